@@ -1,0 +1,31 @@
+// Package deps pins modules while the packages that need them are written.
+package deps
+
+import (
+	_ "filippo.io/age"
+	_ "github.com/KimMachineGun/automemlimit/memlimit"
+	_ "github.com/Masterminds/sprig/v3"
+	_ "github.com/fsnotify/fsnotify"
+	_ "github.com/go-git/go-git/v5"
+	_ "github.com/go-git/go-git/v5/plumbing/object"
+	_ "github.com/go-git/go-git/v5/storage/filesystem"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/haproxytech/client-native/v6/config-parser"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/spf13/cobra"
+	_ "golang.org/x/net/http2"
+	_ "golang.org/x/sync/errgroup"
+	_ "golang.org/x/time/rate"
+	_ "golang.org/x/tools/txtar"
+	_ "k8s.io/api/core/v1"
+	_ "k8s.io/api/discovery/v1"
+	_ "k8s.io/api/networking/v1"
+	_ "k8s.io/apimachinery/pkg/util/validation"
+	_ "sigs.k8s.io/json"
+	_ "sigs.k8s.io/kustomize/kyaml/kio"
+	_ "sigs.k8s.io/kustomize/kyaml/yaml"
+	_ "sigs.k8s.io/yaml"
+)
