@@ -1,0 +1,123 @@
+// Package diag holds what the compiler says to its users: diagnostics with a
+// position, the object, what is wrong and what to do about it.
+//
+// The text form is that of Go's own compiler, so that editors link it:
+//
+//	manifests/web.yaml:7:25: Ingress shop/web: what is wrong
+//		hint: what to do about it
+package diag
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Position is a place in a file. The zero Position is nowhere, as for an
+// object that came from a cluster. Line and Column count from 1; 0 is unknown.
+type Position struct {
+	File         string
+	Line, Column int
+}
+
+// String returns "file:line:col" without the parts that are unknown.
+func (p Position) String() string {
+	switch {
+	case p.File == "":
+		return ""
+	case p.Line == 0:
+		return p.File
+	case p.Column == 0:
+		return fmt.Sprintf("%s:%d", p.File, p.Line)
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
+// Compare orders positions by file, line and column.
+func (p Position) Compare(o Position) int {
+	return cmp.Or(cmp.Compare(p.File, o.File), cmp.Compare(p.Line, o.Line), cmp.Compare(p.Column, o.Column))
+}
+
+// Object names an object. Namespace is empty for cluster-scoped ones; the
+// zero Object is none.
+type Object struct {
+	Kind, Namespace, Name string
+}
+
+// String returns "Kind namespace/name".
+func (o Object) String() string {
+	switch {
+	case o == Object{}:
+		return ""
+	case o.Namespace == "":
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// Compare orders objects by kind, namespace and name.
+func (o Object) Compare(p Object) int {
+	return cmp.Or(cmp.Compare(o.Kind, p.Kind), cmp.Compare(o.Namespace, p.Namespace), cmp.Compare(o.Name, p.Name))
+}
+
+// Severity says what a diagnostic means for its object.
+type Severity int
+
+// The severities. An Error means that the object, or the part of it that the
+// message names, was left out; a Warning, that it was not.
+const (
+	Warning Severity = iota
+	Error
+)
+
+// String returns "warning" or "error".
+func (s Severity) String() string {
+	if s == Error {
+		return "error"
+	}
+	return "warning"
+}
+
+// Diagnostic is one finding.
+type Diagnostic struct {
+	Severity Severity
+	Position Position
+	Object   Object
+	Message  string // what is wrong, without the position and the object
+	Hint     string // what to do about it; may be empty
+}
+
+// String returns the diagnostic as a user reads it, without a final newline.
+// Warnings say so after the position.
+func (d Diagnostic) String() string {
+	var parts []string
+	if p := d.Position.String(); p != "" {
+		parts = append(parts, p)
+	}
+	if d.Severity == Warning {
+		parts = append(parts, "warning")
+	}
+	if o := d.Object.String(); o != "" {
+		parts = append(parts, o)
+	}
+	text := strings.Join(append(parts, d.Message), ": ")
+	if d.Hint != "" {
+		text += "\n\thint: " + d.Hint
+	}
+	return text
+}
+
+// Sort orders diagnostics by position, object and message, and drops repeats.
+func Sort(ds []Diagnostic) []Diagnostic {
+	slices.SortStableFunc(ds, func(a, b Diagnostic) int {
+		return cmp.Or(a.Position.Compare(b.Position), a.Object.Compare(b.Object),
+			cmp.Compare(a.Message, b.Message), cmp.Compare(b.Severity, a.Severity))
+	})
+	return slices.Compact(ds)
+}
+
+// HasErrors reports whether any diagnostic is an [Error].
+func HasErrors(ds []Diagnostic) bool {
+	return slices.ContainsFunc(ds, func(d Diagnostic) bool { return d.Severity == Error })
+}

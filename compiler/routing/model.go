@@ -1,0 +1,87 @@
+package routing
+
+import (
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Model is the routing of one compile: what Ingresses (and later Gateway API
+// routes) mean, free of where it was said. Every list is sorted, so that the
+// same objects give the same Model in whatever order they came.
+type Model struct {
+	Hosts        []Host        // by name
+	Backends     []Backend     // by name
+	Certificates []Certificate // by file
+	// Default is the name of the backend for requests that no rule matches;
+	// "" answers them with 404.
+	Default       string
+	DefaultOrigin Origin
+}
+
+// Host is one virtual host. Name is lower case: "" for rules without a host,
+// ".foo.com" for the wildcard "*.foo.com" (one label), else a host name. The
+// most specific host that matches a request owns it.
+type Host struct {
+	Name   string
+	Routes []Route // by path, exact before prefix
+}
+
+// PathType says how the path of a Match is compared: byte for byte, without
+// normalisation, on the path as the client sent it.
+type PathType string
+
+// The path types. Prefix compares element-wise: /foo matches /foo and /foo/x,
+// not /foobar.
+const (
+	Exact  PathType = "Exact"
+	Prefix PathType = "Prefix"
+)
+
+// Match says which requests of a host a route takes.
+type Match struct {
+	Type PathType
+	// Path begins with "/". A Prefix is kept without its trailing slashes,
+	// so that the root is "".
+	Path string
+}
+
+// Route sends what matches to a backend.
+type Route struct {
+	Match   Match
+	Backend string // the Name of a Backend
+	Origin  Origin
+}
+
+// Backend is one HAProxy backend. Without Targets every request is answered
+// 503, as for a Service that does not exist.
+type Backend struct {
+	Name    string
+	Targets []Target
+	// Origins are the objects that asked for it, sorted: the first one is
+	// named where one object must answer for a line.
+	Origins []Origin
+}
+
+// Target is a Service port that a backend balances over. Weights are relative
+// to those of the other targets of the backend.
+type Target struct {
+	Service snapshots.ServicePort
+	Weight  int
+}
+
+// Certificate is a TLS certificate for the hosts that name it. Hosts are as in
+// the Ingress, lower case, with "*." for wildcards, sorted.
+type Certificate struct {
+	File   string // "certs/shop_web-tls.pem", as crt-lists name it
+	Secret snapshots.SecretName
+	Hosts  []string
+	// Observed is nil if the Secret was not among the inputs.
+	Observed *snapshots.ObservedCertificate
+	Origin   Origin
+}
+
+// Origin is the object and the place in it that something came from.
+type Origin struct {
+	Object   diag.Object
+	Position diag.Position
+}

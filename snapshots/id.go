@@ -1,0 +1,88 @@
+package snapshots
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// digestPrefix names the hash of a Digest, as OCI digests do.
+const digestPrefix = "sha256:"
+
+// shortDigest is how many hexadecimal digits of the digest an ID carries.
+const shortDigest = 10
+
+// Digest is the content digest of a snapshot: "sha256:" and 64 lower-case
+// hexadecimal digits. The zero value is no digest.
+type Digest string
+
+// Short returns the first ten hexadecimal digits, as they stand in an [ID].
+func (d Digest) Short() string {
+	hex := strings.TrimPrefix(string(d), digestPrefix)
+	return hex[:min(len(hex), shortDigest)]
+}
+
+// ID names one snapshot of one store: a revision number, which gives the
+// order, and the first digits of the content digest. The zero value names no
+// snapshot. An ID is comparable and may be a map key.
+type ID struct {
+	Revision uint64
+	Short    string
+}
+
+// ErrBadID is returned for a text that is not the name of a snapshot.
+var ErrBadID = errors.New("not a snapshot id such as r000123-9f3ac01b2d")
+
+// NewID names the content d at the given revision.
+func NewID(revision uint64, d Digest) ID {
+	return ID{Revision: revision, Short: d.Short()}
+}
+
+// ParseID reads what [ID.String] wrote, or returns [ErrBadID].
+func ParseID(s string) (ID, error) {
+	number, short, ok := strings.Cut(strings.TrimPrefix(s, "r"), "-")
+	revision, err := strconv.ParseUint(number, 10, 64)
+	id := ID{Revision: revision, Short: short}
+	if !ok || err != nil || revision == 0 || len(short) != shortDigest || id.String() != s {
+		return ID{}, fmt.Errorf("%q: %w", s, ErrBadID)
+	}
+	if strings.Trim(short, "0123456789abcdef") != "" {
+		return ID{}, fmt.Errorf("%q: %w", s, ErrBadID)
+	}
+	return id, nil
+}
+
+// String returns the name, such as "r000123-9f3ac01b2d", or "" for the zero ID.
+func (id ID) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("r%06d-%s", id.Revision, id.Short)
+}
+
+// IsZero reports whether id names no snapshot.
+func (id ID) IsZero() bool { return id == ID{} }
+
+// Compare orders IDs by revision, then by digest.
+func (id ID) Compare(other ID) int {
+	return cmp.Or(cmp.Compare(id.Revision, other.Revision), cmp.Compare(id.Short, other.Short))
+}
+
+// Names reports whether id is the name of the content d.
+func (id ID) Names(d Digest) bool { return !id.IsZero() && id.Short == d.Short() }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]; the empty text is the zero ID.
+func (id *ID) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*id = ID{}
+		return nil
+	}
+	parsed, err := ParseID(string(text))
+	*id = parsed
+	return err
+}

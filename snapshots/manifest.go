@@ -1,0 +1,141 @@
+package snapshots
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The KRM type of a manifest.
+const (
+	APIVersion   = "hapsnap.dev/v1alpha1"
+	ManifestKind = "Snapshot"
+)
+
+// Manifest is snapshot.yaml, a KRM object. Spec is what the snapshot is;
+// Provenance is how it came about and takes no part in the digest.
+type Manifest struct {
+	APIVersion string     `json:"apiVersion"`
+	Kind       string     `json:"kind"`
+	Metadata   Metadata   `json:"metadata"`
+	Spec       Spec       `json:"spec"`
+	Provenance Provenance `json:"provenance"`
+}
+
+// Metadata holds the snapshot's name, which is its [ID].
+type Metadata struct {
+	Name string `json:"name"`
+}
+
+// Spec says what a snapshot consists of.
+type Spec struct {
+	Revision     uint64           `json:"revision"`
+	Digest       Digest           `json:"digest"`
+	Parent       ID               `json:"parent,omitzero"`
+	Subject      string           `json:"subject,omitempty"`
+	Files        []FileDigest     `json:"files"`
+	Certificates []CertificateRef `json:"certificates,omitempty"`
+	Quarantined  []Quarantined    `json:"quarantined,omitempty"`
+}
+
+// FileDigest is one file of a manifest. SHA256 is in hexadecimal, Size in bytes.
+type FileDigest struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+// SecretName names a Secret, or any other namespaced object.
+type SecretName struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// String returns "namespace/name".
+func (n SecretName) String() string { return n.Namespace + "/" + n.Name }
+
+// ParseSecretName reads "namespace/name".
+func ParseSecretName(s string) (SecretName, error) {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return SecretName{}, fmt.Errorf("%q is not namespace/name", s)
+	}
+	return SecretName{namespace, name}, nil
+}
+
+// Compare orders names by namespace, then by name.
+func (n SecretName) Compare(o SecretName) int {
+	return cmp.Or(cmp.Compare(n.Namespace, o.Namespace), cmp.Compare(n.Name, o.Name))
+}
+
+// CertificateRef says that the PEM file File (such as "certs/shop_web-tls.pem"),
+// which haproxy.cfg or a crt-list of the snapshot names, is the certificate of
+// a Secret of type kubernetes.io/tls, joined when the snapshot is bound.
+// Without a Secret it is the fallback certificate, which the pusher makes.
+type CertificateRef struct {
+	File   string     `json:"file"`
+	Secret SecretName `json:"secret,omitzero"`
+	// Observed is what the compiler saw, if it saw the Secret. It takes no
+	// part in the digest.
+	Observed *ObservedCertificate `json:"observed,omitempty"`
+}
+
+func (c CertificateRef) compare(o CertificateRef) int {
+	return cmp.Or(cmp.Compare(c.File, o.File), c.Secret.Compare(o.Secret))
+}
+
+// ObservedCertificate describes a certificate without holding it. Fingerprint
+// is the SHA-256 of the DER of the leaf, in hexadecimal.
+type ObservedCertificate struct {
+	Fingerprint string    `json:"fingerprint"`
+	Names       []string  `json:"names,omitempty"`
+	NotAfter    time.Time `json:"notAfter,omitzero"`
+}
+
+// Quarantined is an object that was left out, and why.
+type Quarantined struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Reason    string `json:"reason"`
+}
+
+// Provenance says how a snapshot came about.
+type Provenance struct {
+	Time            time.Time `json:"time,omitzero"`
+	CompilerVersion string    `json:"compilerVersion,omitempty"`
+	HAProxyVersion  string    `json:"haproxyVersion,omitempty"` // that accepted it
+	TemplatesDigest Digest    `json:"templatesDigest,omitempty"`
+	Inputs          []Input   `json:"inputs,omitempty"`
+	Trigger         string    `json:"trigger,omitempty"`
+	Traceparent     string    `json:"traceparent,omitempty"` // W3C Trace Context
+}
+
+// Input is one object that a snapshot was compiled from.
+type Input struct {
+	APIVersion      string `json:"apiVersion"`
+	Kind            string `json:"kind"`
+	Namespace       string `json:"namespace,omitempty"`
+	Name            string `json:"name"`
+	UID             string `json:"uid,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// Marshal returns the manifest as YAML, the same bytes for the same value.
+func (m Manifest) Marshal() ([]byte, error) { return yaml.Marshal(m) }
+
+// ParseManifest reads snapshot.yaml. Unknown fields are refused, for they may
+// carry a meaning that this version does not know; the error wraps [ErrCorrupt].
+func ParseManifest(data []byte) (Manifest, error) {
+	var m Manifest
+	if err := yaml.UnmarshalStrict(data, &m); err != nil {
+		return Manifest{}, fmt.Errorf("%w: read %s: %w", ErrCorrupt, ManifestFile, err)
+	}
+	if m.APIVersion != APIVersion || m.Kind != ManifestKind {
+		return Manifest{}, fmt.Errorf("%w: %s is %s %s, not %s %s", ErrCorrupt, ManifestFile, m.APIVersion, m.Kind, APIVersion, ManifestKind)
+	}
+	return m, nil
+}

@@ -1,0 +1,147 @@
+package snapshots
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The paths of files that have a meaning of their own in a snapshot. Maps are
+// in maps/, other files in files/. Certificates are named in certs/ but never
+// stored there in the clear.
+const (
+	ManifestFile  = "snapshot.yaml"
+	ConfigFile    = "haproxy.cfg"
+	EndpointsFile = "endpoints.yaml"
+)
+
+// The errors of reading a snapshot. ErrNotFound means that the store, read in
+// full, does not hold it; ErrCorrupt that it holds something else under that
+// name. Neither is ever a reason to change what runs.
+var (
+	ErrNotFound = errors.New("snapshot not found")
+	ErrCorrupt  = errors.New("snapshot is corrupt")
+)
+
+// File is one file of a snapshot. Path is relative and slash-separated.
+type File struct {
+	Path    string
+	Content []byte
+}
+
+// Snapshot is a validated artifact with its manifest. It is a value: whoever
+// holds one must not change its files.
+type Snapshot struct {
+	Manifest Manifest
+	Files    []File // sorted by path
+}
+
+// ID returns the snapshot's name.
+func (s Snapshot) ID() ID { return NewID(s.Manifest.Spec.Revision, s.Manifest.Spec.Digest) }
+
+// File returns the content of the file at path, and whether there is one.
+func (s Snapshot) File(path string) ([]byte, bool) {
+	i, ok := slices.BinarySearchFunc(s.Files, path, func(f File, p string) int { return cmp.Compare(f.Path, p) })
+	if !ok {
+		return nil, false
+	}
+	return s.Files[i].Content, true
+}
+
+// Config returns the content of haproxy.cfg.
+func (s Snapshot) Config() []byte {
+	config, _ := s.File(ConfigFile)
+	return config
+}
+
+// Draft is a validated artifact that a store has not numbered yet.
+type Draft struct {
+	Files        []File
+	Certificates []CertificateRef
+	Quarantined  []Quarantined
+	Provenance   Provenance
+	// Time is when the draft was validated. Stores use it for the times of
+	// commits and files; it takes no part in the digest.
+	Time time.Time
+	// Subject says in a few words what changed since the parent, such as
+	// "+2 backends, ~1 route (Ingress shop/web)".
+	Subject string
+}
+
+// Digest returns the content digest of the draft.
+func (d Draft) Digest() Digest { return ContentDigest(fileDigests(d.Files), d.Certificates) }
+
+// Seal gives the draft its revision and its parent, which is zero for the
+// first snapshot of a store. The files are sorted, and the manifest lists them.
+func (d Draft) Seal(revision uint64, parent ID) Snapshot {
+	files := slices.SortedFunc(slices.Values(d.Files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	refs := slices.SortedFunc(slices.Values(d.Certificates), CertificateRef.compare)
+	digest := d.Digest()
+	m := Manifest{APIVersion: APIVersion, Kind: ManifestKind}
+	m.Metadata.Name = NewID(revision, digest).String()
+	m.Spec = Spec{
+		Revision: revision, Digest: digest, Parent: parent, Subject: d.Subject,
+		Files: fileDigests(files), Certificates: refs, Quarantined: d.Quarantined,
+	}
+	m.Provenance = d.Provenance
+	m.Provenance.Time = d.Time.UTC().Truncate(time.Second)
+	return Snapshot{Manifest: m, Files: files}
+}
+
+// Verify checks that the files are exactly those of the manifest and that the
+// manifest's digest is theirs; the error wraps [ErrCorrupt] and names the file.
+func (s Snapshot) Verify() error {
+	want, got := s.Manifest.Spec.Files, fileDigests(s.Files)
+	for i := range max(len(want), len(got)) {
+		if i >= len(got) || (i < len(want) && want[i].Path < got[i].Path) {
+			return fmt.Errorf("%w: %s is missing", ErrCorrupt, want[i].Path)
+		}
+		if i >= len(want) || want[i].Path > got[i].Path {
+			return fmt.Errorf("%w: %s is not in the manifest", ErrCorrupt, got[i].Path)
+		}
+		if want[i] != got[i] {
+			return fmt.Errorf("%w: %s has sha256 %s, not %s", ErrCorrupt, got[i].Path, got[i].SHA256, want[i].SHA256)
+		}
+	}
+	digest := ContentDigest(got, s.Manifest.Spec.Certificates)
+	if digest != s.Manifest.Spec.Digest {
+		return fmt.Errorf("%w: content is %s, the manifest says %s", ErrCorrupt, digest, s.Manifest.Spec.Digest)
+	}
+	if s.ID().IsZero() || s.Manifest.Metadata.Name != s.ID().String() {
+		return fmt.Errorf("%w: named %q, but is %s", ErrCorrupt, s.Manifest.Metadata.Name, s.ID())
+	}
+	return nil
+}
+
+// ContentDigest hashes the sorted (path, sha256) of all files and the
+// certificate references by Secret name. What the compiler saw in a Secret is
+// outside, so that a renewed certificate makes no new snapshot.
+func ContentDigest(files []FileDigest, certificates []CertificateRef) Digest {
+	lines := make([]string, 0, len(files)+len(certificates))
+	for _, f := range files {
+		lines = append(lines, fmt.Sprintf("file %q %s\n", f.Path, f.SHA256))
+	}
+	for _, c := range certificates {
+		lines = append(lines, fmt.Sprintf("certificate %q %s\n", c.File, c.Secret))
+	}
+	slices.Sort(lines)
+	h := sha256.New()
+	for _, line := range lines {
+		h.Write([]byte(line))
+	}
+	return Digest(digestPrefix + hex.EncodeToString(h.Sum(nil)))
+}
+
+// fileDigests lists the files in the order given.
+func fileDigests(files []File) []FileDigest {
+	out := make([]FileDigest, len(files))
+	for i, f := range files {
+		sum := sha256.Sum256(f.Content)
+		out[i] = FileDigest{Path: f.Path, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(f.Content))}
+	}
+	return out
+}
