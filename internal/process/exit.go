@@ -1,0 +1,127 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of both programs.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1   // our failure, or the environment's
+	ExitUsage       = 2   // flags or arguments
+	ExitInvalid     = 3   // the input is invalid
+	ExitRolledBack  = 4   // a rollout failed and was rolled back
+	ExitInterrupted = 130 // by SIGINT or SIGTERM, before the work was done
+)
+
+// ExitError is an error with an exit code of its own. Err may be nil, if
+// everything has been said already.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+// Error returns the text of the error that is wrapped.
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the error that is wrapped.
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Usage returns a usage error, exit code 2.
+func Usage(format string, args ...any) error {
+	return &ExitError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
+}
+
+// Invalid returns an error for invalid input, exit code 3.
+func Invalid(err error) error { return &ExitError{Code: ExitInvalid, Err: err} }
+
+// hinted is an error with advice for the user.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
+// WithHint adds advice to err, which [Main] prints indented on a line of its
+// own. A nil error stays nil.
+func WithHint(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	return hinted{err, hint}
+}
+
+// Hint returns the advice that err carries, or "".
+func Hint(err error) string {
+	if h, ok := errors.AsType[hinted](err); ok {
+		return h.hint
+	}
+	return ""
+}
+
+// Main runs a command line until it ends or the process is asked to stop, and
+// returns the exit code. SIGINT and SIGTERM cancel the command's context; a
+// second signal ends the process at once. Errors are printed to stderr here,
+// and nowhere else.
+func Main(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage("%w", err) })
+	err := root.ExecuteContext(ctx)
+	report(root.ErrOrStderr(), root.Name(), err)
+	return Code(ctx, err)
+}
+
+// Code returns the exit code for the error of a command that ran under ctx.
+func Code(ctx context.Context, err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if e, ok := errors.AsType[*ExitError](err); ok {
+		return e.Code
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return ExitInterrupted
+	}
+	return ExitFailure
+}
+
+// report prints err as a user should see it.
+func report(w io.Writer, program string, err error) {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	if e, ok := errors.AsType[*ExitError](err); ok && e.Err == nil {
+		return
+	}
+	fmt.Fprintf(w, "%s: %v\n", program, err)
+	if hint := Hint(err); hint != "" {
+		fmt.Fprintf(w, "\thint: %s\n", hint)
+	}
+}
+
+// Args turns the errors of a cobra argument check into usage errors.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return WithHint(Usage("%w", err), "see "+cmd.CommandPath()+" --help")
+		}
+		return nil
+	}
+}

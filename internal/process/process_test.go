@@ -1,0 +1,108 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+)
+
+func TestCode(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	tests := map[string]struct {
+		ctx  context.Context
+		err  error
+		want int
+	}{
+		"success":               {t.Context(), nil, ExitOK},
+		"plain error":           {t.Context(), errors.New("disk full"), ExitFailure},
+		"usage":                 {t.Context(), Usage("--x: bad"), ExitUsage},
+		"wrapped code":          {t.Context(), fmt.Errorf("render: %w", Invalid(errors.New("bad"))), ExitInvalid},
+		"interrupted":           {cancelled, fmt.Errorf("publish: %w", context.Canceled), ExitInterrupted},
+		"failed while stopping": {cancelled, errors.New("disk full"), ExitFailure},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Code(test.ctx, test.err); got != test.want {
+				t.Errorf("Code(%v) = %d, want %d", test.err, got, test.want)
+			}
+		})
+	}
+}
+
+func TestMainPrintsErrorAndHintOnce(t *testing.T) {
+	var stderr bytes.Buffer
+	root := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error {
+		return WithHint(Invalid(errors.New("nothing to read")), "name a directory")
+	}}
+	root.SetArgs(nil)
+	root.SetErr(&stderr)
+	if code := Main(root); code != ExitInvalid {
+		t.Errorf("exit code %d, want %d", code, ExitInvalid)
+	}
+	if want := "tool: nothing to read\n\thint: name a directory\n"; stderr.String() != want {
+		t.Errorf("stderr = %q, want %q", stderr.String(), want)
+	}
+}
+
+func TestMainTreatsUnknownFlagAsUsage(t *testing.T) {
+	root := &cobra.Command{Use: "tool", Run: func(*cobra.Command, []string) {}}
+	root.SetArgs([]string{"--nonsense"})
+	root.SetErr(io.Discard)
+	if code := Main(root); code != ExitUsage {
+		t.Errorf("exit code %d, want %d", code, ExitUsage)
+	}
+}
+
+func TestLoggerRefusesUnknownLevelAndFormat(t *testing.T) {
+	for _, o := range []LogOptions{{Level: "loud", Format: "text"}, {Level: "info", Format: "xml"}} {
+		if _, err := o.Logger(io.Discard); Code(t.Context(), err) != ExitUsage {
+			t.Errorf("%+v: error %v, want a usage error", o, err)
+		}
+	}
+}
+
+func TestServer(t *testing.T) {
+	ready := errors.New("no snapshot yet")
+	registry := NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "hapsnap_test_value"}))
+	ctx, cancel := context.WithCancel(t.Context())
+	addr, wait, err := Server{
+		Address: "127.0.0.1:0", Metrics: registry, Log: slog.New(slog.DiscardHandler),
+		Ready: func() error { return ready },
+	}.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(path string, status int, part string) {
+		t.Helper()
+		response, err := http.Get("http://" + addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		if response.StatusCode != status || !strings.Contains(string(body), part) {
+			t.Errorf("GET %s = %d %q, want %d with %q", path, response.StatusCode, body, status, part)
+		}
+	}
+	expect("/healthz", 200, "ok")
+	expect("/readyz", 503, "no snapshot yet")
+	expect("/metrics", 200, "hapsnap_test_value 0")
+	ready = nil
+	expect("/readyz", 200, "ok")
+	cancel()
+	wait()
+	if _, err := http.Get("http://" + addr + "/healthz"); err == nil {
+		t.Error("the server still answers after its context ended")
+	}
+}
