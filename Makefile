@@ -1,0 +1,114 @@
+# Every command that developing hapsnap needs. `make` alone lists them.
+
+# haproxy is in a sbin folder, which a user's PATH may lack; so is Go's own
+# folder, in a shell that read no profile.
+export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+
+# The haproxy that tests and the demo run: a name on PATH or a path.
+override HAPROXY := $(or $(HAPROXY),haproxy)
+# Tests run in their package's folder, where a relative path means something else.
+ifneq ($(findstring /,$(HAPROXY)),)
+override HAPROXY := $(abspath $(HAPROXY))
+endif
+export HAPROXY
+
+# Keeps the demo running after its story.
+KEEP ?=
+export KEEP
+
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
+
+# The timeout is each package's.
+TESTFLAGS ?= -race -timeout 15m
+FUZZTIME ?= 30s
+BENCHTIME ?= 1s
+PACKAGES ?= ./...
+
+HAPROXY_3_0 := build/haproxy-3.0/haproxy
+GOLANGCI_LINT := build/tools/golangci-lint
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  HAPROXY=PATH  another haproxy for test, cover, bench and demo'
+	@echo '  PACKAGES=...  fewer packages for test, cover, bench and fuzz'
+
+.PHONY: build
+build: ## build both programs into build/bin
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o build/bin/ ./cmd/...
+
+# Not through `go run`, which dies of a SIGTERM without telling the program: make
+# hands the signal on, and the demo cleans up.
+.PHONY: demo
+demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
+	@go build -buildvcs=false -o build/bin/demo ./examples/demo
+	@build/bin/demo
+
+.PHONY: test
+test: test-deps ## install what is missing and run every test
+	go test -count=1 $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test-3.0
+test-3.0: haproxy-3.0 ## run every test with HAProxy 3.0
+	@$(MAKE) --no-print-directory test HAPROXY=$(HAPROXY_3_0)
+
+.PHONY: check
+check: format lint tidy build ## everything that CI checks
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-3.0
+
+.PHONY: format
+format: ## fail for files that gofmt would change
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted; run gofmt -w:"; echo "$$files"; exit 1; } >&2
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## go vet, and golangci-lint with the layer rules
+	go vet ./...
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: tidy
+tidy: ## fail when go.mod or go.sum of a module is not tidy
+	go mod tidy -diff
+	cd tools && go mod tidy -diff
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@hack/fuzz $(FUZZTIME) $(PACKAGES)
+
+.PHONY: bench
+bench: deps ## run the benchmarks, each for BENCHTIME (1s)
+	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(PACKAGES)
+
+.PHONY: cover
+cover: test-deps ## run the tests and show which code they reach
+	@mkdir -p build
+	go test -count=1 $(TESTFLAGS) -covermode atomic -coverpkg ./... -coverprofile build/cover.out $(PACKAGES)
+	go tool cover -html build/cover.out -o build/cover.html
+	@go tool cover -func build/cover.out | tail -n 1
+	@echo 'by line: build/cover.html'
+
+.PHONY: haproxy-3.0
+haproxy-3.0: ## build Debian trixie's haproxy into build/haproxy-3.0
+	@hack/haproxy-3.0 build/haproxy-3.0
+
+.PHONY: deps
+deps: ## install what the programs and the demo need and the machine lacks
+	@hack/apt-install $(filter haproxy,$(HAPROXY)) git openssl
+
+# The race detector needs a C compiler.
+.PHONY: test-deps
+test-deps: deps
+	@$(if $(findstring -race,$(TESTFLAGS)),hack/apt-install gcc libc6-dev)
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf build
+
+# Built once; again when tools/ names another version.
+$(GOLANGCI_LINT): tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=0 go build -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
