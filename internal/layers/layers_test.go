@@ -1,0 +1,142 @@
+package layers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/hapsnap/hapsnap"
+
+// The module itself breaks no rule.
+func TestModule(t *testing.T) {
+	t.Parallel()
+	packages := list(t)
+	if len(packages) == 0 {
+		t.Fatal("no packages")
+	}
+	for _, found := range Violations(module, packages) {
+		t.Error(found)
+	}
+}
+
+// Every rule finds what it is about. So a rule that binds nothing, because of a
+// typo or a package that moved, does not pass for one that is kept.
+func TestViolations(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		packages []Package
+		want     []string
+	}{
+		{
+			name: "kept",
+			packages: []Package{
+				imports("cmd/compiler", "compiler"),
+				imports("cmd/pusher", "pusher", "pusher/dataplane"),
+				imports("compiler", "snapshots", "templates", "compiler/routing"),
+				imports("compiler/routing"),
+				imports("pusher", "snapshots", "pusher/dataplane"),
+				imports("pusher/dataplane"),
+				imports("pusher/dataplane/dataplanetest", "pusher/dataplane"),
+				imports("pusher/fleettest", "pusher/dataplane/dataplanetest"),
+				imports("examples/demo", "pusher/dataplane/dataplanetest"),
+				imports("snapshots", "internal/process"),
+				imports("templates/sections", "templates"),
+				{ImportPath: module + "/templates", XTestImports: []string{module + "/templates"}},
+				{ImportPath: module + "/pusher", TestImports: []string{module + "/pusher/dataplane/dataplanetest"}},
+			},
+		},
+		{
+			name:     "compiler to pusher",
+			packages: []Package{imports("compiler/routing", "pusher/dataplane")},
+			want:     []string{"the compiler reaches no pusher: compiler/routing -> pusher/dataplane (it writes snapshots and knows no instance)"},
+		},
+		{
+			name: "compiler to pusher through another",
+			packages: []Package{
+				imports("cmd/compiler", "internal/a"),
+				imports("internal/a", "internal/b"),
+				imports("internal/b", "internal/a", "pusher"),
+			},
+			want: []string{"the compiler reaches no pusher: cmd/compiler -> internal/a -> internal/b -> pusher (it writes snapshots and knows no instance)"},
+		},
+		{
+			name:     "pusher to compiler, in a test",
+			packages: []Package{{ImportPath: module + "/pusher/rollout", XTestImports: []string{module + "/compiler"}}},
+			want:     []string{"the pusher reaches no compiler: pusher/rollout [test] -> compiler (it reads snapshots and never renders)"},
+		},
+		{
+			name:     "pusher's program to templates",
+			packages: []Package{imports("cmd/pusher", "templates")},
+			want:     []string{"the pusher reaches no compiler: cmd/pusher -> templates (it reads snapshots and never renders)"},
+		},
+		{
+			name:     "snapshots to a half",
+			packages: []Package{imports("snapshots/gitstore", "compiler/diag")},
+			want:     []string{"snapshots reaches neither half: snapshots/gitstore -> compiler/diag (it is the contract between them)"},
+		},
+		{
+			name:     "templates to ours",
+			packages: []Package{imports("templates", "snapshots")},
+			want:     []string{"templates reaches nothing of ours: templates -> snapshots (templates are data; what reads them is in compiler)"},
+		},
+		{
+			name: "a program to the double",
+			packages: []Package{
+				imports("cmd/pusher", "pusher/fleettest"),
+				imports("pusher/fleettest", "pusher/dataplane/dataplanetest"),
+			},
+			want: []string{"no program reaches the double: cmd/pusher -> pusher/fleettest -> pusher/dataplane/dataplanetest (the double is for tests and the demo)"},
+		},
+		{
+			name:     "a name that only begins like a half",
+			packages: []Package{imports("compiler", "pushers"), imports("compilers", "pusher")},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(c.want, Violations(module, c.packages)); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// imports is the package at a path of the module with imports at others.
+func imports(path string, others ...string) Package {
+	p := Package{ImportPath: module + "/" + path}
+	for _, other := range others {
+		p.Imports = append(p.Imports, module+"/"+other)
+	}
+	return p
+}
+
+// list asks the go command for the packages of the module.
+func list(t *testing.T) []Package {
+	t.Helper()
+	var stderr strings.Builder
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", module+"/...")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list packages: %v\n%s", err, &stderr)
+	}
+	var packages []Package
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p Package
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return packages
+		case err != nil:
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
