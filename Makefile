@@ -71,9 +71,8 @@ lint: $(GOLANGCI_LINT) ## go vet, and golangci-lint with the layer rules
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: tidy
-tidy: ## fail when go.mod or go.sum of a module is not tidy
+tidy: ## fail when go.mod or go.sum is not tidy
 	go mod tidy -diff
-	cd tools && go mod tidy -diff
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)
