@@ -1,0 +1,84 @@
+package dataplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Options say where an API is and who asks.
+type Options struct {
+	// URL is http://host:port or https://host:port, without /v3.
+	URL string
+	// Username and Password are sent with each request (basic authentication).
+	Username, Password string
+	// HTTP makes the requests; nil stands for a client that gives up connecting
+	// after 5 seconds and waiting after 90. Its transport must not retry writes.
+	HTTP *http.Client
+}
+
+// Client calls one API. Its methods may be used from several goroutines.
+type Client struct {
+	base     string
+	username string
+	password string
+	http     *http.Client
+}
+
+// New returns a client. It makes no request.
+func New(o Options) (*Client, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("parse instance url: %w", err)
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, fmt.Errorf("parse instance url %q: want http://host:port or https://host:port", u.Redacted())
+	}
+	if u.User != nil {
+		return nil, errors.New("parse instance url: credentials belong in the user name and password settings")
+	}
+	return &Client{
+		base:     strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/") + "/v3",
+		username: o.Username,
+		password: o.Password,
+		http:     cmp.Or(o.HTTP, defaultHTTP()),
+	}, nil
+}
+
+// defaultHTTP waits long enough for the slowest call, a forced reload of a large
+// configuration, and does not go through a proxy: instances are neighbours.
+func defaultHTTP() *http.Client {
+	return &http.Client{
+		Timeout: 90 * time.Second,
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 5 * time.Second,
+			IdleConnTimeout:     30 * time.Second,
+			MaxIdleConnsPerHost: 4,
+			ForceAttemptHTTP2:   true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// APIInfo describes the API itself.
+type APIInfo struct {
+	// Version is the API's own version, such as "v3.2.5 1a2b3c4"; a build from
+	// source may leave out the number.
+	Version string
+}
+
+// Info returns the version of the API. It needs no HAProxy behind it.
+func (c *Client) Info(ctx context.Context) (APIInfo, error) {
+	var body struct {
+		API struct{ Version string } `json:"api"`
+	}
+	_, err := c.getJSON(ctx, "get info", "/info", &body)
+	return APIInfo{Version: body.API.Version}, err
+}

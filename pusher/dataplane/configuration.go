@@ -1,0 +1,140 @@
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+const rawPath = "/services/haproxy/configuration/raw"
+
+// Raw is haproxy.cfg as it is on the instance's disk.
+type Raw struct {
+	Config []byte
+	// Version is the version in the API's memory. After a failed reload it is
+	// not the one written in Config.
+	Version int64
+	// Checksum is what the file says of itself, empty where it says nothing.
+	// Compare it with [Checksum] to notice an edit by another hand.
+	Checksum string
+}
+
+// PostOptions say how a configuration is committed.
+type PostOptions struct {
+	// Version must be the current one; another one is ErrConflict.
+	Version int64
+	// SkipReload writes the file and leaves the running worker alone.
+	SkipReload bool
+	// ForceReload reloads before the answer, so that the answer is the verdict:
+	// ErrReload when the new worker did not start. Then the old worker runs on
+	// and the file is the last good one, while the version has gone up and the
+	// API's memory holds the failed text until the next post.
+	ForceReload bool
+	// OnlyValidate has the API run haproxy -c on the text and writes nothing.
+	OnlyValidate bool
+	// Actions run in the worker after the file was written, in order; the first
+	// that fails ends the list. The API takes them with SkipReload only.
+	Actions []RuntimeAction
+}
+
+// Posted is the answer to a post.
+type Posted struct {
+	// Config is the file after the API rewrote it; with OnlyValidate it is the
+	// current file instead.
+	Config []byte
+	// Version is the one after the post.
+	Version  int64
+	Checksum string
+	// ReloadID names the reload that is to come, for [Client.Reload]. Posts within
+	// one reload delay share it. Empty where no reload was asked for or it is over.
+	ReloadID string
+}
+
+// Version returns the version of the configuration in the API's memory.
+func (c *Client) Version(ctx context.Context) (int64, error) {
+	var v int64
+	_, err := c.getJSON(ctx, "get configuration version", "/services/haproxy/configuration/version", &v)
+	return v, err
+}
+
+// Raw returns the configuration file.
+func (c *Client) Raw(ctx context.Context) (Raw, error) {
+	a, err := c.do(ctx, call{
+		op: "get configuration", method: http.MethodGet, path: rawPath, ok: []int{http.StatusOK},
+	})
+	if err != nil {
+		return Raw{}, err
+	}
+	return Raw{Config: a.body, Version: a.version(), Checksum: a.header.Get("Configuration-Checksum")}, nil
+}
+
+// PostRaw replaces the whole configuration. The API validates it with haproxy -c
+// first (ErrValidation) and rewrites it into its own order. An equal text is a new
+// version and a reload like any other.
+func (c *Client) PostRaw(ctx context.Context, config []byte, o PostOptions) (Posted, error) {
+	const op = "post configuration"
+	actions, err := renderPost(o)
+	if err != nil {
+		return Posted{}, &Error{Op: op, Message: err.Error(), kind: ErrRejected, cause: err}
+	}
+	a, err := c.do(ctx, call{
+		op: op, method: http.MethodPost, path: rawPath, query: o.query(), header: actions,
+		body: config, contentType: "text/plain",
+		ok: []int{http.StatusCreated, http.StatusAccepted},
+	})
+	if err != nil {
+		return Posted{}, err
+	}
+	return Posted{
+		Config:   a.body,
+		Version:  a.version(),
+		Checksum: a.header.Get("Configuration-Checksum"),
+		ReloadID: a.header.Get("Reload-ID"),
+	}, nil
+}
+
+func (o PostOptions) query() url.Values {
+	q := url.Values{"version": {strconv.FormatInt(o.Version, 10)}}
+	for name, set := range map[string]bool{
+		"skip_reload": o.SkipReload, "force_reload": o.ForceReload, "only_validate": o.OnlyValidate,
+	} {
+		if set {
+			q.Set(name, "true")
+		}
+	}
+	return q
+}
+
+// renderPost refuses what the API would take and not do.
+func renderPost(o PostOptions) (http.Header, error) {
+	if o.SkipReload && o.ForceReload {
+		return nil, errors.New("a reload cannot be both skipped and forced")
+	}
+	if len(o.Actions) == 0 {
+		return nil, nil
+	}
+	if !o.SkipReload || o.OnlyValidate {
+		return nil, errors.New("runtime actions need a post that skips the reload")
+	}
+	text, err := renderActions(o.Actions)
+	return http.Header{"X-Runtime-Actions": {text}}, err
+}
+
+func (a answer) version() int64 {
+	v, _ := strconv.ParseInt(a.header.Get("Configuration-Version"), 10, 64)
+	return v
+}
+
+// Checksum returns the hash that the API writes into the first line of a file:
+// the MD5 of everything after that line, in hexadecimal. It tells an edit by
+// another hand, and proves nothing about what is in the file.
+func Checksum(config []byte) string {
+	_, rest, _ := bytes.Cut(config, []byte("\n"))
+	sum := md5.Sum(rest)
+	return hex.EncodeToString(sum[:])
+}

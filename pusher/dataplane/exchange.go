@@ -1,0 +1,145 @@
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// maxBody bounds what is read of one answer; the API itself takes no more.
+const maxBody = 1 << 30
+
+// call is one request before it is sent.
+type call struct {
+	op          string
+	method      string
+	path        string // below /v3, escaped
+	query       url.Values
+	body        []byte
+	contentType string
+	header      http.Header
+	ok          []int
+}
+
+// write reports whether the call can change anything at the other end.
+func (k call) write() bool { return k.method != http.MethodGet }
+
+// answer is a whole and successful reply.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (c *Client) do(ctx context.Context, k call) (answer, error) {
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	req, err := c.request(httptrace.WithClientTrace(ctx, trace), k)
+	if err != nil {
+		return answer{}, &Error{Op: k.op, Message: err.Error(), kind: ErrRejected, cause: err}
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, lost(k, connected.Load(), err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return answer{}, lost(k, true, err)
+	}
+	if !slices.Contains(k.ok, resp.StatusCode) {
+		return answer{}, refused(k.op, resp.StatusCode, body)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
+	target := c.base + k.path
+	if len(k.query) > 0 {
+		target += "?" + k.query.Encode()
+	}
+	// A nil body and an empty one differ on the wire: an empty upload must still
+	// say that it has no bytes.
+	var body io.Reader
+	if k.write() && k.contentType != "" {
+		body = bytes.NewReader(k.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, k.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range k.header {
+		req.Header[name] = values
+	}
+	if k.contentType != "" {
+		req.Header.Set("Content-Type", k.contentType)
+	}
+	req.Header.Set("User-Agent", "hapsnap")
+	req.SetBasicAuth(c.username, c.password)
+	return req, nil
+}
+
+// lost classifies an exchange without a whole answer: what was never sent cannot
+// have happened, what was sent may have.
+func lost(k call, connected bool, err error) *Error {
+	kind := ErrUnavailable
+	switch {
+	case !connected:
+		kind = ErrUnreachable
+	case k.write():
+		kind = ErrUnknownOutcome
+	}
+	return &Error{Op: k.op, Message: err.Error(), kind: kind, cause: err}
+}
+
+// refused reads the API's error. The content type is no guide: 3.2 sends JSON as
+// text/plain, and a proxy in between sends what it likes.
+func refused(op string, status int, body []byte) *Error {
+	e := &Error{Op: op, Status: status, Code: status}
+	var parsed struct {
+		Code    int
+		Message string
+	}
+	if json.Unmarshal(body, &parsed) == nil && parsed.Message != "" {
+		e.Code, e.Message = parsed.Code, parsed.Message
+		return e
+	}
+	e.Message = firstWords(string(body), http.StatusText(status))
+	return e
+}
+
+// firstWords keeps a foreign error page from filling a log line.
+func firstWords(text, fallback string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if text == "" {
+		return fallback
+	}
+	if len(text) > 200 {
+		return strings.ToValidUTF8(text[:200], "") + "…"
+	}
+	return text
+}
+
+func (c *Client) getJSON(ctx context.Context, op, path string, into any) (answer, error) {
+	a, err := c.do(ctx, call{op: op, method: http.MethodGet, path: path, ok: []int{http.StatusOK}})
+	if err != nil {
+		return a, err
+	}
+	return a, decode(op, a, into)
+}
+
+// decode reads the body of a success. What cannot be read is no answer of this
+// API, whatever its status said.
+func decode(op string, a answer, into any) error {
+	if err := json.Unmarshal(a.body, into); err != nil {
+		return &Error{Op: op, Status: a.status, Message: "unreadable answer: " + err.Error(), kind: ErrUnavailable, cause: err}
+	}
+	return nil
+}

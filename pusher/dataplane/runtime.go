@@ -1,0 +1,155 @@
+package dataplane
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const runtimePath = "/services/haproxy/runtime/"
+
+// RuntimeInfo is what the running worker says of itself.
+type RuntimeInfo struct {
+	// Node is the value of node in the global section that the worker runs, or
+	// the host's name where it has none.
+	Node string
+	// PID is the worker's, another one after each reload.
+	PID int
+	// Version is HAProxy's.
+	Version string
+	// Uptime is the worker's, in whole seconds.
+	Uptime time.Duration
+}
+
+// RuntimeInfo asks the running worker. ErrRuntime says that the API could not.
+func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {
+	const op = "get runtime info"
+	var body struct {
+		Error string
+		Info  *struct {
+			Node    string
+			PID     int
+			Version string
+			Uptime  int64
+		}
+	}
+	a, err := c.getJSON(ctx, op, runtimePath+"info", &body)
+	if err != nil {
+		return RuntimeInfo{}, err
+	}
+	if body.Error != "" || body.Info == nil {
+		return RuntimeInfo{}, &Error{Op: op, Status: a.status, Message: firstWords(body.Error, "no info"), kind: ErrRuntime}
+	}
+	return RuntimeInfo{
+		Node: body.Info.Node, PID: body.Info.PID, Version: body.Info.Version,
+		Uptime: time.Duration(body.Info.Uptime) * time.Second,
+	}, nil
+}
+
+// The administrative states of a server.
+const (
+	StateReady = "ready"
+	StateDrain = "drain"
+	StateMaint = "maint"
+)
+
+// Server is a server of the running worker.
+type Server struct {
+	Name    string
+	Address string
+	Port    int
+	// AdminState is ready, drain or maint.
+	AdminState string
+	// OperationalState is up, down or stopping.
+	OperationalState string
+	// Weight is nil where the API does not say it (before 3.4).
+	Weight *int
+}
+
+// ServerChange says what to change; a zero field is left as it is.
+type ServerChange struct {
+	Address string
+	Port    int
+	// AdminState is ready, drain or maint.
+	AdminState string
+}
+
+type serverBody struct {
+	Name             string `json:"name"`
+	Address          string `json:"address"`
+	Port             *int   `json:"port"`
+	AdminState       string `json:"admin_state"`
+	OperationalState string `json:"operational_state"`
+	Weight           *int   `json:"weight"`
+}
+
+func (b serverBody) server() Server {
+	s := Server{
+		Name: b.Name, Address: b.Address, AdminState: b.AdminState,
+		OperationalState: b.OperationalState, Weight: b.Weight,
+	}
+	if b.Port != nil {
+		s.Port = *b.Port
+	}
+	return s
+}
+
+// Servers returns the servers of a backend as they run, in the worker's order.
+func (c *Client) Servers(ctx context.Context, backend string) ([]Server, error) {
+	var bodies []serverBody
+	if _, err := c.getJSON(ctx, "list runtime servers", serversPath(backend), &bodies); err != nil {
+		return nil, err
+	}
+	servers := make([]Server, 0, len(bodies))
+	for _, b := range bodies {
+		servers = append(servers, b.server())
+	}
+	return servers, nil
+}
+
+// SetServer changes a server in the running worker only: the change is gone after
+// the next reload unless the configuration says the same. It returns the server as
+// it is now. Before 3.4 the API takes Address and Port and ignores them without a
+// word, so compare.
+func (c *Client) SetServer(ctx context.Context, backend, server string, ch ServerChange) (Server, error) {
+	const op = "set runtime server"
+	a, err := c.do(ctx, call{
+		op: op, method: http.MethodPut, path: serversPath(backend) + "/" + url.PathEscape(server),
+		body: ch.render(), contentType: "application/json", ok: []int{http.StatusOK},
+	})
+	if err != nil {
+		return Server{}, err
+	}
+	var body serverBody
+	err = decode(op, a, &body)
+	return body.server(), err
+}
+
+func (ch ServerChange) render() []byte {
+	body := map[string]any{}
+	if ch.Address != "" {
+		body["address"] = ch.Address
+	}
+	if ch.Port != 0 {
+		body["port"] = ch.Port
+	}
+	if ch.AdminState != "" {
+		body["admin_state"] = ch.AdminState
+	}
+	text, _ := json.Marshal(body) // strings and numbers only
+	return text
+}
+
+func serversPath(backend string) string {
+	return runtimePath + "backends/" + url.PathEscape(backend) + "/servers"
+}
+
+// RuntimeCertificate returns what the worker holds for the certificate at path,
+// the absolute one that haproxy.cfg names.
+func (c *Client) RuntimeCertificate(ctx context.Context, path string) (File, error) {
+	var body fileBody
+	_, err := c.getJSON(ctx, "get runtime certificate", runtimePath+"ssl_certs/"+url.PathEscape(path), &body)
+	return body.file(), err
+}
