@@ -1,0 +1,92 @@
+package manifests
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Each golden holds the files of a directory and, as "want", what Read makes of
+// them: objects with their position, then problems.
+func TestReadGolden(t *testing.T) {
+	paths, err := filepath.Glob("testdata/read/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no goldens: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			golden, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			var want string
+			files := golden.Files[:0]
+			for _, f := range golden.Files {
+				if f.Name == "want" {
+					want = string(f.Data)
+					continue
+				}
+				files = append(files, f)
+				write(t, filepath.Join(dir, f.Name), string(f.Data))
+			}
+			set, err := Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.ReplaceAll(describe(set), dir+"/", "")
+			if *update {
+				golden.Files = append(files, txtar.File{Name: "want", Data: []byte(got)})
+				if err := os.WriteFile(path, txtar.Format(golden), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// describe writes a set as text. Ingresses are decoded too.
+func describe(set Set) string {
+	var b strings.Builder
+	for _, o := range set.Objects {
+		fmt.Fprintf(&b, "%s: %s %s\n", o.Position(), o.APIVersion, o)
+		if o.Kind != "Ingress" {
+			continue
+		}
+		var ingress networkingv1.Ingress
+		for _, e := range o.Decode(&ingress) {
+			fmt.Fprintf(&b, "\t%s: %s\n", e.Position, e.Error())
+			if e.Hint != "" {
+				fmt.Fprintf(&b, "\t\thint: %s\n", e.Hint)
+			}
+		}
+	}
+	for _, p := range set.Problems {
+		o := Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}
+		fmt.Fprintf(&b, "%s: %s: %s\n\thint: %s\n", p.Position, o, p.Message, p.Hint)
+	}
+	return b.String()
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
