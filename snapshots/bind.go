@@ -1,5 +1,11 @@
 package snapshots
 
+import (
+	"encoding/hex"
+	"fmt"
+	"hash"
+)
+
 // Layout is where the files of a snapshot are on an instance: the absolute
 // directories of its Dataplane API.
 type Layout struct {
@@ -30,14 +36,12 @@ type BoundFile struct {
 	Content []byte
 }
 
-// BoundServer is one server line of a bound configuration: what the running
-// worker should show for it.
-type BoundServer struct {
-	Backend, Name string
-	Address       string
-	Port          int
-	Weight        int // 1 to 256, or 0: takes no traffic
-	State         SlotState
+// Binding is what a snapshot is bound to: the live data, the fleet's slots and
+// the directories of an instance.
+type Binding struct {
+	Live   Live
+	Slots  Slots // see AssignSlots; endpoints of Live are not looked at
+	Layout Layout
 }
 
 // Bound is what one instance gets: a snapshot joined with live data.
@@ -49,12 +53,88 @@ type Bound struct {
 	Config  []byte
 	Files   []BoundFile   // sorted by path
 	Servers []BoundServer // in the order of the configuration
+	// Lines gives, for each line of Config, the line of the snapshot's
+	// haproxy.cfg that it comes from; 0 for the lines that Bind adds.
+	Lines []int
 	// Shape digests everything that needs a reload to change. Two bound
 	// configurations of one shape differ in what can be changed at run time:
 	// addresses, weights and states of servers, and contents of certificates.
 	Shape Digest
 	// Missing lists the Secrets that are named by the snapshot and have no
 	// usable certificate in the live data, sorted. Their lines are left out
-	// of crt-lists, so that their hosts get the fallback certificate.
+	// of crt-lists, so that their hosts get the fallback certificate; where
+	// haproxy.cfg itself names one, the fallback certificate stands in for it.
 	Missing []SecretName
+}
+
+// endMarker starts the last line of a bound configuration, so that one that was
+// cut short is recognised.
+const endMarker = "# hapsnap end "
+
+// Bind joins a snapshot with live data for one instance. It is a pure function,
+// and its time is linear in the size of the snapshot and of the binding.
+//
+// Each directive (see [Directive]) becomes a comment for people and one server
+// line for each of its slots. A spare slot is disabled. So is one that is
+// drained, for HAProxy's configuration has no word for it, and a weight of 0
+// could not be raised again at run time where the balance algorithm is static:
+// it gets no new sessions, and whoever loads the configuration then sets the
+// state to drain ([BoundServer.State]), so that sessions that stick to the
+// endpoint may finish. Weights are written where a backend has several
+// directives, and are shared out over the ready endpoints of each.
+//
+// The relative paths of the snapshot's files become absolute in haproxy.cfg and
+// in crt-lists, `node` is set, and the last line marks the end.
+func Bind(s Snapshot, b Binding) (Bound, error) {
+	if s.ID().Revision == 0 || len(s.Manifest.Spec.Digest.Short()) != shortDigest {
+		return Bound{}, fmt.Errorf("bind: the snapshot is not sealed")
+	}
+	bound, err := bind(s, b)
+	if err != nil {
+		return Bound{}, fmt.Errorf("bind %s: %w", s.ID(), err)
+	}
+	return bound, nil
+}
+
+func bind(s Snapshot, b Binding) (Bound, error) {
+	config, ok := s.File(ConfigFile)
+	if !ok {
+		return Bound{}, fmt.Errorf("there is no %s", ConfigFile)
+	}
+	if err := checkLayout(b.Layout); err != nil {
+		return Bound{}, err
+	}
+	directives, err := Directives(config)
+	if err != nil {
+		return Bound{}, err
+	}
+	servers, err := BindServers(directives, b.Slots)
+	if err != nil {
+		return Bound{}, err
+	}
+	files, err := bindFiles(s, b.Live, b.Layout)
+	if err != nil {
+		return Bound{}, err
+	}
+	text := newBoundText(config, files, directives, b.Slots, servers)
+	if err := text.write(config); err != nil {
+		return Bound{}, err
+	}
+	bound := Bound{ID: s.ID(), Servers: servers, Missing: files.missingSecrets()}
+	if bound.Files, err = files.sorted(); err != nil {
+		return Bound{}, err
+	}
+	bound.Shape = shapeOf(text.shape, bound.Files)
+	bound.Node = nodeName(bound.ID, bound.Shape)
+	bound.Config, bound.Lines = text.finish(bound.Node)
+	return bound, nil
+}
+
+// shapeOf ends the digest of the text with the paths of the files. Those of
+// maps and general files tell their contents.
+func shapeOf(text hash.Hash, files []BoundFile) Digest {
+	for _, f := range files {
+		fmt.Fprintf(text, "\x00file %s\n", f.Path)
+	}
+	return Digest(digestPrefix + hex.EncodeToString(text.Sum(nil)))
 }

@@ -24,6 +24,12 @@ func (d Digest) Short() string {
 	return hex[:min(len(hex), shortDigest)]
 }
 
+// valid reports whether d has the form of a digest.
+func (d Digest) valid() bool {
+	hex, ok := strings.CutPrefix(string(d), digestPrefix)
+	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
+}
+
 // ID names one snapshot of one store: a revision number, which gives the
 // order, and the first digits of the content digest. The zero value names no
 // snapshot. An ID is comparable and may be a map key.

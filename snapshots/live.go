@@ -45,6 +45,10 @@ type Endpoint struct {
 	Draining bool   `json:"draining,omitempty"`
 }
 
+func (e Endpoint) compare(o Endpoint) int {
+	return cmp.Or(cmp.Compare(e.Address, o.Address), cmp.Compare(e.Port, o.Port))
+}
+
 // Live is the live data that a snapshot is bound to: what is true now,
 // whatever the age of the snapshot. Endpoints are sorted by address and port,
 // without duplicates. Certificates hold PEM: the chain, then the private key.

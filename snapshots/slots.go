@@ -1,5 +1,11 @@
 package snapshots
 
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
 // SlotState is what a server slot is doing.
 type SlotState string
 
@@ -9,3 +15,80 @@ const (
 	SlotDrain SlotState = "drain"
 	SlotSpare SlotState = "maint"
 )
+
+// SpareAddress and SparePort are where a spare slot points: an address that
+// RFC 5737 keeps for documentation, so that nothing is ever there.
+const (
+	SpareAddress = "192.0.2.1"
+	SparePort    = 1
+)
+
+// Slot is one server of a directive. A slot keeps its place, and so its server
+// name ([Directive.ServerName]), for as long as its endpoint lives.
+type Slot struct {
+	Address string    `json:"address"`
+	Port    int       `json:"port"`
+	State   SlotState `json:"state"`
+	// Until is set while the slot of an endpoint that is gone is drained: then
+	// the slot is free. An endpoint that is there and draining has none.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// spareSlot is a slot without an endpoint.
+var spareSlot = Slot{Address: SpareAddress, Port: SparePort, State: SlotSpare}
+
+func (s Slot) holds(e Endpoint) bool { return s.Address == e.Address && s.Port == e.Port }
+
+// SlotKey names the slots of one directive. As text it is
+// "backend namespace/service:port".
+type SlotKey struct {
+	Backend string
+	Service ServicePort
+}
+
+// String returns "backend namespace/service:port".
+func (k SlotKey) String() string { return k.Backend + " " + k.Service.String() }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (k SlotKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what [SlotKey.MarshalText] wrote.
+func (k *SlotKey) UnmarshalText(text []byte) error {
+	backend, service, ok := strings.Cut(string(text), " ")
+	parsed, err := ParseServicePort(service)
+	if !ok || backend == "" || err != nil {
+		return fmt.Errorf("%q is not backend namespace/service:port", text)
+	}
+	*k = SlotKey{backend, parsed}
+	return nil
+}
+
+// Slots is the slot table of a fleet: every instance gets the same servers in
+// the same slots. It is a value: nothing in it is changed once it is made, and
+// two tables may share groups. Its JSON form is stable.
+type Slots map[SlotKey][]Slot
+
+// NextDrain returns when the next drained slot falls free, so that a caller can
+// set a timer and call [AssignSlots] then; false if none is to.
+func (s Slots) NextDrain() (time.Time, bool) {
+	var next time.Time
+	for _, group := range s {
+		for _, slot := range group {
+			if !slot.Until.IsZero() && (next.IsZero() || slot.Until.Before(next)) {
+				next = slot.Until
+			}
+		}
+	}
+	return next, !next.IsZero()
+}
+
+// Placeholder returns the slots of a snapshot without any endpoint: spare ones
+// only, so that validation sees every option of every server line.
+func Placeholder(s Snapshot) (Slots, error) {
+	directives, err := Directives(s.Config())
+	if err != nil {
+		return nil, err
+	}
+	slots, _ := AssignSlots(nil, directives, nil, time.Time{}, 0)
+	return slots, nil
+}

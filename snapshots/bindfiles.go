@@ -1,0 +1,229 @@
+package snapshots
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// boundFiles are the files of a snapshot as an instance gets them.
+type boundFiles struct {
+	layout Layout
+	files  []BoundFile
+	// paths gives the absolute path of each file and certificate.
+	paths map[string]string
+	// missing are the certificates without usable content, by file.
+	missing map[string]SecretName
+	// standIns hold the fallback certificate under the names of missing ones.
+	// They are for those that haproxy.cfg itself names.
+	standIns map[string]BoundFile
+}
+
+// bindFiles places all files of the snapshot but haproxy.cfg. Crt-lists come
+// last, for they name the others.
+func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
+	b := &boundFiles{
+		layout: layout, paths: map[string]string{},
+		missing: map[string]SecretName{}, standIns: map[string]BoundFile{},
+	}
+	for _, ref := range s.Manifest.Spec.Certificates {
+		if err := b.addCertificate(ref, live); err != nil {
+			return nil, err
+		}
+	}
+	var lists []File
+	for _, f := range s.Files {
+		if err := checkFilePath(f.Path); err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(f.Path, ".crtlist") {
+			lists = append(lists, f)
+		} else if f.Path != ConfigFile && f.Path != EndpointsFile {
+			b.add(b.placed(fileKind(f.Path), f.Path, f.Content))
+		}
+	}
+	for _, f := range lists {
+		b.add(b.placed(GeneralFile, f.Path, b.rewriteList(f.Content)))
+	}
+	return b, nil
+}
+
+func fileKind(source string) FileKind {
+	if strings.HasPrefix(source, mapsFolder) {
+		return MapFile
+	}
+	return GeneralFile
+}
+
+// placed returns the file where the instance keeps its kind. Only the name of a
+// certificate is its own; others are named for their content.
+func (b *boundFiles) placed(kind FileKind, source string, content []byte) BoundFile {
+	f := BoundFile{Kind: kind, Name: path.Base(source), Source: source, Content: content}
+	dir := b.layout.Certificates
+	if kind != CertificateFile {
+		f.Name, dir = hashedName(f.Name, content), b.layout.General
+	}
+	if kind == MapFile {
+		dir = b.layout.Maps
+	}
+	f.Path = path.Join(dir, f.Name)
+	return f
+}
+
+func (b *boundFiles) add(f BoundFile) {
+	b.paths[f.Source] = f.Path
+	b.files = append(b.files, f)
+}
+
+// addCertificate joins a certificate with the live data.
+func (b *boundFiles) addCertificate(ref CertificateRef, live Live) error {
+	if err := checkName(ref.File, certificatesFolder, ".pem"); err != nil {
+		return err
+	}
+	if _, twice := b.paths[ref.File]; twice {
+		return fmt.Errorf("certificate %s is listed twice", ref.File)
+	}
+	fallback, fallbackErr := certificateKind(live.Fallback)
+	if (ref.Secret == SecretName{}) {
+		if fallbackErr != nil {
+			return fmt.Errorf("use the fallback certificate as %s: %w", ref.File, fallbackErr)
+		}
+		b.add(b.placed(fallback, ref.File, live.Fallback))
+		return nil
+	}
+	content := live.Certificates[ref.Secret]
+	kind, err := certificateKind(content)
+	if err == nil {
+		b.add(b.placed(kind, ref.File, content))
+		return nil
+	}
+	b.missing[ref.File] = ref.Secret
+	b.paths[ref.File] = ""
+	if fallbackErr == nil {
+		b.standIns[ref.File] = b.placed(fallback, ref.File, live.Fallback)
+	}
+	return nil
+}
+
+// certificateKind says which storage takes the PEM, or why it cannot be served.
+// The Dataplane API's storage for certificates refuses Ed25519 keys, so those
+// are general files: their name has a hash, and a new one needs a reload.
+func certificateKind(data []byte) (FileKind, error) {
+	if len(data) == 0 {
+		return "", ErrNoCertificate
+	}
+	v := checked.verdict(data)
+	if v.err == nil && !v.storable {
+		return GeneralFile, nil
+	}
+	return CertificateFile, v.err
+}
+
+// rewriteList returns a crt-list with absolute paths, without the lines that
+// name a missing certificate: their hosts get the default certificate.
+func (b *boundFiles) rewriteList(content []byte) []byte {
+	out := make([]byte, 0, len(content)+len(content)/4)
+	for _, line := range numberedLines(content) {
+		if b.namesMissing(line) {
+			continue
+		}
+		out = append(b.appendRewritten(out, line), '\n')
+	}
+	return out
+}
+
+func (b *boundFiles) namesMissing(line []byte) bool {
+	for token := range tokens(line) {
+		if _, ok := b.missing[string(line[token[0]:token[1]])]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// rewriteConfigLine is appendRewritten for a line of haproxy.cfg. A missing
+// certificate that is named there has the fallback certificate stand in for it,
+// for without the file HAProxy would not start.
+func (b *boundFiles) rewriteConfigLine(out, line []byte) ([]byte, error) {
+	if len(b.missing) > 0 {
+		for token := range tokens(line) {
+			if err := b.standIn(string(line[token[0]:token[1]])); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b.appendRewritten(out, line), nil
+}
+
+func (b *boundFiles) standIn(file string) error {
+	secret, ok := b.missing[file]
+	if !ok || b.paths[file] != "" {
+		return nil
+	}
+	f, ok := b.standIns[file]
+	if !ok {
+		return fmt.Errorf("%s names %s, but Secret %s has no usable certificate, and there is no fallback certificate", ConfigFile, file, secret)
+	}
+	b.add(f)
+	return nil
+}
+
+// appendRewritten appends the line with each token that is the path of a file
+// replaced by the absolute one.
+func (b *boundFiles) appendRewritten(out, line []byte) []byte {
+	done := 0
+	for token := range tokens(line) {
+		if absolute := b.paths[string(line[token[0]:token[1]])]; absolute != "" {
+			out = append(append(out, line[done:token[0]]...), absolute...)
+			done = token[1]
+		}
+	}
+	return append(out, line[done:]...)
+}
+
+// tokens yields the start and end of each run of path bytes that holds a slash.
+func tokens(line []byte) func(yield func([2]int) bool) {
+	return func(yield func([2]int) bool) {
+		for from := 0; ; {
+			slash := bytes.IndexByte(line[from:], '/')
+			if slash < 0 {
+				return
+			}
+			start, end := from+slash, from+slash
+			for start > from && isTokenByte[line[start-1]] {
+				start--
+			}
+			for end < len(line) && isTokenByte[line[end]] {
+				end++
+			}
+			if !yield([2]int{start, end}) {
+				return
+			}
+			from = end
+		}
+	}
+}
+
+// sorted returns the files by path, or an error if two would be one file.
+func (b *boundFiles) sorted() ([]BoundFile, error) {
+	slices.SortFunc(b.files, func(a, c BoundFile) int { return cmp.Compare(a.Path, c.Path) })
+	for i := 1; i < len(b.files); i++ {
+		if b.files[i-1].Path == b.files[i].Path {
+			return nil, fmt.Errorf("%s and %s would both be %s", b.files[i-1].Source, b.files[i].Source, b.files[i].Path)
+		}
+	}
+	return b.files, nil
+}
+
+// missingSecrets returns the Secrets without a usable certificate.
+func (b *boundFiles) missingSecrets() []SecretName {
+	var out []SecretName
+	for _, secret := range b.missing {
+		out = append(out, secret)
+	}
+	slices.SortFunc(out, SecretName.Compare)
+	return slices.Compact(out)
+}

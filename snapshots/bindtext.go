@@ -1,0 +1,154 @@
+package snapshots
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strconv"
+)
+
+// boundText writes the bound haproxy.cfg, and the digest of its shape.
+type boundText struct {
+	files      *boundFiles
+	directives []Directive   // that are still to come
+	servers    []BoundServer // of those directives
+	slots      Slots
+	weighted   map[string]bool
+	allWeights bool
+
+	config []byte
+	lines  []int
+	shape  hash.Hash
+	// global is where the node line goes: the offset in config, and how many
+	// lines are before it; -1 if there is no global section yet.
+	global, globalLines int
+}
+
+func newBoundText(config []byte, files *boundFiles, directives []Directive, slots Slots, servers []BoundServer) *boundText {
+	t := &boundText{
+		files: files, directives: directives, servers: servers, slots: slots,
+		weighted: weightedBackends(directives), shape: sha256.New(), global: -1,
+	}
+	t.config = make([]byte, 0, len(config)+len(config)/8+64*len(servers))
+	t.lines = make([]int, 0, bytes.Count(config, []byte{'\n'})+len(servers)+4)
+	return t
+}
+
+// weightedBackends are those whose servers have their weights written.
+func weightedBackends(directives []Directive) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range directives {
+		if d.Index > 0 || d.Weight != defaultWeight {
+			out[d.Backend] = true
+		}
+	}
+	return out
+}
+
+// write binds all lines of the snapshot's haproxy.cfg.
+func (t *boundText) write(config []byte) error {
+	var in section
+	for number, line := range numberedLines(config) {
+		var err error
+		if len(t.directives) > 0 && t.directives[0].Line == number {
+			err = t.writeDirective(number, line)
+		} else if opened, ok := openSection(line); ok {
+			in = opened
+			err = t.writeSection(number, line, in)
+		} else {
+			err = t.writeLine(number, line, in)
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", ConfigFile, number, err)
+		}
+	}
+	return nil
+}
+
+func (t *boundText) writeSection(number int, line []byte, opened section) error {
+	err := t.writeLine(number, line, opened)
+	if opened.keyword == "global" && t.global < 0 {
+		t.global, t.globalLines = len(t.config), len(t.lines)
+	}
+	return err
+}
+
+// writeLine writes a line of structure, with its paths made absolute.
+func (t *boundText) writeLine(number int, line []byte, in section) error {
+	switch keyword, rest := firstWord(line); string(keyword) {
+	case "node":
+		if in.keyword == "global" {
+			return errors.New("node is set when a snapshot is bound, and must not be in it")
+		}
+	case "default-server":
+		t.allWeights = t.allWeights || bytes.Contains(rest, []byte("weight"))
+	}
+	start := len(t.config)
+	config, err := t.files.rewriteConfigLine(t.config, line)
+	if err != nil {
+		return err
+	}
+	t.config = append(config, '\n')
+	t.lines = append(t.lines, number)
+	t.shape.Write(t.config[start:])
+	return nil
+}
+
+// writeDirective writes the directive as a comment that is no directive any
+// more, and its servers. The shape has their names and options only, for the
+// rest of a server line can be changed at run time.
+func (t *boundText) writeDirective(number int, line []byte) error {
+	d := t.directives[0]
+	t.directives = t.directives[1:]
+	text, _ := directiveText(line)
+	t.config = fmt.Appendf(t.config, "    # hapsnap %s\n", text)
+	t.lines = append(t.lines, number)
+	options, err := t.files.rewriteConfigLine(nil, []byte(d.Options))
+	if err != nil {
+		return err
+	}
+	weigh := t.allWeights || t.weighted[d.Backend]
+	mine := t.servers[:len(t.slots[d.Key()])]
+	t.servers = t.servers[len(mine):]
+	for _, server := range mine {
+		t.config = appendServer(t.config, server, options, weigh)
+		t.lines = append(t.lines, number)
+		fmt.Fprintf(t.shape, "\x00server %s %s\n", server.Name, options)
+	}
+	return nil
+}
+
+func appendServer(out []byte, s BoundServer, options []byte, weigh bool) []byte {
+	out = append(out, "    server "...)
+	out = append(out, s.Name...)
+	out = append(out, ' ')
+	out = append(out, s.address()...)
+	if weigh {
+		out = append(out, " weight "...)
+		out = strconv.AppendInt(out, int64(s.Weight), 10)
+	}
+	if len(options) > 0 {
+		out = append(append(out, ' '), options...)
+	}
+	if s.State != SlotReady {
+		out = append(out, " disabled"...)
+	}
+	return append(out, '\n')
+}
+
+// finish puts the node into the global section, makes one if there is none,
+// and ends the text with the end marker.
+func (t *boundText) finish(node string) (config []byte, lines []int) {
+	line := "    node " + node + "\n"
+	at, before, added := t.global, t.globalLines, []int{0}
+	if at < 0 {
+		line, at, before, added = "global\n"+line, 0, 0, []int{0, 0}
+	}
+	config = make([]byte, 0, len(t.config)+len(line)+len(endMarker)+len(node)+1)
+	config = append(append(append(config, t.config[:at]...), line...), t.config[at:]...)
+	config = append(append(append(config, endMarker...), node...), '\n')
+	return config, append(slices.Insert(t.lines, before, added...), 0)
+}

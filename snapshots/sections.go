@@ -1,0 +1,63 @@
+package snapshots
+
+import (
+	"bytes"
+	"iter"
+	"strings"
+)
+
+// section is a section of haproxy.cfg, by its keyword and name. The zero value
+// stands for the lines before the first section.
+type section struct {
+	keyword, name string
+}
+
+// hasServers reports whether server lines may stand in the section.
+func (s section) hasServers() bool { return s.keyword == "backend" || s.keyword == "listen" }
+
+// sectionKeywords are the words that start a section, in every HAProxy that
+// the snapshots may be for.
+var sectionKeywords = map[string]bool{
+	"acme": true, "backend": true, "cache": true, "crt-store": true, "defaults": true,
+	"fcgi-app": true, "frontend": true, "global": true, "http-errors": true, "listen": true,
+	"log-forward": true, "log-profile": true, "mailers": true, "namespace_list": true,
+	"peers": true, "program": true, "resolvers": true, "ring": true, "traces": true, "userlist": true,
+}
+
+// openSection reads a line that starts a section, and reports whether it does.
+func openSection(line []byte) (section, bool) {
+	keyword, rest := firstWord(line)
+	if !sectionKeywords[string(keyword)] {
+		return section{}, false
+	}
+	name, _ := firstWord(rest)
+	return section{string(keyword), strings.Trim(string(name), `"'`)}, true
+}
+
+// firstWord returns the first word of a line and what follows it. A comment
+// has no words.
+func firstWord(line []byte) (word, rest []byte) {
+	line = bytes.TrimLeft(line, " \t\r")
+	end := bytes.IndexAny(line, " \t\r#")
+	if end < 0 {
+		return line, nil
+	}
+	if line[end] == '#' {
+		return line[:end], nil
+	}
+	return line[:end], line[end:]
+}
+
+// numberedLines yields the lines of text from 1, each without its newline. A
+// final newline does not start another line.
+func numberedLines(text []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for number := 1; len(text) > 0; number++ {
+			line, rest, _ := bytes.Cut(text, []byte{'\n'})
+			if !yield(number, line) {
+				return
+			}
+			text = rest
+		}
+	}
+}
