@@ -1,0 +1,203 @@
+package snapshots
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// ChannelKind is the KRM kind of a [Channel].
+const ChannelKind = "Channel"
+
+// ErrBadChannel is returned for a channel that cannot be understood. It is a
+// reason to hold what runs.
+var ErrBadChannel = errors.New("channel is not valid")
+
+// Channel is the small mutable object in which people say what should run. The
+// zero value says nothing: the newest snapshot runs. It is a value: the methods
+// that change it return another one, and share nothing that is written to.
+type Channel struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Metadata   Metadata    `json:"metadata"`
+	Spec       ChannelSpec `json:"spec"`
+}
+
+// ChannelSpec is what people said. See [Want] for what comes first.
+type ChannelSpec struct {
+	Override        *Override   `json:"override,omitempty"`
+	Pin             *Pin        `json:"pin,omitempty"`
+	Pause           *Pause      `json:"pause,omitempty"`
+	RequireApproval bool        `json:"requireApproval,omitempty"`
+	Approved        []ID        `json:"approved,omitempty"` // ascending
+	Rejected        []Rejection `json:"rejected,omitempty"` // oldest first
+}
+
+// Override makes a snapshot run for a while, whatever else is said.
+type Override struct {
+	Snapshot ID        `json:"snapshot"`
+	By       string    `json:"by,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Expires  time.Time `json:"expires"`
+}
+
+// Pin makes a snapshot run until it is unpinned.
+type Pin struct {
+	Snapshot ID        `json:"snapshot"`
+	By       string    `json:"by,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	At       time.Time `json:"at,omitzero"`
+}
+
+// Pause holds what runs.
+type Pause struct {
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+}
+
+// Rejection keeps a content from being rolled out again. Snapshot is the one
+// that it was seen in; every other snapshot of the same content is rejected too.
+type Rejection struct {
+	Digest   Digest    `json:"digest"`
+	Snapshot ID        `json:"snapshot"`
+	Reason   string    `json:"reason,omitempty"`
+	At       time.Time `json:"at,omitzero"`
+}
+
+// Pinned returns the channel with the pin. To pin is to say that this content
+// should run, so a rejection of it is withdrawn.
+func (c Channel) Pinned(p Pin) Channel {
+	p.At = stableTime(p.At)
+	c.Spec.Pin = &p
+	return c.withoutRejections(func(r Rejection) bool { return p.Snapshot.Names(r.Digest) })
+}
+
+// Unpinned returns the channel without a pin: the newest snapshot runs again.
+func (c Channel) Unpinned() Channel {
+	c.Spec.Pin = nil
+	return c
+}
+
+// Overridden returns the channel with the override, which must expire. A
+// rejection of its content is withdrawn.
+func (c Channel) Overridden(o Override) Channel {
+	o.Expires = stableTime(o.Expires)
+	c.Spec.Override = &o
+	return c.withoutRejections(func(r Rejection) bool { return o.Snapshot.Names(r.Digest) })
+}
+
+// NotOverridden returns the channel without an override.
+func (c Channel) NotOverridden() Channel {
+	c.Spec.Override = nil
+	return c
+}
+
+// Paused returns the channel with the pause.
+func (c Channel) Paused(p Pause) Channel {
+	p.At = stableTime(p.At)
+	c.Spec.Pause = &p
+	return c
+}
+
+// Resumed returns the channel without a pause.
+func (c Channel) Resumed() Channel {
+	c.Spec.Pause = nil
+	return c
+}
+
+// WithApproval returns the channel with approval required or not. What runs at
+// the time should be approved with it, or nothing newer than the last approved
+// snapshot would be wanted.
+func (c Channel) WithApproval(required bool) Channel {
+	c.Spec.RequireApproval = required
+	return c
+}
+
+// Approve returns the channel with the snapshot approved.
+func (c Channel) Approve(id ID) Channel {
+	c.Spec.Approved = append(slices.Clone(c.Spec.Approved), id)
+	slices.SortFunc(c.Spec.Approved, ID.Compare)
+	c.Spec.Approved = slices.Compact(c.Spec.Approved)
+	return c
+}
+
+// Reject returns the channel with the content rejected; an earlier rejection of
+// it is replaced.
+func (c Channel) Reject(r Rejection) Channel {
+	r.At = stableTime(r.At)
+	c = c.withoutRejections(func(old Rejection) bool { return old.Digest == r.Digest })
+	c.Spec.Rejected = append(c.Spec.Rejected, r)
+	return c
+}
+
+// Retry returns the channel with the content no longer rejected, and whether it
+// was.
+func (c Channel) Retry(d Digest) (Channel, bool) {
+	next := c.withoutRejections(func(r Rejection) bool { return r.Digest == d })
+	return next, len(next.Spec.Rejected) < len(c.Spec.Rejected)
+}
+
+// Rejection returns the rejection of the snapshot's content, if it is rejected.
+func (c Channel) Rejection(id ID) (Rejection, bool) {
+	i := slices.IndexFunc(c.Spec.Rejected, func(r Rejection) bool { return id.Names(r.Digest) })
+	if i < 0 {
+		return Rejection{}, false
+	}
+	return c.Spec.Rejected[i], true
+}
+
+func (c Channel) withoutRejections(drop func(Rejection) bool) Channel {
+	c.Spec.Rejected = slices.DeleteFunc(slices.Clone(c.Spec.Rejected), drop)
+	return c
+}
+
+// stableTime is a time as YAML keeps it: UTC, in seconds.
+func stableTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
+
+// Marshal returns the channel as YAML, the same bytes for the same value.
+func (c Channel) Marshal() ([]byte, error) {
+	c.APIVersion, c.Kind = APIVersion, ChannelKind
+	if c.Metadata.Name == "" {
+		c.Metadata.Name = "channel"
+	}
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("write channel: %w", err)
+	}
+	return yaml.Marshal(c)
+}
+
+// ParseChannel reads a channel, which people may have edited. What it does not
+// know is refused, for it may be what they wanted most; the error wraps
+// [ErrBadChannel].
+func ParseChannel(data []byte) (Channel, error) {
+	var c Channel
+	if err := yaml.UnmarshalStrict(data, &c); err != nil {
+		return Channel{}, fmt.Errorf("%w: %w", ErrBadChannel, err)
+	}
+	if c.APIVersion != APIVersion || c.Kind != ChannelKind {
+		return Channel{}, fmt.Errorf("%w: it is %q %q, not %s %s", ErrBadChannel, c.APIVersion, c.Kind, APIVersion, ChannelKind)
+	}
+	return c, c.check()
+}
+
+// check refuses what says less than it seems to.
+func (c Channel) check() error {
+	switch {
+	case c.Spec.Pin != nil && c.Spec.Pin.Snapshot.IsZero():
+		return fmt.Errorf("%w: spec.pin names no snapshot", ErrBadChannel)
+	case c.Spec.Override != nil && c.Spec.Override.Snapshot.IsZero():
+		return fmt.Errorf("%w: spec.override names no snapshot", ErrBadChannel)
+	case c.Spec.Override != nil && c.Spec.Override.Expires.IsZero():
+		return fmt.Errorf("%w: spec.override does not expire", ErrBadChannel)
+	}
+	for i, r := range c.Spec.Rejected {
+		if !r.Digest.valid() {
+			return fmt.Errorf("%w: spec.rejected[%d] has the digest %q", ErrBadChannel, i, r.Digest)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package snapshots
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// View is what a store holds: the names of all complete snapshots, ascending,
+// and the channel.
+type View struct {
+	IDs     []ID
+	Channel Channel
+}
+
+// Head returns the newest snapshot, or the zero ID if there is none.
+func (v View) Head() ID {
+	if len(v.IDs) == 0 {
+		return ID{}
+	}
+	return v.IDs[len(v.IDs)-1]
+}
+
+// Reason says what decided which snapshot should run.
+type Reason string
+
+// The reasons of a [Decision]; the last three only ever hold.
+const (
+	BecauseOverride Reason = "override"
+	BecausePin      Reason = "pin"
+	BecauseNewest   Reason = "newest"
+	BecausePause    Reason = "pause"
+	BecauseEmpty    Reason = "empty" // the store holds no snapshot
+	BecauseNone     Reason = "none"  // no snapshot is approved and not rejected
+)
+
+// Decision is which snapshot should run. If Hold is set there is none, and what
+// runs must go on running. Message says why, in words for people.
+type Decision struct {
+	ID      ID
+	Because Reason
+	Hold    bool
+	Message string
+}
+
+func hold(because Reason, format string, args ...any) Decision {
+	return Decision{Because: because, Hold: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// Want decides what should run at the time now. A pause holds whatever runs.
+// Else the first of these decides: an override that has not expired; the pin;
+// the newest snapshot that is approved, where that is required, and not
+// rejected. An override or a pin whose snapshot is missing or rejected holds:
+// it is not passed over. A rollback in progress comes between pin and newest,
+// and is for the pusher to know.
+func Want(v View, now time.Time) Decision {
+	spec := v.Channel.Spec
+	switch {
+	case len(v.IDs) == 0:
+		return hold(BecauseEmpty, "the store holds no snapshot")
+	case spec.Pause != nil:
+		return hold(BecausePause, "paused%s", said(spec.Pause.By, spec.Pause.Reason))
+	case spec.Override != nil && now.Before(spec.Override.Expires):
+		o := spec.Override
+		return v.named(o.Snapshot, BecauseOverride, fmt.Sprintf("overridden until %s%s", o.Expires.UTC().Format(time.RFC3339), said(o.By, o.Reason)))
+	case spec.Pin != nil:
+		return v.named(spec.Pin.Snapshot, BecausePin, "pinned"+said(spec.Pin.By, spec.Pin.Reason))
+	}
+	return v.newest()
+}
+
+// named decides for a snapshot that a person named.
+func (v View) named(id ID, because Reason, message string) Decision {
+	if !slices.Contains(v.IDs, id) {
+		return hold(because, "%s is %s, but the store does not hold it", id, message)
+	}
+	if r, ok := v.Channel.Rejection(id); ok {
+		return hold(because, "%s is %s, but was rejected%s", id, message, said("", r.Reason))
+	}
+	return Decision{ID: id, Because: because, Message: id.String() + " is " + message}
+}
+
+// newest decides where nobody named a snapshot.
+func (v View) newest() Decision {
+	spec := v.Channel.Spec
+	rejected, waiting := 0, 0
+	for _, id := range slices.Backward(v.IDs) {
+		if _, ok := v.Channel.Rejection(id); ok {
+			rejected++
+		} else if spec.RequireApproval && !slices.Contains(spec.Approved, id) {
+			waiting++
+		} else {
+			return Decision{ID: id, Because: BecauseNewest, Message: id.String() + " is the newest" + passed(rejected, waiting)}
+		}
+	}
+	return hold(BecauseNone, "no snapshot may run%s", passed(rejected, waiting))
+}
+
+// passed tells of the snapshots that were passed over.
+func passed(rejected, waiting int) string {
+	switch {
+	case rejected > 0 && waiting > 0:
+		return fmt.Sprintf(" (%d rejected and %d not approved)", rejected, waiting)
+	case rejected > 0:
+		return fmt.Sprintf(" that is not rejected (%d rejected)", rejected)
+	case waiting > 0:
+		return fmt.Sprintf(" that is approved (%d waiting for approval)", waiting)
+	}
+	return ""
+}
+
+// said tells who said something, and why.
+func said(by, reason string) string {
+	if by != "" {
+		by = " by " + by
+	}
+	if reason != "" {
+		reason = ": " + reason
+	}
+	return by + reason
+}
