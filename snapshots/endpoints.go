@@ -1,0 +1,92 @@
+package snapshots
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// EndpointsKind is the KRM kind of endpoints.yaml.
+const EndpointsKind = "Endpoints"
+
+// endpointsFile is endpoints.yaml: the endpoints that the compiler saw.
+type endpointsFile struct {
+	APIVersion string             `json:"apiVersion"`
+	Kind       string             `json:"kind"`
+	Services   []serviceEndpoints `json:"services"`
+}
+
+type serviceEndpoints struct {
+	Namespace string     `json:"namespace"`
+	Service   string     `json:"service"`
+	Port      string     `json:"port,omitempty"`
+	Endpoints []Endpoint `json:"endpoints"`
+}
+
+// MarshalEndpoints returns endpoints.yaml, sorted: the same bytes for the same
+// endpoints.
+func MarshalEndpoints(endpoints map[ServicePort][]Endpoint) ([]byte, error) {
+	f := endpointsFile{APIVersion: APIVersion, Kind: EndpointsKind, Services: []serviceEndpoints{}}
+	for _, service := range slices.SortedFunc(maps.Keys(endpoints), ServicePort.Compare) {
+		list := slices.SortedFunc(slices.Values(endpoints[service]), Endpoint.compare)
+		if list == nil {
+			list = []Endpoint{}
+		}
+		f.Services = append(f.Services, serviceEndpoints{service.Namespace, service.Service, service.Port, list})
+	}
+	return yaml.Marshal(f)
+}
+
+// ParseEndpoints reads what [MarshalEndpoints] wrote; the error wraps
+// [ErrCorrupt].
+func ParseEndpoints(data []byte) (map[ServicePort][]Endpoint, error) {
+	var f endpointsFile
+	if err := yaml.UnmarshalStrict(data, &f); err != nil {
+		return nil, fmt.Errorf("%w: read %s: %w", ErrCorrupt, EndpointsFile, err)
+	}
+	if f.APIVersion != APIVersion || f.Kind != EndpointsKind {
+		return nil, fmt.Errorf("%w: %s is %q %q, not %s %s", ErrCorrupt, EndpointsFile, f.APIVersion, f.Kind, APIVersion, EndpointsKind)
+	}
+	out := make(map[ServicePort][]Endpoint, len(f.Services))
+	for _, s := range f.Services {
+		service := ServicePort{s.Namespace, s.Service, s.Port}
+		if _, twice := out[service]; twice {
+			return nil, fmt.Errorf("%w: %s has %s twice", ErrCorrupt, EndpointsFile, service)
+		}
+		if err := checkEndpoints(s.Endpoints); err != nil {
+			return nil, fmt.Errorf("%w: %s: %s: %w", ErrCorrupt, EndpointsFile, service, err)
+		}
+		out[service] = s.Endpoints
+	}
+	return out, nil
+}
+
+func checkEndpoints(endpoints []Endpoint) error {
+	for i, e := range endpoints {
+		if ip, err := netip.ParseAddr(e.Address); err != nil || ip.Zone() != "" {
+			return fmt.Errorf("%q is not an IP address", e.Address)
+		}
+		if e.Port < 1 || e.Port > 65535 {
+			return fmt.Errorf("%d is not a port", e.Port)
+		}
+		if i > 0 && endpoints[i-1].compare(e) >= 0 {
+			return fmt.Errorf("%s is out of order or there twice", e.Address)
+		}
+	}
+	return nil
+}
+
+// RecordedEndpoints returns the endpoints that are recorded in the snapshot, and
+// whether any are: a snapshot without endpoints.yaml is to be bound to live
+// ones, one with an empty endpoints.yaml to none.
+func (s Snapshot) RecordedEndpoints() (endpoints map[ServicePort][]Endpoint, recorded bool, err error) {
+	data, ok := s.File(EndpointsFile)
+	if !ok {
+		return nil, false, nil
+	}
+	endpoints, err = ParseEndpoints(data)
+	return endpoints, true, err
+}
