@@ -1,0 +1,223 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// advance moves the rollout on.
+func (t *turn) advance() {
+	if t.Rollout == nil {
+		return
+	}
+	if t.Rollout.Phase != Undoing {
+		t.noteFound()
+		t.watch()
+	}
+	switch t.Rollout.Phase {
+	case Pushing:
+		t.pushWave()
+	case Soaking:
+		t.soak()
+	case Undoing:
+		t.undoTouched()
+	}
+}
+
+// noteFound takes the instances that run the target although nothing was pushed
+// to them into the rollout, so that they are watched and undone with the rest.
+func (t *turn) noteFound() {
+	for _, i := range t.o.Instances {
+		if i.Reachable && i.Running == t.Rollout.Target && t.touch(i.Name) == nil {
+			t.Rollout.Touched = append(t.Rollout.Touched,
+				Touch{Instance: i.Name, Snapshot: i.Running, Applied: true, PID: i.PID, Found: true})
+		}
+	}
+}
+
+// watch is the gate: whatever has the target must go on naming it, by the same
+// worker. An instance with a push under way is about to change and says nothing.
+func (t *turn) watch() {
+	r := t.Rollout
+	for i := range r.Touched {
+		h := &r.Touched[i]
+		seen := t.seen[h.Instance]
+		if h.Snapshot != r.Target || seen.Busy || t.Instances[h.Instance].Push != nil {
+			continue
+		}
+		if !h.Applied {
+			if seen.Reachable && seen.Running == r.Target {
+				h.Applied, h.PID = true, seen.PID
+			}
+			continue
+		}
+		if reason := t.unhealthy(h, seen); reason != "" {
+			t.fail(h.Instance + ": " + reason)
+			return
+		}
+	}
+}
+
+// unhealthy says what is wrong with an instance that has the target.
+func (t *turn) unhealthy(h *Touch, seen Seen) string {
+	if !seen.Reachable {
+		if h.Lost.IsZero() {
+			h.Lost = t.now
+		}
+		if gone := t.now.Sub(h.Lost); gone > t.Grace {
+			return fmt.Sprintf("out of reach for %s after it got %s", gone.Round(time.Second), h.Snapshot)
+		}
+		return ""
+	}
+	h.Lost = time.Time{}
+	switch {
+	case seen.Running.IsZero():
+		return fmt.Sprintf("runs another configuration than %s, which it had", h.Snapshot)
+	case seen.Running != h.Snapshot:
+		return fmt.Sprintf("runs %s instead of %s, which it had", seen.Running, h.Snapshot)
+	case seen.PID != h.PID:
+		return fmt.Sprintf("its worker %d was replaced by %d while it should have been stable", h.PID, seen.PID)
+	}
+	return ""
+}
+
+// pushWave begins the pushes of the wave, and ends it when every member has the
+// snapshot or is not worth waiting for. Nothing is learned from a wave in which
+// nobody took it, so then others are chosen.
+func (t *turn) pushWave() {
+	r := t.Rollout
+	if t.o.Hold {
+		r.Since = t.now // the wave's time does not run
+		return
+	}
+	if len(r.Members) == 0 && !t.nextMembers() {
+		return
+	}
+	waiting := false
+	for _, name := range r.Members {
+		if t.has(name) || !t.patient(name, r.Target) {
+			continue
+		}
+		waiting = true
+		t.turnOf(name)
+	}
+	switch {
+	case waiting && t.now.Sub(r.Since) > t.Deadline:
+		t.fail(fmt.Sprintf("%s did not take %s within %s", t.late(), r.Target, t.Deadline))
+	case waiting:
+	case slices.ContainsFunc(r.Members, t.has):
+		r.Phase, r.Since = Soaking, t.now
+	default:
+		r.Members = nil
+	}
+}
+
+// nextMembers chooses the next wave. It returns false where there is none: all
+// that can be reached have the snapshot, or none can be reached.
+func (t *turn) nextMembers() bool {
+	r := t.Rollout
+	all, missing := t.candidates()
+	if len(all) > 0 && missing == 0 && !slices.ContainsFunc(r.Touched, func(h Touch) bool { return !h.Found }) {
+		t.finish() // nothing was changed that would have to soak
+		return false
+	}
+	r.Members = pick(all, t.goal(r.Wave, len(all)))
+	r.Since = t.now
+	if len(r.Members) == 0 && slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target }) {
+		r.Phase = Soaking
+	}
+	return len(r.Members) > 0
+}
+
+// candidates describes the fleet to the choice of a wave, and counts those that
+// do not have the target.
+func (t *turn) candidates() (all []candidate, missing int) {
+	for _, i := range t.o.Instances {
+		c := candidate{
+			name: i.Name, zone: i.Zone, done: t.has(i.Name),
+			ready: t.patient(i.Name, t.Rollout.Target) && !t.Instances[i.Name].holds(t.Rollout.Target, t.now),
+			first: t.touch(i.Name) != nil,
+		}
+		if !c.done {
+			missing++
+		}
+		all = append(all, c)
+	}
+	return all, missing
+}
+
+// has reports whether the instance has the target.
+func (t *turn) has(name string) bool {
+	h := t.touch(name)
+	return h != nil && h.Snapshot == t.Rollout.Target && h.Applied
+}
+
+// turnOf begins the push to a member, which is touched from then on.
+func (t *turn) turnOf(name string) {
+	before := len(t.pushes)
+	t.push(name, t.Rollout.Target, Wave)
+	if len(t.pushes) == before {
+		return
+	}
+	r := t.Rollout
+	if h := t.touch(name); h != nil && h.Snapshot == r.Target {
+		return
+	}
+	r.Touched = slices.DeleteFunc(r.Touched, func(h Touch) bool { return h.Instance == name })
+	r.Touched = append(r.Touched, Touch{Instance: name, Snapshot: r.Target})
+}
+
+// late names the members that hold up the wave.
+func (t *turn) late() string {
+	names := slices.DeleteFunc(slices.Clone(t.Rollout.Members), func(name string) bool {
+		return t.has(name) || !t.patient(name, t.Rollout.Target)
+	})
+	return fmt.Sprint(names)
+}
+
+// soak waits until all that have the snapshot were healthy for long enough, and
+// then goes on with the next wave, or is done.
+func (t *turn) soak() {
+	r := t.Rollout
+	for _, h := range r.Touched {
+		if h.Snapshot == r.Target && (!h.Lost.IsZero() || t.Instances[h.Instance].Push != nil) {
+			r.Since = t.now // begins again when the instance is back
+			return
+		}
+	}
+	if t.o.Hold || t.now.Sub(r.Since) < t.Soak {
+		return
+	}
+	all, _ := t.candidates()
+	if !slices.ContainsFunc(all, func(c candidate) bool { return !c.done && c.ready }) {
+		t.finish()
+		return
+	}
+	r.Phase, r.Since, r.Members = Pushing, t.now, nil
+	r.Wave++
+	t.pushWave()
+}
+
+// finish makes the target the good snapshot. Who was away gets it on return.
+func (t *turn) finish() {
+	t.Good, t.Rollout = t.Rollout.Target, nil
+}
+
+// undoTouched brings the touched instances back, the last touched first, and
+// ends the rollout when all are that can be reached.
+func (t *turn) undoTouched() {
+	r := t.Rollout
+	waiting := false
+	for i := len(r.Touched) - 1; i >= 0 && !t.Good.IsZero(); i-- {
+		h := r.Touched[i]
+		if h.Undone || !t.patient(h.Instance, t.Good) {
+			continue
+		}
+		waiting = true
+		t.push(h.Instance, t.Good, Undo)
+	}
+	if !waiting {
+		t.Rollout = nil
+	}
+}

@@ -1,0 +1,256 @@
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// FuzzStep drives a fleet of six instances in three zones by random events and
+// checks after every step what must always hold, and at the end that a world in
+// which everything succeeds converges.
+func FuzzStep(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0x01, 0x10, 0x20, 0x31, 0x40, 0x51, 0x60, 0x70, 0x80, 0x90})
+	f.Add([]byte("\x02\x11\x72\x11\x72\x11\x72\x03\x21\x22\x23\x24\x91\x11\x12\x13"))
+	f.Add([]byte("\x01\x10\xa0\x10\xa0\x02\x30\x90\xb0\x10\x11\x12\x13\x14\x15\xc0\xa0"))
+	f.Fuzz(func(t *testing.T, events []byte) {
+		w := newWorld(t)
+		for _, e := range events[:min(len(events), 400)] {
+			w.happen(e>>4, int(e&0x0f))
+			w.step()
+		}
+		w.converge()
+	})
+}
+
+var fuzzNames = []string{"a", "b", "c", "d", "e", "f"}
+
+type world struct {
+	*sim
+	t *testing.T
+}
+
+func newWorld(t *testing.T) world {
+	w := world{newSim(), t}
+	w.obs.Channel = true
+	for i, name := range fuzzNames {
+		w.add(name, []string{"x", "y", "z"}[i%3])
+	}
+	return w
+}
+
+// happen is one event of the fuzzer's choice.
+func (w world) happen(kind byte, n int) {
+	name := fuzzNames[n%len(fuzzNames)]
+	switch kind {
+	case 0: // a snapshot is wanted, or none
+		w.obs.Want, w.obs.Intent = snapshots.ID{}, "newest"
+		if n > 0 {
+			w.obs.Want = snapshots.ID{Revision: uint64(n), Short: "0000000000"[:9] + string(rune('a'+n%6))}
+		}
+	case 1, 2:
+		w.endAny(name, Applied)
+	case 3:
+		w.endAny(name, Refused)
+	case 4:
+		w.endAny(name, Trouble)
+	case 5, 6:
+		if w.fleet[name] != nil {
+			w.fleet[name].up = kind == 6
+		}
+	case 7, 8:
+		w.now = w.now.Add(time.Duration(n+1) * 5 * time.Second)
+	case 9:
+		w.obs.Hold = n%2 == 0
+	case 10: // the channel shows what failed, or a person retries
+		w.obs.Rejected = nil
+		for _, f := range w.state.Failed[:len(w.state.Failed)-n%(len(w.state.Failed)+1)] {
+			w.obs.Rejected = append(w.obs.Rejected, f.Snapshot.Short)
+		}
+	case 11:
+		w.killed(n)
+	case 12:
+		w.leaveOrJoin(name)
+	default:
+		w.disturb(name, n)
+	}
+}
+
+func (w world) endAny(name string, outcome Outcome) {
+	if _, ok := w.pending[name]; ok {
+		if err := w.end(name, outcome); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// killed ends the pusher; some of its pushes get through all the same.
+func (w world) killed(n int) {
+	for i, name := range fuzzNames {
+		if _, ok := w.pending[name]; ok && w.fleet[name] != nil && (n>>(i%4))&1 == 1 {
+			w.take(name)
+		}
+	}
+	clear(w.pending)
+	w.state = w.state.Resume()
+}
+
+func (w world) leaveOrJoin(name string) {
+	if w.fleet[name] != nil && len(w.fleet) > 1 {
+		delete(w.fleet, name)
+	} else if w.fleet[name] == nil {
+		w.add(name, "x")
+	}
+}
+
+func (w world) disturb(name string, n int) {
+	i := w.fleet[name]
+	switch {
+	case i == nil:
+	case n%3 == 0:
+		i.pid += 1000
+	case n%3 == 1:
+		i.stale = true
+	default:
+		i.running = snapshots.ID{}
+	}
+}
+
+// step takes one step and checks it.
+func (w world) step() {
+	o := w.observe()
+	before, err := json.Marshal(w.state)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	previous := w.state
+	state, pushes := w.policy.Step(w.state, o, w.now)
+	if after, _ := json.Marshal(previous); string(after) != string(before) {
+		w.t.Fatalf("Step changed the state that it was given:\n%s\n%s", before, after)
+	}
+	w.obs.Results = nil
+	w.state = w.stored(state)
+	for _, p := range pushes {
+		w.check(p, o)
+		w.pending[p.Instance] = p
+	}
+	w.checkFlights()
+}
+
+// stored returns the state as a process would find it after a restart.
+func (w world) stored(s State) State {
+	data, err := json.Marshal(s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out State
+	if err := json.Unmarshal(data, &out); err != nil {
+		w.t.Fatalf("read the state back: %v\n%s", err, data)
+	}
+	if again, _ := json.Marshal(out); string(again) != string(data) {
+		w.t.Fatalf("the state is another one when it is read back:\n%s\n%s", data, again)
+	}
+	return out
+}
+
+// check holds a push against the rules.
+func (w world) check(p Push, o Observation) {
+	if _, busy := w.pending[p.Instance]; busy {
+		w.t.Fatalf("second push to %s", p.Instance)
+	}
+	if i := w.fleet[p.Instance]; i == nil || !i.up {
+		w.t.Fatalf("push to %s, which is not there", p.Instance)
+	}
+	if p.Snapshot.IsZero() {
+		w.t.Fatalf("push of nothing to %s", p.Instance)
+	}
+	r := w.state.Rollout
+	unproven := p.Snapshot != w.state.Good
+	switch {
+	case p.Purpose == Wave:
+		if o.Hold || r == nil || r.Phase != Pushing || r.Target != p.Snapshot || p.Snapshot != o.Want || !slices.Contains(r.Members, p.Instance) {
+			w.t.Fatalf("push %+v is not of the wave %+v (want %s, hold %v)", p, r, o.Want, o.Hold)
+		}
+		if _, failed := w.state.Failure(p.Snapshot, o.Intent); failed {
+			w.t.Fatalf("push of %s, which failed", p.Snapshot)
+		}
+	case p.Purpose == Reshape:
+		if w.fleet[p.Instance].running != p.Snapshot {
+			w.t.Fatalf("%+v is a reshape of what does not run", p)
+		}
+	case unproven:
+		w.t.Fatalf("push %+v is neither of a wave nor the good snapshot %s", p, w.state.Good)
+	}
+}
+
+// checkFlights compares the pushes under way with those of the state.
+func (w world) checkFlights() {
+	flights := map[string]Push{}
+	for name, i := range w.state.Instances {
+		if i.Push != nil {
+			p := *i.Push
+			p.Instance = name
+			flights[name] = p
+		}
+	}
+	if !reflect.DeepEqual(flights, w.pending) {
+		w.t.Fatalf("under way are %v, the state says %v", w.pending, flights)
+	}
+}
+
+// converge lets everything succeed from now on, and checks that the fleet comes
+// to run what is wanted: something new, if the last wish was for a failure.
+func (w world) converge() {
+	w.obs.Hold = false
+	for _, i := range w.fleet {
+		i.up = true
+	}
+	for range 400 {
+		if _, failed := w.state.Failure(w.obs.Want, w.obs.Intent); failed || w.obs.Want.IsZero() {
+			w.obs.Want = snapshots.ID{Revision: w.obs.Want.Revision + 100, Short: fmt.Sprintf("%010x", w.now.Unix())}
+		}
+		w.step()
+		if w.settled() {
+			return
+		}
+		w.now = w.now.Add(5 * time.Second)
+		for _, name := range fuzzNames {
+			w.endAny(name, Applied)
+		}
+	}
+	w.t.Fatalf("the fleet does not come to rest: want %s, good %s, rollout %+v, pushes %v, instances %+v",
+		w.obs.Want, w.state.Good, w.state.Rollout, w.pending, w.observe().Instances)
+}
+
+// settled reports whether all run what is wanted and nothing is under way.
+func (w world) settled() bool {
+	if w.state.Rollout != nil || w.state.Good != w.obs.Want || len(w.pending) > 0 {
+		return false
+	}
+	for _, i := range w.fleet {
+		if i.running != w.obs.Want || i.stale {
+			return false
+		}
+	}
+	return true
+}
+
+// TestStepAtRandom is FuzzStep for those who do not fuzz.
+func TestStepAtRandom(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		w := newWorld(t)
+		for range 20 + seed%200 {
+			w.happen(byte(random.IntN(14)), random.IntN(16))
+			w.step()
+		}
+		w.converge()
+	}
+}

@@ -1,0 +1,68 @@
+package rollout
+
+import "github.com/hapsnap/hapsnap/snapshots"
+
+// Observation is what is known of the world outside.
+type Observation struct {
+	// Want is the snapshot that the channel says should run, zero when it says
+	// nothing that could be used.
+	Want snapshots.ID
+	// Intent tells why, so that two wishes for one snapshot can be told apart:
+	// the newest one, or a pin made at some time.
+	Intent string
+	// Hold stops the fleet where it is: paused, the store gone, nothing found.
+	Hold bool
+	// Channel is set when the channel was read; Rejected then lists the short
+	// digests that it rejects.
+	Channel  bool
+	Rejected []string
+	// Instances are those of the fleet, sorted by name.
+	Instances []Seen
+	// Results are the pushes that ended since the last step.
+	Results []Result
+	// Reloads are the workers that the caller itself replaced since the last step
+	// without pushing a snapshot, by instance.
+	Reloads map[string]int
+}
+
+// Seen is what is known of one instance.
+type Seen struct {
+	Name, Zone string
+	// Reachable is set when its worker said what it runs.
+	Reachable bool
+	// Running is the snapshot that the worker names, zero for none of ours.
+	Running snapshots.ID
+	// PID is the worker's.
+	PID int
+	// Busy is set while the caller changes something in the running worker, so
+	// that no push can begin.
+	Busy bool
+	// Stale is set when Running, joined with today's live data, needs a reload.
+	Stale bool
+}
+
+// Outcome is how a push ended.
+type Outcome string
+
+// The outcomes.
+const (
+	// Applied: the worker names the snapshot.
+	Applied Outcome = "applied"
+	// Refused: the snapshot cannot run on the instance: HAProxy refused it, or did
+	// not start with it. The instance runs what it ran before.
+	Refused Outcome = "refused"
+	// Trouble: the instance could not be pushed to, which says nothing about the
+	// snapshot.
+	Trouble Outcome = "trouble"
+)
+
+// Result is the end of a push.
+type Result struct {
+	Instance string
+	Snapshot snapshots.ID
+	Outcome  Outcome
+	// PID is the worker after the push, where it was applied.
+	PID int
+	// Error says why not, where it was not.
+	Error string
+}

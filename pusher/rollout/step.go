@@ -1,0 +1,244 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// patience is how many pushes in a row may fail to come through before an
+// instance no longer holds up a wave.
+const patience = 3
+
+// Step computes what follows from an observation: the next state, to be stored,
+// and then the pushes to begin. The state given is left as it is.
+func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push) {
+	t := &turn{Policy: p, State: s.clone(), o: o, now: now, seen: make(map[string]Seen, len(o.Instances))}
+	for _, i := range o.Instances {
+		t.seen[i.Name] = i
+	}
+	t.forgetGone()
+	t.forgive()
+	t.takeResults()
+	t.followChannel()
+	t.holdWithoutWish()
+	t.adoptGood()
+	t.choose()
+	t.advance()
+	t.catchUp()
+	return t.State, t.pushes
+}
+
+// turn is one step while it is computed.
+type turn struct {
+	Policy
+	State
+	o      Observation
+	now    time.Time
+	seen   map[string]Seen
+	pushes []Push
+}
+
+// forgetGone drops what is remembered of instances that left the fleet, except
+// while a push to one is under way.
+func (t *turn) forgetGone() {
+	for name, i := range t.Instances {
+		if _, ok := t.seen[name]; !ok && i.Push == nil {
+			delete(t.Instances, name)
+		}
+	}
+	if t.Rollout == nil {
+		return
+	}
+	gone := func(name string) bool { _, ok := t.seen[name]; return !ok }
+	t.Rollout.Members = slices.DeleteFunc(t.Rollout.Members, gone)
+	t.Rollout.Touched = slices.DeleteFunc(t.Rollout.Touched, func(h Touch) bool { return gone(h.Instance) })
+}
+
+// forgive lets an instance that went out of reach be tried as soon as it is back.
+func (t *turn) forgive() {
+	for name, i := range t.Instances {
+		if !t.seen[name].Reachable && i.Refused.IsZero() {
+			i.NotBefore = time.Time{}
+			t.Instances[name] = i
+		}
+	}
+}
+
+func (t *turn) takeResults() {
+	for _, r := range t.o.Results {
+		i := t.Instances[r.Instance]
+		if i.Push == nil {
+			continue
+		}
+		purpose := i.Push.Purpose
+		t.Instances[r.Instance] = t.remember(i, r)
+		switch r.Outcome {
+		case Applied:
+			t.applied(r)
+		case Refused:
+			t.refused(r, purpose)
+		case Trouble: // tried again
+		}
+	}
+	for name, pid := range t.o.Reloads {
+		if h := t.touch(name); h != nil {
+			h.PID = pid
+		}
+	}
+}
+
+// remember notes how the push ended. What was refused would be refused again, so
+// that waits long; another snapshot does not wait for it.
+func (t *turn) remember(i Instance, r Result) Instance {
+	switch r.Outcome {
+	case Applied:
+		return Instance{}
+	case Refused:
+		return Instance{
+			Failures: i.Failures + 1, Refused: r.Snapshot, NotBefore: t.now.Add(t.RetryMax),
+			Error: r.Error, ErrorAt: t.now,
+		}
+	default:
+		return Instance{
+			Failures: i.Failures + 1, NotBefore: t.now.Add(t.backoff(i.Failures + 1)),
+			Error: r.Error, ErrorAt: t.now,
+		}
+	}
+}
+
+func (t *turn) applied(r Result) {
+	h := t.touch(r.Instance)
+	switch {
+	case h == nil:
+	case t.Rollout.Phase == Undoing && r.Snapshot == t.Good:
+		h.Undone = true
+	case r.Snapshot == h.Snapshot:
+		h.Applied, h.PID, h.Lost = true, r.PID, time.Time{}
+	}
+}
+
+// refused ends the rollout of the snapshot. An instance that refuses what the
+// rest of the fleet runs is its own fault, not the snapshot's.
+func (t *turn) refused(r Result, purpose Purpose) {
+	if t.Rollout != nil && t.Rollout.Target == r.Snapshot && purpose == Wave {
+		t.fail(fmt.Sprintf("%s: %s", r.Instance, r.Error))
+	}
+}
+
+// followChannel notes which failures the channel shows, and forgets those that
+// it showed and shows no longer.
+func (t *turn) followChannel() {
+	if !t.o.Channel {
+		return
+	}
+	t.Failed = slices.DeleteFunc(t.Failed, func(f Failure) bool {
+		return f.Recorded && !slices.Contains(t.o.Rejected, f.Snapshot.Short)
+	})
+	for i, f := range t.Failed {
+		t.Failed[i].Recorded = f.Recorded || slices.Contains(t.o.Rejected, f.Snapshot.Short)
+	}
+}
+
+// holdWithoutWish holds where nothing is wanted, or only what has failed: a
+// rollout of anything else is not what the channel asks for.
+func (t *turn) holdWithoutWish() {
+	_, failed := t.Failure(t.o.Want, t.o.Intent)
+	t.o.Hold = t.o.Hold || failed || t.o.Want.IsZero()
+}
+
+// adoptGood finds out what the fleet runs when the state does not say it: the
+// snapshot most instances run other than the wanted one. If the wanted one is
+// all they run, its rollout finds nothing to do, and ends with it as good.
+func (t *turn) adoptGood() {
+	if !t.Good.IsZero() || t.Rollout != nil || t.o.Want.IsZero() {
+		return
+	}
+	votes := make(map[snapshots.ID]int)
+	for _, i := range t.o.Instances {
+		if !i.Running.IsZero() && i.Running != t.o.Want && !slices.Contains(t.o.Rejected, i.Running.Short) {
+			votes[i.Running]++
+		}
+	}
+	for id, n := range votes {
+		if best := votes[t.Good]; n > best || (n == best && id.Compare(t.Good) > 0) {
+			t.Good = id
+		}
+	}
+}
+
+// choose starts, replaces or calls off the rollout, as the channel wants it. A
+// hold keeps everything as it is, and an undo is always finished first.
+func (t *turn) choose() {
+	if t.o.Hold || (t.Rollout != nil && t.Rollout.Phase == Undoing) {
+		return
+	}
+	switch r := t.Rollout; {
+	case r == nil && t.o.Want != t.Good:
+		t.Rollout = t.begin(nil)
+	case r == nil || r.Target == t.o.Want:
+	case t.o.Want == t.Good:
+		t.undo(fmt.Sprintf("%s is wanted again", t.Good))
+	default:
+		t.Rollout = t.begin(r.Touched)
+	}
+}
+
+// begin returns a new rollout. The instances that were touched by the one it
+// replaces are kept in mind, for an undo has to bring them back too.
+func (t *turn) begin(touched []Touch) *Rollout {
+	return &Rollout{Target: t.o.Want, Intent: t.o.Intent, Phase: Pushing, Started: t.now, Since: t.now, Touched: touched}
+}
+
+// fail rejects the target and undoes what was done.
+func (t *turn) fail(reason string) {
+	r := t.Rollout
+	t.Failed = slices.DeleteFunc(t.Failed, func(f Failure) bool { return f.Snapshot.Short == r.Target.Short })
+	t.Failed = append(t.Failed, Failure{Snapshot: r.Target, Reason: reason, At: t.now, Intent: r.Intent})
+	t.undo(reason)
+}
+
+func (t *turn) undo(reason string) {
+	r := t.Rollout
+	r.Phase, r.Since, r.Reason, r.Members = Undoing, t.now, reason, nil
+	for i := range r.Touched {
+		r.Touched[i].Undone = false
+	}
+}
+
+// touch returns the rollout's entry for an instance, nil where there is none.
+func (t *turn) touch(name string) *Touch {
+	if t.Rollout == nil {
+		return nil
+	}
+	for i := range t.Rollout.Touched {
+		if t.Rollout.Touched[i].Instance == name {
+			return &t.Rollout.Touched[i]
+		}
+	}
+	return nil
+}
+
+// push begins a push, if the instance can be pushed to now.
+func (t *turn) push(name string, id snapshots.ID, purpose Purpose) {
+	i := t.Instances[name]
+	if seen := t.seen[name]; i.Push != nil || seen.Busy || !seen.Reachable || i.holds(id, t.now) {
+		return
+	}
+	push := Push{Instance: name, Snapshot: id, Purpose: purpose, Since: t.now}
+	t.pushes = append(t.pushes, push)
+	i.Push = &push
+	t.Instances[name] = i
+}
+
+// patient reports whether a push of id to the instance is worth waiting for: it
+// is within reach, and did not fail time and again, or may be tried again now.
+func (t *turn) patient(name string, id snapshots.ID) bool {
+	i := t.Instances[name]
+	if !t.seen[name].Reachable {
+		return false
+	}
+	return i.Push != nil || !i.holds(id, t.now) || (i.Failures < patience && i.Refused.IsZero())
+}

@@ -1,0 +1,280 @@
+package rollout
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+var update = flag.Bool("update", false, "rewrite the stories in testdata with what happens now")
+
+// TestStories runs the stories in testdata. A line is a comment, a command to
+// the simulated fleet, or, indented, what came of the command before it: each
+// push that was begun, and each change of the state that a person would see.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories found: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := tell(t, want)
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("%s went otherwise (rewrite with -update):\n%s", file, got)
+			}
+		})
+	}
+}
+
+// tell runs the commands of a story and returns it with what came of them.
+func tell(t *testing.T, script []byte) []byte {
+	var out bytes.Buffer
+	s := newSim()
+	lines := bufio.NewScanner(bytes.NewReader(script))
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(line, "\t") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		if words := strings.Fields(line); len(words) > 0 && words[0] != "#" {
+			if err := s.command(words[0], words[1:]); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			for _, event := range s.settle() {
+				fmt.Fprintf(&out, "\t%s\n", event)
+			}
+		}
+	}
+	return out.Bytes()
+}
+
+// command carries out one command of a story.
+func (s *sim) command(verb string, args []string) error {
+	switch verb {
+	case "fleet": // NAME or NAME/ZONE …: the instances, which run nothing of ours
+		for _, arg := range args {
+			name, zone, _ := strings.Cut(arg, "/")
+			s.add(name, zone)
+		}
+	case "waves":
+		s.policy.Waves = nil
+		for _, arg := range args {
+			size, err := ParseSize(arg)
+			if err != nil {
+				return err
+			}
+			s.policy.Waves = append(s.policy.Waves, size)
+		}
+	case "leave":
+		delete(s.fleet, args[0])
+	case "runs": // SNAPSHOT NAME …
+		for _, name := range args[1:] {
+			s.fleet[name].running = revision(args[0])
+		}
+	case "want": // SNAPSHOT [INTENT]
+		s.obs.Want, s.obs.Intent = revision(args[0]), "newest"
+		if len(args) > 1 {
+			s.obs.Intent = args[1]
+		}
+	case "hold", "release":
+		s.obs.Hold = verb == "hold"
+	case "channel": // the digests that the channel rejects
+		s.obs.Channel, s.obs.Rejected = true, nil
+		for _, arg := range args {
+			s.obs.Rejected = append(s.obs.Rejected, revision(arg).Short)
+		}
+	case "wait":
+		d, err := time.ParseDuration(args[0])
+		s.now = s.now.Add(d)
+		return err
+	default:
+		return s.event(verb, args)
+	}
+	return nil
+}
+
+// event is something that happens to instances, or to the pusher.
+func (s *sim) event(verb string, args []string) error {
+	switch verb {
+	case "applied", "refused", "trouble": // NAME …: how the push under way ended
+		for _, name := range args {
+			if err := s.end(name, Outcome(verb)); err != nil {
+				return err
+			}
+		}
+	case "down", "up":
+		for _, name := range args {
+			s.fleet[name].up = verb == "up"
+		}
+	case "restarts": // NAME …: a new worker with what is on disk
+		for _, name := range args {
+			s.fleet[name].pid += 1000
+		}
+	case "stale":
+		for _, name := range args {
+			s.fleet[name].stale = true
+		}
+	case "killed": // the pusher, while pushes are under way; they may still get through: NAME …
+		for _, name := range args {
+			s.take(name)
+		}
+		clear(s.pending)
+		s.state = s.state.Resume()
+	case "forgotten": // the state was lost
+		clear(s.pending)
+		s.state = State{}
+	default:
+		return fmt.Errorf("unknown command")
+	}
+	return nil
+}
+
+// sim is a fleet for Step to work on.
+type sim struct {
+	policy  Policy
+	state   State
+	obs     Observation
+	now     time.Time
+	fleet   map[string]*simInstance
+	pending map[string]Push
+	said    []string
+}
+
+type simInstance struct {
+	zone    string
+	up      bool
+	stale   bool
+	running snapshots.ID
+	pid     int
+}
+
+func newSim() *sim {
+	p := DefaultPolicy()
+	return &sim{
+		policy: p, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		fleet: map[string]*simInstance{}, pending: map[string]Push{},
+	}
+}
+
+// revision reads "r3", or "r4=3" for a revision 4 with the content of 3, or "-".
+func revision(s string) snapshots.ID {
+	if s == "-" {
+		return snapshots.ID{}
+	}
+	var n, content uint64
+	if _, err := fmt.Sscanf(s, "r%d=%d", &n, &content); err != nil {
+		_, _ = fmt.Sscanf(s, "r%d", &n)
+		content = n
+	}
+	return snapshots.ID{Revision: n, Short: fmt.Sprintf("%010x", content)}
+}
+
+func (s *sim) add(name, zone string) {
+	s.fleet[name] = &simInstance{zone: zone, up: true, pid: 100 * (len(s.fleet) + 1)}
+}
+
+// take has the instance load what was pushed to it.
+func (s *sim) take(name string) {
+	i := s.fleet[name]
+	if i.running != s.pending[name].Snapshot || i.stale {
+		i.pid++
+	}
+	i.running, i.stale = s.pending[name].Snapshot, false
+}
+
+// end ends the push under way to an instance.
+func (s *sim) end(name string, outcome Outcome) error {
+	push, ok := s.pending[name]
+	if !ok {
+		return fmt.Errorf("no push to %s is under way", name)
+	}
+	r := Result{Instance: name, Snapshot: push.Snapshot, Outcome: outcome, Error: "it said no"}
+	if outcome == Applied && s.fleet[name] != nil {
+		s.take(name)
+		r.PID, r.Error = s.fleet[name].pid, ""
+	}
+	delete(s.pending, name)
+	s.obs.Results = append(s.obs.Results, r)
+	return nil
+}
+
+// observe brings the observation up to date with the fleet.
+func (s *sim) observe() Observation {
+	s.obs.Instances = nil
+	for name, i := range s.fleet {
+		seen := Seen{Name: name, Zone: i.zone, Reachable: i.up}
+		if i.up {
+			seen.Running, seen.PID, seen.Stale = i.running, i.pid, i.stale
+		}
+		s.obs.Instances = append(s.obs.Instances, seen)
+	}
+	slices.SortFunc(s.obs.Instances, func(a, b Seen) int { return strings.Compare(a.Name, b.Name) })
+	return s.obs
+}
+
+// settle steps until nothing more follows, and returns what happened.
+func (s *sim) settle() []string {
+	var events []string
+	for range 10 {
+		state, pushes := s.policy.Step(s.state, s.observe(), s.now)
+		s.state, s.obs.Results = state, nil
+		for _, p := range pushes {
+			s.pending[p.Instance] = p
+			events = append(events, fmt.Sprintf("push %s to %s (%s)", short(p.Snapshot), p.Instance, p.Purpose))
+		}
+		now := s.describe()
+		for _, line := range now {
+			if !slices.Contains(s.said, line) {
+				events = append(events, line)
+			}
+		}
+		s.said = now
+	}
+	return events
+}
+
+// describe returns the state in a few lines.
+func (s *sim) describe() []string {
+	lines := []string{"good: " + short(s.state.Good)}
+	for _, f := range s.state.Failed {
+		recorded := ""
+		if f.Recorded {
+			recorded = " (the channel says so)"
+		}
+		lines = append(lines, fmt.Sprintf("rejected %s: %s%s", short(f.Snapshot), f.Reason, recorded))
+	}
+	switch r := s.state.Rollout; {
+	case r == nil:
+		lines = append(lines, "no rollout")
+	case r.Phase == Undoing:
+		lines = append(lines, fmt.Sprintf("rollout of %s: undoing, %s", short(r.Target), r.Reason))
+	default:
+		lines = append(lines, fmt.Sprintf("rollout of %s: wave %d %v %s", short(r.Target), r.Wave+1, r.Members, r.Phase))
+	}
+	return lines
+}
+
+func short(id snapshots.ID) string {
+	if id.IsZero() {
+		return "none"
+	}
+	return fmt.Sprintf("r%d", id.Revision)
+}
