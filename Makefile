@@ -39,7 +39,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build both programs into build/bin
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o build/bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$(VERSION)' -o build/bin/ ./cmd/...
 
 # Not through `go run`, which dies of a SIGTERM without telling the program: make
 # hands the signal on, and the demo cleans up.
