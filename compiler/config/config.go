@@ -1,0 +1,87 @@
+package config
+
+// Kind is the KRM kind of the configuration; its apiVersion is that of
+// snapshots.
+const Kind = "CompilerConfig"
+
+// Config is the spec of a CompilerConfig.
+type Config struct {
+	// IngressClass is the class whose Ingresses are compiled.
+	IngressClass string `json:"ingressClass"`
+	// ControllerClass is the spec.controller of IngressClass objects that
+	// are ours whatever their name.
+	ControllerClass string `json:"controllerClass"`
+	// WatchIngressWithoutClass takes Ingresses that name no class.
+	WatchIngressWithoutClass bool      `json:"watchIngressWithoutClass"`
+	Endpoints                Endpoints `json:"endpoints"`
+	Bind                     Bind      `json:"bind"`
+	HTTP                     Listener  `json:"http"`
+	HTTPS                    Listener  `json:"https"`
+	// Status is where /healthz of HAProxy itself answers.
+	Status Listener `json:"status"`
+	// MaxConn is HAProxy's global maxconn. It is always set, since HAProxy
+	// otherwise sizes its tables by the limit of open files, which containers
+	// may have at a billion.
+	MaxConn int `json:"maxconn"`
+	// HardStopAfter is how long a worker may serve old connections after a
+	// reload.
+	HardStopAfter Duration `json:"hardStopAfter"`
+	Timeouts      Timeouts `json:"timeouts"`
+}
+
+// Endpoints says where the endpoints of Services come from.
+type Endpoints string
+
+// Live endpoints are joined when a snapshot is pushed; recorded ones are those
+// the compiler saw, a file of the snapshot.
+const (
+	Live     Endpoints = "live"
+	Recorded Endpoints = "recorded"
+)
+
+// Bind says where HAProxy listens.
+type Bind struct {
+	// Addresses are IP addresses, "*" for all of IPv4, "::" for all of both
+	// families, or one environment variable such as "${POD_IP}", which HAProxy
+	// expands when it starts.
+	Addresses []string `json:"addresses"`
+}
+
+// Listener is a frontend. Port 0 leaves it out.
+type Listener struct {
+	Port int `json:"port"`
+}
+
+// Duration is a time as HAProxy writes it: a number and one of the units us,
+// ms, s, m, h, d.
+type Duration string
+
+// Timeouts are those of HAProxy's defaults section.
+type Timeouts struct {
+	Connect       Duration `json:"connect"`
+	Client        Duration `json:"client"`
+	Server        Duration `json:"server"`
+	HTTPRequest   Duration `json:"httpRequest"`
+	HTTPKeepAlive Duration `json:"httpKeepAlive"`
+	Tunnel        Duration `json:"tunnel"`
+	Queue         Duration `json:"queue"`
+}
+
+// Default returns the configuration of an empty file.
+func Default() Config {
+	return Config{
+		IngressClass:    "hapsnap",
+		ControllerClass: "hapsnap.dev/ingress-controller",
+		Endpoints:       Live,
+		Bind:            Bind{Addresses: []string{"*"}},
+		HTTP:            Listener{Port: 80},
+		HTTPS:           Listener{Port: 443},
+		Status:          Listener{Port: 8404},
+		MaxConn:         10000,
+		HardStopAfter:   "30m",
+		Timeouts: Timeouts{
+			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",
+			HTTPKeepAlive: "60s", Tunnel: "1h", Queue: "10s",
+		},
+	}
+}

@@ -1,0 +1,163 @@
+package render
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// assembly takes the marks out of what templates wrote, and keeps for each
+// line what they said.
+type assembly struct {
+	files Templates
+	sets  [][]routing.Origin // what markEnter counts in
+	blank bool               // whether blank lines are kept
+
+	text    []byte
+	origins []LineOrigin
+
+	file, line int // of the template, by the last markLine
+	frames     []frame
+	base       []routing.Origin // of the page that is executed
+	current    []byte           // the line so far
+	origin     LineOrigin       // and where it came from
+}
+
+// frame is a template that is being executed: the sets of its ranges, from the
+// outermost, -1 for an element without objects.
+type frame struct {
+	sets []int
+}
+
+// section adds what one execution of a template wrote.
+func (a *assembly) section(marked []byte, base []routing.Origin) {
+	a.base, a.frames = base, append(a.frames[:0], frame{})
+	a.take(marked)
+	if len(a.current) > 0 {
+		a.endLine()
+	}
+}
+
+// stopped returns where an execution stopped that wrote this much: the place,
+// and the objects of the line that it was about to write.
+func (a *assembly) stopped(marked []byte, base []routing.Origin) LineOrigin {
+	a.base, a.frames = base, []frame{{}}
+	a.take(marked)
+	return LineOrigin{
+		Template: a.files[a.file].Path, Line: a.line,
+		Objects: union(a.objects(), a.origin.Objects),
+	}
+}
+
+// take adds marked text.
+func (a *assembly) take(marked []byte) {
+	for len(marked) > 0 {
+		i := bytes.IndexByte(marked, 0)
+		if i < 0 {
+			a.write(marked)
+			break
+		}
+		a.write(marked[:i])
+		end := i + bytes.IndexByte(marked[i:], ';')
+		a.mark(marked[i+1], marked[i+2:end])
+		marked = marked[end+1:]
+	}
+}
+
+// separate ends what stands before with an empty line.
+func (a *assembly) separate() {
+	if len(a.text) > 0 {
+		a.text = append(a.text, '\n')
+		a.origins = append(a.origins, LineOrigin{})
+	}
+}
+
+// mark takes note of one mark.
+func (a *assembly) mark(kind byte, numbers []byte) {
+	first, second, _ := bytes.Cut(numbers, []byte(","))
+	x, _ := strconv.Atoi(string(first))
+	y, _ := strconv.Atoi(string(second))
+	top := &a.frames[len(a.frames)-1]
+	switch kind {
+	case markLine:
+		a.file, a.line = x, y
+	case markEnter:
+		top.sets = append(top.sets[:min(x, len(top.sets))], y)
+	case markLeave:
+		top.sets = top.sets[:min(x, len(top.sets))]
+	case markCall:
+		a.frames = append(a.frames, frame{})
+	case markBack:
+		a.frames = a.frames[:len(a.frames)-1]
+	}
+}
+
+// objects returns the objects that are being written for: those of the
+// innermost range that has any, else those of the page.
+func (a *assembly) objects() []routing.Origin {
+	for _, f := range slices.Backward(a.frames) {
+		for _, set := range slices.Backward(f.sets) {
+			if set >= 0 {
+				return a.sets[set]
+			}
+		}
+	}
+	return a.base
+}
+
+// write adds text without marks.
+func (a *assembly) write(text []byte) {
+	for len(text) > 0 {
+		line, rest, ended := bytes.Cut(text, []byte("\n"))
+		a.add(line)
+		if ended {
+			a.endLine()
+		}
+		text = rest
+	}
+}
+
+// add adds text to the line that is being written.
+func (a *assembly) add(text []byte) {
+	if len(bytes.TrimSpace(text)) > 0 {
+		if a.origin.Line == 0 {
+			a.origin.Template, a.origin.Line = a.files[a.file].Path, a.line
+		}
+		a.origin.Objects = union(a.origin.Objects, a.objects())
+	}
+	a.current = append(a.current, text...)
+}
+
+// endLine ends the line that is being written. Where blank lines are not kept,
+// neither is trailing white space: templates leave both behind wherever an
+// action stands on a line of its own.
+func (a *assembly) endLine() {
+	line := a.current
+	if !a.blank {
+		line = bytes.TrimRight(line, " \t\r")
+	}
+	if len(line) > 0 || a.blank {
+		a.text = append(append(a.text, line...), '\n')
+		a.origins = append(a.origins, a.origin)
+	}
+	a.current, a.origin = a.current[:0], LineOrigin{}
+}
+
+// union appends the origins of b that are not in a. The result may share memory
+// with b, which is never changed.
+func union(a, b []routing.Origin) []routing.Origin {
+	if len(a) == 0 {
+		return slices.Clip(b)
+	}
+	if len(b) == 0 || &a[0] == &b[0] {
+		return a
+	}
+	for _, origin := range b {
+		if !slices.Contains(a, origin) {
+			a = append(a, origin)
+		}
+	}
+	return slices.Clip(a)
+}

@@ -1,0 +1,135 @@
+package render
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+)
+
+// checker says how a value is written into a file, or why it must not be.
+type checker func(value any) (string, error)
+
+// ValueError is a value that must not be written.
+type ValueError struct {
+	Value   string
+	Problem string // follows the value: "holds a space, which ends a word"
+	Hint    string
+}
+
+// Error returns the value, shortened, and what is wrong with it.
+func (e *ValueError) Error() string { return fmt.Sprintf("value %s %s", shown(e.Value), e.Problem) }
+
+// shown quotes a value, and shortens a long one.
+func shown(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// checkConfig writes a value as one word of haproxy.cfg, or a part of one.
+func checkConfig(value any) (string, error) {
+	if text, ok := value.(Text); ok {
+		return string(text), nil
+	}
+	s, err := word(value)
+	if err == nil && strings.Contains(s, "$") {
+		return "", &ValueError{s, "holds '$', which HAProxy expands within quotes", "leave it out, or use quote in the template"}
+	}
+	return s, err
+}
+
+// checkList writes a value into a map or a crt-list, where nothing is quoted.
+func checkList(value any) (string, error) {
+	if text, ok := value.(Text); ok && strings.ContainsAny(string(text), `'"\`) {
+		return "", &ValueError{string(text), "is quoted, which maps and crt-lists do not know", "do not use quote here"}
+	} else if ok {
+		return string(text), nil
+	}
+	return word(value)
+}
+
+// checkText writes a value into a file of any other form.
+func checkText(value any) (string, error) {
+	s, err := scalar(value)
+	if err != nil {
+		return "", err
+	}
+	return s, printable(s)
+}
+
+// word returns a value that is one word without quotes.
+func word(value any) (string, error) {
+	s, err := scalar(value)
+	if err != nil {
+		return "", err
+	}
+	if err := printable(s); err != nil {
+		return "", err
+	}
+	if i := strings.IndexAny(s, ` #"'\`); i >= 0 {
+		name := map[byte]string{' ': "a space", '#': "'#'", '"': "a double quote", '\'': "a single quote", '\\': "a backslash"}[s[i]]
+		return "", &ValueError{s, "holds " + name + ", which is not a part of a word", "leave it out, or use quote in the template"}
+	}
+	return s, nil
+}
+
+// printable refuses whatever could end a line, or not be seen by a reader.
+func printable(s string) error {
+	if !utf8.ValidString(s) {
+		return &ValueError{s, "is not valid UTF-8", "leave the bytes out"}
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return &ValueError{s, fmt.Sprintf("holds the unprintable character %U", r), "leave it out"}
+		}
+	}
+	return nil
+}
+
+// errNotScalar is a mistake in a template: text would depend on how Go prints
+// the value.
+var errNotScalar = errors.New("is not text, a number or a boolean")
+
+// scalar returns the text of a value that has just one.
+func scalar(value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case Text:
+		return string(v), nil
+	case config.Duration:
+		return string(v), nil
+	case fmt.Stringer:
+		return v.String(), nil
+	}
+	v := reflect.ValueOf(value)
+	switch {
+	case !v.IsValid():
+		return "", fmt.Errorf("nothing %w", errNotScalar)
+	case v.Kind() == reflect.String:
+		return v.String(), nil
+	case v.Kind() == reflect.Bool || v.CanInt() || v.CanUint() || v.CanFloat():
+		return fmt.Sprint(value), nil
+	}
+	return "", fmt.Errorf("a value of type %T %w", value, errNotScalar)
+}
+
+// elements returns the elements of a list.
+func elements(list any) ([]any, error) {
+	v := reflect.ValueOf(list)
+	if k := v.Kind(); k != reflect.Slice && k != reflect.Array {
+		return nil, fmt.Errorf("words: a value of type %T is not a list", list)
+	}
+	out := make([]any, v.Len())
+	for i := range out {
+		out[i] = v.Index(i).Interface()
+	}
+	return out, nil
+}

@@ -1,0 +1,29 @@
+// Package render turns a routing model into the files of a snapshot by means
+// of templates. It is a pure function of the model, the configuration and the
+// templates, and it knows of every line that it writes which line of which
+// template wrote it, and for which objects.
+//
+// # What templates see
+//
+// The templates are those of package templates, overlaid by the user's. A
+// template's dot is a [Page]. Functions are the hermetic ones of sprig (no
+// clock, no randomness, no environment, nothing in map order) and our own:
+//
+//	quote VALUE           one word of haproxy.cfg, whatever the value holds
+//	words LIST            the values of a list, separated by spaces
+//	listen ADDRESS PORT   the address of a bind line
+//	keys MAP, values MAP  in the order of the keys
+//
+// # What a value may be
+//
+// Every value that a template interpolates is checked where it enters: text
+// with a line break, a control character or an unprintable one is an error
+// anywhere; in haproxy.cfg so is a space, '#', '$', a backslash or a quotation
+// mark, unless the value went through quote. So no object can end a word, a line
+// or a section. The check is put into the parse tree, as html/template does; no
+// template has to remember it.
+//
+// # What is left to others
+//
+// Whether HAProxy accepts the result is for package validate to say.
+package render

@@ -1,0 +1,134 @@
+package render
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/Masterminds/sprig/v3"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+)
+
+// hermetic are the functions of sprig that templates may call: those whose
+// result depends on nothing but their arguments, and that change none of them.
+// Left out are, among others, now, env, shuffle, rand*, uuidv4, gen*, bcrypt,
+// htpasswd, encryptAES, getHostByName (not hermetic), set, unset, merge (they
+// change an argument), toString (it may print an address in memory) and sprig's
+// keys, values and quote (we have our own).
+const hermetic = `
+abbrev abbrevboth trunc trim trimAll trimSuffix trimPrefix upper lower title
+untitle substr repeat nospace initials swapcase snakecase camelcase kebabcase
+contains hasPrefix hasSuffix replace plural split splitList splitn indent nindent
+sha1sum sha256sum sha512sum adler32sum b64enc b64dec b32enc b32dec
+atoi int int64 float64 toDecimal seq until untilStep
+add1 add sub div mod mul max min biggest ceil floor round
+join sortAlpha default empty coalesce all any compact ternary
+fromJson mustFromJson toJson mustToJson
+kindOf kindIs deepEqual base dir clean ext isAbs
+tuple list dict get hasKey pluck pick omit dig
+append mustAppend prepend mustPrepend first mustFirst rest mustRest last mustLast
+initial mustInitial reverse mustReverse uniq mustUniq without mustWithout
+has mustHas slice mustSlice concat chunk mustChunk
+semver semverCompare fail
+regexMatch mustRegexMatch regexFind mustRegexFind regexFindAll mustRegexFindAll
+regexReplaceAll mustRegexReplaceAll regexReplaceAllLiteral mustRegexReplaceAllLiteral
+regexSplit mustRegexSplit regexQuoteMeta`
+
+// functions returns what templates may call, besides text/template's own.
+func functions() template.FuncMap {
+	all := sprig.TxtFuncMap()
+	funcs := template.FuncMap{
+		"quote": quote, "words": words, "listen": listen,
+		"keys": sortedKeys, "values": sortedValues,
+		"print": fmt.Sprint, "printf": printf,
+	}
+	for name := range strings.FieldsSeq(hermetic) {
+		funcs[name] = all[name]
+	}
+	return funcs
+}
+
+// Text is output that one of our functions made, with every value in it
+// checked. It is interpolated as it is.
+type Text string
+
+// quote returns a value as one word of haproxy.cfg: in strong quotes, between
+// which HAProxy interprets nothing.
+func quote(value any) (Text, error) {
+	s, err := scalar(value)
+	if err != nil {
+		return "", err
+	}
+	if err := printable(s); err != nil {
+		return "", err
+	}
+	return Text("'" + strings.ReplaceAll(s, "'", `'\''`) + "'"), nil
+}
+
+// words returns the values of a list, each of which must be one word.
+func words(list any) (Text, error) {
+	items, err := elements(list)
+	if err != nil {
+		return "", err
+	}
+	out := make([]string, len(items))
+	for i, item := range items {
+		if out[i], err = checkConfig(item); err != nil {
+			return "", err
+		}
+	}
+	return Text(strings.Join(out, " ")), nil
+}
+
+// listen returns the address of a bind line.
+func listen(address string, port int) (Text, error) {
+	p := ":" + strconv.Itoa(port)
+	switch {
+	case config.IsVariable(address):
+		return Text(`"` + address + p + `"`), nil
+	case address == "::":
+		return Text("[::]" + p + " v4v6"), nil
+	case strings.Contains(address, ":"):
+		address = "[" + address + "]"
+	}
+	word, err := checkConfig(address)
+	return Text(word + p), err
+}
+
+// printf is fmt.Sprintf for values that always print the same.
+func printf(format string, args ...any) (string, error) {
+	for _, arg := range args {
+		if _, err := scalar(arg); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf(format, args...), nil
+}
+
+// sortedKeys returns the keys of a map of any kind, sorted.
+func sortedKeys(m any) ([]string, error) {
+	v := reflect.ValueOf(m)
+	if v.Kind() != reflect.Map || v.Type().Key().Kind() != reflect.String {
+		return nil, fmt.Errorf("a value of type %T is not a map of names", m)
+	}
+	out := make([]string, 0, v.Len())
+	for _, key := range v.MapKeys() {
+		out = append(out, key.String())
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// sortedValues returns the values of a map of any kind, in the order of their keys.
+func sortedValues(m any) ([]any, error) {
+	keys, err := sortedKeys(m)
+	out := make([]any, len(keys))
+	for i, key := range keys {
+		out[i] = reflect.ValueOf(m).MapIndex(reflect.ValueOf(key)).Interface()
+	}
+	return out, err
+}

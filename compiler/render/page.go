@@ -1,0 +1,118 @@
+package render
+
+import (
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// Input is everything that rendering reads besides the templates.
+type Input struct {
+	Model   routing.Model
+	Config  config.Config
+	Objects []Object // in any order
+}
+
+// Object is what a template can read of an object that the compiler was given.
+type Object struct {
+	routing.Origin
+	APIVersion          string
+	Labels, Annotations map[string]string
+}
+
+// Page is the dot of a template.
+type Page struct {
+	Config       config.Config
+	Hosts        []routing.Host
+	Backends     []routing.Backend
+	Certificates []routing.Certificate
+	Default      string // the name of a backend, or ""
+
+	// Backend, Host and Certificate are what a template for each of them is
+	// executed for; else they are zero.
+	Backend     routing.Backend
+	Host        routing.Host
+	Certificate routing.Certificate
+
+	objects *objectIndex
+	origins []routing.Origin
+}
+
+// Objects returns the objects of an apiVersion and kind, such as
+// "networking.k8s.io/v1/Ingress", by namespace and name.
+func (p Page) Objects(gvk string) []Object { return p.objects.byKind[gvk] }
+
+// Annotation returns the value of an annotation of the objects that the
+// template is executed for: of the first one that has it, or "".
+func (p Page) Annotation(name string) string {
+	for _, origin := range p.origins {
+		if i, ok := p.objects.byOrigin[origin.Object]; ok {
+			if value := p.objects.all[i].Annotations[name]; value != "" {
+				return value
+			}
+		}
+	}
+	return ""
+}
+
+// page returns the dot of templates that are executed once.
+func newPage(in Input) Page {
+	m := in.Model
+	return Page{
+		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates,
+		Default: m.Default, objects: indexObjects(in.Objects),
+	}
+}
+
+// each returns the dots that a template for each of something is executed
+// with. The zero loop is a template that is executed once.
+func (p Page) each(of loop) []Page {
+	switch of {
+	case eachBackend:
+		return pages(p, p.Backends, func(p *Page, b routing.Backend) { p.Backend = b })
+	case eachHost:
+		return pages(p, p.Hosts, func(p *Page, h routing.Host) { p.Host = h })
+	case eachCertificate:
+		return pages(p, p.Certificates, func(p *Page, c routing.Certificate) { p.Certificate = c })
+	}
+	return []Page{p}
+}
+
+func pages[T any](p Page, items []T, set func(*Page, T)) []Page {
+	out := make([]Page, len(items))
+	for i, item := range items {
+		out[i] = p
+		out[i].origins = originsOf(item)
+		set(&out[i], item)
+	}
+	return out
+}
+
+// originsOf returns the objects that a value of the model came from.
+func originsOf(v any) []routing.Origin {
+	switch v := v.(type) {
+	case routing.Backend:
+		return v.Origins
+	case routing.Route:
+		return []routing.Origin{v.Origin}
+	case routing.Certificate:
+		return []routing.Origin{v.Origin}
+	case Object:
+		return []routing.Origin{v.Origin}
+	case routing.Host:
+		return hostOrigins(v)
+	}
+	return nil
+}
+
+// hostOrigins returns the objects of a host's routes, each once.
+func hostOrigins(h routing.Host) []routing.Origin {
+	var out []routing.Origin
+	seen := map[routing.Origin]bool{}
+	for _, r := range h.Routes {
+		if !seen[r.Origin] {
+			seen[r.Origin] = true
+			out = append(out, r.Origin)
+		}
+	}
+	return out
+}

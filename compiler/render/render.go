@@ -1,0 +1,206 @@
+package render
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Fallback is the certificate that is served where no other fits.
+const Fallback = "certs/fallback.pem"
+
+// Render executes the templates. It returns either a whole artifact or, all at
+// once, what keeps it from being whole.
+func (s *Set) Render(in Input) (Artifact, []Fault) {
+	r := &rendering{set: s, page: newPage(in), known: map[routing.Origin]int{}}
+	r.bind()
+	a := Artifact{Origins: map[string][]LineOrigin{}}
+	config := r.newAssembly(false)
+	for i, file := range s.files {
+		switch areaOf(file.Name) {
+		case section:
+			r.sections(config, i)
+		case mapFile, otherFile:
+			a.add(file.Name, r.file(i))
+		}
+	}
+	a.add(snapshots.ConfigFile, config)
+	if len(r.faults) > 0 {
+		return Artifact{}, r.faults
+	}
+	slices.SortFunc(a.Files, func(a, b snapshots.File) int { return cmp.Compare(a.Path, b.Path) })
+	a.Certificates = certificates(a.Files, in.Model.Certificates)
+	return a, nil
+}
+
+// add adds an assembled file.
+func (a *Artifact) add(path string, from *assembly) {
+	a.Files = append(a.Files, snapshots.File{Path: path, Content: from.text})
+	a.Origins[path] = from.origins
+}
+
+// rendering is one call of Render.
+type rendering struct {
+	set    *Set
+	page   Page
+	bound  map[string]*template.Template // by file extension; "" is any other
+	sets   [][]routing.Origin
+	known  map[routing.Origin]int // sets of one
+	faults []Fault
+}
+
+// bind gives the templates the functions that belong to this rendering, for
+// each kind of file those that fit it.
+func (r *rendering) bind() {
+	r.bound = map[string]*template.Template{}
+	for ext, check := range map[string]checker{".cfg": checkConfig, ".map": checkList, ".crtlist": checkList, "": checkText} {
+		clone := template.Must(r.set.parsed.Clone()) // fails only for html/template
+		r.bound[ext] = clone.Funcs(template.FuncMap{
+			funcCheck: func(v any) (string, error) { return check(v) },
+			funcEnter: r.enter,
+		})
+	}
+}
+
+// enter returns the mark for an element of a range.
+func (r *rendering) enter(depth int, element any) string {
+	return string(appendMark(nil, markEnter, depth, r.intern(originsOf(element))))
+}
+
+// intern gives a set of objects a number, or -1 to an empty one.
+func (r *rendering) intern(origins []routing.Origin) int {
+	if len(origins) == 0 {
+		return -1
+	}
+	if i, ok := r.known[origins[0]]; ok && len(origins) == 1 {
+		return i
+	}
+	r.sets = append(r.sets, origins)
+	if len(origins) == 1 {
+		r.known[origins[0]] = len(r.sets) - 1
+	}
+	return len(r.sets) - 1
+}
+
+func (r *rendering) newAssembly(blank bool) *assembly {
+	return &assembly{files: r.set.files, blank: blank}
+}
+
+// sections executes a template of haproxy.cfg, once or for each of something.
+func (r *rendering) sections(into *assembly, i int) {
+	for _, page := range r.page.each(r.set.loops[i]) {
+		marked := r.execute(i, page)
+		if len(bytes.TrimSpace(marked)) > 0 {
+			into.separate()
+		}
+		into.sets = r.sets
+		into.section(marked, page.origins)
+	}
+}
+
+// file executes a template that is a file of its own. An empty map or
+// crt-list gets a comment, for the Dataplane API refuses to store nothing.
+func (r *rendering) file(i int) *assembly {
+	ext := path.Ext(r.set.files[i].Name)
+	out := r.newAssembly(ext != ".map" && ext != ".crtlist")
+	marked := r.execute(i, r.page)
+	out.sets = r.sets
+	out.section(marked, nil)
+	if len(out.text) == 0 && !out.blank {
+		out.text, out.origins = []byte("# empty\n"), []LineOrigin{{}}
+	}
+	return out
+}
+
+// execute returns what a template writes, with its marks, or takes note of why
+// it does not, and returns nothing.
+func (r *rendering) execute(i int, page Page) []byte {
+	var out bytes.Buffer
+	name := r.set.files[i].Name
+	bound, ok := r.bound[path.Ext(name)]
+	if !ok {
+		bound = r.bound[""]
+	}
+	if err := bound.ExecuteTemplate(&out, name, page); err != nil {
+		r.fail(out.Bytes(), page, err)
+		return nil
+	}
+	return out.Bytes()
+}
+
+// fail takes note of a template that could not be executed to its end.
+func (r *rendering) fail(written []byte, page Page, err error) {
+	here := r.newAssembly(true)
+	here.sets = r.sets
+	f := Fault{Message: messageOf(err), Origin: here.stopped(written, page.origins)}
+	if !isObjects(err) {
+		f.Origin = r.placeIn(err, f.Origin)
+	}
+	if value, ok := errors.AsType[*ValueError](err); ok {
+		f.Message, f.Hint = value.Error(), value.Hint
+	}
+	r.faults = append(r.faults, f)
+}
+
+// placeIn returns the place that an error names, with no objects to blame.
+func (r *rendering) placeIn(err error, stopped LineOrigin) LineOrigin {
+	stopped.Objects = nil
+	for _, file := range r.set.files {
+		if line, _, _ := splitError(file.Name, err); line > 0 {
+			return LineOrigin{Template: file.Path, Line: line}
+		}
+	}
+	return stopped
+}
+
+// messageOf takes what text/template says around the cause off an error.
+func messageOf(err error) string {
+	var exec template.ExecError
+	if errors.As(err, &exec) {
+		if cause := errors.Unwrap(exec.Err); cause != nil {
+			return cause.Error()
+		}
+	}
+	text := err.Error()
+	if m := placeOf.FindStringSubmatch(text); m != nil {
+		text = m[4]
+	}
+	return text
+}
+
+// certificateForm finds the certificates that a file names.
+var certificateForm = regexp.MustCompile(`certs/[A-Za-z0-9._-]+\.pem`)
+
+// certificates returns references to those certificates that haproxy.cfg or a
+// crt-list names, by file. A name that no Secret stands for is left alone: Bind
+// then leaves it as it is, and HAProxy says that there is no such file.
+func certificates(files []snapshots.File, known []routing.Certificate) []snapshots.CertificateRef {
+	named := map[string]bool{}
+	for _, file := range files {
+		if file.Path != snapshots.ConfigFile && !strings.HasSuffix(file.Path, ".crtlist") {
+			continue
+		}
+		for _, name := range certificateForm.FindAll(file.Content, -1) {
+			named[string(name)] = true
+		}
+	}
+	var refs []snapshots.CertificateRef
+	if named[Fallback] {
+		refs = append(refs, snapshots.CertificateRef{File: Fallback})
+	}
+	for _, c := range known {
+		if named[c.File] {
+			refs = append(refs, snapshots.CertificateRef{File: c.File, Secret: c.Secret, Observed: c.Observed})
+		}
+	}
+	slices.SortFunc(refs, func(a, b snapshots.CertificateRef) int { return cmp.Compare(a.File, b.File) })
+	return refs
+}
