@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -45,15 +46,24 @@ type Object struct {
 	Kind, Namespace, Name string
 }
 
-// String returns "Kind namespace/name".
+// String returns "Kind namespace/name", on one line whatever the names hold.
 func (o Object) String() string {
 	switch {
 	case o == Object{}:
 		return ""
 	case o.Namespace == "":
-		return o.Kind + " " + o.Name
+		return oneLine(o.Kind + " " + o.Name)
 	}
-	return o.Kind + " " + o.Namespace + "/" + o.Name
+	return oneLine(o.Kind + " " + o.Namespace + "/" + o.Name)
+}
+
+// oneLine escapes what would end a line or upset a terminal.
+func oneLine(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
+		return s
+	}
+	quoted := strconv.Quote(s)
+	return quoted[1 : len(quoted)-1]
 }
 
 // Compare orders objects by kind, namespace and name.
@@ -101,9 +111,9 @@ func (d Diagnostic) String() string {
 	if o := d.Object.String(); o != "" {
 		parts = append(parts, o)
 	}
-	text := strings.Join(append(parts, d.Message), ": ")
+	text := strings.Join(append(parts, oneLine(d.Message)), ": ")
 	if d.Hint != "" {
-		text += "\n\thint: " + d.Hint
+		text += "\n\thint: " + oneLine(d.Hint)
 	}
 	return text
 }

@@ -1,12 +1,14 @@
 package manifests
 
 import (
+	"encoding/base64"
 	stdjson "encoding/json"
 	"errors"
 	"reflect"
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -74,12 +76,19 @@ func (o Object) blame(into any, omit map[*yaml.Node]bool) (FieldError, *yaml.Nod
 
 // typeMessage says what a decoding error means for the node that caused it.
 func typeMessage(n *yaml.Node, err error) (message, hint string) {
-	var wrong *stdjson.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
-		if n.Kind == yaml.ScalarNode && isText(n) {
-			return "cannot be read from " + kindOf(n) + " of this form", ""
-		}
-		return "cannot be read from " + kindOf(n), ""
+	var (
+		wrong  *stdjson.UnmarshalTypeError
+		base   base64.CorruptInputError
+		aTime  *time.ParseError
+		isType = errors.As(err, &wrong)
+	)
+	switch {
+	case errors.As(err, &base):
+		return "is not base64", "use stringData for plain text"
+	case errors.As(err, &aTime):
+		return "is not a time", "write it like 2024-05-06T07:08:09Z"
+	case !isType:
+		return "has a value of a form that its type does not take", ""
 	}
 	want := wantOf(wrong.Type)
 	switch {

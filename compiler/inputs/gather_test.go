@@ -1,0 +1,119 @@
+package inputs_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// gather reads the files of an archive, and returns positions as if its
+// directory were the current one.
+func gather(t *testing.T, files []txtar.File) (inputs.Inputs, []diag.Diagnostic, map[manifests.GVK]int) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Name, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := manifests.Read(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inputs.Gather(set)
+}
+
+func TestGatherGolden(t *testing.T) {
+	goldens, err := filepath.Abs("testdata/gather.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := txtar.ParseFile(goldens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	isWant := func(f txtar.File) bool { return f.Name == "want" }
+	var want string
+	if i := slices.IndexFunc(golden.Files, isWant); i >= 0 {
+		want = string(golden.Files[i].Data)
+	}
+	golden.Files = slices.DeleteFunc(golden.Files, isWant)
+	in, found, ignored := gather(t, golden.Files)
+	got := describe(in, found, ignored)
+	if *update {
+		golden.Files = append(golden.Files, txtar.File{Name: "want", Data: []byte(got)})
+		if err := os.WriteFile(goldens, txtar.Format(golden), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func describe(in inputs.Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) string {
+	var b strings.Builder
+	for _, o := range in.Provenance() {
+		fmt.Fprintf(&b, "%s %s %s/%s uid=%s rv=%s\n", o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID, o.ResourceVersion)
+	}
+	for _, s := range in.Secrets {
+		for _, key := range slices.Sorted(maps.Keys(s.Value.Data)) {
+			fmt.Fprintf(&b, "%s: %s has %d bytes\n", s.Ref, key, len(s.Value.Data[key]))
+		}
+	}
+	fmt.Fprintf(&b, "%d EndpointSlices\n", len(in.EndpointSlices))
+	for _, g := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {
+		fmt.Fprintf(&b, "ignored: %d of %s\n", ignored[g], g)
+	}
+	for _, d := range found {
+		b.WriteString(d.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestWithout(t *testing.T) {
+	in, found, _ := gather(t, []txtar.File{{Name: "a.yaml", Data: []byte(`
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Service, metadata: {name: a}}
+- {apiVersion: v1, kind: Service, metadata: {name: b}}
+- {apiVersion: v1, kind: Secret, metadata: {name: a}}
+`)}})
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	out := in.Without(diag.Object{Kind: "Service", Namespace: "default", Name: "a"})
+	if len(out.Services) != 1 || out.Services[0].Ref.Name != "b" || len(out.Secrets) != 1 {
+		t.Errorf("left %v and %v", out.Services, out.Secrets)
+	}
+	if len(in.Services) != 2 || in.Services[0].Ref.Name != "a" {
+		t.Errorf("Without changed its receiver: %v", in.Services)
+	}
+}
+
+func TestPositionOfClusterObject(t *testing.T) {
+	var o inputs.Object[int]
+	if p := o.Position("spec"); p != (diag.Position{}) {
+		t.Errorf("got %v, want nowhere", p)
+	}
+}

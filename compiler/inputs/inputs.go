@@ -1,0 +1,95 @@
+package inputs
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Object is one object of a known type. Value is shared and must not be
+// changed. At finds the position of a field, as names and indices lead to it;
+// it is nil for objects that do not come from files.
+type Object[T any] struct {
+	Ref   diag.Object
+	Value *T
+	At    func(path ...any) diag.Position
+}
+
+// Position returns the place of a field, or of its nearest parent; nowhere if
+// the object does not come from a file.
+func (o Object[T]) Position(path ...any) diag.Position {
+	if o.At == nil {
+		return diag.Position{}
+	}
+	return o.At(path...)
+}
+
+// Inputs is what one compile is made from, in any order; no two objects of a
+// list have the same name.
+type Inputs struct {
+	Ingresses      []Object[networkingv1.Ingress]
+	Classes        []Object[networkingv1.IngressClass]
+	Services       []Object[corev1.Service]
+	Secrets        []Object[corev1.Secret]
+	EndpointSlices []Object[discoveryv1.EndpointSlice]
+}
+
+// Values returns the plain values of objects.
+func Values[T any](objects []Object[T]) []T {
+	out := make([]T, len(objects))
+	for i, o := range objects {
+		out[i] = *o.Value
+	}
+	return out
+}
+
+// Without returns the inputs without the given objects.
+func (in Inputs) Without(refs ...diag.Object) Inputs {
+	if len(refs) == 0 {
+		return in
+	}
+	return Inputs{
+		Ingresses:      without(in.Ingresses, refs),
+		Classes:        without(in.Classes, refs),
+		Services:       without(in.Services, refs),
+		Secrets:        without(in.Secrets, refs),
+		EndpointSlices: without(in.EndpointSlices, refs),
+	}
+}
+
+func without[T any](objects []Object[T], refs []diag.Object) []Object[T] {
+	return slices.DeleteFunc(slices.Clone(objects), func(o Object[T]) bool { return slices.Contains(refs, o.Ref) })
+}
+
+// Provenance lists the objects as a snapshot's manifest records them, sorted.
+// EndpointSlices are left out: they are live data.
+func (in Inputs) Provenance() []snapshots.Input {
+	var out []snapshots.Input
+	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Ingresses)
+	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Classes)
+	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
+	out = record(out, corev1.SchemeGroupVersion.String(), in.Secrets)
+	slices.SortFunc(out, func(a, b snapshots.Input) int {
+		return cmp.Or(cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func record[T any](out []snapshots.Input, apiVersion string, objects []Object[T]) []snapshots.Input {
+	for _, o := range objects {
+		input := snapshots.Input{APIVersion: apiVersion, Kind: o.Ref.Kind, Namespace: o.Ref.Namespace, Name: o.Ref.Name}
+		if m, ok := any(o.Value).(metav1.Object); ok {
+			input.UID, input.ResourceVersion = string(m.GetUID()), m.GetResourceVersion()
+		}
+		out = append(out, input)
+	}
+	return out
+}
