@@ -1,0 +1,184 @@
+package dirstore
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// View returns the IDs of all snapshots and the channel. An empty directory is
+// an empty store; one that cannot be read is an error.
+func (s *Store) View(ctx context.Context) (snapshots.View, error) {
+	if err := ctx.Err(); err != nil {
+		return snapshots.View{}, fmt.Errorf("read %s: %w", s, err)
+	}
+	ids, err := s.list()
+	if err != nil {
+		return snapshots.View{}, err
+	}
+	channel, err := s.channel()
+	if err != nil {
+		return snapshots.View{}, err
+	}
+	return snapshots.View{IDs: ids, Channel: channel}, nil
+}
+
+// Get returns a snapshot whose every digest has been verified. The error wraps
+// [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one of them is why.
+func (s *Store) Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error) {
+	if err := s.find(ctx, id); err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	snapshot, err := s.read(id)
+	if err != nil {
+		return snapshots.Snapshot{}, s.unlessDeleted(ctx, id, err)
+	}
+	return snapshot, nil
+}
+
+// Manifest returns the manifest of a snapshot without reading its files.
+func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
+	if err := s.find(ctx, id); err != nil {
+		return snapshots.Manifest{}, err
+	}
+	root, err := os.OpenRoot(s.in(snapshotsDir, id.String()))
+	if err != nil {
+		return snapshots.Manifest{}, s.unlessDeleted(ctx, id, err)
+	}
+	defer root.Close()
+	manifest, err := readManifest(root.FS(), id)
+	if err != nil {
+		return snapshots.Manifest{}, s.unlessDeleted(ctx, id, err)
+	}
+	return manifest, nil
+}
+
+// find returns an error that wraps [snapshots.ErrNotFound] if the store, which
+// is there, does not hold the snapshot.
+func (s *Store) find(ctx context.Context, id snapshots.ID) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	ids, err := s.list()
+	if err != nil {
+		return err
+	}
+	if _, ok := slices.BinarySearchFunc(ids, id, snapshots.ID.Compare); !ok {
+		return fmt.Errorf("snapshot %s in %s: %w", id, s, snapshots.ErrNotFound)
+	}
+	return nil
+}
+
+// unlessDeleted returns err, or says that the snapshot is not there if it was
+// deleted while it was being read: half a directory is then no corruption.
+func (s *Store) unlessDeleted(ctx context.Context, id snapshots.ID, err error) error {
+	if gone := s.find(ctx, id); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// list returns the IDs of the snapshots, ascending. What else lies in the
+// folder, such as a half-written snapshot, has no name that is an ID.
+func (s *Store) list() ([]snapshots.ID, error) {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", s, err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("read %s: not a directory", s)
+	}
+	entries, err := os.ReadDir(s.in(snapshotsDir))
+	if err != nil && !missing(err) {
+		return nil, fmt.Errorf("read %s: %w", s, err)
+	}
+	var ids []snapshots.ID
+	for _, entry := range entries {
+		if id, err := snapshots.ParseID(entry.Name()); err == nil && entry.IsDir() {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, snapshots.ID.Compare)
+	return ids, nil
+}
+
+// read returns a snapshot that is there, verified.
+func (s *Store) read(id snapshots.ID) (snapshots.Snapshot, error) {
+	root, err := os.OpenRoot(s.in(snapshotsDir, id.String()))
+	if err != nil {
+		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	defer root.Close()
+	manifest, err := readManifest(root.FS(), id)
+	if err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	files, err := readFiles(root.FS())
+	if err != nil {
+		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	snapshot := snapshots.Snapshot{Manifest: manifest, Files: files}
+	if err := snapshot.Verify(); err != nil {
+		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	return snapshot, nil
+}
+
+func readManifest(dir fs.FS, id snapshots.ID) (snapshots.Manifest, error) {
+	data, err := fs.ReadFile(dir, snapshots.ManifestFile)
+	if missing(err) {
+		return snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w: %s is missing", id, snapshots.ErrCorrupt, snapshots.ManifestFile)
+	}
+	if err != nil {
+		return snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	manifest, err := snapshots.ParseManifest(data)
+	if err != nil {
+		return snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	if named := snapshots.NewID(manifest.Spec.Revision, manifest.Spec.Digest); named != id {
+		return snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w: it holds %s", id, snapshots.ErrCorrupt, named)
+	}
+	return manifest, nil
+}
+
+// readFiles returns all files but the manifest, sorted by path. A link or
+// another special file is no part of any snapshot.
+func readFiles(dir fs.FS) ([]snapshots.File, error) {
+	var files []snapshots.File
+	err := fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path == snapshots.ManifestFile {
+			return err
+		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%w: %s is not a regular file", snapshots.ErrCorrupt, path)
+		}
+		content, err := fs.ReadFile(dir, path)
+		files = append(files, snapshots.File{Path: path, Content: content})
+		return err
+	})
+	slices.SortFunc(files, func(a, b snapshots.File) int { return strings.Compare(a.Path, b.Path) })
+	return files, err
+}
+
+// channel returns the channel; no file is the channel in which nobody has said
+// anything. An unreadable one is an error, and never that channel.
+func (s *Store) channel() (snapshots.Channel, error) {
+	data, err := os.ReadFile(s.in(channelFile))
+	if missing(err) {
+		return snapshots.Channel{}, nil
+	}
+	if err != nil {
+		return snapshots.Channel{}, fmt.Errorf("read channel: %w", err)
+	}
+	channel, err := snapshots.ParseChannel(data)
+	if err != nil {
+		return snapshots.Channel{}, fmt.Errorf("read %s: %w", s.in(channelFile), err)
+	}
+	return channel, nil
+}

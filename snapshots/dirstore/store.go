@@ -1,0 +1,180 @@
+package dirstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+)
+
+// The names inside the directory of a store.
+const (
+	snapshotsDir = "snapshots"
+	channelFile  = "channel.yaml"
+	lockFile     = ".lock"
+)
+
+// Options are what a store may be told. The zero value is fine.
+type Options struct {
+	Log *slog.Logger // default: discards
+}
+
+// Store is a directory of snapshots. It is safe for concurrent use, also by
+// several processes.
+type Store struct {
+	path string
+	log  *slog.Logger
+
+	mu   sync.Mutex    // guards head
+	head sequence.Head // the newest snapshot that this Store wrote or verified
+
+	// step is called at each point where the process could be killed. Tests
+	// set it; an error from it ends the call there and then.
+	step func(string) error
+}
+
+// Open names the directory of a store. Nothing is read or made.
+func Open(path string, o Options) *Store {
+	return &Store{
+		path: filepath.Clean(path),
+		log:  cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		step: func(string) error { return nil },
+	}
+}
+
+// String returns the store's URL.
+func (s *Store) String() string { return "dir:" + s.path }
+
+// Close does nothing, for a directory needs none.
+func (s *Store) Close() error { return nil }
+
+// Publish writes the draft as the newest snapshot. A draft with the content of
+// the newest is not written: its ID is returned, and false. A newest snapshot
+// that does not verify is an error that wraps [snapshots.ErrCorrupt]; nothing
+// is put on top of it.
+func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
+	if err := sequence.Check(d); err != nil {
+		return snapshots.ID{}, false, err
+	}
+	if err := os.MkdirAll(s.in(snapshotsDir), 0o755); err != nil {
+		return snapshots.ID{}, false, fmt.Errorf("make %s: %w", s, err)
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	defer unlock()
+	head, err := s.verifiedHead()
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	next, changed, err := sequence.Next(head, d)
+	if err != nil || !changed {
+		return head.ID, false, err
+	}
+	if err := s.write(ctx, next, d.Time); err != nil {
+		return snapshots.ID{}, false, fmt.Errorf("write snapshot %s: %w", next.ID(), err)
+	}
+	s.remember(sequence.HeadOf(next))
+	return next.ID(), true, nil
+}
+
+// UpdateChannel lets edit change the channel, and writes what it made of it. It
+// returns the error of edit as it is, and then writes nothing.
+func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error {
+	if _, err := s.list(); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	channel, err := s.channel()
+	if err != nil {
+		return err
+	}
+	data, changed, err := sequence.Edit(channel, edit)
+	if err != nil || !changed {
+		return err
+	}
+	if err := s.writeChannel(ctx, data, now); err != nil {
+		return fmt.Errorf("write channel (%s): %w", subject, err)
+	}
+	return nil
+}
+
+// Delete removes snapshots. Those that are not there are passed over; the
+// newest is refused, and then nothing is removed.
+func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
+	if _, err := s.list(); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	stored, err := s.list()
+	if err != nil {
+		return err
+	}
+	if n := len(stored); n > 0 && slices.Contains(ids, stored[n-1]) {
+		return fmt.Errorf("delete snapshot %s: it is the newest", stored[n-1])
+	}
+	for _, id := range ids {
+		if !slices.Contains(stored, id) {
+			continue
+		}
+		if err := s.remove(ctx, id); err != nil {
+			return fmt.Errorf("delete snapshot %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// verifiedHead returns the newest snapshot after verifying it, unless this
+// Store did so before: reading the same bytes again would not make them truer.
+func (s *Store) verifiedHead() (sequence.Head, error) {
+	ids, err := s.list()
+	if err != nil || len(ids) == 0 {
+		return sequence.Head{}, err
+	}
+	newest := ids[len(ids)-1]
+	s.mu.Lock()
+	known := s.head
+	s.mu.Unlock()
+	if known.ID == newest {
+		return known, nil
+	}
+	head, err := s.read(newest)
+	if err != nil {
+		return sequence.Head{}, err
+	}
+	return s.remember(sequence.HeadOf(head)), nil
+}
+
+func (s *Store) remember(h sequence.Head) sequence.Head {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head = h
+	return h
+}
+
+// in returns a path inside the store.
+func (s *Store) in(elements ...string) string {
+	return filepath.Join(append([]string{s.path}, elements...)...)
+}
+
+// missing reports whether err says that a file is not there.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

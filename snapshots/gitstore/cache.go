@@ -1,0 +1,159 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+)
+
+const (
+	// freshAfter is how many fetches a cache takes. go-git never packs or
+	// collects, and looks for each object in every pack.
+	freshAfter = 50
+	// objectCache bounds what is kept unpacked in memory. Commits are read
+	// once, so it is of little use.
+	objectCache = 4 * cache.MiByte
+	// repositoryPrefix begins the names of repositories in a cache folder.
+	repositoryPrefix = "store-"
+	// ownerFile is locked in each of them by the process that uses it.
+	ownerFile = "owner.lock"
+)
+
+// commitCache is a bare repository on disk that holds the commits which were
+// fetched. It belongs to one Store: sharing it would need locks around every
+// read, to save fetches that cost little. Nothing in it is worth keeping.
+type commitCache struct {
+	folder  string // of all caches
+	path    string // of this one, "" until it is needed
+	owner   *os.File
+	storage *filesystem.Storage
+	fetches int
+}
+
+// has reports whether the commit, and with it all that belongs to it, is here:
+// packs are stored whole or not at all.
+func (c *commitCache) has(commit plumbing.Hash) bool {
+	return c.storage != nil && c.storage.HasEncodedObject(commit) == nil
+}
+
+// ensure fetches the commit if it is not here.
+func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.Hash) error {
+	if c.has(commit) {
+		return nil
+	}
+	if c.fetches >= freshAfter {
+		c.drop()
+	}
+	if c.storage == nil {
+		if err := c.create(); err != nil {
+			return fmt.Errorf("make cache in %s: %w", c.folder, err)
+		}
+	}
+	c.fetches++
+	err := from.Fetch(ctx, commit, c.storage)
+	if err == nil && !c.has(commit) {
+		err = errors.New("the repository did not send it")
+	}
+	if err != nil {
+		// A fetch that was left to itself may go on writing to this one.
+		c.drop()
+		return again(fmt.Errorf("fetch commit %s: %w", commit, err))
+	}
+	return nil
+}
+
+// create makes a repository of our own, and removes those of processes that
+// were killed.
+func (c *commitCache) create() error {
+	if err := os.MkdirAll(c.folder, 0o700); err != nil {
+		return err
+	}
+	gate, err := lockFile(filepath.Join(c.folder, ownerFile), 0)
+	if err != nil {
+		return err
+	}
+	defer gate.Close()
+	if err := sweep(c.folder); err != nil {
+		return err
+	}
+	if c.path, err = os.MkdirTemp(c.folder, repositoryPrefix); err != nil {
+		return err
+	}
+	if c.owner, err = lockFile(filepath.Join(c.path, ownerFile), 0); err != nil {
+		return err
+	}
+	repository, err := git.PlainInit(c.path, true)
+	if err != nil {
+		return err
+	}
+	made, ok := repository.Storer.(*filesystem.Storage)
+	if !ok {
+		return fmt.Errorf("go-git made a %T", repository.Storer)
+	}
+	c.storage = filesystem.NewStorage(made.Filesystem(), cache.NewObjectLRU(objectCache))
+	return nil
+}
+
+// drop forgets all commits.
+func (c *commitCache) drop() {
+	if c.path != "" {
+		// What cannot be removed now, the next sweep removes.
+		_ = os.RemoveAll(c.path)
+	}
+	if c.owner != nil {
+		_ = c.owner.Close()
+	}
+	*c = commitCache{folder: c.folder}
+}
+
+// sweep removes the repositories that no process owns.
+func sweep(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), repositoryPrefix) {
+			continue
+		}
+		path := filepath.Join(folder, entry.Name())
+		owner, err := lockFile(filepath.Join(path, ownerFile), syscall.LOCK_NB)
+		if err != nil {
+			continue // in use
+		}
+		err = os.RemoveAll(path)
+		owner.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockFile makes a file and takes its lock, which is given back when the file
+// is closed or the process ends.
+func lockFile(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|flags)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// Package gitstore keeps snapshots on a branch of a git repository, one commit
+// for each:
+//
+//	refs/heads/edge            the newest snapshot: its files at the root, and snapshot.yaml
+//	refs/tags/edge/r000123-…   each snapshot by its name
+//	refs/heads/edge-channel    channel.yaml, which people may edit in pull requests
+//
+// so that `git log -p haproxy.cfg` shows what changed, any revision can be
+// fetched by its name without its history, and one `git ls-remote` says all
+// that a poll asks for.
+//
+// It promises that nothing is ever pushed by force: each push names the tip
+// that it was built on, and is refused if the tip is another by then. A commit
+// that is no snapshot, or a branch that went back, is [ErrForeign] or
+// [ErrRewound]: reported and held until a person has decided. An answer that is
+// lost after a push is resolved by looking; the commit ids are reproducible, so
+// looking is enough. A repository that cannot be reached is an error and never
+// an empty store.
+//
+// The repository is spoken to on the level of its wire protocol, and not with
+// go-git's Fetch and Push. Those walk histories, and negotiate by what is stored
+// locally; here, a push is one pack with the objects that the tip does not have,
+// built in memory, and a fetch asks for one commit at depth 1 and says that it
+// has nothing. So the thousandth snapshot costs as much as the tenth, and what
+// is kept on disk is only a cache: a bare repository of this process alone,
+// replaced by a fresh one every 50 fetches, since go-git never packs or
+// collects.
+//
+// Remotes are file:// and paths, served by the git that is installed, and
+// https:// and ssh:// as far as go-git goes without being given credentials.
+package gitstore

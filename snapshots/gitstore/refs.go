@@ -1,0 +1,94 @@
+package gitstore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// names are the references of a store whose branch is this one.
+type names string
+
+func (n names) branch() plumbing.ReferenceName {
+	return plumbing.NewBranchReferenceName(string(n))
+}
+
+func (n names) channel() plumbing.ReferenceName {
+	return plumbing.NewBranchReferenceName(string(n) + "-channel")
+}
+
+func (n names) tag(id snapshots.ID) plumbing.ReferenceName {
+	return plumbing.NewTagReferenceName(string(n) + "/" + id.String())
+}
+
+// refs is what one listing of the repository says of a store.
+type refs struct {
+	branch, channel plumbing.Hash // zero: there is none
+	tags            map[snapshots.ID]plumbing.Hash
+}
+
+// pick takes what is the store's from a listing. Other references, also tags
+// in our folder that are not named like a snapshot, are people's own.
+func (n names) pick(listing map[string]plumbing.Hash) refs {
+	r := refs{
+		branch:  listing[n.branch().String()],
+		channel: listing[n.channel().String()],
+		tags:    map[snapshots.ID]plumbing.Hash{},
+	}
+	folder := n.tag(snapshots.ID{}).String()
+	for name, hash := range listing {
+		if short, ok := strings.CutPrefix(name, folder); ok {
+			if id, err := snapshots.ParseID(short); err == nil {
+				r.tags[id] = hash
+			}
+		}
+	}
+	return r
+}
+
+// ids returns the names of all snapshots, ascending. The head is among them
+// even if its tag is not there: a writer may have been stopped before it.
+func (r refs) ids(head snapshots.ID) []snapshots.ID {
+	ids := slices.Collect(maps.Keys(r.tags))
+	if _, tagged := r.tags[head]; !tagged && !head.IsZero() {
+		ids = append(ids, head)
+	}
+	slices.SortFunc(ids, snapshots.ID.Compare)
+	return ids
+}
+
+// tagged returns the snapshot whose tag is on the tip of the branch, if any.
+func (r refs) tagged() (snapshots.ID, bool) {
+	var newest snapshots.ID
+	for id, hash := range r.tags {
+		if hash == r.branch && id.Compare(newest) > 0 {
+			newest = id
+		}
+	}
+	return newest, !newest.IsZero()
+}
+
+// check returns [ErrRewound] if head, the snapshot on the tip of the branch or
+// zero where there is none, is not newer than all that is known otherwise: the
+// tags, and what was seen at the tip before.
+func (r refs) check(head, seen snapshots.ID) error {
+	known := seen
+	for id := range r.tags {
+		if id.Compare(known) > 0 {
+			known = id
+		}
+	}
+	switch {
+	case head == known || head.Revision > known.Revision:
+		return nil
+	case head.IsZero():
+		return fmt.Errorf("%w: it is gone, and %s was on it", ErrRewound, known)
+	default:
+		return fmt.Errorf("%w: it is at %s, and %s was on it", ErrRewound, head, known)
+	}
+}

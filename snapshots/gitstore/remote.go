@@ -1,0 +1,221 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/plumbing/transport/client"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+)
+
+// remote is what a store asks of the repository. Each call is one or two
+// requests of git's wire protocol.
+type remote interface {
+	// List returns all references; an empty repository has none.
+	List(ctx context.Context) (map[string]plumbing.Hash, error)
+	// Fetch stores one commit that a reference names, without its history.
+	Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error
+	// Push changes the references if each is what the update says it was:
+	// all or none where the repository is able to, in this order otherwise,
+	// up to the first that fails. After an error, any of them may have changed.
+	Push(ctx context.Context, updates []update, pack []byte) error
+}
+
+// update changes a reference from one hash to another; zero stands for none.
+type update struct {
+	name     plumbing.ReferenceName
+	old, new plumbing.Hash
+}
+
+// wire is the repository at an endpoint, through go-git's transports.
+type wire struct {
+	endpoint *transport.Endpoint
+	step     func(string) error
+}
+
+func (w *wire) List(ctx context.Context) (map[string]plumbing.Hash, error) {
+	return within(ctx, func(ctx context.Context) (_ map[string]plumbing.Hash, err error) {
+		session, err := w.uploadPack()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, session.Close()) }()
+		advertised, err := session.AdvertisedReferencesContext(ctx)
+		if errors.Is(err, transport.ErrEmptyRemoteRepository) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return advertised.References, nil
+	})
+}
+
+func (w *wire) Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error {
+	_, err := within(ctx, func(ctx context.Context) (_ struct{}, err error) {
+		session, err := w.uploadPack()
+		if err != nil {
+			return struct{}{}, err
+		}
+		defer func() { err = errors.Join(err, session.Close()) }()
+		advertised, err := session.AdvertisedReferencesContext(ctx)
+		if err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, fetch(ctx, session, commit, advertised.Capabilities, into)
+	})
+	return err
+}
+
+// fetch asks for the commit at depth 1, and says that it has nothing: whole
+// trees are small, and there is nothing to negotiate.
+func fetch(ctx context.Context, session transport.UploadPackSession, commit plumbing.Hash, can *capability.List, into *filesystem.Storage) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	request := packp.NewUploadPackRequestFromCapabilities(can)
+	request.Wants = []plumbing.Hash{commit}
+	request.Depth = packp.DepthCommits(1)
+	for _, c := range []capability.Capability{capability.Shallow, capability.NoProgress} {
+		if !can.Supports(c) {
+			continue
+		}
+		if err := request.Capabilities.Set(c); err != nil {
+			return err
+		}
+	}
+	response, err := session.UploadPack(ctx, request)
+	if err != nil {
+		return err
+	}
+	err = packfile.UpdateObjectStorage(into, demultiplexed(request.Capabilities, response))
+	if err != nil {
+		// The server may be waiting for us to read on; it is told to stop.
+		cancel()
+		_, _ = io.Copy(io.Discard, response)
+		return errors.Join(err, response.Close())
+	}
+	return errors.Join(into.SetShallow([]plumbing.Hash{commit}), response.Close())
+}
+
+func demultiplexed(agreed *capability.List, r io.Reader) io.Reader {
+	switch {
+	case agreed.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case agreed.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	default:
+		return r
+	}
+}
+
+func (w *wire) Push(ctx context.Context, updates []update, pack []byte) error {
+	rest, err := w.push(ctx, updates, pack)
+	for err == nil && len(rest) > 0 {
+		if err = w.step("between references"); err == nil {
+			rest, err = w.push(ctx, rest, emptyPack)
+		}
+	}
+	return err
+}
+
+// push makes the updates if the repository can make them all or none, and the
+// first of them otherwise. It returns the rest.
+func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]update, error) {
+	return within(ctx, func(ctx context.Context) (rest []update, err error) {
+		session, err := w.receivePack()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, session.Close()) }()
+		advertised, err := session.AdvertisedReferencesContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		request := packp.NewReferenceUpdateRequestFromCapabilities(advertised.Capabilities)
+		if !advertised.Capabilities.Supports(capability.Atomic) {
+			updates, rest = updates[:1], updates[1:]
+		} else if err := request.Capabilities.Set(capability.Atomic); err != nil {
+			return nil, err
+		}
+		addCommands(request, updates, pack)
+		report, err := session.ReceivePack(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		return rest, accepted(report, updates)
+	})
+}
+
+// addCommands asks for the updates. A pack, if only an empty one, goes with
+// them unless all of them delete.
+func addCommands(request *packp.ReferenceUpdateRequest, updates []update, pack []byte) {
+	for _, u := range updates {
+		request.Commands = append(request.Commands, &packp.Command{Name: u.name, Old: u.old, New: u.new})
+		if !u.new.IsZero() {
+			request.Packfile = io.NopCloser(bytes.NewReader(pack))
+		}
+	}
+}
+
+// accepted returns an error unless the repository says of each update that it
+// was made. No report is an unknown outcome.
+func accepted(report *packp.ReportStatus, updates []update) error {
+	if report == nil {
+		return errors.New("no report of what became of the push")
+	}
+	if err := report.Error(); err != nil {
+		return err
+	}
+	if len(report.CommandStatuses) != len(updates) {
+		return fmt.Errorf("%d references pushed, and %d reported", len(updates), len(report.CommandStatuses))
+	}
+	return nil
+}
+
+func (w *wire) uploadPack() (transport.UploadPackSession, error) {
+	t, err := client.NewClient(w.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return t.NewUploadPackSession(w.endpoint, nil)
+}
+
+func (w *wire) receivePack() (transport.ReceivePackSession, error) {
+	t, err := client.NewClient(w.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return t.NewReceivePackSession(w.endpoint, nil)
+}
+
+// within runs f and returns when it does, or when ctx ends. Not every transport
+// keeps to ctx: dialling an SSH server, or waiting for a hook of a local
+// repository that outlives its killed parent, goes on. It is then left to
+// itself, and must not share what the caller uses afterwards.
+func within[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := f(ctx)
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}

@@ -1,0 +1,247 @@
+package gitstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+)
+
+// DefaultBranch is the branch of a store that names none.
+const DefaultBranch = "main"
+
+// Options say where a store is, and who writes to it.
+type Options struct {
+	URL      string // file:///path, a path, https://… or ssh://…
+	Branch   string // default: DefaultBranch
+	Name     string // in the subjects of commits; default: the branch
+	CacheDir string // for what is fetched; default: hapsnap in the user's cache folder
+	Author   Author
+	Log      *slog.Logger // default: discards
+}
+
+// Author is who the commits are by.
+type Author struct {
+	Name  string // default: hapsnap
+	Email string // default: hapsnap@localhost
+}
+
+// Store is a branch of a git repository. It is safe for concurrent use, one
+// call at a time being served; any number of Stores and processes may share the
+// repository.
+type Store struct {
+	options  Options
+	endpoint *transport.Endpoint
+	names    names
+	remote   remote
+	cache    commitCache
+
+	// turn holds a token while no call uses what is below.
+	turn    chan struct{}
+	closed  bool
+	last    refs          // the last listing
+	tip     tip           // the last tip that was verified
+	seen    snapshots.ID  // the newest tip ever seen
+	channel plumbing.Hash // the last tip of the channel's branch
+
+	// step is called at each point where the process could be killed. Tests
+	// set it; an error from it ends the call there and then.
+	step func(string) error
+}
+
+// tip is a commit of the branch that holds a snapshot, and the hashes of its
+// files. The zero value is the tip of a branch that is yet to be made.
+type tip struct {
+	sequence.Head
+	commit plumbing.Hash
+	files  blobs
+}
+
+// Open checks the options. The repository is not contacted, and nothing is made.
+func Open(o Options) (*Store, error) {
+	o.Branch = cmp.Or(o.Branch, DefaultBranch)
+	o.Name = cmp.Or(o.Name, o.Branch)
+	o.Author.Name = cmp.Or(o.Author.Name, "hapsnap")
+	o.Author.Email = cmp.Or(o.Author.Email, "hapsnap@localhost")
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.CacheDir = cmp.Or(o.CacheDir, defaultCache())
+	if err := plumbing.NewBranchReferenceName(o.Branch).Validate(); err != nil {
+		return nil, fmt.Errorf("branch %q: %w", o.Branch, err)
+	}
+	if strings.ContainsAny(o.Author.Name+o.Author.Email, "<>\n\x00") {
+		return nil, fmt.Errorf("author %q <%q>: git allows no brackets and line breaks", o.Author.Name, o.Author.Email)
+	}
+	endpoint, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		options:  o,
+		endpoint: endpoint,
+		names:    names(o.Branch),
+		cache:    commitCache{folder: o.CacheDir},
+		turn:     make(chan struct{}, 1),
+		step:     func(string) error { return nil },
+	}
+	s.remote = &wire{endpoint: endpoint, step: s.at}
+	s.turn <- struct{}{}
+	return s, nil
+}
+
+func parseURL(rawURL string) (*transport.Endpoint, error) {
+	if rawURL == "" {
+		return nil, fmt.Errorf("no URL of a git repository")
+	}
+	e, err := transport.NewEndpoint(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("git repository: %w", err)
+	}
+	if e.Protocol == "file" && !filepath.IsAbs(e.Path) {
+		return nil, fmt.Errorf("git repository %s: the path is not absolute", rawURL)
+	}
+	return e, nil
+}
+
+// defaultCache is the user's cache folder, or the system's folder for temporary
+// files where a user has none, as in a container.
+func defaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	return filepath.Join(dir, "hapsnap")
+}
+
+// String returns the store's URL, without a password.
+func (s *Store) String() string {
+	shown := *s.endpoint
+	shown.Password = ""
+	return "git+" + shown.String() + "?branch=" + url.QueryEscape(s.options.Branch)
+}
+
+// Close waits for the call that is being served and removes the cache. The
+// store cannot be used any more.
+func (s *Store) Close() error {
+	<-s.turn
+	defer func() { s.turn <- struct{}{} }()
+	s.closed = true
+	s.cache.drop()
+	return nil
+}
+
+// begin waits for the store to be free. The caller ends with calling done.
+func (s *Store) begin(ctx context.Context) (done func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("use %s: %w", s, err)
+	}
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for %s: %w", s, ctx.Err())
+	}
+	done = func() { s.turn <- struct{}{} }
+	if s.closed {
+		done()
+		return nil, fmt.Errorf("use %s: %w", s, errClosed)
+	}
+	return done, nil
+}
+
+// at runs the test's step.
+func (s *Store) at(point string) error {
+	if err := s.step(point); err != nil {
+		return stopped{err}
+	}
+	return nil
+}
+
+// list asks the repository for its references.
+func (s *Store) list(ctx context.Context) (refs, error) {
+	listing, err := s.remote.List(ctx)
+	if errors.Is(err, transport.ErrRepositoryNotFound) {
+		err := fmt.Errorf("list %s: %w", s, ErrNoRepository)
+		if s.endpoint.Protocol == "file" {
+			err = process.WithHint(err, fmt.Sprintf("git init --bare --initial-branch=%s %s", s.options.Branch, s.endpoint.Path))
+		}
+		return refs{}, err
+	}
+	if err != nil {
+		return refs{}, fmt.Errorf("list %s: %w", s, err)
+	}
+	s.last = s.names.pick(listing)
+	return s.last, nil
+}
+
+// head returns the name of the newest snapshot, or zero for none. Only a tip
+// without a tag has to be read for it.
+func (s *Store) head(ctx context.Context, r refs) (snapshots.ID, error) {
+	id, tagged := r.tagged()
+	if !tagged {
+		t, err := s.verifiedTip(ctx, r)
+		return t.ID, err
+	}
+	return id, s.advance(r, id)
+}
+
+// advance notes the name of the newest snapshot. The error wraps [ErrRewound]
+// if it is not the newest of all that is known.
+func (s *Store) advance(r refs, head snapshots.ID) error {
+	if err := r.check(head, s.seen); err != nil {
+		return fmt.Errorf("read branch %s of %s: %w", s.options.Branch, s, err)
+	}
+	s.seen = head
+	return nil
+}
+
+// verifiedTip returns the tip of the branch. The error wraps [ErrForeign] if it
+// is not a snapshot, [ErrRewound] if it is not the newest.
+func (s *Store) verifiedTip(ctx context.Context, r refs) (tip, error) {
+	if r.branch.IsZero() {
+		return tip{}, s.advance(r, snapshots.ID{})
+	}
+	if s.tip.commit == r.branch {
+		return s.tip, s.advance(r, s.tip.ID)
+	}
+	snapshot, files, err := s.load(ctx, r.branch)
+	if isCorrupt(err) {
+		return tip{}, fmt.Errorf("read branch %s of %s: %w: %w", s.options.Branch, s, ErrForeign, err)
+	}
+	if err != nil {
+		return tip{}, err
+	}
+	s.tip = tip{Head: sequence.HeadOf(snapshot), commit: r.branch, files: files}
+	return s.tip, s.advance(r, s.tip.ID)
+}
+
+// load fetches and reads the snapshot of a commit.
+func (s *Store) load(ctx context.Context, commit plumbing.Hash) (snapshots.Snapshot, blobs, error) {
+	r, err := s.open(ctx, commit)
+	if err != nil {
+		return snapshots.Snapshot{}, nil, err
+	}
+	snapshot, files, err := r.snapshot()
+	if err != nil && !isCorrupt(err) {
+		// The repository vouches for what it sends, so this is our disk.
+		s.cache.drop()
+	}
+	return snapshot, files, err
+}
+
+func (s *Store) open(ctx context.Context, commit plumbing.Hash) (reader, error) {
+	if err := s.cache.ensure(ctx, s.remote, commit); err != nil {
+		return reader{}, err
+	}
+	return newReader(s.cache.storage, commit)
+}

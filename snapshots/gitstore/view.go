@@ -1,0 +1,169 @@
+package gitstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// View returns the IDs of all snapshots and the channel. It costs one listing
+// of the repository's references, and a fetch when the channel has changed. A
+// repository without our branches is an empty store; one that cannot be read is
+// an error, and so is a branch that is not as we left it: [ErrForeign],
+// [ErrRewound].
+func (s *Store) View(ctx context.Context) (view snapshots.View, err error) {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return snapshots.View{}, err
+	}
+	defer done()
+	err = repeat(ctx, func() error {
+		r, err := s.list(ctx)
+		if err != nil {
+			return err
+		}
+		head, err := s.head(ctx, r)
+		if err != nil {
+			return err
+		}
+		channel, _, err := s.readChannel(ctx, r)
+		view = snapshots.View{IDs: r.ids(head), Channel: channel}
+		return err
+	})
+	if err != nil {
+		return snapshots.View{}, err
+	}
+	return view, nil
+}
+
+// Get returns a snapshot whose every digest has been verified. The error wraps
+// [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one of them is why.
+// What was fetched before is returned also while the repository is out of reach.
+func (s *Store) Get(ctx context.Context, id snapshots.ID) (snapshot snapshots.Snapshot, err error) {
+	err = s.find(ctx, id, func(commit plumbing.Hash) error {
+		snapshot, _, err = s.load(ctx, commit)
+		if err == nil && snapshot.ID() != id {
+			err = fmt.Errorf("%w: it holds %s", snapshots.ErrCorrupt, snapshot.ID())
+		}
+		return err
+	})
+	if err != nil {
+		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	return snapshot, nil
+}
+
+// Manifest returns the manifest of a snapshot. The files are fetched with it,
+// but not read.
+func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (manifest snapshots.Manifest, err error) {
+	err = s.find(ctx, id, func(commit plumbing.Hash) error {
+		r, err := s.open(ctx, commit)
+		if err != nil {
+			return err
+		}
+		if manifest, err = r.manifest(); err != nil {
+			return err
+		}
+		if named := snapshots.NewID(manifest.Spec.Revision, manifest.Spec.Digest); named != id {
+			return fmt.Errorf("%w: it holds %s", snapshots.ErrCorrupt, named)
+		}
+		return nil
+	})
+	if err != nil {
+		return snapshots.Manifest{}, fmt.Errorf("read manifest of %s: %w", id, err)
+	}
+	return manifest, nil
+}
+
+// find calls read with the commit of a snapshot.
+func (s *Store) find(ctx context.Context, id snapshots.ID, read func(plumbing.Hash) error) error {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if commit, ok := s.last.tags[id]; ok && s.cache.has(commit) {
+		return read(commit)
+	}
+	return repeat(ctx, func() error {
+		r, err := s.list(ctx)
+		if err != nil {
+			return err
+		}
+		commit, ok := r.tags[id]
+		if !ok {
+			if commit, err = s.untagged(ctx, r, id); err != nil {
+				return err
+			}
+		}
+		return read(commit)
+	})
+}
+
+// untagged returns the tip of the branch if it is the snapshot. A tip that is
+// none at all is not what was asked for.
+func (s *Store) untagged(ctx context.Context, r refs, id snapshots.ID) (plumbing.Hash, error) {
+	if _, tagged := r.tagged(); tagged {
+		return plumbing.ZeroHash, snapshots.ErrNotFound
+	}
+	t, err := s.verifiedTip(ctx, r)
+	if err != nil && !isCorrupt(err) {
+		return plumbing.ZeroHash, err
+	}
+	if err != nil || t.ID != id || id.IsZero() {
+		return plumbing.ZeroHash, snapshots.ErrNotFound
+	}
+	return t.commit, nil
+}
+
+// Delete removes the tags of snapshots; their commits stay in the history of the
+// branch. Those that are not there are passed over; the newest is refused, and
+// then nothing is removed.
+func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	pushed := false
+	return repeat(ctx, func() error {
+		updates, err := s.deletions(ctx, ids)
+		if err != nil && pushed {
+			return again(err)
+		}
+		if err != nil || len(updates) == 0 {
+			return err
+		}
+		pushed = true
+		if err := s.push(ctx, updates, nil); err != nil {
+			return fmt.Errorf("delete snapshots: %w", err)
+		}
+		return nil
+	})
+}
+
+// deletions returns the updates that remove what is there of the snapshots.
+func (s *Store) deletions(ctx context.Context, ids []snapshots.ID) ([]update, error) {
+	r, err := s.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	head, err := s.head(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if !head.IsZero() && slices.Contains(ids, head) {
+		return nil, fmt.Errorf("delete snapshot %s: it is the newest", head)
+	}
+	var updates []update
+	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(ids), snapshots.ID.Compare)) {
+		if commit, ok := r.tags[id]; ok {
+			updates = append(updates, update{name: s.names.tag(id), old: commit})
+		}
+	}
+	return updates, nil
+}

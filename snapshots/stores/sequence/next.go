@@ -1,0 +1,56 @@
+package sequence
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// ErrRefused is returned for a draft that no store takes.
+var ErrRefused = errors.New("draft refused")
+
+// Head is the newest snapshot of a store. The zero value is the head of an
+// empty one.
+type Head struct {
+	ID     snapshots.ID
+	Digest snapshots.Digest
+}
+
+// HeadOf returns the snapshot as a head.
+func HeadOf(s snapshots.Snapshot) Head {
+	return Head{ID: s.ID(), Digest: s.Manifest.Spec.Digest}
+}
+
+// Next returns the snapshot that follows head, and whether there is one: a
+// draft with the digest of the head is what the store already holds. The error
+// wraps [ErrRefused].
+func Next(head Head, d snapshots.Draft) (snapshots.Snapshot, bool, error) {
+	if err := Check(d); err != nil {
+		return snapshots.Snapshot{}, false, err
+	}
+	if !head.ID.IsZero() && head.Digest == d.Digest() {
+		return snapshots.Snapshot{}, false, nil
+	}
+	return d.Seal(head.ID.Revision+1, head.ID), true, nil
+}
+
+// Check refuses a draft without a configuration, with a path twice, or with one
+// that no instance could keep, which are also those that would leave the
+// snapshot's folder or hide in it.
+func Check(d snapshots.Draft) error {
+	if err := d.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	sizes := map[string]int{}
+	for _, f := range d.Files {
+		if _, twice := sizes[f.Path]; twice {
+			return fmt.Errorf("%w: %s is there twice", ErrRefused, f.Path)
+		}
+		sizes[f.Path] = len(f.Content)
+	}
+	if sizes[snapshots.ConfigFile] == 0 {
+		return fmt.Errorf("%w: %s is missing or empty", ErrRefused, snapshots.ConfigFile)
+	}
+	return nil
+}

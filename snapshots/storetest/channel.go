@@ -1,0 +1,61 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func testChannel(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	ids := publishAll(t, s, "a", "b")
+	pin := func(c *snapshots.Channel) error {
+		*c = c.Pinned(snapshots.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch})
+		return nil
+	}
+	for range 2 { // the second time changes nothing
+		if err := s.UpdateChannel(t.Context(), "pin "+ids[0].String(), epoch, pin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	no := errors.New("no")
+	err := s.UpdateChannel(t.Context(), "unpin", epoch, func(c *snapshots.Channel) error {
+		*c = c.Unpinned()
+		return no
+	})
+	if !errors.Is(err, no) {
+		t.Errorf("an edit that fails: %v", err)
+	}
+	for _, s := range []Reader{s, b.Open(t, nil)} {
+		got := view(t, s).Channel.Spec.Pin
+		if got == nil || *got != (snapshots.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch}) {
+			t.Errorf("the pin is %+v", got)
+		}
+	}
+	// The channel is not a snapshot, and publishing leaves it alone.
+	publish(t, s, Draft("c"))
+	if view(t, s).Channel.Spec.Pin == nil {
+		t.Error("publishing lost the pin")
+	}
+}
+
+func testChannelUnreadable(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	publish(t, s, Draft("a"))
+	for _, text := range []string{"", "spec: [", "kind: Channel\n", "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pinn: {}}\n"} {
+		b.SetChannel(t, []byte(text))
+		for _, s := range []Store{s, b.Open(t, nil)} {
+			if v, err := s.View(t.Context()); err == nil {
+				t.Errorf("the channel %q is read as %+v", text, v.Channel)
+			}
+			if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(snapshots.ID{Revision: 1, Short: "0123456789"})); err == nil {
+				t.Errorf("the channel %q was written over", text)
+			}
+		}
+	}
+	b.SetChannel(t, []byte("# by hand\nkind: Channel\napiVersion: hapsnap.dev/v1alpha1\nmetadata: {name: edge}\nspec: {pause: {by: ops}}\n"))
+	if pause := view(t, s).Channel.Spec.Pause; pause == nil || pause.By != "ops" {
+		t.Errorf("the channel that was mended pauses %+v", pause)
+	}
+}

@@ -1,0 +1,184 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func testEmpty(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	v := view(t, s)
+	if len(v.IDs) != 0 || v.Channel.Spec.Pin != nil {
+		t.Errorf("an empty store shows %+v", v)
+	}
+	for _, id := range []snapshots.ID{{}, {Revision: 1, Short: "0123456789"}, {Revision: 1, Short: "../../../x"}} {
+		if _, err := s.Get(t.Context(), id); !errors.Is(err, snapshots.ErrNotFound) {
+			t.Errorf("get %+v: %v", id, err)
+		}
+		if _, err := s.Manifest(t.Context(), id); !errors.Is(err, snapshots.ErrNotFound) {
+			t.Errorf("manifest of %+v: %v", id, err)
+		}
+	}
+}
+
+func testPublish(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	draft := Draft("web", "files/errors.http", "HTTP/1.0 503 no\r\n\r\n", "maps/empty.map", "")
+	id := publish(t, s, draft)
+	if want := snapshots.NewID(1, draft.Digest()); id != want {
+		t.Errorf("published as %s, want %s", id, want)
+	}
+	wantIDs(t, s, id)
+	want := draft.Seal(1, snapshots.ID{})
+	if diff := cmp.Diff(want, get(t, s, id)); diff != "" {
+		t.Errorf("what was read differs (-want +got):\n%s", diff)
+	}
+	manifest, err := s.Manifest(t.Context(), id)
+	if diff := cmp.Diff(want.Manifest, manifest); err != nil || diff != "" {
+		t.Errorf("manifest: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+func testUnchanged(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	first := publish(t, s, Draft("web"))
+	again := Draft("web")
+	again.Subject, again.Provenance.CompilerVersion, again.Time = "nothing", "v0.2.0", epoch.AddDate(0, 0, 1)
+	slices.Reverse(again.Files)
+	for _, s := range []Store{s, b.Open(t, nil)} {
+		id, published, err := s.Publish(t.Context(), again)
+		if err != nil || published || id != first {
+			t.Errorf("the same content: %s, published %v, %v", id, published, err)
+		}
+	}
+	wantIDs(t, s, first)
+}
+
+func testOrder(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	names := backends("web", 12)
+	ids := publishAll(t, s, names...)
+	wantIDs(t, s, ids...)
+	wantPublished(t, s, names...)
+	if head := view(t, s).Head(); head != ids[11] {
+		t.Errorf("the newest is %s, want %s", head, ids[11])
+	}
+}
+
+func testRevert(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	ids := publishAll(t, s, "a", "b", "a")
+	if ids[2].Revision != 3 || ids[2].Short != ids[0].Short {
+		t.Errorf("published %v, then went back to the first as %s", ids[:2], ids[2])
+	}
+	wantIDs(t, s, ids...)
+	if first, last := get(t, s, ids[0]), get(t, s, ids[2]); !bytes.Equal(first.Config(), last.Config()) {
+		t.Error("the old content is not that of the new revision")
+	}
+}
+
+func testFileRemoved(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	with := publish(t, s, Draft("web", "maps/path.map", "/ web\n", "files/a.txt", "a"))
+	without := publish(t, s, Draft("web"))
+	for _, s := range []Reader{s, b.Open(t, nil)} {
+		if _, ok := get(t, s, with).File("maps/path.map"); !ok {
+			t.Error("the file is not in the revision that has it")
+		}
+		for _, path := range []string{"maps/path.map", "files/a.txt"} {
+			if _, ok := get(t, s, without).File(path); ok {
+				t.Errorf("%s is still there", path)
+			}
+		}
+	}
+}
+
+func testNames(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	draft := Draft("web", "maps/aux.map", "a b\n", "maps/CON.map", "c d\n", "files/git-1.txt", "e", "files/maps.map", "f")
+	id := publish(t, s, draft)
+	if diff := cmp.Diff(draft.Seal(1, snapshots.ID{}), get(t, b.Open(t, nil), id)); diff != "" {
+		t.Errorf("what was read differs (-want +got):\n%s", diff)
+	}
+}
+
+func testLarge(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	large := make([]byte, 5<<20)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range large {
+		large[i] = byte(random.Uint32())
+	}
+	first := publish(t, s, Draft("web", "maps/large.map", string(large)))
+	large[len(large)/2]++
+	second := publish(t, s, Draft("web", "maps/large.map", string(large)))
+	if got, _ := get(t, s, second).File("maps/large.map"); !bytes.Equal(got, large) {
+		t.Error("the large file came back different")
+	}
+	get(t, s, first)
+}
+
+func testRefused(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	first := publish(t, s, Draft("web"))
+	for name, draft := range map[string]snapshots.Draft{
+		"nothing":                {Time: epoch},
+		"an empty configuration": {Time: epoch, Files: []snapshots.File{{Path: snapshots.ConfigFile}}},
+		"a path out of it":       Draft("other", "../../outside", "x"),
+		"a manifest of its own":  Draft("other", snapshots.ManifestFile, "x"),
+	} {
+		if id, published, err := s.Publish(t.Context(), draft); err == nil || published {
+			t.Errorf("%s: published as %s", name, id)
+		}
+	}
+	wantIDs(t, s, first)
+}
+
+func testReopen(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	ids := publishAll(t, s, "a", "b")
+	if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(ids[0])); err != nil {
+		t.Fatal(err)
+	}
+	before := view(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = b.Open(t, nil)
+	if diff := cmp.Diff(before, view(t, s)); diff != "" {
+		t.Errorf("reopened (-before +after):\n%s", diff)
+	}
+	publish(t, s, Draft("c"))
+	wantPublished(t, s, "a", "b", "c")
+}
+
+func testDelete(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	ids := publishAll(t, s, "a", "b", "c", "d")
+	if err := s.Delete(t.Context(), ids[0], ids[2]); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Store{s, b.Open(t, nil)} {
+		wantIDs(t, s, ids[1], ids[3])
+		if _, err := s.Get(t.Context(), ids[0]); !errors.Is(err, snapshots.ErrNotFound) {
+			t.Errorf("get what was deleted: %v", err)
+		}
+		// To delete what is gone is no error; the newest takes all with it.
+		if err := s.Delete(t.Context(), ids[0], ids[0]); err != nil {
+			t.Errorf("delete again: %v", err)
+		}
+		if err := s.Delete(t.Context(), ids[1], ids[3]); err == nil {
+			t.Error("the newest was deleted")
+		}
+	}
+	if id := publish(t, s, Draft("e")); id.Revision != 5 {
+		t.Errorf("the next snapshot is %s", id)
+	}
+}

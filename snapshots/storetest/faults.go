@@ -1,0 +1,186 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func testTampered(t *testing.T, b Backend) {
+	ids := publishAll(t, b.Open(t, nil), "a", "b", "c", "d")
+	b.Tamper(t, ids[0], snapshots.ConfigFile)
+	b.Tamper(t, ids[1], "maps/host.map")
+	b.Tamper(t, ids[2], snapshots.ManifestFile)
+	s := b.Open(t, nil)
+	wantIDs(t, s, ids...)
+	for _, id := range ids[:3] {
+		if _, err := s.Get(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) {
+			t.Errorf("get %s: %v", id, err)
+		}
+	}
+	if _, err := s.Manifest(t.Context(), ids[2]); !errors.Is(err, snapshots.ErrCorrupt) {
+		t.Errorf("the manifest that was tampered with: %v", err)
+	}
+	get(t, s, ids[3])
+	publish(t, s, Draft("e"))
+}
+
+func testTamperedHead(t *testing.T, b Backend) {
+	ids := publishAll(t, b.Open(t, nil), "a", "b")
+	b.Tamper(t, ids[1], snapshots.ConfigFile)
+	s := b.Open(t, nil)
+	for _, backend := range []string{"b", "c"} {
+		if id, published, err := s.Publish(t.Context(), Draft(backend)); !errors.Is(err, snapshots.ErrCorrupt) || published {
+			t.Errorf("publish %s: %s, published %v, %v", backend, id, published, err)
+		}
+	}
+	get(t, s, ids[0])
+}
+
+func testBroken(t *testing.T, b Backend) {
+	used := b.Open(t, nil)
+	id := publish(t, used, Draft("a"))
+	view(t, used)
+	b.Break(t)
+	for _, s := range []Store{used, b.Open(t, nil)} {
+		if v, err := s.View(t.Context()); err == nil {
+			t.Errorf("view: %+v", v)
+		}
+		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); err == nil {
+			t.Error("the channel was written")
+		}
+		if err := s.Delete(t.Context(), id); err == nil {
+			t.Error("a snapshot was deleted")
+		}
+	}
+	fresh := b.Open(t, nil)
+	if _, err := fresh.Get(t.Context(), id); err == nil || errors.Is(err, snapshots.ErrNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	if _, err := fresh.Manifest(t.Context(), id); err == nil || errors.Is(err, snapshots.ErrNotFound) {
+		t.Errorf("manifest: %v", err)
+	}
+}
+
+func testCancelled(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	ids := publishAll(t, s, "a", "b")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fresh := b.Open(t, nil)
+	calls := map[string]func() error{
+		"publish":        func() error { _, _, err := s.Publish(ctx, Draft("c")); return err },
+		"update channel": func() error { return s.UpdateChannel(ctx, "approve", epoch, approve(ids[0])) },
+		"delete":         func() error { return s.Delete(ctx, ids[0]) },
+		"view":           func() error { _, err := fresh.View(ctx); return err },
+		"get":            func() error { _, err := fresh.Get(ctx, ids[0]); return err },
+		"manifest":       func() error { _, err := fresh.Manifest(ctx, ids[0]); return err },
+	}
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantIDs(t, s, ids...)
+	if approved := view(t, s).Channel.Spec.Approved; len(approved) != 0 {
+		t.Errorf("approved is %v", approved)
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// killEverywhere runs do on a fresh backend with a writer that is killed at its
+// first step, then at its second, and so on until it outlives all of them. After
+// each, check gets what do returned.
+func killEverywhere(t *testing.T, b Backend, do func(s Writer) error, check func(err error)) {
+	t.Helper()
+	for n := 1; n < 1000; n++ {
+		steps := 0
+		doomed := b.Open(t, func(string) error {
+			if steps++; steps >= n {
+				return errKilled
+			}
+			return nil
+		})
+		err := do(doomed)
+		if killed := steps >= n; killed != errors.Is(err, errKilled) {
+			t.Fatalf("killed at step %d of %d: %v", n, steps, err)
+		}
+		check(err)
+		if err == nil {
+			if n < 3 {
+				t.Errorf("there were only %d steps to be killed at", n-1)
+			}
+			return
+		}
+	}
+	t.Fatal("the writer never outlived its steps")
+}
+
+func testKilledPublish(t *testing.T, b Backend) {
+	next := publish(t, b.Open(t, nil), Draft("web", "files/0.txt", "")).Revision
+	text := "a"
+	draft := func() snapshots.Draft { return Draft("web", "files/0.txt", text) }
+	killEverywhere(t, b, func(s Writer) error {
+		text += "a"
+		_, _, err := s.Publish(t.Context(), draft())
+		return err
+	}, func(error) {
+		next++
+		s := b.Open(t, nil)
+		wantHistory(t, s)
+		if head := view(t, s).Head(); head.Revision != next && head.Revision != next-1 {
+			t.Errorf("the newest snapshot is %s, want revision %d or the one before", head, next)
+		}
+		// The writer's successor finishes the work, or finds it done.
+		id, _, err := s.Publish(t.Context(), draft())
+		if err != nil || id != snapshots.NewID(next, draft().Digest()) {
+			t.Errorf("published again as %s, want revision %d: %v", id, next, err)
+		}
+		wantHistory(t, s)
+	})
+}
+
+func testKilledEdit(t *testing.T, b Backend) {
+	publish(t, b.Open(t, nil), Draft("web"))
+	var id snapshots.ID
+	var revision uint64
+	killEverywhere(t, b, func(s Writer) error {
+		revision++
+		id = snapshots.ID{Revision: revision, Short: "0123456789"}
+		return s.UpdateChannel(t.Context(), "approve", epoch, approve(id))
+	}, func(error) {
+		s := b.Open(t, nil)
+		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); err != nil {
+			t.Error(err)
+		}
+		if got := view(t, s).Channel.Spec.Approved; uint64(len(got)) != revision {
+			t.Errorf("%d snapshots are approved, want %d", len(got), revision)
+		}
+	})
+}
+
+func testKilledDelete(t *testing.T, b Backend) {
+	keep := publish(t, b.Open(t, nil), Draft("first"))
+	head, other := "web", "shop"
+	killEverywhere(t, b, func(s Writer) error {
+		head, other = other, head
+		fresh := b.Open(t, nil)
+		doomed := publish(t, fresh, Draft(head))
+		last := publish(t, fresh, Draft(head, "files/last.txt", "x"))
+		t.Logf("delete %s, below %s", doomed, last)
+		return s.Delete(t.Context(), doomed)
+	}, func(error) {
+		s := b.Open(t, nil)
+		ids := view(t, s).IDs
+		for _, id := range ids {
+			get(t, s, id)
+		}
+		if err := s.Delete(t.Context(), ids[1:len(ids)-1]...); err != nil {
+			t.Error(err)
+		}
+		wantIDs(t, s, keep, ids[len(ids)-1])
+	})
+}

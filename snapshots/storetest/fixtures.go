@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// epoch is when everything in the suite happens.
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// Draft returns a draft whose content is told apart by the name of its backend.
+// More files are given as path and content in turn.
+func Draft(backend string, more ...string) snapshots.Draft {
+	d := snapshots.Draft{
+		Files: []snapshots.File{
+			{Path: snapshots.ConfigFile, Content: []byte("global\n    maxconn 100\n\nbackend " + backend + "\n")},
+			{Path: "maps/host.map", Content: []byte("shop.example " + backend + "\n")},
+		},
+		Certificates: []snapshots.CertificateRef{{
+			File:   "certs/shop_web-tls.pem",
+			Secret: snapshots.SecretName{Namespace: "shop", Name: "web-tls"},
+		}},
+		Provenance: snapshots.Provenance{CompilerVersion: "v0.1.0", HAProxyVersion: "2.6.12"},
+		Time:       epoch,
+		Subject:    "~1 backend (" + backend + ")",
+	}
+	for pair := range slices.Chunk(more, 2) {
+		d.Files = append(d.Files, snapshots.File{Path: pair[0], Content: []byte(pair[1])})
+	}
+	return d
+}
+
+// publish publishes what must be new.
+func publish(t *testing.T, s Writer, d snapshots.Draft) snapshots.ID {
+	t.Helper()
+	id, published, err := s.Publish(t.Context(), d)
+	if err != nil || !published {
+		t.Fatalf("publish: %v, published %v, %v", id, published, err)
+	}
+	return id
+}
+
+// publishAll publishes one snapshot for each backend.
+func publishAll(t *testing.T, s Writer, backends ...string) []snapshots.ID {
+	t.Helper()
+	var ids []snapshots.ID
+	for _, backend := range backends {
+		ids = append(ids, publish(t, s, Draft(backend)))
+	}
+	return ids
+}
+
+func view(t *testing.T, s Reader) snapshots.View {
+	t.Helper()
+	v, err := s.View(t.Context())
+	if err != nil {
+		t.Fatalf("view: %v", err)
+	}
+	return v
+}
+
+// wantIDs checks what the store lists.
+func wantIDs(t *testing.T, s Reader, want ...snapshots.ID) {
+	t.Helper()
+	if got := view(t, s).IDs; !slices.Equal(got, want) {
+		t.Errorf("the store lists %v, want %v", got, want)
+	}
+}
+
+func get(t *testing.T, s Reader, id snapshots.ID) snapshots.Snapshot {
+	t.Helper()
+	snapshot, err := s.Get(t.Context(), id)
+	if err != nil {
+		t.Fatalf("get %s: %v", id, err)
+	}
+	if err := snapshot.Verify(); err != nil {
+		t.Fatalf("get %s: %v", id, err)
+	}
+	return snapshot
+}
+
+// wantHistory checks that the store lists a chain of snapshots from revision 1
+// on, all of which can be read, and returns the backends' drafts' digests.
+func wantHistory(t *testing.T, s Reader) map[snapshots.Digest]snapshots.ID {
+	t.Helper()
+	digests := map[snapshots.Digest]snapshots.ID{}
+	var parent snapshots.ID
+	for i, id := range view(t, s).IDs {
+		snapshot := get(t, s, id)
+		if id.Revision != uint64(i+1) || snapshot.ID() != id {
+			t.Errorf("the snapshot at %d is %s and listed as %s", i, snapshot.ID(), id)
+		}
+		if snapshot.Manifest.Spec.Parent != parent {
+			t.Errorf("the parent of %s is %q, want %q", id, snapshot.Manifest.Spec.Parent, parent)
+		}
+		digests[snapshot.Manifest.Spec.Digest] = id
+		parent = id
+	}
+	return digests
+}
+
+// wantPublished checks that the store holds the content of all backends.
+func wantPublished(t *testing.T, s Reader, backends ...string) {
+	t.Helper()
+	digests := wantHistory(t, s)
+	for _, backend := range backends {
+		if _, ok := digests[Draft(backend).Digest()]; !ok {
+			t.Errorf("the snapshot of %s is lost", backend)
+		}
+	}
+	if len(digests) != len(backends) {
+		t.Errorf("the store has %d snapshots, want %d", len(digests), len(backends))
+	}
+}
+
+// approve is an edit that can be told from others, and seen to be lost.
+func approve(id snapshots.ID) func(*snapshots.Channel) error {
+	return func(c *snapshots.Channel) error {
+		*c = c.Approve(id)
+		return nil
+	}
+}
+
+func backends(prefix string, n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s_%d", prefix, i))
+	}
+	return names
+}

@@ -1,0 +1,118 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// races is how often each of the racing parties writes.
+const races = 6
+
+// publishEach publishes one snapshot for each backend, and reports any that was
+// there already.
+func publishEach(ctx context.Context, s Writer, backends []string) error {
+	for _, backend := range backends {
+		id, published, err := s.Publish(ctx, Draft(backend))
+		if err != nil {
+			return fmt.Errorf("publish %s: %w", backend, err)
+		}
+		if !published {
+			return fmt.Errorf("%s was published already, as %s", backend, id)
+		}
+	}
+	return nil
+}
+
+func testRacingWriters(t *testing.T, b Backend) {
+	race(t, b, b.Open(t, nil), b.Open(t, nil))
+}
+
+func testSharedStore(t *testing.T, b Backend) {
+	s := b.Open(t, nil)
+	race(t, b, s, s)
+}
+
+func race(t *testing.T, b Backend, one, two Store) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.Go(func() error { return publishEach(ctx, one, backends("one", races)) })
+	group.Go(func() error { return publishEach(ctx, two, backends("two", races)) })
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	wantPublished(t, b.Open(t, nil), slices.Concat(backends("one", races), backends("two", races))...)
+}
+
+func testRacingEdits(t *testing.T, b Backend) {
+	publish(t, b.Open(t, nil), Draft("web"))
+	group, ctx := errgroup.WithContext(t.Context())
+	for who := range 2 {
+		s := b.Open(t, nil)
+		group.Go(func() error {
+			for i := range races {
+				id := snapshots.ID{Revision: uint64(1 + who*races + i), Short: "0123456789"}
+				if err := s.UpdateChannel(ctx, "approve "+id.String(), epoch, approve(id)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if approved := view(t, b.Open(t, nil)).Channel.Spec.Approved; len(approved) != 2*races {
+		t.Errorf("of %d approvals, %d are left: %v", 2*races, len(approved), approved)
+	}
+}
+
+func testReaderBesideWriter(t *testing.T, b Backend) {
+	writer, reader := b.Open(t, nil), b.Open(t, nil)
+	first := publish(t, writer, Draft("web"))
+	group, ctx := errgroup.WithContext(t.Context())
+	finished := make(chan struct{})
+	group.Go(func() error {
+		defer close(finished)
+		return publishEach(ctx, writer, backends("web", 2*races))
+	})
+	group.Go(func() error {
+		head := first
+		for {
+			var err error
+			if head, err = readHead(ctx, reader, head); err != nil {
+				return err
+			}
+			select {
+			case <-finished:
+				return nil
+			default:
+			}
+		}
+	})
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readHead reads the newest snapshot, which is not older than the one before.
+func readHead(ctx context.Context, s Reader, before snapshots.ID) (snapshots.ID, error) {
+	v, err := s.View(ctx)
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	head := v.Head()
+	if head.Compare(before) < 0 {
+		return snapshots.ID{}, fmt.Errorf("the newest snapshot was %s, and then %s", before, head)
+	}
+	snapshot, err := s.Get(ctx, head)
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	return head, snapshot.Verify()
+}

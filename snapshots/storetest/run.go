@@ -1,0 +1,85 @@
+package storetest
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Reader is what a pusher calls.
+type Reader interface {
+	View(ctx context.Context) (snapshots.View, error)
+	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
+	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
+}
+
+// Writer is what changes a store.
+type Writer interface {
+	Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error)
+	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error
+	Delete(ctx context.Context, ids ...snapshots.ID) error
+}
+
+// Store is a store under test.
+type Store interface {
+	Reader
+	Writer
+	io.Closer
+}
+
+// Backend is an empty place for snapshots, such as a directory or a repository,
+// and what the suite does to it behind the back of its stores.
+type Backend struct {
+	// Open returns one more Store on the place. The store calls step, unless it
+	// is nil, at each point where its process could be killed; after an error
+	// from it, it does nothing more and leaves everything as it is.
+	Open func(t *testing.T, step func(string) error) Store
+	// Tamper changes one stored file of a snapshot.
+	Tamper func(t *testing.T, id snapshots.ID, path string)
+	// SetChannel stores these bytes as the channel.
+	SetChannel func(t *testing.T, data []byte)
+	// Break takes the place away, as when a disk is not mounted.
+	Break func(t *testing.T)
+}
+
+// Run runs the suite. Each test gets a backend of its own.
+func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
+	t.Helper()
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, b Backend)
+	}{
+		{"an empty store has no snapshots and no error", testEmpty},
+		{"what is published is read", testPublish},
+		{"the same content twice is one snapshot", testUnchanged},
+		{"revisions ascend and name their parents", testOrder},
+		{"going back to old content is a new revision", testRevert},
+		{"a file that is left out is gone", testFileRemoved},
+		{"names that some systems reserve are names", testNames},
+		{"a large file is kept", testLarge},
+		{"a draft that would configure nothing is refused", testRefused},
+		{"what is closed and opened is the same", testReopen},
+		{"deleted snapshots are gone, the newest is kept", testDelete},
+		{"the channel is kept", testChannel},
+		{"a channel that cannot be read is an error", testChannelUnreadable},
+		{"a tampered snapshot is corrupt", testTampered},
+		{"nothing is put on top of a tampered snapshot", testTamperedHead},
+		{"a place that is gone is an error", testBroken},
+		{"a cancelled call does nothing", testCancelled},
+		{"writers that race lose nothing", testRacingWriters},
+		{"goroutines that share a store lose nothing", testSharedStore},
+		{"channel edits that race lose nothing", testRacingEdits},
+		{"a reader beside a writer sees whole snapshots", testReaderBesideWriter},
+		{"a publish that is killed is there or not", testKilledPublish},
+		{"a channel edit that is killed is there or not", testKilledEdit},
+		{"a deletion that is killed is made up for", testKilledDelete},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, newBackend(t))
+		})
+	}
+}
