@@ -165,7 +165,7 @@ func (b *boundFiles) standIn(file string) error {
 	}
 	f, ok := b.standIns[file]
 	if !ok {
-		return fmt.Errorf("%s names %s, but Secret %s has no usable certificate, and there is no fallback certificate", ConfigFile, file, secret)
+		return fmt.Errorf("certificate %s: Secret %s has none that is usable, and there is no fallback certificate", file, secret)
 	}
 	b.add(f)
 	return nil

@@ -148,12 +148,23 @@ func parseKey(der []byte) (key crypto.Signer, form string) {
 	return nil, ""
 }
 
-// checkStrength refuses what would keep HAProxy from starting.
+// checkStrength refuses what OpenSSL does not load at its security level 2,
+// measured with HAProxy 2.6 and 3.0: one such certificate keeps HAProxy from
+// starting, and so takes all others down with it.
 func checkStrength(c *x509.Certificate) error {
 	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
 		return fmt.Errorf("RSA key of %d bits: %w", key.N.BitLen(), ErrWeak)
 	}
+	// Nobody relies on the signature of a certificate that signs itself.
+	if weakSignature[c.SignatureAlgorithm] && !bytes.Equal(c.RawIssuer, c.RawSubject) {
+		return fmt.Errorf("signature by %s: %w", c.SignatureAlgorithm, ErrWeak)
+	}
 	return nil
+}
+
+var weakSignature = map[x509.SignatureAlgorithm]bool{
+	x509.MD2WithRSA: true, x509.MD5WithRSA: true, x509.SHA1WithRSA: true,
+	x509.DSAWithSHA1: true, x509.ECDSAWithSHA1: true,
 }
 
 func (p keyPair) encode() []byte {

@@ -9,7 +9,11 @@ import (
 // SlotState is what a server slot is doing.
 type SlotState string
 
-// The states of a slot. HAProxy calls them ready, drain and maint.
+// The states of a slot. HAProxy calls them ready, drain and maint. A slot that
+// is not ready when HAProxy starts is disabled in the configuration, which HAProxy
+// remembers in its server state: such a slot, set to drain, has the admin state
+// 12 there, and the Dataplane API (3.2 and 3.4, whose client-native reads the
+// number as hexadecimal) then reports maint for a slot that drains.
 const (
 	SlotReady SlotState = "ready"
 	SlotDrain SlotState = "drain"

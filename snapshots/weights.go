@@ -1,6 +1,9 @@
 package snapshots
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // maxServerWeight is the greatest weight of a server in HAProxy.
 const maxServerWeight = 256
@@ -22,39 +25,41 @@ func (s share) servers() uint64 { return uint64(max(s.ready, 1)) }
 // to 256: of all scales the one with the smallest error is taken, and of equal
 // ones the smallest, so that proportions that can be met exactly are.
 func serverWeights(shares []share) []int {
-	heaviest, ok := heaviestServer(shares)
-	if !ok {
+	if !slices.ContainsFunc(shares, share.counts) {
+		shares = slices.Clone(shares)
+		for i := range shares {
+			shares[i].ready = 1
+		}
+	}
+	heaviest := heaviestServer(shares)
+	if heaviest.weight == 0 {
 		return make([]int, len(shares))
 	}
-	best, bestError := scaled(shares, heaviest, 1), fraction{}
-	for scale := 1; scale <= maxServerWeight; scale++ {
+	best := scaled(shares, heaviest, 1)
+	least := worstError(shares, best)
+	for scale := 2; scale <= maxServerWeight && least.num > 0; scale++ {
 		weights := scaled(shares, heaviest, scale)
-		e := worstError(shares, weights)
-		if scale == 1 || e.less(bestError) {
-			best, bestError = weights, e
-		}
-		if bestError.num == 0 {
-			break
+		if e := worstError(shares, weights); e.less(least) {
+			best, least = weights, e
 		}
 	}
 	return best
 }
 
-// heaviestServer returns the share whose single server weighs most. Shares
-// without ready servers count only where no share has any.
-func heaviestServer(shares []share) (share, bool) {
+// heaviestServer returns the share whose single ready server weighs most, or
+// one of weight 0 if none weighs anything.
+func heaviestServer(shares []share) share {
 	var best share
 	for _, s := range shares {
-		if s.weight == 0 || (best.ready > 0 && s.ready == 0) {
-			continue
-		}
-		if best.weight == 0 || (best.ready == 0 && s.ready > 0) ||
-			uint64(s.weight)*best.servers() > uint64(best.weight)*s.servers() {
+		if s.counts() && uint64(s.weight)*best.servers() > uint64(best.weight)*s.servers() {
 			best = s
 		}
 	}
-	return best, best.weight > 0
+	return best
 }
+
+// counts reports whether the share takes part in the whole.
+func (s share) counts() bool { return s.weight > 0 && s.ready > 0 }
 
 // scaled returns the weights when a server of the heaviest share weighs scale.
 func scaled(shares []share, heaviest share, scale int) []int {

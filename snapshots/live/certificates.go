@@ -1,0 +1,75 @@
+package live
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Problem is a Secret whose certificate cannot be served. Err never holds any
+// part of the Secret's data.
+type Problem struct {
+	Secret snapshots.SecretName
+	Err    error
+}
+
+// Error returns "Secret namespace/name: what is wrong".
+func (p Problem) Error() string { return fmt.Sprintf("Secret %s: %v", p.Secret, p.Err) }
+
+// Unwrap returns the cause, such as [snapshots.ErrKeyMismatch].
+func (p Problem) Unwrap() error { return p.Err }
+
+// Certificates returns the certificates among the Secrets as HAProxy reads
+// them, the chain and then the private key in one PEM, and the Secrets that
+// have one that cannot be served, sorted. A Secret has a certificate if it is of
+// type kubernetes.io/tls or has the keys tls.crt and tls.key. Whether it is
+// valid now is not looked at.
+func Certificates(secrets []corev1.Secret) (certificates map[snapshots.SecretName][]byte, problems []Problem) {
+	certificates = map[snapshots.SecretName][]byte{}
+	for _, secret := range secrets {
+		if !holdsCertificate(secret) {
+			continue
+		}
+		name := snapshots.SecretName{Namespace: secret.Namespace, Name: secret.Name}
+		pem, err := Certificate(secret)
+		if err != nil {
+			problems = append(problems, Problem{name, err})
+			continue
+		}
+		certificates[name] = pem
+	}
+	slices.SortFunc(problems, func(a, b Problem) int { return a.Secret.Compare(b.Secret) })
+	return certificates, problems
+}
+
+func holdsCertificate(secret corev1.Secret) bool {
+	_, certificate := value(secret, corev1.TLSCertKey)
+	_, key := value(secret, corev1.TLSPrivateKeyKey)
+	return secret.Type == corev1.SecretTypeTLS || (certificate && key)
+}
+
+// Certificate returns the certificate of one Secret as HAProxy reads it.
+func Certificate(secret corev1.Secret) ([]byte, error) {
+	certificate, ok := value(secret, corev1.TLSCertKey)
+	if !ok {
+		return nil, fmt.Errorf("there is no %s: %w", corev1.TLSCertKey, snapshots.ErrNoCertificate)
+	}
+	key, ok := value(secret, corev1.TLSPrivateKeyKey)
+	if !ok {
+		return nil, fmt.Errorf("there is no %s: %w", corev1.TLSPrivateKeyKey, snapshots.ErrNoKey)
+	}
+	return snapshots.JoinKeyPair(certificate, key)
+}
+
+// value returns what a Secret has under a key. Manifests may give it as
+// stringData, which the API server would turn into data, over what is there.
+func value(secret corev1.Secret, key string) ([]byte, bool) {
+	if text, ok := secret.StringData[key]; ok {
+		return []byte(text), true
+	}
+	data, ok := secret.Data[key]
+	return data, ok
+}

@@ -1,0 +1,7 @@
+// Package live translates Kubernetes objects into the live data that snapshots
+// are bound to: EndpointSlices into endpoints, Secrets into certificates.
+//
+// Its functions are pure, and their results do not depend on the order of the
+// objects. Reading the objects, from a cluster or from files, is left to the
+// caller, and so is what to do about a Secret that is broken.
+package live
