@@ -1,0 +1,130 @@
+package validate
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// The limits of a line of haproxy.cfg. The Dataplane API drops a longer line
+// and everything after it; HAProxy reads no more words.
+const (
+	maxLine  = 65535
+	maxWords = 64
+)
+
+// conditionals are the directives that the Dataplane API tears apart when it
+// sorts lines.
+var conditionals = map[string]bool{
+	".if": true, ".elif": true, ".else": true, ".endif": true,
+	".diag": true, ".notice": true, ".warning": true, ".alert": true,
+}
+
+// sectionWords are the keywords that begin a section.
+var sectionWords = map[string]bool{
+	"global": true, "defaults": true, "frontend": true, "backend": true, "listen": true, "userlist": true,
+	"peers": true, "mailers": true, "resolvers": true, "cache": true, "http-errors": true, "ring": true,
+	"program": true, "log-forward": true, "fcgi-app": true, "crt-store": true, "traces": true, "log-profile": true,
+}
+
+// lineChecker makes our own checks of haproxy.cfg.
+type lineChecker struct {
+	seen   map[string]int // the line of each section
+	faults []fault
+}
+
+// fault is a place in a file that is wrong.
+type fault struct {
+	line          int // from 1; 0 is the whole
+	message, hint string
+}
+
+// checkLines returns what is wrong with the text of haproxy.cfg, whatever
+// HAProxy thinks of it.
+func checkLines(config []byte) []fault {
+	c := lineChecker{seen: map[string]int{}}
+	number := 0
+	for line := range bytes.Lines(config) {
+		number++
+		c.check(number, bytes.TrimSuffix(line, []byte("\n")))
+	}
+	if len(config) == 0 || config[len(config)-1] != '\n' {
+		c.add(number, "is the last line and has no line break", "")
+	}
+	return c.faults
+}
+
+func (c *lineChecker) add(line int, message, hint string) {
+	c.faults = append(c.faults, fault{line, message, hint})
+}
+
+func (c *lineChecker) check(number int, line []byte) {
+	if len(line) > maxLine {
+		c.add(number, fmt.Sprintf("is %d bytes long: the Dataplane API drops a line of more than %d, and all after it", len(line), maxLine),
+			"put lists into a map or a file")
+		return
+	}
+	first, rest := firstWord(line)
+	switch {
+	case conditionals[first]:
+		c.add(number, first+" is not possible: the Dataplane API sorts lines, and would tear it apart", "use the templates' own if")
+	case sectionWords[first]:
+		c.section(number, first, rest)
+	}
+	if n := countWords(line); n > maxWords {
+		c.add(number, fmt.Sprintf("has %d words: HAProxy reads %d of a line", n, maxWords), "use several lines, a map or a file")
+	}
+}
+
+// section takes note of a section. The Dataplane API keeps one of each name.
+func (c *lineChecker) section(number int, kind string, rest []byte) {
+	name, _ := firstWord(rest)
+	key := kind + " " + name
+	if kind == "global" {
+		key = kind
+	}
+	if first, ok := c.seen[key]; ok {
+		c.add(number, fmt.Sprintf("the section %q is there already, in line %d: the Dataplane API would keep one of them", key, first), "give it a name of its own")
+		return
+	}
+	c.seen[key] = number
+}
+
+func firstWord(line []byte) (word string, rest []byte) {
+	line = bytes.TrimLeft(line, " \t")
+	if i := bytes.IndexAny(line, " \t#"); i >= 0 {
+		return string(line[:i]), line[i:]
+	}
+	return string(line), nil
+}
+
+// countWords counts the words of a line as HAProxy does: quotes join, a
+// backslash escapes, and '#' begins a comment.
+func countWords(line []byte) int {
+	words, inWord := 0, false
+	var quote byte
+	for i := 0; i < len(line); i++ {
+		b := line[i]
+		switch {
+		case quote != 0:
+			if b == quote {
+				quote = 0
+			} else if b == '\\' && quote == '"' {
+				i++
+			}
+			continue
+		case b == '#':
+			return words
+		case b == ' ' || b == '\t' || b == '\r':
+			inWord = false
+			continue
+		case b == '"' || b == '\'':
+			quote = b
+		case b == '\\':
+			i++
+		}
+		if !inWord {
+			words, inWord = words+1, true
+		}
+	}
+	return words
+}

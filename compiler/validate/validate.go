@@ -1,0 +1,138 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Input is what is to be validated.
+type Input struct {
+	Artifact render.Artifact
+	// Keys says what kind of key the Secrets hold that the compiler saw. One
+	// that is not here is taken to be ECDSA.
+	Keys map[snapshots.SecretName]KeyType
+}
+
+// Verdict is what was found. Without faults the artifact may be published.
+type Verdict struct {
+	Faults   []render.Fault
+	Warnings []render.Fault // of HAProxy's
+}
+
+// Check validates an artifact. The faults of one step are found all at once;
+// later steps are then left out, since they would find the same again.
+func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
+	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
+	places := newPlaces(in.Artifact)
+	faults := places.located(snapshots.ConfigFile, checkLines(config))
+	if faults = append(faults, checkKeys(in.Artifact)...); len(faults) > 0 {
+		return Verdict{Faults: faults}, nil
+	}
+	dir, err := os.MkdirTemp("", "hapsnap-validate-")
+	if err != nil {
+		return Verdict{}, fmt.Errorf("make staging directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	bound, faults, err := c.bind(in, layoutIn(dir))
+	if err != nil || len(faults) > 0 {
+		return Verdict{Faults: faults}, err
+	}
+	lines := lineMap{places: places, bound: bound}
+	if faults := lines.located(checkLines(bound.Config)); len(faults) > 0 {
+		return Verdict{Faults: faults}, nil
+	}
+	return c.checkBound(ctx, dir, lines)
+}
+
+// checkBound asks HAProxy and the Dataplane API's parser at the same time.
+func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Verdict, error) {
+	var v Verdict
+	var torn []fault
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		torn, err = checkRoundTrip(lines.bound.Config)
+		return err
+	})
+	g.Go(func() (err error) {
+		v, err = c.ask(ctx, dir, lines)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return Verdict{}, err
+	}
+	if len(v.Faults) == 0 {
+		v.Faults = lines.located(torn)
+	}
+	return v, nil
+}
+
+// bind joins the artifact with placeholders. What keeps it from being bound is
+// a fault of the templates, for they write directives and file names.
+func (c *Checker) bind(in Input, layout snapshots.Layout) (snapshots.Bound, []render.Fault, error) {
+	draft := snapshots.Draft{Files: in.Artifact.Files, Certificates: in.Artifact.Certificates}
+	if err := draft.Check(); err != nil {
+		return snapshots.Bound{}, []render.Fault{{Message: err.Error()}}, nil
+	}
+	s := draft.Seal(1, snapshots.ID{})
+	live, err := c.placeholders(in)
+	if err != nil {
+		return snapshots.Bound{}, nil, err
+	}
+	slots, err := snapshots.Placeholder(s)
+	if err != nil {
+		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, err)}, nil
+	}
+	bound, err := snapshots.Bind(s, snapshots.Binding{Live: live, Slots: slots, Layout: layout})
+	if err != nil {
+		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, err)}, nil
+	}
+	return bound, nil, nil
+}
+
+// placeholders returns live data with a throw-away certificate for each Secret.
+func (c *Checker) placeholders(in Input) (snapshots.Live, error) {
+	live := snapshots.Live{Certificates: map[snapshots.SecretName][]byte{}}
+	for _, ref := range in.Artifact.Certificates {
+		kind, ok := in.Keys[ref.Secret]
+		if !ok {
+			kind = ECDSA
+		}
+		made, err := c.keys.get(kind)
+		if err != nil {
+			return snapshots.Live{}, err
+		}
+		if ref.Secret == (snapshots.SecretName{}) {
+			live.Fallback = made
+		} else {
+			live.Certificates[ref.Secret] = made
+		}
+	}
+	return live, nil
+}
+
+// bindPlace matches the place in an error of Bind.
+var bindPlace = regexp.MustCompile(`^bind \S+: haproxy\.cfg:(\d+): `)
+
+// bindFault is the fault for an error of Bind, with its line if it has one.
+func bindFault(a render.Artifact, err error) render.Fault {
+	p := newPlaces(a)
+	if e, ok := errors.AsType[*snapshots.DirectiveError](err); ok {
+		return p.fault(snapshots.ConfigFile, e.Line, "#hapsnap: "+e.Message, "")
+	}
+	text := err.Error()
+	if m := bindPlace.FindStringSubmatch(text); m != nil {
+		line, _ := strconv.Atoi(m[1])
+		return p.fault(snapshots.ConfigFile, line, strings.TrimPrefix(text, m[0]), "")
+	}
+	return render.Fault{Message: text}
+}
