@@ -1,0 +1,221 @@
+package fleet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Invalid is a file that says something impossible. Its text is one line for
+// each fault, with the place first, and an indented hint.
+type Invalid []Fault
+
+// Fault is one thing that is wrong.
+type Fault struct {
+	Position      manifests.Position
+	Message, Hint string
+}
+
+// Error returns all faults.
+func (f Invalid) Error() string {
+	lines := make([]string, 0, len(f))
+	for _, fault := range f {
+		line := fmt.Sprintf("%s: Fleet: %s", fault.Position, fault.Message)
+		if fault.Hint != "" {
+			line += "\n\thint: " + fault.Hint
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// document is the file as it is written.
+type document struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              spec `json:"spec"`
+}
+
+type spec struct {
+	Rollout struct {
+		Waves    []string         `json:"waves,omitempty"`
+		Soak     *metav1.Duration `json:"soak,omitempty"`
+		Deadline *metav1.Duration `json:"deadline,omitempty"`
+	} `json:"rollout,omitempty"`
+	Instances []instance `json:"instances"`
+}
+
+type instance struct {
+	Name         string `json:"name"`
+	URL          string `json:"url"`
+	Username     string `json:"username,omitempty"`
+	Password     string `json:"password,omitempty"`
+	PasswordFile string `json:"passwordFile,omitempty"`
+	Zone         string `json:"zone,omitempty"`
+	Directories  struct {
+		Maps         string `json:"maps,omitempty"`
+		Certificates string `json:"certificates,omitempty"`
+		General      string `json:"general,omitempty"`
+	} `json:"directories,omitempty"`
+}
+
+// Read reads a fleet from a file. The error is [Invalid] where the file is what
+// is wrong.
+func Read(file string) (Fleet, error) {
+	set, err := manifests.Read(file)
+	if err != nil {
+		return Fleet{}, err
+	}
+	object, faults := only(set, file)
+	if len(faults) > 0 {
+		return Fleet{}, faults
+	}
+	var d document
+	for _, e := range object.Decode(&d) {
+		faults = append(faults, Fault{e.Position, e.Error(), e.Hint})
+	}
+	if len(faults) > 0 {
+		return Fleet{}, faults
+	}
+	r := reader{object: object, dir: filepath.Dir(file)}
+	fleet := Fleet{Files: []string{file}}
+	fleet.Rollout = r.rollout(d.Spec)
+	for n, i := range d.Spec.Instances {
+		fleet.Instances = append(fleet.Instances, r.instance(n, i))
+	}
+	r.checkNames(d.Spec.Instances)
+	fleet.Files = append(fleet.Files, r.files...)
+	slices.SortFunc(fleet.Instances, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
+	if len(r.faults) > 0 {
+		return Fleet{Files: fleet.Files}, r.faults
+	}
+	return fleet, nil
+}
+
+// only returns the single object of the file.
+func only(set manifests.Set, file string) (manifests.Object, Invalid) {
+	var faults Invalid
+	for _, p := range set.Problems {
+		faults = append(faults, Fault{p.Position, p.Message, p.Hint})
+	}
+	hint := fmt.Sprintf("the file holds one object: apiVersion: %s, kind: %s", snapshots.APIVersion, Kind)
+	if len(faults) == 0 && len(set.Objects) != 1 {
+		faults = append(faults, Fault{manifests.Position{File: file}, fmt.Sprintf("there are %d objects", len(set.Objects)), hint})
+	}
+	if len(faults) > 0 {
+		return manifests.Object{}, faults
+	}
+	o := set.Objects[0]
+	if o.APIVersion != snapshots.APIVersion || o.Kind != Kind {
+		return o, Invalid{{o.Position("kind"), fmt.Sprintf("this is %s %s", o.APIVersion, o.Kind), hint}}
+	}
+	return o, nil
+}
+
+// reader translates the document and collects what is wrong with it.
+type reader struct {
+	object manifests.Object
+	dir    string
+	faults Invalid
+	files  []string
+}
+
+func (r *reader) fault(hint, message string, at ...any) {
+	r.faults = append(r.faults, Fault{r.object.Position(at...), message, hint})
+}
+
+func (r *reader) rollout(s spec) Rollout {
+	var out Rollout
+	for n, text := range s.Rollout.Waves {
+		size, err := rollout.ParseSize(text)
+		if err != nil {
+			r.fault(`such as ["1", "25%", "100%"]`, err.Error(), "spec", "rollout", "waves", n)
+			continue
+		}
+		out.Waves = append(out.Waves, size)
+	}
+	if soak := s.Rollout.Soak; soak != nil {
+		out.Soak = &soak.Duration
+		if soak.Duration < 0 {
+			r.fault("", "a soak time cannot be negative", "spec", "rollout", "soak")
+		}
+	}
+	if deadline := s.Rollout.Deadline; deadline != nil {
+		out.Deadline = deadline.Duration
+		if deadline.Duration < time.Second {
+			r.fault("", "a deadline must be a second or more", "spec", "rollout", "deadline")
+		}
+	}
+	return out
+}
+
+func (r *reader) instance(n int, i instance) Instance {
+	at := func(field string) []any { return []any{"spec", "instances", n, field} }
+	if u, err := url.Parse(i.URL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
+		r.fault("such as https://10.0.0.11:5555, without user, password or /v3", fmt.Sprintf("instance %s has no usable url", i.Name), at("url")...)
+	}
+	out := Instance{Name: i.Name, URL: i.URL, Username: i.Username, Password: i.Password, Zone: i.Zone}
+	out.Layout = snapshots.Layout{
+		Maps:         r.directory(i.Directories.Maps, DefaultMaps, at("directories")),
+		Certificates: r.directory(i.Directories.Certificates, DefaultCertificates, at("directories")),
+		General:      r.directory(i.Directories.General, DefaultGeneral, at("directories")),
+	}
+	switch {
+	case i.Password != "" && i.PasswordFile != "":
+		r.fault("", fmt.Sprintf("instance %s has both password and passwordFile", i.Name), at("passwordFile")...)
+	case i.PasswordFile != "":
+		out.Password = r.password(i, at("passwordFile"))
+	}
+	return out
+}
+
+func (r *reader) directory(given, usual string, at []any) string {
+	dir := cmp.Or(given, usual)
+	if !path.IsAbs(dir) {
+		r.fault("", fmt.Sprintf("%q is not an absolute directory", dir), at...)
+	}
+	return path.Clean(dir)
+}
+
+// password reads a password file, whose path counts from the fleet's file.
+func (r *reader) password(i instance, at []any) string {
+	file := i.PasswordFile
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(r.dir, file)
+	}
+	r.files = append(r.files, file)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		if pathErr := new(os.PathError); errors.As(err, &pathErr) {
+			err = pathErr.Err
+		}
+		r.fault("", fmt.Sprintf("instance %s: read %s: %v", i.Name, i.PasswordFile, err), at...)
+	}
+	return strings.TrimRight(string(data), "\r\n")
+}
+
+func (r *reader) checkNames(instances []instance) {
+	seen := make(map[string]bool)
+	for n, i := range instances {
+		switch {
+		case i.Name == "":
+			r.fault("", "an instance has no name", "spec", "instances", n)
+		case seen[i.Name]:
+			r.fault("", fmt.Sprintf("instance %s is there twice", i.Name), "spec", "instances", n, "name")
+		}
+		seen[i.Name] = true
+	}
+}

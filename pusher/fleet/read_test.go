@@ -1,0 +1,98 @@
+package fleet
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+const head = "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: edge\nspec:\n"
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "fleet.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestRead(t *testing.T) {
+	file := write(t, head+`  rollout:
+    waves: ["2", "50%"]
+    soak: 1m30s
+  instances:
+  - {name: b, url: "http://127.0.0.1:5556", username: u, passwordFile: b.password}
+  - name: a
+    url: https://127.0.0.1:5555
+    username: u
+    password: secret
+    zone: east
+    directories: {maps: /m, certificates: /c/, general: /g}
+`)
+	passwords := filepath.Join(filepath.Dir(file), "b.password")
+	if err := os.WriteFile(passwords, []byte("hidden\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soak := 90 * time.Second
+	want := Fleet{
+		Rollout: Rollout{Waves: []rollout.Size{{Count: 2}, {Percent: 50}}, Soak: &soak},
+		Instances: []Instance{
+			{Name: "a", URL: "https://127.0.0.1:5555", Username: "u", Password: "secret", Zone: "east", Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"}},
+			{Name: "b", URL: "http://127.0.0.1:5556", Username: "u", Password: "hidden", Layout: snapshots.Layout{Maps: DefaultMaps, Certificates: DefaultCertificates, General: DefaultGeneral}},
+		},
+		Files: []string{file, passwords},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read otherwise (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadSaysWhereAFaultIs(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"unknown field":     {head + "  instances: []\n  rolout: {}\n", ":7:3: Fleet: spec.rolout is not a known field"},
+		"another kind":      {"apiVersion: v1\nkind: List2\nmetadata: {name: x}\n", ":2:7: Fleet: this is v1 List2"},
+		"two objects":       {head + "  instances: []\n---\n" + strings.Replace(head, "edge", "core", 1) + "  instances: []\n", ": Fleet: there are 2 objects"},
+		"url":               {head + "  instances:\n  - {name: a, url: 'ftp://x'}\n", ":7:20: Fleet: instance a has no usable url"},
+		"credentials":       {head + "  instances:\n  - {name: a, url: 'http://u:p@x'}\n", ":7:20: Fleet: instance a has no usable url"},
+		"no name":           {head + "  instances:\n  - {url: 'http://x'}\n", ":7:5: Fleet: an instance has no name"},
+		"twice":             {head + "  instances:\n  - {name: a, url: 'http://x'}\n  - {name: a, url: 'http://y'}\n", ":8:12: Fleet: instance a is there twice"},
+		"wave":              {head + "  rollout: {waves: [1%, none]}\n  instances: []\n", `:6:25: Fleet: "none" is not a size of a wave`},
+		"soak":              {head + "  rollout: {soak: soon}\n  instances: []\n", ":6:19: Fleet: spec.rollout.soak"},
+		"missing password":  {head + "  instances:\n  - {name: a, url: 'http://x', passwordFile: none}\n", ":7:46: Fleet: instance a: read none: no such file or directory"},
+		"two passwords":     {head + "  instances:\n  - {name: a, url: 'http://x', password: p, passwordFile: none}\n", "has both password and passwordFile"},
+		"relative folder":   {head + "  instances:\n  - {name: a, url: 'http://x', directories: {maps: maps}}\n", `"maps" is not an absolute directory`},
+		"not YAML":          {"spec: [\n", ": Fleet: "},
+		"password as value": {head + "  instances:\n  - {name: a, url: 'http://x', password: {secret: 1}}\n", ": Fleet: spec.instances[0].password"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, test.text)
+			_, err := Read(file)
+			var invalid Invalid
+			if !errors.As(err, &invalid) || !strings.HasPrefix(err.Error(), file) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestReadOfNothingIsNoFleet(t *testing.T) {
+	_, err := Read(filepath.Join(t.TempDir(), "none.yaml"))
+	var invalid Invalid
+	if err == nil || errors.As(err, &invalid) {
+		t.Errorf("error is %v, want one that says that nothing is known", err)
+	}
+}

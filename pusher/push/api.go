@@ -1,0 +1,91 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+)
+
+// Configuration is the part of the Dataplane API that keeps haproxy.cfg.
+type Configuration interface {
+	Raw(ctx context.Context) (dataplane.Raw, error)
+	PostRaw(ctx context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error)
+	Reload(ctx context.Context, id string) (dataplane.Reload, error)
+	Transactions(ctx context.Context) ([]dataplane.Transaction, error)
+	DeleteTransaction(ctx context.Context, id string) error
+}
+
+// Worker is the part that speaks to the running worker.
+type Worker interface {
+	Info(ctx context.Context) (dataplane.APIInfo, error)
+	RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error)
+	Servers(ctx context.Context, backend string) ([]dataplane.Server, error)
+	SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error)
+}
+
+// Files is the part that keeps maps and other files.
+type Files interface {
+	Files(ctx context.Context, s dataplane.Storage) ([]dataplane.File, error)
+	ReadFile(ctx context.Context, s dataplane.Storage, name string) ([]byte, error)
+	CreateFile(ctx context.Context, s dataplane.Storage, name string, content []byte) error
+	ReplaceFile(ctx context.Context, s dataplane.Storage, name string, content []byte) error
+	DeleteFile(ctx context.Context, s dataplane.Storage, name string) error
+}
+
+// Certificates is the part that changes certificates in the running worker.
+type Certificates interface {
+	RotateCertificate(ctx context.Context, name string, pem []byte) (live bool, reloadID string, err error)
+	RuntimeCertificate(ctx context.Context, path string) (dataplane.File, error)
+}
+
+// API is what this package needs of an instance. [dataplane.Client] is one.
+type API interface {
+	Configuration
+	Worker
+	Files
+	Certificates
+}
+
+// ErrRefused is the error of a snapshot that cannot run on the instance: HAProxy
+// refused it, or did not start with it. Another try would end the same way. All
+// other errors are trouble with the instance and say nothing about the snapshot.
+var ErrRefused = errors.New("refused")
+
+// ErrElsewhere is returned where the worker runs something else than the caller
+// thought, so that nothing was changed.
+var ErrElsewhere = errors.New("the worker runs another configuration")
+
+// Instance is one instance to push to.
+type Instance struct {
+	API API
+	// ReloadTimeout is how long a reload may take, and how long one that was
+	// asked for is waited for.
+	ReloadTimeout time.Duration
+	// Poll is how often to look while waiting; zero is a quarter of a second.
+	Poll time.Duration
+}
+
+// poll calls done until it returns true or an error, or the reload timeout is
+// over; then it returns false.
+func (i Instance) poll(ctx context.Context, done func() (bool, error)) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.ReloadTimeout)
+	defer cancel()
+	every := i.Poll
+	if every <= 0 {
+		every = 250 * time.Millisecond
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return ok, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, nil
+		case <-ticker.C:
+		}
+	}
+}

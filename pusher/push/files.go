@@ -1,0 +1,149 @@
+package push
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// storages are where the files go, in the order in which they are uploaded: a
+// file comes after those that it may name.
+var storages = []struct {
+	kind    snapshots.FileKind
+	storage dataplane.Storage
+}{
+	{snapshots.CertificateFile, dataplane.Certificates},
+	{snapshots.GeneralFile, dataplane.General},
+	{snapshots.MapFile, dataplane.Maps},
+}
+
+// Known holds the SHA-256 of the certificates that are on the instance, by path,
+// as far as it is known; the API does not show their contents.
+type Known map[string][32]byte
+
+// upload puts the files on the instance's disk that are not there yet, or not
+// with this content. The running worker notices nothing.
+func (i Instance) upload(ctx context.Context, files []snapshots.BoundFile, known Known) error {
+	for _, s := range storages {
+		mine := slices.DeleteFunc(slices.Clone(files), func(f snapshots.BoundFile) bool { return f.Kind != s.kind })
+		if len(mine) == 0 {
+			continue
+		}
+		there, err := i.list(ctx, s.storage)
+		if err != nil {
+			return err
+		}
+		for _, f := range mine {
+			found, ok := there[f.Name]
+			if ok {
+				err = i.replace(ctx, s.storage, f, found, known)
+			} else {
+				err = i.create(ctx, s.storage, f, known)
+			}
+			if err != nil {
+				return fmt.Errorf("upload %s: %w", f.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dataplane.File, error) {
+	files, err := i.API.Files(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]dataplane.File, len(files))
+	for _, f := range files {
+		out[f.Name] = f
+	}
+	return out, nil
+}
+
+// create writes a file that the storage does not list. It may be there all the
+// same: an upload whose answer was lost, or a certificate that does not parse.
+func (i Instance) create(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, known Known) error {
+	err := i.API.CreateFile(ctx, s, f.Name, f.Content)
+	if errors.Is(err, dataplane.ErrConflict) {
+		err = i.API.ReplaceFile(ctx, s, f.Name, f.Content)
+	}
+	return known.note(s, f, err)
+}
+
+// replace writes a file that is there, unless it has the content already.
+func (i Instance) replace(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, found dataplane.File, known Known) error {
+	if s == dataplane.Certificates {
+		if known.same(f, found) {
+			known.remember(f)
+			return nil
+		}
+		return known.note(s, f, i.API.ReplaceFile(ctx, s, f.Name, f.Content))
+	}
+	content, err := i.API.ReadFile(ctx, s, f.Name)
+	if err != nil && !errors.Is(err, dataplane.ErrNotFound) {
+		return err
+	}
+	if err == nil && bytes.Equal(content, f.Content) {
+		return nil
+	}
+	if err != nil {
+		return i.API.CreateFile(ctx, s, f.Name, f.Content)
+	}
+	return i.API.ReplaceFile(ctx, s, f.Name, f.Content)
+}
+
+// note remembers a certificate that was written. One that the API refuses is a
+// matter of live data, and not a fault of the snapshot.
+func (k Known) note(s dataplane.Storage, f snapshots.BoundFile, err error) error {
+	if s == dataplane.Certificates && err == nil {
+		k.remember(f)
+	}
+	if s != dataplane.Certificates && errors.Is(err, dataplane.ErrRejected) {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return err
+}
+
+func (k Known) remember(f snapshots.BoundFile) { k[f.Path] = sum(f.Content) }
+
+// same reports whether the certificate on the instance is f. Where this is not
+// known, a file of the same size whose leaf has the same serial number is.
+func (k Known) same(f snapshots.BoundFile, found dataplane.File) bool {
+	if have, ok := k[f.Path]; ok && have != sum(f.Content) {
+		return false
+	}
+	return found.Serial == serial(f.Content) && cmp.Or(found.Size, int64(len(f.Content))) == int64(len(f.Content))
+}
+
+// serial returns the serial number of the leaf in decimal, or "".
+func serial(data []byte) string {
+	if c := leaf(data); c != nil {
+		return c.SerialNumber.String()
+	}
+	return ""
+}
+
+func leaf(data []byte) *x509.Certificate {
+	for {
+		block, rest := pem.Decode(data)
+		if block == nil {
+			return nil
+		}
+		if block.Type == "CERTIFICATE" {
+			c, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return nil
+			}
+			return c
+		}
+		data = rest
+	}
+}

@@ -1,0 +1,304 @@
+package push
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// maxTries is how often a push looks and tries before it gives up: after a
+// conflict with another writer, or an answer that was lost.
+const maxTries = 3
+
+var errNotOnDisk = errors.New("the file on disk is not what was posted")
+
+// Done is a push that came through.
+type Done struct {
+	// Info is of the worker, which names the snapshot.
+	Info dataplane.RuntimeInfo
+	// Reloaded is set when the push replaced the worker. Then it runs the servers
+	// of the bound snapshot, see [Loaded].
+	Reloaded bool
+}
+
+// Push makes the instance run what was bound, and its file on disk say the same.
+// Where both is so already, nothing is changed. Files that are missing are
+// uploaded first; known is brought up to date.
+//
+// If HAProxy refuses the configuration or does not start with it, the error wraps
+// [ErrRefused]; the old worker runs on, and the file and the memory of the API
+// are made to say so again, with the text of good if that is what runs.
+func (i Instance) Push(ctx context.Context, want snapshots.Bound, good *snapshots.Bound, known Known) (Done, error) {
+	if err := checkText(want.Config); err != nil {
+		return Done{}, err
+	}
+	p := attempt{Instance: i, want: want, good: good, known: known}
+	var err error
+	for range maxTries {
+		var again bool
+		if again, err = p.once(ctx); !again {
+			return p.done, err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return p.done, err
+}
+
+// attempt is one call of Push.
+type attempt struct {
+	Instance
+	want  snapshots.Bound
+	good  *snapshots.Bound
+	known Known
+	done  Done
+}
+
+// sight is what is seen of an instance at one time.
+type sight struct {
+	info   dataplane.RuntimeInfo
+	raw    dataplane.Raw
+	disk   text
+	memory int64 // the version in the API's memory
+}
+
+func (i Instance) look(ctx context.Context) (sight, error) {
+	info, err := i.API.RuntimeInfo(ctx)
+	if err != nil {
+		return sight{}, err
+	}
+	raw, err := i.API.Raw(ctx)
+	if err != nil {
+		return sight{}, err
+	}
+	return sight{info: info, raw: raw, disk: readText(raw.Config), memory: raw.Version}, nil
+}
+
+// settled reports whether worker, disk and memory agree on what was bound.
+func (s sight) settled(b snapshots.Bound) bool {
+	return s.info.Node == b.Node && s.disk.holds(b) && s.disk.version == s.memory
+}
+
+// once looks and does what is missing. It returns true when it is worth another
+// look: nothing is known to have failed for good.
+func (p *attempt) once(ctx context.Context) (again bool, err error) {
+	s, err := p.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case s.settled(p.want):
+		p.done.Info = s.info
+		return false, nil
+	case s.info.Node == p.want.Node:
+		p.done.Info = s.info
+		if err := p.persist(ctx, p.want.Config, s.memory); err != nil {
+			return isUncertain(err), err
+		}
+		return true, errNotOnDisk
+	case s.disk.holdsNode(p.want):
+		// Posted, but not running: its reload is under way, or was lost with the
+		// API that was to do it.
+		if done, err := p.arrive(ctx, s.info.PID); done || err != nil {
+			return done && err == nil, err
+		}
+	}
+	if err := p.upload(ctx, p.want.Files, p.known); err != nil {
+		return false, err
+	}
+	return p.load(ctx, s)
+}
+
+// load posts the configuration with a reload.
+func (p *attempt) load(ctx context.Context, before sight) (again bool, err error) {
+	post, cancel := context.WithTimeout(ctx, p.ReloadTimeout)
+	posted, err := p.API.PostRaw(post, p.want.Config, dataplane.PostOptions{Version: before.memory, ForceReload: true})
+	cancel()
+	switch {
+	case err == nil:
+		return p.verify(ctx, before, posted)
+	case errors.Is(err, dataplane.ErrValidation):
+		p.tidy(ctx)
+		return false, fmt.Errorf("%w: %w", ErrRefused, err)
+	case errors.Is(err, dataplane.ErrReload):
+		return false, p.refuseReload(ctx, before, err)
+	case errors.Is(err, dataplane.ErrConflict):
+		p.tidy(ctx)
+		return true, err
+	case isUncertain(err):
+		return p.resolve(ctx, before, err)
+	default:
+		return false, err
+	}
+}
+
+// refuseReload undoes what a failed reload leaves behind. A reload also fails
+// where HAProxy could not be asked to reload, which is no fault of the snapshot.
+func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) error {
+	if _, err := p.API.RuntimeInfo(ctx); errors.Is(err, dataplane.ErrRuntime) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	refused := fmt.Errorf("%w: %w", ErrRefused, cause)
+	if err := p.heal(ctx, before); err != nil {
+		return fmt.Errorf("%w; restore the configuration: %w", refused, err)
+	}
+	return refused
+}
+
+// resolve finds out what became of a post whose answer was lost or says nothing.
+// It waits for as long as the reload may still be under way.
+func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again bool, err error) {
+	var now sight
+	_, err = p.poll(ctx, func() (bool, error) {
+		s, err := p.look(ctx)
+		if err != nil {
+			return false, ctx.Err() // it may be back before the time is up
+		}
+		now = s
+		return s.info.Node == p.want.Node || !s.disk.holdsNode(p.want), nil
+	})
+	switch {
+	case err != nil || now.raw.Config == nil:
+		return false, cause
+	case now.info.Node == p.want.Node:
+		p.done.Reloaded = now.info.PID != before.info.PID
+		return true, nil
+	case now.memory > before.memory && now.disk.version != now.memory:
+		// The post was committed, its reload failed and the file was put back.
+		return false, p.refuseReload(ctx, before, cause)
+	default:
+		return true, cause
+	}
+}
+
+// arrive waits for the worker to name what was posted.
+func (p *attempt) arrive(ctx context.Context, oldPID int) (bool, error) {
+	return p.poll(ctx, func() (bool, error) {
+		info, err := p.API.RuntimeInfo(ctx)
+		if errors.Is(err, dataplane.ErrRuntime) {
+			return false, nil // for a moment, while the worker is replaced
+		}
+		p.done.Reloaded = p.done.Reloaded || (err == nil && info.PID != oldPID)
+		return info.Node == p.want.Node, err
+	})
+}
+
+// verify proves that the worker and the file are what was posted.
+func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Posted) (again bool, err error) {
+	text := readText(posted.Config)
+	if want := readText(p.want.Config); text.end != p.want.Node || text.sections != want.sections {
+		return false, p.undamage(ctx, before, want.sections, text.sections)
+	}
+	named, err := p.arrive(ctx, before.info.PID)
+	if err != nil {
+		return isUncertain(err), err
+	}
+	if !named {
+		return true, fmt.Errorf("the reload succeeded, but no worker names %s", p.want.Node)
+	}
+	s, err := p.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	p.done.Info = s.info
+	switch {
+	case s.info.Node != p.want.Node:
+		return true, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
+	case !s.settled(p.want):
+		return true, errNotOnDisk
+	case s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config):
+		return true, errors.New("the file on disk was edited by another hand")
+	}
+	return false, nil
+}
+
+// undamage returns to the last good text when the API lost a part of what was
+// posted, which the worker runs by now.
+func (p *attempt) undamage(ctx context.Context, before sight, want, got int) error {
+	refused := fmt.Errorf("%w: the Dataplane API kept %d of %d sections", ErrRefused, got, want)
+	version, err := p.version(ctx)
+	if err == nil {
+		_, err = p.API.PostRaw(ctx, p.lastGood(before), dataplane.PostOptions{Version: version, ForceReload: true})
+	}
+	if err != nil {
+		return fmt.Errorf("%w; restore the configuration: %w", refused, err)
+	}
+	return refused
+}
+
+// heal makes the file and the API's memory say what the worker runs. After a
+// failed reload the API has put an older file back, and keeps the failed text in
+// memory: the next change by anybody would commit it again.
+func (p *attempt) heal(ctx context.Context, before sight) error {
+	good := p.lastGood(before)
+	want := readText(good)
+	for range maxTries {
+		s, err := p.look(ctx)
+		if err != nil {
+			return err
+		}
+		if s.info.Node != before.info.Node {
+			return fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
+		}
+		if s.disk.sameAs(want) && s.disk.version == s.memory {
+			return nil
+		}
+		if err := p.persist(ctx, good, s.memory); err != nil && !isUncertain(err) {
+			return err
+		}
+	}
+	return errors.New("another hand keeps changing it")
+}
+
+// lastGood returns the text of what ran before: the bound snapshot, with today's
+// servers, else what was on disk.
+func (p *attempt) lastGood(before sight) []byte {
+	if p.good != nil && p.good.Node == before.info.Node {
+		return p.good.Config
+	}
+	return before.raw.Config
+}
+
+// persist writes the text to disk and into the API's memory. The worker notices
+// nothing.
+func (i Instance) persist(ctx context.Context, config []byte, version int64) error {
+	_, err := i.API.PostRaw(ctx, config, dataplane.PostOptions{Version: version, SkipReload: true})
+	if errors.Is(err, dataplane.ErrConflict) || errors.Is(err, dataplane.ErrValidation) {
+		i.tidy(ctx)
+	}
+	return err
+}
+
+func (i Instance) version(ctx context.Context) (int64, error) {
+	raw, err := i.API.Raw(ctx)
+	return raw.Version, err
+}
+
+// tidy removes what refused posts left behind: each a whole copy of its text on
+// the instance's disk, which nobody else removes.
+func (i Instance) tidy(ctx context.Context) {
+	all, err := i.API.Transactions(ctx)
+	if err != nil {
+		return // at the next time
+	}
+	for _, t := range all {
+		if slices.Contains([]string{"failed", "outdated"}, t.Status) {
+			_ = i.API.DeleteTransaction(ctx, t.ID)
+		}
+	}
+}
+
+// isUncertain reports whether an error leaves open what was changed, so that it
+// has to be looked at.
+func isUncertain(err error) bool {
+	return errors.Is(err, dataplane.ErrUnknownOutcome) || errors.Is(err, dataplane.ErrUnavailable) ||
+		errors.Is(err, dataplane.ErrConflict)
+}
+
+func sum(data []byte) [32]byte { return sha256.Sum256(data) }

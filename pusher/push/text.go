@@ -1,0 +1,163 @@
+package push
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// maxLine is the length from which on the API drops a line and everything after
+// it, without a word.
+const maxLine = 65536
+
+// checkText refuses a configuration that the API would take and damage.
+func checkText(config []byte) error {
+	number := 0
+	for line := range lines(config) {
+		number++
+		if len(line) >= maxLine {
+			return fmt.Errorf("%w: line %d has %d bytes, of which the Dataplane API would keep none", ErrRefused, number, len(line))
+		}
+	}
+	return nil
+}
+
+// text is what a haproxy.cfg says of itself, in the wording of this project or of
+// the API, which reorders and reindents it.
+type text struct {
+	version  int64 // of the "# _version=N" line, -1 if there is none
+	node     string
+	end      string // of the end marker
+	sections int
+	servers  map[serverKey]serverLine
+}
+
+type serverKey struct{ backend, name string }
+
+type serverLine struct {
+	address  netip.AddrPort
+	weight   int // -1 if the line has none
+	disabled bool
+}
+
+// same reports whether two lines put a server into the same state. Where one of
+// them says nothing of a weight, none is compared.
+func (l serverLine) same(o serverLine) bool {
+	return l.address == o.address && l.disabled == o.disabled && (l.weight == o.weight || l.weight < 0 || o.weight < 0)
+}
+
+// The section keywords of HAProxy 2.6 to 3.4. A line that starts with one of them
+// in its first column, as the API writes it, starts a section.
+var sectionKeywords = map[string]bool{
+	"global": true, "defaults": true, "frontend": true, "backend": true, "listen": true,
+	"userlist": true, "peers": true, "mailers": true, "resolvers": true, "cache": true,
+	"http-errors": true, "program": true, "ring": true, "log-forward": true, "log-profile": true,
+	"fcgi-app": true, "crt-store": true, "traces": true, "acme": true,
+}
+
+const (
+	versionMark = "# _version="
+	endMark     = "# hapsnap end "
+)
+
+func readText(config []byte) text {
+	t := text{version: -1, servers: make(map[serverKey]serverLine)}
+	section, name := "", ""
+	for raw := range lines(config) {
+		line := strings.TrimSpace(string(raw))
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case strings.HasPrefix(line, versionMark):
+			if v, err := strconv.ParseInt(line[len(versionMark):], 10, 64); err == nil {
+				t.version = v
+			}
+		case strings.HasPrefix(line, endMark):
+			t.end = line[len(endMark):]
+		case sectionKeywords[words[0]] && !isIndented(raw):
+			section, name = words[0], ""
+			if len(words) > 1 {
+				name = words[1]
+			}
+			t.sections++
+		case section == "global" && words[0] == "node" && len(words) == 2:
+			t.node = strings.Trim(words[1], `"'`)
+		case words[0] == "server" && len(words) >= 3:
+			if l, ok := readServer(words[2:]); ok {
+				t.servers[serverKey{name, words[1]}] = l
+			}
+		}
+	}
+	return t
+}
+
+// readServer reads a server line from its address on. It returns false for one
+// that is not to an IP address and a port, which is none of ours.
+func readServer(words []string) (serverLine, bool) {
+	address, err := netip.ParseAddrPort(words[0])
+	l := serverLine{address: address, weight: -1}
+	for i, word := range words {
+		switch {
+		case word == "disabled":
+			l.disabled = true
+		case word == "weight" && i+1 < len(words):
+			if n, err := strconv.Atoi(words[i+1]); err == nil {
+				l.weight = n
+			}
+		}
+	}
+	return l, err == nil
+}
+
+// lineOf returns the line that a server has in a bound configuration. Without a
+// weight: a backend of one directive has none.
+func lineOf(s snapshots.BoundServer) serverLine {
+	ip, _ := netip.ParseAddr(s.Address)
+	return serverLine{
+		address: netip.AddrPortFrom(ip, uint16(s.Port)), weight: s.Weight,
+		disabled: s.State != snapshots.SlotReady,
+	}
+}
+
+// holds reports whether the text is the whole of what was bound, servers and all.
+func (t text) holds(b snapshots.Bound) bool {
+	return t.holdsNode(b) && t.holdsServers(b.Servers)
+}
+
+func (t text) holdsNode(b snapshots.Bound) bool { return t.node == b.Node && t.end == b.Node }
+
+func (t text) holdsServers(servers []snapshots.BoundServer) bool {
+	for _, s := range servers {
+		l, ok := t.servers[serverKey{s.Backend, s.Name}]
+		if !ok || !l.same(lineOf(s)) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameAs reports whether two texts name the same snapshot and put the servers
+// into the same states.
+func (t text) sameAs(o text) bool {
+	return t.node == o.node && t.end == o.end && maps.EqualFunc(t.servers, o.servers, serverLine.same)
+}
+
+func isIndented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || line[0] == '\t') }
+
+func lines(text []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(text) > 0 {
+			line, rest, _ := bytes.Cut(text, []byte("\n"))
+			if !yield(line) {
+				return
+			}
+			text = rest
+		}
+	}
+}
