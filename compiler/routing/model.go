@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"cmp"
+
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -20,10 +22,12 @@ type Model struct {
 
 // Host is one virtual host. Name is lower case: "" for rules without a host,
 // ".foo.com" for the wildcard "*.foo.com" (one label), else a host name. The
-// most specific host that matches a request owns it.
+// most specific host that matches a request owns it, whether it has routes or
+// not. Origin is the oldest object that names the host.
 type Host struct {
 	Name   string
 	Routes []Route // by path, exact before prefix
+	Origin Origin
 }
 
 // PathType says how the path of a Match is compared: byte for byte, without
@@ -40,9 +44,14 @@ const (
 // Match says which requests of a host a route takes.
 type Match struct {
 	Type PathType
-	// Path begins with "/". A Prefix is kept without its trailing slashes,
+	// Path begins with "/". A Prefix is kept without its trailing slash,
 	// so that the root is "".
 	Path string
+}
+
+// compare orders matches by path, exact before prefix.
+func (m Match) compare(o Match) int {
+	return cmp.Or(cmp.Compare(m.Path, o.Path), cmp.Compare(m.Type, o.Type))
 }
 
 // Route sends what matches to a backend.
@@ -84,4 +93,9 @@ type Certificate struct {
 type Origin struct {
 	Object   diag.Object
 	Position diag.Position
+}
+
+// compare orders origins by object, then by position.
+func (o Origin) compare(p Origin) int {
+	return cmp.Or(o.Object.Compare(p.Object), o.Position.Compare(p.Position))
 }

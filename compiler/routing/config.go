@@ -1,0 +1,35 @@
+package routing
+
+import "time"
+
+// The defaults of [Config].
+const (
+	DefaultIngressClass    = "hapsnap"
+	DefaultControllerClass = "hapsnap.dev/ingress-controller"
+)
+
+// Config says which Ingresses are translated.
+type Config struct {
+	// IngressClass is the class that is ours by its name.
+	IngressClass string
+	// ControllerClass is the spec.controller of the IngressClass objects that
+	// are ours.
+	ControllerClass string
+	// WatchWithoutClass takes Ingresses that name no class, even if no class
+	// of ours is the default.
+	WatchWithoutClass bool
+	// Now is when the translation is made. It decides which certificates are
+	// reported as expired, and nothing else; zero reports none.
+	Now time.Time
+}
+
+// withDefaults fills what is empty.
+func (c Config) withDefaults() Config {
+	if c.IngressClass == "" {
+		c.IngressClass = DefaultIngressClass
+	}
+	if c.ControllerClass == "" {
+		c.ControllerClass = DefaultControllerClass
+	}
+	return c
+}

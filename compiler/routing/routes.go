@@ -1,0 +1,119 @@
+package routing
+
+import (
+	"fmt"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+// ingress adds what one valid Ingress asks for, as far as no older one has it.
+func (t *translation) ingress(ing ingress) {
+	spec := ing.Value.Spec
+	if spec.DefaultBackend != nil {
+		t.defaultBackend(ing, *spec.DefaultBackend)
+	}
+	for i, rule := range spec.Rules {
+		t.rule(ing, i, rule)
+	}
+	for i, entry := range spec.TLS {
+		t.tlsEntry(ing, i, entry)
+	}
+}
+
+// defaultBackend takes the default backend, which there is one of for all
+// Ingresses together.
+func (t *translation) defaultBackend(ing ingress, backend networkingv1.IngressBackend) {
+	path := []any{"spec", "defaultBackend"}
+	name := t.resolve(ing, backend).name
+	switch {
+	case t.fallback == nil:
+		t.fallback = &claim{ing, t.backend(ing, backend, path), originOf(ing, path...)}
+	case t.fallback.backend != name:
+		t.report(diag.Error, ing, ing.Position(path...),
+			"defaultBackend is not used: it was taken by "+precedes(t.fallback.by, ing),
+			"there is one for all Ingresses; use a rule with a host and path / instead"+winnerAt(t.fallback.origin))
+	}
+}
+
+// rule adds the routes of one rule. A host without paths is known all the
+// same: its requests get the default backend, and not the rules of others.
+func (t *translation) rule(ing ingress, i int, rule networkingv1.IngressRule) {
+	host := t.host(ing, i, rule.Host)
+	if rule.HTTP == nil {
+		return
+	}
+	for j, p := range rule.HTTP.Paths {
+		t.route(ing, host, i, j, p)
+	}
+}
+
+// host returns the virtual host of a rule, which it makes if it is new.
+func (t *translation) host(ing ingress, i int, name string) *virtualHost {
+	key := hostName(name)
+	if t.hosts[key] == nil {
+		t.hosts[key] = &virtualHost{origin: originOf(ing, "spec", "rules", i, "host"), routes: map[Match]claim{}}
+	}
+	return t.hosts[key]
+}
+
+// route adds one route unless its match is taken.
+func (t *translation) route(ing ingress, host *virtualHost, i, j int, p networkingv1.HTTPIngressPath) {
+	path := []any{"spec", "rules", i, "http", "paths", j}
+	at := originOf(ing, append(path, "path")...)
+	match := matchOf(p)
+	winner, taken := host.routes[match]
+	if !taken {
+		backend := t.backend(ing, p.Backend, append(path, "backend"))
+		host.routes[match] = claim{ing, backend, at}
+		return
+	}
+	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(ing.Value.Spec.Rules[i].Host))
+	hint := "remove one of the two" + winnerAt(winner.origin)
+	if winner.backend == t.resolve(ing, p.Backend).name {
+		t.report(diag.Warning, ing, at.Position, what+" is sent to the same backend by "+precedes(winner.by, ing), hint)
+		return
+	}
+	t.report(diag.Error, ing, at.Position, what+" is not used: it was taken by "+precedes(winner.by, ing), hint)
+}
+
+// ofHost names the host of a rule in a message.
+func ofHost(host string) string {
+	if host == "" {
+		return " of all hosts"
+	}
+	return " of host " + host
+}
+
+// winnerAt names the place of an older claim, if it is known.
+func winnerAt(o Origin) string {
+	if at := o.Position.String(); at != "" {
+		return "; the other is at " + at
+	}
+	return ""
+}
+
+// hostName returns the name of a host in the model.
+func hostName(host string) string {
+	return strings.TrimPrefix(normalHost(host), "*")
+}
+
+// matchOf returns what a path matches. ImplementationSpecific is a prefix, and
+// an empty path is the root.
+func matchOf(p networkingv1.HTTPIngressPath) Match {
+	if *p.PathType == networkingv1.PathTypeExact {
+		return Match{Exact, p.Path}
+	}
+	return Match{Prefix, strings.TrimSuffix(p.Path, "/")}
+}
+
+func orSlash(path string) string {
+	if path == "" {
+		return "/"
+	}
+	return path
+}
+
+func originOf(ing ingress, path ...any) Origin { return Origin{ing.Ref, ing.Position(path...)} }

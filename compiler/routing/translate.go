@@ -1,0 +1,155 @@
+package routing
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+type ingress = inputs.Object[networkingv1.Ingress]
+
+// Translate returns what the Ingresses that are ours mean, and the findings on
+// them, sorted. It is a pure function; the order of the inputs takes no part.
+// An Ingress that breaks a rule of the API is left out as a whole; of two that
+// claim the same, the older one gets it.
+func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
+	t := newTranslation(in, cfg.withDefaults())
+	classes := newClasses(in.Classes, t.cfg)
+	for _, ing := range byAge(in.Ingresses) {
+		ours, found := classes.claim(ing)
+		t.found = append(t.found, found...)
+		if !ours {
+			continue
+		}
+		if found := validate(ing); len(found) > 0 {
+			t.found = append(t.found, found...)
+			continue
+		}
+		t.ingress(ing)
+	}
+	return t.model(), diag.Sort(t.found)
+}
+
+// byAge returns the Ingresses oldest first, then by namespace and name: the
+// order in which they get what they claim. One without a creation time has not
+// been created yet, so that it comes last.
+func byAge(ingresses []ingress) []ingress {
+	return slices.SortedFunc(slices.Values(ingresses), func(a, b ingress) int {
+		return cmp.Or(compareAge(a, b), a.Ref.Compare(b.Ref))
+	})
+}
+
+func compareAge(a, b ingress) int {
+	x, y := a.Value.CreationTimestamp, b.Value.CreationTimestamp
+	switch {
+	case x.IsZero() && y.IsZero():
+		return 0
+	case x.IsZero():
+		return 1
+	case y.IsZero():
+		return -1
+	}
+	return x.Compare(y.Time)
+}
+
+// precedes says why an Ingress comes before another.
+func precedes(winner, loser ingress) string {
+	switch {
+	case winner.Ref == loser.Ref:
+		return "this same Ingress, further up"
+	case compareAge(winner, loser) < 0:
+		return winner.Ref.String() + ", which is older"
+	}
+	return winner.Ref.String() + ", which is as old and comes first by name"
+}
+
+// translation collects the model of one call of [Translate].
+type translation struct {
+	cfg      Config
+	services map[snapshots.SecretName]inputs.Object[corev1.Service]
+	secrets  map[snapshots.SecretName]inputs.Object[corev1.Secret]
+
+	hosts    map[string]*virtualHost
+	backends map[string]*Backend
+	fallback *claim // of the default backend
+	tls      map[string]tlsClaim
+	certs    map[snapshots.SecretName]*Certificate
+	found    []diag.Diagnostic
+}
+
+// virtualHost is a host with its routes, by what they match.
+type virtualHost struct {
+	origin Origin
+	routes map[Match]claim
+}
+
+// claim is a route or default backend, and the Ingress that has it.
+type claim struct {
+	by      ingress
+	backend string
+	origin  Origin
+}
+
+func newTranslation(in inputs.Inputs, cfg Config) *translation {
+	return &translation{
+		cfg:      cfg,
+		services: byName(in.Services),
+		secrets:  byName(in.Secrets),
+		hosts:    map[string]*virtualHost{},
+		backends: map[string]*Backend{},
+		tls:      map[string]tlsClaim{},
+		certs:    map[snapshots.SecretName]*Certificate{},
+	}
+}
+
+func byName[T any](objects []inputs.Object[T]) map[snapshots.SecretName]inputs.Object[T] {
+	out := make(map[snapshots.SecretName]inputs.Object[T], len(objects))
+	for _, o := range objects {
+		out[snapshots.SecretName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
+	}
+	return out
+}
+
+// report adds a finding on an Ingress.
+func (t *translation) report(severity diag.Severity, ing ingress, at diag.Position, message, hint string) {
+	t.found = append(t.found, diag.Diagnostic{Severity: severity, Position: at, Object: ing.Ref, Message: message, Hint: hint})
+}
+
+// model returns what was collected, sorted.
+func (t *translation) model() Model {
+	var m Model
+	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
+		m.Hosts = append(m.Hosts, t.hosts[name].host(name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.backends)) {
+		b := *t.backends[name]
+		slices.SortFunc(b.Origins, Origin.compare)
+		m.Backends = append(m.Backends, b)
+	}
+	for _, c := range t.certs {
+		slices.Sort(c.Hosts)
+		m.Certificates = append(m.Certificates, *c)
+	}
+	slices.SortFunc(m.Certificates, func(a, b Certificate) int { return cmp.Compare(a.File, b.File) })
+	if t.fallback != nil {
+		m.Default, m.DefaultOrigin = t.fallback.backend, t.fallback.origin
+	}
+	return m
+}
+
+// host returns the virtual host as the model has it.
+func (h *virtualHost) host(name string) Host {
+	out := Host{Name: name, Origin: h.origin}
+	for match, c := range h.routes {
+		out.Routes = append(out.Routes, Route{Match: match, Backend: c.backend, Origin: c.origin})
+	}
+	slices.SortFunc(out.Routes, func(a, b Route) int { return a.Match.compare(b.Match) })
+	return out
+}

@@ -1,0 +1,145 @@
+package routing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+// validate returns the rules of the API that an Ingress breaks, and ours on
+// what may reach a map. An API server holds to its own before anybody sees the
+// object; manifests are checked here.
+func validate(ing ingress) []diag.Diagnostic {
+	v := validator{ing: ing}
+	spec := ing.Value.Spec
+	if len(spec.Rules) == 0 && spec.DefaultBackend == nil {
+		v.add("neither rules nor defaultBackend are given", "give one of the two", "spec")
+	}
+	if spec.DefaultBackend != nil {
+		v.backend(*spec.DefaultBackend, "spec", "defaultBackend")
+	}
+	for i, rule := range spec.Rules {
+		v.rule(rule, "spec", "rules", i)
+	}
+	for i, entry := range spec.TLS {
+		v.tlsEntry(entry, "spec", "tls", i)
+	}
+	return v.found
+}
+
+type validator struct {
+	ing   ingress
+	found []diag.Diagnostic
+}
+
+// add reports the field at path.
+func (v *validator) add(message, hint string, path ...any) {
+	v.found = append(v.found, diag.Diagnostic{
+		Severity: diag.Error, Position: v.ing.Position(path...), Object: v.ing.Ref, Message: message, Hint: hint,
+	})
+}
+
+func (v *validator) rule(rule networkingv1.IngressRule, path ...any) {
+	if rule.Host != "" {
+		v.host(rule.Host, sub(path, "host")...)
+	}
+	if rule.HTTP == nil {
+		return
+	}
+	paths := sub(path, "http", "paths")
+	if len(rule.HTTP.Paths) == 0 {
+		v.add("http has no paths", "give at least one path, or leave http out", paths...)
+	}
+	for j, p := range rule.HTTP.Paths {
+		v.path(p, sub(paths, j)...)
+	}
+}
+
+func (v *validator) path(p networkingv1.HTTPIngressPath, path ...any) {
+	switch {
+	case p.PathType == nil:
+		v.add("pathType is missing", "use Exact, Prefix or ImplementationSpecific", path...)
+	case !slices.Contains([]networkingv1.PathType{
+		networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific,
+	}, *p.PathType):
+		v.add(fmt.Sprintf("pathType %s is unknown", shown(string(*p.PathType))), "use Exact, Prefix or ImplementationSpecific", sub(path, "pathType")...)
+	default:
+		if message, hint := checkPath(p.Path, *p.PathType); message != "" {
+			v.add(fmt.Sprintf("path %s %s", shown(p.Path), message), hint, sub(path, "path")...)
+		}
+	}
+	v.backend(p.Backend, sub(path, "backend")...)
+}
+
+func (v *validator) backend(b networkingv1.IngressBackend, path ...any) {
+	switch {
+	case b.Service != nil && b.Resource != nil:
+		v.add("backend names both a service and a resource", "remove one of the two", path...)
+	case b.Service != nil:
+		v.service(*b.Service, sub(path, "service")...)
+	case b.Resource == nil:
+		v.add("backend names no service", "give service.name and service.port", path...)
+	}
+}
+
+func (v *validator) service(s networkingv1.IngressServiceBackend, path ...any) {
+	if problems := validation.IsDNS1123Label(s.Name); s.Name == "" {
+		v.add("backend names no service", "give service.name and service.port", path...)
+	} else if len(problems) > 0 {
+		v.add(fmt.Sprintf("service name %s %s", shown(s.Name), mustBe(problems)), "", sub(path, "name")...)
+	}
+	port := sub(path, "port")
+	switch {
+	case s.Port.Name != "" && s.Port.Number != 0:
+		v.add("port has both a name and a number", "remove one of the two", port...)
+	case s.Port.Name != "":
+		if problems := validation.IsValidPortName(s.Port.Name); len(problems) > 0 {
+			v.add(fmt.Sprintf("port name %s %s", shown(s.Port.Name), mustBe(problems)), "for a number, write port.number", sub(port, "name")...)
+		}
+	case s.Port.Number == 0:
+		v.add("port has neither a name nor a number", "give one of the two, from 1 to 65535", port...)
+	case len(validation.IsValidPortNum(int(s.Port.Number))) > 0:
+		v.add(fmt.Sprintf("port number %d is out of range", s.Port.Number), "use 1 to 65535", sub(port, "number")...)
+	}
+}
+
+func (v *validator) tlsEntry(entry networkingv1.IngressTLS, path ...any) {
+	for i, host := range entry.Hosts {
+		v.host(host, sub(path, "hosts", i)...)
+	}
+	if entry.SecretName == "" {
+		return
+	}
+	if problems := validation.IsDNS1123Subdomain(entry.SecretName); len(problems) > 0 {
+		v.add(fmt.Sprintf("secretName %s %s", shown(entry.SecretName), mustBe(problems)), "", sub(path, "secretName")...)
+	}
+}
+
+func (v *validator) host(host string, path ...any) {
+	if message, hint := checkHost(normalHost(host)); message != "" {
+		v.add(fmt.Sprintf("host %s %s", shown(host), message), hint, path...)
+	}
+}
+
+// sub returns the path of a field below a path.
+func sub(path []any, steps ...any) []any { return append(slices.Clone(path), steps...) }
+
+// mustBe shortens what the API's validation says of a name.
+func mustBe(problems []string) string {
+	short, _, _ := strings.Cut(problems[0], " (e.g.")
+	return "is not valid: " + short
+}
+
+// shown quotes a value for a message, and shortens a long one.
+func shown(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}
