@@ -17,20 +17,35 @@ import (
 // Gather decodes the objects that the compiler reads. Those that break their
 // schema are reported and left out. Ignored counts the objects of other kinds.
 func Gather(set manifests.Set) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
-	g := gatherer{ignored: map[manifests.GVK]int{}}
+	return new(Gatherer).Gather(set)
+}
+
+// Gatherer gathers again and again, and decodes only the objects that a
+// [manifests.Reader] read anew. The zero Gatherer is ready. It is not for
+// concurrent use.
+type Gatherer struct {
+	decoded map[any]any // the values without faults, by identity
+}
+
+// Gather gathers like the function [Gather].
+func (x *Gatherer) Gather(set manifests.Set) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
+	g := gatherer{ignored: map[manifests.GVK]int{}, before: x.decoded, decoded: make(map[any]any, len(x.decoded))}
 	for _, p := range set.Problems {
 		g.problem(p)
 	}
 	for _, o := range set.Objects {
 		g.object(o)
 	}
+	x.decoded = g.decoded
 	return g.in, diag.Sort(g.found), g.ignored
 }
 
+// gatherer is one call of Gather.
 type gatherer struct {
-	in      Inputs
-	found   []diag.Diagnostic
-	ignored map[manifests.GVK]int
+	in              Inputs
+	found           []diag.Diagnostic
+	ignored         map[manifests.GVK]int
+	before, decoded map[any]any
 }
 
 // problem reports what is no object.
@@ -52,11 +67,7 @@ func (g *gatherer) object(o manifests.Object) {
 	case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
 		g.in.Services = decode(g, g.in.Services, o, validation.IsDNS1123Label)
 	case manifests.GVK{APIVersion: "v1", Kind: "Secret"}:
-		before := len(g.in.Secrets)
 		g.in.Secrets = decode(g, g.in.Secrets, o, validation.IsDNS1123Subdomain)
-		for _, added := range g.in.Secrets[before:] {
-			mergeStringData(added.Value)
-		}
 	case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
 		g.in.EndpointSlices = decode(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
 	default:
@@ -72,28 +83,44 @@ func (g *gatherer) object(o manifests.Object) {
 // as the API server would let it be.
 func decode[T any](g *gatherer, list []Object[T], o manifests.Object, checkName func(string) []string) []Object[T] {
 	at := func(path ...any) diag.Position { return diag.Position(o.Position(path...)) }
-	value, ok := new(T), true
-	for _, e := range o.Decode(value) {
+	value, known := g.before[o.Identity()].(*T)
+	if !known {
+		value = new(T)
+		if !g.fits(o, o.Decode(value), checkName) {
+			return list
+		}
+		complete(value, o.Namespace)
+	}
+	g.decoded[o.Identity()] = value
+	return append(list, Object[T]{Ref: ref(o), Value: value, At: at})
+}
+
+// fits reports what is wrong with an object, and whether nothing is.
+func (g *gatherer) fits(o manifests.Object, errs []manifests.FieldError, checkName func(string) []string) bool {
+	before := len(g.found)
+	for _, e := range errs {
 		g.report(o, diag.Position(e.Position), e.Error(), e.Hint)
-		ok = false
 	}
 	for _, message := range checkName(o.Name) {
-		g.report(o, at("metadata", "name"), fmt.Sprintf("name %q: %s", o.Name, withoutRegex(message)), "")
-		ok = false
+		g.report(o, diag.Position(o.Position("metadata", "name")), fmt.Sprintf("name %q: %s", o.Name, withoutRegex(message)), "")
 	}
 	if o.Namespace != "" {
 		for _, message := range validation.IsDNS1123Label(o.Namespace) {
-			g.report(o, at("metadata", "namespace"), fmt.Sprintf("namespace %q: %s", o.Namespace, withoutRegex(message)), "")
-			ok = false
+			g.report(o, diag.Position(o.Position("metadata", "namespace")), fmt.Sprintf("namespace %q: %s", o.Namespace, withoutRegex(message)), "")
 		}
 	}
-	if !ok {
-		return list
+	return len(g.found) == before
+}
+
+// complete does what the API server does with a new object: it has the default
+// namespace, and a Secret's plain values are data.
+func complete(value any, namespace string) {
+	if m, ok := value.(metav1.Object); ok {
+		m.SetNamespace(namespace)
 	}
-	if m, isObject := any(value).(metav1.Object); isObject {
-		m.SetNamespace(o.Namespace) // "default" where the manifest leaves it out
+	if s, ok := value.(*corev1.Secret); ok {
+		mergeStringData(s)
 	}
-	return append(list, Object[T]{Ref: ref(o), Value: value, At: at})
 }
 
 // withoutRegex cuts the regular expression off a validation message.

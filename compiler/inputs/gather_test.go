@@ -117,3 +117,43 @@ func TestPositionOfClusterObject(t *testing.T) {
 		t.Errorf("got %v, want nowhere", p)
 	}
 }
+
+// A second Gather takes what it decoded before, at its new place, and forgets
+// what is gone.
+func TestGathererDecodesOnlyWhatChanged(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	var reader manifests.Reader
+	var gatherer inputs.Gatherer
+	gatherFile := func(text string) inputs.Inputs {
+		t.Helper()
+		if err := os.WriteFile("a.yaml", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		set, err := reader.Read(".")
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, found, _ := gatherer.Gather(set)
+		if len(found) > 0 {
+			t.Fatal(found)
+		}
+		return in
+	}
+	const a, b = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {x: why}\n", "---\napiVersion: v1\nkind: Service\nmetadata: {name: b}\n"
+	first := gatherFile(a + b)
+	second := gatherFile("# a new line\n" + a + b + "spec: {type: ClusterIP}\n")
+	if second.Secrets[0].Value != first.Secrets[0].Value || string(second.Secrets[0].Value.Data["x"]) != "why" {
+		t.Error("the Secret was decoded again")
+	}
+	if second.Services[0].Value == first.Services[0].Value || second.Services[0].Value.Spec.Type == "" {
+		t.Error("the Service is the old one")
+	}
+	if at := second.Services[0].Position("metadata", "name").String(); at != "a.yaml:10:18" {
+		t.Errorf("the Service's name is at %s", at)
+	}
+	third := gatherFile(b)
+	if len(third.Secrets) != 0 || third.Services[0].Value == first.Services[0].Value {
+		t.Error("what was gone is still known")
+	}
+}

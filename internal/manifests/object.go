@@ -77,6 +77,11 @@ func (g GVK) Compare(o GVK) int {
 // GVK returns the object's API.
 func (o Object) GVK() GVK { return GVK{o.APIVersion, o.Kind} }
 
+// Identity returns a comparable value that is the same for two objects if one
+// [Reader] read them from the same text, so that what was made of the one is
+// true of the other, except for its position.
+func (o Object) Identity() any { return o.node }
+
 // String returns "Kind namespace/name".
 func (o Object) String() string {
 	if o.Namespace == "" {

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Read reads the manifests in a directory and below it, or in one file. Hidden
@@ -53,8 +56,7 @@ func (r *Reader) Read(dir string) (Set, error) {
 
 // readFiles reads the files of a listing, and forgets what they no longer hold.
 func (r *Reader) readFiles(files []file) (Set, error) {
-	var set Set
-	parsed := make(map[documentKey]*document, len(r.parsed))
+	var parts []part
 	for _, f := range files {
 		data, err := os.ReadFile(f.path)
 		if err != nil {
@@ -63,18 +65,53 @@ func (r *Reader) readFiles(files []file) (Set, error) {
 		data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 		isJSON := filepath.Ext(f.path) == ".json"
 		for _, c := range split(data, isJSON) {
-			key := documentKey{isJSON, sha256.Sum256(c.text)}
-			doc := r.parsed[key]
-			if doc == nil {
-				doc = parse(c.text, isJSON)
-			}
-			parsed[key] = doc
-			set.add(doc, place{f.path, c.lines})
+			parts = append(parts, part{place{f.path, c.lines}, c.text, documentKey{isJSON, sha256.Sum256(c.text)}})
 		}
 	}
-	r.parsed = parsed
+	r.parse(parts)
+	var set Set
+	for _, p := range parts {
+		set.add(r.parsed[p.key], p.at)
+	}
 	set.sort()
 	return set, nil
+}
+
+// part is a document of a file that has been read.
+type part struct {
+	at   place
+	text []byte
+	key  documentKey
+}
+
+// parse parses the documents that are new, on all processors, and keeps those
+// that are there.
+func (r *Reader) parse(parts []part) {
+	parsed := make(map[documentKey]*document, len(parts))
+	var missing []part
+	for _, p := range parts {
+		if _, ok := parsed[p.key]; ok {
+			continue
+		}
+		parsed[p.key] = r.parsed[p.key]
+		if parsed[p.key] == nil {
+			missing = append(missing, p)
+		}
+	}
+	documents := make([]*document, len(missing))
+	var workers errgroup.Group
+	workers.SetLimit(runtime.GOMAXPROCS(0))
+	for i, p := range missing {
+		workers.Go(func() error {
+			documents[i] = parse(p.text, p.key.json)
+			return nil
+		})
+	}
+	_ = workers.Wait() // parsing has no errors, only problems
+	for i, p := range missing {
+		parsed[p.key] = documents[i]
+	}
+	r.parsed = parsed
 }
 
 // split returns the parts of a file that are parsed each for itself.
