@@ -21,12 +21,15 @@ import (
 // is draining when it is first seen takes a spare slot if one is left, but is
 // no reason to grow.
 //
-// Groups of other directives stay as they are: a caller may give only the
-// directives whose endpoints have changed, and during a rollout a table serves
-// two snapshots. Groups never shrink; see [Compact].
+// Groups of other directives stay as they are, for during a rollout a table
+// serves two snapshots. A caller that knows which endpoints have changed may
+// give only their directives and only their groups, and pay for no others.
+// Groups never shrink; see [Compact].
 func AssignSlots(table Slots, directives []Directive, endpoints map[ServicePort][]Endpoint, now time.Time, drainFor time.Duration) (next Slots, grown []SlotKey) {
-	next = make(Slots, max(len(table), len(directives)))
-	maps.Copy(next, table)
+	next = maps.Clone(table)
+	if next == nil {
+		next = make(Slots, len(directives))
+	}
 	least := leastSlots(directives)
 	done := make(map[SlotKey]bool, len(directives))
 	for _, d := range directives {

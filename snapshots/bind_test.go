@@ -157,7 +157,7 @@ func wanted(b Bound, err error) []txtar.File {
 		}
 	}
 	for _, s := range b.Servers {
-		fmt.Fprintf(&servers, "%s/%s %s weight %d %s\n", s.Backend, s.Name, s.address(), s.Weight, s.State)
+		fmt.Fprintf(&servers, "%s/%s %s weight %d %s\n", s.Backend, s.Name, s.appendAddress(nil), s.Weight, s.State)
 	}
 	for _, m := range b.Missing {
 		fmt.Fprintln(&missing, m)

@@ -3,6 +3,8 @@ package snapshots
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 )
 
 // BoundServer is one server line of a bound configuration: what the running
@@ -21,18 +23,19 @@ type BoundServer struct {
 // at run time, at the cost of those backends only. All directives of a backend
 // must be given together, for they share its weight.
 func BindServers(directives []Directive, slots Slots) ([]BoundServer, error) {
+	groups := make([][]Slot, len(directives))
 	n := 0
-	for _, d := range directives {
-		n += len(slots[d.Key()])
+	for i, d := range directives {
+		groups[i] = slots[d.Key()]
+		n += len(groups[i])
 	}
 	out := make([]BoundServer, 0, n)
-	weights := directiveWeights(directives, slots)
+	weights := directiveWeights(directives, groups)
 	for i, d := range directives {
-		group := slots[d.Key()]
-		if len(group) == 0 {
+		if len(groups[i]) == 0 {
 			return nil, fmt.Errorf("there are no slots for %s", d.Key())
 		}
-		for j, slot := range group {
+		for j, slot := range groups[i] {
 			if err := checkSlot(slot); err != nil {
 				return nil, fmt.Errorf("slot %d of %s: %w", j+1, d.Key(), err)
 			}
@@ -62,17 +65,26 @@ func checkSlot(s Slot) error {
 }
 
 // directiveWeights returns the weight of each directive's servers. The only
-// directive of a backend needs none, and its servers weigh 1 as HAProxy has it.
-func directiveWeights(directives []Directive, slots Slots) []int {
+// directive of a backend has none to share, and its servers weigh 1 as HAProxy
+// has it.
+func directiveWeights(directives []Directive, groups [][]Slot) []int {
 	out := make([]int, len(directives))
-	of := make(map[string][]int, len(directives)) // indexes by backend
+	sharing := map[string][]int{} // indexes by backend, where there are several
 	for i, d := range directives {
-		of[d.Backend] = append(of[d.Backend], i)
+		out[i] = min(d.Weight, 1)
+		if d.Index > 0 {
+			sharing[d.Backend] = nil
+		}
 	}
-	for _, indexes := range of {
+	for i, d := range directives {
+		if indexes, ok := sharing[d.Backend]; ok {
+			sharing[d.Backend] = append(indexes, i)
+		}
+	}
+	for _, indexes := range sharing {
 		shares := make([]share, len(indexes))
 		for n, i := range indexes {
-			shares[n] = share{directives[i].Weight, countReady(slots[directives[i].Key()])}
+			shares[n] = share{directives[i].Weight, countReady(groups[i])}
 		}
 		for n, weight := range serverWeights(shares) {
 			out[indexes[n]] = weight
@@ -90,8 +102,12 @@ func countReady(group []Slot) (n int) {
 	return n
 }
 
-// address returns address and port as a server line has them.
-func (s BoundServer) address() string {
-	ip, _ := netip.ParseAddr(s.Address) // checked by checkSlot
-	return netip.AddrPortFrom(ip, uint16(s.Port)).String()
+// appendAddress appends address and port as a server line has them.
+func (s BoundServer) appendAddress(out []byte) []byte {
+	if strings.Contains(s.Address, ":") {
+		out = append(append(append(out, '['), s.Address...), ']')
+	} else {
+		out = append(out, s.Address...)
+	}
+	return strconv.AppendInt(append(out, ':'), int64(s.Port), 10)
 }

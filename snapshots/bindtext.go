@@ -98,25 +98,24 @@ func (t *boundText) writeLine(number int, line []byte, in section) error {
 }
 
 // writeDirective writes the directive as a comment that is no directive any
-// more, and its servers. The shape has their names and options only, for the
-// rest of a server line can be changed at run time.
+// more, and its servers. The shape has only what gives them their names, and
+// their options, for the rest of a server line can be changed at run time.
 func (t *boundText) writeDirective(number int, line []byte) error {
 	d := t.directives[0]
-	t.directives = t.directives[1:]
+	servers := t.servers[:len(t.slots[d.Key()])]
+	t.directives, t.servers = t.directives[1:], t.servers[len(servers):]
 	text, _ := directiveText(line)
-	t.config = fmt.Appendf(t.config, "    # hapsnap %s\n", text)
+	t.config = append(append(append(t.config, "    # hapsnap "...), text...), '\n')
 	t.lines = append(t.lines, number)
 	options, err := t.files.rewriteConfigLine(nil, []byte(d.Options))
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(t.shape, "\x00servers %d %d %s\n", d.Index, len(servers), options)
 	weigh := t.allWeights || t.weighted[d.Backend]
-	mine := t.servers[:len(t.slots[d.Key()])]
-	t.servers = t.servers[len(mine):]
-	for _, server := range mine {
+	for _, server := range servers {
 		t.config = appendServer(t.config, server, options, weigh)
 		t.lines = append(t.lines, number)
-		fmt.Fprintf(t.shape, "\x00server %s %s\n", server.Name, options)
 	}
 	return nil
 }
@@ -125,7 +124,7 @@ func appendServer(out []byte, s BoundServer, options []byte, weigh bool) []byte 
 	out = append(out, "    server "...)
 	out = append(out, s.Name...)
 	out = append(out, ' ')
-	out = append(out, s.address()...)
+	out = s.appendAddress(out)
 	if weigh {
 		out = append(out, " weight "...)
 		out = strconv.AppendInt(out, int64(s.Weight), 10)

@@ -3,6 +3,7 @@ package snapshots
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -64,10 +65,9 @@ func (e *DirectiveError) Error() string {
 // is in a section without servers, or that this version does not know must not
 // be taken for a comment, or its backend would have no servers.
 func Directives(config []byte) ([]Directive, error) {
-	var out []Directive
+	out := make([]Directive, 0, bytes.Count(config, []byte("#hapsnap")))
 	var in section
-	index := map[string]int{}
-	seen := map[SlotKey]bool{}
+	services := map[string][]ServicePort{} // by backend
 	for number, line := range numberedLines(config) {
 		if opened, ok := openSection(line); ok {
 			in = opened
@@ -78,15 +78,14 @@ func Directives(config []byte) ([]Directive, error) {
 			continue
 		}
 		d, err := parseDirective(text, in)
-		if err == nil && seen[d.Key()] {
+		if err == nil && slices.Contains(services[d.Backend], d.Service) {
 			err = fmt.Errorf("backend %s has the servers of %s already", d.Backend, d.Service)
 		}
 		if err != nil {
 			return nil, &DirectiveError{number, err.Error()}
 		}
-		seen[d.Key()] = true
-		d.Line, d.Index = number, index[d.Backend]
-		index[d.Backend]++
+		d.Line, d.Index = number, len(services[d.Backend])
+		services[d.Backend] = append(services[d.Backend], d.Service)
 		out = append(out, d)
 	}
 	return out, nil
@@ -94,11 +93,14 @@ func Directives(config []byte) ([]Directive, error) {
 
 // directiveText returns what follows "#hapsnap" on a line that is a directive.
 func directiveText(line []byte) (string, bool) {
-	rest, ok := bytes.CutPrefix(bytes.TrimLeft(line, " \t"), []byte("#hapsnap"))
-	if !ok || (len(rest) > 0 && !bytes.ContainsRune([]byte(" \t\r"), rune(rest[0]))) {
+	for len(line) > 0 && isBlank(line[0]) {
+		line = line[1:]
+	}
+	rest, ok := bytes.CutPrefix(line, []byte("#hapsnap"))
+	if !ok || (len(rest) > 0 && !isBlank(rest[0])) {
 		return "", false
 	}
-	return strings.TrimSpace(string(rest)), true
+	return strings.Trim(string(rest), blanks), true
 }
 
 // parseDirective reads what follows "#hapsnap" in the given section.
@@ -137,10 +139,8 @@ func cutOptions(text string) (head, options string) {
 		}
 		at += i + len("--")
 		before, after := text[:at-len("--")], text[at:]
-		if strings.HasSuffix(before, " ") || strings.HasSuffix(before, "\t") {
-			if after == "" || after[0] == ' ' || after[0] == '\t' {
-				return before, strings.TrimSpace(after)
-			}
+		if before != "" && isBlank(before[len(before)-1]) && (after == "" || isBlank(after[0])) {
+			return before, strings.Trim(after, blanks)
 		}
 	}
 }

@@ -34,18 +34,26 @@ func openSection(line []byte) (section, bool) {
 	return section{string(keyword), strings.Trim(string(name), `"'`)}, true
 }
 
+// blanks are the bytes that separate words for HAProxy.
+const blanks = " \t\r\v\f"
+
+func isBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' && c != '\n' }
+
 // firstWord returns the first word of a line and what follows it. A comment
 // has no words.
 func firstWord(line []byte) (word, rest []byte) {
-	line = bytes.TrimLeft(line, " \t\r")
-	end := bytes.IndexAny(line, " \t\r#")
-	if end < 0 {
-		return line, nil
+	start := 0
+	for start < len(line) && isBlank(line[start]) {
+		start++
 	}
-	if line[end] == '#' {
-		return line[:end], nil
+	end := start
+	for end < len(line) && !isBlank(line[end]) {
+		if line[end] == '#' {
+			return line[start:end], nil
+		}
+		end++
 	}
-	return line[:end], line[end:]
+	return line[start:end], line[end:]
 }
 
 // numberedLines yields the lines of text from 1, each without its newline. A

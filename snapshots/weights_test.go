@@ -82,4 +82,3 @@ func ratio(shares []share) float64 {
 	}
 	return most / least
 }
-
