@@ -38,6 +38,8 @@ func (a Artifact) Origin(file string, line int) LineOrigin {
 type Fault struct {
 	Message, Hint string
 	// Text is the line that is at fault, or "".
-	Text   string
+	Text string
+	// Value is the value that may not be written, or "".
+	Value  string
 	Origin LineOrigin
 }

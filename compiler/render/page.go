@@ -104,15 +104,19 @@ func originsOf(v any) []routing.Origin {
 	return nil
 }
 
-// hostOrigins returns the objects of a host's routes, each once.
+// hostOrigins returns the objects of a host and of its routes, each once.
 func hostOrigins(h routing.Host) []routing.Origin {
 	var out []routing.Origin
-	seen := map[routing.Origin]bool{}
-	for _, r := range h.Routes {
-		if !seen[r.Origin] {
-			seen[r.Origin] = true
-			out = append(out, r.Origin)
+	seen := map[routing.Origin]bool{{}: true}
+	add := func(o routing.Origin) {
+		if !seen[o] {
+			seen[o] = true
+			out = append(out, o)
 		}
+	}
+	add(h.Origin)
+	for _, r := range h.Routes {
+		add(r.Origin)
 	}
 	return out
 }

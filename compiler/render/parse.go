@@ -49,7 +49,9 @@ func Parse(files Templates) (*Set, []diag.Diagnostic) {
 		s.loops = append(s.loops, p.loop(i))
 		p.parse(i)
 	}
-	p.checkReferences()
+	if len(p.found) == 0 { // a file that does not parse defines nothing
+		p.checkReferences()
+	}
 	if len(p.found) > 0 {
 		return nil, diag.Sort(p.found)
 	}

@@ -145,7 +145,7 @@ func (r *rendering) fail(written []byte, page Page, err error) {
 		f.Origin = r.placeIn(err, f.Origin)
 	}
 	if value, ok := errors.AsType[*ValueError](err); ok {
-		f.Message, f.Hint = value.Error(), value.Hint
+		f.Message, f.Hint, f.Value = value.Error(), value.Hint, value.Value
 	}
 	r.faults = append(r.faults, f)
 }

@@ -1,0 +1,147 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The reasons why there is nothing to publish though all could be read. The
+// diagnostics of the Result say more.
+var (
+	// ErrTemplates means that templates or configuration are wrong, whatever
+	// the objects.
+	ErrTemplates = errors.New("the templates or the configuration are at fault")
+	// ErrGaveUp means that leaving out objects did not lead to anything that
+	// HAProxy accepts.
+	ErrGaveUp = errors.New("no set of objects that haproxy accepts was found")
+)
+
+// Input is what one compile is made from.
+type Input struct {
+	Objects   inputs.Inputs
+	Config    config.Config
+	Templates *render.Set
+	// Found is what was found when the objects were read.
+	Found []diag.Diagnostic
+	// Ignored counts the objects of kinds that are not read, for people.
+	Ignored string
+	// Now is the time of the draft. It decides nothing about the content.
+	Now time.Time
+	// Versions are those of the compiler and of the HAProxy that checks.
+	CompilerVersion, HAProxyVersion string
+	// Trigger says what the compile was made for, in a few words.
+	Trigger string
+}
+
+// Result is what came of a compile. Draft has no Subject yet: see [Subject].
+type Result struct {
+	Draft       snapshots.Draft
+	Artifact    render.Artifact
+	Diagnostics []diag.Diagnostic // sorted
+	Ignored     string            // as in the Input
+}
+
+// checker says whether an artifact may be published.
+type checker interface {
+	Check(ctx context.Context, in validate.Input) (validate.Verdict, error)
+}
+
+// Compile makes a draft of the inputs. It leaves out, and reports as errors,
+// the objects that cannot be published. The error is [ErrTemplates] or
+// [ErrGaveUp], or that of a check that could not be made.
+func Compile(ctx context.Context, in Input, check checker) (Result, error) {
+	c := compilation{in: in, check: check, keys: keyTypes(in.Objects)}
+	good, err := c.settle(ctx)
+	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Diagnostics: diag.Sort(slices.Concat(in.Found, good.found, c.reported))}
+	if err != nil {
+		return r, err
+	}
+	r.Draft, err = c.draft(r)
+	return r, err
+}
+
+// compilation is one call of [Compile].
+type compilation struct {
+	in       Input
+	check    checker
+	keys     map[snapshots.SecretName]validate.KeyType
+	out      []diag.Object     // that were left out
+	reported []diag.Diagnostic // why
+	probed   bool              // the templates are not at fault
+}
+
+// attempt is what comes of a set of objects.
+type attempt struct {
+	artifact render.Artifact
+	found    []diag.Diagnostic
+	faults   []render.Fault
+}
+
+// try compiles without the given objects.
+func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, error) {
+	objects := c.in.Objects.Without(without...)
+	model, found := routing.Translate(objects, routing.Config{
+		IngressClass: c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
+		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
+	})
+	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects)})
+	a.found = slices.Concat(found, a.found)
+	return a, err
+}
+
+// publishable renders and validates.
+func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt, error) {
+	artifact, faults := c.in.Templates.Render(in)
+	if len(faults) > 0 {
+		return attempt{faults: faults}, nil
+	}
+	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys})
+	if err != nil {
+		return attempt{}, err
+	}
+	a := attempt{artifact: artifact, faults: verdict.Faults}
+	for _, w := range verdict.Warnings {
+		a.found = append(a.found, templateDiagnostic(diag.Warning, w))
+	}
+	return a, nil
+}
+
+// describe returns what templates can read of the objects. Secrets are not
+// among them, nor are their annotations, in which kubectl keeps their values.
+func describe(in inputs.Inputs) []render.Object {
+	var out []render.Object
+	for _, o := range in.Ingresses {
+		out = append(out, render.Object{
+			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
+			APIVersion: "networking.k8s.io/v1", Labels: o.Value.Labels, Annotations: o.Value.Annotations,
+		})
+	}
+	for _, o := range in.Services {
+		out = append(out, render.Object{
+			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
+			APIVersion: "v1", Labels: o.Value.Labels, Annotations: o.Value.Annotations,
+		})
+	}
+	return out
+}
+
+// keyTypes returns the kinds of keys that the Secrets hold.
+func keyTypes(in inputs.Inputs) map[snapshots.SecretName]validate.KeyType {
+	out := map[snapshots.SecretName]validate.KeyType{}
+	for _, s := range in.Secrets {
+		if certificates := s.Value.Data["tls.crt"]; len(certificates) > 0 {
+			out[snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = validate.KeyTypeOf(certificates)
+		}
+	}
+	return out
+}

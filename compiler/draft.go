@@ -1,0 +1,68 @@
+package compiler
+
+import (
+	"fmt"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// draft makes the draft of a result.
+func (c *compilation) draft(r Result) (snapshots.Draft, error) {
+	d := snapshots.Draft{
+		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
+		Quarantined: quarantined(r.Diagnostics), Time: c.in.Now,
+		Provenance: snapshots.Provenance{
+			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
+			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,
+		},
+	}
+	if c.in.Config.Endpoints == config.Recorded {
+		file, err := recordEndpoints(r.Artifact, c.in.Objects)
+		if err != nil {
+			return snapshots.Draft{}, err
+		}
+		d.Files = append(d.Files[:len(d.Files):len(d.Files)], file)
+	}
+	return d, nil
+}
+
+// quarantined lists the objects that errors were found on, each with the first
+// of its errors.
+func quarantined(found []diag.Diagnostic) []snapshots.Quarantined {
+	var out []snapshots.Quarantined
+	seen := map[diag.Object]bool{{}: true}
+	for _, d := range found {
+		if d.Severity != diag.Error || seen[d.Object] {
+			continue
+		}
+		seen[d.Object] = true
+		out = append(out, snapshots.Quarantined{
+			Kind: d.Object.Kind, Namespace: d.Object.Namespace, Name: d.Object.Name, Reason: d.Message,
+		})
+	}
+	return out
+}
+
+// recordEndpoints makes the file of the endpoints that were seen of the
+// Services that the artifact has directives for, none included.
+func recordEndpoints(a render.Artifact, in inputs.Inputs) (snapshots.File, error) {
+	directives, err := snapshots.Directives(snapshots.Snapshot{Files: a.Files}.Config())
+	if err != nil {
+		return snapshots.File{}, fmt.Errorf("record endpoints: %w", err)
+	}
+	all := live.Endpoints(inputs.Values(in.EndpointSlices))
+	named := map[snapshots.ServicePort][]snapshots.Endpoint{}
+	for _, d := range directives {
+		named[d.Service] = all[d.Service]
+	}
+	content, err := snapshots.MarshalEndpoints(named)
+	if err != nil {
+		return snapshots.File{}, fmt.Errorf("record endpoints: %w", err)
+	}
+	return snapshots.File{Path: snapshots.EndpointsFile, Content: content}, nil
+}

@@ -1,0 +1,168 @@
+package compiler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// loop is the state of [Run]. It belongs to one goroutine.
+type loop struct {
+	Options
+	metrics   *metrics
+	debounce  debounce
+	reread    retry // of what could not be read or checked
+	pending   *Result
+	republish retry              // of pending
+	previous  snapshots.Snapshot // the head of the store, as far as is known
+	reported  []diag.Diagnostic
+	ignored   string
+}
+
+// idle is how long the loop sleeps if there is nothing to wait for.
+const idle = time.Hour
+
+func newLoop(o Options) *loop {
+	return &loop{
+		Options: o, metrics: newMetrics(o.Metrics),
+		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},
+	}
+}
+
+// wake returns when there is something to do.
+func (l *loop) wake() time.Time {
+	next := time.Now().Add(idle)
+	for _, at := range []time.Time{l.debounce.due(), l.reread.at, l.republish.at} {
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// turn does what is due.
+func (l *loop) turn(ctx context.Context) {
+	if now := time.Now(); due(l.debounce.due(), now) || due(l.reread.at, now) {
+		l.debounce.begin()
+		l.compile(ctx)
+		l.debounce.end(time.Now())
+	}
+	if l.pending != nil && (due(l.republish.at, time.Now())) {
+		l.publish(ctx)
+	}
+}
+
+func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
+// compile makes the newest draft the pending one. Where nothing can be compiled,
+// what was published stays.
+func (l *loop) compile(ctx context.Context) {
+	began := time.Now()
+	result, err := l.Source.Once(ctx, l.Checker, began, l.trigger())
+	if ctx.Err() != nil {
+		return
+	}
+	l.report(result)
+	l.metrics.compiled(time.Since(began), result, err)
+	l.Status.compiled(err)
+	switch {
+	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
+		l.Log.Error("nothing compiled, what was published stays", "err", err)
+		l.reread.reset()
+	case err != nil:
+		l.reread.fail(time.Now())
+		l.Log.Error("compile not possible, trying again", "err", err, "in", l.reread.wait)
+	default:
+		l.reread.reset()
+		l.pending = &result
+		l.republish.now(time.Now())
+	}
+}
+
+// trigger says what a compile is made for.
+func (l *loop) trigger() string {
+	if l.debounce.done.IsZero() {
+		return "start"
+	}
+	return "change"
+}
+
+// report logs what is new among the diagnostics and the kinds ignored.
+func (l *loop) report(r Result) {
+	if l.ignored != r.Ignored && r.Ignored != "" {
+		l.Log.Info("kinds ignored", "objects", r.Ignored)
+	}
+	l.ignored = r.Ignored
+	known := map[diag.Diagnostic]bool{}
+	for _, d := range l.reported {
+		known[d] = true
+	}
+	for _, d := range r.Diagnostics {
+		if known[d] {
+			continue
+		}
+		args := []any{"object", d.Object.String(), "position", d.Position.String(), "reason", d.Message, "hint", d.Hint}
+		if d.Severity == diag.Error {
+			l.Log.Error("input left out", args...)
+		} else {
+			l.Log.Warn("input has a fault", args...)
+		}
+	}
+	l.reported = r.Diagnostics
+}
+
+// publish brings the pending draft to the store, or keeps it for later.
+func (l *loop) publish(ctx context.Context) {
+	l.refresh(ctx)
+	draft := l.pending.Draft
+	draft.Subject = Subject(l.previous, *l.pending)
+	id, published, err := l.Store.Publish(ctx, draft)
+	if ctx.Err() != nil {
+		return
+	}
+	l.metrics.published(published, err, time.Now())
+	l.Status.published(id, err)
+	if err != nil {
+		l.republish.fail(time.Now())
+		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
+		return
+	}
+	if published {
+		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
+	}
+	if l.previous.ID() != id {
+		l.previous = draft.Seal(id.Revision, l.previous.ID())
+	}
+	l.pending = nil
+	l.republish.reset()
+}
+
+// refresh learns the head of the store. It is only for the subject of what is
+// published next, so that an error is left for Publish to meet and to report.
+func (l *loop) refresh(ctx context.Context) {
+	view, err := l.Store.View(ctx)
+	if err != nil || len(view.IDs) == 0 || view.Head() == l.previous.ID() {
+		return
+	}
+	if s, err := l.Store.Get(ctx, view.Head()); err == nil {
+		l.previous = s
+	}
+}
+
+// retry is when to try again. Each failure doubles the wait.
+type retry struct {
+	at   time.Time // zero: not at all
+	wait time.Duration
+}
+
+func (r *retry) reset()            { *r = retry{} }
+func (r *retry) now(now time.Time) { *r = retry{at: now} }
+
+func (r *retry) fail(now time.Time) {
+	r.wait = min(max(2*r.wait, firstRetry), lastRetry)
+	r.at = now.Add(r.wait)
+}

@@ -1,0 +1,199 @@
+package compiler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+)
+
+// maxRounds bounds how often objects are left out and the rest is tried again.
+// HAProxy reports all syntax errors of a file in one run, so that one or two
+// rounds are usual.
+const maxRounds = 20
+
+// settle leaves out objects until what remains may be published.
+func (c *compilation) settle(ctx context.Context) (attempt, error) {
+	for range maxRounds {
+		a, err := c.try(ctx, c.out)
+		if err != nil || len(a.faults) == 0 {
+			return a, err
+		}
+		if err := c.probe(ctx); err != nil {
+			return a, err
+		}
+		culprits, err := c.blame(ctx, a.faults)
+		if err != nil {
+			return a, err
+		}
+		if len(culprits) == 0 {
+			c.reportTemplates(a.faults)
+			return a, ErrGaveUp
+		}
+		for _, culprit := range culprits {
+			c.leaveOut(culprit)
+		}
+	}
+	return attempt{}, ErrGaveUp
+}
+
+// culprit is an object and what it is blamed for.
+type culprit struct {
+	object diag.Object
+	at     diag.Position
+	fault  render.Fault
+}
+
+// blame finds out which objects to leave out for faults: all those that are
+// alone on a line; if there is none, the one among the objects of a line, or
+// else among all objects, that makes the difference.
+func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culprit, error) {
+	var alone []culprit
+	for _, f := range faults {
+		if objects := distinct(f.Origin); len(objects) == 1 {
+			alone = append(alone, culprit{objects[0], f.Origin.Objects[0].Position, f})
+		}
+	}
+	if len(alone) > 0 {
+		return alone, nil
+	}
+	candidates := [][]diag.Object{distinct(faults[0].Origin), c.candidates()}
+	for _, objects := range candidates {
+		found, err := c.search(ctx, objects, faults[0])
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return nil, nil
+}
+
+// distinct returns the objects of a line, each once.
+func distinct(o render.LineOrigin) []diag.Object {
+	var out []diag.Object
+	for _, origin := range o.Objects {
+		if !slices.Contains(out, origin.Object) {
+			out = append(out, origin.Object)
+		}
+	}
+	return out
+}
+
+// candidates returns the objects that templates see and that are still in.
+func (c *compilation) candidates() []diag.Object {
+	var out []diag.Object
+	for _, o := range describe(c.in.Objects.Without(c.out...)) {
+		out = append(out, o.Object)
+	}
+	slices.SortFunc(out, diag.Object.Compare)
+	return out
+}
+
+// search finds the object without which, and without those after it, the rest
+// passes, and with which it does not. It finds nothing if the rest does not
+// pass even without all of them.
+func (c *compilation) search(ctx context.Context, objects []diag.Object, fault render.Fault) ([]culprit, error) {
+	passes := func(n int) (bool, error) {
+		a, err := c.try(ctx, slices.Concat(c.out, objects[n:]))
+		return len(a.faults) == 0, err
+	}
+	if len(objects) == 0 {
+		return nil, nil
+	}
+	if ok, err := passes(0); err != nil || !ok {
+		return nil, err
+	}
+	good, bad := 0, len(objects) // with the first good objects it passes, with the first bad ones it does not
+	for bad-good > 1 {
+		middle := (good + bad) / 2
+		ok, err := passes(middle)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			good = middle
+		} else {
+			bad = middle
+		}
+	}
+	at := diag.Position{}
+	for _, o := range describe(c.in.Objects) {
+		if o.Object == objects[good] {
+			at = o.Position
+		}
+	}
+	return []culprit{{objects[good], at, fault}}, nil
+}
+
+// leaveOut takes an object out of the following rounds and reports why.
+func (c *compilation) leaveOut(x culprit) {
+	if !slices.Contains(c.out, x.object) {
+		c.out = append(c.out, x.object)
+	}
+	hint := x.fault.Hint
+	if place := (diag.Position{File: x.fault.Origin.Template, Line: x.fault.Origin.Line}).String(); place != "" {
+		hint = "written by " + place
+		if x.fault.Text != "" {
+			hint = fmt.Sprintf("in the line %q, written by %s", x.fault.Text, place)
+		}
+		if x.fault.Hint != "" {
+			hint = x.fault.Hint + "; " + hint
+		}
+	}
+	at := c.positionOfValue(x)
+	c.reported = append(c.reported, diag.Diagnostic{
+		Severity: diag.Error, Position: at, Object: x.object, Message: x.fault.Message, Hint: hint,
+	})
+}
+
+// positionOfValue returns the place of the annotation whose value is at fault,
+// as far as that can be told, or else of the object.
+func (c *compilation) positionOfValue(x culprit) diag.Position {
+	for _, o := range c.in.Objects.Ingresses {
+		if o.Ref == x.object {
+			return annotationPosition(o, o.Value.Annotations, x)
+		}
+	}
+	for _, o := range c.in.Objects.Services {
+		if o.Ref == x.object {
+			return annotationPosition(o, o.Value.Annotations, x)
+		}
+	}
+	return x.at
+}
+
+func annotationPosition[T any](o inputs.Object[T], annotations map[string]string, x culprit) diag.Position {
+	words := strings.Fields(x.fault.Text)
+	var keys []string
+	for key, value := range annotations {
+		if value != "" && (value == x.fault.Value || slices.Contains(words, value)) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) != 1 {
+		return x.at
+	}
+	return o.Position("metadata", "annotations", keys[0])
+}
+
+// reportTemplates reports faults that no object answers for.
+func (c *compilation) reportTemplates(faults []render.Fault) {
+	for _, f := range faults {
+		c.reported = append(c.reported, templateDiagnostic(diag.Error, f))
+	}
+}
+
+// templateDiagnostic is a fault with the place in the templates.
+func templateDiagnostic(severity diag.Severity, f render.Fault) diag.Diagnostic {
+	d := diag.Diagnostic{
+		Severity: severity, Message: f.Message, Hint: f.Hint,
+		Position: diag.Position{File: f.Origin.Template, Line: f.Origin.Line},
+	}
+	if f.Text != "" && d.Hint == "" {
+		d.Hint = fmt.Sprintf("in the line %q", f.Text)
+	}
+	return d
+}

@@ -1,0 +1,72 @@
+package compiler
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// store is what the compiler needs of a snapshot store. It cannot delete, and
+// cannot touch the channel.
+type store interface {
+	// Publish numbers a draft and keeps it. A draft with the digest of the
+	// head is not written: then published is false.
+	Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error)
+	View(ctx context.Context) (snapshots.View, error)
+	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
+}
+
+// Options are those of [Run]. All fields are needed, except the times.
+type Options struct {
+	Source  Source
+	Store   store
+	Checker *validate.Checker
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	Status  *Status
+	// Interval is how long there must be no change before one that follows
+	// soon upon another is compiled; MaxWait bounds the waiting. Zero is the
+	// default.
+	Interval, MaxWait time.Duration
+}
+
+// The defaults of Options.
+const (
+	DefaultInterval = 500 * time.Millisecond
+	DefaultMaxWait  = 5 * time.Second
+)
+
+// The times between tries while the store, or the files, cannot be reached.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
+
+// Run keeps the store up to date with the files until ctx is done, and then
+// returns nil. Whatever goes wrong is logged, said by Status and tried again:
+// while the store is gone, the newest draft is kept and published once it is
+// back.
+func Run(ctx context.Context, o Options) error {
+	l := newLoop(o)
+	changes := manifests.Watch(ctx, o.Source.folders(), o.Log)
+	l.debounce.change(time.Now())
+	for {
+		timer := time.NewTimer(time.Until(l.wake()))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-changes:
+			l.debounce.change(time.Now())
+		case <-timer.C:
+		}
+		timer.Stop()
+		l.turn(ctx)
+	}
+}

@@ -1,0 +1,200 @@
+package compiler
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// maxNamed is how many objects a subject names.
+const maxNamed = 2
+
+// Subject says in a few words what a result changes against the files of the
+// snapshot before it, such as "+2 backends, ~1 route (Ingress shop/web)". The
+// zero Snapshot stands for none. It is "no change" if nothing worth a word is new.
+func Subject(previous snapshots.Snapshot, r Result) string {
+	before, after := outline(previous.Files, previous.Manifest.Spec.Certificates), outline(r.Draft.Files, r.Draft.Certificates)
+	var parts []string
+	var changed []unit
+	for _, kind := range []string{"backend", "route", "certificate"} {
+		d := compare(before[kind], after[kind])
+		parts = append(parts, d.counts(kind)...)
+		changed = append(changed, d.units...)
+	}
+	if len(previous.Files) > 0 { // else all of them are new
+		for _, kind := range []string{"section", "file"} {
+			parts = append(parts, compare(before[kind], after[kind]).names()...)
+		}
+	}
+	switch {
+	case len(parts) == 0 && len(previous.Files) == 0:
+		return "first snapshot, without any route"
+	case len(parts) == 0:
+		return "no change"
+	}
+	return strings.Join(parts, ", ") + objectsOf(changed, r.Artifact)
+}
+
+// unit is a part of a snapshot that changes as a whole.
+type unit struct {
+	name, content string
+	file          string
+	first, last   int // lines of the file
+}
+
+// outline splits a snapshot into units, by kind and name.
+func outline(files []snapshots.File, certificates []snapshots.CertificateRef) map[string]map[string]unit {
+	out := map[string]map[string]unit{}
+	add := func(kind string, u unit) {
+		if out[kind] == nil {
+			out[kind] = map[string]unit{}
+		}
+		out[kind][u.name] = u
+	}
+	for _, f := range files {
+		switch f.Path {
+		case snapshots.ConfigFile:
+			sections(f, add)
+		case "maps/exact.map", "maps/prefix.map":
+			routes(f, add)
+		case "maps/host.map", "files/https.crtlist": // they follow from routes and certificates
+		default:
+			add("file", unit{name: f.Path, content: string(f.Content)})
+		}
+	}
+	for _, c := range certificates {
+		if c.File == render.Fallback {
+			continue
+		}
+		add("certificate", unit{name: c.File, content: c.Secret.String()})
+	}
+	return out
+}
+
+// sections splits haproxy.cfg. Backends are a kind of their own.
+func sections(f snapshots.File, add func(kind string, u unit)) {
+	var u unit
+	kind, number := "", 0
+	flush := func() {
+		if kind != "" {
+			add(kind, u)
+		}
+	}
+	for line := range bytes.Lines(f.Content) {
+		number++
+		text := strings.TrimRight(string(line), "\n")
+		if text != "" && !strings.ContainsAny(text[:1], " \t#") {
+			flush()
+			words := strings.Fields(text)
+			kind, u = "section", unit{name: strings.Join(words[:min(2, len(words))], " "), file: f.Path, first: number}
+			if words[0] == "backend" {
+				kind = "backend"
+			}
+		}
+		if text != "" {
+			u.content, u.last = u.content+text+"\n", number
+		}
+	}
+	flush()
+}
+
+// routes splits a map of routes into its entries.
+func routes(f snapshots.File, add func(kind string, u unit)) {
+	number := 0
+	for line := range bytes.Lines(f.Content) {
+		number++
+		key, value, ok := strings.Cut(strings.TrimSpace(string(line)), " ")
+		if ok && !strings.HasPrefix(key, "#") {
+			add("route", unit{name: f.Path + " " + key, content: value, file: f.Path, first: number, last: number})
+		}
+	}
+}
+
+// difference is what changed among the units of a kind.
+type difference struct {
+	added, removed, changed []string
+	units                   []unit // that are there now and were not, or not so
+}
+
+func compare(before, after map[string]unit) difference {
+	var d difference
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		old, ok := before[name]
+		switch {
+		case !ok:
+			d.added = append(d.added, name)
+		case old.content != after[name].content:
+			d.changed = append(d.changed, name)
+		default:
+			continue
+		}
+		d.units = append(d.units, after[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := after[name]; !ok {
+			d.removed = append(d.removed, name)
+		}
+	}
+	return d
+}
+
+// counts returns such as "+2 backends".
+func (d difference) counts(kind string) []string {
+	var out []string
+	for _, c := range []struct {
+		sign string
+		n    int
+	}{{"+", len(d.added)}, {"-", len(d.removed)}, {"~", len(d.changed)}} {
+		switch {
+		case c.n == 1:
+			out = append(out, c.sign+"1 "+kind)
+		case c.n > 1:
+			out = append(out, fmt.Sprintf("%s%d %ss", c.sign, c.n, kind))
+		}
+	}
+	return out
+}
+
+// names returns such as "~frontend http", for what there are few of.
+func (d difference) names() []string {
+	var out []string
+	for _, c := range []struct {
+		sign  string
+		names []string
+	}{{"+", d.added}, {"-", d.removed}, {"~", d.changed}} {
+		for _, name := range c.names {
+			out = append(out, c.sign+name)
+		}
+	}
+	return out
+}
+
+// objectsOf returns the objects that wrote the units, in brackets.
+func objectsOf(units []unit, a render.Artifact) string {
+	seen := map[diag.Object]bool{}
+	for _, u := range units {
+		for line := u.first; line <= u.last; line++ {
+			for _, o := range a.Origin(u.file, line).Objects {
+				seen[o.Object] = true
+			}
+		}
+	}
+	objects := slices.SortedFunc(maps.Keys(seen), diag.Object.Compare)
+	var names []string
+	for _, o := range objects[:min(len(objects), maxNamed)] {
+		names = append(names, o.String())
+	}
+	switch more := len(objects) - maxNamed; {
+	case len(objects) == 0:
+		return ""
+	case more > 0:
+		return fmt.Sprintf(" (%s and %d more)", strings.Join(names, ", "), more)
+	}
+	return " (" + strings.Join(names, ", ") + ")"
+}
