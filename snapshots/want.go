@@ -3,6 +3,7 @@ package snapshots
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -90,23 +91,34 @@ func (v View) newest() Decision {
 		} else if spec.RequireApproval && !slices.Contains(spec.Approved, id) {
 			waiting++
 		} else {
-			return Decision{ID: id, Because: BecauseNewest, Message: id.String() + " is the newest" + passed(rejected, waiting)}
+			return Decision{ID: id, Because: BecauseNewest, Message: fmt.Sprintf("%s is the newest%s", id, passedOver(rejected, waiting))}
 		}
 	}
-	return hold(BecauseNone, "no snapshot may run%s", passed(rejected, waiting))
+	return hold(BecauseNone, "no snapshot may run: %s", counts(rejected, waiting))
 }
 
-// passed tells of the snapshots that were passed over.
-func passed(rejected, waiting int) string {
+// passedOver tells of the newer snapshots, if there are any.
+func passedOver(rejected, waiting int) string {
 	switch {
 	case rejected > 0 && waiting > 0:
-		return fmt.Sprintf(" (%d rejected and %d not approved)", rejected, waiting)
+		return fmt.Sprintf(" that may run (%s)", counts(rejected, waiting))
 	case rejected > 0:
-		return fmt.Sprintf(" that is not rejected (%d rejected)", rejected)
+		return fmt.Sprintf(" that is not rejected (%s)", counts(rejected, waiting))
 	case waiting > 0:
-		return fmt.Sprintf(" that is approved (%d waiting for approval)", waiting)
+		return fmt.Sprintf(" that is approved (%s)", counts(rejected, waiting))
 	}
 	return ""
+}
+
+func counts(rejected, waiting int) string {
+	var out []string
+	if rejected > 0 {
+		out = append(out, fmt.Sprintf("%d rejected", rejected))
+	}
+	if waiting > 0 {
+		out = append(out, fmt.Sprintf("%d waiting for approval", waiting))
+	}
+	return strings.Join(out, ", ")
 }
 
 // said tells who said something, and why.
