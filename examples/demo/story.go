@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// story tells the main job step by step. What it prints stands in the README,
+// so nothing that differs from run to run is printed without need.
+type story struct {
+	*world
+	out  io.Writer
+	step int
+}
+
+// tell runs the steps in order and stops at the first that does not come out
+// as told.
+func (s *story) tell(ctx context.Context) error {
+	steps := []struct {
+		title string
+		run   func(context.Context) error
+	}{
+		{"Three HAProxy instances, each behind its Dataplane API, and a few services", s.startFleet},
+		{"The compiler turns the manifests into a validated snapshot in git", s.compile},
+		{"The pusher rolls it out, one instance first", s.push},
+		{"Requests reach the right service, over HTTP and HTTPS", s.request},
+		{"A route is added to the manifests, and is live", s.addRoute},
+		{"A pod is replaced: new address, same worker process, nothing in git", s.replaceEndpoint},
+		{"A bad object is left out and reported; the good one beside it goes live", s.leaveOut},
+		{"A change that passes haproxy -c fails on the first instance, and is rolled back there", s.failOnCanary},
+		{"Rolling back by hand is pinning, and unpinning rolls forward", s.pin},
+	}
+	for _, step := range steps {
+		s.step++
+		s.say("\n%d. %s", s.step, step.title)
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("step %d: %w", s.step, err)
+		}
+	}
+	s.say("\nThat was hapsnap: every configuration that ran is in git, and none broke the fleet.")
+	return nil
+}
+
+func (s *story) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// indent prints text below the current step.
+func (s *story) indent(text string) {
+	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
+		s.say("   %s", strings.TrimRight(line, "\n"))
+	}
+}
+
+// show runs a command as the reader would type it, and prints both.
+func (s *story) show(shown, path string, args ...string) error {
+	s.say("   $ %s", shown)
+	output, err := s.capture(path, args...)
+	s.indent(output)
+	return err
+}
+
+// capture runs a command in the world's directory and returns what it prints.
+func (s *story) capture(path string, args ...string) (string, error) {
+	cmd := command(path, args...)
+	cmd.Dir = s.dir
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(output), fmt.Errorf("%s %s: %w\n%s", path, strings.Join(args, " "), err, output)
+	}
+	return string(output), nil
+}
+
+// leaveRunning says what the reader can try while everything runs.
+func (s *story) leaveRunning() {
+	s.say("\nEverything is left running below %s. Try:", s.dir)
+	for i := 1; i <= instanceCount; i++ {
+		s.say("   curl -H 'Host: shop.example.com' http://%s:%d/cart", instanceAddress(i), httpPort)
+	}
+	s.say("   curl -k --resolve shop.example.com:%d:%s https://shop.example.com:%d/", httpsPort, instanceAddress(1), httpsPort)
+	s.say("   curl -u %s:%s http://%s:%d/v3/services/haproxy/runtime/info", apiUser, apiPassword, instanceAddress(1), apiPort)
+	s.say("   git -C %s log -p main", s.path("edge.git"))
+	s.say("   %s status --state %s", s.pusher, s.path("pusher.json"))
+	s.say("   $EDITOR %s", s.path("manifests/ingress.yaml"))
+	s.say("Interrupt (Ctrl-C) to end it and remove everything.")
+}
