@@ -1,0 +1,219 @@
+package dataplane_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+// The contract between the client and the API: one suite, run against the double
+// in both of its versions, and against a real Dataplane API where one is named by
+// DATAPLANEAPI or is on PATH.
+func TestContract(t *testing.T) {
+	for _, kind := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run("double "+string(kind), func(t *testing.T) {
+			t.Parallel()
+			runContract(t, func(t *testing.T) *subject { return startDouble(t, kind) })
+		})
+	}
+	if binary := realAPI(); binary != "" {
+		t.Run("real", func(t *testing.T) {
+			t.Parallel()
+			runContract(t, func(t *testing.T) *subject { return startReal(t, binary) })
+		})
+	}
+}
+
+func realAPI() string {
+	if binary := os.Getenv("DATAPLANEAPI"); binary != "" {
+		return binary
+	}
+	binary, _ := exec.LookPath("dataplaneapi") // absent: the double alone
+	return binary
+}
+
+func runContract(t *testing.T, start func(*testing.T) *subject) {
+	for name, check := range map[string]func(*testing.T, *subject){
+		"a fresh instance":                        checkFresh,
+		"a post is rewritten and reloaded":        checkPost,
+		"a forced reload is over at once":         checkForce,
+		"a skipped reload changes the file only":  checkSkip,
+		"validating writes nothing":               checkOnlyValidate,
+		"a stale version conflicts":               checkStale,
+		"one of many posts wins":                  checkConcurrent,
+		"a refused post leaves a copy":            checkRefused,
+		"an equal post is a new version":          checkEqualPost,
+		"a failed reload leaves the memory wrong": checkFailedReload,
+		"a failed forced reload":                  checkFailedForce,
+		"what the parser loses":                   checkSilentLosses,
+		"maps":                                    checkMaps,
+		"general files":                           checkGeneral,
+		"certificates":                            checkCertificates,
+		"certificates are rotated live":           checkRotation,
+		"files in use stay":                       checkFilesInUse,
+		"servers":                                 checkServers,
+		"runtime actions":                         checkRuntimeActions,
+		"a failing action ends the list":          checkFailingAction,
+		"statistics":                              checkStatistics,
+		"who asks":                                checkCredentials,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, start(t))
+		})
+	}
+}
+
+// subject is an API under test with the HAProxy behind it.
+type subject struct {
+	*dataplane.Client
+	url  string
+	dirs dataplanetest.Dirs
+	run  string // a folder with a short path, for sockets
+	pid  func() (int, error)
+}
+
+const username, password = "admin", "secret"
+
+func startDouble(t *testing.T, kind dataplanetest.API) *subject {
+	i := dataplanetest.Start(t, dataplanetest.Options{API: kind, Username: username, Password: password})
+	return newSubject(t, i, i.URL())
+}
+
+func newSubject(t *testing.T, i *dataplanetest.Instance, url string) *subject {
+	t.Helper()
+	c, err := dataplane.New(dataplane.Options{URL: url, Username: username, Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &subject{Client: c, url: url, dirs: i.Dirs, run: filepath.Dir(i.MasterSocket()), pid: i.WorkerPID}
+}
+
+// config returns a configuration whose worker says node, with its listener on a
+// socket in the file system: no test can take another's port.
+func (s *subject) config(node string, more ...string) string {
+	return strings.NewReplacer("NODE", node, "RUN", s.run).Replace(`# made for a test
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+
+backend zebra
+  server s1 192.0.2.1:1 disabled
+  server s2 192.0.2.1:1 disabled
+  server s3 192.0.2.1:1 backup
+
+backend ant
+  http-request return status 200 content-type text/plain string ant
+
+global
+  node NODE
+  stats socket RUN/stats.sock mode 600 level admin expose-fd listeners
+
+frontend main
+  bind unix@RUN/main.sock mode 600
+  http-request return status 200 content-type text/plain string NODE if { path /node }
+  use_backend zebra if { path_beg /zebra }
+  default_backend ant
+`) + strings.Join(more, "\n") + "\n"
+}
+
+// post commits a configuration with the version that is current.
+func (s *subject) post(t *testing.T, config string, o dataplane.PostOptions) dataplane.Posted {
+	t.Helper()
+	posted, err := s.tryPost(t, config, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return posted
+}
+
+func (s *subject) tryPost(t *testing.T, config string, o dataplane.PostOptions) (dataplane.Posted, error) {
+	t.Helper()
+	o.Version = s.version(t)
+	return s.PostRaw(t.Context(), []byte(config), o)
+}
+
+func (s *subject) version(t *testing.T) int64 {
+	t.Helper()
+	v, err := s.Version(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (s *subject) raw(t *testing.T) dataplane.Raw {
+	t.Helper()
+	raw, err := s.Raw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func (s *subject) info(t *testing.T) dataplane.RuntimeInfo {
+	t.Helper()
+	info, err := s.RuntimeInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// reloaded waits for the end of a reload.
+func (s *subject) reloaded(t *testing.T, id string) dataplane.Reload {
+	t.Helper()
+	var last dataplane.Reload
+	eventually(t, func() bool {
+		r, err := s.Reload(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = r
+		return r.Status != dataplane.ReloadInProgress
+	})
+	return last
+}
+
+// get asks HAProxy's listener for a path.
+func (s *subject) get(t *testing.T, path string) (status int, body string) {
+	t.Helper()
+	c := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(s.run, "main.sock"))
+		},
+	}}
+	return fetch(t, &c, http.MethodGet, "http://haproxy"+path, nil)
+}
+
+// eventually polls until the condition holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatal("the condition did not come to hold")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func wantError(t *testing.T, err, class error) {
+	t.Helper()
+	if !errors.Is(err, class) {
+		t.Errorf("error is %v, want the class %q", err, class)
+	}
+}

@@ -1,0 +1,143 @@
+package dataplanetest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+func (a *api) runtimeRoutes(service func(string, handler)) {
+	service("GET /runtime/backends/{backend}/servers", a.getRuntimeServers)
+	service("POST /runtime/backends/{backend}/servers", a.addRuntimeServer)
+	service("GET /runtime/backends/{backend}/servers/{server}", a.getRuntimeServer)
+	service("PUT /runtime/backends/{backend}/servers/{server}", a.putRuntimeServer)
+	service("DELETE /runtime/backends/{backend}/servers/{server}", a.deleteRuntimeServer)
+	service("GET /runtime/maps", a.getRuntimeMaps)
+	service("PUT /runtime/maps/{map}", a.putMap)
+	service("DELETE /runtime/maps/{map}", a.clearMap)
+	service("GET /runtime/maps/{map}/entries", a.getMapEntries)
+	service("POST /runtime/maps/{map}/entries", a.postMapEntry)
+	service("GET /runtime/maps/{map}/entries/{key}", a.getMapEntry)
+	service("PUT /runtime/maps/{map}/entries/{key}", a.putMapEntry)
+	service("DELETE /runtime/maps/{map}/entries/{key}", a.deleteMapEntry)
+	service("GET /runtime/ssl_certs", a.getRuntimeCerts)
+	service("POST /runtime/ssl_certs", a.postRuntimeCert)
+	service("GET /runtime/ssl_certs/{cert}", a.getRuntimeCert)
+	service("PUT /runtime/ssl_certs/{cert}", a.putRuntimeCert)
+	service("DELETE /runtime/ssl_certs/{cert}", a.deleteRuntimeCert)
+}
+
+// certNames maps the lines of show ssl cert to their names in JSON.
+var certNames = map[string]string{
+	"Filename": "storage_name", "Status": "status", "Serial": "serial", "Algorithm": "algorithm",
+	"SHA1 FingerPrint": "sha1_finger_print", "Subject": "subject", "Issuer": "issuers",
+	"Subject Alternative Name": "subject_alternative_names", "Chain Subject": "chain_subject", "Chain Issuer": "chain_issuer",
+}
+
+func (a *api) getRuntimeCerts(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.haproxy.worker(r.Context(), "show ssl cert")
+	if err != nil {
+		return err
+	}
+	certs := []map[string]string{}
+	open := false // a list of transactions comes first, and is no list of certificates
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "# transaction"):
+			open = true
+		case strings.HasPrefix(line, "# filename"):
+			open = false
+		case line != "" && !open:
+			certs = append(certs, map[string]string{
+				"storage_name": line, "description": line[strings.LastIndexByte(line, '/')+1:],
+			})
+		}
+	}
+	writeBody(w, http.StatusOK, certs)
+	return nil
+}
+
+func (a *api) getRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.haproxy.worker(r.Context(), "show ssl cert "+r.PathValue("cert"))
+	if err != nil {
+		return failOnCert(err, http.StatusNotFound)
+	}
+	cert := map[string]string{}
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if name := certNames[key]; name != "" {
+			cert[name] = value
+		}
+	}
+	writeBody(w, http.StatusOK, cert)
+	return nil
+}
+
+func failOnCert(err error, status int) error {
+	if isRefusal(err) {
+		return failf(status, "%s %s", err, map[int]string{404: "not found", 500: "general error"}[status])
+	}
+	return err
+}
+
+// runtimeCertCall gives the worker a certificate.
+type runtimeCertCall func(ctx context.Context, name, pem string) error
+
+// setCert replaces a certificate under the name by which the worker knows it.
+func (a *api) setCert(ctx context.Context, name, pem string) error {
+	// The payload ends at its first empty line.
+	pem = strings.Join(strings.FieldsFunc(pem, func(r rune) bool { return r == '\n' || r == '\r' }), "\n")
+	if _, err := a.haproxy.worker(ctx, fmt.Sprintf("set ssl cert %s <<\n%s", name, pem)); err != nil {
+		return failOnCert(err, http.StatusInternalServerError)
+	}
+	out, err := a.haproxy.worker(ctx, "commit ssl cert "+name)
+	if err == nil && !strings.Contains(out, "Success!") {
+		_, _ = a.haproxy.worker(ctx, "abort ssl cert "+name)
+		err = errWorker{out, "commit ssl cert " + name}
+	}
+	return failOnCert(err, http.StatusInternalServerError)
+}
+
+// newCert gives the worker a certificate that it does not know yet.
+func (a *api) newCert(ctx context.Context, name, pem string) error {
+	if _, err := a.haproxy.worker(ctx, "new ssl cert "+name); err != nil {
+		return failOnCert(err, http.StatusInternalServerError)
+	}
+	return a.setCert(ctx, name, pem)
+}
+
+func (a *api) putRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	_, pem, err := a.readUpload(r)
+	if err != nil {
+		return err
+	}
+	if err := a.setCert(r.Context(), r.PathValue("cert"), string(pem)); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// postRuntimeCert adds a certificate under the name of the upload, which has no
+// folder: a list that names files by their path does not find it.
+func (a *api) postRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	name, pem, err := a.readUpload(r)
+	if err != nil {
+		return err
+	}
+	if err := a.newCert(r.Context(), name, string(pem)); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+func (a *api) deleteRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.haproxy.worker(r.Context(), "del ssl cert "+r.PathValue("cert")); err != nil {
+		return failOnCert(err, http.StatusInternalServerError)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

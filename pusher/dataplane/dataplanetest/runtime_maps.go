@@ -1,0 +1,203 @@
+package dataplanetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+)
+
+type mapEntry struct {
+	ID    string `json:"id,omitempty"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// mapPath returns how the worker knows a map: by its absolute path in the maps
+// folder. A map that haproxy.cfg names otherwise cannot be reached.
+func (a *api) mapPath(name string) string {
+	name = dataplane.SanitizeFilename(name)
+	if filepath.Ext(name) != ".map" {
+		name += ".map"
+	}
+	return filepath.Join(a.paths.Maps, name)
+}
+
+// onMap sends a command about maps and gives a refusal the API's status.
+func (a *api) onMap(ctx context.Context, status int, command string) (string, error) {
+	out, err := a.haproxy.worker(ctx, command)
+	if isRefusal(err) {
+		return "", failf(status, "%s %s %s", a.haproxy.socket, err, map[int]string{404: "not found", 400: "general error"}[status])
+	}
+	return out, err
+}
+
+func (a *api) getRuntimeMaps(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.onMap(r.Context(), http.StatusNotFound, "show map")
+	if err != nil {
+		return err
+	}
+	maps := []map[string]string{}
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || fields[0] == "#" {
+			continue
+		}
+		if file := strings.Trim(fields[1], "()"); strings.HasPrefix(file, a.paths.Maps) {
+			maps = append(maps, map[string]string{
+				"id": fields[0], "file": file, "storage_name": filepath.Base(file), "description": strings.Join(fields[2:], " "),
+			})
+		}
+	}
+	writeBody(w, http.StatusOK, maps)
+	return nil
+}
+
+func (a *api) mapEntries(ctx context.Context, name string) ([]mapEntry, error) {
+	out, err := a.onMap(ctx, http.StatusNotFound, "show map "+a.mapPath(name))
+	if err != nil {
+		return nil, err
+	}
+	entries := []mapEntry{}
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) >= 3 && fields[0] != "#" {
+			entries = append(entries, mapEntry{fields[0], fields[1], fields[2]})
+		}
+	}
+	return entries, nil
+}
+
+func (a *api) getMapEntries(w http.ResponseWriter, r *http.Request) error {
+	entries, err := a.mapEntries(r.Context(), r.PathValue("map"))
+	if err != nil {
+		return err
+	}
+	writeBody(w, http.StatusOK, entries)
+	return nil
+}
+
+func (a *api) findMapEntry(ctx context.Context, name, key string) (mapEntry, error) {
+	entries, err := a.mapEntries(ctx, name)
+	if err != nil {
+		return mapEntry{}, err
+	}
+	i := slices.IndexFunc(entries, func(e mapEntry) bool { return e.Key == key })
+	if i < 0 {
+		return mapEntry{}, failf(http.StatusNotFound, "%s %s not found", a.haproxy.socket, key)
+	}
+	return mapEntry{Key: key, Value: entries[i].Value}, nil
+}
+
+func (a *api) getMapEntry(w http.ResponseWriter, r *http.Request) error {
+	e, err := a.findMapEntry(r.Context(), r.PathValue("map"), r.PathValue("key"))
+	if err != nil {
+		return err
+	}
+	writeBody(w, http.StatusOK, e)
+	return nil
+}
+
+func (a *api) postMapEntry(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("map")
+	var e mapEntry
+	if err := a.readJSON(r, &e); err != nil {
+		return err
+	}
+	if _, err := a.findMapEntry(r.Context(), name, e.Key); err == nil {
+		return failf(http.StatusConflict, "%s already exists", a.haproxy.socket)
+	}
+	if _, err := a.onMap(r.Context(), http.StatusBadRequest, fmt.Sprintf("add map %s %s %s", a.mapPath(name), e.Key, e.Value)); err != nil {
+		return err
+	}
+	if err := a.syncMap(r, name); err != nil {
+		return err
+	}
+	writeBody(w, http.StatusCreated, e)
+	return nil
+}
+
+// putMap adds entries, all in one command. It replaces nothing.
+func (a *api) putMap(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("map")
+	var entries []mapEntry
+	if err := a.readJSON(r, &entries); err != nil {
+		return err
+	}
+	var payload strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&payload, "%s %s\n", e.Key, e.Value)
+	}
+	command := fmt.Sprintf("add map %s <<\n%s", a.mapPath(name), strings.TrimSuffix(payload.String(), "\n"))
+	if _, err := a.onMap(r.Context(), http.StatusBadRequest, command); err != nil {
+		return err
+	}
+	if err := a.syncMap(r, name); err != nil {
+		return err
+	}
+	writeBody(w, http.StatusCreated, entries)
+	return nil
+}
+
+func (a *api) putMapEntry(w http.ResponseWriter, r *http.Request) error {
+	name, key := r.PathValue("map"), r.PathValue("key")
+	var e mapEntry
+	if err := a.readJSON(r, &e); err != nil {
+		return err
+	}
+	if _, err := a.onMap(r.Context(), http.StatusNotFound, fmt.Sprintf("set map %s %s %s", a.mapPath(name), key, e.Value)); err != nil {
+		return err
+	}
+	if err := a.syncMap(r, name); err != nil {
+		return err
+	}
+	writeBody(w, http.StatusOK, mapEntry{Key: key, Value: e.Value})
+	return nil
+}
+
+func (a *api) deleteMapEntry(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("map")
+	if _, err := a.onMap(r.Context(), http.StatusNotFound, fmt.Sprintf("del map %s %s", a.mapPath(name), r.PathValue("key"))); err != nil {
+		return err
+	}
+	if err := a.syncMap(r, name); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *api) clearMap(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("map")
+	if _, err := a.onMap(r.Context(), http.StatusNotFound, "clear map "+a.mapPath(name)); err != nil {
+		return err
+	}
+	if err := a.syncMap(r, name); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// syncMap writes a map's entries to its file, sorted, where the request asks for
+// it with force_sync.
+func (a *api) syncMap(r *http.Request, name string) error {
+	if !flag(r, "force_sync") {
+		return nil
+	}
+	entries, err := a.mapEntries(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(entries, func(x, y mapEntry) int { return cmp.Compare(x.Key, y.Key) })
+	var text strings.Builder
+	for _, e := range entries {
+		fmt.Fprintf(&text, "%s %s\n", e.Key, e.Value)
+	}
+	return os.WriteFile(a.mapPath(name), []byte(text.String()), 0o644)
+}

@@ -1,0 +1,127 @@
+package dataplanetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// socketLimit bounds one exchange on the master socket. The real API gives up
+// after the same time; a reload that fights for a port takes two seconds.
+const socketLimit = 10 * time.Second
+
+// reexecLimit is how long a dead master is taken for one that reloads itself.
+const reexecLimit = 500 * time.Millisecond
+
+// ask sends one command to the master and returns its answer.
+func (h *haproxy) ask(command string) (string, error) {
+	conn, err := h.dial()
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(socketLimit)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, closing(command)); err != nil {
+		return "", err
+	}
+	out, err := io.ReadAll(conn)
+	if err != nil && len(out) == 0 {
+		return "", err
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// dial connects to the master. Before 2.7 a master that reloads itself refuses
+// connections for a moment; later ones, which are all that the real API takes,
+// have them wait.
+func (h *haproxy) dial() (net.Conn, error) {
+	deadline := time.Now().Add(reexecLimit)
+	for {
+		conn, err := net.DialTimeout("unix", h.socket, socketLimit)
+		if h.minor >= 207 || !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(deadline) {
+			return conn, err
+		}
+		time.Sleep(pollInterval)
+	}
+}
+
+// closing has the master hang up after the command. What follows a payload must
+// stand on a line of its own.
+func closing(command string) string {
+	if strings.Contains(command, "<<") {
+		return command + "\n\nquit\n"
+	}
+	return command + ";quit\n"
+}
+
+// errWorker is a refusal by the worker, in its words.
+type errWorker struct{ text, command string }
+
+func (e errWorker) Error() string { return fmt.Sprintf("[3] %s [%s]", e.text, e.command) }
+
+// worker sends one command to the running worker. A refusal is an errWorker.
+func (h *haproxy) worker(ctx context.Context, command string) (string, error) {
+	if faultOf(ctx).kind == masterSocketGone {
+		return "", h.noSocket()
+	}
+	first, _, _ := strings.Cut(command, "\n")
+	if h.minor < 207 {
+		out, err := h.ask("@1 " + command)
+		if err == nil && refusedByWorker(first, out) {
+			err = errWorker{out, first}
+		}
+		return out, err
+	}
+	out, err := h.ask("set severity-output number;@1 " + command)
+	if err != nil {
+		return "", err
+	}
+	return bySeverity(first, out)
+}
+
+// noSocket is what dialling says when the socket's file is gone.
+func (h *haproxy) noSocket() error {
+	return fmt.Errorf("dial unix %s: connect: no such file or directory", h.socket)
+}
+
+// bySeverity reads an answer that names its severity: 3 and below are errors.
+func bySeverity(command, out string) (string, error) {
+	if len(out) < 4 || out[0] != '[' || out[2:4] != "]:" {
+		return out, nil
+	}
+	text := strings.TrimSpace(out[4:])
+	if out[1] <= '3' {
+		return "", errWorker{text, command}
+	}
+	return text, nil
+}
+
+var (
+	changeDone = regexp.MustCompile(`(?i)^(IP changed|no need to change|port changed|new server registered|` +
+		`server deleted|success|committing|transaction (created|updated|aborted)|new empty certificate store|certificate '.*' deleted)`)
+	nothingToShow = regexp.MustCompile(`^(Can't |Unknown |Key not found|Missing |Malformed |'(show|get) )`)
+)
+
+// refusedByWorker tells a refusal from an answer where HAProxy, before 2.7, does
+// not name the severity: changes answer nothing or one of a few known sentences.
+func refusedByWorker(command, out string) bool {
+	verb, _, _ := strings.Cut(command, " ")
+	if verb == "show" || verb == "get" {
+		return nothingToShow.MatchString(out)
+	}
+	return out != "" && !changeDone.MatchString(out)
+}
+
+// isRefusal reports whether the worker answered and said no.
+func isRefusal(err error) bool {
+	var e errWorker
+	return errors.As(err, &e)
+}
