@@ -147,3 +147,26 @@ func leaf(data []byte) *x509.Certificate {
 		data = rest
 	}
 }
+
+// Hashes returns the certificates of a bound snapshot as they are known once they
+// are on an instance.
+func Hashes(b snapshots.Bound) Known {
+	out := make(Known)
+	for _, f := range b.Files {
+		if f.Kind == snapshots.CertificateFile {
+			out.remember(f)
+		}
+	}
+	return out
+}
+
+// In reports whether the certificates in k are known to be there too, with the
+// same contents.
+func (k Known) In(there Known) bool {
+	for path, hash := range k {
+		if have, ok := there[path]; !ok || have != hash {
+			return false
+		}
+	}
+	return true
+}

@@ -31,6 +31,9 @@ type Running struct {
 	Certificates Known
 	// Info is of the worker when it was last asked.
 	Info dataplane.RuntimeInfo
+	// Reloaded is set by an update that had to replace the worker, for the sake of
+	// a certificate.
+	Reloaded bool
 }
 
 // Update makes the worker, which has to run the shape that was bound, have the
@@ -248,7 +251,7 @@ func (i Instance) rotate(ctx context.Context, want snapshots.Bound, have Running
 		}
 		info, err := i.rotateOne(ctx, f, have.Info)
 		if info.PID != have.Info.PID {
-			have.Info, have.Servers = info, nil // it was reloaded for it
+			have.Info, have.Servers, have.Reloaded = info, nil, true
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("rotate %s: %w", f.Name, err))

@@ -1,0 +1,70 @@
+package pusher
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// decision is what the channel asks for, and by which wish.
+type decision struct {
+	snapshots.Decision
+	Intent string
+}
+
+// decide returns what should run. Failures that the channel does not show yet
+// count as if it did, for it may be out of reach; but what failed under one pin
+// is no reason against a later one.
+func decide(view snapshots.View, failed []rollout.Failure, now time.Time) decision {
+	d := snapshots.Want(view, now)
+	intent := intentOf(d, view.Channel)
+	for _, f := range failed {
+		if _, shown := view.Channel.Rejection(f.Snapshot); shown || f.Recorded {
+			continue
+		}
+		if d.Because == snapshots.BecauseNewest || f.Intent == intent {
+			view.Channel = view.Channel.Reject(snapshots.Rejection{
+				Digest: digestLike(f.Snapshot), Snapshot: f.Snapshot, Reason: f.Reason, At: f.At,
+			})
+		}
+	}
+	d = snapshots.Want(view, now)
+	return decision{d, intentOf(d, view.Channel)}
+}
+
+// intentOf tells one wish from another, also where both name the same snapshot.
+func intentOf(d snapshots.Decision, c snapshots.Channel) string {
+	switch {
+	case d.Because == snapshots.BecausePin && c.Spec.Pin != nil:
+		return "pin " + c.Spec.Pin.At.UTC().Format(time.RFC3339)
+	case d.Because == snapshots.BecauseOverride && c.Spec.Override != nil:
+		return "override " + c.Spec.Override.Expires.UTC().Format(time.RFC3339)
+	}
+	return string(d.Because)
+}
+
+// digestLike returns a digest that the snapshot's name stands for. It is only
+// good for being compared with names.
+func digestLike(id snapshots.ID) snapshots.Digest {
+	return snapshots.Digest("sha256:" + id.Short + strings.Repeat("0", 64-len(id.Short)))
+}
+
+// rejected lists the short digests that the channel rejects.
+func rejected(c snapshots.Channel) []string {
+	out := make([]string, 0, len(c.Spec.Rejected))
+	for _, r := range c.Spec.Rejected {
+		out = append(out, r.Digest.Short())
+	}
+	return out
+}
+
+// firstLine returns the first line of a reason, short enough for a commit.
+func firstLine(reason string, most int) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	return line
+}

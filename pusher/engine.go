@@ -1,0 +1,372 @@
+package pusher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The times that nobody had to set so far.
+const (
+	askTimeout   = 5 * time.Second  // of an instance that is asked what it runs
+	viewTimeout  = 30 * time.Second // of the store
+	firstAnswers = 10 * time.Second // how long the first answers are waited for
+	heartbeat    = 5 * time.Second  // of the status
+	saveInterval = 250 * time.Millisecond
+)
+
+// engine is everything that is known, held by one goroutine.
+type engine struct {
+	Options
+	started time.Time
+	events  chan func(now time.Time)
+	jobs    sync.WaitGroup
+
+	policy    rollout.Policy
+	instances map[string]*instance
+
+	view     snapshots.View
+	viewRead bool
+	live     liveData
+	liveRead bool
+	fallback []byte
+
+	library  *library
+	bindings *bindings
+	state    state
+	decision decision
+
+	// What the next step has to hear of.
+	results []rollout.Result
+	reloads map[string]int
+
+	troubles  map[string]Trouble
+	rejecting bool
+	rejectAt  time.Time // not before
+
+	dirty    bool // the state differs from the file in what may be lost
+	saved    time.Time
+	reviewed time.Time // the uploads
+	metrics  *metrics
+}
+
+func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
+	e := &engine{
+		Options: o, started: now, state: s, fallback: fallback,
+		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
+		library: newLibrary(o.State + ".snapshots"), bindings: newBindings(s.Slots, o.Live == ""),
+		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, reloads: map[string]int{},
+		metrics: newMetrics(o.Metrics),
+	}
+	e.state.Rollout = s.Rollout.Resume()
+	e.bindings.setLive(snapshots.Live{Fallback: fallback})
+	e.liveRead = o.Live == ""
+	return e
+}
+
+// send has the engine's goroutine run an event, unless ctx is done.
+func (e *engine) send(ctx context.Context, event func(now time.Time)) {
+	select {
+	case e.events <- event:
+	case <-ctx.Done():
+	}
+}
+
+// start runs a job in a goroutine of its own.
+func (e *engine) start(job func()) {
+	e.jobs.Add(1)
+	go func() {
+		defer e.jobs.Done()
+		job()
+	}()
+}
+
+// loop takes turns until ctx is done.
+func (e *engine) loop(ctx context.Context) {
+	ticker := time.NewTicker(min(e.PollInterval, time.Second))
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		e.turn(ctx, time.Now())
+		var drained <-chan time.Time
+		if due := e.bindings.due; !due.IsZero() {
+			drained = time.After(time.Until(due))
+		}
+		select {
+		case <-ctx.Done():
+		case event := <-e.events:
+			event(time.Now())
+			e.drainEvents()
+		case <-ticker.C:
+		case <-drained:
+		}
+	}
+}
+
+// drainEvents takes the events that are waiting, so that a turn sees them all.
+func (e *engine) drainEvents() {
+	for range cap(e.events) {
+		select {
+		case event := <-e.events:
+			event(time.Now())
+		default:
+			return
+		}
+	}
+}
+
+// turn is the whole of the pusher: it observes, decides what should run, takes
+// the next step of the rollout, saves, and acts. It begins what it decided and
+// waits for nothing.
+func (e *engine) turn(ctx context.Context, now time.Time) {
+	e.decision = decide(e.view, e.state.Rollout.Failed, now)
+	e.readSnapshots(ctx, now)
+	e.assignSlots(now)
+	if e.ready(now) {
+		next, pushes := e.policy.Step(e.state.Rollout, e.observe(), now)
+		e.noteUploads(pushes)
+		if e.commit(next, now) {
+			e.beginPushes(ctx, pushes)
+		}
+		e.reviewUploads(now)
+		e.beginWork(ctx, now)
+		e.reject(ctx, now)
+	}
+	e.report(now)
+}
+
+// ready reports whether enough is known to decide: the store, the live objects
+// and every instance were read or asked at least once. Before, what is missing
+// would be taken for what is not there.
+func (e *engine) ready(now time.Time) bool {
+	if !e.liveRead {
+		return false
+	}
+	if now.Sub(e.started) > firstAnswers {
+		return true
+	}
+	for _, i := range e.instances {
+		if !i.asked {
+			return false
+		}
+	}
+	return true
+}
+
+// observe returns what the rollout is to know.
+func (e *engine) observe() rollout.Observation {
+	_, storeGone := e.troubles["store"]
+	want, atHand := e.library.have[e.decision.ID]
+	o := rollout.Observation{
+		Intent: e.decision.Intent, Hold: e.decision.Hold || storeGone || !atHand,
+		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view.Channel),
+		Results: e.results, Reloads: e.reloads,
+	}
+	if atHand {
+		o.Want = want.ID()
+	}
+	for _, name := range e.names() {
+		i := e.instances[name]
+		o.Instances = append(o.Instances, i.seen(e.stands(i, time.Time{}) == workReload))
+	}
+	return o
+}
+
+// names returns the instances' names, in order.
+func (e *engine) names() []string { return slices.Sorted(maps.Keys(e.instances)) }
+
+// commit saves the state of the rollout, if it changed, before anybody acts on
+// it. It returns false if that cannot be done; then the step is taken again.
+func (e *engine) commit(next rollout.State, now time.Time) bool {
+	if !sameJSON(next, e.state.Rollout) {
+		old := e.state.Rollout
+		e.state.Rollout = next
+		if err := e.save(now); err != nil {
+			e.state.Rollout = old
+			return false
+		}
+		e.tell(old, next)
+	}
+	e.results, e.reloads = nil, map[string]int{}
+	return true
+}
+
+// save writes the state file.
+func (e *engine) save(now time.Time) error {
+	e.state.Slots = e.bindings.slots
+	e.state.Status = e.status(now)
+	err := e.state.save(e.State)
+	e.trouble("state", err, now)
+	if err == nil {
+		e.dirty, e.saved = false, now
+	}
+	return err
+}
+
+// trouble notes what keeps the pusher from its work, or that it no longer does.
+func (e *engine) trouble(about string, err error, now time.Time) {
+	known, was := e.troubles[about]
+	switch {
+	case err == nil && was:
+		delete(e.troubles, about)
+		e.Log.Info("trouble is over", "about", about, "since", known.Since)
+	case err != nil && (!was || known.Error != err.Error()):
+		since := now.UTC().Truncate(time.Second)
+		if was {
+			since = known.Since
+		}
+		e.troubles[about] = Trouble{About: about, Error: err.Error(), Since: since}
+		e.Log.Warn("in trouble", "about", about, "err", err)
+	default:
+		return
+	}
+	e.dirty = true
+}
+
+// readSnapshots sees to it that the snapshots in use are at hand.
+func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
+	needed := e.inUse()
+	for _, id := range e.library.due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
+		e.start(func() {
+			s, err := fetch(ctx, e.Store, e.library.dir, id)
+			e.send(ctx, func(now time.Time) { e.library.take(id, s, err, now) })
+		})
+	}
+	dropped := e.library.keep(needed)
+	if len(dropped) > 0 {
+		forget(e.library.dir, needed)
+	}
+	e.troubleWithSnapshots(now)
+	if e.bindings.use(e.library.have) {
+		if len(dropped) > 0 && e.state.Rollout.Rollout == nil {
+			e.bindings.prune()
+		}
+		e.bindings.due = now
+	}
+}
+
+// inUse returns the snapshots that have to be at hand: the wanted one, the good
+// one, that of the rollout, and whatever runs and is in the store.
+func (e *engine) inUse() map[snapshots.ID]bool {
+	needed := map[snapshots.ID]bool{e.decision.ID: true, e.state.Rollout.Good: true}
+	if r := e.state.Rollout.Rollout; r != nil {
+		needed[r.Target] = true
+	}
+	for _, i := range e.instances {
+		if id := i.snapshot(); slices.Contains(e.view.IDs, id) {
+			needed[id] = true
+		}
+	}
+	delete(needed, snapshots.ID{})
+	return needed
+}
+
+func (e *engine) troubleWithSnapshots(now time.Time) {
+	var errs []error
+	for _, id := range slices.SortedFunc(maps.Keys(e.library.failed), snapshots.ID.Compare) {
+		errs = append(errs, e.library.failed[id].err)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(e.bindings.prepared), snapshots.ID.Compare) {
+		if p := e.bindings.prepared[id]; p.err != nil {
+			errs = append(errs, p.err)
+		}
+	}
+	e.trouble("snapshots", errors.Join(errs...), now)
+}
+
+// assignSlots brings the slot table in line with the endpoints, when that is due.
+func (e *engine) assignSlots(now time.Time) {
+	if !e.liveRead || e.bindings.due.IsZero() || now.Before(e.bindings.due) {
+		return
+	}
+	if e.bindings.assign(now, e.DrainTime) {
+		e.dirty = true
+	}
+}
+
+// takeView takes what the store said.
+func (e *engine) takeView(view snapshots.View, err error, now time.Time) {
+	e.trouble("store", err, now)
+	if err == nil {
+		e.view, e.viewRead = view, true
+	}
+}
+
+// takeLive takes what was read of the live objects.
+func (e *engine) takeLive(read liveData, err error, now time.Time) {
+	if err == nil {
+		var merged liveData
+		merged, err = mergeLive(e.live, read)
+		merged.Fallback = e.fallback
+		e.live, e.liveRead = merged, true
+		e.bindings.setLive(merged.Live)
+		e.bindings.due = now
+	}
+	e.trouble("live", err, now)
+	var problems []error
+	for _, p := range e.live.problems {
+		problems = append(problems, errors.New(p))
+	}
+	e.trouble("live objects", errors.Join(problems...), now)
+}
+
+// takeFleet takes the fleet's file. Instances that changed are met anew.
+func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now time.Time) {
+	e.trouble("fleet", err, now)
+	if err != nil {
+		return
+	}
+	e.policy = f.Rollout.Apply(rollout.DefaultPolicy())
+	if len(e.Waves) > 0 {
+		e.policy.Waves = e.Waves
+	}
+	if e.Soak != nil {
+		e.policy.Soak = *e.Soak
+	}
+	listed := map[string]bool{}
+	for _, spec := range f.Instances {
+		listed[spec.Name] = true
+		if old := e.instances[spec.Name]; old == nil || old.Instance != spec {
+			e.meet(ctx, spec, now)
+		}
+	}
+	for name, i := range e.instances {
+		if !listed[name] {
+			i.stop()
+			delete(e.instances, name)
+			e.Log.Info("instance left the fleet", "instance", name)
+		}
+	}
+}
+
+// meet begins to ask an instance what it runs.
+func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
+	i, err := connect(spec, e.ReloadTimeout)
+	if err != nil {
+		e.trouble("fleet", err, now)
+		return
+	}
+	if old := e.instances[spec.Name]; old != nil {
+		old.stop()
+		i.busy = old.busy // its job ends as it began
+	} else {
+		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
+	}
+	ctx, i.stop = context.WithCancel(ctx)
+	e.instances[spec.Name] = i
+	e.start(func() {
+		ask(ctx, i.target.API, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
+			e.hearing(ctx, i))
+	})
+}
+
+// logger returns a logger for an instance.
+func (e *engine) logger(name string) *slog.Logger { return e.Log.With("instance", name) }

@@ -1,0 +1,77 @@
+package pusher
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// fallbackCertificate returns the certificate that is served where no other fits:
+// self-signed, made once and kept in a file that only its owner can read, so that
+// all instances have the same, today and tomorrow.
+func fallbackCertificate(file string, now time.Time) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		if _, err := snapshots.CheckKeyPair(data); err != nil {
+			return nil, fmt.Errorf("read fallback certificate %s: %w", file, err)
+		}
+		return data, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read fallback certificate: %w", err)
+	}
+	if data, err = selfSigned(now); err != nil {
+		return nil, fmt.Errorf("make fallback certificate: %w", err)
+	}
+	if err := replaceFile(file, data); err != nil {
+		return nil, fmt.Errorf("keep fallback certificate: %w", err)
+	}
+	return data, nil
+}
+
+// selfSigned returns a certificate for ten years and its key.
+func selfSigned(now time.Time) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "hapsnap fallback certificate"},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.AddDate(10, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := pem.Encode(&out, block); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
+}

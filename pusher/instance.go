@@ -1,0 +1,185 @@
+package pusher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// instance is what the engine knows of one instance. Only the engine's goroutine
+// touches it.
+type instance struct {
+	fleet.Instance
+	target push.Instance
+	stop   context.CancelFunc // ends the asking
+
+	asked bool // has answered, or failed to, at least once
+	info  dataplane.RuntimeInfo
+	err   error // why it is out of reach, nil if it is not
+	since time.Time
+
+	// busy is the kind of job under way, "" for none; ended is when the last one
+	// ended: what was asked before may be out of date.
+	busy  work
+	ended time.Time
+
+	running      push.Running // what its worker is known to have
+	compared     comparison
+	garbage      []push.Stored // files to be removed
+	onDisk       push.Known    // the certificates on its disk, for pushes
+	persisted    time.Time
+	jobError     string
+	jobErrorAt   time.Time
+	jobFailures  int
+	jobNotBefore time.Time
+}
+
+// The one more kind of work, which the rollout begins.
+const workPush work = "push"
+
+// snapshot returns the snapshot that the worker names, zero for none.
+func (i *instance) snapshot() snapshots.ID {
+	id, _, err := snapshots.ParseNode(i.info.Node)
+	if err != nil {
+		return snapshots.ID{}
+	}
+	return id
+}
+
+func (i *instance) reachable() bool { return i.asked && i.err == nil }
+
+// comparison remembers how two lists of servers compared, for there may be many
+// thousands in each, and they rarely change.
+type comparison struct {
+	have, want *snapshots.BoundServer // the first of each
+	same       bool
+}
+
+// hasServers reports whether the worker is known to have these servers.
+func (i *instance) hasServers(want []snapshots.BoundServer) bool {
+	have := i.running.Servers
+	if have == nil || i.running.Info.PID != i.info.PID || len(have) != len(want) {
+		return false
+	}
+	if len(have) == 0 {
+		return true
+	}
+	if c := i.compared; c.have != &have[0] || c.want != &want[0] {
+		i.compared = comparison{&have[0], &want[0], slices.Equal(have, want)}
+	}
+	return i.compared.same
+}
+
+// seen is the instance as the rollout sees it.
+func (i *instance) seen(stale bool) rollout.Seen {
+	return rollout.Seen{
+		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID,
+		Busy: i.busy != "" && i.busy != workPush, Stale: stale,
+	}
+}
+
+// hear takes what the instance answered when it was asked at a time.
+func (i *instance) hear(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
+	if i.busy == workPush || asked.Before(i.ended) {
+		return // the push knows better
+	}
+	if (i.err == nil) != (err == nil) || !i.asked {
+		i.since = now
+	}
+	i.asked, i.err = true, err
+	if err != nil {
+		return
+	}
+	if info.PID != i.info.PID || info.Node != i.info.Node {
+		i.running = push.Running{} // another worker: nothing is known of it
+	}
+	i.info = info
+}
+
+// begin marks the instance as busy.
+func (i *instance) begin(w work) { i.busy = w }
+
+// end notes how a job ended, apart from a push, whose end the rollout notes.
+func (i *instance) end(err error, retry time.Duration, now time.Time) {
+	i.busy, i.ended = "", now
+	if err == nil {
+		i.jobError, i.jobErrorAt, i.jobFailures, i.jobNotBefore = "", time.Time{}, 0, time.Time{}
+		return
+	}
+	i.jobFailures++
+	i.jobError, i.jobErrorAt = err.Error(), now
+	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
+}
+
+// ask asks the instance again and again what it runs, and reports each answer,
+// until ctx is done.
+func ask(ctx context.Context, api push.Worker, every, timeout time.Duration, report func(dataplane.RuntimeInfo, error, time.Time)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		asked := time.Now()
+		once, cancel := context.WithTimeout(ctx, timeout)
+		info, err := api.RuntimeInfo(once)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		report(info, err, asked)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// connect returns the instance with a client of its API.
+func connect(spec fleet.Instance, reloadTimeout time.Duration) (*instance, error) {
+	client, err := dataplane.New(dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password})
+	if err != nil {
+		return nil, fmt.Errorf("instance %s: %w", spec.Name, err)
+	}
+	return &instance{
+		Instance: spec, onDisk: push.Known{},
+		target: push.Instance{API: client, ReloadTimeout: reloadTimeout},
+	}, nil
+}
+
+// uploaded returns the list of uploads with those of a push, none of which is
+// unneeded any more.
+func uploaded(list []upload, files []push.Stored) []upload {
+	out := slices.Clone(list)
+	for _, f := range files {
+		i := slices.IndexFunc(out, func(u upload) bool { return u.Stored == f })
+		if i < 0 {
+			out = append(out, upload{Stored: f})
+		} else {
+			out[i].Unneeded = time.Time{}
+		}
+	}
+	return out
+}
+
+// review notes since when uploads are unneeded, and returns those that are for
+// long enough to be removed.
+func review(list []upload, needed map[push.Stored]bool, now time.Time, after time.Duration) (next []upload, garbage []push.Stored) {
+	next = slices.Clone(list)
+	for i, u := range next {
+		switch {
+		case needed[u.Stored]:
+			next[i].Unneeded = time.Time{}
+		case u.Unneeded.IsZero():
+			next[i].Unneeded = now.UTC().Truncate(time.Second)
+		case now.Sub(u.Unneeded) >= after:
+			garbage = append(garbage, u.Stored)
+		}
+	}
+	return next, garbage
+}

@@ -1,0 +1,303 @@
+package pusher
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// hearing returns what to do with each answer of an instance.
+func (e *engine) hearing(ctx context.Context, i *instance) func(dataplane.RuntimeInfo, error, time.Time) {
+	return func(info dataplane.RuntimeInfo, err error, asked time.Time) {
+		e.send(ctx, func(now time.Time) { i.hear(info, err, asked, now) })
+	}
+}
+
+// jobTime bounds a job, so that an instance that hangs is free again some day: a
+// push looks, uploads, reloads, and may have to do so again.
+func (e *engine) jobTime() time.Duration { return 3*e.ReloadTimeout + 30*time.Second }
+
+// bind returns a function that binds a snapshot for an instance to what is known
+// now. It is slow for a large snapshot, and is called by the job.
+func (e *engine) bind(id snapshots.ID, i *instance) func() (snapshots.Bound, error) {
+	snapshot, binding, ok := e.bindings.binding(id, i.Layout)
+	if ok {
+		return func() (snapshots.Bound, error) { return snapshots.Bind(snapshot, binding) }
+	}
+	return func() (snapshots.Bound, error) {
+		return snapshots.Bound{}, fmt.Errorf("snapshot %s is not at hand", id)
+	}
+}
+
+// beginPushes begins the pushes of a step.
+func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
+	for _, p := range pushes {
+		i := e.instances[p.Instance]
+		e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
+		want, running := e.bind(p.Snapshot, i), e.bind(i.snapshot(), i)
+		i.begin(workPush)
+		e.start(func() { e.push(ctx, i, p, want, running) })
+	}
+}
+
+// noteUploads notes what the pushes are about to upload.
+func (e *engine) noteUploads(pushes []rollout.Push) {
+	for _, p := range pushes {
+		i := e.instances[p.Instance]
+		if n, ok := e.bindings.node(p.Snapshot, i.Layout); ok {
+			e.state.Uploads[i.Name] = uploaded(e.state.Uploads[i.Name], n.files)
+			i.garbage = nil
+		}
+	}
+}
+
+// push brings one instance to run a snapshot, and reports how that ended.
+func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error)) {
+	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+	defer cancel()
+	began := time.Now()
+	want, err := bind()
+	var done push.Done
+	if err == nil {
+		var good *snapshots.Bound
+		if running, err := bindRunning(); err == nil {
+			good = &running
+		}
+		done, err = i.target.Push(ctx, want, good, i.onDisk)
+	}
+	e.send(context.WithoutCancel(ctx), func(now time.Time) { e.pushed(i, p, want, done, err, now.Sub(began), now) })
+}
+
+// pushed takes the end of a push.
+func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done push.Done, err error, took time.Duration, now time.Time) {
+	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID}
+	i.busy, i.ended = "", now
+	if current := e.instances[p.Instance]; current != nil && current != i {
+		current.busy = ""
+	}
+	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond))
+	e.metrics.pushed(r.Outcome, done.Reloaded)
+	if err != nil {
+		r.Error = err.Error()
+		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
+	} else {
+		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded)
+		i.asked, i.err, i.info = true, nil, done.Info
+		switch {
+		case done.Reloaded:
+			i.running = push.Running{
+				Servers: push.Loaded(want.Servers), Persisted: true, Certificates: push.Hashes(want), Info: done.Info,
+			}
+		case i.running.Info.PID != done.Info.PID:
+			i.running = push.Running{Info: done.Info}
+		}
+	}
+	e.results = append(e.results, r)
+}
+
+func outcome(err error) rollout.Outcome {
+	switch {
+	case err == nil:
+		return rollout.Applied
+	case errors.Is(err, push.ErrRefused):
+		return rollout.Refused
+	}
+	return rollout.Trouble
+}
+
+// stands classifies what an instance needs; now is only looked at for the kinds
+// of work that have to wait.
+func (e *engine) stands(i *instance, now time.Time) work {
+	n, ok := e.bindings.node(i.snapshot(), i.Layout)
+	s := standing{
+		Busy: i.busy != "", Reachable: i.reachable(), Bound: ok && n.err == nil,
+		SameNode: n.node == i.info.Node, NotBefore: i.jobNotBefore,
+		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
+		Garbage: len(i.garbage) > 0,
+	}
+	if s.Bound && s.SameNode {
+		s.SameServers = i.hasServers(e.bindings.prepared[i.snapshot()].servers)
+		s.SameCertificates = n.certificates.In(i.running.Certificates)
+	}
+	return classify(s, now)
+}
+
+// beginWork begins what the instances need apart from the rollout.
+func (e *engine) beginWork(ctx context.Context, now time.Time) {
+	for _, name := range e.names() {
+		i := e.instances[name]
+		bind := e.bind(i.snapshot(), i)
+		switch w := e.stands(i, now); w {
+		case workUpdate:
+			i.begin(w)
+			have := i.running
+			e.start(func() { e.update(ctx, i, bind, have) })
+		case workPersist:
+			i.begin(w)
+			e.start(func() { e.persist(ctx, i, bind) })
+		case workCollect:
+			i.begin(w)
+			garbage := i.garbage
+			i.garbage = nil
+			e.start(func() { e.collect(ctx, i, garbage) })
+		case workNothing, workReload:
+		}
+	}
+}
+
+// update changes servers and certificates in the running worker.
+func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running) {
+	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+	defer cancel()
+	known := have.Servers != nil
+	want, err := bind()
+	if err == nil {
+		have, err = i.target.Update(ctx, want, have)
+	}
+	e.send(context.WithoutCancel(ctx), func(now time.Time) {
+		e.ended(i, workUpdate, err, now)
+		i.running = have
+		if have.Reloaded {
+			e.reloads[i.Name], i.info = have.Info.PID, have.Info
+			i.running.Reloaded = false
+		}
+		if err == nil && known {
+			e.logger(i.Name).Debug("servers and certificates changed at run time", "node", want.Node)
+		}
+	})
+}
+
+// persist writes to disk what the worker has.
+func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshots.Bound, error)) {
+	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+	defer cancel()
+	want, err := bind()
+	if err == nil {
+		err = i.target.Persist(ctx, want)
+	}
+	e.send(context.WithoutCancel(ctx), func(now time.Time) {
+		e.ended(i, workPersist, err, now)
+		i.persisted = now
+		// What changed meanwhile is not on disk yet.
+		i.running.Persisted = err == nil && slices.Equal(i.running.Servers, want.Servers)
+	})
+}
+
+// collect removes files that no snapshot in use needs.
+func (e *engine) collect(ctx context.Context, i *instance, garbage []push.Stored) {
+	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+	defer cancel()
+	err := i.target.Remove(ctx, garbage)
+	e.send(context.WithoutCancel(ctx), func(now time.Time) {
+		e.ended(i, workCollect, err, now)
+		if err == nil {
+			e.state.Uploads[i.Name] = slices.DeleteFunc(e.state.Uploads[i.Name], func(u upload) bool {
+				return slices.Contains(garbage, u.Stored)
+			})
+			e.dirty = true
+			e.logger(i.Name).Info("files removed that nothing needs", "files", len(garbage))
+		}
+	})
+}
+
+// ended notes the end of a job.
+func (e *engine) ended(i *instance, w work, err error, now time.Time) {
+	if errors.Is(err, context.Canceled) {
+		err = nil // the process is about to end
+	}
+	i.end(err, e.PollInterval, now)
+	if current := e.instances[i.Name]; current != nil && current != i {
+		current.busy = ""
+	}
+	e.metrics.worked(w, err)
+	if err != nil {
+		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
+	}
+}
+
+// reviewUploads finds out now and then which files the instances no longer need:
+// not while a rollout is under way, nor while a snapshot in use cannot be bound.
+func (e *engine) reviewUploads(now time.Time) {
+	if e.state.Rollout.Rollout != nil || now.Sub(e.reviewed) < min(e.CollectAfter/4, time.Minute) {
+		return
+	}
+	e.reviewed = now
+	for name, i := range e.instances {
+		if needed, ok := e.neededFiles(i); ok && len(e.state.Uploads[name]) > 0 {
+			e.state.Uploads[name], i.garbage = review(e.state.Uploads[name], needed, now, e.CollectAfter)
+			e.dirty = true
+		}
+	}
+}
+
+// neededFiles returns the files that the snapshots in use have on an instance.
+func (e *engine) neededFiles(i *instance) (needed map[push.Stored]bool, ok bool) {
+	needed = map[push.Stored]bool{}
+	for id := range e.inUse() {
+		n, ok := e.bindings.node(id, i.Layout)
+		if !ok || n.err != nil {
+			return nil, false
+		}
+		for _, f := range n.files {
+			needed[f] = true
+		}
+	}
+	return needed, true
+}
+
+// reject writes the failures into the channel that it does not show yet.
+func (e *engine) reject(ctx context.Context, now time.Time) {
+	failures := e.state.Rollout.Unrecorded()
+	if len(failures) == 0 || e.rejecting || now.Before(e.rejectAt) || !e.viewRead {
+		return
+	}
+	f := failures[0]
+	snapshot, ok := e.library.have[f.Snapshot]
+	digest := snapshot.Manifest.Spec.Digest
+	e.rejecting = true
+	e.start(func() {
+		err := rejectInChannel(ctx, e.Store, f, digest, ok, now)
+		e.send(ctx, func(now time.Time) {
+			e.rejecting, e.rejectAt = false, now.Add(5*time.Second)
+			e.trouble("channel", err, now)
+		})
+	})
+}
+
+// rejectInChannel notes a failure in the channel. The digest is that of the
+// snapshot, read again where it is no longer at hand.
+func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, digest snapshots.Digest, known bool, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	if !known {
+		s, err := store.Get(ctx, f.Snapshot)
+		if err != nil {
+			return fmt.Errorf("reject %s: %w", f.Snapshot, err)
+		}
+		digest = s.Manifest.Spec.Digest
+	}
+	r := snapshots.Rejection{Digest: digest, Snapshot: f.Snapshot, Reason: firstLine(f.Reason, 300), At: f.At}
+	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *snapshots.Channel) error {
+		*c = c.Reject(r)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reject %s: %w", f.Snapshot, err)
+	}
+	return nil
+}
+
+func sameJSON(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

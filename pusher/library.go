@@ -1,0 +1,147 @@
+package pusher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// fetchTimeout bounds the reading of one snapshot, and fetchRetry is the wait
+// after one that could not be read.
+const (
+	fetchTimeout = time.Minute
+	fetchRetry   = 2 * time.Second
+)
+
+// library holds the snapshots in use, in memory and on this machine's disk: what
+// runs must stay at hand when the store is gone or has lost it.
+type library struct {
+	dir    string
+	have   map[snapshots.ID]snapshots.Snapshot
+	asked  map[snapshots.ID]bool
+	failed map[snapshots.ID]missing
+}
+
+// missing is a snapshot that could not be read.
+type missing struct {
+	err error
+	at  time.Time
+}
+
+func newLibrary(dir string) *library {
+	return &library{
+		dir: dir, have: map[snapshots.ID]snapshots.Snapshot{},
+		asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{},
+	}
+}
+
+// due returns which of the needed snapshots are to be read now, and notes that
+// they are asked for.
+func (l *library) due(needed []snapshots.ID, now time.Time) []snapshots.ID {
+	var out []snapshots.ID
+	for _, id := range needed {
+		_, have := l.have[id]
+		m, failed := l.failed[id]
+		if have || l.asked[id] || (failed && now.Sub(m.at) < fetchRetry) {
+			continue
+		}
+		l.asked[id] = true
+		out = append(out, id)
+	}
+	return out
+}
+
+// take notes how reading a snapshot ended.
+func (l *library) take(id snapshots.ID, s snapshots.Snapshot, err error, now time.Time) {
+	delete(l.asked, id)
+	if err != nil {
+		l.failed[id] = missing{err, now}
+		return
+	}
+	delete(l.failed, id)
+	l.have[id] = s
+}
+
+// keep drops the snapshots that are not needed.
+func (l *library) keep(needed map[snapshots.ID]bool) (dropped []snapshots.ID) {
+	for id := range l.have {
+		if !needed[id] {
+			delete(l.have, id)
+			dropped = append(dropped, id)
+		}
+	}
+	for id := range l.failed {
+		if !needed[id] {
+			delete(l.failed, id)
+		}
+	}
+	return dropped
+}
+
+// fetch reads a snapshot from this machine's disk, else from the store.
+func fetch(ctx context.Context, store Store, dir string, id snapshots.ID) (snapshots.Snapshot, error) {
+	if s, err := readKept(dir, id); err == nil {
+		return s, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	s, err := store.Get(ctx, id)
+	if err != nil {
+		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	if err := keepOnDisk(dir, s); err != nil {
+		return s, nil // it is at hand all the same, only not after a restart
+	}
+	return s, nil
+}
+
+func keptFile(dir string, id snapshots.ID) string { return filepath.Join(dir, id.String()+".json") }
+
+func readKept(dir string, id snapshots.ID) (snapshots.Snapshot, error) {
+	data, err := os.ReadFile(keptFile(dir, id))
+	if err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	var s snapshots.Snapshot
+	if err := json.Unmarshal(data, &s); err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	if err := s.Verify(); err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	if s.ID() != id {
+		return snapshots.Snapshot{}, fmt.Errorf("%w: %s is kept as %s", snapshots.ErrCorrupt, s.ID(), id)
+	}
+	return s, nil
+}
+
+func keepOnDisk(dir string, s snapshots.Snapshot) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return replaceFile(keptFile(dir, s.ID()), data)
+}
+
+// forget removes the snapshots on disk that are not needed.
+func forget(dir string, needed map[snapshots.ID]bool) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // there are none
+	}
+	for _, entry := range entries {
+		id, err := snapshots.ParseID(strings.TrimSuffix(entry.Name(), ".json"))
+		if err == nil && !needed[id] {
+			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
+}

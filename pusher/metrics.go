@@ -1,0 +1,88 @@
+package pusher
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+)
+
+// metrics are what the pusher counts.
+type metrics struct {
+	instances, inSync, reachable, behind, troubles, lastSync prometheus.Gauge
+	phase                                                    *prometheus.GaugeVec
+	pushes, updates                                          *prometheus.CounterVec
+	reloads                                                  prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "hapsnap", Subsystem: "pusher", Name: name, Help: help})
+		r.MustRegister(g)
+		return g
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "hapsnap", Subsystem: "pusher", Name: name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		instances: gauge("instances", "Instances of the fleet."),
+		inSync:    gauge("instances_in_sync", "Instances that run what is wanted, with today's servers and certificates."),
+		reachable: gauge("instances_reachable", "Instances whose worker says what it runs."),
+		behind:    gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
+		troubles:  gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
+		lastSync:  gauge("last_sync_timestamp_seconds", "When all instances were last in sync, as Unix time."),
+		pushes:    counters("pushes_total", "Pushes of a snapshot to an instance, by how they ended.", "result"),
+		updates:   counters("runtime_changes_total", "Changes of instances without a reload, by kind and how they ended.", "kind", "result"),
+		reloads: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "reloads_total", Help: "Reloads of HAProxy that pushes caused.",
+		}),
+		phase: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "rollout_phase", Help: "1 for the phase that the rollout is in, else 0.",
+		}, []string{"phase"}),
+	}
+	r.MustRegister(m.reloads, m.phase)
+	for _, o := range []rollout.Outcome{rollout.Applied, rollout.Refused, rollout.Trouble} {
+		m.pushes.WithLabelValues(string(o))
+	}
+	return m
+}
+
+func (m *metrics) pushed(o rollout.Outcome, reloaded bool) {
+	m.pushes.WithLabelValues(string(o)).Inc()
+	if reloaded {
+		m.reloads.Inc()
+	}
+}
+
+func (m *metrics) worked(w work, err error) {
+	result := "done"
+	if err != nil {
+		result = "failed"
+	}
+	m.updates.WithLabelValues(string(w), result).Inc()
+}
+
+func (m *metrics) observe(s Status) {
+	reachable := 0
+	for _, i := range s.Instances {
+		if i.Reachable {
+			reachable++
+		}
+	}
+	m.instances.Set(float64(len(s.Instances)))
+	m.inSync.Set(float64(s.InSync()))
+	m.reachable.Set(float64(reachable))
+	m.behind.Set(float64(s.Channel.Behind))
+	m.troubles.Set(float64(len(s.Troubles)))
+	if len(s.Instances) > 0 && s.InSync() == len(s.Instances) {
+		m.lastSync.Set(float64(s.Updated.Unix()))
+	}
+	for _, phase := range []rollout.Phase{"idle", rollout.Pushing, rollout.Soaking, rollout.Undoing} {
+		value := 0.0
+		if s.Rollout.Phase == phase || (s.Rollout.Phase == "" && phase == "idle") {
+			value = 1
+		}
+		m.phase.WithLabelValues(string(phase)).Set(value)
+	}
+}

@@ -1,0 +1,80 @@
+package pusher
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Store is what the pusher needs of a snapshot store. It holds no method that
+// could publish or delete one.
+type Store interface {
+	// View returns the names of all snapshots and the channel. It is called often.
+	View(ctx context.Context) (snapshots.View, error)
+	// Get returns a snapshot, verified.
+	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
+	// UpdateChannel changes the channel, with edit called until no other writer
+	// came in between.
+	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error
+}
+
+// Options say what a pusher works on.
+type Options struct {
+	Store Store
+	// Fleet is the file that lists the instances; it is watched.
+	Fleet string
+	// Live is the directory with the manifests of EndpointSlices and Secrets; it is
+	// watched. Without one, snapshots get the endpoints that are recorded in them.
+	Live string
+	// State is the file that holds the state. A directory of its name with
+	// ".snapshots" appended keeps the snapshots in use, so that they are at hand
+	// when the store is gone, and next to it is the fallback certificate.
+	State string
+
+	// Waves and Soak, where set, come before what the fleet's file says.
+	Waves []rollout.Size
+	Soak  *time.Duration
+
+	// PollInterval is how often the store and each instance are asked.
+	PollInterval time.Duration
+	// ReloadTimeout is how long a reload of HAProxy may take.
+	ReloadTimeout time.Duration
+	// DrainTime is how long the server of an endpoint that is gone is drained.
+	DrainTime time.Duration
+	// PersistInterval is how often at most the file on an instance's disk is
+	// brought up to date with servers that were changed at run time.
+	PersistInterval time.Duration
+	// CollectAfter is how long a file on an instance is kept that no snapshot in
+	// use needs.
+	CollectAfter time.Duration
+
+	Log     *slog.Logger
+	Metrics prometheus.Registerer // nil: none
+	// Status is called with each new status; nil: nobody.
+	Status func(Status)
+}
+
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, usual time.Duration) {
+		if *d <= 0 {
+			*d = usual
+		}
+	}
+	set(&o.PollInterval, time.Second)
+	set(&o.ReloadTimeout, 30*time.Second)
+	set(&o.DrainTime, 30*time.Second)
+	set(&o.PersistInterval, 5*time.Second)
+	set(&o.CollectAfter, time.Hour)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	return o
+}

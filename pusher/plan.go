@@ -1,0 +1,52 @@
+package pusher
+
+import "time"
+
+// work is what an instance needs apart from the rollout.
+type work string
+
+// The kinds of work. A reload is for the rollout to begin.
+const (
+	workNothing work = "nothing"
+	workReload  work = "reload"
+	workUpdate  work = "update"
+	workPersist work = "persist"
+	workCollect work = "collect"
+)
+
+// standing is how an instance stands to the snapshot that it runs, joined with
+// today's live data.
+type standing struct {
+	Busy, Reachable bool
+	// Bound is set when the snapshot that it runs is at hand and could be bound.
+	Bound bool
+	// SameNode is set when the worker names what was bound, SameServers and
+	// SameCertificates when it is known to have them.
+	SameNode, SameServers, SameCertificates bool
+	// Persisted is set when the file on disk has the servers too.
+	Persisted    bool
+	PersistAfter time.Time
+	NotBefore    time.Time
+	Garbage      bool
+}
+
+// classify decides what an instance needs: what must change by a reload, by a
+// change at run time, on disk only, or not at all.
+func classify(s standing, now time.Time) work {
+	switch {
+	case !s.Reachable || !s.Bound:
+		return workNothing
+	case !s.SameNode:
+		return workReload
+	case s.Busy || now.Before(s.NotBefore):
+		return workNothing
+	case !s.SameServers || !s.SameCertificates:
+		return workUpdate
+	case !s.Persisted && !now.Before(s.PersistAfter):
+		return workPersist
+	case s.Persisted && s.Garbage:
+		return workCollect
+	default:
+		return workNothing
+	}
+}

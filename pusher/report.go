@@ -1,0 +1,117 @@
+package pusher
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// report tells the status to whoever listens, and saves what may have been lost
+// without harm until now.
+func (e *engine) report(now time.Time) {
+	s := e.status(now)
+	e.metrics.observe(s)
+	if e.Status != nil {
+		e.Status(s)
+	}
+	if !s.sameAs(e.state.Status) {
+		e.dirty = true
+	}
+	if age := now.Sub(e.saved); (e.dirty && age >= saveInterval) || age >= heartbeat {
+		_ = e.save(now) // noted as trouble
+	}
+}
+
+// status returns what the pusher says of itself.
+func (e *engine) status(now time.Time) Status {
+	s := Status{Updated: now.UTC().Truncate(time.Second), Channel: e.channelStatus(), Rollout: e.rolloutStatus()}
+	for _, about := range slices.Sorted(maps.Keys(e.troubles)) {
+		s.Troubles = append(s.Troubles, e.troubles[about])
+	}
+	for _, name := range e.names() {
+		s.Instances = append(s.Instances, e.instanceStatus(e.instances[name]))
+	}
+	return s
+}
+
+func (e *engine) channelStatus() ChannelStatus {
+	d := e.decision
+	s := ChannelStatus{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message}
+	if !e.viewRead {
+		return ChannelStatus{Hold: true, Message: "the store was not read yet"}
+	}
+	for _, id := range e.view.IDs {
+		if good := e.state.Rollout.Good; id.Compare(good) > 0 {
+			s.Behind++
+		}
+	}
+	return s
+}
+
+func (e *engine) rolloutStatus() RolloutStatus {
+	s := RolloutStatus{Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed}
+	if r := e.state.Rollout.Rollout; r != nil {
+		s.Target, s.Phase, s.Wave, s.Members = r.Target, r.Phase, r.Wave+1, r.Members
+		s.Since, s.Reason = r.Since.UTC().Truncate(time.Second), r.Reason
+		if r.Phase == rollout.Pushing && e.decision.Hold {
+			s.Since = r.Started.UTC().Truncate(time.Second) // its time does not run
+		}
+	}
+	return s
+}
+
+func (e *engine) instanceStatus(i *instance) InstanceStatus {
+	remembered := e.state.Rollout.Instances[i.Name]
+	s := InstanceStatus{
+		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Since: i.since.UTC().Truncate(time.Second),
+		Running: i.snapshot(), Node: i.info.Node, PID: i.info.PID, Doing: string(i.busy),
+		Error: cmp.Or(remembered.Error, i.jobError),
+	}
+	if s.ErrorAt = remembered.ErrorAt; remembered.Error == "" {
+		s.ErrorAt = i.jobErrorAt
+	}
+	if i.err != nil {
+		s.Error, s.ErrorAt = i.err.Error(), i.since
+	}
+	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
+	s.InSync = s.Reachable && s.Error == "" && s.Running == e.target() &&
+		i.busy != workPush && i.busy != workUpdate && e.stands(i, time.Time{}) == workNothing
+	return s
+}
+
+// target returns what the fleet should run in the end.
+func (e *engine) target() snapshots.ID {
+	if e.decision.Hold {
+		return e.state.Rollout.Good
+	}
+	return e.decision.ID
+}
+
+// tell logs what a step changed, in the words of a person who follows along.
+func (e *engine) tell(old, next rollout.State) {
+	for _, f := range next.Failed {
+		if _, known := old.Failure(f.Snapshot, f.Intent); !known {
+			e.Log.Error("rollout failed", "snapshot", f.Snapshot, "reason", f.Reason, "good", next.Good)
+		}
+	}
+	switch was, is := old.Rollout, next.Rollout; {
+	case is == nil && was != nil && next.Good == was.Target && old.Good != next.Good:
+		e.Log.Info("rollout done", "snapshot", next.Good)
+	case is == nil && was != nil:
+		e.Log.Info("rollout undone", "snapshot", was.Target, "good", next.Good)
+	case is == nil && next.Good != old.Good:
+		e.Log.Info("fleet runs snapshot", "snapshot", next.Good)
+	case is != nil && (was == nil || was.Target != is.Target):
+		e.Log.Info("rollout begins", "snapshot", is.Target, "good", next.Good)
+	}
+	if is := next.Rollout; is != nil {
+		was := cmp.Or(old.Rollout, &rollout.Rollout{})
+		if is.Phase != was.Phase || !slices.Equal(is.Members, was.Members) {
+			e.Log.Info("rollout goes on", "snapshot", is.Target, "phase", string(is.Phase), "wave", is.Wave+1, "members", is.Members)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package pusher
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+)
+
+// Run pushes until ctx is done, and then returns nil; an error says that it could
+// not begin. All that it started has ended when it returns.
+func Run(ctx context.Context, o Options) error {
+	o = o.withDefaults()
+	release, err := lockState(o.State)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s, err := readState(o.State)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	fallback, err := fallbackCertificate(filepath.Join(filepath.Dir(o.State), "fallback.pem"), now)
+	if err != nil {
+		return err
+	}
+	instances, err := fleet.Read(o.Fleet)
+	if err != nil {
+		return err
+	}
+	e := newEngine(o, s, fallback, now)
+	ctx, cancel := context.WithCancel(ctx)
+	e.takeFleet(ctx, instances, nil, now)
+	e.start(func() { e.watchFleet(ctx, instances.Files) })
+	e.start(func() { e.watchStore(ctx) })
+	if o.Live != "" {
+		e.start(func() {
+			watchLive(ctx, o.Live, o.Log, func(read liveData, err error) {
+				e.send(ctx, func(now time.Time) { e.takeLive(read, err, now) })
+			})
+		})
+	}
+	e.loop(ctx)
+	cancel()
+	e.finish()
+	return nil
+}
+
+// finish waits for the jobs, which end as their context did, and saves what they
+// had to say.
+func (e *engine) finish() {
+	ended := make(chan struct{})
+	go func() {
+		e.jobs.Wait()
+		close(ended)
+	}()
+	for {
+		select {
+		case event := <-e.events:
+			event(time.Now())
+		case <-ended:
+			e.drainEvents()
+			_ = e.save(time.Now()) // noted as trouble, and there is nobody left to tell
+			return
+		}
+	}
+}
+
+// watchFleet reads the fleet's file again when it or a password file changes.
+func (e *engine) watchFleet(ctx context.Context, files []string) {
+	for ctx.Err() == nil {
+		watching, cancel := context.WithCancel(ctx)
+		changed := manifests.Watch(watching, files, e.Log)
+		for watched := files; slices.Equal(watched, files); {
+			// What changed before the watch began is seen now.
+			f, err := fleet.Read(e.Fleet)
+			e.send(ctx, func(now time.Time) { e.takeFleet(ctx, f, err, now) })
+			if len(f.Files) > 0 {
+				files = f.Files
+			}
+			select {
+			case <-ctx.Done():
+				cancel()
+				return
+			case <-changed:
+			}
+		}
+		cancel()
+	}
+}
+
+// watchStore looks into the store again and again.
+func (e *engine) watchStore(ctx context.Context) {
+	ticker := time.NewTicker(e.PollInterval)
+	defer ticker.Stop()
+	for {
+		once, cancel := context.WithTimeout(ctx, viewTimeout)
+		view, err := e.Store.View(once)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		e.send(ctx, func(now time.Time) { e.takeView(view, err, now) })
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package pusher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Status is what a pusher says of itself. It is a part of the state file.
+type Status struct {
+	// Updated is when the pusher last said so.
+	Updated time.Time     `json:"updated"`
+	Channel ChannelStatus `json:"channel"`
+	Rollout RolloutStatus `json:"rollout"`
+	// Troubles are what keeps the pusher from doing its work, such as a store that
+	// is gone, by what they are about.
+	Troubles  []Trouble        `json:"troubles,omitempty"`
+	Instances []InstanceStatus `json:"instances"`
+}
+
+// ChannelStatus is what should run.
+type ChannelStatus struct {
+	Wanted  snapshots.ID     `json:"wanted,omitzero"`
+	Because snapshots.Reason `json:"because,omitempty"`
+	Hold    bool             `json:"hold,omitempty"`
+	Message string           `json:"message,omitempty"`
+	// Behind is how many snapshots are newer than what the fleet runs.
+	Behind int `json:"behind"`
+}
+
+// RolloutStatus is how far it has come.
+type RolloutStatus struct {
+	Good     snapshots.ID      `json:"good,omitzero"`
+	Target   snapshots.ID      `json:"target,omitzero"`
+	Phase    rollout.Phase     `json:"phase,omitempty"`
+	Wave     int               `json:"wave,omitempty"` // from 1
+	Members  []string          `json:"members,omitempty"`
+	Since    time.Time         `json:"since,omitzero"`
+	Reason   string            `json:"reason,omitempty"`
+	Rejected []rollout.Failure `json:"rejected,omitempty"`
+}
+
+// Trouble is something that a person may have to look at.
+type Trouble struct {
+	About string    `json:"about"`
+	Error string    `json:"error"`
+	Since time.Time `json:"since"`
+}
+
+// InstanceStatus is how one instance stands.
+type InstanceStatus struct {
+	Name      string       `json:"name"`
+	Zone      string       `json:"zone,omitempty"`
+	Reachable bool         `json:"reachable"`
+	Since     time.Time    `json:"since,omitzero"` // of being in reach, or out of it
+	Running   snapshots.ID `json:"running,omitzero"`
+	Node      string       `json:"node,omitempty"`
+	PID       int          `json:"pid,omitempty"`
+	// InSync is set when it runs what is wanted, with today's servers and
+	// certificates.
+	InSync  bool      `json:"inSync"`
+	Doing   string    `json:"doing,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	ErrorAt time.Time `json:"errorAt,omitzero"`
+}
+
+// InSync returns how many instances are.
+func (s Status) InSync() int {
+	n := 0
+	for _, i := range s.Instances {
+		if i.InSync {
+			n++
+		}
+	}
+	return n
+}
+
+// ErrNoState is returned for a state file that is not there: no pusher ever ran
+// with it.
+var ErrNoState = errors.New("there is no state file")
+
+// ReadStatus reads the status from a state file, of a pusher that runs or ran.
+func ReadStatus(file string) (Status, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Status{}, fmt.Errorf("read status from %s: %w", file, ErrNoState)
+	}
+	if err != nil {
+		return Status{}, fmt.Errorf("read status: %w", err)
+	}
+	var s struct {
+		Kind   string
+		Status Status
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Status{}, fmt.Errorf("read status from %s: %w", file, err)
+	}
+	if s.Kind != stateKind {
+		return Status{}, fmt.Errorf("read status from %s: it is no state of a pusher", file)
+	}
+	return s.Status, nil
+}
+
+// sameAs reports whether two statuses differ in nothing but their time.
+func (s Status) sameAs(o Status) bool {
+	s.Updated, o.Updated = time.Time{}, time.Time{}
+	a, errA := json.Marshal(s)
+	b, errB := json.Marshal(o)
+	return errA == nil && errB == nil && string(a) == string(b)
+}
