@@ -55,11 +55,11 @@ func holdsCertificate(secret corev1.Secret) bool {
 func Certificate(secret corev1.Secret) ([]byte, error) {
 	certificate, ok := value(secret, corev1.TLSCertKey)
 	if !ok {
-		return nil, fmt.Errorf("there is no %s: %w", corev1.TLSCertKey, snapshots.ErrNoCertificate)
+		return nil, fmt.Errorf("%s: %w", corev1.TLSCertKey, snapshots.ErrNoCertificate)
 	}
 	key, ok := value(secret, corev1.TLSPrivateKeyKey)
 	if !ok {
-		return nil, fmt.Errorf("there is no %s: %w", corev1.TLSPrivateKeyKey, snapshots.ErrNoKey)
+		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, snapshots.ErrNoKey)
 	}
 	return snapshots.JoinKeyPair(certificate, key)
 }

@@ -1,0 +1,119 @@
+package live
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// slice is an EndpointSlice of shop/web with the port http at 8080.
+func slice(endpoints ...discoveryv1.Endpoint) discoveryv1.EndpointSlice {
+	return discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "web-x", Labels: map[string]string{"kubernetes.io/service-name": "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(8080)), Protocol: ptr(corev1.ProtocolTCP)}},
+		Endpoints:   endpoints,
+	}
+}
+
+// at is an endpoint whose conditions are ready, serving and terminating, each
+// "t", "f" or "-" for unset.
+func at(address, conditions string) discoveryv1.Endpoint {
+	condition := func(i int) *bool {
+		if conditions[i] == '-' {
+			return nil
+		}
+		return ptr(conditions[i] == 't')
+	}
+	return discoveryv1.Endpoint{
+		Addresses:  []string{address},
+		Conditions: discoveryv1.EndpointConditions{Ready: condition(0), Serving: condition(1), Terminating: condition(2)},
+	}
+}
+
+var web = snapshots.ServicePort{Namespace: "shop", Service: "web", Port: "http"}
+
+func TestConditions(t *testing.T) {
+	endpoint := func(draining bool) map[snapshots.ServicePort][]snapshots.Endpoint {
+		return map[snapshots.ServicePort][]snapshots.Endpoint{web: {{Address: "10.0.0.1", Port: 8080, Draining: draining}}}
+	}
+	none := map[snapshots.ServicePort][]snapshots.Endpoint{}
+	for conditions, want := range map[string]map[snapshots.ServicePort][]snapshots.Endpoint{
+		"---": endpoint(false), // unset is ready
+		"ttf": endpoint(false),
+		"t-t": endpoint(false), // of a Service that publishes all addresses
+		"ftt": endpoint(true),
+		"fft": none,
+		"ftf": none, // serving, but not leaving: the readiness gate says no
+		"f-t": none, // serving unset is what ready is
+		"f--": none,
+	} {
+		if diff := cmp.Diff(want, Endpoints([]discoveryv1.EndpointSlice{slice(at("10.0.0.1", conditions))})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", conditions, diff)
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	with := func(change func(*discoveryv1.EndpointSlice)) discoveryv1.EndpointSlice {
+		s := slice(at("10.0.0.1", "---"))
+		change(&s)
+		return s
+	}
+	for _, tt := range []struct {
+		name   string
+		slices []discoveryv1.EndpointSlice
+		want   map[snapshots.ServicePort][]snapshots.Endpoint
+	}{
+		{"several slices, each address once, sorted", []discoveryv1.EndpointSlice{
+			slice(at("10.0.0.2", "---"), at("10.0.0.1", "---")), slice(at("10.0.0.1", "---"), at("10.0.0.3", "ftt"), at("10.0.0.3", "ftt")),
+		}, map[snapshots.ServicePort][]snapshots.Endpoint{web: {{Address: "10.0.0.1", Port: 8080}, {Address: "10.0.0.2", Port: 8080}, {Address: "10.0.0.3", Port: 8080, Draining: true}}}},
+		{"ready in one slice and leaving in another", []discoveryv1.EndpointSlice{
+			slice(at("10.0.0.1", "ftt"), at("10.0.0.2", "t--")), slice(at("10.0.0.1", "t--"), at("10.0.0.2", "ftt")),
+		}, map[snapshots.ServicePort][]snapshots.Endpoint{web: {{Address: "10.0.0.1", Port: 8080}, {Address: "10.0.0.2", Port: 8080}}}},
+		{"IPv6, in its shortest form", []discoveryv1.EndpointSlice{
+			with(func(s *discoveryv1.EndpointSlice) {
+				s.AddressType = discoveryv1.AddressTypeIPv6
+				s.Endpoints = []discoveryv1.Endpoint{at("FD00:0:0::1", "---"), at("fd00::1", "---")}
+			}),
+		}, map[snapshots.ServicePort][]snapshots.Endpoint{web: {{Address: "fd00::1", Port: 8080}}}},
+		{"several ports, one without a name", []discoveryv1.EndpointSlice{
+			with(func(s *discoveryv1.EndpointSlice) {
+				s.Ports = append(s.Ports, discoveryv1.EndpointPort{Port: ptr(int32(9090))})
+			}),
+		}, map[snapshots.ServicePort][]snapshots.Endpoint{
+			web:                                 {{Address: "10.0.0.1", Port: 8080}},
+			{Namespace: "shop", Service: "web"}: {{Address: "10.0.0.1", Port: 9090}},
+		}},
+		{"what a proxy cannot connect to", []discoveryv1.EndpointSlice{
+			with(func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN }),
+			with(func(s *discoveryv1.EndpointSlice) { s.Labels = nil }),
+			with(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = nil }),
+			with(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr(int32(70000)) }),
+			with(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr(corev1.ProtocolUDP) }),
+			with(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = nil }),
+			slice(at("web.example", "---"), at("fe80::1%eth0", "---"), at("0.0.0.0", "---"), at("10.0.0.1:80", "---")),
+		}, map[snapshots.ServicePort][]snapshots.Endpoint{}},
+		{"the first address of several", []discoveryv1.EndpointSlice{
+			with(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.1", "10.0.0.2"} }),
+		}, map[snapshots.ServicePort][]snapshots.Endpoint{web: {{Address: "10.0.0.1", Port: 8080}}}},
+		{"nothing", nil, map[snapshots.ServicePort][]snapshots.Endpoint{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 5 {
+				if diff := cmp.Diff(tt.want, Endpoints(tt.slices)); diff != "" {
+					t.Fatalf("endpoints (-want +got):\n%s", diff)
+				}
+				rand.Shuffle(len(tt.slices), func(i, j int) { tt.slices[i], tt.slices[j] = tt.slices[j], tt.slices[i] })
+			}
+		})
+	}
+}
