@@ -26,8 +26,12 @@ type FieldError struct {
 // Error returns the path and the message.
 func (e FieldError) Error() string { return strings.TrimSpace(e.Path + " " + e.Message) }
 
-// maxTypeErrors bounds how many wrong types of one object are looked for.
-const maxTypeErrors = 10
+// Finding a wrong type takes many decodings, so that fewer are looked for in a
+// large object; at least one is.
+const (
+	maxTypeErrors = 10
+	searchedBytes = 1 << 20
+)
 
 // Decode stores the object in the value that into points to, a type of
 // k8s.io/api, as strictly as the API server with fieldValidation=Strict: names
@@ -37,8 +41,9 @@ const maxTypeErrors = 10
 func (o Object) Decode(into any) []FieldError {
 	found := o.duplicates(o.node, nil, nil)
 	omit := map[*yaml.Node]bool{}
-	strict, err := json.UnmarshalStrict(encode(o.node), into, json.DisallowUnknownFields)
-	for range maxTypeErrors {
+	data := encode(o.node)
+	strict, err := json.UnmarshalStrict(data, into, json.DisallowUnknownFields)
+	for range min(maxTypeErrors, 1+searchedBytes/len(data)) {
 		if err == nil {
 			break
 		}

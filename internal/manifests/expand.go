@@ -10,13 +10,13 @@ import (
 // The limits of one document. They stop documents whose aliases expand into
 // billions of nodes, or that are nested without end.
 const (
-	maxNodes = 1 << 21
-	maxDepth = 200
+	maxAliased = 100_000 // nodes, beside ten times as many as are written out
+	maxDepth   = 200
 )
 
 var (
 	errTooDeep  = fmt.Errorf("nested more than %d levels deep", maxDepth)
-	errTooLarge = errors.New("aliases expand to more than two million values")
+	errTooLarge = errors.New("its aliases stand for too many values")
 )
 
 // expand replaces aliases by what they stand for and merges "<<" keys, so that
@@ -25,7 +25,7 @@ func expand(n *yaml.Node) (*yaml.Node, error) {
 	if isPlain(n, 0) {
 		return n, nil
 	}
-	budget := maxNodes
+	budget := maxAliased + 10*count(n)
 	return expandNode(n, 0, &budget)
 }
 
@@ -40,6 +40,15 @@ func isPlain(n *yaml.Node, depth int) bool {
 		}
 	}
 	return true
+}
+
+// count counts the nodes that are written out.
+func count(n *yaml.Node) int {
+	total := 1
+	for _, c := range n.Content {
+		total += count(c)
+	}
+	return total
 }
 
 func expandNode(n *yaml.Node, depth int, budget *int) (*yaml.Node, error) {
