@@ -12,27 +12,28 @@ import (
 func TestContract(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
+		t.Helper()
 		path := filepath.Join(t.TempDir(), "store")
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		return storetest.Backend{
-			Open: func(_ *testing.T, step func(string) error) storetest.Store {
+			Open: func(step func(string) error) storetest.Store {
 				s := Open(path, Options{})
 				if step != nil {
 					s.step = step
 				}
 				return s
 			},
-			Tamper: func(t *testing.T, id snapshots.ID, file string) {
+			Tamper: func(id snapshots.ID, file string) {
 				appendTo(t, filepath.Join(path, snapshotsDir, id.String(), filepath.FromSlash(file)))
 			},
-			SetChannel: func(t *testing.T, data []byte) {
+			SetChannel: func(data []byte) {
 				if err := os.WriteFile(filepath.Join(path, channelFile), data, 0o644); err != nil {
 					t.Fatal(err)
 				}
 			},
-			Break: func(t *testing.T) {
+			Break: func() {
 				if err := os.Rename(path, path+".gone"); err != nil {
 					t.Fatal(err)
 				}

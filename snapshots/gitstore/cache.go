@@ -33,10 +33,11 @@ const (
 // read, to save fetches that cost little. Nothing in it is worth keeping.
 type commitCache struct {
 	folder  string // of all caches
+	limit   int    // of fetches
+	fetches int
 	path    string // of this one, "" until it is needed
 	owner   *os.File
 	storage *filesystem.Storage
-	fetches int
 }
 
 // has reports whether the commit, and with it all that belongs to it, is here:
@@ -50,7 +51,7 @@ func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.H
 	if c.has(commit) {
 		return nil
 	}
-	if c.fetches >= freshAfter {
+	if c.fetches >= c.limit {
 		c.drop()
 	}
 	if c.storage == nil {
@@ -112,7 +113,7 @@ func (c *commitCache) drop() {
 	if c.owner != nil {
 		_ = c.owner.Close()
 	}
-	*c = commitCache{folder: c.folder}
+	*c = commitCache{folder: c.folder, limit: c.limit}
 }
 
 // sweep removes the repositories that no process owns.

@@ -2,7 +2,6 @@ package gitstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,11 +65,8 @@ func (s *Store) readChannel(ctx context.Context, r refs) (snapshots.Channel, []o
 		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
 	}
 	data, err := commit.file(channelFile)
-	if err != nil && !errors.Is(err, errNoFile) {
-		s.cache.drop()
-	}
 	if err != nil {
-		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
+		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, s.blameCache(err))
 	}
 	channel, err := snapshots.ParseChannel(data)
 	if err != nil {

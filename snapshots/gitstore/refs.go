@@ -74,21 +74,24 @@ func (r refs) tagged() (snapshots.ID, bool) {
 }
 
 // check returns [ErrRewound] if head, the snapshot on the tip of the branch or
-// zero where there is none, is not newer than all that is known otherwise: the
-// tags, and what was seen at the tip before.
+// zero where there is none, is not newer than all others that are known: by
+// their tags, or seen at the tip before.
 func (r refs) check(head, seen snapshots.ID) error {
-	known := seen
+	newest := seen
+	if seen == head || seen.Revision < head.Revision {
+		newest = snapshots.ID{}
+	}
 	for id := range r.tags {
-		if id.Compare(known) > 0 {
-			known = id
+		if id != head && id.Revision >= head.Revision && id.Compare(newest) > 0 {
+			newest = id
 		}
 	}
 	switch {
-	case head == known || head.Revision > known.Revision:
+	case newest.IsZero():
 		return nil
 	case head.IsZero():
-		return fmt.Errorf("%w: it is gone, and %s was on it", ErrRewound, known)
+		return fmt.Errorf("%w: it is gone, and %s was on it", ErrRewound, newest)
 	default:
-		return fmt.Errorf("%w: it is at %s, and %s was on it", ErrRewound, head, known)
+		return fmt.Errorf("%w: it is at %s, and %s was on it", ErrRewound, head, newest)
 	}
 }

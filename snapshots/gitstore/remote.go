@@ -103,7 +103,16 @@ func fetch(ctx context.Context, session transport.UploadPackSession, commit plum
 		_, _ = io.Copy(io.Discard, response)
 		return errors.Join(err, response.Close())
 	}
-	return errors.Join(into.SetShallow([]plumbing.Hash{commit}), response.Close())
+	return errors.Join(addShallow(into, commit), response.Close())
+}
+
+// addShallow notes that the parents of a commit are left out on purpose.
+func addShallow(in *filesystem.Storage, commit plumbing.Hash) error {
+	known, err := in.Shallow()
+	if err != nil {
+		return err
+	}
+	return in.SetShallow(append(known, commit))
 }
 
 func demultiplexed(agreed *capability.List, r io.Reader) io.Reader {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -91,7 +92,7 @@ func Open(o Options) (*Store, error) {
 		options:  o,
 		endpoint: endpoint,
 		names:    names(o.Branch),
-		cache:    commitCache{folder: o.CacheDir},
+		cache:    commitCache{folder: o.CacheDir, limit: freshAfter},
 		turn:     make(chan struct{}, 1),
 		step:     func(string) error { return nil },
 	}
@@ -100,16 +101,22 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-func parseURL(rawURL string) (*transport.Endpoint, error) {
-	if rawURL == "" {
-		return nil, fmt.Errorf("no URL of a git repository")
+// parseURL reads the URL of a repository. Text without a scheme is a path, and
+// never the user@host:path of SSH, which a path may look like.
+func parseURL(text string) (*transport.Endpoint, error) {
+	if text == "" {
+		return nil, errors.New("no URL of a git repository")
 	}
-	e, err := transport.NewEndpoint(rawURL)
+	if !strings.Contains(text, "://") {
+		path, err := filepath.Abs(text)
+		return &transport.Endpoint{Protocol: "file", Path: path}, err
+	}
+	e, err := transport.NewEndpoint(text)
 	if err != nil {
 		return nil, fmt.Errorf("git repository: %w", err)
 	}
-	if e.Protocol == "file" && !filepath.IsAbs(e.Path) {
-		return nil, fmt.Errorf("git repository %s: the path is not absolute", rawURL)
+	if e.Protocol == "file" && (e.Host != "" || !filepath.IsAbs(e.Path)) {
+		return nil, fmt.Errorf("git repository %s: write it as file:///path", text)
 	}
 	return e, nil
 }
@@ -126,9 +133,15 @@ func defaultCache() string {
 
 // String returns the store's URL, without a password.
 func (s *Store) String() string {
-	shown := *s.endpoint
-	shown.Password = ""
-	return "git+" + shown.String() + "?branch=" + url.QueryEscape(s.options.Branch)
+	u := url.URL{Scheme: "git+" + s.endpoint.Protocol, Host: s.endpoint.Host, Path: s.endpoint.Path}
+	if s.endpoint.User != "" {
+		u.User = url.User(s.endpoint.User)
+	}
+	if s.endpoint.Port != 0 {
+		u.Host += ":" + strconv.Itoa(s.endpoint.Port)
+	}
+	u.RawQuery = url.Values{"branch": {s.options.Branch}}.Encode()
+	return u.String()
 }
 
 // Close waits for the call that is being served and removes the cache. The
@@ -232,16 +245,25 @@ func (s *Store) load(ctx context.Context, commit plumbing.Hash) (snapshots.Snaps
 		return snapshots.Snapshot{}, nil, err
 	}
 	snapshot, files, err := r.snapshot()
-	if err != nil && !isCorrupt(err) {
-		// The repository vouches for what it sends, so this is our disk.
-		s.cache.drop()
-	}
-	return snapshot, files, err
+	return snapshot, files, s.blameCache(err)
 }
 
+// open fetches a commit.
 func (s *Store) open(ctx context.Context, commit plumbing.Hash) (reader, error) {
 	if err := s.cache.ensure(ctx, s.remote, commit); err != nil {
 		return reader{}, err
 	}
-	return newReader(s.cache.storage, commit)
+	r, err := newReader(s.cache.storage, commit)
+	return r, s.blameCache(err)
+}
+
+// blameCache drops the cache if a fetched commit cannot be read. Git's hashes
+// vouch for what was fetched, so unless the commit itself is not what it should
+// be, our copy was damaged, and the next try fetches another.
+func (s *Store) blameCache(err error) error {
+	if err == nil || isCorrupt(err) || errors.Is(err, errNoFile) {
+		return err
+	}
+	s.cache.drop()
+	return again(err)
 }

@@ -76,9 +76,12 @@ func runGitEnv(t *testing.T, dir string, env []string, stdin []byte, args ...str
 	return strings.TrimSpace(string(out))
 }
 
+// removed is the content of a file that commitFile removes.
+const removed = "\x00"
+
 // commitFile commits a file on top of a revision, which may be none, as people
-// do; content nil removes it. It returns the commit.
-func (r repository) commitFile(t *testing.T, parent, path string, content []byte) string {
+// do; removed removes it. It returns the commit.
+func (r repository) commitFile(t *testing.T, parent, path, content string) string {
 	t.Helper()
 	index := []string{"GIT_INDEX_FILE=" + filepath.Join(t.TempDir(), "index")}
 	git := func(stdin []byte, args ...string) string { return runGitEnv(t, r.path, index, stdin, args...) }
@@ -87,10 +90,10 @@ func (r repository) commitFile(t *testing.T, parent, path string, content []byte
 		git(nil, "read-tree", parent)
 		commit = append(commit, "-p", parent)
 	}
-	if content == nil {
-		git(nil, "update-index", "--force-remove", path)
+	if content == removed {
+		git([]byte("0 "+strings.Repeat("0", 40)+"\t"+path+"\n"), "update-index", "--index-info")
 	} else {
-		blob := git(content, "hash-object", "-w", "--stdin")
+		blob := git([]byte(content), "hash-object", "-w", "--stdin")
 		git(nil, "update-index", "--add", "--cacheinfo", "100644,"+blob+","+path)
 	}
 	return git(nil, append(commit, git(nil, "write-tree"))...)
@@ -102,28 +105,29 @@ func (r repository) tamper(t *testing.T, id snapshots.ID, path string) {
 	tag := "refs/tags/edge/" + id.String()
 	old := r.git(t, "rev-parse", tag)
 	content := r.git(t, "cat-file", "blob", old+":"+path)
-	tampered := r.commitFile(t, old, path, []byte(content+"\ntampered\n"))
+	tampered := r.commitFile(t, old, path, content+"\ntampered\n")
 	r.git(t, "update-ref", tag, tampered)
 	if r.git(t, "rev-parse", "refs/heads/edge") == old {
 		r.git(t, "update-ref", "refs/heads/edge", tampered)
 	}
 }
 
-func (r repository) backend() storetest.Backend {
+func (r repository) backend(t *testing.T) storetest.Backend {
+	t.Helper()
 	return storetest.Backend{
-		Open: func(t *testing.T, step func(string) error) storetest.Store {
+		Open: func(step func(string) error) storetest.Store {
 			s := r.open(t)
 			if step != nil {
 				s.step = step
 			}
 			return s
 		},
-		Tamper: r.tamper,
-		SetChannel: func(t *testing.T, data []byte) {
-			commit := r.commitFile(t, "", channelFile, data)
+		Tamper: func(id snapshots.ID, path string) { r.tamper(t, id, path) },
+		SetChannel: func(data []byte) {
+			commit := r.commitFile(t, "", channelFile, string(data))
 			r.git(t, "update-ref", "refs/heads/edge-channel", commit)
 		},
-		Break: func(t *testing.T) {
+		Break: func() {
 			if err := os.Rename(r.path, r.path+".gone"); err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +137,10 @@ func (r repository) backend() storetest.Backend {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Backend { return newRepository(t).backend() })
+	storetest.Run(t, func(t *testing.T) storetest.Backend {
+		t.Helper()
+		return newRepository(t).backend(t)
+	})
 }
 
 // TestContractNotAtomic is for repositories that change references one by one,
@@ -141,6 +148,7 @@ func TestContract(t *testing.T) {
 func TestContractNotAtomic(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Backend {
-		return newRepository(t, "receive.advertiseAtomic=false").backend()
+		t.Helper()
+		return newRepository(t, "receive.advertiseAtomic=false").backend(t)
 	})
 }

@@ -66,7 +66,7 @@ func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (manifest snapsho
 			return err
 		}
 		if manifest, err = r.manifest(); err != nil {
-			return err
+			return s.blameCache(err)
 		}
 		if named := snapshots.NewID(manifest.Spec.Revision, manifest.Spec.Digest); named != id {
 			return fmt.Errorf("%w: it holds %s", snapshots.ErrCorrupt, named)
@@ -79,35 +79,38 @@ func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (manifest snapsho
 	return manifest, nil
 }
 
-// find calls read with the commit of a snapshot.
+// find calls read with the commit of a snapshot: first with the one that was
+// listed last, if any, since it is verified in any case.
 func (s *Store) find(ctx context.Context, id snapshots.ID, read func(plumbing.Hash) error) error {
 	done, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if commit, ok := s.last.tags[id]; ok && s.cache.has(commit) {
-		return read(commit)
-	}
+	commit, listed := s.last.tags[id]
 	return repeat(ctx, func() error {
-		r, err := s.list(ctx)
-		if err != nil {
-			return err
-		}
-		commit, ok := r.tags[id]
-		if !ok {
-			if commit, err = s.untagged(ctx, r, id); err != nil {
+		if !listed {
+			r, err := s.list(ctx)
+			if err != nil {
+				return err
+			}
+			if commit, err = s.commitOf(ctx, r, id); err != nil {
 				return err
 			}
 		}
+		listed = false
 		return read(commit)
 	})
 }
 
-// untagged returns the tip of the branch if it is the snapshot. A tip that is
-// none at all is not what was asked for.
-func (s *Store) untagged(ctx context.Context, r refs, id snapshots.ID) (plumbing.Hash, error) {
-	if _, tagged := r.tagged(); tagged {
+// commitOf returns the commit of a snapshot: that of its tag, or the tip of the
+// branch if it is the snapshot and has no tag. A tip that is no snapshot at all
+// is not what was asked for.
+func (s *Store) commitOf(ctx context.Context, r refs, id snapshots.ID) (plumbing.Hash, error) {
+	if commit, ok := r.tags[id]; ok {
+		return commit, nil
+	}
+	if _, ok := r.tagged(); ok {
 		return plumbing.ZeroHash, snapshots.ErrNotFound
 	}
 	t, err := s.verifiedTip(ctx, r)

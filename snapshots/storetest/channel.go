@@ -2,13 +2,12 @@ package storetest
 
 import (
 	"errors"
-	"testing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-func testChannel(t *testing.T, b Backend) {
-	s := b.Open(t, nil)
+func testChannel(t T) {
+	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
 	pin := func(c *snapshots.Channel) error {
 		*c = c.Pinned(snapshots.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch})
@@ -27,7 +26,7 @@ func testChannel(t *testing.T, b Backend) {
 	if !errors.Is(err, no) {
 		t.Errorf("an edit that fails: %v", err)
 	}
-	for _, s := range []Reader{s, b.Open(t, nil)} {
+	for _, s := range []Reader{s, t.Open(nil)} {
 		got := view(t, s).Channel.Spec.Pin
 		if got == nil || *got != (snapshots.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch}) {
 			t.Errorf("the pin is %+v", got)
@@ -40,12 +39,12 @@ func testChannel(t *testing.T, b Backend) {
 	}
 }
 
-func testChannelUnreadable(t *testing.T, b Backend) {
-	s := b.Open(t, nil)
+func testChannelUnreadable(t T) {
+	s := t.Open(nil)
 	publish(t, s, Draft("a"))
 	for _, text := range []string{"", "spec: [", "kind: Channel\n", "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pinn: {}}\n"} {
-		b.SetChannel(t, []byte(text))
-		for _, s := range []Store{s, b.Open(t, nil)} {
+		t.SetChannel([]byte(text))
+		for _, s := range []Store{s, t.Open(nil)} {
 			if v, err := s.View(t.Context()); err == nil {
 				t.Errorf("the channel %q is read as %+v", text, v.Channel)
 			}
@@ -54,7 +53,7 @@ func testChannelUnreadable(t *testing.T, b Backend) {
 			}
 		}
 	}
-	b.SetChannel(t, []byte("# by hand\nkind: Channel\napiVersion: hapsnap.dev/v1alpha1\nmetadata: {name: edge}\nspec: {pause: {by: ops}}\n"))
+	t.SetChannel([]byte("# by hand\nkind: Channel\napiVersion: hapsnap.dev/v1alpha1\nmetadata: {name: edge}\nspec: {pause: {by: ops}}\n"))
 	if pause := view(t, s).Channel.Spec.Pause; pause == nil || pause.By != "ops" {
 		t.Errorf("the channel that was mended pauses %+v", pause)
 	}

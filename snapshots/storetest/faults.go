@@ -3,17 +3,16 @@ package storetest
 import (
 	"context"
 	"errors"
-	"testing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-func testTampered(t *testing.T, b Backend) {
-	ids := publishAll(t, b.Open(t, nil), "a", "b", "c", "d")
-	b.Tamper(t, ids[0], snapshots.ConfigFile)
-	b.Tamper(t, ids[1], "maps/host.map")
-	b.Tamper(t, ids[2], snapshots.ManifestFile)
-	s := b.Open(t, nil)
+func testTampered(t T) {
+	ids := publishAll(t, t.Open(nil), "a", "b", "c", "d")
+	t.Tamper(ids[0], snapshots.ConfigFile)
+	t.Tamper(ids[1], "maps/host.map")
+	t.Tamper(ids[2], snapshots.ManifestFile)
+	s := t.Open(nil)
 	wantIDs(t, s, ids...)
 	for _, id := range ids[:3] {
 		if _, err := s.Get(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) {
@@ -27,10 +26,10 @@ func testTampered(t *testing.T, b Backend) {
 	publish(t, s, Draft("e"))
 }
 
-func testTamperedHead(t *testing.T, b Backend) {
-	ids := publishAll(t, b.Open(t, nil), "a", "b")
-	b.Tamper(t, ids[1], snapshots.ConfigFile)
-	s := b.Open(t, nil)
+func testTamperedHead(t T) {
+	ids := publishAll(t, t.Open(nil), "a", "b")
+	t.Tamper(ids[1], snapshots.ConfigFile)
+	s := t.Open(nil)
 	for _, backend := range []string{"b", "c"} {
 		if id, published, err := s.Publish(t.Context(), Draft(backend)); !errors.Is(err, snapshots.ErrCorrupt) || published {
 			t.Errorf("publish %s: %s, published %v, %v", backend, id, published, err)
@@ -39,12 +38,12 @@ func testTamperedHead(t *testing.T, b Backend) {
 	get(t, s, ids[0])
 }
 
-func testBroken(t *testing.T, b Backend) {
-	used := b.Open(t, nil)
+func testBroken(t T) {
+	used := t.Open(nil)
 	id := publish(t, used, Draft("a"))
 	view(t, used)
-	b.Break(t)
-	for _, s := range []Store{used, b.Open(t, nil)} {
+	t.Break()
+	for _, s := range []Store{used, t.Open(nil)} {
 		if v, err := s.View(t.Context()); err == nil {
 			t.Errorf("view: %+v", v)
 		}
@@ -55,7 +54,7 @@ func testBroken(t *testing.T, b Backend) {
 			t.Error("a snapshot was deleted")
 		}
 	}
-	fresh := b.Open(t, nil)
+	fresh := t.Open(nil)
 	if _, err := fresh.Get(t.Context(), id); err == nil || errors.Is(err, snapshots.ErrNotFound) {
 		t.Errorf("get: %v", err)
 	}
@@ -64,12 +63,12 @@ func testBroken(t *testing.T, b Backend) {
 	}
 }
 
-func testCancelled(t *testing.T, b Backend) {
-	s := b.Open(t, nil)
+func testCancelled(t T) {
+	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	fresh := b.Open(t, nil)
+	fresh := t.Open(nil)
 	calls := map[string]func() error{
 		"publish":        func() error { _, _, err := s.Publish(ctx, Draft("c")); return err },
 		"update channel": func() error { return s.UpdateChannel(ctx, "approve", epoch, approve(ids[0])) },
@@ -94,11 +93,11 @@ var errKilled = errors.New("killed")
 // killEverywhere runs do on a fresh backend with a writer that is killed at its
 // first step, then at its second, and so on until it outlives all of them. After
 // each, check gets what do returned.
-func killEverywhere(t *testing.T, b Backend, do func(s Writer) error, check func(err error)) {
+func killEverywhere(t T, do func(s Writer) error, check func(err error)) {
 	t.Helper()
 	for n := 1; n < 1000; n++ {
 		steps := 0
-		doomed := b.Open(t, func(string) error {
+		doomed := t.Open(func(string) error {
 			if steps++; steps >= n {
 				return errKilled
 			}
@@ -119,17 +118,17 @@ func killEverywhere(t *testing.T, b Backend, do func(s Writer) error, check func
 	t.Fatal("the writer never outlived its steps")
 }
 
-func testKilledPublish(t *testing.T, b Backend) {
-	next := publish(t, b.Open(t, nil), Draft("web", "files/0.txt", "")).Revision
+func testKilledPublish(t T) {
+	next := publish(t, t.Open(nil), Draft("web", "files/0.txt", "")).Revision
 	text := "a"
 	draft := func() snapshots.Draft { return Draft("web", "files/0.txt", text) }
-	killEverywhere(t, b, func(s Writer) error {
+	killEverywhere(t, func(s Writer) error {
 		text += "a"
 		_, _, err := s.Publish(t.Context(), draft())
 		return err
 	}, func(error) {
 		next++
-		s := b.Open(t, nil)
+		s := t.Open(nil)
 		wantHistory(t, s)
 		if head := view(t, s).Head(); head.Revision != next && head.Revision != next-1 {
 			t.Errorf("the newest snapshot is %s, want revision %d or the one before", head, next)
@@ -143,16 +142,16 @@ func testKilledPublish(t *testing.T, b Backend) {
 	})
 }
 
-func testKilledEdit(t *testing.T, b Backend) {
-	publish(t, b.Open(t, nil), Draft("web"))
+func testKilledEdit(t T) {
+	publish(t, t.Open(nil), Draft("web"))
 	var id snapshots.ID
 	var revision uint64
-	killEverywhere(t, b, func(s Writer) error {
+	killEverywhere(t, func(s Writer) error {
 		revision++
 		id = snapshots.ID{Revision: revision, Short: "0123456789"}
 		return s.UpdateChannel(t.Context(), "approve", epoch, approve(id))
 	}, func(error) {
-		s := b.Open(t, nil)
+		s := t.Open(nil)
 		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); err != nil {
 			t.Error(err)
 		}
@@ -162,18 +161,18 @@ func testKilledEdit(t *testing.T, b Backend) {
 	})
 }
 
-func testKilledDelete(t *testing.T, b Backend) {
-	keep := publish(t, b.Open(t, nil), Draft("first"))
+func testKilledDelete(t T) {
+	keep := publish(t, t.Open(nil), Draft("first"))
 	head, other := "web", "shop"
-	killEverywhere(t, b, func(s Writer) error {
+	killEverywhere(t, func(s Writer) error {
 		head, other = other, head
-		fresh := b.Open(t, nil)
+		fresh := t.Open(nil)
 		doomed := publish(t, fresh, Draft(head))
 		last := publish(t, fresh, Draft(head, "files/last.txt", "x"))
 		t.Logf("delete %s, below %s", doomed, last)
 		return s.Delete(t.Context(), doomed)
 	}, func(error) {
-		s := b.Open(t, nil)
+		s := t.Open(nil)
 		ids := view(t, s).IDs
 		for _, id := range ids {
 			get(t, s, id)

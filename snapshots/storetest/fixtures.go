@@ -35,67 +35,67 @@ func Draft(backend string, more ...string) snapshots.Draft {
 }
 
 // publish publishes what must be new.
-func publish(t *testing.T, s Writer, d snapshots.Draft) snapshots.ID {
-	t.Helper()
-	id, published, err := s.Publish(t.Context(), d)
+func publish(tb testing.TB, s Writer, d snapshots.Draft) snapshots.ID {
+	tb.Helper()
+	id, published, err := s.Publish(tb.Context(), d)
 	if err != nil || !published {
-		t.Fatalf("publish: %v, published %v, %v", id, published, err)
+		tb.Fatalf("publish: %v, published %v, %v", id, published, err)
 	}
 	return id
 }
 
 // publishAll publishes one snapshot for each backend.
-func publishAll(t *testing.T, s Writer, backends ...string) []snapshots.ID {
-	t.Helper()
+func publishAll(tb testing.TB, s Writer, backends ...string) []snapshots.ID {
+	tb.Helper()
 	var ids []snapshots.ID
 	for _, backend := range backends {
-		ids = append(ids, publish(t, s, Draft(backend)))
+		ids = append(ids, publish(tb, s, Draft(backend)))
 	}
 	return ids
 }
 
-func view(t *testing.T, s Reader) snapshots.View {
-	t.Helper()
-	v, err := s.View(t.Context())
+func view(tb testing.TB, s Reader) snapshots.View {
+	tb.Helper()
+	v, err := s.View(tb.Context())
 	if err != nil {
-		t.Fatalf("view: %v", err)
+		tb.Fatalf("view: %v", err)
 	}
 	return v
 }
 
 // wantIDs checks what the store lists.
-func wantIDs(t *testing.T, s Reader, want ...snapshots.ID) {
-	t.Helper()
-	if got := view(t, s).IDs; !slices.Equal(got, want) {
-		t.Errorf("the store lists %v, want %v", got, want)
+func wantIDs(tb testing.TB, s Reader, want ...snapshots.ID) {
+	tb.Helper()
+	if got := view(tb, s).IDs; !slices.Equal(got, want) {
+		tb.Errorf("the store lists %v, want %v", got, want)
 	}
 }
 
-func get(t *testing.T, s Reader, id snapshots.ID) snapshots.Snapshot {
-	t.Helper()
-	snapshot, err := s.Get(t.Context(), id)
+func get(tb testing.TB, s Reader, id snapshots.ID) snapshots.Snapshot {
+	tb.Helper()
+	snapshot, err := s.Get(tb.Context(), id)
 	if err != nil {
-		t.Fatalf("get %s: %v", id, err)
+		tb.Fatalf("get %s: %v", id, err)
 	}
 	if err := snapshot.Verify(); err != nil {
-		t.Fatalf("get %s: %v", id, err)
+		tb.Fatalf("get %s: %v", id, err)
 	}
 	return snapshot
 }
 
 // wantHistory checks that the store lists a chain of snapshots from revision 1
 // on, all of which can be read, and returns the backends' drafts' digests.
-func wantHistory(t *testing.T, s Reader) map[snapshots.Digest]snapshots.ID {
-	t.Helper()
+func wantHistory(tb testing.TB, s Reader) map[snapshots.Digest]snapshots.ID {
+	tb.Helper()
 	digests := map[snapshots.Digest]snapshots.ID{}
 	var parent snapshots.ID
-	for i, id := range view(t, s).IDs {
-		snapshot := get(t, s, id)
+	for i, id := range view(tb, s).IDs {
+		snapshot := get(tb, s, id)
 		if id.Revision != uint64(i+1) || snapshot.ID() != id {
-			t.Errorf("the snapshot at %d is %s and listed as %s", i, snapshot.ID(), id)
+			tb.Errorf("the snapshot at %d is %s and listed as %s", i, snapshot.ID(), id)
 		}
 		if snapshot.Manifest.Spec.Parent != parent {
-			t.Errorf("the parent of %s is %q, want %q", id, snapshot.Manifest.Spec.Parent, parent)
+			tb.Errorf("the parent of %s is %q, want %q", id, snapshot.Manifest.Spec.Parent, parent)
 		}
 		digests[snapshot.Manifest.Spec.Digest] = id
 		parent = id
@@ -104,16 +104,16 @@ func wantHistory(t *testing.T, s Reader) map[snapshots.Digest]snapshots.ID {
 }
 
 // wantPublished checks that the store holds the content of all backends.
-func wantPublished(t *testing.T, s Reader, backends ...string) {
-	t.Helper()
-	digests := wantHistory(t, s)
+func wantPublished(tb testing.TB, s Reader, backends ...string) {
+	tb.Helper()
+	digests := wantHistory(tb, s)
 	for _, backend := range backends {
 		if _, ok := digests[Draft(backend).Digest()]; !ok {
-			t.Errorf("the snapshot of %s is lost", backend)
+			tb.Errorf("the snapshot of %s is lost", backend)
 		}
 	}
 	if len(digests) != len(backends) {
-		t.Errorf("the store has %d snapshots, want %d", len(digests), len(backends))
+		tb.Errorf("the store has %d snapshots, want %d", len(digests), len(backends))
 	}
 }
 

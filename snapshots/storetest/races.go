@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"testing"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,16 +28,16 @@ func publishEach(ctx context.Context, s Writer, backends []string) error {
 	return nil
 }
 
-func testRacingWriters(t *testing.T, b Backend) {
-	race(t, b, b.Open(t, nil), b.Open(t, nil))
+func testRacingWriters(t T) {
+	race(t, t.Open(nil), t.Open(nil))
 }
 
-func testSharedStore(t *testing.T, b Backend) {
-	s := b.Open(t, nil)
-	race(t, b, s, s)
+func testSharedStore(t T) {
+	s := t.Open(nil)
+	race(t, s, s)
 }
 
-func race(t *testing.T, b Backend, one, two Store) {
+func race(t T, one, two Store) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error { return publishEach(ctx, one, backends("one", races)) })
@@ -46,14 +45,14 @@ func race(t *testing.T, b Backend, one, two Store) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	wantPublished(t, b.Open(t, nil), slices.Concat(backends("one", races), backends("two", races))...)
+	wantPublished(t, t.Open(nil), slices.Concat(backends("one", races), backends("two", races))...)
 }
 
-func testRacingEdits(t *testing.T, b Backend) {
-	publish(t, b.Open(t, nil), Draft("web"))
+func testRacingEdits(t T) {
+	publish(t, t.Open(nil), Draft("web"))
 	group, ctx := errgroup.WithContext(t.Context())
 	for who := range 2 {
-		s := b.Open(t, nil)
+		s := t.Open(nil)
 		group.Go(func() error {
 			for i := range races {
 				id := snapshots.ID{Revision: uint64(1 + who*races + i), Short: "0123456789"}
@@ -67,13 +66,13 @@ func testRacingEdits(t *testing.T, b Backend) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if approved := view(t, b.Open(t, nil)).Channel.Spec.Approved; len(approved) != 2*races {
+	if approved := view(t, t.Open(nil)).Channel.Spec.Approved; len(approved) != 2*races {
 		t.Errorf("of %d approvals, %d are left: %v", 2*races, len(approved), approved)
 	}
 }
 
-func testReaderBesideWriter(t *testing.T, b Backend) {
-	writer, reader := b.Open(t, nil), b.Open(t, nil)
+func testReaderBesideWriter(t T) {
+	writer, reader := t.Open(nil), t.Open(nil)
 	first := publish(t, writer, Draft("web"))
 	group, ctx := errgroup.WithContext(t.Context())
 	finished := make(chan struct{})

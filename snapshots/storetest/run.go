@@ -36,13 +36,19 @@ type Backend struct {
 	// Open returns one more Store on the place. The store calls step, unless it
 	// is nil, at each point where its process could be killed; after an error
 	// from it, it does nothing more and leaves everything as it is.
-	Open func(t *testing.T, step func(string) error) Store
+	Open func(step func(string) error) Store
 	// Tamper changes one stored file of a snapshot.
-	Tamper func(t *testing.T, id snapshots.ID, path string)
+	Tamper func(id snapshots.ID, path string)
 	// SetChannel stores these bytes as the channel.
-	SetChannel func(t *testing.T, data []byte)
+	SetChannel func(data []byte)
 	// Break takes the place away, as when a disk is not mounted.
-	Break func(t *testing.T)
+	Break func()
+}
+
+// T is a test with a backend of its own.
+type T struct {
+	*testing.T
+	Backend
 }
 
 // Run runs the suite. Each test gets a backend of its own.
@@ -50,7 +56,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, b Backend)
+		run  func(t T)
 	}{
 		{"an empty store has no snapshots and no error", testEmpty},
 		{"what is published is read", testPublish},
@@ -79,7 +85,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t, newBackend(t))
+			test.run(T{t, newBackend(t)})
 		})
 	}
 }

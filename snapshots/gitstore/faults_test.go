@@ -1,0 +1,255 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+// meddler is a remote that counts its calls and lets a test meddle with them.
+type meddler struct {
+	remote
+	lists, fetches, pushes int
+	packs                  []int // sizes
+	before, after          func(push int) error
+}
+
+// meddle puts a meddler between a store and its repository.
+func meddle(s *Store) *meddler {
+	pass := func(int) error { return nil }
+	m := &meddler{remote: s.remote, before: pass, after: pass}
+	s.remote = m
+	return m
+}
+
+func (m *meddler) List(ctx context.Context) (map[string]plumbing.Hash, error) {
+	m.lists++
+	return m.remote.List(ctx)
+}
+
+func (m *meddler) Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error {
+	m.fetches++
+	return m.remote.Fetch(ctx, commit, into)
+}
+
+func (m *meddler) Push(ctx context.Context, updates []update, pack []byte) error {
+	m.pushes++
+	m.packs = append(m.packs, len(pack))
+	if err := m.before(m.pushes); err != nil {
+		return err
+	}
+	if err := m.remote.Push(ctx, updates, pack); err != nil {
+		return err
+	}
+	return m.after(m.pushes)
+}
+
+var errLost = errors.New("connection reset by peer")
+
+// first returns errLost for the first n calls.
+func first(n int) func(int) error {
+	return func(call int) error {
+		if call <= n {
+			return errLost
+		}
+		return nil
+	}
+}
+
+// A push whose answer is lost was made: nothing is pushed twice, and it counts
+// as published.
+func TestAnswerLostAfterPush(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	publish(t, s, storetest.Draft("a"))
+	m := meddle(s)
+	m.after = first(1)
+	if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 || m.pushes != 1 {
+		t.Errorf("published %s with %d pushes", id, m.pushes)
+	}
+	m.pushes = 0
+	approvals := 0
+	err := s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
+		approvals++
+		*c = c.Approve(id(1, "a"))
+		return nil
+	})
+	if err != nil || approvals != 2 || m.pushes != 1 {
+		t.Errorf("update channel: edited %d times, pushed %d times, %v", approvals, m.pushes, err)
+	}
+	if got := r.git(t, "rev-list", "--count", "edge"); got != "2" {
+		t.Errorf("the branch has %s commits", got)
+	}
+}
+
+// The answer is lost, and before the store looks, another has built on it.
+func TestAnswerLostAndOvertaken(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	m := meddle(s)
+	m.after = func(push int) error {
+		publish(t, r.open(t), storetest.Draft("other"))
+		return errLost
+	}
+	if id := publish(t, s, storetest.Draft("a")); id.Revision != 1 || m.pushes != 1 {
+		t.Errorf("published %s with %d pushes", id, m.pushes)
+	}
+	m.after = func(int) error { return nil }
+	if id := publish(t, s, storetest.Draft("b")); id.Revision != 3 {
+		t.Errorf("then published %s", id)
+	}
+}
+
+// Between looking and pushing, others publish: first other content, then ours.
+func TestOvertakenBeforePush(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	m := meddle(s)
+	m.before = func(push int) error {
+		d := storetest.Draft("other")
+		if push == 2 {
+			d = storetest.Draft("ours")
+			d.Time = d.Time.Add(time.Hour)
+		}
+		publish(t, r.open(t), d)
+		return nil
+	}
+	id, published, err := s.Publish(t.Context(), storetest.Draft("ours"))
+	if err != nil || published || id.Revision != 2 || m.pushes != 2 {
+		t.Errorf("%s, published %v with %d pushes, %v", id, published, m.pushes, err)
+	}
+	if got := r.git(t, "rev-list", "--count", "edge"); got != "2" {
+		t.Errorf("the branch has %s commits", got)
+	}
+}
+
+func TestPushesThatFailAreRepeatedWithinBounds(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	m := meddle(s)
+	m.before = first(3)
+	if id := publish(t, s, storetest.Draft("a")); id.Revision != 1 || m.pushes != 4 {
+		t.Errorf("published %s with %d pushes", id, m.pushes)
+	}
+	m.pushes, m.before = 0, first(1000)
+	_, published, err := s.Publish(t.Context(), storetest.Draft("b"))
+	if !errors.Is(err, errLost) || published || m.pushes != tries {
+		t.Errorf("published %v with %d pushes, %v", published, m.pushes, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	m.pushes, m.before = 0, func(int) error { cancel(); return errLost }
+	_, published, err = s.Publish(ctx, storetest.Draft("b"))
+	if !errors.Is(err, context.Canceled) || published || m.pushes != 1 {
+		t.Errorf("published %v with %d pushes, %v", published, m.pushes, err)
+	}
+}
+
+// A writer that was killed between the branch and the tag is made up for.
+func TestMissingTagIsAdded(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]string{"by the same content": "a", "by the next": "b"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepository(t, "receive.advertiseAtomic=false")
+			doomed := r.open(t)
+			doomed.step = func(point string) error {
+				if point == "between references" {
+					return errLost
+				}
+				return nil
+			}
+			if _, _, err := doomed.Publish(t.Context(), storetest.Draft("a")); !errors.Is(err, errLost) {
+				t.Fatal(err)
+			}
+			if tags := r.git(t, "tag", "--list"); tags != "" {
+				t.Fatalf("tags %q", tags)
+			}
+			s := r.open(t)
+			one := storetest.Draft("a").Seal(1, snapshots.ID{}).ID()
+			if v, err := s.View(t.Context()); err != nil || v.Head() != one {
+				t.Errorf("view: %v, %v", v.IDs, err)
+			}
+			if _, err := r.open(t).Get(t.Context(), one); err != nil {
+				t.Errorf("get: %v", err)
+			}
+			if _, _, err := s.Publish(t.Context(), storetest.Draft(next)); err != nil {
+				t.Fatal(err)
+			}
+			if tags := r.git(t, "tag", "--list"); !strings.Contains(tags, "edge/"+one.String()) {
+				t.Errorf("tags %q", tags)
+			}
+		})
+	}
+}
+
+// A repository that does not answer costs its caller no more than the context
+// says, and what it does later is found out.
+func TestRepositoryThatHangs(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	publish(t, s, storetest.Draft("a"))
+	hang := filepath.Join(r.path, "hang")
+	// It ends by itself even if nobody lets it.
+	hook := fmt.Sprintf("#!/bin/sh\ni=0\nwhile [ -e '%s' ] && [ $i -lt 3000 ]; do i=$((i+1)); sleep 0.01; done\n", hang)
+	if err := os.MkdirAll(filepath.Join(r.path, "hooks"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.path, "hooks", "pre-receive"), []byte(hook), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hang, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	returned := make(chan error, 1)
+	go func() {
+		_, _, err := s.Publish(ctx, storetest.Draft("b"))
+		returned <- err
+	}()
+	select {
+	case err := <-returned:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("publish: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("publish does not return")
+	}
+	if err := os.Remove(hang); err != nil {
+		t.Fatal(err)
+	}
+	if id, _, err := s.Publish(t.Context(), storetest.Draft("b")); err != nil || id.Revision != 2 {
+		t.Errorf("publish again: %s, %v", id, err)
+	}
+}
+
+// What cannot be made out to be a repository's answer is an error, and not an
+// empty list.
+func TestRepositoryThatBreaks(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	publish(t, s, storetest.Draft("a"))
+	if err := os.Remove(filepath.Join(r.path, "HEAD")); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := r.open(t).View(t.Context()); err == nil {
+		t.Errorf("view: %+v", v)
+	}
+}

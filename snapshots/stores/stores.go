@@ -1,0 +1,162 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore"
+)
+
+// Reader reads snapshots.
+type Reader interface {
+	// View returns the IDs of all snapshots and the channel. It is cheap, and
+	// for polling. An empty store has no IDs; one that is not there, or out of
+	// reach, is an error.
+	View(ctx context.Context) (snapshots.View, error)
+	// Get returns a snapshot whose every digest has been verified, or an error
+	// that wraps [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one
+	// of them is why.
+	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
+	// Manifest returns the manifest alone; the errors are those of Get.
+	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
+}
+
+// Writer changes a store. Any number of writers may share one.
+type Writer interface {
+	// Publish adds the draft as the newest snapshot. If the newest has its
+	// content already, that one is returned, and false.
+	Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error)
+	// UpdateChannel lets edit change the channel. It calls edit again, on what
+	// is then the channel, if another writer was faster. Subject says what
+	// the edit is, for people.
+	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error
+	// Delete removes snapshots, but never the newest. Those that are not there
+	// are passed over.
+	Delete(ctx context.Context, ids ...snapshots.ID) error
+}
+
+// Store is everything that any store can do. Take a smaller interface where
+// you are not main.
+type Store interface {
+	Reader
+	Writer
+	io.Closer
+	fmt.Stringer // the URL, without a password
+}
+
+// Options are what the URL does not say. The zero value is fine.
+type Options struct {
+	CacheDir string          // git: for what is fetched
+	Author   gitstore.Author // git: who the commits are by
+	Log      *slog.Logger
+}
+
+// Forms are the URLs that Open takes, for help texts.
+const Forms = `dir:PATH, or the PATH of a directory
+git+file:///PATH?branch=NAME
+git+https://HOST/PATH?branch=NAME
+git+ssh://USER@HOST/PATH?branch=NAME`
+
+// Open opens the store at a URL, which has one of the [Forms]; the branch of a
+// git store is main unless the URL names one. The store is not contacted. A URL
+// that cannot be understood is a usage error.
+func Open(_ context.Context, text string, o Options) (Store, error) {
+	scheme, rest, hasScheme := strings.Cut(text, ":")
+	switch {
+	case text == "":
+		return nil, usage("no store is named")
+	case !hasScheme, strings.ContainsAny(scheme, "/."):
+		return openDir(text, o)
+	case scheme == "dir" && rest == "":
+		return nil, usage("store %q names no directory", text)
+	case scheme == "dir":
+		return openDir(rest, o)
+	case strings.HasPrefix(scheme, "git+"):
+		return openGit(text, o)
+	default:
+		return nil, usage("store %q: unknown scheme %s:", text, scheme)
+	}
+}
+
+func usage(format string, args ...any) error {
+	return process.WithHint(process.Usage(format, args...), "a store is one of\n\t\t"+strings.ReplaceAll(Forms, "\n", "\n\t\t"))
+}
+
+func openDir(path string, o Options) (Store, error) {
+	if isBareRepository(path) {
+		absolute, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", path, err)
+		}
+		return nil, process.WithHint(process.Usage("store %s is a git repository", path), "use git+file://"+absolute)
+	}
+	return dirstore.Open(path, dirstore.Options{Log: o.Log}), nil
+}
+
+// isBareRepository reports whether path is the folder in which git keeps its
+// own files, where a directory of snapshots is surely not meant to be.
+func isBareRepository(path string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Stat(filepath.Join(path, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// gitSchemes are those that go-git has a transport for, but for those that
+// neither authenticate the server nor hide what is sent.
+var gitSchemes = []string{"git+file", "git+https", "git+ssh"}
+
+func openGit(text string, o Options) (Store, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		// The error of url.Parse repeats the URL, which may hold a password.
+		return nil, usage("the URL of the store cannot be parsed")
+	}
+	if !slices.Contains(gitSchemes, u.Scheme) {
+		return nil, usage("store %s: unknown scheme %s:", u.Redacted(), u.Scheme)
+	}
+	if u.Scheme == "git+file" && (u.Host != "" || u.Opaque != "" || !filepath.IsAbs(u.Path)) {
+		return nil, usage("store %s: the path of git+file:// is absolute, as in git+file:///srv/edge.git", text)
+	}
+	if u.Scheme != "git+file" && (u.Host == "" || strings.Trim(u.Path, "/") == "") {
+		return nil, usage("store %s: host or path is missing", u.Redacted())
+	}
+	branch, err := branchOf(u)
+	if err != nil {
+		return nil, err
+	}
+	remote := *u
+	remote.Scheme, remote.RawQuery = strings.TrimPrefix(u.Scheme, "git+"), ""
+	s, err := gitstore.Open(gitstore.Options{URL: remote.String(), Branch: branch, CacheDir: o.CacheDir, Author: o.Author, Log: o.Log})
+	if err != nil {
+		return nil, usage("store %s: %w", u.Redacted(), err)
+	}
+	return s, nil
+}
+
+// branchOf returns the branch that the URL names, or "".
+func branchOf(u *url.URL) (string, error) {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return "", usage("store %s: what follows ? cannot be parsed", u.Redacted())
+	}
+	for name, values := range query {
+		if name != "branch" || len(values) != 1 || values[0] == "" {
+			return "", usage("store %s: only ?branch=NAME can be given, once", u.Redacted())
+		}
+	}
+	return query.Get("branch"), nil
+}

@@ -1,0 +1,118 @@
+package stores
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+func TestOpenNamesStores(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"dir:/srv/snapshots":     "dir:/srv/snapshots",
+		"dir:snapshots/":         "dir:snapshots",
+		"/srv/snapshots":         "dir:/srv/snapshots",
+		"snapshots":              "dir:snapshots",
+		"./with:colon":           "dir:with:colon",
+		"git+file:///srv/a.git":  "git+file:///srv/a.git?branch=main",
+		"git+file:///srv/a%20b":  "git+file:///srv/a%20b?branch=main",
+		"git+file:///srv/a%3Fb":  "git+file:///srv/a%3Fb?branch=main",
+		"git+file:///srv/x:y":    "git+file:///srv/x:y?branch=main",
+		"git+file:///a?branch=b": "git+file:///a?branch=b",
+		"git+https://user:secret@git.example:8443/shop/edge.git?branch=env/edge": "git+https://user@git.example:8443/shop/edge.git?branch=env%2Fedge",
+		"git+ssh://git@git.example/shop/edge.git":                                "git+ssh://git@git.example/shop/edge.git?branch=main",
+	} {
+		s, err := Open(t.Context(), text, Options{CacheDir: t.TempDir()})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if s.String() != want {
+			t.Errorf("%s is %s, want %s", text, s, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: close: %v", text, err)
+		}
+	}
+}
+
+func TestOpenRefusesWhatItCannotBe(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                    "no store is named",
+		"dir:":                                `store "dir:" names no directory`,
+		"s3:bucket":                           `store "s3:bucket": unknown scheme s3:`,
+		"file:///srv/a":                       `unknown scheme file:`,
+		"git+http://git.example/a":            "unknown scheme git+http:",
+		"git+git://git.example/a":             "unknown scheme git+git:",
+		"git+file://srv/a":                    "the path of git+file:// is absolute",
+		"git+file:a":                          "the path of git+file:// is absolute",
+		"git+https:///a":                      "host or path is missing",
+		"git+https://git.example/":            "host or path is missing",
+		"git+file:///a?brnch=edge":            "only ?branch=NAME can be given, once",
+		"git+file:///a?branch=":               "only ?branch=NAME can be given, once",
+		"git+file:///a?branch=a&branch=b":     "only ?branch=NAME can be given, once",
+		"git+file:///a?branch=%zz":            "what follows ? cannot be parsed",
+		"git+file:///a?branch=a..b":           `branch "a..b"`,
+		"git+https://u:secret@[::1/a":         "the URL of the store cannot be parsed",
+		"git+https://u:secret@git.example?x=": "host or path is missing",
+	} {
+		s, err := Open(t.Context(), text, Options{})
+		if err == nil {
+			t.Errorf("%q is %s", text, s)
+			continue
+		}
+		if code := process.Code(t.Context(), err); code != process.ExitUsage {
+			t.Errorf("%q: exit code %d", text, code)
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %q, want %q in it", text, err, want)
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the password is in the error: %s", text, err)
+		}
+		if !strings.Contains(process.Hint(err), "git+file:///PATH?branch=NAME") {
+			t.Errorf("%q: hint %q", text, process.Hint(err))
+		}
+	}
+}
+
+// Each kind of store works when it is opened by its URL, also in a folder whose
+// name needs escaping.
+func TestOpenedStoresWork(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a b%20c:d?e")
+	bare := filepath.Join(dir, "edge.git")
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "--quiet", "--bare", bare).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v\n%s", err, out)
+	}
+	escaped := strings.NewReplacer("%", "%25", "?", "%3F", " ", "%20").Replace(bare)
+	for _, text := range []string{"dir:" + filepath.Join(dir, "store"), "git+file://" + escaped + "?branch=edge"} {
+		s, err := Open(t.Context(), text, Options{CacheDir: filepath.Join(dir, "cache")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		id, published, err := s.Publish(t.Context(), storetest.Draft("web"))
+		if err != nil || !published {
+			t.Fatalf("%s: published %v, %v", s, published, err)
+		}
+		again, err := Open(t.Context(), s.String(), Options{CacheDir: filepath.Join(dir, "cache")})
+		if err != nil {
+			t.Fatalf("open %s: %v", s, err)
+		}
+		defer again.Close()
+		if _, err := again.Get(t.Context(), id); err != nil {
+			t.Errorf("%s: %v", again, err)
+		}
+	}
+	// The repository itself is no directory of snapshots.
+	_, err := Open(t.Context(), bare, Options{})
+	if process.Code(t.Context(), err) != process.ExitUsage || process.Hint(err) != "use git+file://"+bare {
+		t.Errorf("open %s: %v, hint %q", bare, err, process.Hint(err))
+	}
+}
