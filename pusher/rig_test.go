@@ -1,0 +1,319 @@
+package pusher
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// patience bounds every wait in these tests.
+const patience = 30 * time.Second
+
+// rig is a fleet of real HAProxies behind stand-ins of the Dataplane API, a store
+// in a directory, and a pusher that can be stopped and started.
+type rig struct {
+	t         *testing.T
+	dir       string
+	store     *dirstore.Store
+	names     []string
+	instances map[string]*dataplanetest.Instance
+	binds     map[string]string
+	options   Options
+	taken     string // an address that is in use
+
+	mu     sync.Mutex
+	status Status
+	log    bytes.Buffer
+
+	stop context.CancelFunc
+	done chan error
+}
+
+func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), names: names, instances: map[string]*dataplanetest.Instance{}, binds: map[string]string{}}
+	r.store = dirstore.Open(filepath.Join(r.dir, "store"), dirstore.Options{})
+	r.taken = listen(t).Addr().String()
+	for _, name := range names {
+		r.addInstance(name, api)
+	}
+	soak := 300 * time.Millisecond
+	r.options = Options{
+		Store: r.store, Fleet: filepath.Join(r.dir, "fleet.yaml"), State: filepath.Join(r.dir, "state", "state.json"),
+		Soak: &soak, PollInterval: 50 * time.Millisecond, ReloadTimeout: 10 * time.Second,
+		DrainTime: 500 * time.Millisecond, PersistInterval: 200 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Status: func(s Status) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.status = s
+		},
+	}
+	r.writeFleet(names...)
+	t.Cleanup(func() {
+		r.kill()
+		if t.Failed() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			t.Logf("log of the pusher:\n%s", r.log.String())
+		}
+	})
+	return r
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func (r *rig) addInstance(name string, api dataplanetest.API) {
+	r.t.Helper()
+	sockets, err := os.MkdirTemp("", "rig")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { os.RemoveAll(sockets) })
+	r.binds[name] = filepath.Join(sockets, "web.sock")
+	r.instances[name] = dataplanetest.Start(r.t, dataplanetest.Options{
+		API: api, Env: []string{"WEB=unix@" + r.binds[name], "TAKEN=" + r.taken},
+	})
+}
+
+// Write takes the log.
+func (r *rig) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Write(p)
+}
+
+func (r *rig) write(name, text string) {
+	r.t.Helper()
+	file := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := replaceFile(file, []byte(text)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) writeFleet(names ...string) {
+	r.t.Helper()
+	var b strings.Builder
+	b.WriteString("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances:\n")
+	for _, name := range names {
+		i := r.instances[name]
+		fmt.Fprintf(&b, "  - name: %s\n    url: %s\n    username: admin\n    password: secret\n", name, i.URL())
+		fmt.Fprintf(&b, "    directories: {maps: %s, certificates: %s, general: %s}\n", i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General)
+	}
+	r.write("fleet.yaml", b.String())
+}
+
+// run starts the pusher.
+func (r *rig) run() {
+	ctx, stop := context.WithCancel(r.t.Context())
+	r.stop, r.done = stop, make(chan error, 1)
+	go func() { r.done <- Run(ctx, r.options) }()
+}
+
+// kill ends the pusher in the middle of whatever it does.
+func (r *rig) kill() {
+	if r.stop == nil {
+		return
+	}
+	r.stop()
+	if err := <-r.done; err != nil {
+		r.t.Errorf("the pusher ended with: %v", err)
+	}
+	r.stop = nil
+}
+
+func (r *rig) seen() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// until waits for a status.
+func (r *rig) until(what string, ok func(Status) bool) Status {
+	r.t.Helper()
+	var last Status
+	eventually(r.t, what, func() bool { last = r.seen(); return ok(last) })
+	return last
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// allRun waits until all instances are in sync with the snapshot.
+func (r *rig) allRun(id snapshots.ID) Status {
+	r.t.Helper()
+	return r.until("all run "+id.String(), func(s Status) bool {
+		return s.Rollout.Good == id && s.Rollout.Phase == "" && len(s.Instances) > 0 && s.InSync() == len(s.Instances) &&
+			!slices.ContainsFunc(s.Instances, func(i InstanceStatus) bool { return i.Running != id })
+	})
+}
+
+func (s Status) instance(name string) InstanceStatus {
+	for _, i := range s.Instances {
+		if i.Name == name {
+			return i
+		}
+	}
+	return InstanceStatus{}
+}
+
+// config is a haproxy.cfg that says which revision it is, and serves shop/web.
+func config(revision, extra string) string {
+	return `global
+    maxconn 100
+
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 10s
+    timeout server 10s
+
+frontend web
+    bind "${WEB}"
+    http-response set-header x-revision ` + revision + `
+    http-request set-header x-host %[req.hdr(host),map(maps/host.map,none)]
+    default_backend shop_web
+` + extra + `
+backend shop_web
+    balance roundrobin
+    #hapsnap servers shop/web:http
+`
+}
+
+// broken passes haproxy -c and does not start: its port is in use.
+const broken = `
+frontend taken
+    bind "${TAKEN}"
+`
+
+func (r *rig) publish(config string, certificates ...snapshots.CertificateRef) snapshots.ID {
+	r.t.Helper()
+	id, published, err := r.store.Publish(r.t.Context(), snapshots.Draft{
+		Files: []snapshots.File{
+			{Path: snapshots.ConfigFile, Content: []byte(config)},
+			{Path: "maps/host.map", Content: []byte("shop.example.com shop_" + firstLine(config[len(config)-20:], 3) + "\n")},
+		},
+		Certificates: certificates, Time: time.Now(), Subject: "a test",
+	})
+	if err != nil || !published {
+		r.t.Fatalf("publish: %v, published %v", err, published)
+	}
+	return id
+}
+
+func (r *rig) channel(edit func(snapshots.Channel) snapshots.Channel) {
+	r.t.Helper()
+	err := r.store.UpdateChannel(r.t.Context(), "test", time.Now(), func(c *snapshots.Channel) error {
+		*c = edit(*c)
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// get asks an instance's frontend.
+func (r *rig) get(name string) (revision, body string, err error) {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", r.binds[name])
+		},
+	}}
+	response, err := client.Get("http://shop.example.com/")
+	if err != nil {
+		return "", "", err
+	}
+	defer response.Body.Close()
+	var text bytes.Buffer
+	_, err = text.ReadFrom(response.Body)
+	return response.Header.Get("x-revision"), text.String(), err
+}
+
+// pushes counts the posts of a configuration that were to reload.
+func (r *rig) pushes(name string) int {
+	n := 0
+	for _, q := range r.instances[name].Requests() {
+		if q.Method == http.MethodPost && strings.HasSuffix(q.Path, "/configuration/raw") && strings.Contains(fmt.Sprint(q.Query), "force_reload") {
+			n++
+		}
+	}
+	return n
+}
+
+// writes counts the requests that could have changed an instance.
+func (r *rig) writes(name string) int {
+	n := 0
+	for _, q := range r.instances[name].Requests() {
+		if q.Method != http.MethodGet {
+			n++
+		}
+	}
+	return n
+}
+
+// echo is a server that answers with its name, and its place among endpoints.
+func echo(t *testing.T, name string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// endpoints writes the EndpointSlices of shop/web, one for each address, for each
+// endpoint has a port of its own here.
+func (r *rig) endpoints(addresses ...string) {
+	r.t.Helper()
+	r.options.Live = filepath.Join(r.dir, "live")
+	var b strings.Builder
+	for n, address := range addresses {
+		host, port, _ := net.SplitHostPort(address)
+		fmt.Fprintf(&b, `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-%d, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: http, port: %s, protocol: TCP}]
+endpoints: [{addresses: [%q], conditions: {ready: true}}]
+`, n, port, host)
+	}
+	r.write("live/endpoints.yaml", b.String())
+}
+
+func phase(p rollout.Phase) func(Status) bool {
+	return func(s Status) bool { return s.Rollout.Phase == p }
+}

@@ -1,0 +1,68 @@
+package pusher
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+)
+
+func TestRolloutCanaryFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b", "c")
+	r.endpoints(echo(t, "one"))
+	id := r.publish(config("1", ""))
+	r.run()
+	r.until("the canary soaks", phase(rollout.Soaking))
+	if r.pushes("b") != 0 || r.pushes("c") != 0 {
+		t.Errorf("b got %d pushes and c %d while the canary soaked", r.pushes("b"), r.pushes("c"))
+	}
+	r.allRun(id)
+	for _, name := range r.names {
+		if n := r.pushes(name); n != 1 {
+			t.Errorf("%s got %d pushes, want 1", name, n)
+		}
+		if revision, body, err := r.get(name); revision != "1" || body != "one" {
+			t.Errorf("%s answers %q of revision %q: %v", name, body, revision, err)
+		}
+	}
+}
+
+func TestFailedCanaryLeavesTheOthersAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b", "c")
+	r.endpoints(echo(t, "one"))
+	good := r.publish(config("1", ""))
+	r.run()
+	r.allRun(good)
+	writes := r.writes("b") + r.writes("c")
+
+	bad := r.publish(config("2", broken))
+	s := r.until("the failure is known", func(s Status) bool { return len(s.Rollout.Rejected) == 1 && s.Rollout.Rejected[0].Recorded })
+	if got := s.Rollout.Rejected[0]; got.Snapshot != bad || !strings.Contains(got.Reason, "a: refused") {
+		t.Errorf("rejected is %+v", got)
+	}
+	s = r.allRun(good)
+	if s.Channel.Wanted != good || s.Channel.Behind != 1 {
+		t.Errorf("channel is %+v", s.Channel)
+	}
+	if got := r.writes("b") + r.writes("c"); got != writes {
+		t.Errorf("b and c got %d requests that change something", got-writes)
+	}
+	if revision, body, err := r.get("a"); revision != "1" || body != "one" {
+		t.Errorf("the canary answers %q of revision %q: %v", body, revision, err)
+	}
+	if text, _ := r.instances["a"].Config(); !strings.Contains(text, "x-revision 1") {
+		t.Errorf("on the canary's disk is\n%s", text)
+	}
+
+	// The channel shows the rejection to everybody.
+	view, err := r.store.View(t.Context())
+	if _, rejected := view.Channel.Rejection(bad); !rejected {
+		t.Errorf("the channel does not reject %s: %v", bad, err)
+	}
+
+	// Different content still flows.
+	r.allRun(r.publish(config("3", "")))
+}
