@@ -117,7 +117,7 @@ func (l *loop) report(r Result) {
 
 // publish brings the pending draft to the store, or keeps it for later.
 func (l *loop) publish(ctx context.Context) {
-	l.refresh(ctx)
+	l.previous = head(ctx, l.Store, l.previous)
 	draft := l.pending.Draft
 	draft.Subject = Subject(l.previous, *l.pending)
 	id, published, err := l.Store.Publish(ctx, draft)
@@ -139,18 +139,6 @@ func (l *loop) publish(ctx context.Context) {
 	}
 	l.pending = nil
 	l.republish.reset()
-}
-
-// refresh learns the head of the store. It is only for the subject of what is
-// published next, so that an error is left for Publish to meet and to report.
-func (l *loop) refresh(ctx context.Context) {
-	view, err := l.Store.View(ctx)
-	if err != nil || len(view.IDs) == 0 || view.Head() == l.previous.ID() {
-		return
-	}
-	if s, err := l.Store.Get(ctx, view.Head()); err == nil {
-		l.previous = s
-	}
 }
 
 // retry is when to try again. Each failure doubles the wait.

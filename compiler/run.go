@@ -9,18 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
-
-// store is what the compiler needs of a snapshot store. It cannot delete, and
-// cannot touch the channel.
-type store interface {
-	// Publish numbers a draft and keeps it. A draft with the digest of the
-	// head is not written: then published is false.
-	Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error)
-	View(ctx context.Context) (snapshots.View, error)
-	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
-}
 
 // Options are those of [Run]. All fields are needed, except the times.
 type Options struct {

@@ -49,7 +49,7 @@ func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time
 func (s Source) read() (Input, error) {
 	set, err := manifests.Read(s.Manifests)
 	if err != nil {
-		return Input{}, fmt.Errorf("read manifests: %w", err)
+		return Input{}, err
 	}
 	files, err := s.templates()
 	if err != nil {

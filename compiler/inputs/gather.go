@@ -86,7 +86,7 @@ func decode[T any](g *gatherer, list []Object[T], o manifests.Object, checkName 
 	value, known := g.before[o.Identity()].(*T)
 	if !known {
 		value = new(T)
-		if !g.fits(o, o.Decode(value), checkName) {
+		if !g.fits(o, append(o.Decode(value), faultsOf(o, value)...), checkName) {
 			return list
 		}
 		complete(value, o.Namespace)

@@ -55,17 +55,21 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 	if len(refs) == 0 {
 		return in
 	}
+	out := make(map[diag.Object]bool, len(refs))
+	for _, ref := range refs {
+		out[ref] = true
+	}
 	return Inputs{
-		Ingresses:      without(in.Ingresses, refs),
-		Classes:        without(in.Classes, refs),
-		Services:       without(in.Services, refs),
-		Secrets:        without(in.Secrets, refs),
-		EndpointSlices: without(in.EndpointSlices, refs),
+		Ingresses:      without(in.Ingresses, out),
+		Classes:        without(in.Classes, out),
+		Services:       without(in.Services, out),
+		Secrets:        without(in.Secrets, out),
+		EndpointSlices: without(in.EndpointSlices, out),
 	}
 }
 
-func without[T any](objects []Object[T], refs []diag.Object) []Object[T] {
-	return slices.DeleteFunc(slices.Clone(objects), func(o Object[T]) bool { return slices.Contains(refs, o.Ref) })
+func without[T any](objects []Object[T], out map[diag.Object]bool) []Object[T] {
+	return slices.DeleteFunc(slices.Clone(objects), func(o Object[T]) bool { return out[o.Ref] })
 }
 
 // Provenance lists the objects as a snapshot's manifest records them, sorted.

@@ -80,8 +80,8 @@ func TestCertificateOfSecret(t *testing.T) {
 			[]string{"secret.yaml:6:12: Secret shop/web-tls: holds no certificate that can be served: the private key does not belong to the certificate"}},
 		{"malformed", map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, []string{"h0.example.com"}, during, false,
 			[]string{"holds no certificate that can be served: there is no certificate"}},
-		{"without key", map[string][]byte{"tls.crt": good}, []string{"h0.example.com"}, during, false, []string{"there is no tls.key"}},
-		{"empty", nil, []string{"h0.example.com"}, during, false, []string{"there is no tls.crt"}},
+		{"without key", map[string][]byte{"tls.crt": good}, []string{"h0.example.com"}, during, false, []string{"holds no certificate that can be served: tls.key"}},
+		{"empty", nil, []string{"h0.example.com"}, during, false, []string{"holds no certificate that can be served: tls.crt"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ing := ingressOf("web", 0)

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+func main() { os.Exit(process.Main(command())) }
+
+// command returns the command line of the program.
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "compiler",
+		Short: "Compile ingress manifests into validated snapshots of HAProxy configurations",
+		Args:  process.Args(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(renderCommand(), runCommand(), versionCommand())
+	return root
+}

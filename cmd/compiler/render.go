@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// renderFlags are those of the verb render.
+type renderFlags struct {
+	sourceFlags
+	log        process.LogOptions
+	output     string
+	cacheDir   string
+	quarantine bool
+}
+
+func renderCommand() *cobra.Command {
+	var f renderFlags
+	cmd := &cobra.Command{
+		Use:   "render -f DIR -o DIR|STORE",
+		Short: "Compile manifests once, into a directory or a store",
+		Long: `Compile manifests once. What is wrong is printed as FILE:LINE:COLUMN, and then
+nothing is written and the exit code is 3, unless --allow-quarantine is given.
+
+The output is a plain directory, which gets the rendered files in the place of
+what was rendered there before, or a store:
+
+` + stores.Forms,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.add(cmd)
+	f.log.AddFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "directory for the rendered files, or a store (required)")
+	cmd.Flags().StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "write what is good, without the objects that are not")
+	return cmd
+}
+
+func (f *renderFlags) run(cmd *cobra.Command) error {
+	stderr := cmd.ErrOrStderr()
+	source, err := f.source(cmd.Flags(), stderr)
+	if err != nil {
+		return err
+	}
+	if f.output == "" {
+		return process.WithHint(process.Usage("no output is named"), "use -o DIR, or -o with a store such as dir:PATH")
+	}
+	log, err := f.log.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	check, err := validate.Find(cmd.Context(), f.haproxy)
+	if err != nil {
+		return err
+	}
+	result, err := source.Once(cmd.Context(), check, time.Now(), "render")
+	printDiagnostics(stderr, result.Diagnostics)
+	if result.Ignored != "" {
+		log.Info("kinds ignored", "objects", result.Ignored)
+	}
+	if err := f.verdict(result, err); err != nil {
+		return err
+	}
+	return f.write(cmd.Context(), cmd.OutOrStdout(), result, stores.Options{CacheDir: f.cacheDir, Log: log})
+}
+
+// verdict returns why nothing is to be written, or nil. What the diagnostics
+// say already is not said again.
+func (f *renderFlags) verdict(r compiler.Result, err error) error {
+	switch {
+	case errors.Is(err, compiler.ErrTemplates):
+		return process.Invalid(nil)
+	case errors.Is(err, compiler.ErrGaveUp):
+		return process.Invalid(err)
+	case err != nil:
+		return err
+	case diag.HasErrors(r.Diagnostics) && !f.quarantine:
+		return process.Invalid(nil)
+	}
+	return nil
+}
+
+// write brings the result where it belongs.
+func (f *renderFlags) write(ctx context.Context, stdout io.Writer, r compiler.Result, o stores.Options) error {
+	if !isStore(f.output) {
+		r.Draft.Subject = compiler.Subject(snapshots.Snapshot{}, r)
+		return compiler.WriteTree(f.output, r.Draft)
+	}
+	store, err := stores.Open(ctx, f.output, o)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	id, published, err := compiler.Publish(ctx, store, r)
+	if err != nil {
+		return err
+	}
+	word := "unchanged"
+	if published {
+		word = "published"
+	}
+	_, err = fmt.Fprintln(stdout, id, word)
+	return err
+}
+
+// isStore tells the URL of a store from a plain directory.
+func isStore(output string) bool {
+	scheme, _, ok := strings.Cut(output, ":")
+	return ok && !strings.ContainsAny(scheme, "/.\\")
+}

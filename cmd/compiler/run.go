@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// runFlags are those of the verb run.
+type runFlags struct {
+	sourceFlags
+	log             process.LogOptions
+	store, cacheDir string
+	address         string
+	options         compiler.Options
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run -f DIR --store STORE",
+		Short: "Keep a store up to date with manifests that change",
+		Long: `Watch manifests and templates, and publish a snapshot whenever they give
+another configuration. Objects that are at fault are left out and reported; the
+rest is published. While the store is out of reach, the newest configuration is
+kept and published once it is back.
+
+A store is one of
+
+` + stores.Forms,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.add(cmd)
+	f.log.AddFlags(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVar(&f.store, "store", "", "store for the snapshots (required)")
+	flags.StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz and /metrics, such as :8080; none if empty")
+	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
+	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait under constant change")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command) error {
+	source, err := f.source(cmd.Flags(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if f.store == "" {
+		return process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
+	}
+	log, err := f.log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	process.LimitMemory(log)
+	check, err := validate.Find(cmd.Context(), f.haproxy)
+	if err != nil {
+		return err
+	}
+	store, err := stores.Open(cmd.Context(), f.store, stores.Options{CacheDir: f.cacheDir, Log: log})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	o := f.options
+	o.Source, o.Store, o.Checker, o.Log = source, store, check, log
+	log.Info("compiling", "manifests", source.Manifests, "store", store.String(), "haproxy", check.Version)
+	return serve(cmd.Context(), o, f.address, log)
+}
+
+// serve runs the compiler beside the server for health and metrics.
+func serve(ctx context.Context, o compiler.Options, address string, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	registry := process.NewRegistry()
+	o.Metrics, o.Status = registry, &compiler.Status{}
+	_, wait, err := process.Server{Address: address, Ready: o.Status.Ready, Metrics: registry, Log: log}.Start(ctx)
+	if err != nil {
+		return err
+	}
+	err = compiler.Run(ctx, o)
+	stop()
+	wait()
+	return err
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+// sourceFlags say what is compiled, and how.
+type sourceFlags struct {
+	manifests, templates, config, haproxy string
+
+	ingressClass, endpoints     string
+	addresses                   []string
+	httpPort, httpsPort, status int
+}
+
+func (f *sourceFlags) add(cmd *cobra.Command) {
+	flags, d := cmd.Flags(), config.Default()
+	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
+	flags.StringVar(&f.templates, "templates", "", "directory of templates that replace shipped ones of the same name, or add to them")
+	flags.StringVar(&f.config, "config", "", "file with a CompilerConfig; flags win over it")
+	flags.StringVar(&f.haproxy, "haproxy", "haproxy", "name or path of the haproxy that checks configurations, 2.6 or later")
+	flags.StringVar(&f.ingressClass, "ingress-class", d.IngressClass, "class of the Ingresses to compile")
+	flags.StringVar(&f.endpoints, "endpoints", string(d.Endpoints), "live: joined when pushed; recorded: a file of the snapshot")
+	flags.StringSliceVar(&f.addresses, "bind-address", d.Bind.Addresses, `addresses to listen on: IP addresses, "*", or one "${VARIABLE}" that HAProxy expands`)
+	flags.IntVar(&f.httpPort, "http-port", d.HTTP.Port, "port for HTTP; 0 for none")
+	flags.IntVar(&f.httpsPort, "https-port", d.HTTPS.Port, "port for HTTPS; 0 for none")
+	flags.IntVar(&f.status, "status-port", d.Status.Port, "port where HAProxy answers /healthz; 0 for none")
+}
+
+// source returns what the flags say. Faults of the configuration file are
+// printed.
+func (f *sourceFlags) source(flags *pflag.FlagSet, stderr io.Writer) (compiler.Source, error) {
+	if f.manifests == "" {
+		return compiler.Source{}, process.WithHint(process.Usage("no manifests are named"), "use -f DIR")
+	}
+	c := config.Default()
+	if f.config != "" {
+		read, found, err := config.Read(f.config)
+		if err != nil {
+			return compiler.Source{}, err
+		}
+		if len(found) > 0 {
+			printDiagnostics(stderr, found)
+			return compiler.Source{}, process.Invalid(nil)
+		}
+		c = read
+	}
+	f.override(flags, &c)
+	for _, fault := range c.Check() {
+		return compiler.Source{}, process.WithHint(process.Usage("%w", fault), fault.Hint)
+	}
+	return compiler.Source{Manifests: f.manifests, Templates: f.templates, Config: c}, nil
+}
+
+// override puts the flags that were given over a configuration.
+func (f *sourceFlags) override(flags *pflag.FlagSet, c *config.Config) {
+	for name, set := range map[string]func(){
+		"ingress-class": func() { c.IngressClass = f.ingressClass },
+		"endpoints":     func() { c.Endpoints = config.Endpoints(f.endpoints) },
+		"bind-address":  func() { c.Bind.Addresses = f.addresses },
+		"http-port":     func() { c.HTTP.Port = f.httpPort },
+		"https-port":    func() { c.HTTPS.Port = f.httpsPort },
+		"status-port":   func() { c.Status.Port = f.status },
+	} {
+		if flags.Changed(name) {
+			set()
+		}
+	}
+}
+
+// printDiagnostics prints what was found, for people and their editors.
+func printDiagnostics(w io.Writer, found []diag.Diagnostic) {
+	for _, d := range found {
+		fmt.Fprintln(w, d)
+	}
+}

@@ -1,0 +1,91 @@
+package compiler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// ErrNotOurs is returned for a directory that holds something else than a
+// rendered snapshot, and so is not to be replaced.
+var ErrNotOurs = errors.New("holds something else than a rendered snapshot")
+
+// WriteTree makes dir the files of a draft, with the manifest of revision 1.
+// What was rendered there before is replaced as a whole. The draft's time is
+// left out, so that the same inputs give the same bytes.
+func WriteTree(dir string, d snapshots.Draft) error {
+	d.Time = time.Time{}
+	s := d.Seal(1, snapshots.ID{})
+	manifest, err := s.Manifest.Marshal()
+	if err != nil {
+		return fmt.Errorf("write %s: %w", snapshots.ManifestFile, err)
+	}
+	if err := checkOurs(dir); err != nil {
+		return err
+	}
+	files := append(slices.Clone(s.Files), snapshots.File{Path: snapshots.ManifestFile, Content: manifest})
+	if err := replaceTree(filepath.Clean(dir), files); err != nil {
+		return fmt.Errorf("write %s: %w", dir, err)
+	}
+	return nil
+}
+
+// ours are the files and folders of a rendered snapshot.
+var ours = []string{snapshots.ManifestFile, snapshots.ConfigFile, snapshots.EndpointsFile, "maps", "files", "certs"}
+
+// checkOurs refuses a directory with anything in it that rendering did not put
+// there.
+func checkOurs(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(ours, e.Name()) {
+			return process.WithHint(fmt.Errorf("%s %w: %s", dir, ErrNotOurs, e.Name()), "name a new or empty directory")
+		}
+	}
+	return nil
+}
+
+// replaceTree writes files beside dir and then puts them into its place. A
+// symbolic link is followed, so that it stays one.
+func replaceTree(dir string, files []snapshots.File) error {
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	beside, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(beside)
+	fresh, old := filepath.Join(beside, "new"), filepath.Join(beside, "old")
+	for _, f := range files {
+		path := filepath.Join(fresh, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, f.Content, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(dir, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return errors.Join(err, os.Rename(old, dir))
+	}
+	return nil
+}
