@@ -69,11 +69,11 @@ func list(root string, wanted func(name string) bool) (listing, error) {
 
 // enter adds what is in a directory that has not been entered yet.
 func (l *listing) enter(dir string, entered map[string]bool) error {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil || entered[real] {
+	resolved, err := filepath.EvalSymlinks(dir)
+	if err != nil || entered[resolved] {
 		return err
 	}
-	entered[real] = true
+	entered[resolved] = true
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

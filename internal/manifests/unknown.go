@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,8 +14,8 @@ import (
 // unknownField describes a strict error of the decoder, and says which fields
 // there are in that place.
 func (o Object) unknownField(err error, t reflect.Type) FieldError {
-	named, ok := err.(json.FieldError)
-	if !ok {
+	var named json.FieldError
+	if !errors.As(err, &named) {
 		return FieldError{Message: err.Error(), Position: o.Position()}
 	}
 	path, key := parsePath(o.node, named.FieldPath())
