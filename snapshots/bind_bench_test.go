@@ -10,6 +10,7 @@ import (
 // large returns a snapshot of n backends with 3 endpoints each, and n/10
 // certificates.
 func large(tb testing.TB, n int) (Snapshot, Binding) {
+	tb.Helper()
 	var config, list bytes.Buffer
 	config.WriteString("global\n    maxconn 1000\ndefaults\n    mode http\nfrontend web\n    bind :8443 ssl crt-list files/https.crtlist\n    use_backend %[path,map(maps/host.map)]\n")
 	b := Binding{Layout: testLayout, Live: Live{Certificates: map[SecretName][]byte{}, Endpoints: map[ServicePort][]Endpoint{}}}

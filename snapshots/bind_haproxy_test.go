@@ -199,9 +199,13 @@ func (w worker) get() string {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	deadline, poll := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
 			t.Fatalf("waited in vain for %s", what)
+		case <-poll.C:
 		}
 	}
 }
@@ -217,11 +221,7 @@ func echo(t *testing.T, name string) netip.AddrPort {
 // that was disabled in the configuration takes an endpoint at run time, and one
 // that was drained can be set to drain and used again.
 func TestSlotsWorkAtRunTime(t *testing.T) {
-	dir, err := os.MkdirTemp("", "bind") // short enough for a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := t.TempDir()
 	old, next := echo(t, "old"), echo(t, "new")
 	snapshot := draftOf(fmt.Sprintf(`global
     stats socket %[1]s/stats level admin

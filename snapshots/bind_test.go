@@ -29,19 +29,19 @@ type bindCase struct {
 	live     Live
 }
 
-func readBindCase(t testing.TB, archive *txtar.Archive) bindCase {
-	t.Helper()
+func readBindCase(tb testing.TB, archive *txtar.Archive) bindCase {
+	tb.Helper()
 	var c bindCase
 	var d Draft
-	c.live.Fallback = selfSigned(t, "fallback", ecKey())
+	c.live.Fallback = selfSigned(tb, "fallback", ecKey())
 	for _, f := range archive.Files {
 		switch {
 		case f.Name == "certificates":
-			d.Certificates = readReferences(t, f.Data)
+			d.Certificates = readReferences(tb, f.Data)
 		case f.Name == "secrets":
-			c.live.Certificates = readSecrets(t, f.Data)
+			c.live.Certificates = readSecrets(tb, f.Data)
 		case f.Name == "endpoints":
-			c.live.Endpoints = readEndpoints(t, f.Data)
+			c.live.Endpoints = readEndpoints(tb, f.Data)
 		case f.Name == "no-fallback":
 			c.live.Fallback = nil
 		case !strings.HasPrefix(f.Name, "want/"):
@@ -52,50 +52,53 @@ func readBindCase(t testing.TB, archive *txtar.Archive) bindCase {
 	return c
 }
 
-func readReferences(t testing.TB, data []byte) (out []CertificateRef) {
+func readReferences(tb testing.TB, data []byte) (out []CertificateRef) {
+	tb.Helper()
 	for line := range strings.Lines(string(data)) {
 		file, secret, _ := strings.Cut(strings.TrimSpace(line), " ")
 		ref := CertificateRef{File: file}
 		if secret != "" {
-			ref.Secret = must(ParseSecretName(secret))(t)
+			ref.Secret = must(ParseSecretName(secret))(tb)
 		}
 		out = append(out, ref)
 	}
 	return out
 }
 
-func readSecrets(t testing.TB, data []byte) map[SecretName][]byte {
+func readSecrets(tb testing.TB, data []byte) map[SecretName][]byte {
+	tb.Helper()
 	out := map[SecretName][]byte{}
 	for line := range strings.Lines(string(data)) {
 		secret, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
 		content := []byte("broken")
 		switch kind {
 		case "ecdsa":
-			content = selfSigned(t, secret, ecKey())
+			content = selfSigned(tb, secret, ecKey())
 		case "ed25519":
-			content = selfSigned(t, secret, edKey)
+			content = selfSigned(tb, secret, edKey)
 		}
-		out[must(ParseSecretName(secret))(t)] = content
+		out[must(ParseSecretName(secret))(tb)] = content
 	}
 	return out
 }
 
-func readEndpoints(t testing.TB, data []byte) map[ServicePort][]Endpoint {
+func readEndpoints(tb testing.TB, data []byte) map[ServicePort][]Endpoint {
+	tb.Helper()
 	out := map[ServicePort][]Endpoint{}
 	for line := range strings.Lines(string(data)) {
 		words := strings.Fields(line)
-		at := must(netip.ParseAddrPort(words[1]))(t)
-		service := must(ParseServicePort(words[0]))(t)
+		at := must(netip.ParseAddrPort(words[1]))(tb)
+		service := must(ParseServicePort(words[0]))(tb)
 		out[service] = append(out[service], Endpoint{at.Addr().String(), int(at.Port()), len(words) > 2})
 	}
 	return out
 }
 
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
+func must[T any](v T, err error) func(tb testing.TB) T {
+	return func(tb testing.TB) T {
+		tb.Helper()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return v
 	}

@@ -40,8 +40,8 @@ func newKey[K crypto.Signer](key K, err error) crypto.Signer {
 }
 
 // certify returns a certificate for the name: by the issuer's key, or its own.
-func certify(t testing.TB, name string, key, issuer crypto.Signer) []byte {
-	t.Helper()
+func certify(tb testing.TB, name string, key, issuer crypto.Signer) []byte {
+	tb.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		NotBefore: noon, NotAfter: noon.AddDate(1, 0, 0),
@@ -54,25 +54,25 @@ func certify(t testing.TB, name string, key, issuer crypto.Signer) []byte {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), issuer)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // keyPEM returns the key in PKCS #8.
-func keyPEM(t testing.TB, key crypto.Signer) []byte {
-	t.Helper()
+func keyPEM(tb testing.TB, key crypto.Signer) []byte {
+	tb.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 // selfSigned returns a certificate and its key.
-func selfSigned(t testing.TB, name string, key crypto.Signer) []byte {
-	t.Helper()
-	return append(certify(t, name, key, nil), keyPEM(t, key)...)
+func selfSigned(tb testing.TB, name string, key crypto.Signer) []byte {
+	tb.Helper()
+	return append(certify(tb, name, key, nil), keyPEM(tb, key)...)
 }
 
 func TestCheckKeyPair(t *testing.T) {

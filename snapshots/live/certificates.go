@@ -9,8 +9,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Problem is a Secret whose certificate cannot be served. Err never holds any
-// part of the Secret's data.
+// Problem is a Secret whose certificate cannot be served. Err wraps one of
+// the causes in package snapshots, such as [snapshots.ErrKeyMismatch], and never
+// holds any part of the Secret's data.
+//
+//nolint:errname // It is found beside certificates, not returned as an error.
 type Problem struct {
 	Secret snapshots.SecretName
 	Err    error
@@ -19,7 +22,7 @@ type Problem struct {
 // Error returns "Secret namespace/name: what is wrong".
 func (p Problem) Error() string { return fmt.Sprintf("Secret %s: %v", p.Secret, p.Err) }
 
-// Unwrap returns the cause, such as [snapshots.ErrKeyMismatch].
+// Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
 // Certificates returns the certificates among the Secrets as HAProxy reads
