@@ -91,7 +91,8 @@ func groupSize(n, least int) int { return max(n+2, n+(n+3)/4, least) }
 // which is the caller's copy.
 func assignGroup(old []Slot, endpoints []Endpoint, least int, now time.Time, drainFor time.Duration) []Slot {
 	present := distinct(endpoints)
-	arriving := keepSlots(old, present, now.Add(drainFor), now)
+	until := now.Add(drainFor).UTC().Round(0) // as it is read back from JSON
+	arriving := keepSlots(old, present, until, now)
 	group := old
 	if group == nil {
 		group = spareSlots(nil, groupSize(len(present), least))
