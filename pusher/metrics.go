@@ -80,7 +80,7 @@ func (m *metrics) observe(s Status) {
 	}
 	for _, phase := range []rollout.Phase{"idle", rollout.Pushing, rollout.Soaking, rollout.Undoing} {
 		value := 0.0
-		if s.Rollout.Phase == phase || (s.Rollout.Phase == "" && phase == "idle") {
+		if s.Phase() == phase || (s.Rollout == nil && phase == "idle") {
 			value = 1
 		}
 		m.phase.WithLabelValues(string(phase)).Set(value)

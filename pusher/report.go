@@ -28,7 +28,10 @@ func (e *engine) report(now time.Time) {
 
 // status returns what the pusher says of itself.
 func (e *engine) status(now time.Time) Status {
-	s := Status{Updated: now.UTC().Truncate(time.Second), Channel: e.channelStatus(), Rollout: e.rolloutStatus()}
+	s := Status{
+		Updated: now.UTC().Truncate(time.Second), Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
+		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Instances: []InstanceStatus{},
+	}
 	for _, about := range slices.Sorted(maps.Keys(e.troubles)) {
 		s.Troubles = append(s.Troubles, e.troubles[about])
 	}
@@ -42,7 +45,7 @@ func (e *engine) channelStatus() ChannelStatus {
 	d := e.decision
 	s := ChannelStatus{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message}
 	if !e.viewRead {
-		return ChannelStatus{Hold: true, Message: "the store was not read yet"}
+		return ChannelStatus{Hold: true, Message: NotRead}
 	}
 	for _, id := range e.view.IDs {
 		if good := e.state.Rollout.Good; id.Compare(good) > 0 {
@@ -52,14 +55,17 @@ func (e *engine) channelStatus() ChannelStatus {
 	return s
 }
 
-func (e *engine) rolloutStatus() RolloutStatus {
-	s := RolloutStatus{Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed}
-	if r := e.state.Rollout.Rollout; r != nil {
-		s.Target, s.Phase, s.Wave, s.Members = r.Target, r.Phase, r.Wave+1, r.Members
-		s.Since, s.Reason = r.Since.UTC().Truncate(time.Second), r.Reason
-		if r.Phase == rollout.Pushing && e.decision.Hold {
-			s.Since = r.Started.UTC().Truncate(time.Second) // its time does not run
-		}
+func (e *engine) rolloutStatus() *RolloutStatus {
+	r := e.state.Rollout.Rollout
+	if r == nil {
+		return nil
+	}
+	s := &RolloutStatus{
+		Target: r.Target, Phase: r.Phase, Wave: r.Wave + 1, Members: r.Members,
+		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason,
+	}
+	if r.Phase == rollout.Pushing && e.decision.Hold {
+		s.Since = r.Started.UTC().Truncate(time.Second) // its time does not run
 	}
 	return s
 }

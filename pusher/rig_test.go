@@ -177,7 +177,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func (r *rig) allRun(id snapshots.ID) Status {
 	r.t.Helper()
 	return r.until("all run "+id.String(), func(s Status) bool {
-		return s.Rollout.Good == id && s.Rollout.Phase == "" && len(s.Instances) > 0 && s.InSync() == len(s.Instances) &&
+		return s.Good == id && s.Rollout == nil && len(s.Instances) > 0 && s.InSync() == len(s.Instances) &&
 			!slices.ContainsFunc(s.Instances, func(i InstanceStatus) bool { return i.Running != id })
 	})
 }
@@ -315,5 +315,5 @@ endpoints: [{addresses: [%q], conditions: {ready: true}}]
 }
 
 func phase(p rollout.Phase) func(Status) bool {
-	return func(s Status) bool { return s.Rollout.Phase == p }
+	return func(s Status) bool { return s.Phase() == p }
 }

@@ -39,8 +39,8 @@ func TestFailedCanaryLeavesTheOthersAlone(t *testing.T) {
 	writes := r.writes("b") + r.writes("c")
 
 	bad := r.publish(config("2", broken))
-	s := r.until("the failure is known", func(s Status) bool { return len(s.Rollout.Rejected) == 1 && s.Rollout.Rejected[0].Recorded })
-	if got := s.Rollout.Rejected[0]; got.Snapshot != bad || !strings.Contains(got.Reason, "a: refused") {
+	s := r.until("the failure is known", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Recorded })
+	if got := s.Rejected[0]; got.Snapshot != bad || !strings.Contains(got.Reason, "a: refused") {
 		t.Errorf("rejected is %+v", got)
 	}
 	s = r.allRun(good)

@@ -17,12 +17,20 @@ type Status struct {
 	// Updated is when the pusher last said so.
 	Updated time.Time     `json:"updated"`
 	Channel ChannelStatus `json:"channel"`
-	Rollout RolloutStatus `json:"rollout"`
+	// Good is the last snapshot that reached the whole fleet.
+	Good snapshots.ID `json:"good,omitzero"`
+	// Rollout is the one in progress, nil for none.
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Rejected are the snapshots that failed.
+	Rejected []rollout.Failure `json:"rejected,omitempty"`
 	// Troubles are what keeps the pusher from doing its work, such as a store that
 	// is gone, by what they are about.
 	Troubles  []Trouble        `json:"troubles,omitempty"`
 	Instances []InstanceStatus `json:"instances"`
 }
+
+// NotRead is the message of a channel that was not read yet.
+const NotRead = "the store was not read yet"
 
 // ChannelStatus is what should run.
 type ChannelStatus struct {
@@ -34,16 +42,15 @@ type ChannelStatus struct {
 	Behind int `json:"behind"`
 }
 
-// RolloutStatus is how far it has come.
+// RolloutStatus is how far a rollout has come.
 type RolloutStatus struct {
-	Good     snapshots.ID      `json:"good,omitzero"`
-	Target   snapshots.ID      `json:"target,omitzero"`
-	Phase    rollout.Phase     `json:"phase,omitempty"`
-	Wave     int               `json:"wave,omitempty"` // from 1
-	Members  []string          `json:"members,omitempty"`
-	Since    time.Time         `json:"since,omitzero"`
-	Reason   string            `json:"reason,omitempty"`
-	Rejected []rollout.Failure `json:"rejected,omitempty"`
+	Target  snapshots.ID  `json:"target"`
+	Phase   rollout.Phase `json:"phase"`
+	Wave    int           `json:"wave"` // from 1
+	Members []string      `json:"members,omitempty"`
+	Since   time.Time     `json:"since"`
+	// Reason is why it is being undone.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Trouble is something that a person may have to look at.
@@ -79,6 +86,14 @@ func (s Status) InSync() int {
 		}
 	}
 	return n
+}
+
+// Phase returns what the rollout is doing, "" if there is none.
+func (s Status) Phase() rollout.Phase {
+	if s.Rollout == nil {
+		return ""
+	}
+	return s.Rollout.Phase
 }
 
 // ErrNoState is returned for a state file that is not there: no pusher ever ran

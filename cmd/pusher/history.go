@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// historyFlags are those of the verb history.
+type historyFlags struct {
+	storeFlags
+	output outputFlag
+	state  string
+	limit  int
+}
+
+// revision is one line of the history.
+type revision struct {
+	Snapshot snapshots.ID `json:"snapshot"`
+	Time     time.Time    `json:"time,omitzero"`
+	Subject  string       `json:"subject,omitempty"`
+	// States are any of wanted, running, good, pinned, rejected and unreadable.
+	States []string `json:"states,omitempty"`
+	Error  string   `json:"error,omitempty"`
+}
+
+func historyCommand() *cobra.Command {
+	var f historyFlags
+	cmd := &cobra.Command{
+		Use:   "history --store STORE [--state FILE]",
+		Short: "List the snapshots of a store, the newest first",
+		Args:  process.Args(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.storeFlags.add(cmd)
+	f.output.add(cmd)
+	cmd.Flags().StringVar(&f.state, "state", "", "state file of the pusher, to tell what runs")
+	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
+	return cmd
+}
+
+func (f *historyFlags) run(cmd *cobra.Command) error {
+	store, err := f.open(cmd.Context(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	var status pusher.Status
+	if f.state != "" {
+		if status, err = pusher.ReadStatus(f.state); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	list, err := history(cmd.Context(), store, status, f.limit, now)
+	if err != nil {
+		return err
+	}
+	return f.output.print(cmd.OutOrStdout(), list, func(w io.Writer) error { return printHistory(w, list, now) })
+}
+
+// history reads the manifests of the newest snapshots.
+func history(ctx context.Context, store stores.Reader, status pusher.Status, limit int, now time.Time) ([]revision, error) {
+	view, err := store.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	want := snapshots.Want(view, now)
+	list := []revision{}
+	for _, id := range slices.Backward(view.IDs) {
+		if limit > 0 && len(list) == limit {
+			break
+		}
+		r := revision{Snapshot: id, States: states(id, view.Channel, want, status)}
+		manifest, err := store.Manifest(ctx, id)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			r.Error, r.States = err.Error(), append(r.States, "unreadable")
+		}
+		r.Time, r.Subject = manifest.Provenance.Time, manifest.Spec.Subject
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// states returns what there is to say of a snapshot.
+func states(id snapshots.ID, c snapshots.Channel, want snapshots.Decision, status pusher.Status) []string {
+	var out []string
+	if c.Spec.Pin != nil && c.Spec.Pin.Snapshot == id {
+		out = append(out, "pinned")
+	}
+	if _, rejected := c.Rejection(id); rejected {
+		out = append(out, "rejected")
+	}
+	if want.ID == id && len(out) == 0 {
+		out = append(out, "wanted")
+	}
+	if slices.ContainsFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Running == id }) {
+		out = append(out, "running")
+	}
+	return out
+}
+
+func printHistory(w io.Writer, list []revision, now time.Time) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SNAPSHOT\tAGE\tSTATE\tSUBJECT")
+	for _, r := range list {
+		old := "-"
+		if !r.Time.IsZero() {
+			old = age(now.Sub(r.Time))
+		}
+		subject := r.Subject
+		if r.Error != "" {
+			subject = r.Error
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Snapshot, old, orDash(strings.Join(r.States, ", ")), orDash(firstLine(subject)))
+	}
+	return table.Flush()
+}

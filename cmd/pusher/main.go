@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+func main() { os.Exit(process.Main(command())) }
+
+// command returns the command line of the program.
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "pusher",
+		Short: "Roll snapshots of HAProxy configurations out to a fleet of instances",
+		Args:  process.Args(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(
+		runCommand(), statusCommand(), historyCommand(),
+		pinCommand(), unpinCommand(), retryCommand(), pauseCommand(), resumeCommand(),
+		versionCommand(),
+	)
+	return root
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func retryCommand() *cobra.Command {
+	var store storeFlags
+	cmd := &cobra.Command{
+		Use:   "retry [SNAPSHOT] --store STORE",
+		Short: "Have a rejected snapshot tried again",
+		Long: `Have a snapshot tried again whose rollout failed, or whose content failed under
+another name. It need not be named if it is the only one that is rejected.`,
+		Args: process.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return store.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+				r, err := rejection(view, *c, args)
+				if err != nil {
+					return "", err
+				}
+				*c, _ = c.Retry(r.Digest)
+				return fmt.Sprintf("retry %s", r.Snapshot), nil
+			})
+		},
+	}
+	store.add(cmd)
+	return cmd
+}
+
+// rejection returns the one that a person means.
+func rejection(view snapshots.View, c snapshots.Channel, args []string) (snapshots.Rejection, error) {
+	all := c.Spec.Rejected
+	if len(args) == 0 && len(all) == 1 {
+		return all[0], nil
+	}
+	names := make([]string, 0, len(all))
+	for _, r := range all {
+		names = append(names, r.Snapshot.String())
+	}
+	if len(args) == 0 {
+		return snapshots.Rejection{}, process.WithHint(process.Usage("%d snapshots are rejected, not one", len(all)),
+			"name one: "+strings.Join(names, ", "))
+	}
+	id, err := find(append(view.IDs, rejectedIDs(all)...), args[0])
+	if err != nil {
+		return snapshots.Rejection{}, err
+	}
+	r, ok := c.Rejection(id)
+	if !ok {
+		return r, process.WithHint(process.Usage("%s is not rejected", id), "rejected are: "+strings.Join(names, ", "))
+	}
+	return r, nil
+}
+
+func rejectedIDs(all []snapshots.Rejection) []snapshots.ID {
+	var out []snapshots.ID
+	for _, r := range all {
+		out = append(out, r.Snapshot)
+	}
+	return out
+}

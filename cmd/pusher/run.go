@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// runFlags are those of the verb run.
+type runFlags struct {
+	storeFlags
+	log     process.LogOptions
+	options pusher.Options
+	waves   []string
+	soak    time.Duration
+	address string
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run --store STORE --instances FILE [--live DIR] --state FILE",
+		Short: "Keep a fleet of instances on the snapshot that should run",
+		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their
+servers and certificates up to date without reloads.
+
+FILE is a Fleet, which lists the instances and how careful to be. DIR holds the
+manifests of EndpointSlices and Secrets, and is watched; without it, snapshots
+get the endpoints that the compiler recorded in them.
+
+A store is one of
+
+` + stores.Forms,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.storeFlags.add(cmd)
+	f.log.AddFlags(cmd.Flags())
+	flags, o := cmd.Flags(), &f.options
+	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
+	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets")
+	flags.StringVar(&o.State, "state", "", "file that keeps the state over restarts (required)")
+	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
+	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")
+	flags.DurationVar(&o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
+	flags.DurationVar(&o.ReloadTimeout, "reload-timeout", 30*time.Second, "how long a reload of HAProxy may take")
+	flags.DurationVar(&o.DrainTime, "drain-time", 30*time.Second, "how long to drain the server of an endpoint that is gone")
+	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	log, err := f.log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	process.LimitMemory(log)
+	store, err := f.open(cmd.Context(), log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	f.options.Store, f.options.Log = store, log
+	log.Info("pushing", "store", store.String(), "instances", f.options.Fleet, "live", f.options.Live, "state", f.options.State)
+	err = serve(cmd.Context(), f.options, f.address, log)
+	if invalid, ok := errors.AsType[fleet.Invalid](err); ok {
+		fmt.Fprintln(cmd.ErrOrStderr(), invalid)
+		return process.Invalid(nil)
+	}
+	return err
+}
+
+// check turns the flags into options.
+func (f *runFlags) check(cmd *cobra.Command) error {
+	for name, value := range map[string]string{"store": f.store, "instances": f.options.Fleet, "state": f.options.State} {
+		if value == "" {
+			return process.WithHint(process.Usage("--%s is missing", name), "pusher run needs --store, --instances and --state")
+		}
+	}
+	for _, text := range f.waves {
+		size, err := rollout.ParseSize(strings.TrimSpace(text))
+		if err != nil {
+			return process.Usage("--waves: %w", err)
+		}
+		f.options.Waves = append(f.options.Waves, size)
+	}
+	if cmd.Flags().Changed("soak") {
+		if f.soak < 0 {
+			return process.Usage("--soak=%s: a soak time cannot be negative", f.soak)
+		}
+		f.options.Soak = &f.soak
+	}
+	for name, value := range map[string]time.Duration{
+		"poll-interval": f.options.PollInterval, "reload-timeout": f.options.ReloadTimeout, "drain-time": f.options.DrainTime,
+	} {
+		if value <= 0 {
+			return process.Usage("--%s=%s: want more than nothing", name, value)
+		}
+	}
+	return nil
+}
+
+// serve runs the pusher beside the server for health, metrics and status.
+func serve(ctx context.Context, o pusher.Options, address string, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var last latest
+	registry := process.NewRegistry()
+	o.Metrics, o.Status = registry, last.set
+	_, wait, err := process.Server{
+		Address: address, Ready: last.ready, Metrics: registry, Log: log,
+		Handle: map[string]http.Handler{"GET /status": http.HandlerFunc(last.serve)},
+	}.Start(ctx)
+	if err != nil {
+		return err
+	}
+	err = pusher.Run(ctx, o)
+	stop()
+	wait()
+	return err
+}
+
+// latest is the last status of the pusher.
+type latest struct {
+	mu     sync.Mutex
+	status pusher.Status
+}
+
+func (l *latest) set(s pusher.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = s
+}
+
+func (l *latest) get() pusher.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// ready returns why the pusher is not ready: it has not looked around yet, or
+// something keeps it from its work.
+func (l *latest) ready() error {
+	s := l.get()
+	if s.Updated.IsZero() || s.Channel.Message == pusher.NotRead {
+		return errors.New(pusher.NotRead)
+	}
+	for _, t := range s.Troubles {
+		return fmt.Errorf("%s: %s", t.About, t.Error)
+	}
+	return nil
+}
+
+func (l *latest) serve(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(l.get()) // the client is gone
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+)
+
+// fresh is how old a status may be before it is said how old it is: a pusher that
+// runs renews it every few seconds.
+const fresh = 20 * time.Second
+
+func statusCommand() *cobra.Command {
+	var state string
+	var output outputFlag
+	cmd := &cobra.Command{
+		Use:   "status --state FILE",
+		Short: "Say what should run, what runs, and what is in the way",
+		Long: `Say what should run, how far its rollout is, what each instance runs, and what
+is in the way. This is read from the state file of a pusher, which need not run.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if state == "" {
+				return process.WithHint(process.Usage("no state file is named"), "use --state with the file that pusher run was given")
+			}
+			s, err := pusher.ReadStatus(state)
+			if errors.Is(err, pusher.ErrNoState) {
+				return process.WithHint(err, "name the file that pusher run --state was given; it is made when that starts")
+			}
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			return output.print(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "state file of the pusher (required)")
+	output.add(cmd)
+	return cmd
+}
+
+func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
+	line := func(name, format string, args ...any) {
+		text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n          ")
+		fmt.Fprintf(w, "%-9s %s\n", name, text)
+	}
+	if old := now.Sub(s.Updated); old > fresh {
+		line("updated", "%s ago: the pusher does not run", age(old))
+	}
+	line("wanted", "%s", s.Channel.Message)
+	if good := s.Good; good.IsZero() {
+		line("good", "none yet")
+	} else {
+		line("good", "%s", good)
+	}
+	if r := s.Rollout; r != nil {
+		line("rollout", "%s", describeRollout(*r))
+	}
+	for _, f := range s.Rejected {
+		line("rejected", "%s: %s", f.Snapshot, f.Reason)
+	}
+	for _, t := range s.Troubles {
+		line("trouble", "%s, for %s: %s", t.About, age(now.Sub(t.Since)), t.Error)
+	}
+	fmt.Fprintln(w)
+	return printInstances(w, s.Instances)
+}
+
+func describeRollout(r pusher.RolloutStatus) string {
+	if r.Reason != "" {
+		return fmt.Sprintf("%s of %s: %s", r.Phase, r.Target, r.Reason)
+	}
+	return fmt.Sprintf("%s %s, wave %d: %s", r.Phase, r.Target, r.Wave, strings.Join(r.Members, ", "))
+}
+
+func printInstances(w io.Writer, instances []pusher.InstanceStatus) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "INSTANCE\tZONE\tRUNNING\tIN SYNC\tERROR")
+	for _, i := range instances {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), inSync(i), orDash(firstLine(i.Error)))
+	}
+	return table.Flush()
+}
+
+func running(i pusher.InstanceStatus) string {
+	if i.Running.IsZero() && i.Node != "" {
+		return "(" + i.Node + ")"
+	}
+	return i.Running.String()
+}
+
+func inSync(i pusher.InstanceStatus) string {
+	switch {
+	case !i.Reachable:
+		return "unreachable"
+	case i.InSync:
+		return "yes"
+	}
+	return "no"
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func firstLine(s string) string {
+	line, rest, _ := strings.Cut(s, "\n")
+	if rest != "" {
+		line += " …"
+	}
+	return line
+}

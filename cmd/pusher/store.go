@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// storeFlags name a store.
+type storeFlags struct {
+	store, cacheDir string
+}
+
+func (f *storeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.store, "store", "", "store with the snapshots, such as git+file:///PATH (required)")
+	cmd.Flags().StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+}
+
+func (f *storeFlags) open(ctx context.Context, log *slog.Logger) (stores.Store, error) {
+	if f.store == "" {
+		return nil, process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
+	}
+	return stores.Open(ctx, f.store, stores.Options{CacheDir: f.cacheDir, Log: log})
+}
+
+// edit changes the channel of the store and prints what should run then. The
+// edit gets what the store holds, to find in it what a person named.
+func (f *storeFlags) edit(cmd *cobra.Command, edit func(snapshots.View, *snapshots.Channel) (subject string, err error)) error {
+	ctx := cmd.Context()
+	store, err := f.open(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	view, err := store.View(ctx)
+	if err != nil {
+		return err
+	}
+	channel := view.Channel
+	subject, err := edit(view, &channel)
+	if err != nil {
+		return err
+	}
+	if subject == "" {
+		return nil // there is nothing to change, which was said
+	}
+	now := time.Now()
+	err = store.UpdateChannel(ctx, subject, now, func(c *snapshots.Channel) error {
+		_, err := edit(view, c)
+		view.Channel = *c
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), snapshots.Want(view, now).Message)
+	return err
+}
+
+// find returns the snapshot that a person named: by its whole name, or by its
+// revision, such as r12.
+func find(ids []snapshots.ID, name string) (snapshots.ID, error) {
+	if id, err := snapshots.ParseID(name); err == nil && slices.Contains(ids, id) {
+		return id, nil
+	}
+	revision, err := strconv.ParseUint(strings.TrimPrefix(name, "r"), 10, 64)
+	if i := slices.IndexFunc(ids, func(id snapshots.ID) bool { return id.Revision == revision }); err == nil && i >= 0 {
+		return ids[i], nil
+	}
+	return snapshots.ID{}, process.WithHint(process.Usage("the store holds no snapshot %s", name),
+		"name one that pusher history lists, in full or as r12")
+}
+
+// whoFlags say who does something, and why.
+type whoFlags struct {
+	by, reason string
+}
+
+func (f *whoFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.by, "by", whoami(), "who does this, for the others")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the others")
+}
+
+// because returns the reason as the end of a commit's subject.
+func (f *whoFlags) because() string {
+	if f.reason == "" {
+		return ""
+	}
+	return ": " + f.reason
+}
+
+func whoami() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return os.Getenv("USER")
+}
