@@ -1,0 +1,183 @@
+package routingtest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// deadline is how long anything in these tests may take.
+const deadline = 20 * time.Second
+
+// edge is a HAProxy that runs what manifests were compiled to.
+type edge struct {
+	http, https string // addresses
+	result      compiler.Result
+}
+
+// start compiles the manifests and runs the result.
+func start(t *testing.T, yaml string) edge {
+	t.Helper()
+	cfg := config.Default()
+	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	cfg.Bind.Addresses = []string{ip}
+	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, ip), freePort(t, ip), 0
+	cfg.MaxConn = 100
+	result, objects := compile(t, yaml, cfg)
+	dir := t.TempDir()
+	write(t, dir, bind(t, dir, result.Draft, objects))
+	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), https: fmt.Sprint(ip, ":", cfg.HTTPS.Port), result: result}
+	run(t, dir, e.http)
+	return e
+}
+
+func freePort(t *testing.T, ip string) int {
+	t.Helper()
+	l, err := net.Listen("tcp", ip+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func haproxy() string { return cmp.Or(os.Getenv("HAPROXY"), "haproxy") }
+
+func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inputs.Inputs) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check, err := validate.Find(t.Context(), haproxy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := compiler.Source{Manifests: dir, Config: cfg}.Once(t.Context(), check, time.Now(), "test")
+	if err != nil {
+		t.Fatal(err, result.Diagnostics)
+	}
+	set, err := manifests.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, _, _ := inputs.Gather(set)
+	return result, objects
+}
+
+// bind joins the draft with the endpoints and certificates of the manifests.
+func bind(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) snapshots.Bound {
+	t.Helper()
+	s := d.Seal(1, snapshots.ID{})
+	directives, err := snapshots.Directives(s.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots, _ := snapshots.AssignSlots(nil, directives, live.Endpoints(inputs.Values(objects.EndpointSlices)), time.Now(), 0)
+	certificates, problems := live.Certificates(inputs.Values(objects.Secrets))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	bound, err := snapshots.Bind(s, snapshots.Binding{
+		Live:  snapshots.Live{Certificates: certificates, Fallback: selfSigned(t, "fallback.invalid")},
+		Slots: slots,
+		Layout: snapshots.Layout{
+			Maps: filepath.Join(dir, "maps"), Certificates: filepath.Join(dir, "certs"), General: filepath.Join(dir, "general"),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bound
+}
+
+func write(t *testing.T, dir string, bound snapshots.Bound) {
+	t.Helper()
+	files := append([]snapshots.BoundFile{{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}}, bound.Files...)
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Path, f.Content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// run runs HAProxy until the test ends. The process dies with this one: its
+// thread is kept until then, for the kernel ties the death signal to it.
+func run(t *testing.T, dir, address string) {
+	t.Helper()
+	var output bytes.Buffer
+	cmd := exec.Command(haproxy(), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started, ended := make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-ended
+		if t.Failed() {
+			t.Logf("haproxy said:\n%s", output.String())
+		}
+	})
+	await(t, func() error {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("haproxy ended: %v\n%s", err, output.String())
+		default:
+		}
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+}
+
+// await polls until there is no error.
+func await(t *testing.T, try func() error) {
+	t.Helper()
+	end := time.Now().Add(deadline)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		<-tick.C
+	}
+}

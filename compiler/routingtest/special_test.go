@@ -1,0 +1,126 @@
+package routingtest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Only a default backend: every host, path, method and form of request.
+func TestRow31OnlyDefaultBackend(t *testing.T) {
+	t.Parallel()
+	e := start(t, common(t)+ingress{fallback: "a"}.yaml())
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "PURGE"} {
+		for _, s := range []step{{"any.example", "/", "a"}, {"other", "/x/y?z", "a"}} {
+			if got := e.http11(t, method, s.host, s.target); got != s.want {
+				t.Errorf("%s %s%s: %s", method, s.host, s.target, got)
+			}
+			if got := e.http2(t, method, s.host, s.target); got != s.want {
+				t.Errorf("HTTP/2 %s %s%s: %s", method, s.host, s.target, got)
+			}
+		}
+	}
+	for _, request := range []string{
+		"GET / HTTP/1.0\r\n\r\n", "GET /x HTTP/1.0\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+		"GET http://x/y HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n",
+	} {
+		if got := raw(t, e.http, request); got != "a" {
+			t.Errorf("%q: %s", request, got)
+		}
+	}
+}
+
+// Requests without a host, and in odd forms, are for rules without one.
+func TestFormsOfRequests(t *testing.T) {
+	t.Parallel()
+	e := start(t, common(t)+ingress{rules: []string{"foo.bar.com P /foo a", "- P /foo b", "foo.bar.com E / c"}}.yaml())
+	for name, c := range map[string]struct{ request, want string }{
+		"row_30_http_1_0":               {"GET /foo HTTP/1.0\r\n\r\n", "b"},
+		"row_60_absolute_form":          {"GET http://foo.bar.com/foo HTTP/1.1\r\nHost: foo.bar.com\r\nConnection: close\r\n\r\n", "a"},
+		"row_60_absolute_form_port":     {"GET http://foo.bar.com:80/foo HTTP/1.1\r\nHost: FOO.bar.com\r\nConnection: close\r\n\r\n", "a"},
+		"row_60_absolute_form_no_path":  {"GET http://foo.bar.com HTTP/1.1\r\nHost: foo.bar.com\r\nConnection: close\r\n\r\n", "c"},
+		"row_60_absolute_form_no_match": {"GET http://foo.bar.com/x HTTP/1.1\r\nHost: foo.bar.com\r\nConnection: close\r\n\r\n", "404"},
+		"two_hosts":                     {"GET /foo HTTP/1.1\r\nHost: foo.bar.com\r\nHost: x.example\r\nConnection: close\r\n\r\n", "400"},
+		"row_61_authority_case":         {"GET /foo HTTP/1.1\r\nHost: Foo.BAR.com:443\r\nConnection: close\r\n\r\n", "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := raw(t, e.http, c.request); got != c.want {
+				t.Errorf("%q: %s, want %s", c.request, got, c.want)
+			}
+		})
+	}
+}
+
+// The loser of a conflict hears who won.
+func TestRow35ConflictIsReported(t *testing.T) {
+	t.Parallel()
+	e := start(t, common(t)+all([]ingress{{name: "x", age: 1, rules: []string{"- P /x a"}}, {name: "y", rules: []string{"- P /x b"}}}))
+	for _, d := range e.result.Diagnostics {
+		if d.Object.Name == "x" && strings.Contains(d.Message, "Ingress shop/y") && d.Position.Line > 0 {
+			return
+		}
+	}
+	t.Errorf("no diagnostic on Ingress shop/x names Ingress shop/y: %v", e.result.Diagnostics)
+}
+
+// A Service's port by name and by number, whatever the pod calls its own.
+func TestRow39Ports(t *testing.T) {
+	t.Parallel()
+	manifests := fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: multi}
+spec:
+  ports:
+  - {name: http, port: 80, targetPort: 8080}
+  - {name: admin, port: 9000, targetPort: console}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: shop, name: multi-1, labels: {kubernetes.io/service-name: multi}}
+addressType: IPv4
+ports:
+- {name: http, port: %d, protocol: TCP}
+- {name: admin, port: %d, protocol: TCP}
+endpoints: [{addresses: [127.0.0.1]}]
+`, echo(t, "http"), echo(t, "admin"))
+	i := ingress{rules: []string{"- P /name multi:http", "- P /number multi:80", "- P /named-target multi:admin", "- P /by-number multi:9000", "- P /none multi:81"}}
+	e := start(t, manifests+i.yaml())
+	for target, want := range map[string]string{"/name": "http", "/number": "http", "/named-target": "admin", "/by-number": "admin", "/none": "503"} {
+		if got := e.http11(t, "GET", "x", target); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	t.Run("row_40_two_ports_are_two_backends", func(t *testing.T) {
+		cfg := string(e.result.Draft.Seal(1, snapshots.ID{}).Config())
+		for _, backend := range []string{"shop_multi_http", "shop_multi_admin"} {
+			if strings.Count(cfg, "backend "+backend+" from") != 1 {
+				t.Errorf("there is not one backend %s:\n%s", backend, cfg)
+			}
+		}
+	})
+}
+
+// SNI chooses the certificate; a host without one gets the fallback.
+func TestRow49And50Certificates(t *testing.T) {
+	t.Parallel()
+	var secrets strings.Builder
+	for _, name := range []string{"web", "wild"} {
+		certificate, key := keyPair(t, name)
+		fmt.Fprintf(&secrets, "---\napiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {namespace: shop, name: %s}\ndata: {tls.crt: %s, tls.key: %s}\n",
+			name, base64.StdEncoding.EncodeToString(certificate), base64.StdEncoding.EncodeToString(key))
+	}
+	i := ingress{rules: []string{"- P / a"}, tls: []string{"web shop.example", "wild *.foo.com"}}
+	e := start(t, common(t)+secrets.String()+i.yaml())
+	for name, want := range map[string]string{
+		"shop.example": "web", "b.foo.com": "wild", "a.b.foo.com": "fallback.invalid", "foo.com": "fallback.invalid", "x.example": "fallback.invalid",
+	} {
+		if got := e.certificate(t, name); got != want {
+			t.Errorf("SNI %s: certificate of %s, want %s", name, got, want)
+		}
+	}
+}
