@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -316,4 +317,66 @@ endpoints: [{addresses: [%q], conditions: {ready: true}}]
 
 func phase(p rollout.Phase) func(Status) bool {
 	return func(s Status) bool { return s.Phase() == p }
+}
+
+// workers returns the processes of the workers, by the instances' names.
+func (r *rig) workers() []int {
+	r.t.Helper()
+	var pids []int
+	for _, name := range r.names {
+		pid, err := r.instances[name].WorkerPID()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// answers reports whether one of a few requests is answered by the endpoint.
+func (r *rig) answers(name, endpoint string) bool {
+	for range 8 {
+		if _, body, err := r.get(name); err == nil && body == endpoint {
+			return true
+		}
+	}
+	return false
+}
+
+// answersOnly reports whether all of a few requests are.
+func (r *rig) answersOnly(name, endpoint string) bool {
+	for range 4 {
+		if _, body, err := r.get(name); err != nil || body != endpoint {
+			return false
+		}
+	}
+	return true
+}
+
+// allRunAfter starts the pusher and waits for all to run the snapshot.
+func (r *rig) allRunAfter(id snapshots.ID) {
+	r.t.Helper()
+	r.run()
+	r.allRun(id)
+}
+
+// publishRecorded publishes a snapshot with the endpoint of shop/web in it.
+func (r *rig) publishRecorded(revision, address string) snapshots.ID {
+	r.t.Helper()
+	at := netip.MustParseAddrPort(address)
+	recorded, err := snapshots.MarshalEndpoints(map[snapshots.ServicePort][]snapshots.Endpoint{
+		{Namespace: "shop", Service: "web", Port: "http"}: {{Address: at.Addr().String(), Port: int(at.Port())}},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	id, _, err := r.store.Publish(r.t.Context(), snapshots.Draft{Time: time.Now(), Files: []snapshots.File{
+		{Path: snapshots.ConfigFile, Content: []byte(config(revision, ""))},
+		{Path: "maps/host.map", Content: []byte("# none\n")},
+		{Path: snapshots.EndpointsFile, Content: recorded},
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return id
 }

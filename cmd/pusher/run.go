@@ -89,9 +89,11 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 
 // check turns the flags into options.
 func (f *runFlags) check(cmd *cobra.Command) error {
-	for name, value := range map[string]string{"store": f.store, "instances": f.options.Fleet, "state": f.options.State} {
-		if value == "" {
-			return process.WithHint(process.Usage("--%s is missing", name), "pusher run needs --store, --instances and --state")
+	for _, flag := range []struct{ name, value string }{
+		{"store", f.store}, {"instances", f.options.Fleet}, {"state", f.options.State},
+	} {
+		if flag.value == "" {
+			return process.WithHint(process.Usage("--%s is missing", flag.name), "pusher run needs --store, --instances and --state")
 		}
 	}
 	for _, text := range f.waves {
@@ -107,11 +109,12 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		}
 		f.options.Soak = &f.soak
 	}
-	for name, value := range map[string]time.Duration{
-		"poll-interval": f.options.PollInterval, "reload-timeout": f.options.ReloadTimeout, "drain-time": f.options.DrainTime,
-	} {
-		if value <= 0 {
-			return process.Usage("--%s=%s: want more than nothing", name, value)
+	for _, flag := range []struct {
+		name  string
+		value time.Duration
+	}{{"poll-interval", f.options.PollInterval}, {"reload-timeout", f.options.ReloadTimeout}, {"drain-time", f.options.DrainTime}} {
+		if flag.value <= 0 {
+			return process.Usage("--%s=%s: want more than nothing", flag.name, flag.value)
 		}
 	}
 	return nil

@@ -1,0 +1,132 @@
+package pusher
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+func TestEndpointsChangeWithoutReload(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a", "b")
+			one, two := echo(t, "one"), echo(t, "two")
+			r.endpoints(one)
+			id := r.publish(config("1", ""))
+			r.run()
+			r.allRun(id)
+			pids := r.workers()
+
+			r.endpoints(two)
+			for _, name := range r.names {
+				eventually(t, name+" answers from the new endpoint only", func() bool { return r.answersOnly(name, "two") })
+			}
+			// Nobody is left out, nothing is reloaded.
+			r.endpoints(one, two)
+			for _, name := range r.names {
+				eventually(t, name+" answers from both endpoints", func() bool { return r.answers(name, "one") && r.answers(name, "two") })
+			}
+			if got := r.workers(); !slices.Equal(got, pids) {
+				t.Errorf("the workers are %v, were %v", got, pids)
+			}
+
+			// A worker that starts from the file on disk has the same servers.
+			for _, name := range r.names {
+				eventually(t, "the endpoints are on the disk of "+name, func() bool {
+					text, _ := r.instances[name].Config()
+					return strings.Contains(text, one) && strings.Contains(text, two)
+				})
+			}
+			for _, name := range r.names {
+				if n := r.pushes(name); n != 1 {
+					t.Errorf("%s got %d pushes, want 1", name, n)
+				}
+			}
+		})
+	}
+}
+
+func TestBackendThatOutgrowsItsSlotsReloadsOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	id := r.publish(config("1", ""))
+	r.run()
+	r.allRun(id)
+	var many []string
+	for _, name := range []string{"e1", "e2", "e3", "e4", "e5", "e6"} {
+		many = append(many, echo(t, name))
+	}
+	r.endpoints(many...)
+	for _, name := range r.names {
+		eventually(t, name+" answers from the last endpoint", func() bool { return r.answers(name, "e6") })
+	}
+	r.allRun(id)
+	for _, name := range r.names {
+		if n := r.pushes(name); n != 2 {
+			t.Errorf("%s got %d pushes, want one for the rollout and one for the slots", name, n)
+		}
+	}
+}
+
+func TestWorkerRestartedFromAnOldFileGetsTodaysServers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V34, "a")
+	one, two := echo(t, "one"), echo(t, "two")
+	r.endpoints(one)
+	id := r.publish(config("1", ""))
+	r.run()
+	r.allRun(id)
+	i := r.instances["a"]
+	text, err := i.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.endpoints(two)
+	eventually(t, "a answers from the new endpoint", func() bool { return r.answersOnly("a", "two") })
+	i.KillHAProxy()
+	if err := i.EditConfig(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.StartHAProxy(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a answers from the new endpoint again", func() bool { return r.answersOnly("a", "two") })
+	r.allRun(id)
+}
+
+func TestEndpointsAreNotLostWithTheirManifests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	id := r.publish(config("1", ""))
+	r.run()
+	r.allRun(id)
+	for what, text := range map[string]string{"broken": "kind: [\n", "empty": ""} {
+		r.write("live/endpoints.yaml", text)
+		r.until(what+" manifests are said", func(s Status) bool {
+			return slices.ContainsFunc(s.Troubles, func(t Trouble) bool { return strings.HasPrefix(t.About, "live") })
+		})
+		if !r.answersOnly("a", "one") {
+			t.Errorf("a lost its endpoint to %s manifests", what)
+		}
+	}
+}
+
+func TestRecordedEndpoints(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	one, two := echo(t, "one"), echo(t, "two")
+	r.allRunAfter(r.publishRecorded("1", one))
+	if !r.answersOnly("a", "one") {
+		t.Error("a does not answer from the recorded endpoint")
+	}
+	r.allRun(r.publishRecorded("2", two))
+	if !r.answersOnly("a", "two") {
+		t.Error("a does not answer from the newly recorded endpoint")
+	}
+}
