@@ -5,21 +5,37 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	parser "github.com/haproxytech/client-native/v6/config-parser"
 	"github.com/haproxytech/client-native/v6/config-parser/options"
 )
 
+// parserTurn is held while the parser is used: it keeps the name of the last
+// defaults section in a variable of its package.
+var parserTurn sync.Mutex
+
+// rewritten returns haproxy.cfg as the Dataplane API would write it.
+func rewritten(config []byte) (string, error) {
+	parserTurn.Lock()
+	defer parserTurn.Unlock()
+	p, err := parser.New(options.String(string(config)))
+	if err != nil {
+		return "", fmt.Errorf("read haproxy.cfg as the Dataplane API does: %w", err)
+	}
+	return p.String(), nil
+}
+
 // checkRoundTrip reads haproxy.cfg and writes it as the Dataplane API does, and
 // reports the lines that do not come back. It is no check of what HAProxy
 // thinks of them.
 func checkRoundTrip(config []byte) ([]fault, error) {
-	p, err := parser.New(options.String(string(config)))
+	text, err := rewritten(config)
 	if err != nil {
-		return nil, fmt.Errorf("read haproxy.cfg as the Dataplane API does: %w", err)
+		return nil, err
 	}
 	back := map[string]int{}
-	for line := range strings.Lines(p.String()) {
+	for line := range strings.Lines(text) {
 		back[normal([]byte(line))]++
 	}
 	var faults []fault
