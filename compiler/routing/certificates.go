@@ -1,6 +1,8 @@
 package routing
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -117,9 +119,17 @@ func (t *translation) reportSecret(severity diag.Severity, secret inputs.Object[
 	})
 }
 
+// maxFileStem leaves room in a file name for what the pusher adds.
+const maxFileStem = 200
+
 // certificateFile returns the file that stands for a Secret. A Secret's name
 // holds no underscore, so that no two share a file; only one dot would survive
-// the Dataplane API.
+// the Dataplane API. A name that is too long for a file ends in its hash.
 func certificateFile(secret snapshots.SecretName) string {
-	return "certs/" + secret.Namespace + "_" + strings.ReplaceAll(secret.Name, ".", "_") + ".pem"
+	stem := secret.Namespace + "_" + strings.ReplaceAll(secret.Name, ".", "_")
+	if len(stem) > maxFileStem {
+		sum := sha256.Sum256([]byte(stem))
+		stem = stem[:maxFileStem-17] + "_" + hex.EncodeToString(sum[:8])
+	}
+	return "certs/" + stem + ".pem"
 }
