@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -16,6 +17,10 @@ import (
 const maxTries = 3
 
 var errNotOnDisk = errors.New("the file on disk is not what was posted")
+
+// momentOfReload is how long HAProxy may be without a worker that answers before
+// that is more than a reload.
+const momentOfReload = 2 * time.Second
 
 // Done is a push that came through.
 type Done struct {
@@ -69,7 +74,7 @@ type sight struct {
 }
 
 func (i Instance) look(ctx context.Context) (sight, error) {
-	info, err := i.API.RuntimeInfo(ctx)
+	info, err := i.info(ctx)
 	if err != nil {
 		return sight{}, err
 	}
@@ -78,6 +83,16 @@ func (i Instance) look(ctx context.Context) (sight, error) {
 		return sight{}, err
 	}
 	return sight{info: info, raw: raw, disk: readText(raw.Config), memory: raw.Version}, nil
+}
+
+// info asks the worker. While HAProxy replaces it, nobody answers for a moment.
+func (i Instance) info(ctx context.Context) (info dataplane.RuntimeInfo, err error) {
+	i.ReloadTimeout = min(i.ReloadTimeout, momentOfReload)
+	_, _ = i.poll(ctx, func() (bool, error) {
+		info, err = i.API.RuntimeInfo(ctx)
+		return !errors.Is(err, dataplane.ErrRuntime), nil
+	})
+	return info, err
 }
 
 // settled reports whether worker, disk and memory agree on what was bound.

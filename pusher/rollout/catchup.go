@@ -18,6 +18,17 @@ func (t *turn) catchUp() {
 	}
 }
 
+// forget drops the trouble of instances that turn out to run what they should:
+// the answer of a push may be lost, and the push may have come through.
+func (t *turn) forget() {
+	for _, seen := range t.o.Instances {
+		i := t.Instances[seen.Name]
+		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
+			delete(t.Instances, seen.Name)
+		}
+	}
+}
+
 // settled returns what an instance should run as long as it is not its turn,
 // zero while a rollout sees to it.
 func (t *turn) settled(i Seen) snapshots.ID {

@@ -27,6 +27,7 @@ func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push) {
 	t.adoptGood()
 	t.choose()
 	t.advance()
+	t.forget()
 	t.catchUp()
 	return t.State, t.pushes
 }
