@@ -23,12 +23,15 @@ func TestContract(t *testing.T) {
 	for _, kind := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
 		t.Run("double "+string(kind), func(t *testing.T) {
 			t.Parallel()
-			runContract(t, func(t *testing.T) *subject { return startDouble(t, kind) })
+			runContract(t, func(t *testing.T) *subject {
+				t.Parallel()
+				return startDouble(t, kind)
+			})
 		})
 	}
 	if binary := realAPI(); binary != "" {
+		// One after the other: each takes seconds of computing to start.
 		t.Run("real", func(t *testing.T) {
-			t.Parallel()
 			runContract(t, func(t *testing.T) *subject { return startReal(t, binary) })
 		})
 	}
@@ -66,11 +69,13 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"a failing action ends the list":          checkFailingAction,
 		"statistics":                              checkStatistics,
 		"who asks":                                checkCredentials,
+		"raw exchanges":                           checkRawExchanges,
+		"storage exchanges":                       checkStorageExchanges,
+		"transactions":                            checkTransactions,
+		"servers that the worker is given":        checkRuntimeServersAdded,
+		"an edit by another hand":                 checkExternalEdit,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			check(t, start(t))
-		})
+		t.Run(name, func(t *testing.T) { check(t, start(t)) })
 	}
 }
 

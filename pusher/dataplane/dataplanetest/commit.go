@@ -39,10 +39,11 @@ func (a *api) versionMismatch(given int64) error {
 func (a *api) commit(ctx context.Context, id string, doc document, anyVersion bool) error {
 	a.commits.Lock()
 	defer a.commits.Unlock()
-	if current := a.currentVersion(); !anyVersion && doc.version() != current {
+	// Asking for the version gives one to a text that has none.
+	if version, current := doc.version(), a.currentVersion(); !anyVersion && version != current {
 		a.setAside("outdated", id)
 		return failf(http.StatusConflict, "version mismatch: version mismatch, transaction version: %d, configured version: %d",
-			doc.version(), current)
+			version, current)
 	}
 	if err := a.validate(ctx, id, doc); err != nil {
 		a.setAside("failed", id)
