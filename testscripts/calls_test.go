@@ -1,0 +1,65 @@
+package testscripts
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func printRequests(w *world, ts *testscript.TestScript, args []string) error {
+	i, err := w.one(args)
+	if err != nil {
+		return err
+	}
+	out := ts.Stdout()
+	for _, r := range i.Requests() {
+		if r.Method != http.MethodGet {
+			fmt.Fprintln(out, r.Method, r.Path, r.Query)
+		}
+	}
+	return nil
+}
+
+// countPushes counts posts of configurations but those that only bring the file
+// on disk up to date.
+func countPushes(w *world, _ *testscript.TestScript, args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	i, err := w.instance(args[0])
+	if err != nil {
+		return err
+	}
+	want, err := strconv.Atoi(args[1])
+	if err != nil {
+		return errUsage
+	}
+	got := 0
+	for _, r := range i.Requests() {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/configuration/raw") && !strings.Contains(r.Query, "skip_reload=true") {
+			got++
+		}
+	}
+	if got != want {
+		return fmt.Errorf("%s had %d pushes, not %d", i.name, got, want)
+	}
+	return nil
+}
+
+func printWorkers(w *world, ts *testscript.TestScript, args []string) error {
+	if len(args) > 0 {
+		return errUsage
+	}
+	out := ts.Stdout()
+	for _, i := range w.instances {
+		pid, err := i.WorkerPID()
+		if err != nil {
+			return fmt.Errorf("ask %s: %w", i.name, err)
+		}
+		fmt.Fprintln(out, i.name, pid)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package testscripts
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// command is a command of the scripts. Its error is why it did not hold; a
+// usageError is a mistake in the script, and fails it even after "!" or await.
+type command struct {
+	usage string
+	run   func(w *world, ts *testscript.TestScript, args []string) error
+}
+
+var errUsage = errors.New("usage")
+
+// commands are all but await, by name; doc.go says what they do.
+var commands = map[string]command{
+	"instances": {"N [-waves LIST] [-soak DURATION] [-api VERSION]", startInstances},
+	"down":      {"NAME", downInstance},
+	"up":        {"NAME", upInstance},
+	"fault":     {"NAME KIND[=ARGUMENT] [METHOD PATH [TIMES]]", injectFault},
+	"occupy":    {"NAME PORT", occupyPort},
+	"requests":  {"NAME", printRequests},
+	"pushes":    {"NAME N", countPushes},
+	"workers":   {"", printWorkers},
+	"service":   {"FILE NAMESPACE/NAME [POD...]", writeService},
+	"secret":    {"[-mismatched] FILE NAMESPACE/NAME HOST...", writeSecret},
+	"fill":      {"FILE...", fillFiles},
+	"get":       {"[-on NAME] URL WANT...", getURL},
+	"spread":    {"URL WANT...", spreadURL},
+	"presents":  {"HOST SECRET|fallback", presentsCertificate},
+	"answers":   {"URL STATUS [REGEXP]", answersURL},
+	"start":     {"[-as NAME] PROGRAM ARG...", startProgram},
+	"quit":      {"NAME", quitProgram},
+	"crash":     {"NAME", crashProgram},
+	"logged":    {"NAME REGEXP", loggedLine},
+	"says":      {"REGEXP PROGRAM ARG...", saysText},
+	"settled":   {"STATE [NAME...]", settledFleet},
+}
+
+// scriptCommands makes the commands known to testscript.
+func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
+	out := map[string]func(*testscript.TestScript, bool, []string){"await": await}
+	for name := range commands {
+		out[name] = func(ts *testscript.TestScript, neg bool, args []string) {
+			if err := try(ts, neg, name, args); err != nil {
+				ts.Fatalf("%v%s", err, worldOf(ts).logs())
+			}
+		}
+	}
+	return out
+}
+
+// try runs a command once; neg wants it not to hold.
+func try(ts *testscript.TestScript, neg bool, name string, args []string) error {
+	c, ok := commands[name]
+	if !ok {
+		ts.Fatalf("there is no command %q to wait for", name)
+	}
+	err := c.run(worldOf(ts), ts, args)
+	switch {
+	case errors.Is(err, errUsage):
+		ts.Fatalf("%v: %s %s", err, name, c.usage)
+	case neg && err == nil:
+		return fmt.Errorf("%s holds, and should not", name)
+	case neg:
+		return nil
+	}
+	return err
+}
+
+// The patience of await, unless a script says otherwise, and how often it looks.
+const (
+	patience     = time.Minute
+	pollInterval = 50 * time.Millisecond
+)
+
+// await repeats a command until it holds.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	within := patience
+	if len(args) > 1 && args[0] == "-within" {
+		var err error
+		within, err = time.ParseDuration(args[1])
+		ts.Check(err)
+		args = args[2:]
+	}
+	negCommand := len(args) > 0 && args[0] == "!"
+	if negCommand {
+		args = args[1:]
+	}
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: await [-within DURATION] [!] COMMAND ARG...")
+	}
+	err := poll(within, func() error {
+		worldOf(ts).mustRun(ts)
+		return try(ts, negCommand, args[0], args[1:])
+	})
+	if err != nil {
+		ts.Fatalf("waited %s in vain: %v%s", within, err, worldOf(ts).logs())
+	}
+}
+
+// poll repeats a check until it holds, and returns its last error if the time is
+// up.
+func poll(within time.Duration, check func() error) error {
+	deadline := time.After(within)
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-deadline:
+			return err
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,67 @@
+// Package testscripts holds the user stories: what a person does with the real
+// programs and real HAProxys, and what comes of it. Each .txtar file is one story,
+// whose first comment says what it shows; the first word of its name says what it
+// is about. It promises that what the documentation says of the two programs holds
+// for the binaries that are shipped, and leaves single decisions to the tests of
+// the packages.
+//
+// The stories are in the language of
+// [github.com/rogpeppe/go-internal/testscript], with these commands in addition.
+// Each script has a loopback network and ports of its own.
+//
+//	instances N [-waves 1,100%] [-soak 0s] [-api 3.2]
+//		Starts the instances edge-1 to edge-N, each an HAProxy with a Dataplane
+//		API, and writes fleet.yaml and config.yaml, which fit them.
+//	down NAME, up NAME
+//		Ends an instance with its API as if its machine failed; starts it again.
+//	fault NAME KIND[=ARGUMENT] [METHOD PATH [TIMES]], fault NAME none
+//		Injects a failure into a Dataplane API: answer=STATUS, slow=DURATION,
+//		fail-reload=LOG, hang, cut-before, cut-after or disk-full.
+//	occupy NAME PORT
+//		Takes a port of an instance's address, as another process would.
+//	requests NAME
+//		Prints the calls that an instance's API had, but those that only read.
+//	pushes NAME N
+//		N configurations were posted to the instance for a reload.
+//	workers
+//		Prints the process id of each instance's worker.
+//
+//	service FILE NAMESPACE/NAME [POD...]
+//		Writes a Service with an EndpointSlice for pods, which it starts: servers
+//		that answer with their names.
+//	secret [-mismatched] FILE NAMESPACE/NAME HOST...
+//		Writes a Secret with a new certificate and its key, or another's.
+//	fill FILE...
+//		Replaces @NAME@ in files by the environment variable.
+//
+//	get [-on NAME] URL WANT...
+//		Every instance, or the one named, answers the URL with one of the bodies
+//		or with the status. Ports are added: URLs have none.
+//	spread URL WANT...
+//		Every instance answers from each of these and from no other.
+//	presents HOST SECRET|fallback
+//		Every instance proves to be HOST by the newest certificate of the Secret.
+//	answers URL STATUS [REGEXP]
+//		A server of one of the programs answers so.
+//
+//	start [-as NAME] PROGRAM ARG...
+//		Starts a program in the background.
+//	quit NAME
+//		Ends it by SIGTERM; it must exit with 0.
+//	crash NAME
+//		Ends it by SIGKILL.
+//	logged NAME REGEXP
+//		The program logged such a line since it was last started.
+//	says REGEXP PROGRAM ARG...
+//		Runs a program that succeeds and prints such a text.
+//	settled STATE [NAME...]
+//		The pusher with that state file has no rollout under way, and all
+//		instances, or those named, are in sync.
+//
+//	await [-within 1m] [!] COMMAND ARG...
+//		Repeats one of these commands until it succeeds. Nothing ever sleeps for
+//		a fixed time.
+//
+// The environment names $COMPILER and $PUSHER, addresses for the programs' own
+// servers, and $REPOSITORY, the root of the checkout.
+package testscripts

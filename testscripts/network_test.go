@@ -1,0 +1,72 @@
+package testscripts
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+)
+
+// Hosts of a script's network. Instances count from 1, pods from podHost.
+const (
+	podHost      = 100
+	compilerHost = 251
+	pusherHost   = 252
+)
+
+// network is 127.A.B.0/24, which belongs to one script at a time, on the whole
+// machine. All its hosts use the same few ports.
+type network struct {
+	a, b  int
+	guard net.Listener
+	// Port is that of pods and of the programs' own servers.
+	Port, HTTP, HTTPS, Status, API int
+}
+
+// newNetwork takes a network that no other script has, also none of another
+// process: the name of an abstract socket is the lock, and goes with the process.
+func newNetwork() (*network, error) {
+	for {
+		n := &network{a: 64 + rand.IntN(64), b: rand.IntN(256)}
+		guard, err := net.Listen("unix", fmt.Sprintf("@hapsnap-testscripts-127.%d.%d", n.a, n.b))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("take a network: %w", err)
+		}
+		n.guard = guard
+		for _, port := range []*int{&n.Port, &n.HTTP, &n.HTTPS, &n.Status, &n.API} {
+			if *port, err = n.freePort(); err != nil {
+				return nil, errors.Join(err, guard.Close())
+			}
+		}
+		return n, nil
+	}
+}
+
+// freePort returns a port that nothing uses on any address, below those that the
+// kernel gives to clients, and that the network does not have yet.
+func (n *network) freePort() (int, error) {
+	var last error
+	for range 100 {
+		port := 10000 + rand.IntN(20000)
+		if port == n.Port || port == n.HTTP || port == n.HTTPS || port == n.Status || port == n.API {
+			continue
+		}
+		listener, err := net.Listen("tcp4", fmt.Sprintf(":%d", port))
+		if err == nil {
+			return port, listener.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("find a free port: %w", last)
+}
+
+func (n *network) ip(host int) string { return fmt.Sprintf("127.%d.%d.%d", n.a, n.b, host) }
+
+// address is a host with the common port.
+func (n *network) address(host int) string { return fmt.Sprintf("%s:%d", n.ip(host), n.Port) }
+
+func (n *network) close() { n.guard.Close() }

@@ -1,0 +1,155 @@
+package testscripts
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// service is a Service with its EndpointSlice, as a cluster would have them.
+const service = `apiVersion: v1
+kind: Service
+metadata: {namespace: %[1]s, name: %[2]s}
+spec:
+  selector: {app: %[2]s}
+  ports: [{name: http, port: 80, targetPort: %[3]d}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  namespace: %[1]s
+  name: %[2]s-1
+  labels: {kubernetes.io/service-name: %[2]s}
+addressType: IPv4
+ports: [{name: http, port: %[3]d}]
+endpoints:%[4]s
+`
+
+func writeService(w *world, ts *testscript.TestScript, args []string) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	namespace, name, ok := strings.Cut(args[1], "/")
+	if !ok {
+		return errUsage
+	}
+	endpoints := " []"
+	for n, podName := range args[2:] {
+		p, err := w.pod(podName)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			endpoints = ""
+		}
+		endpoints += "\n- addresses: [" + p.address + "]"
+	}
+	return replaceFile(ts.MkAbs(args[0]), fmt.Appendf(nil, service, namespace, name, w.network.Port, endpoints))
+}
+
+func writeSecret(w *world, ts *testscript.TestScript, args []string) error {
+	mismatched := len(args) > 0 && args[0] == "-mismatched"
+	if mismatched {
+		args = args[1:]
+	}
+	if len(args) < 3 {
+		return errUsage
+	}
+	namespace, name, ok := strings.Cut(args[1], "/")
+	if !ok {
+		return errUsage
+	}
+	made, err := newKeyPair(args[2:])
+	if err != nil {
+		return err
+	}
+	if mismatched {
+		other, err := newKeyPair(args[2:])
+		if err != nil {
+			return err
+		}
+		made.key = other.key
+	} else {
+		w.certificates[args[1]] = made.certificate
+	}
+	manifest, err := yaml.Marshal(corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Type:       corev1.SecretTypeTLS,
+		Data: map[string][]byte{
+			corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.certificate.Raw}),
+			corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: made.key}),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return replaceFile(ts.MkAbs(args[0]), manifest)
+}
+
+// keyPair is a self-signed certificate and its key in PKCS #8.
+type keyPair struct {
+	certificate *x509.Certificate
+	key         []byte
+}
+
+func newKeyPair(hosts []string) (keyPair, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return keyPair{}, err
+	}
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		return keyPair{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: hosts[0]}, DNSNames: hosts,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return keyPair{}, err
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		return keyPair{}, err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	return keyPair{certificate, key}, err
+}
+
+var blank = regexp.MustCompile(`@[A-Z_]+@`)
+
+func fillFiles(_ *world, ts *testscript.TestScript, args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	for _, name := range args {
+		content, err := os.ReadFile(ts.MkAbs(name))
+		if err != nil {
+			return err
+		}
+		filled := blank.ReplaceAllFunc(content, func(b []byte) []byte {
+			return []byte(ts.Getenv(strings.Trim(string(b), "@")))
+		})
+		if err := replaceFile(ts.MkAbs(name), filled); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package testscripts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// quitTimeout is how long a program may take to end after SIGTERM.
+const quitTimeout = 15 * time.Second
+
+// program is a compiler or a pusher that runs beside the script.
+type program struct {
+	cmd    *exec.Cmd
+	output lockedBuffer
+	ended  chan struct{}
+}
+
+// lockedBuffer is a bytes.Buffer that a process writes and the script reads.
+type lockedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// launch starts a process that cannot outlive this one: it gets SIGKILL with the
+// thread that forked it, so that thread is held until the process has ended.
+func (p *program) launch() error {
+	p.cmd.Stdout, p.cmd.Stderr, p.ended = &p.output, &p.output, make(chan struct{})
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait() // quit looks at the exit code
+			close(p.ended)
+		}
+	}()
+	return <-started
+}
+
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+}
+
+// newProgram makes a program with the script's folder and environment.
+func (w *world) newProgram(ts *testscript.TestScript, args []string) *program {
+	path := args[0]
+	if !strings.Contains(path, "/") {
+		for dir := range strings.SplitSeq(ts.Getenv("PATH"), ":") {
+			if found, err := exec.LookPath(dir + "/" + path); err == nil {
+				path = found
+				break
+			}
+		}
+	}
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"HOME", "PATH", "TMPDIR", "GIT_CONFIG_NOSYSTEM", "GORACE", "GOCOVERDIR"} {
+		if value := ts.Getenv(name); value != "" {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	return &program{cmd: cmd}
+}
+
+func startProgram(w *world, ts *testscript.TestScript, args []string) error {
+	name := ""
+	if len(args) > 2 && args[0] == "-as" {
+		name, args = args[1], args[2:]
+	}
+	if len(args) == 0 {
+		return errUsage
+	}
+	if name == "" {
+		name = args[0]
+	}
+	if _, runs := w.programs[name]; runs {
+		return fmt.Errorf("%w: %s runs already", errUsage, name)
+	}
+	p := w.newProgram(ts, args)
+	if err := p.launch(); err != nil {
+		return err
+	}
+	w.programs[name] = p
+	return nil
+}
+
+// mustRun fails the script if a program ended that nobody told to.
+func (w *world) mustRun(ts *testscript.TestScript) {
+	for name, p := range w.programs {
+		select {
+		case <-p.ended:
+			ts.Fatalf("%s ended by itself: %s%s", name, p.cmd.ProcessState, w.logs())
+		default:
+		}
+	}
+}
+
+// running returns the program that is named first.
+func (w *world) running(args []string, want int) (*program, error) {
+	if len(args) != want {
+		return nil, errUsage
+	}
+	p, ok := w.programs[args[0]]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s was not started", errUsage, args[0])
+	}
+	return p, nil
+}
+
+func quitProgram(w *world, _ *testscript.TestScript, args []string) error {
+	p, err := w.running(args, 1)
+	if err != nil {
+		return err
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // if it ended before, the exit code tells
+	select {
+	case <-p.ended:
+	case <-time.After(quitTimeout):
+		return fmt.Errorf("%s still runs %s after SIGTERM", args[0], quitTimeout)
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("%s ended with %s", args[0], p.cmd.ProcessState)
+	}
+	delete(w.programs, args[0])
+	return nil
+}
+
+func crashProgram(w *world, _ *testscript.TestScript, args []string) error {
+	p, err := w.running(args, 1)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s ended by itself: %s", args[0], p.cmd.ProcessState)
+	default:
+	}
+	p.kill()
+	delete(w.programs, args[0])
+	return nil
+}
+
+func loggedLine(w *world, _ *testscript.TestScript, args []string) error {
+	p, err := w.running(args, 2)
+	if err != nil {
+		return err
+	}
+	return match(args[1], p.output.String())
+}
+
+func saysText(w *world, ts *testscript.TestScript, args []string) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	p, err := w.run(ts, args[1:])
+	if err != nil {
+		return err
+	}
+	return match(args[0], p.output.String())
+}
+
+// run runs a program, which must succeed.
+func (w *world) run(ts *testscript.TestScript, args []string) (*program, error) {
+	p := w.newProgram(ts, args)
+	if err := p.launch(); err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.kill()
+	}
+	if !p.cmd.ProcessState.Success() {
+		return nil, fmt.Errorf("%s: %s\n%s", strings.Join(args, " "), p.cmd.ProcessState, p.output.String())
+	}
+	return p, nil
+}
+
+// status is what a script looks at of pusher status -o json.
+type status struct {
+	Rollout   *struct{ Phase string } `json:"rollout"`
+	Instances []struct {
+		Name   string `json:"name"`
+		InSync bool   `json:"inSync"`
+	} `json:"instances"`
+}
+
+func settledFleet(w *world, ts *testscript.TestScript, args []string) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	p, err := w.run(ts, []string{"pusher", "status", "--state", args[0], "-o", "json"})
+	if err != nil {
+		return err
+	}
+	var s status
+	if err := json.Unmarshal([]byte(p.output.String()), &s); err != nil {
+		return err
+	}
+	if s.Rollout != nil {
+		return fmt.Errorf("the rollout is %s", s.Rollout.Phase)
+	}
+	for _, i := range s.Instances {
+		if !i.InSync && (len(args) == 1 || slices.Contains(args, i.Name)) {
+			return fmt.Errorf("%s is not in sync\n%s", i.Name, p.output.String())
+		}
+	}
+	return nil
+}
+
+// match looks for a regular expression, in which ^ and $ are ends of lines.
+func match(expression, text string) error {
+	r, err := regexp.Compile("(?m)" + expression)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if !r.MatchString(text) {
+		return fmt.Errorf("no match for %q in\n%s", expression, text)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package testscripts
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// answer is what came of a request.
+type answer struct {
+	status int
+	body   string
+}
+
+// is reports whether the answer is what a script wants: a status of three digits,
+// or the body of a good one.
+func (a answer) is(want string) bool {
+	if status, err := strconv.Atoi(want); err == nil {
+		return a.status == status
+	}
+	return a.status == http.StatusOK && a.body == want
+}
+
+// get asks the instance for a URL, whatever the name in it would resolve to.
+func (w *world) get(i *instance, url string) (answer, error) {
+	ports := map[string]int{"80": w.network.HTTP, "443": w.network.HTTPS}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		return new(net.Dialer).DialContext(ctx, network, fmt.Sprintf("%s:%d", i.ip, ports[port]))
+	}
+	client := &http.Client{
+		Timeout:       5 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: dial, DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // presents looks at certificates
+		},
+	}
+	return fetch(client, url)
+}
+
+func fetch(client *http.Client, url string) (answer, error) {
+	response, err := client.Get(url)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, string(body)}, err
+}
+
+// everywhere checks the instances one after another.
+func (w *world) everywhere(check func(*instance) error) error {
+	if len(w.instances) == 0 {
+		return fmt.Errorf("%w: there are no instances", errUsage)
+	}
+	for _, i := range w.instances {
+		if err := check(i); err != nil {
+			return fmt.Errorf("%s: %w", i.name, err)
+		}
+	}
+	return nil
+}
+
+func getURL(w *world, _ *testscript.TestScript, args []string) error {
+	only := ""
+	if len(args) > 2 && args[0] == "-on" {
+		only, args = args[1], args[2:]
+		if _, err := w.instance(only); err != nil {
+			return err
+		}
+	}
+	if len(args) < 2 {
+		return errUsage
+	}
+	return w.everywhere(func(i *instance) error {
+		if only != "" && i.name != only {
+			return nil
+		}
+		got, err := w.get(i, args[0])
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(args[1:], got.is) {
+			return fmt.Errorf("GET %s: status %d, %q, want one of %q", args[0], got.status, got.body, args[1:])
+		}
+		return nil
+	})
+}
+
+func spreadURL(w *world, _ *testscript.TestScript, args []string) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	want := slices.Sorted(slices.Values(args[1:]))
+	return w.everywhere(func(i *instance) error {
+		var seen []string
+		for range 4 * len(want) {
+			got, err := w.get(i, args[0])
+			if err != nil {
+				return err
+			}
+			seen = append(seen, got.body)
+		}
+		slices.Sort(seen)
+		if seen = slices.Compact(seen); !slices.Equal(seen, want) {
+			return fmt.Errorf("GET %s is answered by %q, want %q", args[0], seen, want)
+		}
+		return nil
+	})
+}
+
+func presentsCertificate(w *world, _ *testscript.TestScript, args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	want, known := w.certificates[args[1]]
+	if !known && args[1] != "fallback" {
+		return fmt.Errorf("%w: there is no certificate of %s", errUsage, args[1])
+	}
+	return w.everywhere(func(i *instance) error {
+		got, err := w.handshake(i, args[0])
+		switch {
+		case err != nil:
+			return err
+		case known && !bytes.Equal(got.Raw, want.Raw):
+			return fmt.Errorf("%s is proven by another certificate than %s: %s, serial %s", args[0], args[1], got.Subject, got.SerialNumber)
+		case !known && !strings.Contains(got.Subject.CommonName, "fallback"):
+			return fmt.Errorf("%s is proven by %s", args[0], got.Subject)
+		}
+		return nil
+	})
+}
+
+// handshake returns the certificate that an instance shows to who asks for a host.
+func (w *world) handshake(i *instance, host string) (*x509.Certificate, error) {
+	dialer := tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true}} // compared as a whole
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprintf("%s:%d", i.ip, w.network.HTTPS))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+func answersURL(_ *world, _ *testscript.TestScript, args []string) error {
+	if len(args) != 2 && len(args) != 3 {
+		return errUsage
+	}
+	got, err := fetch(&http.Client{Timeout: 5 * time.Second}, args[0])
+	if err != nil {
+		return err
+	}
+	if strconv.Itoa(got.status) != args[1] {
+		return fmt.Errorf("GET %s: status %d, %q, want %s", args[0], got.status, got.body, args[1])
+	}
+	if len(args) == 3 {
+		return match(args[2], got.body)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package testscripts
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// binaries is the folder with both programs, and with the haproxy to use under
+// that name. It comes first on the PATH of every script.
+var binaries string
+
+func TestMain(m *testing.M) { os.Exit(withPrograms(m.Run)) }
+
+// withPrograms builds the programs for as long as run takes.
+func withPrograms(run func() int) int {
+	dir, err := os.MkdirTemp("", "hapsnap-bin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binaries = dir
+	return run()
+}
+
+// build builds both programs, with the race detector where the tests have it.
+func build(dir string) error {
+	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "./cmd/compiler", "./cmd/pusher")...)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	haproxy, err := findHAProxy(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		return err
+	}
+	return os.Symlink(haproxy, filepath.Join(dir, "haproxy"))
+}
+
+// findHAProxy resolves the binary; /usr/sbin is not on everybody's PATH.
+func findHAProxy(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
+	}
+	if err != nil {
+		return "", fmt.Errorf("find haproxy: %w", err)
+	}
+	return filepath.Abs(path)
+}
+
+// TestStories runs every story of this folder.
+func TestStories(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: ".", Setup: setup, Cmds: scriptCommands(),
+		RequireUniqueNames: true, UpdateScripts: os.Getenv("UPDATE") != "",
+	})
+}
+
+// setup gives a script its world.
+func setup(env *testscript.Env) error {
+	w, err := newWorld(env.WorkDir)
+	if err != nil {
+		return err
+	}
+	env.Defer(w.close)
+	repository, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	home := filepath.Join(env.WorkDir, ".home")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		return err
+	}
+	env.Setenv("HOME", home)
+	env.Setenv("PATH", binaries+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	env.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	env.Setenv("GORACE", "halt_on_error=1")
+	env.Setenv("REPOSITORY", repository)
+	env.Setenv("COMPILER", w.network.address(compilerHost))
+	env.Setenv("PUSHER", w.network.address(pusherHost))
+	env.Values[worldKey{}] = w
+	return nil
+}
+
+type worldKey struct{}
+
+func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
