@@ -77,7 +77,7 @@ type compilation struct {
 	keys     map[snapshots.SecretName]validate.KeyType
 	out      []diag.Object     // that were left out
 	reported []diag.Diagnostic // why
-	probed   bool              // the templates are not at fault
+	probed   map[place]bool    // nil until it is needed
 }
 
 // attempt is what comes of a set of objects.

@@ -2,7 +2,7 @@ package compiler
 
 import (
 	"context"
-	"slices"
+	"regexp"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -10,27 +10,80 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// probe tells a mistake in a template from a mistake in an object: a template
-// that is wrong whatever the object would otherwise have every object left out,
-// and publish a configuration without any. It compiles an object that nobody
-// wrote. What is wrong with that is the templates' fault.
-func (c *compilation) probe(ctx context.Context) error {
-	if c.probed {
-		return nil
+// place is a line of a template, and what is wrong with what it writes.
+type place struct {
+	template string
+	line     int
+	message  string // without names
+}
+
+// quoted matches what HAProxy quotes in a message: names, mostly.
+var quoted = regexp.MustCompile(`'[^']*'`)
+
+func placeOf(f render.Fault) place {
+	return place{f.Origin.Template, f.Origin.Line, quoted.ReplaceAllString(f.Message, "''")}
+}
+
+// ofTemplates returns the faults of an attempt that are those of a template,
+// whatever the object. If they were blamed on objects, every object would be
+// left out, and a configuration without any route be published. Such a fault
+// shows with an object that nobody wrote too, and no line that the template
+// wrote in the same place was accepted.
+func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Fault, error) {
+	probed, err := c.probe(ctx)
+	if err != nil || len(probed) == 0 {
+		return nil, err
+	}
+	accepted := acceptedPlaces(a)
+	var out []render.Fault
+	for _, f := range a.faults {
+		if probed[placeOf(f)] && !f.Refused && !accepted[place{template: f.Origin.Template, line: f.Origin.Line}] {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// acceptedPlaces returns the lines of templates that wrote any line that is not
+// at fault.
+func acceptedPlaces(a attempt) map[place]bool {
+	type output struct {
+		file string
+		line int
+	}
+	refused := map[output]bool{}
+	for _, f := range a.faults {
+		refused[output{f.File, f.Line}] = true
+	}
+	out := map[place]bool{}
+	for file, lines := range a.artifact.Origins {
+		for i, origin := range lines {
+			if !refused[output{file, i + 1}] {
+				out[place{template: origin.Template, line: origin.Line}] = true
+			}
+		}
+	}
+	return out
+}
+
+// probe compiles an object that nobody wrote, once, and returns what is wrong
+// with that. What a function refused does not count: a template may ask for an
+// annotation that the probe does not have.
+func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
+	if c.probed != nil {
+		return c.probed, nil
 	}
 	a, err := c.publishable(ctx, render.Input{Model: probeModel(), Config: c.in.Config})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// A template may refuse the probe on purpose, for lack of an annotation
-	// that it asks for. That says nothing of the template.
-	faults := slices.DeleteFunc(a.faults, func(f render.Fault) bool { return a.artifact.Files == nil && len(f.Origin.Objects) > 0 })
-	if len(faults) > 0 {
-		c.reportTemplates(faults)
-		return ErrTemplates
+	c.probed = map[place]bool{}
+	for _, f := range a.faults {
+		if !f.Refused {
+			c.probed[placeOf(f)] = true
+		}
 	}
-	c.probed = true
-	return nil
+	return c.probed, nil
 }
 
 // probeModel has one of everything.

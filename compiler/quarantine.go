@@ -23,16 +23,21 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 		if err != nil || len(a.faults) == 0 {
 			return a, err
 		}
-		if err := c.probe(ctx); err != nil {
+		wrong, err := c.ofTemplates(ctx, a)
+		if err != nil {
 			return a, err
+		}
+		if len(wrong) > 0 {
+			c.reportTemplates(wrong)
+			return a, ErrTemplates
 		}
 		culprits, err := c.blame(ctx, a.faults)
 		if err != nil {
 			return a, err
 		}
-		if len(culprits) == 0 {
+		if len(culprits) == 0 { // not even without any object
 			c.reportTemplates(a.faults)
-			return a, ErrGaveUp
+			return a, ErrTemplates
 		}
 		for _, culprit := range culprits {
 			c.leaveOut(culprit)

@@ -37,9 +37,14 @@ func (a Artifact) Origin(file string, line int) LineOrigin {
 // validate, a line that HAProxy refuses.
 type Fault struct {
 	Message, Hint string
-	// Text is the line that is at fault, or "".
+	Origin        LineOrigin
+	// File and Line are the place in the artifact, and Text is the line there;
+	// zero if there is none.
+	File string
+	Line int
 	Text string
-	// Value is the value that may not be written, or "".
-	Value  string
-	Origin LineOrigin
+	// Refused says that a function refused a value: a check, or fail. Then the
+	// template works as it is meant to. Value is the value, if it is known.
+	Refused bool
+	Value   string
 }

@@ -183,9 +183,9 @@ func splitError(name string, err error) (line, column int, message string) {
 	return line, column, m[4]
 }
 
-// isObjects reports whether an error of an execution is about a value, and so
-// for the objects it came from to answer for, rather than about the template.
-func isObjects(err error) bool {
+// isRefusal reports whether a function refused a value. Any other error of an
+// execution is a mistake in the template, or comes from one.
+func isRefusal(err error) bool {
 	var exec template.ExecError
 	if !errors.As(err, &exec) || errors.Is(err, errNotScalar) {
 		return false

@@ -140,8 +140,8 @@ func (r *rendering) execute(i int, page Page) []byte {
 func (r *rendering) fail(written []byte, page Page, err error) {
 	here := r.newAssembly(true)
 	here.sets = r.sets
-	f := Fault{Message: messageOf(err), Origin: here.stopped(written, page.origins)}
-	if !isObjects(err) {
+	f := Fault{Message: messageOf(err), Origin: here.stopped(written, page.origins), Refused: isRefusal(err)}
+	if !f.Refused {
 		f.Origin = r.placeIn(err, f.Origin)
 	}
 	if value, ok := errors.AsType[*ValueError](err); ok {
@@ -150,12 +150,11 @@ func (r *rendering) fail(written []byte, page Page, err error) {
 	r.faults = append(r.faults, f)
 }
 
-// placeIn returns the place that an error names, with no objects to blame.
+// placeIn returns the place that an error names, or where the execution stopped.
 func (r *rendering) placeIn(err error, stopped LineOrigin) LineOrigin {
-	stopped.Objects = nil
 	for _, file := range r.set.files {
 		if line, _, _ := splitError(file.Name, err); line > 0 {
-			return LineOrigin{Template: file.Path, Line: line}
+			return LineOrigin{Template: file.Path, Line: line, Objects: stopped.Objects}
 		}
 	}
 	return stopped

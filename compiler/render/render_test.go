@@ -98,8 +98,8 @@ func TestEveryLineHasItsOrigin(t *testing.T) {
 		t.Fatal(faults)
 	}
 	for _, c := range []struct{ path, line, want string }{
-		{"haproxy.cfg", "    mode http", "shipped:haproxy/20-defaults.cfg:4"},
-		{"haproxy.cfg", "    timeout tunnel 1h", "shipped:haproxy/20-defaults.cfg:17"},
+		{"haproxy.cfg", "    mode http", "shipped:haproxy/20-defaults.cfg:5"},
+		{"haproxy.cfg", "    timeout tunnel 1h", "shipped:haproxy/20-defaults.cfg:18"},
 		{"haproxy.cfg", "backend shop_web_http from main", "shipped:haproxy/50-backend.cfg:2 Ingress shop/web"},
 		{"haproxy.cfg", "    #hapsnap servers shop/api-next weight=10", "shipped:haproxy/50-backend.cfg:6 Ingress shop/api"},
 		{"haproxy.cfg", "    #hapsnap servers shop/web:http", "shipped:haproxy/50-backend.cfg:6 Ingress shop/web"},
@@ -227,8 +227,8 @@ func TestMapsTakeNoQuotes(t *testing.T) {
 	}
 }
 
-// A fault is blamed on the object whose value it is, and on nobody if the
-// template is wrong whatever the object.
+// A fault names the object that was written for, and whether a value of it was
+// refused.
 func TestFaultsNameTheirObjects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ template, want string }{
@@ -236,8 +236,8 @@ func TestFaultsNameTheirObjects(t *testing.T) {
 		"range":          {"a\n{{range .Objects \"networking.k8s.io/v1/Ingress\"}}{{if eq .Object.Name \"web\"}}b\n{{index .Annotations \"bad\"}}{{end}}{{end}}", "mine/extend/backend.cfg:3 Ingress shop/web"},
 		"after continue": {"{{range .Hosts}}{{range .Routes}}{{continue}}{{end}}{{end}}{{if eq .Backend.Name \"shop_api_80\"}}{{fail \"x\"}}{{end}}", "mine/extend/backend.cfg:1 Ingress shop/api"},
 		"after a range":  {"{{range $.Certificates}}{{.File}}{{end}}\n{{if eq .Backend.Name \"shop_api_80\"}}{{fail \"x\"}}{{end}}", "mine/extend/backend.cfg:2 Ingress shop/api"},
-		"not the object": {`{{.Nothing}}`, "mine/extend/backend.cfg:1"},
-		"not its value":  {"\n\n{{.Backend}}", "mine/extend/backend.cfg:3"},
+		"not the object": {`{{.Nothing}}`, "mine/extend/backend.cfg:1 Ingress shop/api, not refused"},
+		"not its value":  {"\n\n{{.Backend}}", "mine/extend/backend.cfg:3 Ingress shop/api, not refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -245,7 +245,11 @@ func TestFaultsNameTheirObjects(t *testing.T) {
 			if len(faults) == 0 {
 				t.Fatal("no fault")
 			}
-			if got := describe(faults[0].Origin); got != c.want {
+			got := describe(faults[0].Origin)
+			if !faults[0].Refused {
+				got += ", not refused"
+			}
+			if got != c.want {
 				t.Errorf("fault %+v is of %q, want %q", faults[0], got, c.want)
 			}
 		})

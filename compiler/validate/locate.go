@@ -19,7 +19,10 @@ func newPlaces(a render.Artifact) places { return places{a, map[string][][]byte{
 
 // fault returns a fault at a line of a file; at line 0 it has no place.
 func (p places) fault(path string, line int, message, hint string) render.Fault {
-	return render.Fault{Message: message, Hint: hint, Text: p.text(path, line), Origin: p.artifact.Origin(path, line)}
+	return render.Fault{
+		Message: message, Hint: hint, File: path, Line: line,
+		Text: p.text(path, line), Origin: p.artifact.Origin(path, line),
+	}
 }
 
 // text returns a line without the white space around it.
