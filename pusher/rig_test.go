@@ -166,11 +166,15 @@ func (r *rig) until(what string, ok func(Status) bool) Status {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); {
-		if time.Now().After(deadline) {
+	deadline := time.After(patience)
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
 			t.Fatalf("waited in vain: %s", what)
+		case <-look.C:
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

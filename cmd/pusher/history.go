@@ -68,7 +68,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.output.print(cmd.OutOrStdout(), list, func(w io.Writer) error { return printHistory(w, list, now) })
+	return f.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printHistory(w, list, now) })
 }
 
 // history reads the manifests of the newest snapshots.

@@ -18,8 +18,8 @@ func (f *outputFlag) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP((*string)(f), "output", "o", "text", "text or json")
 }
 
-// print prints v as JSON, or as text.
-func (f outputFlag) print(w io.Writer, v any, text func(io.Writer) error) error {
+// write writes v as JSON, or as text.
+func (f outputFlag) write(w io.Writer, v any, text func(io.Writer) error) error {
 	switch f {
 	case "text":
 		return text(w)

@@ -80,7 +80,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	f.options.Store, f.options.Log = store, log
 	log.Info("pushing", "store", store.String(), "instances", f.options.Fleet, "live", f.options.Live, "state", f.options.State)
 	err = serve(cmd.Context(), f.options, f.address, log)
-	if invalid, ok := errors.AsType[fleet.Invalid](err); ok {
+	if invalid, ok := errors.AsType[fleet.InvalidError](err); ok {
 		fmt.Fprintln(cmd.ErrOrStderr(), invalid)
 		return process.Invalid(nil)
 	}

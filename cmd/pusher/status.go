@@ -39,7 +39,7 @@ is in the way. This is read from the state file of a pusher, which need not run.
 				return err
 			}
 			now := time.Now()
-			return output.print(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
+			return output.write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "state file of the pusher (required)")

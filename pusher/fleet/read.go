@@ -19,9 +19,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Invalid is a file that says something impossible. Its text is one line for
+// InvalidError is a file that says something impossible. Its text is one line for
 // each fault, with the place first, and an indented hint.
-type Invalid []Fault
+type InvalidError []Fault
 
 // Fault is one thing that is wrong.
 type Fault struct {
@@ -30,7 +30,7 @@ type Fault struct {
 }
 
 // Error returns all faults.
-func (f Invalid) Error() string {
+func (f InvalidError) Error() string {
 	lines := make([]string, 0, len(f))
 	for _, fault := range f {
 		line := fmt.Sprintf("%s: Fleet: %s", fault.Position, fault.Message)
@@ -72,7 +72,7 @@ type instance struct {
 	} `json:"directories,omitempty"`
 }
 
-// Read reads a fleet from a file. The error is [Invalid] where the file is what
+// Read reads a fleet from a file. The error is [InvalidError] where the file is what
 // is wrong.
 func Read(file string) (Fleet, error) {
 	set, err := manifests.Read(file)
@@ -106,8 +106,8 @@ func Read(file string) (Fleet, error) {
 }
 
 // only returns the single object of the file.
-func only(set manifests.Set, file string) (manifests.Object, Invalid) {
-	var faults Invalid
+func only(set manifests.Set, file string) (manifests.Object, InvalidError) {
+	var faults InvalidError
 	for _, p := range set.Problems {
 		faults = append(faults, Fault{p.Position, p.Message, p.Hint})
 	}
@@ -120,7 +120,7 @@ func only(set manifests.Set, file string) (manifests.Object, Invalid) {
 	}
 	o := set.Objects[0]
 	if o.APIVersion != snapshots.APIVersion || o.Kind != Kind {
-		return o, Invalid{{o.Position("kind"), fmt.Sprintf("this is %s %s", o.APIVersion, o.Kind), hint}}
+		return o, InvalidError{{o.Position("kind"), fmt.Sprintf("this is %s %s", o.APIVersion, o.Kind), hint}}
 	}
 	return o, nil
 }
@@ -129,7 +129,7 @@ func only(set manifests.Set, file string) (manifests.Object, Invalid) {
 type reader struct {
 	object manifests.Object
 	dir    string
-	faults Invalid
+	faults InvalidError
 	files  []string
 }
 

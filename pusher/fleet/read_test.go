@@ -81,7 +81,7 @@ func TestReadSaysWhereAFaultIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, test.text)
 			_, err := Read(file)
-			var invalid Invalid
+			var invalid InvalidError
 			if !errors.As(err, &invalid) || !strings.HasPrefix(err.Error(), file) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}
@@ -91,7 +91,7 @@ func TestReadSaysWhereAFaultIs(t *testing.T) {
 
 func TestReadOfNothingIsNoFleet(t *testing.T) {
 	_, err := Read(filepath.Join(t.TempDir(), "none.yaml"))
-	var invalid Invalid
+	var invalid InvalidError
 	if err == nil || errors.As(err, &invalid) {
 		t.Errorf("error is %v, want one that says that nothing is known", err)
 	}

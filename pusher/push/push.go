@@ -277,7 +277,7 @@ func (p *attempt) lastGood(before sight) []byte {
 	if p.good != nil && p.good.Node == before.info.Node {
 		return p.good.Config
 	}
-	return before.raw.Config
+	return withoutHeader(before.raw.Config)
 }
 
 // persist writes the text to disk and into the API's memory. The worker notices

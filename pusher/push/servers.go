@@ -26,6 +26,12 @@ type change struct {
 	from, to snapshots.BoundServer
 }
 
+// moves reports whether the server gets another address.
+func (c change) moves() bool { return c.from.Address != c.to.Address || c.from.Port != c.to.Port }
+
+// onDisk reports whether the change shows in haproxy.cfg.
+func (c change) onDisk() bool { return lineOf(c.from) != lineOf(c.to) }
+
 // changes returns what to do for the worker that has the known servers to have
 // the wanted ones.
 func changes(known, want []snapshots.BoundServer) []change {
@@ -71,7 +77,7 @@ func actions(list []change) []dataplane.RuntimeAction {
 		if s.State != snapshots.SlotReady && c.from.State != s.State {
 			out = append(out, state)
 		}
-		if c.from.Address != s.Address || c.from.Port != s.Port {
+		if c.moves() {
 			out = append(out, dataplane.SetServerAddr(s.Backend, s.Name, s.Address, s.Port))
 		}
 		if c.from.Weight != s.Weight {
@@ -89,6 +95,9 @@ func actions(list []change) []dataplane.RuntimeAction {
 func reweighs(list []change) bool {
 	return slices.ContainsFunc(list, func(c change) bool { return c.from.Weight != c.to.Weight })
 }
+
+// readdresses reports whether a change is one of address.
+func readdresses(list []change) bool { return slices.ContainsFunc(list, change.moves) }
 
 // backendsOf returns the backends of the changes, in order.
 func backendsOf(list []change) []string {

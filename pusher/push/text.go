@@ -142,6 +142,15 @@ func (t text) holdsServers(servers []snapshots.BoundServer) bool {
 	return true
 }
 
+// withoutHeader returns a text of the API without the lines that it puts first,
+// which tell of another version than the one that a post of it will get.
+func withoutHeader(config []byte) []byte {
+	for bytes.HasPrefix(config, []byte("# _")) {
+		_, config, _ = bytes.Cut(config, []byte("\n"))
+	}
+	return config
+}
+
 // sameAs reports whether two texts name the same snapshot and put the servers
 // into the same states.
 func (t text) sameAs(o text) bool {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -123,11 +124,10 @@ func (i Instance) setServers(ctx context.Context, want snapshots.Bound, have Run
 	if len(list) == 0 {
 		return have, nil
 	}
-	direct := len(list) < manyChanges && !reweighs(list) && i.setsAddresses(ctx)
-	servers := append([]snapshots.BoundServer(nil), have.Servers...)
+	servers := slices.Clone(have.Servers)
 	var err error
-	if direct {
-		have.Persisted = false
+	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx)) {
+		have.Persisted = have.Persisted && !slices.ContainsFunc(list, change.onDisk)
 		err = i.setDirectly(ctx, list)
 	} else {
 		err = i.setByPost(ctx, want.Config, list)
@@ -179,11 +179,26 @@ func atLeast34(version string) bool {
 	return err1 == nil && err2 == nil && (major > 3 || (major == 3 && minor >= 4))
 }
 
+// setDirectly changes one server after the other. A slot stops taking traffic
+// before it loses its address.
 func (i Instance) setDirectly(ctx context.Context, list []change) error {
 	for _, c := range list {
-		first := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port, AdminState: string(c.to.State)}
-		if _, err := i.API.SetServer(ctx, c.to.Backend, c.to.Name, first); err != nil {
-			return err
+		state := dataplane.ServerChange{AdminState: string(c.to.State)}
+		address := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port}
+		var calls []dataplane.ServerChange
+		switch {
+		case !c.moves():
+			calls = []dataplane.ServerChange{state}
+		case c.to.State == snapshots.SlotReady:
+			address.AdminState = state.AdminState
+			calls = []dataplane.ServerChange{address}
+		default:
+			calls = []dataplane.ServerChange{state, address}
+		}
+		for _, call := range calls {
+			if _, err := i.API.SetServer(ctx, c.to.Backend, c.to.Name, call); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -290,8 +305,8 @@ func (i Instance) serves(ctx context.Context, f snapshots.BoundFile) bool {
 		return false
 	}
 	old, now := sha1.Sum(c.Raw), sum(c.Raw)
-	print := strings.ToLower(strings.ReplaceAll(found.Fingerprint, ":", ""))
-	return print == hex.EncodeToString(old[:]) || print == hex.EncodeToString(now[:])
+	fingerprint := strings.ToLower(strings.ReplaceAll(found.Fingerprint, ":", ""))
+	return fingerprint == hex.EncodeToString(old[:]) || fingerprint == hex.EncodeToString(now[:])
 }
 
 // await waits for a reload that the API scheduled.

@@ -38,6 +38,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) world {
+	t.Helper()
 	w := world{newSim(), t}
 	w.obs.Channel = true
 	for i, name := range fuzzNames {

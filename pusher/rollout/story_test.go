@@ -45,6 +45,7 @@ func TestStories(t *testing.T) {
 
 // tell runs the commands of a story and returns it with what came of them.
 func tell(t *testing.T, script []byte) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	s := newSim()
 	lines := bufio.NewScanner(bytes.NewReader(script))

@@ -1,0 +1,195 @@
+package pusher
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// tlsConfig serves TLS with the fallback certificate and that of shop/web-tls.
+const tlsConfig = `
+frontend secure
+    bind "${WEB}.tls" ssl crt certs/fallback.pem crt-list files/https.crtlist
+    default_backend shop_web
+`
+
+var tlsCertificates = []snapshots.CertificateRef{
+	{File: "certs/fallback.pem"},
+	{File: "certs/shop_web-tls.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "web-tls"}},
+}
+
+// publishTLS publishes a snapshot that serves TLS.
+func (r *rig) publishTLS(revision string) snapshots.ID {
+	r.t.Helper()
+	id, _, err := r.store.Publish(r.t.Context(), snapshots.Draft{
+		Files: []snapshots.File{
+			{Path: snapshots.ConfigFile, Content: []byte(config(revision, tlsConfig))},
+			{Path: "maps/host.map", Content: []byte("# none\n")},
+			{Path: "files/https.crtlist", Content: []byte("certs/shop_web-tls.pem shop.example.com\n")},
+		},
+		Certificates: tlsCertificates, Time: time.Now(),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return id
+}
+
+// secret writes the Secret shop/web-tls with a new certificate, and returns its
+// serial number.
+func (r *rig) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
+	r.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "shop.example.com"}, DNSNames: []string{"shop.example.com"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	if edit != nil {
+		crt, keyPEM = edit(crt, keyPEM)
+	}
+	r.write("live/secret.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: web-tls, namespace: shop}\ntype: kubernetes.io/tls\ndata:\n  tls.crt: %s\n  tls.key: %s\n",
+		base64.StdEncoding.EncodeToString(crt), base64.StdEncoding.EncodeToString(keyPEM)))
+	return serial.String()
+}
+
+// served returns the serial number of the certificate that an instance serves.
+func (r *rig) served(name, host string) string {
+	raw, err := net.Dial("unix", r.binds[name]+".tls")
+	if err != nil {
+		return err.Error()
+	}
+	defer raw.Close()
+	conn := tls.Client(raw, &tls.Config{ServerName: host, InsecureSkipVerify: true})
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if err := conn.Handshake(); err != nil {
+		return err.Error()
+	}
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+}
+
+func TestCertificateIsRotatedWithoutReload(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	first := r.secret(nil)
+	id := r.publishTLS("1")
+	r.allRunAfter(id)
+	pids := r.workers()
+	for _, name := range r.names {
+		if got := r.served(name, "shop.example.com"); got != first {
+			t.Errorf("%s serves %s, want %s", name, got, first)
+		}
+		if got := r.served(name, "other.example.com"); got == first {
+			t.Errorf("%s does not serve the fallback certificate to other hosts", name)
+		}
+	}
+	second := r.secret(nil)
+	for _, name := range r.names {
+		eventually(t, name+" serves the new certificate", func() bool { return r.served(name, "shop.example.com") == second })
+	}
+	r.allRun(id)
+	if got := r.workers(); !slices.Equal(got, pids) {
+		t.Errorf("the workers are %v, were %v", got, pids)
+	}
+	if data, err := os.ReadFile(r.options.State); err != nil || strings.Contains(string(data), "PRIVATE KEY") {
+		t.Errorf("the state file holds a private key, or: %v", err)
+	}
+}
+
+// A rotation that the worker refuses makes the API reload. That is no crash, and
+// is no failure of a rollout.
+func TestCertificateThatNeedsAReload(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	r.secret(nil)
+	id := r.publishTLS("1")
+	r.allRunAfter(id)
+	pids := r.workers()
+	r.instances["a"].Inject(dataplanetest.CertificateReload().On("PUT", "/storage/ssl_certificates").Times(1))
+	second := r.secret(nil)
+	eventually(t, "a serves the new certificate", func() bool { return r.served("a", "shop.example.com") == second })
+	r.allRun(id)
+	if slices.Equal(r.workers(), pids) {
+		t.Error("nothing was reloaded, so nothing was shown")
+	}
+	if !r.answersOnly("a", "one") {
+		t.Error("a does not answer from its endpoint")
+	}
+}
+
+func TestBrokenSecretKeepsItsLastCertificate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	first := r.secret(nil)
+	id := r.publishTLS("1")
+	r.allRunAfter(id)
+	r.secret(func(crt, _ []byte) ([]byte, []byte) { return crt, []byte("no key") })
+	r.until("it is said", func(s Status) bool {
+		return slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
+			return t.About == "live objects" && strings.Contains(t.Error, "shop/web-tls") && !strings.Contains(t.Error, "PRIVATE")
+		})
+	})
+	r.publish(config("2", "")) // something happens, and the pusher goes on
+	r.until("the next one runs", func(s Status) bool { return s.Good.Revision == 2 })
+	r.publishTLS("3")
+	r.until("the one after it runs", func(s Status) bool { return s.Good.Revision == 3 })
+	if got := r.served("a", "shop.example.com"); got != first {
+		t.Errorf("a serves %s, want %s", got, first)
+	}
+}
+
+func TestMissingSecretGetsTheFallbackUntilItComes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	id := r.publishTLS("1")
+	r.allRunAfter(id)
+	r.until("it is said", func(s Status) bool {
+		return len(s.Troubles) == 1 && strings.Contains(s.Troubles[0].Error, "Secret shop/web-tls has no usable certificate")
+	})
+	fallback := r.served("a", "shop.example.com")
+	if fallback != r.served("a", "other.example.com") {
+		t.Error("a has two certificates")
+	}
+	want := r.secret(nil)
+	eventually(t, "a serves the certificate", func() bool { return r.served("a", "shop.example.com") == want })
+	r.allRun(id)
+
+	info, err := os.Stat(filepath.Join(r.dir, "state", "fallback.pem"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the fallback certificate is kept with %v: %v", info.Mode(), err)
+	}
+}

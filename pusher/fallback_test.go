@@ -1,0 +1,32 @@
+package pusher
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func TestFallbackCertificateIsMadeOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fallback.pem")
+	first, err := fallbackCertificate(file, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed, err := snapshots.CheckKeyPair(first)
+	if err != nil || !slices.Equal(observed.Names, []string{"hapsnap fallback certificate"}) || observed.NotAfter.Year() != 2036 {
+		t.Errorf("it is %+v: %v", observed, err)
+	}
+	second, err := fallbackCertificate(file, noon.AddDate(1, 0, 0))
+	if err != nil || string(first) != string(second) {
+		t.Errorf("it was made twice: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fallbackCertificate(file, noon); err == nil {
+		t.Error("a broken file is no error")
+	}
+}

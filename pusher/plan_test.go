@@ -1,0 +1,36 @@
+package pusher
+
+import (
+	"testing"
+)
+
+func TestClassify(t *testing.T) {
+	inSync := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameCertificates: true, Persisted: true}
+	tests := map[string]struct {
+		edit func(*standing)
+		want work
+	}{
+		"in sync":                        {func(*standing) {}, workNothing},
+		"out of reach":                   {func(s *standing) { s.Reachable, s.SameNode = false, false }, workNothing},
+		"its snapshot is not at hand":    {func(s *standing) { s.Bound, s.SameNode = false, false }, workNothing},
+		"another shape":                  {func(s *standing) { s.SameNode = false }, workReload},
+		"another shape while busy":       {func(s *standing) { s.SameNode, s.Busy = false, true }, workReload},
+		"other servers":                  {func(s *standing) { s.SameServers = false }, workUpdate},
+		"other servers while busy":       {func(s *standing) { s.SameServers, s.Busy = false, true }, workNothing},
+		"other servers after a failure":  {func(s *standing) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
+		"other certificates":             {func(s *standing) { s.SameCertificates = false }, workUpdate},
+		"not on disk":                    {func(s *standing) { s.Persisted = false }, workPersist},
+		"not on disk, but it was before": {func(s *standing) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
+		"garbage":                        {func(s *standing) { s.Garbage = true }, workCollect},
+		"garbage, not on disk":           {func(s *standing) { s.Garbage, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workNothing},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := inSync
+			test.edit(&s)
+			if got := classify(s, noon); got != test.want {
+				t.Errorf("needs %s, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,209 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// fake is an instance in memory that does as it is told. A test replaces the
+// functions that it wants to go wrong.
+type fake struct {
+	t *testing.T
+
+	disk    string
+	memory  int64
+	node    string
+	pid     int
+	files   map[string]string // storage/name: content
+	servers map[string][]dataplane.Server
+	calls   []string // what could change something
+
+	info    func() (dataplane.RuntimeInfo, error)
+	raw     func() (dataplane.Raw, error)
+	post    func(text string, o dataplane.PostOptions) (dataplane.Posted, error)
+	create  func(s dataplane.Storage, name string) error
+	setting func(backend, server string, ch dataplane.ServerChange) error
+	version string
+}
+
+// err returns an error of the API of a class.
+type classed struct{ error }
+
+func (c classed) Error() string   { return "the api: " + c.error.Error() }
+func (c classed) Is(e error) bool { return e == c.error }
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{t: t, memory: 7, node: "bootstrap", pid: 100, files: map[string]string{}, version: "v3.2.5 abc"}
+	f.disk = "# _version=7\nglobal\n  node bootstrap\n"
+	f.info = func() (dataplane.RuntimeInfo, error) { return dataplane.RuntimeInfo{Node: f.node, PID: f.pid}, nil }
+	f.raw = func() (dataplane.Raw, error) { return dataplane.Raw{Config: []byte(f.disk), Version: f.memory}, nil }
+	f.post = f.commit
+	f.create = func(dataplane.Storage, string) error { return nil }
+	f.setting = func(string, string, dataplane.ServerChange) error { return nil }
+	return f
+}
+
+// commit does what a post asks for.
+func (f *fake) commit(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+	if o.Version != f.memory {
+		return dataplane.Posted{}, classed{dataplane.ErrConflict}
+	}
+	f.memory++
+	f.disk = fmt.Sprintf("# _version=%d\n%s", f.memory, text)
+	if o.ForceReload {
+		f.load()
+	}
+	return dataplane.Posted{Config: []byte(f.disk), Version: f.memory}, nil
+}
+
+// load makes the worker run what is on disk.
+func (f *fake) load() {
+	f.node, f.pid = readText([]byte(f.disk)).node, f.pid+1
+}
+
+// failReload commits, and puts back what was on disk before, as the API does.
+func (f *fake) failReload(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+	old := f.disk
+	o.ForceReload = false
+	if _, err := f.commit(text, o); err != nil {
+		return dataplane.Posted{}, err
+	}
+	f.disk = old
+	return dataplane.Posted{}, classed{dataplane.ErrReload}
+}
+
+func (f *fake) note(format string, args ...any) {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+}
+
+func (f *fake) Info(context.Context) (dataplane.APIInfo, error) {
+	return dataplane.APIInfo{Version: f.version}, nil
+}
+func (f *fake) RuntimeInfo(context.Context) (dataplane.RuntimeInfo, error) { return f.info() }
+func (f *fake) Raw(context.Context) (dataplane.Raw, error)                 { return f.raw() }
+
+func (f *fake) PostRaw(_ context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
+	how := "reload"
+	if o.SkipReload {
+		how = "no reload"
+	}
+	actions := ""
+	for _, a := range o.Actions {
+		actions += "; " + a.String()
+	}
+	f.note("post %s, %s%s", readText(config).node, how, actions)
+	return f.post(string(config), o)
+}
+
+func (f *fake) Reload(context.Context, string) (dataplane.Reload, error) {
+	return dataplane.Reload{Status: dataplane.ReloadSucceeded}, nil
+}
+
+func (f *fake) Transactions(context.Context) ([]dataplane.Transaction, error) {
+	return []dataplane.Transaction{{ID: "1", Status: "failed"}, {ID: "2", Status: "in_progress"}}, nil
+}
+
+func (f *fake) DeleteTransaction(_ context.Context, id string) error {
+	f.note("delete transaction %s", id)
+	return nil
+}
+
+func (f *fake) Servers(_ context.Context, backend string) ([]dataplane.Server, error) {
+	return f.servers[backend], nil
+}
+
+func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
+	f.note("set %s/%s %s:%d %s", backend, server, ch.Address, ch.Port, ch.AdminState)
+	if err := f.setting(backend, server, ch); err != nil {
+		return dataplane.Server{}, err
+	}
+	for i := range f.servers[backend] {
+		s := &f.servers[backend][i]
+		if s.Name != server {
+			continue
+		}
+		if ch.Address != "" {
+			s.Address, s.Port = ch.Address, ch.Port
+		}
+		if ch.AdminState != "" {
+			s.AdminState = ch.AdminState
+		}
+	}
+	return dataplane.Server{}, nil
+}
+
+func (f *fake) Files(_ context.Context, s dataplane.Storage) ([]dataplane.File, error) {
+	var out []dataplane.File
+	for key, content := range f.files {
+		if name, ok := strings.CutPrefix(key, string(s)+"/"); ok {
+			out = append(out, dataplane.File{Name: name, Size: int64(len(content)), Serial: serial([]byte(content))})
+		}
+	}
+	return out, nil
+}
+
+func (f *fake) ReadFile(_ context.Context, s dataplane.Storage, name string) ([]byte, error) {
+	content, ok := f.files[string(s)+"/"+name]
+	if !ok {
+		return nil, classed{dataplane.ErrNotFound}
+	}
+	return []byte(content), nil
+}
+
+func (f *fake) CreateFile(_ context.Context, s dataplane.Storage, name string, content []byte) error {
+	f.note("create %s", name)
+	if err := f.create(s, name); err != nil {
+		return err
+	}
+	f.files[string(s)+"/"+name] = string(content)
+	return nil
+}
+
+func (f *fake) ReplaceFile(_ context.Context, s dataplane.Storage, name string, content []byte) error {
+	f.note("replace %s", name)
+	f.files[string(s)+"/"+name] = string(content)
+	return nil
+}
+
+func (f *fake) DeleteFile(_ context.Context, _ dataplane.Storage, name string) error {
+	f.note("delete %s", name)
+	return classed{dataplane.ErrConflict}
+}
+
+func (f *fake) RotateCertificate(_ context.Context, name string, pem []byte) (bool, string, error) {
+	f.note("rotate %s", name)
+	f.files[string(dataplane.Certificates)+"/"+name] = string(pem)
+	return true, "", nil
+}
+
+func (f *fake) RuntimeCertificate(_ context.Context, path string) (dataplane.File, error) {
+	return dataplane.File{}, classed{dataplane.ErrNotFound}
+}
+
+// bound is a bound snapshot of a revision, with servers and files.
+func bound(revision uint64, servers []snapshots.BoundServer, files ...snapshots.BoundFile) snapshots.Bound {
+	id := snapshots.ID{Revision: revision, Short: "0123456789"}
+	b := snapshots.Bound{ID: id, Node: id.String() + "_aaaaaaaa", Servers: servers, Files: files}
+	var text strings.Builder
+	fmt.Fprintf(&text, "global\n    node %s\n\nbackend web\n", b.Node)
+	for _, s := range servers {
+		disabled := ""
+		if s.State != snapshots.SlotReady {
+			disabled = " disabled"
+		}
+		fmt.Fprintf(&text, "    server %s %s%s\n", s.Name, lineOf(s).address, disabled)
+	}
+	fmt.Fprintf(&text, "# hapsnap end %s\n", b.Node)
+	b.Config = []byte(text.String())
+	return b
+}
+
+func server(name, address string, state snapshots.SlotState) snapshots.BoundServer {
+	return snapshots.BoundServer{Backend: "web", Name: name, Address: address, Port: 80, Weight: 1, State: state}
+}

@@ -1,0 +1,304 @@
+package push
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The outcomes of a push, as its caller tells them apart.
+const (
+	applied = "applied"
+	refused = "refused"
+	trouble = "trouble"
+)
+
+// What runs before each of the pushTests, and what is pushed.
+var (
+	one = bound(1, nil)
+	two = bound(2, nil, snapshots.BoundFile{Kind: snapshots.MapFile, Name: "host-aa.map", Path: "/maps/host-aa.map", Content: []byte("a b\n")})
+
+	lost = classed{dataplane.ErrUnknownOutcome}
+)
+
+// The calls that change something.
+const (
+	post1   = "post r000001-0123456789_aaaaaaaa, no reload"
+	post2   = "post r000002-0123456789_aaaaaaaa, no reload"
+	reload1 = "post r000001-0123456789_aaaaaaaa, reload"
+	reload2 = "post r000002-0123456789_aaaaaaaa, reload"
+	upload  = "create host-aa.map"
+	tidy    = "delete transaction 1"
+)
+
+// pushTests change an instance that runs one, and have two pushed to it.
+var pushTests = map[string]struct {
+	edit  func(f *fake)
+	want  string
+	calls []string
+	runs  string // "one" if not said; disk and memory must agree with it
+}{
+	"all goes well": {
+		edit: func(*fake) {}, want: applied, calls: []string{upload, reload2}, runs: "two",
+	},
+	"it runs already": {
+		edit: func(f *fake) { f.put(two); f.load() }, want: applied, runs: "two",
+	},
+	"it runs, but an older file is on disk": {
+		edit: func(f *fake) { f.put(two); f.load(); f.put(one) }, want: applied, calls: []string{post2}, runs: "two",
+	},
+	"it runs, but the file was cut short": {
+		edit: func(f *fake) { f.put(two); f.load(); f.disk = f.disk[:len(f.disk)-20] }, want: applied, calls: []string{post2}, runs: "two",
+	},
+	"it runs, but the memory holds something else": {
+		edit: func(f *fake) { f.put(two); f.load(); f.memory++ }, want: applied, calls: []string{post2}, runs: "two",
+	},
+	"its reload is under way": {
+		edit: func(f *fake) {
+			f.put(two)
+			f.info = after(3, f.load, f.info)
+		}, want: applied, runs: "two",
+	},
+	"its reload was lost with the API": {
+		edit: func(f *fake) { f.put(two) }, want: applied, calls: []string{upload, reload2}, runs: "two",
+	},
+	"the file is there already": {
+		edit: func(f *fake) { f.files["maps/host-aa.map"] = "a b\n" }, want: applied, calls: []string{reload2}, runs: "two",
+	},
+	"the file is there, with other content": {
+		edit: func(f *fake) { f.files["maps/host-aa.map"] = "x y\n" }, want: applied,
+		calls: []string{"replace host-aa.map", reload2}, runs: "two",
+	},
+	"the upload says that the file exists": {
+		edit: func(f *fake) {
+			f.create = func(dataplane.Storage, string) error { return classed{dataplane.ErrConflict} }
+		},
+		want: applied, calls: []string{upload, "replace host-aa.map", reload2}, runs: "two",
+	},
+	"the file is rejected": {
+		edit: func(f *fake) {
+			f.create = func(dataplane.Storage, string) error { return classed{dataplane.ErrRejected} }
+		},
+		want: refused, calls: []string{upload},
+	},
+	"a conflict": {
+		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrConflict}) }, want: applied,
+		calls: []string{upload, reload2, tidy, reload2}, runs: "two",
+	},
+	"one conflict after the other": {
+		edit: func(f *fake) { f.failPosts(9, classed{dataplane.ErrConflict}) }, want: trouble,
+		calls: []string{upload, reload2, tidy, reload2, tidy, reload2, tidy},
+	},
+	"HAProxy refuses it": {
+		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrValidation}) }, want: refused, calls: []string{upload, reload2, tidy},
+	},
+	"no right to post": {
+		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrUnauthorized}) }, want: trouble, calls: []string{upload, reload2},
+	},
+	"too many requests": {
+		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrTooMany}) }, want: trouble, calls: []string{upload, reload2},
+	},
+	"the reload fails": {
+		edit: func(f *fake) { f.postOnce(f.failReload) }, want: refused, calls: []string{upload, reload2, post1},
+	},
+	"the reload fails, and so does the first try to restore": {
+		edit: func(f *fake) {
+			f.postOnce(f.failReload, func(string, dataplane.PostOptions) (dataplane.Posted, error) {
+				return dataplane.Posted{}, classed{dataplane.ErrUnavailable}
+			})
+		}, want: refused, calls: []string{upload, reload2, post1, post1},
+	},
+	"HAProxy cannot be asked to reload": {
+		edit: func(f *fake) {
+			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				f.info = func() (dataplane.RuntimeInfo, error) { return dataplane.RuntimeInfo{}, classed{dataplane.ErrRuntime} }
+				return f.failReload(text, o)
+			})
+		}, want: trouble, calls: []string{upload, reload2}, runs: "unknown",
+	},
+	"the answer is lost after the reload": {
+		edit: func(f *fake) {
+			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				_, _ = f.commit(text, o)
+				return dataplane.Posted{}, lost
+			})
+		}, want: applied, calls: []string{upload, reload2}, runs: "two",
+	},
+	"the answer is lost while the reload is under way": {
+		edit: func(f *fake) {
+			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				f.put(two)
+				f.info = after(3, f.load, f.info)
+				return dataplane.Posted{}, lost
+			})
+		}, want: applied, calls: []string{upload, reload2}, runs: "two",
+	},
+	"the answer is lost, and the reload failed": {
+		edit: func(f *fake) {
+			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				_, _ = f.failReload(text, o)
+				return dataplane.Posted{}, lost
+			})
+		}, want: refused, calls: []string{upload, reload2, post1},
+	},
+	"the request was lost": {
+		edit: func(f *fake) { f.failPosts(1, lost) }, want: applied, calls: []string{upload, reload2, reload2}, runs: "two",
+	},
+	"the API loses a section": {
+		edit: func(f *fake) {
+			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				return f.commit(strings.Replace(text, "backend web\n", "", 1), o)
+			})
+		}, want: refused, calls: []string{upload, reload2, reload1},
+	},
+	"no worker ever names it": {
+		edit: func(f *fake) {
+			f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				o.ForceReload = false
+				return f.commit(text, o)
+			}
+		}, want: trouble, calls: []string{upload, reload2, reload2, reload2}, runs: "unknown",
+	},
+	"out of reach": {
+		edit: func(f *fake) {
+			f.info = func() (dataplane.RuntimeInfo, error) {
+				return dataplane.RuntimeInfo{}, classed{dataplane.ErrUnreachable}
+			}
+		}, want: trouble, runs: "unknown",
+	},
+}
+
+func TestPush(t *testing.T) {
+	for name, test := range pushTests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			f.put(one)
+			f.load()
+			test.edit(f)
+			i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond}
+			_, err := i.Push(t.Context(), two, &one, Known{})
+			if got := outcomeOf(err); got != test.want {
+				t.Errorf("it was %s: %v; want %s", got, err, test.want)
+			}
+			if diff := cmp.Diff(test.calls, f.calls); diff != "" {
+				t.Errorf("called otherwise (-want +got):\n%s", diff)
+			}
+			f.checkRuns(test.runs)
+		})
+	}
+}
+
+// checkRuns checks that worker, disk and memory agree.
+func (f *fake) checkRuns(which string) {
+	want := one
+	switch which {
+	case "unknown":
+		return
+	case "two":
+		want = two
+	}
+	if disk := readText([]byte(f.disk)); f.node != want.Node || !disk.holds(want) || disk.version != f.memory {
+		f.t.Errorf("the worker runs %s, the memory is at version %d, and on disk is\n%s", f.node, f.memory, f.disk)
+	}
+}
+
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return applied
+	case errors.Is(err, ErrRefused):
+		return refused
+	}
+	return trouble
+}
+
+// put writes what was bound to disk and into the memory.
+func (f *fake) put(b snapshots.Bound) {
+	if _, err := f.commit(string(b.Config), dataplane.PostOptions{Version: f.memory}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// failPosts has the next n posts answered with an error, and nothing done.
+func (f *fake) failPosts(n int, err error) {
+	next := f.post
+	f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+		if n--; n >= 0 {
+			return dataplane.Posted{}, err
+		}
+		return next(text, o)
+	}
+}
+
+type poster = func(text string, o dataplane.PostOptions) (dataplane.Posted, error)
+
+// postOnce has each of the next posts do something else.
+func (f *fake) postOnce(steps ...poster) {
+	next := f.post
+	f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+		if len(steps) == 0 {
+			return next(text, o)
+		}
+		step := steps[0]
+		steps = slices.Delete(steps, 0, 1)
+		return step(text, o)
+	}
+}
+
+// after has something happen at the nth call.
+func after(n int, happen func(), next func() (dataplane.RuntimeInfo, error)) func() (dataplane.RuntimeInfo, error) {
+	return func() (dataplane.RuntimeInfo, error) {
+		if n--; n == 0 {
+			happen()
+		}
+		return next()
+	}
+}
+
+// The first push of all has no last good snapshot to return to, but what was on
+// disk before.
+func TestFirstPushThatFailsRestoresWhatWasThere(t *testing.T) {
+	f := newFake(t)
+	before := f.disk
+	f.postOnce(f.failReload)
+	i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond}
+	_, err := i.Push(t.Context(), bound(1, nil), nil, Known{})
+	if outcomeOf(err) != refused || !strings.Contains(f.disk, "node bootstrap") || f.memory != readText([]byte(f.disk)).version {
+		t.Errorf("it was %v; memory is at version %d, and on disk is\n%s\nwhere there was\n%s", err, f.memory, f.disk, before)
+	}
+}
+
+func TestPushRefusesWhatTheAPIWouldDamage(t *testing.T) {
+	f := newFake(t)
+	b := bound(1, nil)
+	b.Config = append([]byte("# "+strings.Repeat("x", maxLine)+"\n"), b.Config...)
+	_, err := Instance{API: f, ReloadTimeout: time.Second}.Push(t.Context(), b, nil, Known{})
+	if outcomeOf(err) != refused || len(f.calls) > 0 {
+		t.Errorf("it was %v, after %q", err, f.calls)
+	}
+}
+
+func TestReadText(t *testing.T) {
+	got := readText([]byte("# _md5hash=abc\n# _version=12\n\nglobal\n  node \"n1\"\n\nbackend a b\n\tserver s1 10.0.0.1:80 check weight 7\n" +
+		"  server s2 [2001:db8::1]:80 disabled\n  server s3 name.example:80\n  # hapsnap end n1\n"))
+	if got.version != 12 || got.node != "n1" || got.end != "n1" || got.sections != 2 || len(got.servers) != 2 {
+		t.Errorf("read %+v", got)
+	}
+	if s := got.servers[serverKey{"a", "s1"}]; s.weight != 7 || s.disabled || s.address.String() != "10.0.0.1:80" {
+		t.Errorf("s1 is %+v", s)
+	}
+	if s := got.servers[serverKey{"a", "s2"}]; s.weight != -1 || !s.disabled {
+		t.Errorf("s2 is %+v", s)
+	}
+	if empty := readText(nil); empty.version != -1 {
+		t.Errorf("nothing has version %d", empty.version)
+	}
+}

@@ -1,0 +1,186 @@
+package push
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+const spareAddress = snapshots.SpareAddress
+
+// spare is a slot without an endpoint.
+func spare(name string) snapshots.BoundServer {
+	return snapshots.BoundServer{Backend: "web", Name: name, Address: spareAddress, Port: 1, Weight: 1, State: snapshots.SlotSpare}
+}
+
+func weighing(s snapshots.BoundServer, weight int) snapshots.BoundServer {
+	s.Weight = weight
+	return s
+}
+
+func TestActions(t *testing.T) {
+	ready, drain := snapshots.SlotReady, snapshots.SlotDrain
+	tests := map[string]struct {
+		from, to snapshots.BoundServer
+		want     []string
+	}{
+		"an endpoint comes: its address before its traffic": {
+			spare("s1"), server("s1", "10.0.0.1", ready),
+			[]string{"SetServerAddr web s1 10.0.0.1 80", "SetServerState web s1 ready"},
+		},
+		"an endpoint goes: its traffic before its address": {
+			server("s1", "10.0.0.1", drain), spare("s1"),
+			[]string{"SetServerState web s1 maint", "SetServerAddr web s1 192.0.2.1 1"},
+		},
+		"it drains":          {server("s1", "10.0.0.1", ready), server("s1", "10.0.0.1", drain), []string{"SetServerState web s1 drain"}},
+		"it recovers":        {server("s1", "10.0.0.1", drain), server("s1", "10.0.0.1", ready), []string{"SetServerState web s1 ready"}},
+		"it moves":           {server("s1", "10.0.0.1", ready), server("s1", "10.0.0.2", ready), []string{"SetServerAddr web s1 10.0.0.2 80"}},
+		"its weight changes": {server("s1", "10.0.0.1", ready), weighing(server("s1", "10.0.0.1", ready), 5), []string{"SetServerWeight web s1 5"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, a := range actions(changes([]snapshots.BoundServer{test.from}, []snapshots.BoundServer{test.to})) {
+				got = append(got, a.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("actions differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAtLeast34(t *testing.T) {
+	for version, want := range map[string]bool{
+		"v3.4.2 1a2b": true, "v3.4.0": true, "3.10.1": true, "v4.0.0": true,
+		"v3.2.5 1a2b": false, "v3.3.9": false, "dev.dirty": false, " dev.dirty": false, "": false, "v3": false, "v3.x.1": false,
+	} {
+		if got := atLeast34(version); got != want {
+			t.Errorf("%q: %v", version, got)
+		}
+	}
+}
+
+// asServers are the servers as the API shows them.
+func asServers(list ...snapshots.BoundServer) map[string][]dataplane.Server {
+	out := map[string][]dataplane.Server{}
+	for _, s := range list {
+		out[s.Backend] = append(out[s.Backend], dataplane.Server{Name: s.Name, Address: s.Address, Port: s.Port, AdminState: string(s.State)})
+	}
+	return out
+}
+
+func TestUpdate(t *testing.T) {
+	old := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady), spare("s2")})
+	next := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotDrain), server("s2", "10.0.0.2", snapshots.SlotReady)})
+	const node = "r000001-0123456789_aaaaaaaa"
+	tests := map[string]struct {
+		version   string
+		forget    bool // what the worker has is not known
+		want      snapshots.Bound
+		edit      func(f *fake)
+		calls     []string
+		persisted bool
+		fails     error
+	}{
+		"nothing to do":                  {version: "v3.2.5", want: old, persisted: true},
+		"nothing to do, unknown":         {version: "v3.4.2", want: old, forget: true, persisted: true},
+		"before 3.4, with the file":      {version: "v3.2.5", want: next, persisted: true, calls: []string{"post " + node + ", no reload; SetServerState web s1 drain; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready"}},
+		"from 3.4, one by one":           {version: "v3.4.2", want: next, calls: []string{"set web/s1 :0 drain", "set web/s2 10.0.0.2:80 ready"}},
+		"states only, before 3.4":        {version: "v3.2.5", want: drained(old), calls: []string{"set web/s1 :0 drain"}},
+		"the worker runs something else": {version: "v3.2.5", want: next, edit: func(f *fake) { f.node = "other" }, fails: ErrElsewhere, persisted: true},
+		"a call fails": {
+			version: "v3.4.2", want: next, fails: dataplane.ErrUnavailable, calls: []string{"set web/s1 :0 drain"},
+			edit: func(f *fake) {
+				f.setting = func(string, string, dataplane.ServerChange) error { return classed{dataplane.ErrUnavailable} }
+			},
+		},
+		"a conflict with another writer": {
+			version: "v3.2.5", want: next, persisted: true,
+			edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrConflict}) },
+			calls: []string{
+				"post " + node + ", no reload; SetServerState web s1 drain; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready", "delete transaction 1",
+				"post " + node + ", no reload; SetServerState web s1 drain; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			f.version = test.version
+			f.put(old)
+			f.load()
+			f.servers = asServers(old.Servers...)
+			f.obey()
+			if test.edit != nil {
+				test.edit(f)
+			}
+			have := Running{Servers: old.Servers, Persisted: true, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+			if test.forget {
+				have = Running{}
+			}
+			got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), test.want, have)
+			if !errors.Is(err, test.fails) {
+				t.Fatalf("error is %v, want %v", err, test.fails)
+			}
+			if diff := cmp.Diff(test.calls, f.calls); diff != "" {
+				t.Errorf("called otherwise (-want +got):\n%s", diff)
+			}
+			if got.Persisted != test.persisted {
+				t.Errorf("persisted is %v", got.Persisted)
+			}
+			if test.fails == nil && !cmp.Equal(got.Servers, test.want.Servers) {
+				t.Errorf("servers are %+v, want %+v", got.Servers, test.want.Servers)
+			}
+		})
+	}
+}
+
+// drained returns the bound snapshot with its first server drained.
+func drained(b snapshots.Bound) snapshots.Bound {
+	servers := append([]snapshots.BoundServer(nil), b.Servers...)
+	servers[0].State = snapshots.SlotDrain
+	return bound(b.ID.Revision, servers)
+}
+
+// obey has posts carry out their actions, as the API does.
+func (f *fake) obey() {
+	next := f.post
+	f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+		posted, err := next(text, o)
+		if err != nil || !o.SkipReload {
+			return posted, err
+		}
+		calls := f.calls
+		for key, line := range readText([]byte(text)).servers {
+			state := "ready"
+			if line.disabled {
+				state = "drain"
+			}
+			change := dataplane.ServerChange{Address: line.address.Addr().String(), Port: int(line.address.Port()), AdminState: state}
+			_, _ = f.SetServer(f.t.Context(), key.backend, key.name, change)
+		}
+		f.calls = calls
+		return posted, nil
+	}
+}
+
+// An API that answers 200 and changes nothing is not believed.
+func TestUpdateReadsBack(t *testing.T) {
+	old := bound(1, []snapshots.BoundServer{spare("s1")})
+	next := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
+	f := newFake(t)
+	f.put(old)
+	f.load()
+	f.servers = asServers(old.Servers...)
+	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+	got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), next, have)
+	if err == nil || !cmp.Equal(got.Servers, old.Servers) {
+		t.Errorf("servers are %+v, and the error is %v", got.Servers, err)
+	}
+}
