@@ -3,6 +3,7 @@ package dataplane_test
 import (
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -233,10 +234,51 @@ func checkFailedReload(t *testing.T, s *subject) {
 	if string(raw.Config) != string(good.Config) || raw.Version != bad.Version {
 		t.Errorf("after the failure version %d is on disk:\n%s", raw.Version, raw.Config)
 	}
+	if view := s.call(t, http.MethodGet, "/configuration/frontends/taken/binds", "", 200); !strings.Contains(view, "127.0.0.1") {
+		t.Errorf("the memory is not that of the failed configuration: %s", view)
+	}
 	healed := s.post(t, s.config("n1"), dataplane.PostOptions{SkipReload: true})
 	if healed.Version != bad.Version+1 {
 		t.Errorf("the healing post is version %d after %d", healed.Version, bad.Version)
 	}
+}
+
+// The first file of an instance has no hash. When it is put back, it counts as an
+// edit by another hand, and the version is counted from its own: it comes again.
+func checkFailedFirstReload(t *testing.T, s *subject) {
+	bad := s.post(t, s.config("n1", "frontend taken", "  bind "+taken(t)), dataplane.PostOptions{})
+	if r := s.reloaded(t, bad.ReloadID); r.Status != dataplane.ReloadFailed {
+		t.Errorf("the reload is %+v", r)
+	}
+	eventually(t, func() bool { return s.raw(t).Checksum != "" })
+	raw := s.raw(t)
+	if raw.Version != bad.Version || !strings.Contains(string(raw.Config), "node bootstrap") {
+		t.Errorf("after version %d failed, version %d is on disk:\n%s", bad.Version, raw.Version, raw.Config)
+	}
+}
+
+func checkHAProxyGone(t *testing.T, s *subject) {
+	good := s.post(t, s.config("n1"), dataplane.PostOptions{ForceReload: true})
+	s.kill()
+	_, err := s.RuntimeInfo(t.Context())
+	wantError(t, err, dataplane.ErrRuntime)
+	_, err = s.Servers(t.Context(), "zebra")
+	wantError(t, err, dataplane.ErrNotFound)
+	_, err = s.SetServer(t.Context(), "zebra", "s1", dataplane.ServerChange{AdminState: dataplane.StateReady})
+	wantError(t, err, dataplane.ErrNotFound)
+	if _, err := s.Info(t.Context()); err != nil {
+		t.Error(err)
+	}
+	posted := s.post(t, s.config("n2"), dataplane.PostOptions{})
+	if r := s.reloaded(t, posted.ReloadID); r.Status != dataplane.ReloadFailed || r.Response != "" {
+		t.Errorf("the reload is %+v", r)
+	}
+	_, err = s.tryPost(t, s.config("n2"), dataplane.PostOptions{ForceReload: true})
+	wantError(t, err, dataplane.ErrReload)
+	if raw := s.raw(t); string(raw.Config) != string(good.Config) || raw.Version != good.Version+2 {
+		t.Errorf("version %d is on disk:\n%s", raw.Version, raw.Config)
+	}
+	s.call(t, http.MethodGet, "/stats/native", "", 500)
 }
 
 func checkFailedForce(t *testing.T, s *subject) {

@@ -58,6 +58,8 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"an equal post is a new version":          checkEqualPost,
 		"a failed reload leaves the memory wrong": checkFailedReload,
 		"a failed forced reload":                  checkFailedForce,
+		"a failed first reload":                   checkFailedFirstReload,
+		"haproxy is gone":                         checkHAProxyGone,
 		"what the parser loses":                   checkSilentLosses,
 		"maps":                                    checkMaps,
 		"general files":                           checkGeneral,
@@ -86,6 +88,7 @@ type subject struct {
 	dirs dataplanetest.Dirs
 	run  string // a folder with a short path, for sockets
 	pid  func() (int, error)
+	kill func() // ends HAProxy
 }
 
 const username, password = "admin", "secret"
@@ -101,7 +104,9 @@ func newSubject(t *testing.T, i *dataplanetest.Instance, url string) *subject {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &subject{Client: c, url: url, dirs: i.Dirs, run: filepath.Dir(i.MasterSocket()), pid: i.WorkerPID}
+	return &subject{
+		Client: c, url: url, dirs: i.Dirs, run: filepath.Dir(i.MasterSocket()), pid: i.WorkerPID, kill: i.KillHAProxy,
+	}
 }
 
 // config returns a configuration whose worker says node, with its listener on a

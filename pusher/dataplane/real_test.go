@@ -43,7 +43,6 @@ dataplaneapi:
     ssl_certs_dir: %s
     general_storage_dir: %s
     dataplane_storage_dir: %s
-  backups_dir: %s
 haproxy:
   config_file: %s
   haproxy_bin: %s
@@ -55,7 +54,7 @@ haproxy:
     reload_cmd: /bin/false
     restart_cmd: /bin/false
 `, port, username, password, i.Dirs.Transactions, i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General,
-		filepath.Join(run, "storage"), i.Dirs.Backups, i.ConfigFile(), i.Binary(), i.MasterSocket())
+		filepath.Join(run, "storage"), i.ConfigFile(), i.Binary(), i.MasterSocket())
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

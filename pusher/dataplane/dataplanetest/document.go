@@ -3,6 +3,7 @@ package dataplanetest
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	parser "github.com/haproxytech/client-native/v6/config-parser"
 	"github.com/haproxytech/client-native/v6/config-parser/options"
@@ -15,7 +16,13 @@ import (
 // the sense of .if blocks.
 type document struct{ parser parser.Parser }
 
+// parsing is held while the library reads a text: it keeps the name of the current
+// section of defaults in a variable of its package.
+var parsing sync.Mutex
+
 func parseDocument(text string) (document, error) {
+	parsing.Lock()
+	defer parsing.Unlock()
 	p, err := parser.New(options.UseMd5Hash, options.String(text))
 	if err != nil {
 		return document{}, fmt.Errorf("read configuration: %w", err)

@@ -145,6 +145,15 @@ func (h *haproxy) running() bool {
 	}
 }
 
+func (h *haproxy) masterPID() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.master == nil {
+		return 0
+	}
+	return h.master.Pid
+}
+
 // stop ends HAProxy as a container runtime does: first asking, then not.
 func (h *haproxy) stop() { h.end(syscall.SIGTERM) }
 

@@ -2,14 +2,11 @@ package dataplanetest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -194,126 +191,4 @@ func (i *Instance) Close() {
 	for _, d := range i.tempDirs {
 		_ = os.RemoveAll(d)
 	}
-}
-
-// URL is where a client finds the API, without /v3.
-func (i *Instance) URL() string { return "http://" + i.Addr }
-
-// StartAPI starts the API, at the address it had before. It counts its reloads
-// from 0 and takes the file on disk for the last good one.
-func (i *Instance) StartAPI() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.api != nil {
-		return errors.New("start api: it runs already")
-	}
-	a, err := newAPI(i.options, i.haproxy, i.Dirs)
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", cmp.Or(i.Addr, i.options.Addr))
-	if err != nil {
-		a.stop()
-		return fmt.Errorf("start api: %w", err)
-	}
-	i.Addr = l.Addr().String()
-	i.api, i.listener = a, l
-	i.server = &http.Server{Handler: i.observed(a), ReadHeaderTimeout: 10 * time.Second}
-	go func(s *http.Server) { _ = s.Serve(l) }(i.server) // ends with StopAPI
-	return nil
-}
-
-// StopAPI ends the API as SIGKILL would: connections are cut, a pending reload is
-// lost, HAProxy runs on.
-func (i *Instance) StopAPI() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.api == nil {
-		return
-	}
-	i.api.stop()
-	_ = i.server.Close()
-	i.api = nil
-}
-
-// Restart ends the API and starts it again.
-func (i *Instance) Restart() error {
-	i.StopAPI()
-	return i.StartAPI()
-}
-
-// StopHAProxy ends HAProxy with SIGTERM.
-func (i *Instance) StopHAProxy() { i.haproxy.stop() }
-
-// KillHAProxy ends HAProxy with SIGKILL.
-func (i *Instance) KillHAProxy() { i.haproxy.kill() }
-
-// StartHAProxy starts HAProxy after it was ended; its worker loads what is on
-// disk, which may be what no worker ever ran, and may fail.
-func (i *Instance) StartHAProxy() error { return i.haproxy.start() }
-
-// WorkerPID returns the pid of the running worker, from HAProxy itself.
-func (i *Instance) WorkerPID() (int, error) {
-	out, err := i.haproxy.ask("@1 show info")
-	if err != nil {
-		return 0, fmt.Errorf("ask for the worker: %w", err)
-	}
-	_, after, found := strings.Cut(out, "\nPid: ")
-	line, _, _ := strings.Cut(after, "\n")
-	if !found {
-		return 0, fmt.Errorf("ask for the worker: unknown answer %q", out)
-	}
-	return strconv.Atoi(strings.TrimSpace(line))
-}
-
-// Socket sends a command to the running worker, past the API.
-func (i *Instance) Socket(command string) (string, error) { return i.haproxy.ask("@1 " + command) }
-
-// Log returns what HAProxy wrote so far.
-func (i *Instance) Log() string { return i.haproxy.logSince(0) }
-
-// Binary is the path of the haproxy that runs.
-func (i *Instance) Binary() string { return i.haproxy.binary }
-
-// MasterSocket is the path of HAProxy's master socket.
-func (i *Instance) MasterSocket() string { return i.haproxy.socket }
-
-// ConfigFile is the path of haproxy.cfg.
-func (i *Instance) ConfigFile() string { return i.Dirs.config }
-
-// Config returns haproxy.cfg as it is on disk.
-func (i *Instance) Config() (string, error) {
-	text, err := os.ReadFile(i.Dirs.config)
-	return string(text), err
-}
-
-// EditConfig replaces haproxy.cfg past the API, as a person would. The API
-// notices shortly after: the version goes up by one.
-func (i *Instance) EditConfig(text string) error { return writeFile(i.Dirs.config, []byte(text)) }
-
-// Leftovers counts the copies of refused configurations that wait to be deleted.
-func (i *Instance) Leftovers() (failed, outdated int) {
-	count := func(folder string) int {
-		entries, _ := os.ReadDir(filepath.Join(i.Dirs.Transactions, folder)) // absent: none
-		return len(entries)
-	}
-	return count("failed"), count("outdated")
-}
-
-// Inject adds failures to the list of those to come. The first that matches a
-// request is the one that it meets.
-func (i *Instance) Inject(list ...Fault) { i.faults.add(list...) }
-
-// ClearFaults ends all failures.
-func (i *Instance) ClearFaults() { i.faults.clear() }
-
-// Requests returns all requests since the instance was made, in the order in
-// which they came.
-func (i *Instance) Requests() []Request { return i.requests.all() }
-
-// Count returns how many requests had the method and a path that begins so, see
-// [Fault.On].
-func (i *Instance) Count(method, path string) int {
-	all := i.Requests()
-	return len(slices.DeleteFunc(all, func(r Request) bool { return !(Fault{}).On(method, path).matches(r.Method, r.Path) }))
 }
