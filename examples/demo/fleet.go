@@ -15,7 +15,7 @@ const (
 // writeFleet writes the file that tells the pusher its instances.
 func (w *world) writeFleet() error {
 	var b strings.Builder
-	b.WriteString("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nspec:\n")
+	b.WriteString("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: edge\nspec:\n")
 	b.WriteString("  rollout:\n    waves: [\"1\", \"100%\"]\n    soak: 1s\n  instances:\n")
 	for i := 1; i <= instanceCount; i++ {
 		dir := w.path(instanceName(i))

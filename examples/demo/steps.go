@@ -24,7 +24,7 @@ func (s *story) startFleet(context.Context) error {
 }
 
 func (s *story) compile(ctx context.Context) error {
-	s.say("   $ compiler run -f manifests --config config.yaml --templates templates --store git+file://$PWD/edge.git &")
+	s.say("   $ compiler run -f manifests --config config.yaml --templates templates --store git+file://$PWD/edge.git?branch=edge &")
 	if err := s.copyIn("config.yaml", "config.yaml"); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *story) compile(ctx context.Context) error {
 // published waits until the branch holds a number of snapshots.
 func (s *story) published(ctx context.Context, want int) error {
 	return eventually(ctx, func() error {
-		count, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "main")
+		count, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "edge")
 		if err != nil {
 			return err
 		}
@@ -56,11 +56,11 @@ func (s *story) published(ctx context.Context, want int) error {
 // showLog prints the subjects of the newest commits.
 func (s *story) showLog(count int) error {
 	return s.show(fmt.Sprintf("git log -%d --format=%%s", count),
-		"git", "-C", "edge.git", "log", fmt.Sprintf("-%d", count), "--format=%s", "main")
+		"git", "-C", "edge.git", "log", fmt.Sprintf("-%d", count), "--format=%s", "edge")
 }
 
 func (s *story) push(ctx context.Context) error {
-	s.say("   $ pusher run --store git+file://$PWD/edge.git --instances fleet.yaml --live manifests &")
+	s.say("   $ pusher run --store git+file://$PWD/edge.git?branch=edge --instances fleet.yaml --live manifests &")
 	err := s.start("pusher", s.pusher, "run", "--store", s.storeURL(), "--instances", "fleet.yaml",
 		"--live", "manifests", "--state", "pusher.json", "--poll-interval", "250ms")
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *story) request(ctx context.Context) error {
 		if err := everywhere(ctx, r.url, r.bodies...); err != nil {
 			return err
 		}
-		s.say("   GET %-46s %s", r.url, strings.Join(r.bodies, " or "))
+		s.got(r.url, strings.Join(r.bodies, " or "))
 	}
 	for i := 1; i <= instanceCount; i++ {
 		if err := verifyTLS(ctx, i, s.authorities); err != nil {
@@ -106,8 +106,8 @@ func (s *story) addRoute(ctx context.Context) error {
 	if err := everywhere(ctx, "http://shop.example.com:18080/sale/shoes", "sale-1"); err != nil {
 		return err
 	}
-	s.say("   GET http://shop.example.com:18080/sale/shoes           sale-1")
-	diff, err := s.capture("git", "-C", "edge.git", "log", "-1", "-p", "--unified=0", "--format=%s", "main", "--", "haproxy.cfg", "maps")
+	s.got("http://shop.example.com:18080/sale/shoes", "sale-1")
+	diff, err := s.capture("git", "-C", "edge.git", "log", "-1", "-p", "--unified=0", "--format=%s", "edge", "--", "haproxy.cfg", "maps")
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *story) replaceEndpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	commits, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "main")
+	commits, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "edge")
 	if err != nil {
 		return err
 	}
@@ -149,14 +149,14 @@ func (s *story) replaceEndpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	still, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "main")
+	still, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "edge")
 	if err != nil {
 		return err
 	}
 	if !slices.Equal(before, after) || commits != still {
 		return fmt.Errorf("workers were %v and are %v, commits were %s and are %s", before, after, commits, still)
 	}
-	s.say("   GET http://shop.example.com:18080/                     web-2 or web-3")
+	s.got("http://shop.example.com:18080/", "web-2 or web-3")
 	s.say("   worker processes before and after: the same, no reload; commits before and after: the same")
 	return nil
 }
@@ -193,7 +193,7 @@ func (s *story) leaveOut(ctx context.Context) error {
 	if err := everywhere(ctx, "http://journal.example.com:18080/", "blog-1"); err != nil {
 		return err
 	}
-	s.say("   GET http://journal.example.com:18080/                  blog-1")
+	s.got("http://journal.example.com:18080/", "blog-1")
 	report, err := s.capture(s.compiler, "render", "-f", "manifests", "--config", "config.yaml",
 		"--templates", "templates", "--haproxy", s.haproxy, "-o", "rendered")
 	if err == nil {
@@ -243,14 +243,17 @@ func (s *story) pin(ctx context.Context) error {
 	if err := everywhere(ctx, "http://shop.example.com:18080/sale/shoes", "web-2", "web-3"); err != nil {
 		return err
 	}
-	s.say("   GET http://shop.example.com:18080/sale/shoes           web-2 or web-3: yesterday's routes, today's pods")
+	s.got("http://shop.example.com:18080/sale/shoes", "web-2 or web-3: yesterday's routes, today's pods")
 	if err := s.show("pusher unpin", s.pusher, "unpin", "--store", s.storeURL()); err != nil {
 		return err
 	}
 	if err := everywhere(ctx, "http://shop.example.com:18080/sale/shoes", "sale-1"); err != nil {
 		return err
 	}
-	s.say("   GET http://shop.example.com:18080/sale/shoes           sale-1")
+	s.got("http://shop.example.com:18080/sale/shoes", "sale-1")
+	if err := s.settled(ctx); err != nil {
+		return err
+	}
 	return s.show("pusher history", s.pusher, "history", "--store", s.storeURL(), "--state", "pusher.json")
 }
 
@@ -275,7 +278,7 @@ func (s *story) workers(ctx context.Context) ([]int, error) {
 // rejected waits until the channel rejects the newest snapshot.
 func (s *story) rejected(ctx context.Context) error {
 	return eventually(ctx, func() error {
-		channel, err := s.capture("git", "-C", "edge.git", "show", "main-channel:channel.yaml")
+		channel, err := s.capture("git", "-C", "edge.git", "show", "edge-channel:channel.yaml")
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,9 @@ func (s *story) tell(ctx context.Context) error {
 
 func (s *story) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
+// got prints which service answered a request.
+func (s *story) got(url, service string) { s.say("   GET %-45s %s", url, service) }
+
 // indent prints text below the current step.
 func (s *story) indent(text string) {
 	for line := range strings.Lines(strings.TrimRight(text, "\n")) {

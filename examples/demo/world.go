@@ -47,7 +47,7 @@ func newWorld(o options) (*world, error) {
 		func() error { return os.CopyFS(w.path("manifests"), os.DirFS(filepath.Join(o.shop, "manifests"))) },
 		func() error { return os.Mkdir(w.path("templates"), 0o755) },
 		func() error {
-			return command("git", "init", "--quiet", "--bare", "--initial-branch=main", w.path("edge.git")).Run()
+			return command("git", "init", "--quiet", "--bare", "--initial-branch=edge", w.path("edge.git")).Run()
 		},
 		w.writeSecret,
 		w.writeFleet,
@@ -62,7 +62,7 @@ func newWorld(o options) (*world, error) {
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
-func (w *world) storeURL() string { return "git+file://" + w.path("edge.git") }
+func (w *world) storeURL() string { return "git+file://" + w.path("edge.git") + "?branch=edge" }
 
 // instanceName returns the name of instance i, counted from 1.
 func instanceName(i int) string { return fmt.Sprintf("edge-%d", i) }
