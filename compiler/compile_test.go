@@ -42,7 +42,7 @@ func haproxy(t *testing.T) *validate.Checker {
 
 // unpack writes the files of an archive that are below a folder into a
 // directory of that name, and makes it the current one of paths in diagnostics.
-func unpack(t *testing.T, a *txtar.Archive, folder string) (dir string, any bool) {
+func unpack(t *testing.T, a *txtar.Archive, folder string) (dir string, found bool) {
 	t.Helper()
 	root := t.TempDir()
 	dir = filepath.Join(root, folder)
@@ -54,7 +54,7 @@ func unpack(t *testing.T, a *txtar.Archive, folder string) (dir string, any bool
 		if !ok {
 			continue
 		}
-		any = true
+		found = true
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func unpack(t *testing.T, a *txtar.Archive, folder string) (dir string, any bool
 			t.Fatal(err)
 		}
 	}
-	return dir, any
+	return dir, found
 }
 
 // source makes the Source that an archive describes: manifests/, templates/

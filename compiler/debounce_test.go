@@ -52,16 +52,9 @@ func TestRetryDoublesUpToALimit(t *testing.T) {
 	t.Parallel()
 	var r retry
 	now := time.Unix(0, 0)
-	var waits []time.Duration
-	for range 7 {
-		r.fail(now)
-		waits = append(waits, r.at.Sub(now))
-	}
-	want := []time.Duration{1, 2, 4, 8, 16, 30, 30}
-	for i := range want {
-		if waits[i] != want[i]*time.Second {
-			t.Errorf("waits %v, want %v seconds", waits, want)
-			break
+	for i, want := range []float64{1, 2, 4, 8, 16, 30, 30} {
+		if r.fail(now); r.at.Sub(now).Seconds() != want {
+			t.Errorf("wait %d is %v, want %v seconds", i, r.at.Sub(now), want)
 		}
 	}
 }

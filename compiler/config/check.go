@@ -14,21 +14,21 @@ var (
 	environmentForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
 )
 
-// Fault is one impossible value: Path is the field's, below spec.
-type Fault struct {
+// FieldError is one impossible value: Path is the field's, below spec.
+type FieldError struct {
 	Path          []string
 	Message, Hint string
 }
 
 // Error returns "spec.http.port: message".
-func (f Fault) Error() string { return "spec." + strings.Join(f.Path, ".") + ": " + f.Message }
+func (f FieldError) Error() string { return "spec." + strings.Join(f.Path, ".") + ": " + f.Message }
 
 // Check returns every fault of the configuration, in the order of its fields.
-func (c Config) Check() []Fault {
-	var faults []Fault
+func (c Config) Check() []FieldError {
+	var faults []FieldError
 	add := func(path, message, hint string) {
 		if message != "" {
-			faults = append(faults, Fault{strings.Split(path, "."), message, hint})
+			faults = append(faults, FieldError{strings.Split(path, "."), message, hint})
 		}
 	}
 	add("ingressClass", checkClass(c.IngressClass), "use the name of an IngressClass, such as hapsnap")

@@ -106,8 +106,8 @@ func TestEveryLineHasItsOrigin(t *testing.T) {
 		{"maps/host.map", "shop.example shop.example", "shipped:maps/host.map:2 Ingress shop/web Ingress shop/api"},
 		{"maps/exact.map", "shop.example|/api shop_api_80", "shipped:maps/exact.map:2 Ingress shop/api"},
 		{"maps/prefix.map", "shop.example|/ shop_web_http", "shipped:maps/prefix.map:2 Ingress shop/web"},
-		{"files/https.crtlist", "certs/fallback.pem !*", "shipped:files/https.crtlist:2"},
-		{"files/https.crtlist", "certs/shop_web-tls.pem *.shop.example shop.example", "shipped:files/https.crtlist:3 Ingress shop/web"},
+		{"files/https.crtlist", "certs/fallback.pem !*", "shipped:files/https.crtlist:3"},
+		{"files/https.crtlist", "certs/shop_web-tls.pem *.shop.example shop.example", "shipped:files/https.crtlist:4 Ingress shop/web"},
 	} {
 		lines := strings.Split(content(t, a, c.path), "\n")
 		found := false
@@ -192,7 +192,7 @@ func TestValuesAreChecked(t *testing.T) {
 		"bad word":   {`{{list "a" "b c" | words}}`, `value "b c" holds a space, which is not a part of a word`},
 		"undone":     {`{{printf "%s x" (quote "a b")}}`, `value "'a b' x" holds a single quote, which is not a part of a word`},
 		"structure":  {`{{.Backend}}`, "a value of type routing.Backend is not text, a number or a boolean"},
-		"no field":   {`{{.Backend.Nmae}}`, "executing \"extend/backend.cfg\" at <.Backend.Nmae>: can't evaluate field Nmae in type routing.Backend"},
+		"no field":   {`{{.Backend.Nowhere}}`, "executing \"extend/backend.cfg\" at <.Backend.Nowhere>: can't evaluate field Nowhere in type routing.Backend"},
 		"missing":    {`{{(index (.Objects "networking.k8s.io/v1/Ingress") 0).Annotations.none}}`, `executing "extend/backend.cfg" at <0>: map has no entry for key "none"`},
 		"variables":  {`{{$x := "a b"}}{{$x = "c"}}{{$x}}`, "= c"},
 		"refused":    {`{{fail "no such plan"}}`, "no such plan"},

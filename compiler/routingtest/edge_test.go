@@ -143,8 +143,12 @@ func run(t *testing.T, dir, address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		cmd.Process.Kill()
-		<-ended
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err == nil {
+			t.Error("haproxy had ended by itself")
+		}
 		if t.Failed() {
 			t.Logf("haproxy said:\n%s", output.String())
 		}

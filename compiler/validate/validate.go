@@ -80,23 +80,27 @@ func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Ve
 // a fault of the templates, for they write directives and file names.
 func (c *Checker) bind(in Input, layout snapshots.Layout) (snapshots.Bound, []render.Fault, error) {
 	draft := snapshots.Draft{Files: in.Artifact.Files, Certificates: in.Artifact.Certificates}
-	if err := draft.Check(); err != nil {
-		return snapshots.Bound{}, []render.Fault{{Message: err.Error()}}, nil
-	}
-	s := draft.Seal(1, snapshots.ID{})
 	live, err := c.placeholders(in)
 	if err != nil {
 		return snapshots.Bound{}, nil, err
 	}
-	slots, err := snapshots.Placeholder(s)
-	if err != nil {
-		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, err)}, nil
-	}
-	bound, err := snapshots.Bind(s, snapshots.Binding{Live: live, Slots: slots, Layout: layout})
-	if err != nil {
-		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, err)}, nil
+	bound, wrong := bindDraft(draft, live, layout)
+	if wrong != nil {
+		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, wrong)}, nil
 	}
 	return bound, nil, nil
+}
+
+func bindDraft(draft snapshots.Draft, live snapshots.Live, layout snapshots.Layout) (snapshots.Bound, error) {
+	if err := draft.Check(); err != nil {
+		return snapshots.Bound{}, err
+	}
+	s := draft.Seal(1, snapshots.ID{})
+	slots, err := snapshots.Placeholder(s)
+	if err != nil {
+		return snapshots.Bound{}, err
+	}
+	return snapshots.Bind(s, snapshots.Binding{Live: live, Slots: slots, Layout: layout})
 }
 
 // placeholders returns live data with a throw-away certificate for each Secret.

@@ -56,6 +56,11 @@ func model() routing.Model {
 
 func artifact(t *testing.T, overlay map[string]string, m routing.Model) render.Artifact {
 	t.Helper()
+	return artifactOf(t, config.Default(), overlay, m)
+}
+
+func artifactOf(t *testing.T, cfg config.Config, overlay map[string]string, m routing.Model) render.Artifact {
+	t.Helper()
 	shipped, err := render.Shipped(templates.FS)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +73,7 @@ func artifact(t *testing.T, overlay map[string]string, m routing.Model) render.A
 	if len(ds) > 0 {
 		t.Fatal(ds)
 	}
-	a, faults := set.Render(render.Input{Model: m, Config: config.Default(), Objects: []render.Object{{
+	a, faults := set.Render(render.Input{Model: m, Config: cfg, Objects: []render.Object{{
 		Origin: web, APIVersion: "networking.k8s.io/v1", Annotations: map[string]string{"t": "banana", "key": "-----BEGIN"},
 	}}})
 	if len(faults) > 0 {
@@ -91,6 +96,33 @@ func TestShippedTemplatesAreAccepted(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestEveryConfigurationIsAccepted(t *testing.T) {
+	t.Parallel()
+	c := find(t)
+	for name, edit := range map[string]func(*config.Config){
+		"variable":      func(c *config.Config) { c.Bind.Addresses = []string{"${EDGE_ADDRESS}"} },
+		"both families": func(c *config.Config) { c.Bind.Addresses = []string{"::"} },
+		"IPv6":          func(c *config.Config) { c.Bind.Addresses = []string{"::1", "127.0.0.1"} },
+		"no HTTP":       func(c *config.Config) { c.HTTP.Port = 0 },
+		"no HTTPS":      func(c *config.Config) { c.HTTPS.Port = 0 },
+		"no status":     func(c *config.Config) { c.Status.Port = 0 },
+		"durations":     func(c *config.Config) { c.HardStopAfter, c.Timeouts.Connect = "2d", "500ms" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config.Default()
+			edit(&cfg)
+			if faults := cfg.Check(); len(faults) > 0 {
+				t.Fatal(faults)
+			}
+			v, err := c.Check(t.Context(), validate.Input{Artifact: artifactOf(t, cfg, nil, model())})
+			if err != nil || len(v.Faults) > 0 || len(v.Warnings) > 0 {
+				t.Errorf("%v, %+v", err, v)
+			}
+		})
 	}
 }
 
