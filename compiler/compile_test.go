@@ -106,7 +106,7 @@ func TestGolden(t *testing.T) {
 			s := source(t, archive)
 			result, err := s.Once(t.Context(), check, now, "test")
 			got := given(archive)
-			got.Files = append(got.Files, outcome(s, result, err)...)
+			got.Files = append(got.Files, outcome(s, result, err, bytes.Contains(archive.Comment, []byte("All of haproxy.cfg")))...)
 			if *update {
 				if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
 					t.Fatal(err)
@@ -130,9 +130,10 @@ func given(a *txtar.Archive) *txtar.Archive {
 	return out
 }
 
-// outcome describes a result: diagnostics, files and the subject. Sections
-// that are the same in every golden are left out.
-func outcome(s compiler.Source, r compiler.Result, err error) []txtar.File {
+// outcome describes a result: diagnostics, files and the subject. Sections of
+// haproxy.cfg that are the same in every golden are left out, unless all of it
+// is asked for.
+func outcome(s compiler.Source, r compiler.Result, err error, whole bool) []txtar.File {
 	var found bytes.Buffer
 	replace := strings.NewReplacer(filepath.Dir(s.Manifests)+"/", "", filepath.Dir(s.Templates)+"/", "")
 	for _, d := range r.Diagnostics {
@@ -147,7 +148,7 @@ func outcome(s compiler.Source, r compiler.Result, err error) []txtar.File {
 	}
 	for _, f := range r.Draft.Files {
 		data := f.Content
-		if f.Path == snapshots.ConfigFile {
+		if f.Path == snapshots.ConfigFile && !whole {
 			data = backends(data)
 		}
 		out = append(out, txtar.File{Name: "want/" + f.Path, Data: data})

@@ -1,0 +1,75 @@
+package validate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Every form in which HAProxy 2.6 to 3.4 write messages.
+func TestParseOutput(t *testing.T) {
+	t.Parallel()
+	output := `[NOTICE]   (24376) : haproxy version is 2.6.12-1+deb12u4
+[NOTICE]   (24376) : path to executable is /usr/sbin/haproxy
+[ALERT]    (24376) : config : parsing [haproxy.cfg:5] : unexpected character 'b' in 'timeout connect'
+[ALERT]    (24376) : config : [haproxy.cfg:11] : 'server a/s1' : unknown keyword 'banana'.
+[ALERT]    (24376) : config : Parsing [haproxy.cfg:13]: backend 'a' has the same name as backend 'a' declared at haproxy.cfg:10.
+[ALERT]    (24376) : config : parsing [haproxy.cfg:14]: unmatched quote at position 21:
+  http-request foo "bar
+                   ^
+[WARNING]  (24376) : config : frontend 'f' has no 'bind' directive.
+[ALERT]    (24376) : Proxy 'f': unable to find required default_backend: 'no'.
+[ALERT]    (24376) : config : parsing [haproxy.cfg:9] : 'bind *:8443' in section 'frontend' : 'crt-list' : parsing [/s/general/bad.crtlist:2]: unknown ssl keyword bogus
+[ALERT]    (24376) : config : parsing [haproxy.cfg:10] : invalid args in converter 'map_ip' : 'a' is not a valid IPv4 or IPv6 address at line 1 of file '/s/maps/bad.map'.
+[ALERT]    (24376) : config : Error(s) found in configuration file : haproxy.cfg
+[ALERT]    (24376) : config : Fatal errors found in configuration.
+`
+	want := []message{
+		{"ALERT", "haproxy.cfg", 5, "unexpected character 'b' in 'timeout connect'"},
+		{"ALERT", "haproxy.cfg", 11, "'server a/s1' : unknown keyword 'banana'"},
+		{"ALERT", "haproxy.cfg", 13, "backend 'a' has the same name as backend 'a' declared at haproxy.cfg:10"},
+		{"ALERT", "haproxy.cfg", 14, "unmatched quote at position 21"},
+		{"WARNING", "", 0, "frontend 'f' has no 'bind' directive"},
+		{"ALERT", "", 0, "Proxy 'f': unable to find required default_backend: 'no'"},
+		{"ALERT", "/s/general/bad.crtlist", 2, "'bind *:8443' in section 'frontend' : 'crt-list' : unknown ssl keyword bogus"},
+		{"ALERT", "/s/maps/bad.map", 1, "invalid args in converter 'map_ip' : 'a' is not a valid IPv4 or IPv6 address"},
+	}
+	if diff := cmp.Diff(want, parseOutput(output)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCountWords(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]int{
+		"": 0, "  # a b": 0, "a b\tc": 3, "a # b": 1, `a "b c" d`: 3, `a 'b # c'd e`: 3, `a\ b c`: 2, `a "b\" c" d`: 3, `a\#b c`: 2,
+	} {
+		if got := countWords([]byte(line)); got != want {
+			t.Errorf("%q has %d words, want %d", line, got, want)
+		}
+	}
+}
+
+// What the parser of the Dataplane API loses is noticed, though HAProxy might
+// accept it.
+func TestRoundTripNoticesLosses(t *testing.T) {
+	t.Parallel()
+	sane := "global\n    maxconn 10\n\ndefaults main\n    mode http\n\nbackend a from main\n    balance roundrobin\n"
+	for name, c := range map[string]struct {
+		config string
+		lost   int
+	}{
+		"sane":         {sane, 0},
+		"long line":    {strings.Replace(sane, "defaults", "# "+strings.Repeat("x", 70000)+"\ndefaults", 1), 5},
+		"same section": {sane + "\nbackend a from main\n    retries 3\n", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			faults, err := checkRoundTrip([]byte(c.config))
+			if err != nil || len(faults) != c.lost {
+				t.Errorf("%v, %d faults, want %d: %v", err, len(faults), c.lost, faults)
+			}
+		})
+	}
+}
