@@ -2,6 +2,7 @@ package testscripts
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,13 +15,30 @@ func printRequests(w *world, ts *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
-	out := ts.Stdout()
+	_, err = io.WriteString(ts.Stdout(), i.writes())
+	return err
+}
+
+// writes returns the calls but those that only read, one to a line.
+func (i *instance) writes() string {
+	var b strings.Builder
 	for _, r := range i.Requests() {
 		if r.Method != http.MethodGet {
-			fmt.Fprintln(out, r.Method, r.Path, r.Query)
+			fmt.Fprintln(&b, r.Method, r.Path, r.Query)
 		}
 	}
-	return nil
+	return b.String()
+}
+
+func wroteCall(w *world, _ *testscript.TestScript, args []string) error {
+	if len(args) != 2 {
+		return errUsage
+	}
+	i, err := w.instance(args[0])
+	if err != nil {
+		return err
+	}
+	return match(args[1], i.writes())
 }
 
 // countPushes counts posts of configurations but those that only bring the file

@@ -24,7 +24,9 @@ var commands = map[string]command{
 	"up":        {"NAME", upInstance},
 	"fault":     {"NAME KIND[=ARGUMENT] [METHOD PATH [TIMES]]", injectFault},
 	"occupy":    {"NAME PORT", occupyPort},
+	"release":   {"", releasePorts},
 	"requests":  {"NAME", printRequests},
+	"wrote":     {"NAME REGEXP", wroteCall},
 	"pushes":    {"NAME N", countPushes},
 	"workers":   {"", printWorkers},
 	"service":   {"FILE NAMESPACE/NAME [POD...]", writeService},
@@ -38,6 +40,7 @@ var commands = map[string]command{
 	"quit":      {"NAME", quitProgram},
 	"crash":     {"NAME", crashProgram},
 	"logged":    {"NAME REGEXP", loggedLine},
+	"exits":     {"CODE PROGRAM ARG...", exitsWith},
 	"says":      {"REGEXP PROGRAM ARG...", saysText},
 	"settled":   {"STATE [NAME...]", settledFleet},
 }

@@ -19,8 +19,12 @@
 //		fail-reload=LOG, hang, cut-before, cut-after or disk-full.
 //	occupy NAME PORT
 //		Takes a port of an instance's address, as another process would.
+//	release
+//		Gives back all ports that were taken.
 //	requests NAME
 //		Prints the calls that an instance's API had, but those that only read.
+//	wrote NAME REGEXP
+//		One of these calls was such.
 //	pushes NAME N
 //		N configurations were posted to the instance for a reload.
 //	workers
@@ -36,7 +40,7 @@
 //
 //	get [-on NAME] URL WANT...
 //		Every instance, or the one named, answers the URL with one of the bodies
-//		or with the status. Ports are added: URLs have none.
+//		or with the status. URLs have no port, or 8080 for that of $PARTNER.
 //	spread URL WANT...
 //		Every instance answers from each of these and from no other.
 //	presents HOST SECRET|fallback
@@ -52,6 +56,9 @@
 //		Ends it by SIGKILL.
 //	logged NAME REGEXP
 //		The program logged such a line since it was last started.
+//	exits CODE PROGRAM ARG...
+//		Runs a program that ends with this exit code, and keeps what it prints
+//		for stdout and stderr.
 //	says REGEXP PROGRAM ARG...
 //		Runs a program that succeeds and prints such a text.
 //	settled STATE [NAME...]
@@ -63,5 +70,6 @@
 //		a fixed time.
 //
 // The environment names $COMPILER and $PUSHER, addresses for the programs' own
-// servers, and $REPOSITORY, the root of the checkout.
+// servers, $PARTNER, a port of the instances that nothing has yet, and $REPOSITORY,
+// the root of the checkout.
 package testscripts

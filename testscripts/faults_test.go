@@ -100,3 +100,14 @@ func occupyPort(w *world, _ *testscript.TestScript, args []string) error {
 	w.taken = append(w.taken, listener)
 	return nil
 }
+
+func releasePorts(w *world, _ *testscript.TestScript, args []string) error {
+	if len(args) > 0 {
+		return errUsage
+	}
+	for _, listener := range w.taken {
+		listener.Close()
+	}
+	w.taken = nil
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"syscall"
 )
 
@@ -20,8 +21,9 @@ const (
 type network struct {
 	a, b  int
 	guard net.Listener
-	// Port is that of pods and of the programs' own servers.
-	Port, HTTP, HTTPS, Status, API int
+	// Port is that of pods and of the programs' own servers, Partner one more of
+	// the instances.
+	Port, HTTP, HTTPS, Status, API, Partner int
 }
 
 // newNetwork takes a network that no other script has, also none of another
@@ -37,7 +39,7 @@ func newNetwork() (*network, error) {
 			return nil, fmt.Errorf("take a network: %w", err)
 		}
 		n.guard = guard
-		for _, port := range []*int{&n.Port, &n.HTTP, &n.HTTPS, &n.Status, &n.API} {
+		for _, port := range []*int{&n.Port, &n.HTTP, &n.HTTPS, &n.Status, &n.API, &n.Partner} {
 			if *port, err = n.freePort(); err != nil {
 				return nil, errors.Join(err, guard.Close())
 			}
@@ -52,7 +54,7 @@ func (n *network) freePort() (int, error) {
 	var last error
 	for range 100 {
 		port := 10000 + rand.IntN(20000)
-		if port == n.Port || port == n.HTTP || port == n.HTTPS || port == n.Status || port == n.API {
+		if slices.Contains([]int{n.Port, n.HTTP, n.HTTPS, n.Status, n.API, n.Partner}, port) {
 			continue
 		}
 		listener, err := net.Listen("tcp4", fmt.Sprintf(":%d", port))

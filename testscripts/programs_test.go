@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,7 +48,7 @@ func (b *lockedBuffer) String() string {
 // launch starts a process that cannot outlive this one: it gets SIGKILL with the
 // thread that forked it, so that thread is held until the process has ended.
 func (p *program) launch() error {
-	p.cmd.Stdout, p.cmd.Stderr, p.ended = &p.output, &p.output, make(chan struct{})
+	p.ended = make(chan struct{})
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go func() {
@@ -86,7 +87,9 @@ func (w *world) newProgram(ts *testscript.TestScript, args []string) *program {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
-	return &program{cmd: cmd}
+	p := &program{cmd: cmd}
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
+	return p
 }
 
 func startProgram(w *world, ts *testscript.TestScript, args []string) error {
@@ -186,16 +189,43 @@ func saysText(w *world, ts *testscript.TestScript, args []string) error {
 	return match(args[0], p.output.String())
 }
 
-// run runs a program, which must succeed.
-func (w *world) run(ts *testscript.TestScript, args []string) (*program, error) {
-	p := w.newProgram(ts, args)
+func exitsWith(w *world, ts *testscript.TestScript, args []string) error {
+	if len(args) < 2 {
+		return errUsage
+	}
+	want, err := strconv.Atoi(args[0])
+	if err != nil {
+		return errUsage
+	}
+	p := w.newProgram(ts, args[1:])
+	p.cmd.Stdout, p.cmd.Stderr = ts.Stdout(), ts.Stderr()
+	if err := p.finish(); err != nil {
+		return err
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != want {
+		return fmt.Errorf("%s: %s, want exit code %d", args[1], p.cmd.ProcessState, want)
+	}
+	return nil
+}
+
+// finish runs the program until it ends, and ends it if that takes too long.
+func (p *program) finish() error {
 	if err := p.launch(); err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
 		p.kill()
+	}
+	return nil
+}
+
+// run runs a program, which must succeed.
+func (w *world) run(ts *testscript.TestScript, args []string) (*program, error) {
+	p := w.newProgram(ts, args)
+	if err := p.finish(); err != nil {
+		return nil, err
 	}
 	if !p.cmd.ProcessState.Success() {
 		return nil, fmt.Errorf("%s: %s\n%s", strings.Join(args, " "), p.cmd.ProcessState, p.output.String())

@@ -34,7 +34,7 @@ func (a answer) is(want string) bool {
 
 // get asks the instance for a URL, whatever the name in it would resolve to.
 func (w *world) get(i *instance, url string) (answer, error) {
-	ports := map[string]int{"80": w.network.HTTP, "443": w.network.HTTPS}
+	ports := map[string]int{"80": w.network.HTTP, "443": w.network.HTTPS, "8080": w.network.Partner}
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {

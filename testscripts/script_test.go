@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -94,6 +95,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("REPOSITORY", repository)
 	env.Setenv("COMPILER", w.network.address(compilerHost))
 	env.Setenv("PUSHER", w.network.address(pusherHost))
+	env.Setenv("PARTNER", strconv.Itoa(w.network.Partner))
 	env.Values[worldKey{}] = w
 	return nil
 }
