@@ -1,3 +1,4 @@
+//nolint:thelper // the checks are tests: a failure has to name their own lines
 package dataplane_test
 
 import (

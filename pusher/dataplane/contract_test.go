@@ -1,3 +1,4 @@
+//nolint:thelper // the checks are tests: a failure has to name their own lines
 package dataplane_test
 
 import (
@@ -94,6 +95,7 @@ type subject struct {
 const username, password = "admin", "secret"
 
 func startDouble(t *testing.T, kind dataplanetest.API) *subject {
+	t.Helper()
 	i := dataplanetest.Start(t, dataplanetest.Options{API: kind, Username: username, Password: password})
 	return newSubject(t, i, i.URL())
 }
@@ -217,7 +219,7 @@ func eventually(t *testing.T, holds func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition did not come to hold")
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 }
 

@@ -1,6 +1,7 @@
 package dataplanetest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -8,8 +9,9 @@ import (
 )
 
 // check runs haproxy -c on a file and puts what it says into the API's words.
-func (h *haproxy) check(file, heading string) error {
-	cmd := exec.Command(h.binary, "-W", "-f", file, "-c")
+func (h *haproxy) check(ctx context.Context, file, heading string) error {
+	// A client that leaves does not end what it began.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), h.binary, "-W", "-f", file, "-c")
 	cmd.Env = h.env
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

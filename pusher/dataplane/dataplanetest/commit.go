@@ -78,7 +78,7 @@ func (a *api) validate(ctx context.Context, id string, doc document) error {
 	if err := store(ctx, file, []byte(text)); err != nil {
 		return err
 	}
-	return a.haproxy.check(file, fmt.Sprintf("err transactionId=%s \n", id))
+	return a.haproxy.check(ctx, file, fmt.Sprintf("err transactionId=%s \n", id))
 }
 
 // edit changes a copy of the memory and commits it, as each structured change

@@ -60,7 +60,7 @@ func eventually(t *testing.T, holds func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition did not come to hold")
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestHangLastsUntilTheClientLeaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for i.Count("POST", "/configuration/raw") == 0 && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		cancel()
 	}()

@@ -1,6 +1,7 @@
 package dataplanetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -34,6 +36,7 @@ type haproxy struct {
 	mu     sync.Mutex
 	master *os.Process
 	exited chan struct{}
+	alive  atomic.Bool
 
 	reloading sync.Mutex // the master does one reload at a time
 }
@@ -54,7 +57,7 @@ var versionLine = regexp.MustCompile(`version (\d+)\.(\d+)`)
 
 // binaryVersion returns 206 for 2.6.
 func binaryVersion(binary string) (int, error) {
-	out, err := exec.Command(binary, "-v").Output()
+	out, err := exec.CommandContext(context.Background(), binary, "-v").Output()
 	if err != nil {
 		return 0, fmt.Errorf("ask haproxy for its version: %w", err)
 	}
@@ -71,7 +74,7 @@ func binaryVersion(binary string) (int, error) {
 func (h *haproxy) start() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.running() {
+	if h.alive.Load() {
 		return errors.New("start haproxy: it runs already")
 	}
 	if err := os.Remove(h.socket); err != nil && !os.IsNotExist(err) {
@@ -93,7 +96,7 @@ func (h *haproxy) launch() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(h.binary, "-W", "-S", h.socket, "-f", h.config)
+	cmd := exec.CommandContext(context.Background(), h.binary, "-W", "-S", h.socket, "-f", h.config)
 	cmd.Env = h.env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -102,9 +105,11 @@ func (h *haproxy) launch() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
+		h.alive.Store(err == nil)
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // how it ended is seen in the log
+			h.alive.Store(false)
 			close(exited)
 		}
 	}()
@@ -115,33 +120,21 @@ func (h *haproxy) launch() error {
 	return nil
 }
 
-// awaitWorker polls until the worker answers through the master. It is called
-// with mu held.
+// awaitWorker polls until the worker answers through the master.
 func (h *haproxy) awaitWorker(logFrom int64) error {
-	deadline := time.Now().Add(startupLimit)
-	for time.Now().Before(deadline) {
-		select {
-		case <-h.exited:
-			return fmt.Errorf("start haproxy: it exited:\n%s", h.logSince(logFrom))
-		case <-time.After(pollInterval):
-		}
-		if out, err := h.ask("@1 show info"); err == nil && strings.Contains(out, "Pid:") {
-			return nil
-		}
-	}
-	return fmt.Errorf("start haproxy: no answer in %v:\n%s", startupLimit, h.logSince(logFrom))
-}
-
-// running is called with mu held.
-func (h *haproxy) running() bool {
-	if h.master == nil {
-		return false
-	}
-	select {
-	case <-h.exited:
-		return false
+	answers := false
+	poll(startupLimit, func() bool {
+		out, err := h.ask("@1 show info")
+		answers = err == nil && strings.Contains(out, "Pid:")
+		return answers || !h.alive.Load()
+	})
+	switch {
+	case answers:
+		return nil
+	case !h.alive.Load():
+		return fmt.Errorf("start haproxy: it exited:\n%s", h.logSince(logFrom))
 	default:
-		return true
+		return fmt.Errorf("start haproxy: no answer in %v:\n%s", startupLimit, h.logSince(logFrom))
 	}
 }
 
@@ -167,7 +160,7 @@ func (h *haproxy) end(first syscall.Signal) {
 		return
 	}
 	group := -h.master.Pid
-	if h.running() && first != syscall.SIGKILL {
+	if h.alive.Load() && first != syscall.SIGKILL {
 		_ = h.master.Signal(first)
 		select {
 		case <-h.exited:
@@ -217,19 +210,32 @@ func (h *haproxy) reloadAndWatch() (string, error) {
 	if _, err := h.ask("reload"); err != nil {
 		return "", fmt.Errorf("cannot reload: %w", err)
 	}
-	deadline := time.Now().Add(startupLimit)
-	for time.Now().Before(deadline) {
-		after, failed, err := h.reloadCounts()
-		switch {
-		case err != nil || after <= before: // the master is between two lives
-			time.Sleep(pollInterval)
-		case failed > 0:
-			return h.logSince(from), errReloadFailed
-		default:
-			return h.logSince(from), nil
-		}
+	var failed int
+	over := poll(startupLimit, func() bool {
+		var after int
+		after, failed, err = h.reloadCounts()
+		return err == nil && after > before // else the master is between two lives
+	})
+	switch {
+	case !over:
+		return h.logSince(from), fmt.Errorf("reload: no verdict in %v", startupLimit)
+	case failed > 0:
+		return h.logSince(from), errReloadFailed
+	default:
+		return h.logSince(from), nil
 	}
-	return h.logSince(from), fmt.Errorf("reload: no verdict in %v", startupLimit)
+}
+
+// poll asks until the answer is yes or the time is over.
+func poll(limit time.Duration, done func() bool) bool {
+	deadline := time.Now().Add(limit)
+	for !done() {
+		if time.Now().After(deadline) {
+			return false
+		}
+		<-time.After(pollInterval)
+	}
+	return true
 }
 
 var masterLine = regexp.MustCompile(`(?m)^\d+\s+master\s+(\d+) \[failed: (\d+)\]`)

@@ -2,6 +2,7 @@ package dataplanetest
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -29,7 +30,7 @@ func (i *Instance) StartAPI() error {
 	if err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", cmp.Or(i.Addr, i.options.Addr))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cmp.Or(i.Addr, i.options.Addr))
 	if err != nil {
 		a.stop()
 		return fmt.Errorf("start api: %w", err)

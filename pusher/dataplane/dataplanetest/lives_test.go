@@ -157,7 +157,7 @@ func TestEnvironmentTellsInstancesApart(t *testing.T) {
 
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "dt")
+	dir, err := os.MkdirTemp("", "dt") //nolint:usetesting // its paths are too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,6 +287,7 @@ func gone(pid string) bool {
 // liveAndWait runs an instance until it is killed, after a reload: the master has
 // then executed itself anew.
 func liveAndWait(t *testing.T) {
+	t.Helper()
 	i, c := start(t, dataplanetest.Options{})
 	if _, err := c.PostRaw(t.Context(), renamed(t, i, "child"), dataplane.PostOptions{Version: 1, ForceReload: true}); err != nil {
 		t.Fatal(err)

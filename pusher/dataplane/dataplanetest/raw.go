@@ -68,7 +68,7 @@ func (a *api) acceptRaw(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if flag(r, "only_validate") {
-		if err := a.onlyValidate(text); err != nil {
+		if err := a.onlyValidate(r.Context(), text); err != nil {
 			return err
 		}
 		return sendConfig(w, a.paths.config, http.StatusAccepted)
@@ -119,7 +119,7 @@ func (a *api) readConfig(r *http.Request) (string, error) {
 
 // onlyValidate checks the text as it was given, not in normal form, and leaves
 // no trace.
-func (a *api) onlyValidate(text string) error {
+func (a *api) onlyValidate(ctx context.Context, text string) error {
 	tmp, err := os.CreateTemp("", "onlyvalidate")
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (a *api) onlyValidate(text string) error {
 	if _, err := tmp.WriteString(text); err != nil {
 		return err
 	}
-	return a.haproxy.check(tmp.Name(), "")
+	return a.haproxy.check(ctx, tmp.Name(), "")
 }
 
 // replaceConfig commits a whole text. With skipVersion the version is the one in

@@ -52,7 +52,9 @@ func writeBody(w http.ResponseWriter, status int, body any) {
 		w.Header().Set("Content-Type", "application/json")
 	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have gone
+	text := json.NewEncoder(w)
+	text.SetEscapeHTML(false)
+	_ = text.Encode(body) // the client may have gone
 }
 
 // handler is a request handler that leaves errors to its caller.

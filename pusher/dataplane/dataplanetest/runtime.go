@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -68,22 +69,18 @@ func (a *api) getStats(w http.ResponseWriter, r *http.Request) error {
 		return failf(http.StatusBadRequest, "Parent backend required when filtering by server")
 	}
 	body := map[string]any{"runtimeAPI": a.haproxy.socket + "@1"}
+	status := http.StatusOK
 	out, err := a.haproxy.worker(r.Context(), "show stat")
-	if err != nil {
-		body["error"] = err.Error()
-		writeBody(w, http.StatusInternalServerError, body)
-		return nil
+	if err != nil { // the one error whose body has no code
+		status, body["error"] = http.StatusInternalServerError, err.Error()
 	}
-	stats := []nativeStat{}
-	for _, s := range parseStats(out) {
-		if (kind == "" || s.Type == kind) && (name == "" || s.Name == name) && (kind != "server" || parent == "" || s.Backend == parent) {
-			stats = append(stats, s)
-		}
-	}
+	stats := slices.DeleteFunc(parseStats(out), func(s nativeStat) bool {
+		return kind != "" && s.Type != kind || name != "" && s.Name != name || kind == "server" && parent != "" && s.Backend != parent
+	})
 	if len(stats) > 0 {
 		body["stats"] = stats
 	}
-	writeBody(w, http.StatusOK, body)
+	writeBody(w, status, body)
 	return nil
 }
 

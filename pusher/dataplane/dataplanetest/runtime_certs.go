@@ -95,7 +95,7 @@ func (a *api) setCert(ctx context.Context, name, pem string) error {
 	out, err := a.haproxy.worker(ctx, "commit ssl cert "+name)
 	if err == nil && !strings.Contains(out, "Success!") {
 		_, _ = a.haproxy.worker(ctx, "abort ssl cert "+name)
-		err = errWorker{out, "commit ssl cert " + name}
+		err = workerError{out, "commit ssl cert " + name}
 	}
 	return failOnCert(err, http.StatusInternalServerError)
 }

@@ -228,7 +228,7 @@ func (a *api) addRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 }
 
 func addRefused(err error) error {
-	var refusal errWorker
+	var refusal workerError
 	switch {
 	case !errors.As(err, &refusal):
 		return err

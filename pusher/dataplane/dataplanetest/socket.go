@@ -43,14 +43,13 @@ func (h *haproxy) ask(command string) (string, error) {
 // connections for a moment; later ones, which are all that the real API takes,
 // have them wait.
 func (h *haproxy) dial() (net.Conn, error) {
-	deadline := time.Now().Add(reexecLimit)
-	for {
-		conn, err := net.DialTimeout("unix", h.socket, socketLimit)
-		if h.minor >= 207 || !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(deadline) {
-			return conn, err
-		}
-		time.Sleep(pollInterval)
-	}
+	var conn net.Conn
+	var err error
+	poll(reexecLimit, func() bool {
+		conn, err = (&net.Dialer{Timeout: socketLimit}).DialContext(context.Background(), "unix", h.socket)
+		return h.minor >= 207 || !h.alive.Load() || !errors.Is(err, syscall.ECONNREFUSED)
+	})
+	return conn, err
 }
 
 // closing has the master hang up after the command. What follows a payload must
@@ -62,12 +61,12 @@ func closing(command string) string {
 	return command + ";quit\n"
 }
 
-// errWorker is a refusal by the worker, in its words.
-type errWorker struct{ text, command string }
+// workerError is a refusal by the worker, in its words.
+type workerError struct{ text, command string }
 
-func (e errWorker) Error() string { return fmt.Sprintf("[3] %s [%s]", e.text, e.command) }
+func (e workerError) Error() string { return fmt.Sprintf("[3] %s [%s]", e.text, e.command) }
 
-// worker sends one command to the running worker. A refusal is an errWorker.
+// worker sends one command to the running worker. A refusal is an workerError.
 func (h *haproxy) worker(ctx context.Context, command string) (string, error) {
 	if faultOf(ctx).kind == masterSocketGone {
 		return "", h.noSocket()
@@ -76,7 +75,7 @@ func (h *haproxy) worker(ctx context.Context, command string) (string, error) {
 	if h.minor < 207 {
 		out, err := h.ask("@1 " + command)
 		if err == nil && refusedByWorker(first, out) {
-			err = errWorker{out, first}
+			err = workerError{out, first}
 		}
 		return out, err
 	}
@@ -99,7 +98,7 @@ func bySeverity(command, out string) (string, error) {
 	}
 	text := strings.TrimSpace(out[4:])
 	if out[1] <= '3' {
-		return "", errWorker{text, command}
+		return "", workerError{text, command}
 	}
 	return text, nil
 }
@@ -122,6 +121,6 @@ func refusedByWorker(command, out string) bool {
 
 // isRefusal reports whether the worker answered and said no.
 func isRefusal(err error) bool {
-	var e errWorker
+	var e workerError
 	return errors.As(err, &e)
 }

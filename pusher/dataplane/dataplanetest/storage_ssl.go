@@ -100,18 +100,14 @@ func (f certFolder) put(w http.ResponseWriter, r *http.Request, path string, con
 	return f.api.loadFile(w, r, done, info)
 }
 
-// remove tells the worker since 3.4; before, it reloads.
+// remove tells the worker since 3.4, by the name of the file, by which it knows
+// only certificates that came over the runtime API; else it reloads.
 func (f certFolder) remove(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("name")
-	path, err := f.existing(name)
-	if err != nil {
-		return err
-	}
 	if err := f.unlink(r); err != nil {
 		return err
 	}
 	if f.api.version == V34 && !flag(r, "skip_reload") && !flag(r, "force_reload") {
-		if _, err := f.api.haproxy.worker(r.Context(), "del ssl cert "+path); err == nil {
+		if _, err := f.api.haproxy.worker(r.Context(), "del ssl cert "+r.PathValue("name")); err == nil {
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
