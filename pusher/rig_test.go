@@ -135,7 +135,7 @@ func (r *rig) writeFleet(names ...string) {
 func (r *rig) run() {
 	ctx, stop := context.WithCancel(r.t.Context())
 	r.stop, r.done = stop, make(chan error, 1)
-	go func() { r.done <- Run(ctx, r.options) }()
+	go func(o Options) { r.done <- Run(ctx, o) }(r.options)
 }
 
 // kill ends the pusher in the middle of whatever it does.

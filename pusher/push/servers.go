@@ -111,10 +111,31 @@ func backendsOf(list []change) []string {
 }
 
 // read brings one server up to date with what the worker says of it.
+//
+// The API takes the admin state, which HAProxy prints in decimal, for hexadecimal.
+// So a server that is drained and was disabled in the configuration, as any slot
+// that was spare when the worker started, is in maintenance by its words. What is
+// up is not. The weight stays as it was known: the API tells it from 3.4 on, and
+// then also where it comes from a default-server line and is not ours.
 func read(s snapshots.BoundServer, found dataplane.Server) snapshots.BoundServer {
 	s.Address, s.Port, s.State = found.Address, found.Port, snapshots.SlotState(found.AdminState)
-	if found.Weight != nil && s.Weight >= 0 {
-		s.Weight = *found.Weight
+	if s.State == snapshots.SlotSpare && found.OperationalState == "up" {
+		s.State = snapshots.SlotDrain
 	}
 	return s
+}
+
+// believed takes the servers for what they were set to, where the API does not
+// tell: the weight, and whether one that is down is drained or in maintenance.
+func believed(servers, want []snapshots.BoundServer) []snapshots.BoundServer {
+	if !aligned(servers, want) {
+		return servers
+	}
+	for n, s := range want {
+		servers[n].Weight = s.Weight
+		if s.State == snapshots.SlotDrain && servers[n].State == snapshots.SlotSpare {
+			servers[n].State = snapshots.SlotDrain
+		}
+	}
+	return servers
 }

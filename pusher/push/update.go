@@ -66,8 +66,8 @@ func (i Instance) Update(ctx context.Context, want snapshots.Bound, have Running
 	return i.rotate(ctx, want, have)
 }
 
-// readAll asks for all servers of the worker. Weights, which an API before 3.4
-// does not tell, are those of the file; so are the ones of a file without.
+// readAll asks for all servers of the worker. Their weights are those of the file;
+// where it has none, there is none to set.
 func (i Instance) readAll(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
 	raw, err := i.API.Raw(ctx)
 	if err != nil {
@@ -138,27 +138,17 @@ func (i Instance) setServers(ctx context.Context, want snapshots.Bound, have Run
 		have.Servers = nil
 		return have, errors.Join(err, readErr)
 	}
-	have.Servers = unweighed(servers, want.Servers, err == nil)
+	have.Servers = servers
 	if err != nil {
 		return have, err
 	}
+	have.Servers = believed(servers, want.Servers)
 	if left := changes(have.Servers, want.Servers); len(left) > 0 {
 		return have, fmt.Errorf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
 			left[0].to.Backend, left[0].to.Name, left[0].from.State, left[0].from.Address, left[0].from.Port,
 			left[0].to.State, left[0].to.Address, left[0].to.Port)
 	}
 	return have, nil
-}
-
-// unweighed takes the weights as set, where the API does not tell them.
-func unweighed(servers, want []snapshots.BoundServer, set bool) []snapshots.BoundServer {
-	if !set || !aligned(servers, want) {
-		return servers
-	}
-	for n := range servers {
-		servers[n].Weight = want[n].Weight
-	}
-	return servers
 }
 
 // setsAddresses reports whether the API changes addresses in the worker; older

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -183,4 +184,35 @@ func TestUpdateReadsBack(t *testing.T) {
 	if err == nil || !cmp.Equal(got.Servers, old.Servers) {
 		t.Errorf("servers are %+v, and the error is %v", got.Servers, err)
 	}
+}
+
+// What the API says of a drained server depends on whether its slot was disabled
+// in the configuration, and whether its health check passes.
+func TestDrainedServerIsKnownAsSuch(t *testing.T) {
+	old := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
+	for _, found := range []dataplane.Server{
+		{AdminState: "drain", OperationalState: "up"}, {AdminState: "maint", OperationalState: "up"}, {AdminState: "maint", OperationalState: "down"},
+	} {
+		f := newFake(t)
+		f.put(old)
+		f.load()
+		found.Name, found.Address, found.Port = "s1", "10.0.0.1", 80
+		f.servers = map[string][]dataplane.Server{"web": {found}}
+		f.setting = func(string, string, dataplane.ServerChange) error {
+			f.servers["web"][0] = found
+			return nil
+		}
+		have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+		got, err := Instance{API: stubborn{f}, ReloadTimeout: time.Second}.Update(t.Context(), drained(old), have)
+		if err != nil || got.Servers[0].State != snapshots.SlotDrain {
+			t.Errorf("%s and %s: servers are %+v, and the error is %v", found.AdminState, found.OperationalState, got.Servers, err)
+		}
+	}
+}
+
+// stubborn is a fake whose servers say what they said before.
+type stubborn struct{ *fake }
+
+func (s stubborn) SetServer(_ context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
+	return dataplane.Server{}, s.setting(backend, server, ch)
 }
