@@ -1,9 +1,13 @@
 package dirstore
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -40,6 +44,87 @@ func TestContract(t *testing.T) {
 			},
 		}
 	})
+}
+
+// A call that is given up on while it writes leaves no trace.
+func TestCancelledWhileWriting(t *testing.T) {
+	t.Parallel()
+	s := Open(t.TempDir(), Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	s.step = func(point string) error {
+		if point == "before rename" {
+			cancel()
+		}
+		return nil
+	}
+	if id, published, err := s.Publish(ctx, storetest.Draft("a")); !errors.Is(err, context.Canceled) || published {
+		t.Errorf("publish: %s, published %v, %v", id, published, err)
+	}
+	if v, err := s.View(t.Context()); err != nil || len(v.IDs) != 0 {
+		t.Errorf("view: %v, %v", v.IDs, err)
+	}
+}
+
+// A writer waits for the one that holds the lock only as long as it may.
+func TestWaitingForTheLock(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	holder, waiter := Open(path, Options{}), Open(path, Options{})
+	unlock, err := holder.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*lockInterval)
+	defer cancel()
+	if _, published, err := waiter.Publish(ctx, storetest.Draft("a")); !errors.Is(err, context.DeadlineExceeded) || published {
+		t.Errorf("publish: published %v, %v", published, err)
+	}
+	unlock()
+	if _, published, err := waiter.Publish(t.Context(), storetest.Draft("a")); err != nil || !published {
+		t.Errorf("publish: published %v, %v", published, err)
+	}
+}
+
+// The first writer makes the directory; what people put there does no harm.
+func TestDirectory(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "not", "yet")
+	s := Open(path, Options{})
+	if _, err := s.View(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("view of nothing: %v", err)
+	}
+	if err := s.UpdateChannel(t.Context(), "pin", time.Time{}, func(*snapshots.Channel) error { return nil }); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("channel of nothing: %v", err)
+	}
+	d := storetest.Draft("a")
+	id, _, err := s.Publish(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"snapshot.yaml", "haproxy.cfg", "maps/host.map"} {
+		info, err := os.Stat(filepath.Join(path, "snapshots", id.String(), name))
+		if err != nil || !info.ModTime().Equal(d.Time) {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	// What people put there is not ours, and does no harm.
+	for _, name := range []string{"snapshots/README", "snapshots/r000009-zzz/haproxy.cfg", "snapshots/r000009-0123456789.orig/haproxy.cfg"} {
+		name := filepath.Join(path, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("x"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, err := s.View(t.Context()); err != nil || len(v.IDs) != 1 {
+		t.Errorf("view: %v, %v", v.IDs, err)
+	}
+	// A link would lead out of the snapshot.
+	config := filepath.Join(path, "snapshots", id.String(), "haproxy.cfg")
+	if err := errors.Join(os.Rename(config, path+".cfg"), os.Symlink(path+".cfg", config)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) {
+		t.Errorf("get a link: %v", err)
+	}
 }
 
 func appendTo(t *testing.T, path string) {

@@ -6,18 +6,53 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
-// BenchmarkPublish publishes versions of a configuration of 2.5 MB. Run with
-// -benchtime=1000x, it shows what the thousandth costs, and next to it what the
-// tenth did.
+// BenchmarkPublish publishes versions of a configuration of 2.5 MB on top of
+// histories of several lengths. What grows with the history is the repository's:
+// it looks at all references for every listing, and at what they name for every
+// push. Its own gc, and deleting old snapshots, keep that in bounds.
 func BenchmarkPublish(b *testing.B) {
+	for _, test := range []struct{ after, kept int }{{10, 10}, {1000, 100}, {1000, 1000}} {
+		b.Run(fmt.Sprintf("after=%d/kept=%d", test.after, test.kept), func(b *testing.B) {
+			s := history(b, test.after, test.kept)
+			i := 0
+			for b.Loop() {
+				i++
+				draft := storetest.Draft("web")
+				draft.Files[0].Content = config(2_500_000, i)
+				if _, published, err := s.Publish(b.Context(), draft); err != nil || !published {
+					b.Fatalf("published %v, %v", published, err)
+				}
+			}
+			b.ReportMetric(residentMB(b), "RSS-MB")
+		})
+	}
+}
+
+// BenchmarkView polls a repository without news.
+func BenchmarkView(b *testing.B) {
+	for _, kept := range []int{10, 1000} {
+		b.Run(fmt.Sprintf("kept=%d", kept), func(b *testing.B) {
+			s := history(b, kept, kept)
+			for b.Loop() {
+				if _, err := s.View(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// history returns a store in which small snapshots were published, of which the
+// newest are kept.
+func history(b *testing.B, published, kept int) *Store {
+	b.Helper()
 	dir := b.TempDir()
 	path := filepath.Join(dir, "edge.git")
 	if out, err := exec.CommandContext(b.Context(), "git", "init", "--quiet", "--bare", path).CombinedOutput(); err != nil {
@@ -27,30 +62,18 @@ func BenchmarkPublish(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var took []time.Duration
-	var memory []float64
-	for i := 0; b.Loop(); i++ {
-		b.StopTimer()
-		draft := storetest.Draft("web")
-		draft.Files[0].Content = config(2_500_000, i)
-		b.StartTimer()
-		started := time.Now()
-		if _, published, err := s.Publish(b.Context(), draft); err != nil || !published {
-			b.Fatalf("published %v, %v", published, err)
+	var ids []snapshots.ID
+	for i := range published {
+		id, _, err := s.Publish(b.Context(), storetest.Draft(fmt.Sprintf("web%d", i)))
+		if err != nil {
+			b.Fatal(err)
 		}
-		took = append(took, time.Since(started))
-		memory = append(memory, residentMB(b))
+		ids = append(ids, id)
 	}
-	if n := len(took); n >= 40 {
-		b.ReportMetric(median(took[10:30]).Seconds()*1000, "10th-ms")
-		b.ReportMetric(median(took[n-20:]).Seconds()*1000, "last-ms")
-		b.ReportMetric(slices.Max(memory[:30]), "10th-RSS-MB")
-		b.ReportMetric(memory[n-1], "last-RSS-MB")
+	if err := s.Delete(b.Context(), ids[:published-kept]...); err != nil {
+		b.Fatal(err)
 	}
-}
-
-func median(d []time.Duration) time.Duration {
-	return slices.Sorted(slices.Values(d))[len(d)/2]
+	return s
 }
 
 // residentMB returns the memory that this process occupies.

@@ -21,10 +21,12 @@
 // go-git's Fetch and Push. Those walk histories, and negotiate by what is stored
 // locally; here, a push is one pack with the objects that the tip does not have,
 // built in memory, and a fetch asks for one commit at depth 1 and says that it
-// has nothing. So the thousandth snapshot costs as much as the tenth, and what
-// is kept on disk is only a cache: a bare repository of this process alone,
+// has nothing. So the thousandth snapshot costs a store as much as the tenth, and
+// what is kept on disk is only a cache: a bare repository of this process alone,
 // replaced by a fresh one every 50 fetches, since go-git never packs or
-// collects.
+// collects. The repository itself looks at every reference, and at what it
+// names, for each push; that is little once its gc has packed them, and where
+// old snapshots are deleted.
 //
 // Remotes are file:// and paths, served by the git that is installed, and
 // https:// and ssh:// as far as go-git goes without being given credentials.

@@ -253,3 +253,22 @@ func TestRepositoryThatBreaks(t *testing.T) {
 		t.Errorf("view: %+v", v)
 	}
 }
+
+// What was listed and not yet fetched when another deleted it is not found; the
+// repository only gives what its references name.
+func TestDeletedBetweenViewAndGet(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	writer, reader := r.open(t), r.open(t)
+	id := publish(t, writer, storetest.Draft("a"))
+	publish(t, writer, storetest.Draft("b"))
+	if _, err := reader.View(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Delete(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Get(t.Context(), id); !errors.Is(err, snapshots.ErrNotFound) {
+		t.Errorf("get: %v", err)
+	}
+}

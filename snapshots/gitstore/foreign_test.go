@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,38 @@ func TestRewoundBranchesAreHeld(t *testing.T) {
 	}
 }
 
+// A file that became a link or a program is not the file that was published, even
+// with the same content.
+func TestForeignModes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"120000", "100755"} {
+		r := newRepository(t)
+		s := r.open(t)
+		publish(t, s, storetest.Draft("a"))
+		tree := strings.Replace(r.git(t, "ls-tree", "edge"), "100644", mode, 1) + "\n"
+		commit := r.git(t, "commit-tree", "-p", "edge", "-m", "by hand", runGit(t, r.path, []byte(tree), "mktree"))
+		r.git(t, "update-ref", "refs/heads/edge", commit)
+		wantHeld(t, r, ErrForeign, s, r.open(t))
+	}
+}
+
+// A commit of a few kilobytes whose folders hold themselves many times over is
+// found out before it is unfolded.
+func TestFoldersThatUnfold(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	publish(t, s, storetest.Draft("a"))
+	tree := r.git(t, "rev-parse", "edge:maps")
+	for range 40 {
+		tree = runGit(t, r.path, fmt.Appendf(nil, "040000 tree %s\ta\n040000 tree %s\tb\n", tree, tree), "mktree")
+	}
+	root := r.git(t, "ls-tree", "edge") + fmt.Sprintf("\n040000 tree %s\tzzz\n", tree)
+	commit := r.git(t, "commit-tree", "-p", "edge", "-m", "by hand", runGit(t, r.path, []byte(root), "mktree"))
+	r.git(t, "update-ref", "refs/heads/edge", commit)
+	wantHeld(t, r, ErrForeign, s, r.open(t))
+}
+
 // A tag that names another snapshot than its own is no reason to believe it.
 func TestMovedTags(t *testing.T) {
 	t.Parallel()
@@ -173,13 +206,19 @@ func TestChannelOfPeople(t *testing.T) {
 		t.Errorf("git fsck: %s", got)
 	}
 	good := r.git(t, "rev-parse", "edge-channel")
-	for what, commit := range map[string]string{"without the file": r.commitFile(t, "edge-channel", "channel.yaml", removed), "gone": strings.Repeat("0", 40)} {
-		set(commit) // zero removes the branch
-		if v, err := s.View(t.Context()); err == nil {
-			t.Errorf("%s: the channel is read as %+v", what, v.Channel)
+	for _, test := range []struct {
+		commit string
+		want   error
+	}{
+		{r.commitFile(t, "edge-channel", "channel.yaml", removed), errNoFile},
+		{strings.Repeat("0", 40), ErrRewound}, // the branch is removed
+	} {
+		set(test.commit)
+		if v, err := s.View(t.Context()); !errors.Is(err, test.want) {
+			t.Errorf("without %s the channel is read as %+v, %v", good, v.Channel, err)
 		}
-		if err := approve(3); err == nil {
-			t.Errorf("%s: the channel was written", what)
+		if err := approve(3); !errors.Is(err, test.want) {
+			t.Errorf("without %s the channel is written: %v", good, err)
 		}
 		set(good)
 	}

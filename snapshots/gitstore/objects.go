@@ -53,13 +53,8 @@ func (b *builder) pack() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// blob adds a file. It is hashed before anything else is done with it, since
-// most files are those of the parent.
+// blob adds a file.
 func (b *builder) blob(content []byte) (plumbing.Hash, error) {
-	hash := plumbing.ComputeHash(plumbing.BlobObject, content)
-	if b.has[hash] {
-		return hash, nil
-	}
 	o := &plumbing.MemoryObject{}
 	o.SetType(plumbing.BlobObject)
 	if _, err := o.Write(content); err != nil {
@@ -68,6 +63,8 @@ func (b *builder) blob(content []byte) (plumbing.Hash, error) {
 	return b.add(o)
 }
 
+// add collects an object. It is hashed before anything else is done with it,
+// since most files are those of the parent.
 func (b *builder) add(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	hash := o.Hash()
 	if b.has[hash] {

@@ -6,7 +6,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-func testChannel(t T) {
+func testChannel(t trial) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
 	pin := func(c *snapshots.Channel) error {
@@ -39,7 +39,7 @@ func testChannel(t T) {
 	}
 }
 
-func testChannelUnreadable(t T) {
+func testChannelUnreadable(t trial) {
 	s := t.Open(nil)
 	publish(t, s, Draft("a"))
 	for _, text := range []string{"", "spec: [", "kind: Channel\n", "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pinn: {}}\n"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-func testEmpty(t T) {
+func testEmpty(t trial) {
 	s := t.Open(nil)
 	v := view(t, s)
 	if len(v.IDs) != 0 || v.Channel.Spec.Pin != nil {
@@ -27,7 +27,7 @@ func testEmpty(t T) {
 	}
 }
 
-func testPublish(t T) {
+func testPublish(t trial) {
 	s := t.Open(nil)
 	draft := Draft("web", "files/errors.http", "HTTP/1.0 503 no\r\n\r\n", "maps/empty.map", "")
 	id := publish(t, s, draft)
@@ -45,7 +45,7 @@ func testPublish(t T) {
 	}
 }
 
-func testUnchanged(t T) {
+func testUnchanged(t trial) {
 	s := t.Open(nil)
 	first := publish(t, s, Draft("web"))
 	again := Draft("web")
@@ -60,7 +60,7 @@ func testUnchanged(t T) {
 	wantIDs(t, s, first)
 }
 
-func testOrder(t T) {
+func testOrder(t trial) {
 	s := t.Open(nil)
 	names := backends("web", 12)
 	ids := publishAll(t, s, names...)
@@ -71,7 +71,7 @@ func testOrder(t T) {
 	}
 }
 
-func testRevert(t T) {
+func testRevert(t trial) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b", "a")
 	if ids[2].Revision != 3 || ids[2].Short != ids[0].Short {
@@ -83,7 +83,7 @@ func testRevert(t T) {
 	}
 }
 
-func testFileRemoved(t T) {
+func testFileRemoved(t trial) {
 	s := t.Open(nil)
 	with := publish(t, s, Draft("web", "maps/path.map", "/ web\n", "files/a.txt", "a"))
 	without := publish(t, s, Draft("web"))
@@ -99,7 +99,7 @@ func testFileRemoved(t T) {
 	}
 }
 
-func testNames(t T) {
+func testNames(t trial) {
 	s := t.Open(nil)
 	draft := Draft("web", "maps/aux.map", "a b\n", "maps/CON.map", "c d\n", "files/git-1.txt", "e", "files/maps.map", "f")
 	id := publish(t, s, draft)
@@ -108,7 +108,7 @@ func testNames(t T) {
 	}
 }
 
-func testLarge(t T) {
+func testLarge(t trial) {
 	s := t.Open(nil)
 	large := make([]byte, 5<<20)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -121,7 +121,7 @@ func testLarge(t T) {
 	}
 }
 
-func testRefused(t T) {
+func testRefused(t trial) {
 	s := t.Open(nil)
 	first := publish(t, s, Draft("web"))
 	for name, draft := range map[string]snapshots.Draft{
@@ -137,7 +137,7 @@ func testRefused(t T) {
 	wantIDs(t, s, first)
 }
 
-func testReopen(t T) {
+func testReopen(t trial) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
 	if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(ids[0])); err != nil {
@@ -155,7 +155,7 @@ func testReopen(t T) {
 	wantPublished(t, s, "a", "b", "c")
 }
 
-func testDelete(t T) {
+func testDelete(t trial) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b", "c", "d")
 	if err := s.Delete(t.Context(), ids[0], ids[2]); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-func testTampered(t T) {
+func testTampered(t trial) {
 	ids := publishAll(t, t.Open(nil), "a", "b", "c", "d")
 	t.Tamper(ids[0], snapshots.ConfigFile)
 	t.Tamper(ids[1], "maps/host.map")
@@ -26,7 +26,7 @@ func testTampered(t T) {
 	publish(t, s, Draft("e"))
 }
 
-func testTamperedHead(t T) {
+func testTamperedHead(t trial) {
 	ids := publishAll(t, t.Open(nil), "a", "b")
 	t.Tamper(ids[1], snapshots.ConfigFile)
 	s := t.Open(nil)
@@ -38,7 +38,7 @@ func testTamperedHead(t T) {
 	get(t, s, ids[0])
 }
 
-func testBroken(t T) {
+func testBroken(t trial) {
 	used := t.Open(nil)
 	id := publish(t, used, Draft("a"))
 	view(t, used)
@@ -63,7 +63,7 @@ func testBroken(t T) {
 	}
 }
 
-func testCancelled(t T) {
+func testCancelled(t trial) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -93,7 +93,7 @@ var errKilled = errors.New("killed")
 // killEverywhere runs do on a fresh backend with a writer that is killed at its
 // first step, then at its second, and so on until it outlives all of them. After
 // each, check gets what do returned.
-func killEverywhere(t T, do func(s Writer) error, check func(err error)) {
+func killEverywhere(t trial, do func(s Writer) error, check func(err error)) {
 	t.Helper()
 	for n := 1; n < 1000; n++ {
 		steps := 0
@@ -118,7 +118,7 @@ func killEverywhere(t T, do func(s Writer) error, check func(err error)) {
 	t.Fatal("the writer never outlived its steps")
 }
 
-func testKilledPublish(t T) {
+func testKilledPublish(t trial) {
 	next := publish(t, t.Open(nil), Draft("web", "files/0.txt", "")).Revision
 	text := "a"
 	draft := func() snapshots.Draft { return Draft("web", "files/0.txt", text) }
@@ -142,7 +142,7 @@ func testKilledPublish(t T) {
 	})
 }
 
-func testKilledEdit(t T) {
+func testKilledEdit(t trial) {
 	publish(t, t.Open(nil), Draft("web"))
 	var id snapshots.ID
 	var revision uint64
@@ -161,7 +161,7 @@ func testKilledEdit(t T) {
 	})
 }
 
-func testKilledDelete(t T) {
+func testKilledDelete(t trial) {
 	keep := publish(t, t.Open(nil), Draft("first"))
 	head, other := "web", "shop"
 	killEverywhere(t, func(s Writer) error {

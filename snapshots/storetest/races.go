@@ -28,16 +28,16 @@ func publishEach(ctx context.Context, s Writer, backends []string) error {
 	return nil
 }
 
-func testRacingWriters(t T) {
+func testRacingWriters(t trial) {
 	race(t, t.Open(nil), t.Open(nil))
 }
 
-func testSharedStore(t T) {
+func testSharedStore(t trial) {
 	s := t.Open(nil)
 	race(t, s, s)
 }
 
-func race(t T, one, two Store) {
+func race(t trial, one, two Store) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error { return publishEach(ctx, one, backends("one", races)) })
@@ -48,7 +48,7 @@ func race(t T, one, two Store) {
 	wantPublished(t, t.Open(nil), slices.Concat(backends("one", races), backends("two", races))...)
 }
 
-func testRacingEdits(t T) {
+func testRacingEdits(t trial) {
 	publish(t, t.Open(nil), Draft("web"))
 	group, ctx := errgroup.WithContext(t.Context())
 	for who := range 2 {
@@ -71,7 +71,7 @@ func testRacingEdits(t T) {
 	}
 }
 
-func testReaderBesideWriter(t T) {
+func testReaderBesideWriter(t trial) {
 	writer, reader := t.Open(nil), t.Open(nil)
 	first := publish(t, writer, Draft("web"))
 	group, ctx := errgroup.WithContext(t.Context())

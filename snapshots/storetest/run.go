@@ -45,8 +45,8 @@ type Backend struct {
 	Break func()
 }
 
-// T is a test with a backend of its own.
-type T struct {
+// trial is a test with a backend of its own.
+type trial struct {
 	*testing.T
 	Backend
 }
@@ -56,7 +56,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 	t.Helper()
 	for _, test := range []struct {
 		name string
-		run  func(t T)
+		run  func(t trial)
 	}{
 		{"an empty store has no snapshots and no error", testEmpty},
 		{"what is published is read", testPublish},
@@ -85,7 +85,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(T{t, newBackend(t)})
+			test.run(trial{t, newBackend(t)})
 		})
 	}
 }
