@@ -17,8 +17,9 @@ type place struct {
 	message  string // without names
 }
 
-// quoted matches what HAProxy quotes in a message: names, mostly.
-var quoted = regexp.MustCompile(`'[^']*'`)
+// quoted matches what HAProxy, or a check of values, quotes in a message: names,
+// mostly.
+var quoted = regexp.MustCompile(`'[^']*'|"(?:[^"\\]|\\.)*"`)
 
 func placeOf(f render.Fault) place {
 	return place{f.Origin.Template, f.Origin.Line, quoted.ReplaceAllString(f.Message, "''")}
@@ -37,7 +38,7 @@ func (c *compilation) ofTemplates(ctx context.Context, a attempt) ([]render.Faul
 	accepted := acceptedPlaces(a)
 	var out []render.Fault
 	for _, f := range a.faults {
-		if probed[placeOf(f)] && !f.Refused && !accepted[place{template: f.Origin.Template, line: f.Origin.Line}] {
+		if probed[placeOf(f)] && !accepted[place{template: f.Origin.Template, line: f.Origin.Line}] {
 			out = append(out, f)
 		}
 	}
@@ -67,19 +68,20 @@ func acceptedPlaces(a attempt) map[place]bool {
 }
 
 // probe compiles an object that nobody wrote, once, and returns what is wrong
-// with that. What a function refused does not count: a template may ask for an
-// annotation that the probe does not have.
+// with that. What fail refused does not count: a template may ask for an
+// annotation that the probe does not have. What a check of values refused does,
+// for all values of the probe are plain.
 func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 	if c.probed != nil {
 		return c.probed, nil
 	}
-	a, err := c.publishable(ctx, render.Input{Model: probeModel(), Config: c.in.Config})
+	a, err := c.publishable(ctx, render.Input{Model: probeModel(), Config: c.in.Config, Objects: probeObjects()})
 	if err != nil {
 		return nil, err
 	}
 	c.probed = map[place]bool{}
 	for _, f := range a.faults {
-		if !f.Refused {
+		if !f.Refused || f.Value != "" {
 			c.probed[placeOf(f)] = true
 		}
 	}
@@ -88,7 +90,7 @@ func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 
 // probeModel has one of everything.
 func probeModel() routing.Model {
-	origin := routing.Origin{Object: diag.Object{Kind: "Ingress", Namespace: "hapsnap", Name: "probe"}}
+	origin := probeOrigin("Ingress")
 	const served, gone = "hapsnap_probe_http", "hapsnap_gone_80"
 	route := func(t routing.PathType, path, backend string) routing.Route {
 		return routing.Route{Match: routing.Match{Type: t, Path: path}, Backend: backend, Origin: origin}
@@ -110,4 +112,16 @@ func probeModel() routing.Model {
 		}},
 		Default: served, DefaultOrigin: origin,
 	}
+}
+
+// probeObjects has one object of each kind that templates can loop over.
+func probeObjects() []render.Object {
+	return []render.Object{
+		{Origin: probeOrigin("Ingress"), APIVersion: "networking.k8s.io/v1"},
+		{Origin: probeOrigin("Service"), APIVersion: "v1"},
+	}
+}
+
+func probeOrigin(kind string) routing.Origin {
+	return routing.Origin{Object: diag.Object{Kind: kind, Namespace: "hapsnap", Name: "probe"}}
 }
