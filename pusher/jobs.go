@@ -87,7 +87,7 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done 
 	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond))
 	e.metrics.pushed(r.Outcome, done.Reloaded)
 	if err != nil {
-		r.Error = err.Error()
+		r.Error = push.Gist(err)
 		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
 	} else {
 		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded)

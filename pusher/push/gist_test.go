@@ -1,0 +1,36 @@
+package push
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestGist(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"a reload": {
+			"refused: post configuration: Reload failed: failed to reload configuration, [NOTICE]   (15595) : Reloading HAProxy\n" +
+				"[WARNING]  (16686) : Paused frontend http.\nPaused frontend http.\n" +
+				"[ALERT]    (15595) : Binding [/etc/haproxy.cfg:64] for frontend partner: cannot bind socket (Address already in use) for [127.0.20.1:18404]\n" +
+				"[ALERT]    (15595) : [/usr/sbin/haproxy.main()] Some protocols failed to start their listeners! Exiting.\n (status 400)",
+			"refused: Binding [/etc/haproxy.cfg:64] for frontend partner: cannot bind socket (Address already in use) for [127.0.20.1:18404]",
+		},
+		"a verdict": {
+			`refused: post configuration: validation error: exit status 1: err transactionId=x` + "\n" +
+				`msg="config : parsing [/tmp/haproxy.cfg.x:5] unknown keyword 'bogus_kw' in 'global' section"` + "\n" +
+				`msg="config Error(s) found in configuration file : /tmp/haproxy.cfg.x"` + "\n" + `msg="config Fatal errors found in configuration."`,
+			"refused: config : parsing [/tmp/haproxy.cfg.x:5] unknown keyword 'bogus_kw' in 'global' section",
+		},
+		"another error": {"post configuration: unreachable:\n\tconnection refused", "post configuration: unreachable: connection refused"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Gist(errors.New(test.text)); got != test.want {
+				t.Errorf("the gist is\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+	if got := Gist(errors.New(strings.Repeat("x", 5000))); len(got) > maxGist+len("…") {
+		t.Errorf("the gist has %d bytes", len(got))
+	}
+}
