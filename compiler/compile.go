@@ -21,6 +21,9 @@ var (
 	// ErrTemplates means that templates or configuration are wrong, whatever
 	// the objects.
 	ErrTemplates = errors.New("the templates or the configuration are at fault")
+	// ErrNothing means that there is not one object, which is more likely a
+	// wrong path or a volume that is not mounted than a wish to serve nothing.
+	ErrNothing = errors.New("there is not one Kubernetes object to compile")
 	// ErrGaveUp means that leaving out objects did not lead to anything that
 	// HAProxy accepts.
 	ErrGaveUp = errors.New("no set of objects that haproxy accepts was found")

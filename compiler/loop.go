@@ -70,7 +70,7 @@ func (l *loop) compile(ctx context.Context) {
 	l.metrics.compiled(time.Since(began), result, err)
 	l.Status.compiled(err)
 	switch {
-	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
+	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
 		l.Log.Error("nothing compiled, what was published stays", "err", err)
 		l.reread.reset()
 	case err != nil:

@@ -49,7 +49,7 @@ func (m *metrics) compiled(took time.Duration, r Result, err error) {
 	m.duration.Observe(took.Seconds())
 	result := "ok"
 	switch {
-	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
+	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
 		result = "templates"
 	case err != nil:
 		result = "error"

@@ -59,6 +59,9 @@ func (s Source) read() (Input, error) {
 	var ignored map[manifests.GVK]int
 	in.Objects, in.Found, ignored = inputs.Gather(set)
 	in.Ignored = counts(ignored)
+	if len(set.Objects) == 0 {
+		return in, fmt.Errorf("%s: %w", s.Manifests, ErrNothing)
+	}
 	parsed, wrong := render.Parse(files)
 	if len(wrong) > 0 {
 		in.Found = diag.Sort(slices.Concat(wrong, in.Found))

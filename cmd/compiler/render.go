@@ -86,6 +86,8 @@ func (f *renderFlags) verdict(r compiler.Result, err error) error {
 		return process.Invalid(nil)
 	case errors.Is(err, compiler.ErrGaveUp):
 		return process.Invalid(err)
+	case errors.Is(err, compiler.ErrNothing):
+		return process.WithHint(process.Invalid(err), "name the directory with the manifests; with objects but no Ingress every request is answered 404")
 	case err != nil:
 		return err
 	case diag.HasErrors(r.Diagnostics) && !f.quarantine:

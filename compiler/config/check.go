@@ -43,8 +43,8 @@ func (c Config) Check() []FieldError {
 	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
 		add("http.port", "is 0, and so is that of https: nothing would be served", "set one of them")
 	}
-	if c.MaxConn < 1 {
-		add("maxconn", fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more")
+	if c.MaxConn < 0 {
+		add("maxconn", fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
 	}
 	for _, d := range c.durations() {
 		add(d.path, checkDuration(d.value), "use a number and a unit: us, ms, s, m, h or d, such as 30s")

@@ -19,9 +19,9 @@ type Config struct {
 	HTTPS                    Listener  `json:"https"`
 	// Status is where /healthz of HAProxy itself answers.
 	Status Listener `json:"status"`
-	// MaxConn is HAProxy's global maxconn. It is always set, since HAProxy
-	// otherwise sizes its tables by the limit of open files, which containers
-	// may have at a billion.
+	// MaxConn is HAProxy's global maxconn. 0 leaves it to HAProxy, which takes
+	// what the machine's limit of open files allows, of at most 100,000 files: a
+	// number above that limit would fail the reload, and no check would see it.
 	MaxConn int `json:"maxconn"`
 	// HardStopAfter is how long a worker may serve old connections after a
 	// reload.
@@ -77,7 +77,6 @@ func Default() Config {
 		HTTP:            Listener{Port: 80},
 		HTTPS:           Listener{Port: 443},
 		Status:          Listener{Port: 8404},
-		MaxConn:         10000,
 		HardStopAfter:   "30m",
 		Timeouts: Timeouts{
 			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",
