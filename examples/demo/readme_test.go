@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the demo's transcript in the README")
+
+// TestReadmeShowsTheDemo runs the demo and compares what it prints with the
+// README, so that nobody reads there what they would not see.
+func TestReadmeShowsTheDemo(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{
+		haproxy: cmp.Or(os.Getenv("HAPROXY"), "haproxy"), shop: filepath.Join(root, "examples/shop"),
+		compiler: build(t, root, "compiler"), pusher: build(t, root, "pusher"),
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), o, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	readme := filepath.Join(root, "README.md")
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, shown, after := cutTranscript(t, string(text))
+	if *update {
+		if err := os.WriteFile(readme, []byte(before+out.String()+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got, want := normal(out.String()), normal(shown); got != want {
+		t.Errorf("the demo printed\n%s\nthe README shows\n%s\nrun this test with -update", got, want)
+	}
+}
+
+// TestDemoLeavesNothingBehind ends the demo in the middle, as Ctrl-C does.
+func TestDemoLeavesNothingBehind(t *testing.T) {
+	w, err := newWorld(options{shop: "../shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.start("sleeper", "sleep", "600"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	if state := w.programs[0].cmd.ProcessState; state == nil || state.Success() {
+		t.Errorf("the program is still running, or ended by itself: %v", state)
+	}
+	if _, err := os.Stat(w.dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+// build builds one of the programs.
+func build(t *testing.T, root, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", path, "./cmd/"+name)
+	cmd.Dir = root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, output)
+	}
+	return path
+}
+
+// cutTranscript splits the README around the transcript.
+func cutTranscript(t *testing.T, readme string) (before, shown, after string) {
+	t.Helper()
+	const begin, end = "<!-- demo -->\n```\n", "```\n<!-- /demo -->"
+	head, rest, ok1 := strings.Cut(readme, begin)
+	shown, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatal("the README has no place for the transcript")
+	}
+	return head + begin, shown, end + tail
+}
+
+// varies matches what differs from run to run: digests (which follow the
+// templates), ages and the name of the user.
+var varies = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`r(\d{6})-[0-9a-f]{10}`), "r$1-DIGEST"},
+	{regexp.MustCompile(`(?m)^(   r\d{6}-DIGEST +)\d+s `), "${1}AGE "},
+	{regexp.MustCompile(`pinned by \S+:`), "pinned by USER:"},
+}
+
+func normal(s string) string {
+	for _, v := range varies {
+		s = v.pattern.ReplaceAllString(s, v.text)
+	}
+	var lines []string
+	for line := range strings.Lines(strings.TrimSpace(s)) {
+		lines = append(lines, strings.TrimRight(line, " \n"))
+	}
+	return strings.Join(lines, "\n")
+}
