@@ -106,8 +106,8 @@ func (s *subject) converse(t *testing.T, exchanges []exchange) {
 		} else if id != "" {
 			s.reloaded(t, id)
 		}
-		if header.Get("Configuration-Version") == "" && !strings.Contains(body, "runtime error") {
-			t.Errorf("%s answered %d without a version", e.do, status)
+		if panicked := strings.Contains(body, "runtime error"); (header.Get("Configuration-Version") == "") != panicked {
+			t.Errorf("%s answered %d with the version %q", e.do, status, header.Get("Configuration-Version"))
 		}
 	}
 }

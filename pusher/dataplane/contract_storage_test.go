@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -172,9 +173,36 @@ func checkRotation(t *testing.T, s *subject) {
 	if r := s.reloaded(t, id); r.Status != dataplane.ReloadSucceeded {
 		t.Errorf("the reload is %+v", r)
 	}
+	s.checkCertList(t, path)
 	_, err = s.RuntimeCertificate(ctx, path+".none")
 	if err == nil {
 		t.Error("the worker has a certificate that it does not have")
+	}
+}
+
+// checkCertList adds to a certificate list that the worker runs. 3.2 can do so
+// only without names.
+func (s *subject) checkCertList(t *testing.T, cert string) {
+	t.Helper()
+	if err := s.CreateFile(t.Context(), dataplane.General, "list.txt", []byte(cert+" a.example.com\n")); err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(s.dirs.General, "list.txt")
+	s.post(t, s.config("n2", "frontend tls", "  bind unix@"+s.run+"/tls.sock ssl crt-list "+list), dataplane.PostOptions{ForceReload: true})
+	const entries = "/runtime/ssl_crt_lists/entries?name="
+	s.call(t, http.MethodPost, entries+url.QueryEscape(list), `{"file":"`+cert+`"}`, 201)
+	var lists []struct{ File string }
+	s.callJSON(t, http.MethodGet, "/runtime/ssl_crt_lists", "", 200, &lists)
+	if len(lists) != 1 || lists[0].File != list {
+		t.Errorf("the lists are %+v", lists)
+	}
+	var got []struct {
+		File string
+		SNI  []string `json:"sni_filter"`
+	}
+	s.callJSON(t, http.MethodGet, entries+url.QueryEscape(list), "", 200, &got)
+	if len(got) != 2 || got[0].File != cert || len(got[0].SNI) != 1 || got[1].File != cert || len(got[1].SNI) != 0 {
+		t.Errorf("the entries are %+v", got)
 	}
 }
 

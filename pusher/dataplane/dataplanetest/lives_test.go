@@ -2,6 +2,7 @@ package dataplanetest_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -217,6 +218,27 @@ func TestFileNamedByAListOnlyIsDeleted(t *testing.T) {
 	}
 	if err := c.DeleteFile(t.Context(), dataplane.Maps, "a.map"); err != nil {
 		t.Error(err)
+	}
+}
+
+// 3.2 leaves the end off an entry with names: nothing comes of it, late.
+func TestCertificateListEntryWithNamesHangs(t *testing.T) {
+	t.Parallel()
+	i := dataplanetest.Start(t, dataplanetest.Options{API: dataplanetest.V32})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		i.URL()+"/v3/services/haproxy/runtime/ssl_crt_lists/entries?name=/x", strings.NewReader(`{"file":"/a.pem","sni_filter":["a"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("admin", "secret")
+	resp, err := http.DefaultClient.Do(req)
+	if err == nil {
+		resp.Body.Close()
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it answered: %v", err)
 	}
 }
 

@@ -21,6 +21,7 @@ func (a *api) runtimeRoutes(service func(string, handler)) {
 	service("GET /runtime/maps/{map}/entries/{key}", a.getMapEntry)
 	service("PUT /runtime/maps/{map}/entries/{key}", a.putMapEntry)
 	service("DELETE /runtime/maps/{map}/entries/{key}", a.deleteMapEntry)
+	a.runtimeCrtListRoutes(service)
 	service("GET /runtime/ssl_certs", a.getRuntimeCerts)
 	service("POST /runtime/ssl_certs", a.postRuntimeCert)
 	service("GET /runtime/ssl_certs/{cert}", a.getRuntimeCert)

@@ -146,7 +146,10 @@ func (f crtListFolder) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if len(content) == 0 { // the API panics
+	if len(content) == 0 { // the API panics, past what sets the version
+		if v, ok := w.(*versioned); ok {
+			v.written = true
+		}
 		return failf(http.StatusInternalServerError, "runtime error: index out of range [-1]")
 	}
 	if err := store(r.Context(), path, withFinalNewline(content)); err != nil {
