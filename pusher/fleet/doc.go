@@ -3,6 +3,8 @@
 //
 //	apiVersion: hapsnap.dev/v1alpha1
 //	kind: Fleet
+//	metadata:
+//	  name: edge
 //	spec:
 //	  rollout:
 //	    waves: ["1", "25%", "100%"]
