@@ -66,7 +66,8 @@ func (w *world) startInstance(n int, api dataplanetest.API) error {
 }
 
 // writeFleet writes the file for the pusher, and one for the compiler, which has
-// every instance bind to its own address.
+// every instance bind to its own address and expect few connections, for there may
+// be many instances on the machine.
 func (w *world) writeFleet(o fleetOptions) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  rollout:\n    waves: [%s]\n    soak: %s\n  instances:\n",
