@@ -20,10 +20,11 @@ type instance struct {
 	target push.Instance
 	stop   context.CancelFunc // ends the asking
 
-	asked bool // has answered, or failed to, at least once
-	info  dataplane.RuntimeInfo
-	err   error // why it is out of reach, nil if it is not
-	since time.Time
+	asked   bool // has answered, or failed to, at least once
+	info    dataplane.RuntimeInfo
+	started time.Time // when its worker began, by this machine's clock
+	err     error     // why it is out of reach, nil if it is not
+	since   time.Time
 
 	// busy is the kind of job under way, "" for none; ended is when the last one
 	// ended: what was asked before may be out of date.
@@ -80,7 +81,7 @@ func (i *instance) hasServers(want []snapshots.BoundServer) bool {
 // seen is the instance as the rollout sees it.
 func (i *instance) seen(stale bool) rollout.Seen {
 	return rollout.Seen{
-		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID,
+		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
 		Busy: i.busy != "" && i.busy != workPush, Stale: stale,
 	}
 }
@@ -97,8 +98,19 @@ func (i *instance) hear(info dataplane.RuntimeInfo, err error, asked, now time.T
 	if err != nil {
 		return
 	}
-	if info.PID != i.info.PID || info.Node != i.info.Node {
-		i.running = push.Running{} // another worker: nothing is known of it
+	i.meet(info, asked)
+}
+
+// uptimeSlack is by how much the start of a worker may be off, which is told in
+// whole seconds of its age.
+const uptimeSlack = 3 * time.Second
+
+// meet takes what the worker said of itself. If it is another one, nothing is
+// known of it; in a container that was restarted it may have the same number.
+func (i *instance) meet(info dataplane.RuntimeInfo, asked time.Time) {
+	started := asked.Add(-info.Uptime)
+	if info.PID != i.info.PID || info.Node != i.info.Node || started.After(i.started.Add(uptimeSlack)) {
+		i.running, i.started = push.Running{}, started
 	}
 	i.info = info
 }

@@ -91,14 +91,12 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done 
 		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
 	} else {
 		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded)
-		i.asked, i.err, i.info = true, nil, done.Info
-		switch {
-		case done.Reloaded:
+		i.asked, i.err = true, nil
+		i.meet(done.Info, now)
+		if done.Reloaded {
 			i.running = push.Running{
 				Servers: push.Loaded(want.Servers), Persisted: true, Certificates: push.Hashes(want), Info: done.Info,
 			}
-		case i.running.Info.PID != done.Info.PID:
-			i.running = push.Running{Info: done.Info}
 		}
 	}
 	e.results = append(e.results, r)
@@ -158,16 +156,19 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
-	known := have.Servers != nil
+	began, known := time.Now(), have.Servers != nil
 	want, err := bind()
 	if err == nil {
 		have, err = i.target.Update(ctx, want, have)
 	}
 	e.send(context.WithoutCancel(ctx), func(now time.Time) {
 		e.ended(i, workUpdate, err, now)
+		if have.Info.PID != 0 {
+			i.meet(have.Info, began) // rather too early, which is on the safe side
+		}
 		i.running = have
 		if have.Reloaded {
-			e.reloads[i.Name], i.info = have.Info.PID, have.Info
+			e.reloads[i.Name] = have.Info.PID
 			i.running.Reloaded = false
 		}
 		if err == nil && known {

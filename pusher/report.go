@@ -64,9 +64,6 @@ func (e *engine) rolloutStatus() *RolloutStatus {
 		Target: r.Target, Phase: r.Phase, Wave: r.Wave + 1, Members: r.Members,
 		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason,
 	}
-	if r.Phase == rollout.Pushing && e.decision.Hold {
-		s.Since = r.Started.UTC().Truncate(time.Second) // its time does not run
-	}
 	return s
 }
 

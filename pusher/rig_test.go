@@ -3,6 +3,7 @@ package pusher
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net"
@@ -230,7 +231,7 @@ func (r *rig) publish(config string, certificates ...snapshots.CertificateRef) s
 	id, published, err := r.store.Publish(r.t.Context(), snapshots.Draft{
 		Files: []snapshots.File{
 			{Path: snapshots.ConfigFile, Content: []byte(config)},
-			{Path: "maps/host.map", Content: []byte("shop.example.com shop_" + firstLine(config[len(config)-20:], 3) + "\n")},
+			{Path: "maps/host.map", Content: []byte(fmt.Sprintf("shop.example.com shop_%x\n", sha256.Sum256([]byte(config))))},
 		},
 		Certificates: certificates, Time: time.Now(), Subject: "a test",
 	})

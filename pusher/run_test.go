@@ -1,8 +1,12 @@
 package pusher
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -65,4 +69,40 @@ func TestFailedCanaryLeavesTheOthersAlone(t *testing.T) {
 
 	// Different content still flows.
 	r.allRun(r.publish(config("3", "")))
+}
+
+func TestFilesThatNothingNeedsAreRemoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.options.CollectAfter = time.Second
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publish(config("1", "")))
+	maps := r.instances["a"].Dirs.Maps
+	old := list(t, maps)
+	if err := os.WriteFile(filepath.Join(maps, "mine-0123abcd.map"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := r.publish(config("2", ""))
+	r.allRun(second)
+	if now := list(t, maps); len(old) != 1 || !slices.Contains(now, old[0]) {
+		t.Errorf("the maps were %v, and are %v already", old, now)
+	}
+	eventually(t, "the old map is gone", func() bool { return !slices.Contains(list(t, maps), old[0]) })
+	if now := list(t, maps); len(now) != 2 || !slices.Contains(now, "mine-0123abcd.map") {
+		t.Errorf("left are the maps %v", now)
+	}
+	r.allRun(second)
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -158,15 +159,21 @@ func (l *latest) get() pusher.Status {
 	return l.status
 }
 
+// needed are what the pusher cannot work without. Other troubles are for people to
+// look into, and none is mended by restarting it.
+var needed = []string{"fleet", "live", "state", "store"}
+
 // ready returns why the pusher is not ready: it has not looked around yet, or
-// something keeps it from its work.
+// something is missing that it needs.
 func (l *latest) ready() error {
 	s := l.get()
 	if s.Updated.IsZero() || s.Channel.Message == pusher.NotRead {
 		return errors.New(pusher.NotRead)
 	}
 	for _, t := range s.Troubles {
-		return fmt.Errorf("%s: %s", t.About, t.Error)
+		if slices.Contains(needed, t.About) {
+			return fmt.Errorf("%s: %s", t.About, t.Error)
+		}
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (t *turn) noteFound() {
 	for _, i := range t.o.Instances {
 		if i.Reachable && i.Running == t.Rollout.Target && t.touch(i.Name) == nil {
 			t.Rollout.Touched = append(t.Rollout.Touched,
-				Touch{Instance: i.Name, Snapshot: i.Running, Applied: true, PID: i.PID, Found: true})
+				Touch{Instance: i.Name, Snapshot: i.Running, Applied: true, PID: i.PID, At: t.now, Found: true})
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (t *turn) watch() {
 		}
 		if !h.Applied {
 			if seen.Reachable && seen.Running == r.Target {
-				h.Applied, h.PID = true, seen.PID
+				h.Applied, h.PID, h.At = true, seen.PID, t.now
 			}
 			continue
 		}
@@ -58,6 +58,10 @@ func (t *turn) watch() {
 		}
 	}
 }
+
+// startSlack is by how much the time at which a worker started may be off: it is
+// told in whole seconds, and may take as long to be asked.
+const startSlack = 3 * time.Second
 
 // unhealthy says what is wrong with an instance that has the target.
 func (t *turn) unhealthy(h *Touch, seen Seen) string {
@@ -78,6 +82,8 @@ func (t *turn) unhealthy(h *Touch, seen Seen) string {
 		return fmt.Sprintf("runs %s instead of %s, which it had", seen.Running, h.Snapshot)
 	case seen.PID != h.PID:
 		return fmt.Sprintf("its worker %d was replaced by %d while it should have been stable", h.PID, seen.PID)
+	case seen.Started.After(h.At.Add(startSlack)):
+		return fmt.Sprintf("its worker %d was replaced by another of that number while it should have been stable", h.PID)
 	}
 	return ""
 }
@@ -87,8 +93,7 @@ func (t *turn) unhealthy(h *Touch, seen Seen) string {
 // nobody took it, so then others are chosen.
 func (t *turn) pushWave() {
 	r := t.Rollout
-	if t.o.Hold {
-		r.Since = t.now // the wave's time does not run
+	if t.holdWave() {
 		return
 	}
 	if len(r.Members) == 0 && !t.nextMembers() {
@@ -111,6 +116,18 @@ func (t *turn) pushWave() {
 	default:
 		r.Members = nil
 	}
+}
+
+// holdWave reports whether the wave is held. Its time does not run meanwhile.
+func (t *turn) holdWave() bool {
+	r := t.Rollout
+	switch {
+	case t.o.Hold && r.Held.IsZero():
+		r.Held = t.now
+	case !t.o.Hold && !r.Held.IsZero():
+		r.Since, r.Held = r.Since.Add(t.now.Sub(r.Held)), time.Time{}
+	}
+	return t.o.Hold
 }
 
 // nextMembers chooses the next wave. It returns false where there is none: all

@@ -1,6 +1,10 @@
 package rollout
 
-import "github.com/hapsnap/hapsnap/snapshots"
+import (
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
 
 // Observation is what is known of the world outside.
 type Observation struct {
@@ -32,8 +36,10 @@ type Seen struct {
 	Reachable bool
 	// Running is the snapshot that the worker names, zero for none of ours.
 	Running snapshots.ID
-	// PID is the worker's.
-	PID int
+	// PID is the worker's, and Started when it began by the caller's clock, zero if
+	// that is not known. A container that is restarted may get the same PID.
+	PID     int
+	Started time.Time
 	// Busy is set while the caller changes something in the running worker, so
 	// that no push can begin.
 	Busy bool

@@ -43,8 +43,10 @@ type Rollout struct {
 	Wave int `json:"wave"`
 	// Members are the instances of the wave.
 	Members []string `json:"members,omitempty"`
-	// Since is when the phase began.
+	// Since is when the phase began, not counting the time that it was held.
 	Since time.Time `json:"since"`
+	// Held is since when the pushes of the wave are held, zero while they are not.
+	Held time.Time `json:"held,omitzero"`
 	// Touched lists the instances to which a push was begun, in that order, also
 	// those of a target that was replaced meanwhile.
 	Touched []Touch `json:"touched,omitempty"`
@@ -56,9 +58,11 @@ type Rollout struct {
 type Touch struct {
 	Instance string       `json:"instance"`
 	Snapshot snapshots.ID `json:"snapshot"`
-	// Applied is set when the worker named the snapshot; PID is that worker.
-	Applied bool `json:"applied,omitempty"`
-	PID     int  `json:"pid,omitempty"`
+	// Applied is set when the worker named the snapshot; PID is that worker, and At
+	// is when it was first seen.
+	Applied bool      `json:"applied,omitempty"`
+	PID     int       `json:"pid,omitempty"`
+	At      time.Time `json:"at,omitzero"`
 	// Found is set when it had the snapshot before anything was pushed to it.
 	Found bool `json:"found,omitempty"`
 	// Lost is when it went out of reach, zero while it is within.

@@ -86,7 +86,7 @@ func (t *turn) takeResults() {
 	}
 	for name, pid := range t.o.Reloads {
 		if h := t.touch(name); h != nil {
-			h.PID = pid
+			h.PID, h.At = pid, t.now
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (t *turn) applied(r Result) {
 	case t.Rollout.Phase == Undoing && r.Snapshot == t.Good:
 		h.Undone = true
 	case r.Snapshot == h.Snapshot:
-		h.Applied, h.PID, h.Lost = true, r.PID, time.Time{}
+		h.Applied, h.PID, h.At, h.Lost = true, r.PID, t.now, time.Time{}
 	}
 }
 

@@ -129,6 +129,10 @@ func (s *sim) event(verb string, args []string) error {
 		for _, name := range args {
 			s.fleet[name].pid += 1000
 		}
+	case "recycled": // NAME …: a new worker with the number of the old one
+		for _, name := range args {
+			s.fleet[name].started = s.now
+		}
 	case "stale":
 		for _, name := range args {
 			s.fleet[name].stale = true
@@ -165,6 +169,7 @@ type simInstance struct {
 	stale   bool
 	running snapshots.ID
 	pid     int
+	started time.Time
 }
 
 func newSim() *sim {
@@ -197,6 +202,7 @@ func (s *sim) take(name string) {
 	i := s.fleet[name]
 	if i.running != s.pending[name].Snapshot || i.stale {
 		i.pid++
+		i.started = s.now
 	}
 	i.running, i.stale = s.pending[name].Snapshot, false
 }
@@ -223,7 +229,7 @@ func (s *sim) observe() Observation {
 	for name, i := range s.fleet {
 		seen := Seen{Name: name, Zone: i.zone, Reachable: i.up}
 		if i.up {
-			seen.Running, seen.PID, seen.Stale = i.running, i.pid, i.stale
+			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
 		}
 		s.obs.Instances = append(s.obs.Instances, seen)
 	}
