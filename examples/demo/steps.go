@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,8 +70,14 @@ func (s *story) push(ctx context.Context) error {
 	if err := everywhere(ctx, "http://welcome.example.com:18080/", "welcome-1"); err != nil {
 		return err
 	}
+	for _, wave := range waves.FindAllStringSubmatch(s.programs[len(s.programs)-1].log(), -1) {
+		s.say("   wave %s: %s", wave[1], wave[2])
+	}
 	return s.showStatus(ctx)
 }
+
+// waves finds in the pusher's log who belongs to which wave.
+var waves = regexp.MustCompile(`phase=pushing wave=(\d+) members="?\[([^]]*)\]`)
 
 func (s *story) request(ctx context.Context) error {
 	for _, r := range []struct {

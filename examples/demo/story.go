@@ -48,8 +48,10 @@ func (s *story) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n"
 // got prints which service answered a request.
 func (s *story) got(url, service string) { s.say("   GET %-45s %s", url, service) }
 
-// indent prints text below the current step.
+// indent prints text below the current step. The demo's directory is shown as
+// the reader's own would be.
 func (s *story) indent(text string) {
+	text = strings.ReplaceAll(text, s.dir, "$PWD")
 	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
 		s.say("   %s", strings.TrimRight(line, "\n"))
 	}
