@@ -15,7 +15,12 @@ type command struct {
 	run   func(w *world, ts *testscript.TestScript, args []string) error
 }
 
-var errUsage = errors.New("usage")
+var (
+	errUsage = errors.New("usage")
+	// errProgram is a program that failed, and so does not say that something is
+	// not so.
+	errProgram = errors.New("program failed")
+)
 
 // commands are all but await, by name; doc.go says what they do.
 var commands = map[string]command{
@@ -68,18 +73,20 @@ func try(ts *testscript.TestScript, neg bool, name string, args []string) error 
 	switch {
 	case errors.Is(err, errUsage):
 		ts.Fatalf("%v: %s %s", err, name, c.usage)
-	case neg && err == nil:
+	case !neg || errors.Is(err, errProgram):
+		return err
+	case err == nil:
 		return fmt.Errorf("%s holds, and should not", name)
-	case neg:
-		return nil
 	}
-	return err
+	return nil
 }
 
-// The patience of await, unless a script says otherwise, and how often it looks.
+// The patience of await, unless a script says otherwise, and how often it looks:
+// ever more rarely, for some checks start a program.
 const (
-	patience     = time.Minute
-	pollInterval = 50 * time.Millisecond
+	patience  = time.Minute
+	firstLook = 20 * time.Millisecond
+	lastLook  = 250 * time.Millisecond
 )
 
 // await repeats a command until it holds.
@@ -111,9 +118,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 // up.
 func poll(within time.Duration, check func() error) error {
 	deadline := time.After(within)
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
+	for wait := firstLook; ; wait = min(2*wait, lastLook) {
 		err := check()
 		if err == nil {
 			return nil
@@ -121,7 +126,7 @@ func poll(within time.Duration, check func() error) error {
 		select {
 		case <-deadline:
 			return err
-		case <-ticker.C:
+		case <-time.After(wait):
 		}
 	}
 }

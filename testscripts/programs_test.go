@@ -228,7 +228,7 @@ func (w *world) run(ts *testscript.TestScript, args []string) (*program, error) 
 		return nil, err
 	}
 	if !p.cmd.ProcessState.Success() {
-		return nil, fmt.Errorf("%s: %s\n%s", strings.Join(args, " "), p.cmd.ProcessState, p.output.String())
+		return nil, fmt.Errorf("%w: %s: %s\n%s", errProgram, strings.Join(args, " "), p.cmd.ProcessState, p.output.String())
 	}
 	return p, nil
 }

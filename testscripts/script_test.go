@@ -2,10 +2,12 @@ package testscripts
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -16,7 +18,25 @@ import (
 // that name. It comes first on the PATH of every script.
 var binaries string
 
-func TestMain(m *testing.M) { os.Exit(withPrograms(m.Run)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := moreParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(withPrograms(m.Run))
+}
+
+// moreParallel runs more scripts at once than there are processors, unless told
+// otherwise: most of the time a script waits for other processes.
+func moreParallel() error {
+	told := false
+	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
+	if told {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
+}
 
 // withPrograms builds the programs for as long as run takes.
 func withPrograms(run func() int) int {
