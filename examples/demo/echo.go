@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,8 +11,8 @@ import (
 // echo is a pod of the demo: it answers every request with its own name.
 type echo struct{ server *http.Server }
 
-func startEcho(name, address string) (*echo, error) {
-	listener, err := net.Listen("tcp", address)
+func startEcho(ctx context.Context, name, address string) (*echo, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("start service %s: %w", name, err)
 	}

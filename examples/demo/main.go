@@ -60,7 +60,7 @@ func (o *options) absolute() {
 
 // run tells the story once, and cleans up whatever happens.
 func run(ctx context.Context, o options, out io.Writer) (err error) {
-	w, err := newWorld(o)
+	w, err := newWorld(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os/exec"
 	"sync"
@@ -20,9 +21,10 @@ type program struct {
 	done   chan struct{}
 }
 
-// start runs a program in the background and keeps what it logs.
-func (w *world) start(name, path string, args ...string) error {
-	p := &program{name: name, cmd: command(path, args...), done: make(chan struct{})}
+// start runs a program in the background and keeps what it logs. It goes on when
+// ctx ends, for it is to be stopped as an operator would.
+func (w *world) start(ctx context.Context, name, path string, args ...string) error {
+	p := &program{name: name, cmd: command(context.WithoutCancel(ctx), path, args...), done: make(chan struct{})}
 	p.cmd.Dir = w.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	if err := p.cmd.Start(); err != nil {

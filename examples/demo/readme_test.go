@@ -50,11 +50,11 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 
 // TestDemoLeavesNothingBehind ends the demo in the middle, as Ctrl-C does.
 func TestDemoLeavesNothingBehind(t *testing.T) {
-	w, err := newWorld(options{shop: "../shop"})
+	w, err := newWorld(t.Context(), options{shop: "../shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.start("sleeper", "sleep", "600"); err != nil {
+	if err := w.start(t.Context(), "sleeper", "sleep", "600"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.close(); err != nil {

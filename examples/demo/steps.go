@@ -2,19 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-func (s *story) startFleet(context.Context) error {
-	if err := errors.Join(s.startServices(), s.startInstances()); err != nil {
+func (s *story) startFleet(ctx context.Context) error {
+	if err := errors.Join(s.startServices(ctx), s.startInstances()); err != nil {
 		return err
 	}
 	for i := 1; i <= instanceCount; i++ {
@@ -29,7 +26,7 @@ func (s *story) compile(ctx context.Context) error {
 	if err := s.copyIn("config.yaml", "config.yaml"); err != nil {
 		return err
 	}
-	err := s.start("compiler", s.compiler, "run", "-f", "manifests", "--config", "config.yaml",
+	err := s.start(ctx, "compiler", s.compiler, "run", "-f", "manifests", "--config", "config.yaml",
 		"--templates", "templates", "--store", s.storeURL(), "--haproxy", s.haproxy)
 	if err != nil {
 		return err
@@ -37,32 +34,21 @@ func (s *story) compile(ctx context.Context) error {
 	if err := s.published(ctx, 1); err != nil {
 		return err
 	}
-	return s.showLog(1)
+	return s.showLog(ctx, 1)
 }
 
 // published waits until the branch holds a number of snapshots.
-func (s *story) published(ctx context.Context, want int) error {
-	return eventually(ctx, func() error {
-		count, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "edge")
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(count) != fmt.Sprint(want) {
-			return fmt.Errorf("%s snapshots in git, not %d", strings.TrimSpace(count), want)
-		}
-		return nil
-	})
-}
 
 // showLog prints the subjects of the newest commits.
-func (s *story) showLog(count int) error {
-	return s.show(fmt.Sprintf("git log -%d --format=%%s", count),
+
+func (s *story) showLog(ctx context.Context, count int) error {
+	return s.show(ctx, fmt.Sprintf("git log -%d --format=%%s", count),
 		"git", "-C", "edge.git", "log", fmt.Sprintf("-%d", count), "--format=%s", "edge")
 }
 
 func (s *story) push(ctx context.Context) error {
 	s.say("   $ pusher run --store git+file://$PWD/edge.git?branch=edge --instances fleet.yaml --live manifests &")
-	err := s.start("pusher", s.pusher, "run", "--store", s.storeURL(), "--instances", "fleet.yaml",
+	err := s.start(ctx, "pusher", s.pusher, "run", "--store", s.storeURL(), "--instances", "fleet.yaml",
 		"--live", "manifests", "--state", "pusher.json", "--poll-interval", "250ms")
 	if err != nil {
 		return err
@@ -77,6 +63,7 @@ func (s *story) push(ctx context.Context) error {
 }
 
 // waves finds in the pusher's log who belongs to which wave.
+
 var waves = regexp.MustCompile(`phase=pushing wave=(\d+) members="?\[([^]]*)\]`)
 
 func (s *story) request(ctx context.Context) error {
@@ -114,7 +101,7 @@ func (s *story) addRoute(ctx context.Context) error {
 		return err
 	}
 	s.got("http://shop.example.com:18080/sale/shoes", "sale-1")
-	diff, err := s.capture("git", "-C", "edge.git", "log", "-1", "-p", "--unified=0", "--format=%s", "edge", "--", "haproxy.cfg", "maps")
+	diff, err := s.capture(ctx, "git", "-C", "edge.git", "log", "-1", "-p", "--unified=0", "--format=%s", "edge", "--", "haproxy.cfg", "maps")
 	if err != nil {
 		return err
 	}
@@ -124,6 +111,7 @@ func (s *story) addRoute(ctx context.Context) error {
 }
 
 // changedLines keeps the subject, the files and the lines that differ.
+
 func changedLines(diff string) string {
 	var kept []string
 	for i, line := range strings.Split(diff, "\n") {
@@ -141,7 +129,7 @@ func (s *story) replaceEndpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	commits, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "edge")
+	commits, err := s.capture(ctx, "git", "-C", "edge.git", "rev-list", "--count", "edge")
 	if err != nil {
 		return err
 	}
@@ -156,7 +144,7 @@ func (s *story) replaceEndpoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	still, err := s.capture("git", "-C", "edge.git", "rev-list", "--count", "edge")
+	still, err := s.capture(ctx, "git", "-C", "edge.git", "rev-list", "--count", "edge")
 	if err != nil {
 		return err
 	}
@@ -169,25 +157,8 @@ func (s *story) replaceEndpoint(ctx context.Context) error {
 }
 
 // servesPod waits until every instance sends requests for the shop to the pod
+
 // that came, and none to the one that left.
-func (s *story) servesPod(ctx context.Context, came, left string) error {
-	return eventually(ctx, func() error {
-		for i := 1; i <= instanceCount; i++ {
-			seen := map[string]bool{}
-			for range 6 {
-				body, _, err := answer(ctx, i, "http://shop.example.com:18080/")
-				if err != nil {
-					return err
-				}
-				seen[body] = true
-			}
-			if !seen[came] || seen[left] {
-				return fmt.Errorf("%s answers from %v", instanceName(i), seen)
-			}
-		}
-		return nil
-	})
-}
 
 func (s *story) leaveOut(ctx context.Context) error {
 	s.say("   $ cp changes/mistake.yaml manifests/")
@@ -201,7 +172,7 @@ func (s *story) leaveOut(ctx context.Context) error {
 		return err
 	}
 	s.got("http://journal.example.com:18080/", "blog-1")
-	report, err := s.capture(s.compiler, "render", "-f", "manifests", "--config", "config.yaml",
+	report, err := s.capture(ctx, s.compiler, "render", "-f", "manifests", "--config", "config.yaml",
 		"--templates", "templates", "--haproxy", s.haproxy, "-o", "rendered")
 	if err == nil {
 		return errors.New("compiler render accepted a path with a blank")
@@ -212,7 +183,7 @@ func (s *story) leaveOut(ctx context.Context) error {
 }
 
 func (s *story) failOnCanary(ctx context.Context) error {
-	taken, err := net.Listen("tcp", fmt.Sprintf("%s:%d", instanceAddress(1), partnerPort))
+	taken, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprintf("%s:%d", instanceAddress(1), partnerPort))
 	if err != nil {
 		return err
 	}
@@ -244,14 +215,14 @@ func (s *story) failOnCanary(ctx context.Context) error {
 }
 
 func (s *story) pin(ctx context.Context) error {
-	if err := s.show("pusher pin r1 --reason 'the sale is off'", s.pusher, "pin", "r1", "--reason", "the sale is off", "--store", s.storeURL()); err != nil {
+	if err := s.show(ctx, "pusher pin r1 --reason 'the sale is off'", s.pusher, "pin", "r1", "--reason", "the sale is off", "--store", s.storeURL()); err != nil {
 		return err
 	}
 	if err := everywhere(ctx, "http://shop.example.com:18080/sale/shoes", "web-2", "web-3"); err != nil {
 		return err
 	}
 	s.got("http://shop.example.com:18080/sale/shoes", "web-2 or web-3: yesterday's routes, today's pods")
-	if err := s.show("pusher unpin", s.pusher, "unpin", "--store", s.storeURL()); err != nil {
+	if err := s.show(ctx, "pusher unpin", s.pusher, "unpin", "--store", s.storeURL()); err != nil {
 		return err
 	}
 	if err := everywhere(ctx, "http://shop.example.com:18080/sale/shoes", "sale-1"); err != nil {
@@ -261,65 +232,22 @@ func (s *story) pin(ctx context.Context) error {
 	if err := s.settled(ctx); err != nil {
 		return err
 	}
-	return s.show("pusher history", s.pusher, "history", "--store", s.storeURL(), "--state", "pusher.json")
+	return s.show(ctx, "pusher history", s.pusher, "history", "--store", s.storeURL(), "--state", "pusher.json")
 }
 
 // workers returns the process ids of the running workers, as each instance's
+
 // Dataplane API reports them.
-func (s *story) workers(ctx context.Context) ([]int, error) {
-	var pids []int
-	for i, instance := range s.instances {
-		client, err := dataplane.New(dataplane.Options{URL: instance.URL(), Username: apiUser, Password: apiPassword})
-		if err != nil {
-			return nil, err
-		}
-		info, err := client.RuntimeInfo(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("ask %s: %w", instanceName(i+1), err)
-		}
-		pids = append(pids, info.PID)
-	}
-	return pids, nil
-}
 
 // rejected waits until the channel rejects the newest snapshot.
-func (s *story) rejected(ctx context.Context) error {
-	return eventually(ctx, func() error {
-		channel, err := s.capture("git", "-C", "edge.git", "show", "edge-channel:channel.yaml")
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(channel, "rejected:") {
-			return errors.New("nothing is rejected yet")
-		}
-		return nil
-	})
-}
 
 // settled waits until the pusher has nothing left to do.
-func (s *story) settled(ctx context.Context) error {
-	return eventually(ctx, func() error {
-		status, err := s.capture(s.pusher, "status", "--state", "pusher.json", "-o", "json")
-		if err != nil {
-			return err
-		}
-		var parsed struct {
-			Rollout *struct{ Phase string } `json:"rollout"`
-		}
-		if err := json.Unmarshal([]byte(status), &parsed); err != nil {
-			return err
-		}
-		if parsed.Rollout != nil {
-			return fmt.Errorf("the rollout is %s", parsed.Rollout.Phase)
-		}
-		return nil
-	})
-}
 
 // showStatus prints what the pusher says once it has nothing left to do.
+
 func (s *story) showStatus(ctx context.Context) error {
 	if err := s.settled(ctx); err != nil {
 		return err
 	}
-	return s.show("pusher status", s.pusher, "status", "--state", "pusher.json")
+	return s.show(ctx, "pusher status", s.pusher, "status", "--state", "pusher.json")
 }

@@ -58,16 +58,16 @@ func (s *story) indent(text string) {
 }
 
 // show runs a command as the reader would type it, and prints both.
-func (s *story) show(shown, path string, args ...string) error {
+func (s *story) show(ctx context.Context, shown, path string, args ...string) error {
 	s.say("   $ %s", shown)
-	output, err := s.capture(path, args...)
+	output, err := s.capture(ctx, path, args...)
 	s.indent(output)
 	return err
 }
 
 // capture runs a command in the world's directory and returns what it prints.
-func (s *story) capture(path string, args ...string) (string, error) {
-	cmd := command(path, args...)
+func (s *story) capture(ctx context.Context, path string, args ...string) (string, error) {
+	cmd := command(ctx, path, args...)
 	cmd.Dir = s.dir
 	output, err := cmd.CombinedOutput()
 	if err != nil {

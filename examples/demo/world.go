@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ type world struct {
 
 // newWorld lays out the directory: the manifests to edit and an empty bare git
 // repository for the snapshots.
-func newWorld(o options) (*world, error) {
+func newWorld(ctx context.Context, o options) (*world, error) {
 	dir, err := os.MkdirTemp("", "hapsnap-demo-")
 	if err != nil {
 		return nil, fmt.Errorf("make the demo's directory: %w", err)
@@ -47,7 +48,7 @@ func newWorld(o options) (*world, error) {
 		func() error { return os.CopyFS(w.path("manifests"), os.DirFS(filepath.Join(o.shop, "manifests"))) },
 		func() error { return os.Mkdir(w.path("templates"), 0o755) },
 		func() error {
-			return command("git", "init", "--quiet", "--bare", "--initial-branch=edge", w.path("edge.git")).Run()
+			return command(ctx, "git", "init", "--quiet", "--bare", "--initial-branch=edge", w.path("edge.git")).Run()
 		},
 		w.writeSecret,
 		w.writeFleet,
@@ -88,13 +89,13 @@ func (w *world) startInstances() error {
 }
 
 // startServices starts the echo servers that the manifests name.
-func (w *world) startServices() error {
+func (w *world) startServices(ctx context.Context) error {
 	for _, s := range []struct{ name, address string }{
 		{"web-1", "127.0.10.11"}, {"web-2", "127.0.10.12"}, {"web-3", "127.0.10.13"},
 		{"cart-1", "127.0.10.21"}, {"checkout-1", "127.0.10.31"}, {"blog-1", "127.0.10.41"},
 		{"sale-1", "127.0.10.51"}, {"welcome-1", "127.0.10.61"},
 	} {
-		service, err := startEcho(s.name, fmt.Sprintf("%s:%d", s.address, httpPort))
+		service, err := startEcho(ctx, s.name, fmt.Sprintf("%s:%d", s.address, httpPort))
 		if err != nil {
 			return err
 		}
@@ -167,8 +168,8 @@ func (w *world) close() error {
 }
 
 // command returns a command that ends with this process, whatever ends it.
-func command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = dieWithParent()
 	return cmd
 }
