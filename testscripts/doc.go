@@ -70,6 +70,5 @@
 //		a fixed time.
 //
 // The environment names $COMPILER and $PUSHER, addresses for the programs' own
-// servers, $PARTNER, a port of the instances that nothing has yet, and $REPOSITORY,
-// the root of the checkout.
+// servers, and $PARTNER, a port of the instances that nothing has yet.
 package testscripts

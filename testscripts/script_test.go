@@ -18,6 +18,8 @@ import (
 // that name. It comes first on the PATH of every script.
 var binaries string
 
+var update = flag.Bool("update", false, "rewrite what cmp compares with in the scripts")
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := moreParallel(); err != nil {
@@ -89,7 +91,7 @@ func TestStories(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: ".", Setup: setup, Cmds: scriptCommands(),
-		RequireUniqueNames: true, UpdateScripts: os.Getenv("UPDATE") != "",
+		RequireUniqueNames: true, UpdateScripts: *update,
 	})
 }
 
@@ -100,10 +102,6 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(w.close)
-	repository, err := filepath.Abs("..")
-	if err != nil {
-		return err
-	}
 	home := filepath.Join(env.WorkDir, ".home")
 	if err := os.Mkdir(home, 0o755); err != nil {
 		return err
@@ -112,7 +110,6 @@ func setup(env *testscript.Env) error {
 	env.Setenv("PATH", binaries+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	env.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	env.Setenv("GORACE", "halt_on_error=1")
-	env.Setenv("REPOSITORY", repository)
 	env.Setenv("COMPILER", w.network.address(compilerHost))
 	env.Setenv("PUSHER", w.network.address(pusherHost))
 	env.Setenv("PARTNER", strconv.Itoa(w.network.Partner))
