@@ -129,6 +129,7 @@ func (e *engine) drainEvents() {
 // waits for nothing.
 func (e *engine) turn(ctx context.Context, now time.Time) {
 	e.decision = decide(e.view, e.state.Rollout.Failed, now)
+	e.tellInstances()
 	e.readSnapshots(ctx, now)
 	e.assignSlots(now)
 	if e.ready(now) {
@@ -143,6 +144,19 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 		e.troubleWithCertificates(now)
 	}
 	e.report(now)
+}
+
+// tellInstances tells each instance which snapshots matter.
+func (e *engine) tellInstances() {
+	matters := []snapshots.ID{e.decision.ID}
+	if r := e.state.Rollout.Rollout; r != nil {
+		matters = append(matters, r.Target)
+	}
+	matters = append(matters, e.state.Rollout.Good)
+	matters = slices.DeleteFunc(matters, snapshots.ID.IsZero)
+	for _, i := range e.instances {
+		i.matters = matters
+	}
 }
 
 // ready reports whether enough is known to decide: the store, the live objects

@@ -26,6 +26,9 @@ type instance struct {
 	err     error     // why it is out of reach, nil if it is not
 	since   time.Time
 
+	// matters are the snapshots that it should run, or may, by precedence.
+	matters []snapshots.ID
+
 	// busy is the kind of job under way, "" for none; ended is when the last one
 	// ended: what was asked before may be out of date.
 	busy  work
@@ -45,13 +48,20 @@ type instance struct {
 // The one more kind of work, which the rollout begins.
 const workPush work = "push"
 
-// snapshot returns the snapshot that the worker names, zero for none.
+// snapshot returns the snapshot that the worker names, zero for none. Of several
+// revisions with the same content it is the one that matters to the engine: what
+// was changed and changed back need not be pushed.
 func (i *instance) snapshot() snapshots.ID {
-	id, _, err := snapshots.ParseNode(i.info.Node)
+	named, _, err := snapshots.ParseNode(i.info.Node)
 	if err != nil {
 		return snapshots.ID{}
 	}
-	return id
+	for _, id := range i.matters {
+		if id.Short == named.Short {
+			return id
+		}
+	}
+	return named
 }
 
 func (i *instance) reachable() bool { return i.asked && i.err == nil }

@@ -118,7 +118,7 @@ func (e *engine) stands(i *instance, now time.Time) work {
 	n, ok := e.bindings.node(i.snapshot(), i.Layout)
 	s := standing{
 		Busy: i.busy != "", Reachable: i.reachable(), Bound: ok && n.err == nil,
-		SameNode: n.node == i.info.Node, NotBefore: i.jobNotBefore,
+		SameNode: snapshots.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
 		Garbage: len(i.garbage) > 0,
 	}

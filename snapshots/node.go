@@ -22,3 +22,14 @@ func ParseNode(node string) (id ID, shape string, err error) {
 	}
 	return id, shape, nil
 }
+
+// SameNode reports whether two nodes name the same content in the same shape,
+// under whatever revisions: a worker of one need not be reloaded to run the other.
+func SameNode(a, b string) bool {
+	x, shapeX, errX := ParseNode(a)
+	y, shapeY, errY := ParseNode(b)
+	if errX != nil || errY != nil {
+		return a == b
+	}
+	return x.Short == y.Short && shapeX == shapeY
+}

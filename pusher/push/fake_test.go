@@ -188,7 +188,7 @@ func (f *fake) RuntimeCertificate(_ context.Context, path string) (dataplane.Fil
 
 // bound is a bound snapshot of a revision, with servers and files.
 func bound(revision uint64, servers []snapshots.BoundServer, files ...snapshots.BoundFile) snapshots.Bound {
-	id := snapshots.ID{Revision: revision, Short: "0123456789"}
+	id := snapshots.ID{Revision: revision, Short: fmt.Sprintf("%010d", revision)}
 	b := snapshots.Bound{ID: id, Node: id.String() + "_aaaaaaaa", Servers: servers, Files: files}
 	var text strings.Builder
 	fmt.Fprintf(&text, "global\n    node %s\n\nbackend web\n", b.Node)

@@ -97,7 +97,7 @@ func (i Instance) info(ctx context.Context) (info dataplane.RuntimeInfo, err err
 
 // settled reports whether worker, disk and memory agree on what was bound.
 func (s sight) settled(b snapshots.Bound) bool {
-	return s.info.Node == b.Node && s.disk.holds(b) && s.disk.version == s.memory
+	return snapshots.SameNode(s.info.Node, b.Node) && s.disk.holds(b) && s.disk.version == s.memory
 }
 
 // once looks and does what is missing. It returns true when it is worth another
@@ -111,7 +111,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	case s.settled(p.want):
 		p.done.Info = s.info
 		return false, nil
-	case s.info.Node == p.want.Node:
+	case snapshots.SameNode(s.info.Node, p.want.Node):
 		p.done.Info = s.info
 		if err := p.persist(ctx, p.want.Config, s.memory); err != nil {
 			return isUncertain(err), err
@@ -176,12 +176,12 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 			return false, ctx.Err() // it may be back before the time is up
 		}
 		now = s
-		return s.info.Node == p.want.Node || !s.disk.holdsNode(p.want), nil
+		return snapshots.SameNode(s.info.Node, p.want.Node) || !s.disk.holdsNode(p.want), nil
 	})
 	switch {
 	case err != nil || now.raw.Config == nil:
 		return false, cause
-	case now.info.Node == p.want.Node:
+	case snapshots.SameNode(now.info.Node, p.want.Node):
 		p.done.Reloaded = now.info.PID != before.info.PID
 		return true, nil
 	case now.memory > before.memory && now.disk.version != now.memory:
@@ -200,14 +200,14 @@ func (p *attempt) arrive(ctx context.Context, oldPID int) (bool, error) {
 			return false, nil // for a moment, while the worker is replaced
 		}
 		p.done.Reloaded = p.done.Reloaded || (err == nil && info.PID != oldPID)
-		return info.Node == p.want.Node, err
+		return snapshots.SameNode(info.Node, p.want.Node), err
 	})
 }
 
 // verify proves that the worker and the file are what was posted.
 func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Posted) (again bool, err error) {
 	text := readText(posted.Config)
-	if want := readText(p.want.Config); text.end != p.want.Node || text.sections != want.sections {
+	if want := readText(p.want.Config); !snapshots.SameNode(text.end, p.want.Node) || text.sections != want.sections {
 		return false, p.undamage(ctx, before, want.sections, text.sections)
 	}
 	named, err := p.arrive(ctx, before.info.PID)
@@ -223,7 +223,7 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	}
 	p.done.Info = s.info
 	switch {
-	case s.info.Node != p.want.Node:
+	case !snapshots.SameNode(s.info.Node, p.want.Node):
 		return true, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
 	case !s.settled(p.want):
 		return true, errNotOnDisk
@@ -274,7 +274,7 @@ func (p *attempt) heal(ctx context.Context, before sight) error {
 // lastGood returns the text of what ran before: the bound snapshot, with today's
 // servers, else what was on disk.
 func (p *attempt) lastGood(before sight) []byte {
-	if p.good != nil && p.good.Node == before.info.Node {
+	if p.good != nil && snapshots.SameNode(p.good.Node, before.info.Node) {
 		return p.good.Config
 	}
 	return withoutHeader(before.raw.Config)

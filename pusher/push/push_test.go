@@ -1,6 +1,7 @@
 package push
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -30,10 +31,10 @@ var (
 
 // The calls that change something.
 const (
-	post1   = "post r000001-0123456789_aaaaaaaa, no reload"
-	post2   = "post r000002-0123456789_aaaaaaaa, no reload"
-	reload1 = "post r000001-0123456789_aaaaaaaa, reload"
-	reload2 = "post r000002-0123456789_aaaaaaaa, reload"
+	post1   = "post r000001-0000000001_aaaaaaaa, no reload"
+	post2   = "post r000002-0000000002_aaaaaaaa, no reload"
+	reload1 = "post r000001-0000000001_aaaaaaaa, reload"
+	reload2 = "post r000002-0000000002_aaaaaaaa, reload"
 	upload  = "create host-aa.map"
 	tidy    = "delete transaction 1"
 )
@@ -50,6 +51,9 @@ var pushTests = map[string]struct {
 	},
 	"it runs already": {
 		edit: func(f *fake) { f.put(two); f.load() }, want: applied, runs: "two",
+	},
+	"it runs already, under another revision": {
+		edit: func(f *fake) { f.put(renamed(two, 9)); f.load() }, want: applied, runs: "unknown",
 	},
 	"it runs, but an older file is on disk": {
 		edit: func(f *fake) { f.put(two); f.load(); f.put(one) }, want: applied, calls: []string{post2}, runs: "two",
@@ -194,6 +198,15 @@ func TestPush(t *testing.T) {
 			f.checkRuns(test.runs)
 		})
 	}
+}
+
+// renamed returns the same content under another revision.
+func renamed(b snapshots.Bound, revision uint64) snapshots.Bound {
+	id := snapshots.ID{Revision: revision, Short: b.ID.Short}
+	b.Config = bytes.ReplaceAll(b.Config, []byte(b.ID.String()), []byte(id.String()))
+	b.Node = strings.Replace(b.Node, b.ID.String(), id.String(), 1)
+	b.ID = id
+	return b
 }
 
 // checkRuns checks that worker, disk and memory agree.

@@ -130,7 +130,9 @@ func (t text) holds(b snapshots.Bound) bool {
 	return t.holdsNode(b) && t.holdsServers(b.Servers)
 }
 
-func (t text) holdsNode(b snapshots.Bound) bool { return t.node == b.Node && t.end == b.Node }
+func (t text) holdsNode(b snapshots.Bound) bool {
+	return snapshots.SameNode(t.node, b.Node) && snapshots.SameNode(t.end, b.Node)
+}
 
 func (t text) holdsServers(servers []snapshots.BoundServer) bool {
 	for _, s := range servers {

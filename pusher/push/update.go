@@ -48,7 +48,7 @@ func (i Instance) Update(ctx context.Context, want snapshots.Bound, have Running
 	if err != nil {
 		return have, err
 	}
-	if info.Node != want.Node {
+	if !snapshots.SameNode(info.Node, want.Node) {
 		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	if info.PID != have.Info.PID {
@@ -213,7 +213,7 @@ func (i Instance) Persist(ctx context.Context, want snapshots.Bound) error {
 	if err != nil {
 		return err
 	}
-	if info.Node != want.Node {
+	if !snapshots.SameNode(info.Node, want.Node) {
 		return fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	return i.post(ctx, want.Config, nil)

@@ -79,7 +79,7 @@ func asServers(list ...snapshots.BoundServer) map[string][]dataplane.Server {
 func TestUpdate(t *testing.T) {
 	old := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady), spare("s2")})
 	next := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotDrain), server("s2", "10.0.0.2", snapshots.SlotReady)})
-	const node = "r000001-0123456789_aaaaaaaa"
+	const node = "r000001-0000000001_aaaaaaaa"
 	tests := map[string]struct {
 		version   string
 		forget    bool // what the worker has is not known
