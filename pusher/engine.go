@@ -1,17 +1,13 @@
 package pusher
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -74,14 +70,6 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	return e
 }
 
-// send has the engine's goroutine run an event, unless ctx is done.
-func (e *engine) send(ctx context.Context, event func(now time.Time)) {
-	select {
-	case e.events <- event:
-	case <-ctx.Done():
-	}
-}
-
 // start runs a job in a goroutine of its own.
 func (e *engine) start(job func()) {
 	e.jobs.Add(1)
@@ -108,18 +96,6 @@ func (e *engine) loop(ctx context.Context) {
 			e.drainEvents()
 		case <-ticker.C:
 		case <-drained:
-		}
-	}
-}
-
-// drainEvents takes the events that are waiting, so that a turn sees them all.
-func (e *engine) drainEvents() {
-	for range cap(e.events) {
-		select {
-		case event := <-e.events:
-			event(time.Now())
-		default:
-			return
 		}
 	}
 }
@@ -245,159 +221,6 @@ func (e *engine) trouble(about string, err error, now time.Time) {
 		return
 	}
 	e.dirty = true
-}
-
-// readSnapshots sees to it that the snapshots in use are at hand.
-func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
-	needed := e.inUse()
-	for _, id := range e.library.due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
-		e.start(func() {
-			s, err := fetch(ctx, e.Store, e.library.dir, id)
-			e.send(ctx, func(now time.Time) { e.library.take(id, s, err, now) })
-		})
-	}
-	dropped := e.library.keep(needed)
-	if len(dropped) > 0 {
-		forget(e.library.dir, needed)
-	}
-	e.troubleWithSnapshots(now)
-	if e.bindings.use(e.library.have) {
-		if len(dropped) > 0 && e.state.Rollout.Rollout == nil {
-			e.bindings.prune()
-		}
-		e.bindings.due = now
-	}
-}
-
-// inUse returns the snapshots that have to be at hand: the wanted one, the good
-// one, that of the rollout, and whatever runs and is in the store.
-func (e *engine) inUse() map[snapshots.ID]bool {
-	needed := map[snapshots.ID]bool{e.decision.ID: true, e.state.Rollout.Good: true}
-	if r := e.state.Rollout.Rollout; r != nil {
-		needed[r.Target] = true
-	}
-	for _, i := range e.instances {
-		if id := i.snapshot(); slices.Contains(e.view.IDs, id) {
-			needed[id] = true
-		}
-	}
-	delete(needed, snapshots.ID{})
-	return needed
-}
-
-func (e *engine) troubleWithSnapshots(now time.Time) {
-	var errs []error
-	for _, id := range slices.SortedFunc(maps.Keys(e.library.failed), snapshots.ID.Compare) {
-		errs = append(errs, e.library.failed[id].err)
-	}
-	for _, id := range slices.SortedFunc(maps.Keys(e.bindings.prepared), snapshots.ID.Compare) {
-		if p := e.bindings.prepared[id]; p.err != nil {
-			errs = append(errs, p.err)
-		}
-	}
-	e.trouble("snapshots", errors.Join(errs...), now)
-}
-
-// troubleWithCertificates tells which Secrets the snapshots that run name in vain.
-func (e *engine) troubleWithCertificates(now time.Time) {
-	missing := map[snapshots.SecretName]bool{}
-	for _, i := range e.instances {
-		n, _ := e.bindings.node(i.snapshot(), i.Layout)
-		for _, secret := range n.missing {
-			missing[secret] = true
-		}
-	}
-	var errs []error
-	for _, secret := range slices.SortedFunc(maps.Keys(missing), snapshots.SecretName.Compare) {
-		errs = append(errs, fmt.Errorf("the fallback certificate is served: Secret %s has no usable certificate", secret))
-	}
-	e.trouble("certificates", errors.Join(errs...), now)
-}
-
-// assignSlots brings the slot table in line with the endpoints, when that is due.
-func (e *engine) assignSlots(now time.Time) {
-	if !e.liveRead || e.bindings.due.IsZero() || now.Before(e.bindings.due) {
-		return
-	}
-	if e.bindings.assign(now, e.DrainTime) {
-		e.dirty = true
-	}
-}
-
-// takeView takes what the store said.
-func (e *engine) takeView(view snapshots.View, err error, now time.Time) {
-	e.trouble("store", err, now)
-	if err == nil {
-		e.view, e.viewRead = view, true
-	}
-}
-
-// takeLive takes what was read of the live objects.
-func (e *engine) takeLive(read liveData, err error, now time.Time) {
-	if err == nil {
-		var merged liveData
-		merged, err = mergeLive(e.live, read)
-		merged.Fallback = e.fallback
-		e.live, e.liveRead = merged, true
-		e.bindings.setLive(merged.Live)
-		e.bindings.due = now
-	}
-	e.trouble("live", err, now)
-	var problems []error
-	for _, p := range e.live.problems {
-		problems = append(problems, errors.New(p))
-	}
-	e.trouble("live objects", errors.Join(problems...), now)
-}
-
-// takeFleet takes the fleet's file. Instances that changed are met anew.
-func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now time.Time) {
-	e.trouble("fleet", err, now)
-	if err != nil {
-		return
-	}
-	e.policy = f.Rollout.Apply(rollout.DefaultPolicy())
-	if len(e.Waves) > 0 {
-		e.policy.Waves = e.Waves
-	}
-	if e.Soak != nil {
-		e.policy.Soak = *e.Soak
-	}
-	listed := map[string]bool{}
-	for _, spec := range f.Instances {
-		listed[spec.Name] = true
-		if old := e.instances[spec.Name]; old == nil || old.Instance != spec {
-			e.meet(ctx, spec, now)
-		}
-	}
-	for name, i := range e.instances {
-		if !listed[name] {
-			i.stop()
-			delete(e.instances, name)
-			e.Log.Info("instance left the fleet", "instance", name)
-		}
-	}
-}
-
-// meet begins to ask an instance what it runs.
-func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
-	i, err := connect(spec, e.ReloadTimeout)
-	if err != nil {
-		e.trouble("fleet", err, now)
-		return
-	}
-	if old := e.instances[spec.Name]; old != nil {
-		old.stop()
-		i.busy = old.busy // its job ends as it began
-	} else {
-		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
-	}
-	ctx, i.stop = context.WithCancel(ctx)
-	e.instances[spec.Name] = i
-	e.start(func() {
-		ask(ctx, i.target.API, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
-			e.hearing(ctx, i))
-	})
 }
 
 // logger returns a logger for an instance.

@@ -21,7 +21,7 @@ func command() *cobra.Command {
 	root.AddCommand(
 		runCommand(), statusCommand(), historyCommand(),
 		pinCommand(), unpinCommand(), retryCommand(), pauseCommand(), resumeCommand(),
-		versionCommand(),
+		process.VersionCommand(),
 	)
 	return root
 }

@@ -37,10 +37,7 @@ func (s *story) compile(ctx context.Context) error {
 	return s.showLog(ctx, 1)
 }
 
-// published waits until the branch holds a number of snapshots.
-
 // showLog prints the subjects of the newest commits.
-
 func (s *story) showLog(ctx context.Context, count int) error {
 	return s.show(ctx, fmt.Sprintf("git log -%d --format=%%s", count),
 		"git", "-C", "edge.git", "log", fmt.Sprintf("-%d", count), "--format=%s", "edge")
@@ -63,7 +60,6 @@ func (s *story) push(ctx context.Context) error {
 }
 
 // waves finds in the pusher's log who belongs to which wave.
-
 var waves = regexp.MustCompile(`phase=pushing wave=(\d+) members="?\[([^]]*)\]`)
 
 func (s *story) request(ctx context.Context) error {
@@ -111,7 +107,6 @@ func (s *story) addRoute(ctx context.Context) error {
 }
 
 // changedLines keeps the subject, the files and the lines that differ.
-
 func changedLines(diff string) string {
 	var kept []string
 	for i, line := range strings.Split(diff, "\n") {
@@ -155,10 +150,6 @@ func (s *story) replaceEndpoint(ctx context.Context) error {
 	s.say("   worker processes before and after: the same, no reload; commits before and after: the same")
 	return nil
 }
-
-// servesPod waits until every instance sends requests for the shop to the pod
-
-// that came, and none to the one that left.
 
 func (s *story) leaveOut(ctx context.Context) error {
 	s.say("   $ cp changes/mistake.yaml manifests/")
@@ -235,16 +226,7 @@ func (s *story) pin(ctx context.Context) error {
 	return s.show(ctx, "pusher history", s.pusher, "history", "--store", s.storeURL(), "--state", "pusher.json")
 }
 
-// workers returns the process ids of the running workers, as each instance's
-
-// Dataplane API reports them.
-
-// rejected waits until the channel rejects the newest snapshot.
-
-// settled waits until the pusher has nothing left to do.
-
 // showStatus prints what the pusher says once it has nothing left to do.
-
 func (s *story) showStatus(ctx context.Context) error {
 	if err := s.settled(ctx); err != nil {
 		return err

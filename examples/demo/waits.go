@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
+// published waits until the branch holds a number of snapshots.
 func (s *story) published(ctx context.Context, want int) error {
 	return eventually(ctx, func() error {
 		count, err := s.capture(ctx, "git", "-C", "edge.git", "rev-list", "--count", "edge")
@@ -23,6 +24,8 @@ func (s *story) published(ctx context.Context, want int) error {
 	})
 }
 
+// servesPod waits until every instance sends requests for the shop to the pod
+// that came, and none to the one that left.
 func (s *story) servesPod(ctx context.Context, came, left string) error {
 	return eventually(ctx, func() error {
 		for i := 1; i <= instanceCount; i++ {
@@ -42,6 +45,8 @@ func (s *story) servesPod(ctx context.Context, came, left string) error {
 	})
 }
 
+// workers returns the process ids of the running workers, as each instance's
+// Dataplane API reports them.
 func (s *story) workers(ctx context.Context) ([]int, error) {
 	var pids []int
 	for i, instance := range s.instances {
@@ -58,6 +63,7 @@ func (s *story) workers(ctx context.Context) ([]int, error) {
 	return pids, nil
 }
 
+// rejected waits until the channel rejects the newest snapshot.
 func (s *story) rejected(ctx context.Context) error {
 	return eventually(ctx, func() error {
 		channel, err := s.capture(ctx, "git", "-C", "edge.git", "show", "edge-channel:channel.yaml")
@@ -71,6 +77,7 @@ func (s *story) rejected(ctx context.Context) error {
 	})
 }
 
+// settled waits until the pusher has nothing left to do.
 func (s *story) settled(ctx context.Context) error {
 	return eventually(ctx, func() error {
 		status, err := s.capture(ctx, s.pusher, "status", "--state", "pusher.json", "-o", "json")

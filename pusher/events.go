@@ -1,0 +1,108 @@
+package pusher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// send has the engine's goroutine run an event, unless ctx is done.
+func (e *engine) send(ctx context.Context, event func(now time.Time)) {
+	select {
+	case e.events <- event:
+	case <-ctx.Done():
+	}
+}
+
+// drainEvents takes the events that are waiting, so that a turn sees them all.
+func (e *engine) drainEvents() {
+	for range cap(e.events) {
+		select {
+		case event := <-e.events:
+			event(time.Now())
+		default:
+			return
+		}
+	}
+}
+
+// takeView takes what the store said.
+func (e *engine) takeView(view snapshots.View, err error, now time.Time) {
+	e.trouble("store", err, now)
+	if err == nil {
+		e.view, e.viewRead = view, true
+	}
+}
+
+// takeLive takes what was read of the live objects.
+func (e *engine) takeLive(read liveData, err error, now time.Time) {
+	if err == nil {
+		var merged liveData
+		merged, err = mergeLive(e.live, read)
+		merged.Fallback = e.fallback
+		e.live, e.liveRead = merged, true
+		e.bindings.setLive(merged.Live)
+		e.bindings.due = now
+	}
+	e.trouble("live", err, now)
+	var problems []error
+	for _, p := range e.live.problems {
+		problems = append(problems, errors.New(p))
+	}
+	e.trouble("live objects", errors.Join(problems...), now)
+}
+
+// takeFleet takes the fleet's file. Instances that changed are met anew.
+func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now time.Time) {
+	e.trouble("fleet", err, now)
+	if err != nil {
+		return
+	}
+	e.policy = f.Rollout.Apply(rollout.DefaultPolicy())
+	if len(e.Waves) > 0 {
+		e.policy.Waves = e.Waves
+	}
+	if e.Soak != nil {
+		e.policy.Soak = *e.Soak
+	}
+	listed := map[string]bool{}
+	for _, spec := range f.Instances {
+		listed[spec.Name] = true
+		if old := e.instances[spec.Name]; old == nil || old.Instance != spec {
+			e.meet(ctx, spec, now)
+		}
+	}
+	for name, i := range e.instances {
+		if !listed[name] {
+			i.stop()
+			delete(e.instances, name)
+			e.Log.Info("instance left the fleet", "instance", name)
+		}
+	}
+}
+
+// meet begins to ask an instance what it runs.
+func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
+	i, err := connect(spec, e.ReloadTimeout)
+	if err != nil {
+		e.trouble("fleet", err, now)
+		return
+	}
+	if old := e.instances[spec.Name]; old != nil {
+		old.stop()
+		i.busy = old.busy // its job ends as it began
+	} else {
+		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
+	}
+	ctx, i.stop = context.WithCancel(ctx)
+	e.instances[spec.Name] = i
+	e.start(func() {
+		ask(ctx, i.target.API, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
+			e.hearing(ctx, i))
+	})
+}
