@@ -84,7 +84,7 @@ func (s *story) leaveRunning() {
 	}
 	s.say("   curl -k --resolve shop.example.com:%d:%s https://shop.example.com:%d/", httpsPort, instanceAddress(1), httpsPort)
 	s.say("   curl -u %s:%s http://%s:%d/v3/services/haproxy/runtime/info", apiUser, apiPassword, instanceAddress(1), apiPort)
-	s.say("   git -C %s log -p main", s.path("edge.git"))
+	s.say("   git -C %s log -p edge", s.path("edge.git"))
 	s.say("   %s status --state %s", s.pusher, s.path("pusher.json"))
 	s.say("   $EDITOR %s", s.path("manifests/ingress.yaml"))
 	s.say("Interrupt (Ctrl-C) to end it and remove everything.")
