@@ -163,11 +163,16 @@ func TestEmptyStoreChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.run()
+	inSync := false
 	r.until("it is said that there is nothing", func(s Status) bool {
+		inSync = inSync || s.instance("a").InSync
 		return s.Channel.Hold && s.Channel.Because == snapshots.BecauseEmpty && s.instance("a").Reachable
 	})
 	if n := r.writes("a"); n != 0 {
 		t.Errorf("a got %d requests that change something", n)
+	}
+	if inSync {
+		t.Error("a runs no snapshot, and counted as in sync")
 	}
 }
 

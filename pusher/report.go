@@ -81,7 +81,7 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 		s.Error, s.ErrorAt = i.err.Error(), i.since
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
-	s.InSync = s.Reachable && s.Error == "" && s.Running == e.target() &&
+	s.InSync = s.Reachable && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&
 		i.busy != workPush && i.busy != workUpdate && e.stands(i, time.Time{}) == workNothing
 	return s
 }
