@@ -135,6 +135,17 @@ var pushTests = map[string]struct {
 			})
 		}, want: applied, calls: []string{upload, reload2}, runs: "two",
 	},
+	"the answer is lost after the reload, at the last try": {
+		edit: func(f *fake) {
+			conflict := func(string, dataplane.PostOptions) (dataplane.Posted, error) {
+				return dataplane.Posted{}, classed{dataplane.ErrConflict}
+			}
+			f.postOnce(conflict, conflict, func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				_, _ = f.commit(text, o)
+				return dataplane.Posted{}, lost
+			})
+		}, want: applied, calls: []string{upload, reload2, tidy, reload2, tidy, reload2}, runs: "two",
+	},
 	"the answer is lost while the reload is under way": {
 		edit: func(f *fake) {
 			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
@@ -188,9 +199,12 @@ func TestPush(t *testing.T) {
 			f.load()
 			test.edit(f)
 			i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond}
-			_, err := i.Push(t.Context(), two, &one, Known{})
+			done, err := i.Push(t.Context(), two, &one, Known{})
 			if got := outcomeOf(err); got != test.want {
 				t.Errorf("it was %s: %v; want %s", got, err, test.want)
+			}
+			if err == nil && done.Info.PID != f.pid {
+				t.Errorf("it was applied by worker %d, and %d runs", done.Info.PID, f.pid)
 			}
 			if diff := cmp.Diff(test.calls, f.calls); diff != "" {
 				t.Errorf("called otherwise (-want +got):\n%s", diff)
