@@ -63,7 +63,7 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 			sections(f, add)
 		case "maps/exact.map", "maps/prefix.map":
 			routes(f, add)
-		case "maps/host.map", "files/https.crtlist": // they follow from routes and certificates
+		case "maps/host.map", "maps/rewrite.map", "files/https.crtlist": // they follow from routes, filters and certificates
 		default:
 			add("file", unit{name: f.Path, content: string(f.Content)})
 		}

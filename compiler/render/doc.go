@@ -10,6 +10,7 @@
 // clock, no randomness, no environment, nothing in map order) and our own:
 //
 //	quote VALUE           one word of haproxy.cfg, whatever the value holds
+//	literal VALUE         the same where HAProxy expects a format
 //	words LIST            the values of a list, separated by spaces
 //	listen ADDRESS PORT   the address of a bind line
 //	keys MAP, values MAP  in the order of the keys

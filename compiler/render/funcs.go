@@ -42,7 +42,7 @@ regexSplit mustRegexSplit regexQuoteMeta`
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
-		"quote": quote, "words": words, "listen": listen,
+		"quote": quote, "literal": literal, "words": words, "listen": listen,
 		"keys": sortedKeys, "values": sortedValues,
 		"print": fmt.Sprint, "printf": printf,
 	}
@@ -67,6 +67,16 @@ func quote(value any) (Text, error) {
 		return "", err
 	}
 	return Text("'" + strings.ReplaceAll(s, "'", `'\''`) + "'"), nil
+}
+
+// literal returns a value as one word of haproxy.cfg where HAProxy expects a
+// format, and finds none in it.
+func literal(value any) (Text, error) {
+	s, err := scalar(value)
+	if err != nil {
+		return "", err
+	}
+	return quote(strings.ReplaceAll(s, "%", "%%"))
 }
 
 // words returns the values of a list, each of which must be one word.

@@ -1,7 +1,10 @@
 package render
 
 import (
+	"slices"
+
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
@@ -40,6 +43,13 @@ type Page struct {
 // Objects returns the objects of an apiVersion and kind, such as
 // "networking.k8s.io/v1/Ingress", by namespace and name.
 func (p Page) Objects(gvk string) []Object { return p.objects.byKind[gvk] }
+
+// Uses reports whether a backend has a filter of a kind.
+func (p Page) Uses(kind policy.Kind) bool {
+	return slices.ContainsFunc(p.Backends, func(b routing.Backend) bool {
+		return slices.ContainsFunc(b.Filters, func(f policy.Filter) bool { return f.Kind() == kind })
+	})
+}
 
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".

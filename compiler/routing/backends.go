@@ -24,6 +24,7 @@ const targetWeight = 100
 // says why.
 type resolved struct {
 	name    string
+	service snapshots.SecretName
 	targets []Target
 	finding finding
 }
@@ -43,6 +44,7 @@ func (t *translation) backend(ing ingress, ref networkingv1.IngressBackend, path
 	if b == nil {
 		b = &Backend{Name: r.name, Targets: r.targets}
 		t.backends[r.name] = b
+		t.equip(b, ing, r)
 	}
 	// One Ingress is translated after the other, so that this one is the last.
 	if n := len(b.Origins); n > 0 && b.Origins[n-1].Object == ing.Ref {
@@ -56,8 +58,20 @@ func (t *translation) backend(ing ingress, ref networkingv1.IngressBackend, path
 }
 
 // resolve finds the Service port that a backend names. The same port by name
-// and by number is the same backend.
+// and by number is the same backend, except that an Ingress which asks for
+// something of its requests has backends of its own.
 func (t *translation) resolve(ing ingress, ref networkingv1.IngressBackend) resolved {
+	r := t.resolveService(ing, ref)
+	if ref.Service != nil {
+		r.service = snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: ref.Service.Name}
+		if t.asked.carried {
+			r.name += "." + ing.Ref.Name
+		}
+	}
+	return r
+}
+
+func (t *translation) resolveService(ing ingress, ref networkingv1.IngressBackend) resolved {
 	if ref.Service == nil {
 		return resolved{name: Unavailable, finding: finding{
 			diag.Error, []any{"resource"},
@@ -110,7 +124,8 @@ func resolvePort(service *corev1.Service, name snapshots.SecretName, ref network
 }
 
 // backendName names the backend of a Service port. Neither part can hold an
-// underscore, so that no two are confused.
+// underscore or a dot, so that no two are confused, nor with those of a single
+// Ingress, whose name follows a dot.
 func backendName(service snapshots.SecretName, port string) string {
 	return service.Namespace + "_" + service.Name + "_" + port
 }

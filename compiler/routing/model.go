@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -54,18 +55,43 @@ func (m Match) compare(o Match) int {
 	return cmp.Or(cmp.Compare(m.Path, o.Path), cmp.Compare(m.Type, o.Type))
 }
 
-// Route sends what matches to a backend.
+// Route sends what matches through filters to a backend.
 type Route struct {
 	Match   Match
-	Backend string // the Name of a Backend
+	Filters []policy.Filter // in their order
+	Backend string          // the Name of a Backend
 	Origin  Origin
+}
+
+// ReplacesPrefix reports whether a filter replaces what the route matched, so
+// that it has to be known what that was.
+func (r Route) ReplacesPrefix() bool { return replacesPrefix(r.Filters) }
+
+func replacesPrefix(filters []policy.Filter) bool {
+	for _, f := range filters {
+		if rewrite, ok := f.(policy.RewritePath); ok && rewrite.Pattern == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Backend is one HAProxy backend. Without Targets every request is answered
 // 503, as for a Service that does not exist.
+//
+// It carries the filters and the protection of the routes that lead to it, where
+// they cost other routes nothing: routes that differ in them lead to different
+// backends.
 type Backend struct {
 	Name    string
 	Targets []Target
+	// Protection and Upstream are nil where nothing was asked for.
+	Protection *policy.Protection
+	Filters    []policy.Filter
+	Upstream   *policy.Upstream
+	// Prefixes are what the routes match that lead here, each once, sorted, if
+	// a filter replaces it. The root is "".
+	Prefixes []string
 	// Origins are the objects that asked for it, sorted: the first one is
 	// named where one object must answer for a line.
 	Origins []Origin

@@ -11,6 +11,7 @@ import (
 
 // ingress adds what one valid Ingress asks for, as far as no older one has it.
 func (t *translation) ingress(ing ingress) {
+	t.ask(ing)
 	spec := ing.Value.Spec
 	if spec.DefaultBackend != nil {
 		t.defaultBackend(ing, *spec.DefaultBackend)
@@ -41,7 +42,23 @@ func (t *translation) defaultBackend(ing ingress, backend networkingv1.IngressBa
 // rule adds the routes of one rule. A host without paths is known all the
 // same: its requests get the default backend, and not the rules of others.
 func (t *translation) rule(ing ingress, i int, rule networkingv1.IngressRule) {
-	host := t.host(ing, i, rule.Host)
+	t.ruleOf(ing, i, rule, rule.Host, "spec", "rules", i, "host")
+	if rule.Host == "" {
+		return
+	}
+	for _, alias := range t.asked.aliases {
+		if alias != normalHost(rule.Host) {
+			t.ruleOf(ing, i, rule, alias, annotationPath("server-alias")...)
+		}
+	}
+}
+
+// ruleOf adds the routes of a rule for one host, named at the given place.
+func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, host string, at ...any) {
+	key := hostName(host)
+	if t.hosts[key] == nil {
+		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), routes: map[Match]claim{}}
+	}
 	if rule.HTTP == nil {
 		return
 	}
@@ -50,27 +67,19 @@ func (t *translation) rule(ing ingress, i int, rule networkingv1.IngressRule) {
 	}
 }
 
-// host returns the virtual host of a rule, which it makes if it is new.
-func (t *translation) host(ing ingress, i int, name string) *virtualHost {
-	key := hostName(name)
-	if t.hosts[key] == nil {
-		t.hosts[key] = &virtualHost{origin: originOf(ing, "spec", "rules", i, "host"), routes: map[Match]claim{}}
-	}
-	return t.hosts[key]
-}
-
 // route adds one route unless its match is taken.
-func (t *translation) route(ing ingress, host *virtualHost, i, j int, p networkingv1.HTTPIngressPath) {
+func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.HTTPIngressPath) {
+	host := t.hosts[hostName(name)]
 	path := []any{"spec", "rules", i, "http", "paths", j}
 	at := originOf(ing, append(path, "path")...)
-	match := matchOf(p)
+	match := matchOf(p, t.asked.exactPaths)
 	winner, taken := host.routes[match]
 	if !taken {
 		backend := t.backend(ing, p.Backend, append(path, "backend"))
 		host.routes[match] = claim{ing, backend, at}
 		return
 	}
-	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(ing.Value.Spec.Rules[i].Host))
+	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(name))
 	hint := "remove one of the two" + winnerAt(winner.origin)
 	if winner.backend == t.resolve(ing, p.Backend).name {
 		t.report(diag.Warning, ing, at.Position, what+" is sent to the same backend by "+precedes(winner.by, ing), hint)
@@ -100,11 +109,11 @@ func hostName(host string) string {
 	return strings.TrimPrefix(normalHost(host), "*")
 }
 
-// matchOf returns what a path matches. ImplementationSpecific is a prefix, and
-// an empty path is the root.
-func matchOf(p networkingv1.HTTPIngressPath) Match {
-	if *p.PathType == networkingv1.PathTypeExact {
-		return Match{Exact, p.Path}
+// matchOf returns what a path matches. ImplementationSpecific is a prefix unless
+// the Ingress says that it is exact, and an empty path is the root.
+func matchOf(p networkingv1.HTTPIngressPath, exact bool) Match {
+	if *p.PathType == networkingv1.PathTypeExact || (exact && *p.PathType == networkingv1.PathTypeImplementationSpecific) {
+		return Match{Exact, orSlash(p.Path)}
 	}
 	return Match{Prefix, strings.TrimSuffix(p.Path, "/")}
 }

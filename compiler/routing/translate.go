@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -78,7 +80,9 @@ type translation struct {
 
 	hosts    map[string]*virtualHost
 	backends map[string]*Backend
-	fallback *claim // of the default backend
+	fallback *claim                                  // of the default backend
+	asked    asked                                   // by the Ingress at hand
+	offered  map[snapshots.SecretName]options.Values // by the Services that were met
 	tls      map[string]tlsClaim
 	certs    map[snapshots.SecretName]*Certificate
 	found    []diag.Diagnostic
@@ -104,6 +108,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		secrets:  byName(in.Secrets),
 		hosts:    map[string]*virtualHost{},
 		backends: map[string]*Backend{},
+		offered:  map[snapshots.SecretName]options.Values{},
 		tls:      map[string]tlsClaim{},
 		certs:    map[snapshots.SecretName]*Certificate{},
 	}
@@ -126,11 +131,13 @@ func (t *translation) report(severity diag.Severity, ing ingress, at diag.Positi
 func (t *translation) model() Model {
 	var m Model
 	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
-		m.Hosts = append(m.Hosts, t.hosts[name].host(name))
+		m.Hosts = append(m.Hosts, t.modelHost(name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.backends)) {
 		b := *t.backends[name]
 		slices.SortFunc(b.Origins, Origin.compare)
+		slices.Sort(b.Prefixes)
+		b.Prefixes = slices.Compact(b.Prefixes)
 		m.Backends = append(m.Backends, b)
 	}
 	for _, c := range t.certs {
@@ -144,11 +151,17 @@ func (t *translation) model() Model {
 	return m
 }
 
-// host returns the virtual host as the model has it.
-func (h *virtualHost) host(name string) Host {
+// modelHost returns a virtual host as the model has it, and tells backends
+// which prefixes their filters replace.
+func (t *translation) modelHost(name string) Host {
+	h := t.hosts[name]
 	out := Host{Name: name, Origin: h.origin}
 	for match, c := range h.routes {
-		out.Routes = append(out.Routes, Route{Match: match, Backend: c.backend, Origin: c.origin})
+		b := t.backends[c.backend]
+		out.Routes = append(out.Routes, Route{Match: match, Filters: b.Filters, Backend: c.backend, Origin: c.origin})
+		if replacesPrefix(b.Filters) {
+			b.Prefixes = append(b.Prefixes, strings.TrimSuffix(match.Path, "/"))
+		}
 	}
 	slices.SortFunc(out.Routes, func(a, b Route) int { return a.Match.compare(b.Match) })
 	return out

@@ -1,0 +1,92 @@
+package options
+
+import "github.com/hapsnap/hapsnap/compiler/policy"
+
+// serverOptions say how servers are chosen and checked.
+func serverOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "balance", Group: Backends, On: onBoth, Value: "`roundrobin`, `leastconn`, `random`, `first`, `source`, `uri`, `header NAME` or `query NAME`",
+			Example: "leastconn", Default: "`roundrobin`",
+			Summary: "How an endpoint is chosen. The last four send what is equal to the same endpoint, by consistent hashing.",
+		}, balance, func(s *Settings, v policy.Balance) { s.Upstream.Balance = v }),
+		define(Option{
+			Name: "max-connections", Group: Backends, On: onBoth, Value: "a number", Example: "100",
+			Summary: "The most connections of one HAProxy to one endpoint; further requests wait.",
+		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxConnections = v }),
+		define(Option{
+			Name: "max-queue", Group: Backends, On: onBoth, Needs: "max-connections", Value: "a number", Example: "50",
+			Summary: "The most requests that wait for one endpoint; further ones go to another.",
+		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxQueue = v }),
+		define(Option{
+			Name: "slow-start", Group: Backends, On: onBoth, Value: valueDuration, Example: "30s",
+			Summary: "How long an endpoint that came up takes to get its whole share.",
+		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.SlowStart = v }),
+		define(Option{
+			Name: "retries", Group: Backends, On: onBoth, Value: "a number from 0 to 100", Example: "2", Default: "`3`",
+			Summary: "How often a connection that failed is tried again.",
+		}, number(0, 100), func(s *Settings, v int) { s.Upstream.Retries = &v }),
+		define(Option{
+			Name: "health-check-path", Group: Backends, On: onBoth, Value: "a path", Example: "/healthz",
+			Summary: "Endpoints are checked with GET of this path; without it, by connecting to them.",
+		}, localPath, func(s *Settings, v string) { s.Upstream.Check.Path = v }),
+		define(Option{
+			Name: "health-check-host", Group: Backends, On: onBoth, Needs: "health-check-path", Value: "a DNS name", Example: "shop.example", Default: "`localhost`",
+			Summary: "The Host header of the check.",
+		}, hostName, func(s *Settings, v string) { s.Upstream.Check.Host = v }),
+		define(Option{
+			Name: "health-check-status", Group: Backends, On: onBoth, Needs: "health-check-path", Value: "a status, or a range such as `200-399`", Example: "200", Default: "`200-399`",
+			Summary: "The answer of an endpoint that is up.",
+		}, statuses, func(s *Settings, v string) { s.Upstream.Check.Status = v }),
+		define(Option{
+			Name: "health-check-interval", Group: Backends, On: onBoth, Value: valueDuration, Example: "2s", Default: "`5s`",
+			Summary: "The time between two checks of an endpoint.",
+		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Check.Interval = v }),
+		define(Option{
+			Name: "health-check-timeout", Group: Backends, On: onBoth, Value: valueDuration, Example: "1s", Default: "the interval",
+			Summary: "How long a check may take once it is connected.",
+		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Check.Timeout = v }),
+		define(Option{
+			Name: "health-check-rise", Group: Backends, On: onBoth, Value: "a number", Example: "3", Default: "`2`",
+			Summary: "How many checks in a row bring an endpoint up.",
+		}, number(1, 1000), func(s *Settings, v int) { s.Upstream.Check.Rise = v }),
+		define(Option{
+			Name: "health-check-fall", Group: Backends, On: onBoth, Value: "a number", Example: "2", Default: "`3`",
+			Summary: "How many checks in a row bring an endpoint down.",
+		}, number(1, 1000), func(s *Settings, v int) { s.Upstream.Check.Fall = v }),
+	}
+}
+
+// connectionOptions say how servers are spoken to.
+func connectionOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "backend-protocol", Group: Backends, On: onBoth, Value: "`h1`, `h2` or `grpc`, each perhaps with `-tls`", Example: "h2-tls", Default: "`h1`",
+			Summary: "What is spoken to endpoints. Certificates are not verified unless `backend-verify` says so.",
+		}, oneOf(protocols), func(s *Settings, v protocol) { s.Upstream.Protocol, s.tls = v.name, v.tls }),
+		define(Option{
+			Name: "backend-verify", Group: Backends, On: onBoth, Closes: true, Value: "`none` or `system`", Example: "none", Default: "`none`",
+			Summary: "`system` accepts an endpoint only with a certificate for `backend-sni` by an authority that HAProxy's system knows.",
+		}, oneOf(map[string]bool{"none": false, "system": true}), func(s *Settings, v bool) { s.verify = v }),
+		define(Option{
+			Name: "backend-sni", Group: Backends, On: onBoth, Closes: true, Value: "a DNS name, or `request-host`", Example: "internal.example",
+			Summary: "The name that endpoints are asked for over TLS.",
+		}, serverName, func(s *Settings, v policy.TLS) { s.sni = v }),
+		define(Option{
+			Name: "send-proxy-protocol", Group: Backends, On: onBoth, Value: "`v1` or `v2`", Example: "v2",
+			Summary: "Tells endpoints the client's address by the PROXY protocol.",
+		}, oneOf(map[string]int{"v1": 1, "v2": 2}), func(s *Settings, v int) { s.Upstream.ProxyProtocol = v }),
+		timeout("timeout-connect", "To connect to an endpoint.", func(t *policy.Timeouts) *policy.Duration { return &t.Connect }),
+		timeout("timeout-server", "For an endpoint to send the next part of its answer.", func(t *policy.Timeouts) *policy.Duration { return &t.Server }),
+		timeout("timeout-queue", "For a request to wait for a free connection.", func(t *policy.Timeouts) *policy.Duration { return &t.Queue }),
+		timeout("timeout-tunnel", "For a WebSocket, or another upgraded connection, to be silent.", func(t *policy.Timeouts) *policy.Duration { return &t.Tunnel }),
+		timeout("timeout-keep-alive", "For the client's next request on the same connection.", func(t *policy.Timeouts) *policy.Duration { return &t.KeepAlive }),
+	}
+}
+
+// timeout is an option for one of the timeouts.
+func timeout(name, summary string, field func(*policy.Timeouts) *policy.Duration) Option {
+	return define(Option{
+		Name: name, Group: Backends, On: onBoth, Value: valueDuration, Example: "10s", Default: "the configuration's", Summary: summary,
+	}, duration, func(s *Settings, v policy.Duration) { *field(&s.Upstream.Timeouts) = v })
+}

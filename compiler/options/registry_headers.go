@@ -1,0 +1,58 @@
+package options
+
+import "github.com/hapsnap/hapsnap/compiler/policy"
+
+func headerOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "request-headers", Group: HeaderEdit, On: OnIngress, Value: valueEdits, Example: "set X-Env production\nremove X-Debug", most: mostText,
+			Summary: "Edits the headers that endpoints get. `set` replaces all values of a header, `add` leaves them.",
+		}, headerEdits, func(s *Settings, v []policy.HeaderEdit) { s.edits[0] = v }),
+		define(Option{
+			Name: "response-headers", Group: HeaderEdit, On: OnIngress, Value: valueEdits, Example: "set X-Frame-Options DENY\nremove Server", most: mostText,
+			Summary: "Edits the headers of every answer, HAProxy's own included.",
+		}, headerEdits, func(s *Settings, v []policy.HeaderEdit) { s.edits[1] = v }),
+		define(Option{
+			Name: "forwarded-for", Group: HeaderEdit, On: OnIngress, Value: "`replace`, `append`, `keep` or `off`", Example: "append", Default: "`replace`",
+			Summary: "What endpoints get as X-Forwarded-For: the client's address; what the client sent, and its address; what the client sent, or its address if it sent none; nothing. Use `append` and `keep` only behind a proxy that can be trusted.",
+		}, oneOf(map[string]policy.ForwardedMode{
+			"replace": "", "append": policy.ForwardedAppend, "keep": policy.ForwardedKeep, "off": policy.ForwardedOff,
+		}), func(s *Settings, v policy.ForwardedMode) { s.forwardedFor = v }),
+		define(Option{
+			Name: "hsts", Group: HeaderEdit, On: OnIngress, Value: "seconds, and perhaps `includeSubDomains` and `preload`", Example: "31536000 includeSubDomains",
+			Summary: "Sends Strict-Transport-Security over HTTPS.",
+		}, hsts, func(s *Settings, v string) { s.hsts = v }),
+	}
+}
+
+func corsOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "cors-allow-origin", Group: HeaderEdit, On: OnIngress, Value: "origins, separated by commas, or `*`; `https://*.` is a wildcard for one label",
+			Example: "https://shop.example, https://*.shop.example", most: mostText,
+			Summary: "The origins whose pages may read the answers. Turns CORS on: preflight requests are answered by HAProxy.",
+		}, allowOrigins, func(s *Settings, v origins) {
+			s.cors.AnyOrigin, s.cors.Origins, s.cors.OriginPatterns = v.any, v.plain, v.patterns
+		}),
+		define(Option{
+			Name: "cors-allow-methods", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "methods, separated by commas", Example: "GET, POST",
+			Default: "`GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS`", Summary: "The methods that preflight requests are told.",
+		}, listOf(methodName), func(s *Settings, v []string) { s.cors.Methods = v }),
+		define(Option{
+			Name: "cors-allow-headers", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "headers, separated by commas", Example: "Content-Type, X-Token", most: mostText,
+			Default: "`Accept, Authorization, Content-Type, X-Requested-With`", Summary: "The headers that preflight requests are told.",
+		}, listOf(token), func(s *Settings, v []string) { s.cors.Headers = v }),
+		define(Option{
+			Name: "cors-expose-headers", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "headers, separated by commas", Example: "X-Total", most: mostText,
+			Summary: "The headers of answers that pages may read.",
+		}, listOf(token), func(s *Settings, v []string) { s.cors.Expose = v }),
+		define(Option{
+			Name: "cors-allow-credentials", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: valueBool, Example: "true", Default: "`false`",
+			Summary: "Whether pages may send cookies. Refused with the origin `*`.",
+		}, boolean, func(s *Settings, v bool) { s.cors.Credentials = v }),
+		define(Option{
+			Name: "cors-max-age", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "seconds", Example: "3600", Default: "`600`",
+			Summary: "How long browsers keep the answer to a preflight request.",
+		}, number(1, 1<<31-1), func(s *Settings, v int) { s.cors.MaxAge = v }),
+	}
+}

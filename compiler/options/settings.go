@@ -1,0 +1,184 @@
+package options
+
+import (
+	"slices"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+)
+
+// Settings are what the options of an Ingress and of a Service ask for together.
+type Settings struct {
+	// Aliases are more names of the Ingress's host.
+	Aliases []string
+	// ExactPaths makes ImplementationSpecific paths exact ones.
+	ExactPaths bool
+	Protection policy.Protection
+	Upstream   policy.Upstream
+
+	https        *policy.HTTPSRedirect
+	cors         policy.CORS
+	appRoot      string
+	redirect     *policy.Redirect
+	edits        [2][]policy.HeaderEdit // of requests, of answers
+	forwardedFor policy.ForwardedMode
+	hsts         string
+	host         string
+	path         *policy.RewritePath
+	verify       bool
+	sni          policy.TLS
+	tls          bool
+	rate         policy.RateLimit
+}
+
+// Resolve joins the options of objects. The later object wins. What they do not
+// say of each other alone is reported, each problem with the index of the object
+// that it is on; closed says that something protecting cannot be built.
+func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed bool) {
+	r := resolution{objects: objects}
+	for _, v := range objects {
+		r.closed = r.closed || v.Closed
+		for _, g := range v.given {
+			g.apply(&r.settings)
+		}
+	}
+	r.needs()
+	r.tls()
+	r.cors()
+	if r.has("rate-limit") {
+		r.settings.Protection.Rate = rateLimit(r.settings.rate)
+	}
+	return r.settings, r.problems, r.closed
+}
+
+// resolution is one call of Resolve.
+type resolution struct {
+	objects  []Values
+	settings Settings
+	problems map[int][]Problem
+	closed   bool
+}
+
+func (r *resolution) has(name string) bool {
+	return slices.ContainsFunc(r.objects, func(v Values) bool { return v.Has(name) })
+}
+
+// report adds a problem of the last object that has the option.
+func (r *resolution) report(severity diag.Severity, name, message, hint string) {
+	for i, v := range slices.Backward(r.objects) {
+		if !v.Has(name) {
+			continue
+		}
+		if r.problems == nil {
+			r.problems = map[int][]Problem{}
+		}
+		r.problems[i] = append(r.problems[i], Problem{severity, Prefix + name, "annotation " + Prefix + name + " " + message, hint})
+		return
+	}
+}
+
+// needs reports options that mean nothing alone.
+func (r *resolution) needs() {
+	for _, v := range r.objects {
+		for _, g := range v.given {
+			if needs := g.option.Needs; needs != "" && !r.has(needs) {
+				r.report(diag.Warning, g.option.Name, "has no effect without "+Prefix+needs, "")
+			}
+		}
+	}
+}
+
+// tls joins what is said of TLS to the servers. Whoever asks for certificates to
+// be verified must not be served without.
+func (r *resolution) tls() {
+	s := &r.settings
+	switch {
+	case s.tls:
+		s.Upstream.TLS = &policy.TLS{Verify: s.verify, ServerName: s.sni.ServerName, OfRequest: s.sni.OfRequest}
+		if s.verify && !r.has("backend-sni") {
+			r.closed = true
+			r.report(diag.Error, "backend-verify", "cannot verify a certificate without a name"+closes, "set "+Prefix+"backend-sni")
+		}
+	case s.verify:
+		r.closed = true
+		r.report(diag.Error, "backend-verify", "needs TLS to the servers"+closes, "set "+Prefix+"backend-protocol to one that ends in -tls")
+	case r.has("backend-sni"):
+		r.report(diag.Warning, "backend-sni", "has no effect without TLS to the servers", "set "+Prefix+"backend-protocol to one that ends in -tls")
+	}
+}
+
+// cors leaves out what would let any site act with the user's credentials.
+func (r *resolution) cors() {
+	c := &r.settings.cors
+	if c.AnyOrigin && c.Credentials {
+		r.report(diag.Error, "cors-allow-credentials", "is refused with any origin allowed; it is ignored", "list the origins in "+Prefix+"cors-allow-origin")
+		c.Credentials = false
+	}
+}
+
+// Filters returns the filters in the order in which they are applied: what
+// answers by itself comes before what changes the request, and a redirect of
+// everything comes last, for nothing follows it.
+func (s Settings) Filters() []policy.Filter {
+	var out []policy.Filter
+	if s.https != nil {
+		out = append(out, *s.https)
+	}
+	if c := s.cors; c.AnyOrigin || len(c.Origins)+len(c.OriginPatterns) > 0 {
+		out = append(out, withDefaults(c))
+	}
+	if s.appRoot != "" {
+		out = append(out, policy.Redirect{Location: s.appRoot, Root: true, Code: 302})
+	}
+	for i, of := range []policy.Message{policy.Requests, policy.Answers} {
+		if len(s.edits[i]) > 0 {
+			out = append(out, policy.Headers{Of: of, Edits: s.edits[i]})
+		}
+	}
+	if s.hsts != "" {
+		out = append(out, policy.HSTS{Value: s.hsts})
+	}
+	if s.redirect != nil {
+		return append(out, *s.redirect)
+	}
+	return append(out, s.rewrites()...)
+}
+
+func (s Settings) rewrites() []policy.Filter {
+	var out []policy.Filter
+	if s.forwardedFor != "" {
+		out = append(out, policy.ForwardedFor{Mode: s.forwardedFor})
+	}
+	if s.host != "" {
+		out = append(out, policy.RewriteHost{Host: s.host})
+	}
+	if s.path != nil {
+		out = append(out, *s.path)
+	}
+	return out
+}
+
+// withDefaults fills what is empty.
+func withDefaults(c policy.CORS) policy.CORS {
+	if len(c.Methods) == 0 {
+		c.Methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+	}
+	if len(c.Headers) == 0 {
+		c.Headers = []string{"Accept", "Authorization", "Content-Type", "X-Requested-With"}
+	}
+	if c.MaxAge == 0 {
+		c.MaxAge = 600
+	}
+	return c
+}
+
+// rateLimit fills what is empty.
+func rateLimit(r policy.RateLimit) *policy.RateLimit {
+	if r.Period == "" {
+		r.Period = "1s"
+	}
+	if r.Status == 0 {
+		r.Status = 429
+	}
+	return &r
+}

@@ -1,0 +1,168 @@
+package options
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+// Problem is something to say of an annotation.
+type Problem struct {
+	Severity      diag.Severity
+	Annotation    string // its name
+	Message, Hint string
+}
+
+// Values are the options of one object.
+type Values struct {
+	// Closed says that an option which protects something cannot be used.
+	Closed bool
+	// Protects says that there is one, usable or not.
+	Protects bool
+	given    []given // by name
+}
+
+// given is one option with a value that can be used.
+type given struct {
+	option Option
+	apply  apply
+}
+
+// Carried reports whether there is an option that asks for something of the
+// requests, beyond which of them are matched.
+func (v Values) Carried() bool {
+	return v.Closed || slices.ContainsFunc(v.given, func(g given) bool { return !g.option.Matches })
+}
+
+// Has reports whether an option is given and can be used.
+func (v Values) Has(name string) bool {
+	return slices.ContainsFunc(v.given, func(g given) bool { return g.option.Name == name })
+}
+
+// First returns the name of the first annotation that can be used, or "".
+func (v Values) First() string {
+	if len(v.given) == 0 {
+		return ""
+	}
+	return Prefix + v.given[0].option.Name
+}
+
+// Read reads the annotations of an object. An option whose value cannot be used
+// is left out; if it protects something, the values are closed.
+func Read(on Place, annotations map[string]string) (Values, []Problem) {
+	r := reader{on: on}
+	for _, name := range ours(annotations) {
+		r.annotation(name, annotations[Prefix+name])
+	}
+	return r.values, r.problems
+}
+
+// ours returns the names of annotations that begin with the prefix, without
+// it, sorted.
+func ours(annotations map[string]string) []string {
+	var out []string
+	for name := range annotations {
+		if rest, ok := strings.CutPrefix(name, Prefix); ok {
+			out = append(out, rest)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// reader is one call of Read.
+type reader struct {
+	on       Place
+	values   Values
+	problems []Problem
+}
+
+func (r *reader) annotation(name, text string) {
+	o, ok := registry[name]
+	switch {
+	case !ok:
+		r.report(diag.Warning, name, "is not known, and ignored", didYouMean(name))
+		return
+	case o.On&r.on == 0:
+		r.report(diag.Error, name, fmt.Sprintf("is an option of %s, and not of this object", o.On), "move it there")
+		return
+	}
+	r.values.Protects = r.values.Protects || o.Closes
+	apply, err := o.parse(text)
+	if err == nil {
+		r.values.given = append(r.values.given, given{o, apply})
+		return
+	}
+	message, hint := described(text, err)
+	if o.Closes {
+		r.values.Closed = true
+		message += closes
+	}
+	r.report(diag.Error, name, ": "+message, hint)
+}
+
+// closes is what messages end with if requests are refused for what they say.
+const closes = "; the routes that it protects answer 503"
+
+// report adds a problem. The message follows the name of the annotation.
+func (r *reader) report(severity diag.Severity, name, message, hint string) {
+	if !strings.HasPrefix(message, ":") {
+		message = " " + message
+	}
+	r.problems = append(r.problems, Problem{severity, Prefix + name, "annotation " + Prefix + name + message, hint})
+}
+
+// registry are the options by name.
+var registry = byName(All())
+
+func byName(all []Option) map[string]Option {
+	out := make(map[string]Option, len(all))
+	for _, o := range all {
+		out[o.Name] = o
+	}
+	return out
+}
+
+// didYouMean returns a hint that names the option that is most like a name.
+func didYouMean(name string) string {
+	best, least := "", 1+len(name)/3
+	for _, known := range slices.Sorted(maps.Keys(registry)) {
+		if d := distance(name, known); d <= least && (best == "" || d < distance(name, best)) {
+			best = known
+		}
+	}
+	if best == "" {
+		return "docs/annotations.md lists those that are"
+	}
+	return "did you mean " + Prefix + best + "?"
+}
+
+// distance is how many letters must be added, removed or replaced to make b of
+// a. A name that is far too long for any option is as far as it is long.
+func distance(a, b string) int {
+	if len(a) > 2*mostName {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// mostName bounds the length of an option's name.
+const mostName = 40

@@ -1,0 +1,132 @@
+package policy
+
+// Kind names the type of a [Filter] to templates.
+type Kind string
+
+// Filter changes a request, or the answer to it. The set of filters is closed:
+// they are the types of this file. A list of filters is in the order in which
+// they are applied.
+type Filter interface {
+	// Kind returns the name of the filter's type, such as "RewritePath".
+	Kind() Kind
+}
+
+// HTTPSRedirect sends plain HTTP to the same URL with https.
+type HTTPSRedirect struct {
+	Code int
+}
+
+// CORS answers preflight requests, and tells browsers which other origins may
+// read the answers. See the Fetch standard, section "CORS protocol".
+type CORS struct {
+	// AnyOrigin allows every origin; else Origins are allowed, such as
+	// "https://a.example", and OriginPatterns, which are regular expressions.
+	AnyOrigin      bool
+	Origins        []string
+	OriginPatterns []string
+	Methods        []string
+	Headers        []string
+	Expose         []string
+	Credentials    bool
+	MaxAge         int // seconds
+}
+
+// Redirect answers with a Location instead of asking a server. With Root it
+// does so for the path "/" only. With KeepPath the request's path and query
+// follow the location.
+type Redirect struct {
+	Location string
+	KeepPath bool
+	Root     bool
+	Code     int
+}
+
+// Headers edits the headers of requests, or of answers.
+type Headers struct {
+	Of    Message
+	Edits []HeaderEdit // in their order
+}
+
+// Message is what a [Headers] filter edits.
+type Message string
+
+// The messages.
+const (
+	Requests Message = "Requests"
+	Answers  Message = "Answers"
+)
+
+// HeaderEdit changes one header.
+type HeaderEdit struct {
+	Do          EditVerb
+	Name, Value string // no Value with Remove
+}
+
+// EditVerb is what becomes of a header. Set replaces all of its values.
+type EditVerb string
+
+// The verbs.
+const (
+	Set    EditVerb = "set"
+	Add    EditVerb = "add"
+	Remove EditVerb = "remove"
+)
+
+// HSTS tells browsers, over HTTPS, to use nothing else from now on (RFC 6797).
+type HSTS struct {
+	Value string // of the header
+}
+
+// ForwardedFor says what becomes of the X-Forwarded-For that a client sent.
+// Without this filter it is replaced by the client's address.
+type ForwardedFor struct {
+	Mode ForwardedMode
+}
+
+// ForwardedMode is a way to treat X-Forwarded-For.
+type ForwardedMode string
+
+// The modes: append the client's address to what it sent; leave what it sent,
+// or set its address if it sent none; send none at all.
+const (
+	ForwardedAppend ForwardedMode = "append"
+	ForwardedKeep   ForwardedMode = "keep"
+	ForwardedOff    ForwardedMode = "off"
+)
+
+// RewriteHost replaces the Host header.
+type RewriteHost struct {
+	Host string
+}
+
+// RewritePath replaces the path, and leaves the query. With a Pattern, a path
+// that it matches becomes Replacement, in which \1 is its first group. Without
+// one, Replacement takes the place of the prefix that the route matched; it has
+// no slash at its end, and is "" for the root.
+type RewritePath struct {
+	Pattern, Replacement string
+}
+
+// Kind returns "HTTPSRedirect".
+func (HTTPSRedirect) Kind() Kind { return "HTTPSRedirect" }
+
+// Kind returns "CORS".
+func (CORS) Kind() Kind { return "CORS" }
+
+// Kind returns "Redirect".
+func (Redirect) Kind() Kind { return "Redirect" }
+
+// Kind returns "Headers".
+func (Headers) Kind() Kind { return "Headers" }
+
+// Kind returns "HSTS".
+func (HSTS) Kind() Kind { return "HSTS" }
+
+// Kind returns "ForwardedFor".
+func (ForwardedFor) Kind() Kind { return "ForwardedFor" }
+
+// Kind returns "RewriteHost".
+func (RewriteHost) Kind() Kind { return "RewriteHost" }
+
+// Kind returns "RewritePath".
+func (RewritePath) Kind() Kind { return "RewritePath" }

@@ -1,0 +1,31 @@
+package policy
+
+import "net/netip"
+
+// Protection says which requests are refused. The zero Protection refuses none.
+type Protection struct {
+	// Deny and Allow are networks of clients. A client in Deny is refused, and
+	// so is one outside Allow if that is not empty.
+	Deny, Allow []netip.Prefix
+	Rate        *RateLimit
+	// MaxBody is the most bytes that a request's body may have; 0 is any.
+	MaxBody int64
+}
+
+// RateLimit refuses a client that sends more than Requests in a Period. Each
+// HAProxy counts for itself.
+type RateLimit struct {
+	Requests int
+	Period   Duration
+	// Header is the one whose values are told apart; "" tells clients apart by
+	// their addresses.
+	Header string
+	Status int // of the refusal
+	// Exempt are networks whose clients are not counted.
+	Exempt []netip.Prefix
+}
+
+// Any reports whether anything is refused.
+func (p Protection) Any() bool {
+	return len(p.Deny)+len(p.Allow) > 0 || p.Rate != nil || p.MaxBody > 0
+}

@@ -1,0 +1,96 @@
+package routing
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// asked is what an Ingress asks for beyond its spec.
+type asked struct {
+	values options.Values
+	// carried says that its requests need a backend of their own.
+	carried    bool
+	aliases    []string
+	exactPaths bool
+}
+
+// ask takes in the annotations of the Ingress that is translated next.
+func (t *translation) ask(ing ingress) {
+	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
+	t.reportProblems(ing.Ref, ing.Position, problems)
+	settings, _, _ := options.Resolve(values)
+	t.asked = asked{values: values, carried: values.Carried(), exactPaths: settings.ExactPaths}
+	if len(settings.Aliases) == 0 {
+		return
+	}
+	if n := len(ruleHosts(ing.Value.Spec.Rules)); n != 1 {
+		t.report(diag.Error, ing, ing.Position(annotationPath("server-alias")...),
+			"annotation "+options.Prefix+"server-alias is for an Ingress with one host, and is ignored", "make an Ingress for each host")
+		return
+	}
+	t.asked.aliases = settings.Aliases
+}
+
+// annotationPath is the place of an option in an object.
+func annotationPath(name string) []any {
+	return []any{"metadata", "annotations", options.Prefix + name}
+}
+
+// reportProblems adds what was found in the annotations of an object.
+func (t *translation) reportProblems(object diag.Object, at func(...any) diag.Position, problems []options.Problem) {
+	for _, p := range problems {
+		t.found = append(t.found, diag.Diagnostic{
+			Severity: p.Severity, Position: at("metadata", "annotations", p.Annotation), Object: object, Message: p.Message, Hint: p.Hint,
+		})
+	}
+}
+
+// equip gives a new backend what its Ingress and its Service ask for. If a part
+// of it that protects something cannot be had, nothing is served.
+func (t *translation) equip(b *Backend, ing ingress, r resolved) {
+	service, exists := t.services[r.service]
+	var offered options.Values
+	if exists {
+		offered = t.offer(service)
+	}
+	if !t.asked.carried && !offered.Carried() {
+		return
+	}
+	settings, problems, closed := options.Resolve(t.asked.values, offered)
+	t.reportProblems(ing.Ref, ing.Position, problems[0])
+	if exists {
+		t.reportProblems(service.Ref, service.Position, problems[1])
+	}
+	if name := offered.First(); name != "" {
+		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})
+	}
+	if closed {
+		b.Targets = nil
+		return
+	}
+	b.Filters = settings.Filters()
+	if p := settings.Protection; p.Any() {
+		b.Protection = &p
+	}
+	if u := settings.Upstream; u != (policy.Upstream{}) {
+		b.Upstream = &u
+	}
+}
+
+// offer returns the options of a Service, and reports them when it is first met.
+func (t *translation) offer(service inputs.Object[corev1.Service]) options.Values {
+	name := snapshots.SecretName{Namespace: service.Ref.Namespace, Name: service.Ref.Name}
+	values, known := t.offered[name]
+	if !known {
+		var problems []options.Problem
+		values, problems = options.Read(options.OnService, service.Value.Annotations)
+		t.reportProblems(service.Ref, service.Position, problems)
+		t.offered[name] = values
+	}
+	return values
+}

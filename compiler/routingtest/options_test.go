@@ -1,0 +1,225 @@
+package routingtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// optioned is an Ingress with annotations, given in pairs without their prefix,
+// and all of its host for Service "a".
+func optioned(name string, options ...string) ingress {
+	return ingress{name: name, annotations: annotated(options...), rules: []string{name + ".example P / a"}}
+}
+
+// annotated writes annotations as YAML.
+func annotated(options ...string) string {
+	var lines []string
+	for i := 0; i < len(options); i += 2 {
+		lines = append(lines, fmt.Sprintf("hapsnap.dev/%s: %q", options[i], options[i+1]))
+	}
+	return strings.Join(lines, "\n    ")
+}
+
+// clean fails if a compile had anything to say.
+func clean(t *testing.T, e edge) {
+	t.Helper()
+	for _, d := range e.result.Diagnostics {
+		t.Errorf("unexpected: %s", d)
+	}
+}
+
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	e := start(t, services+all([]ingress{
+		optioned("tls", "ssl-redirect", "true"),
+		optioned("tls302", "ssl-redirect", "302"),
+		optioned("off", "ssl-redirect", "false"),
+		optioned("host", "redirect", "https://new.example:8443"),
+		optioned("fixed", "redirect", "https://new.example/it?a=b%20c 308"),
+		optioned("path", "redirect", "/elsewhere 301"),
+		optioned("root", "app-root", "/app"),
+	}))
+	clean(t, e)
+	for _, c := range []struct {
+		host, target string
+		status       int
+		location     string
+	}{
+		{"tls.example", "/x?y=%20", 308, "https://tls.example/x?y=%20"},
+		{"tls.example:8080", "/", 308, "https://tls.example/"},
+		{"tls302.example", "/", 302, "https://tls302.example/"},
+		{"off.example", "/", 200, ""},
+		{"host.example", "/x?y", 302, "https://new.example:8443/x?y"},
+		{"fixed.example", "/x?y", 308, "https://new.example/it?a=b%20c"},
+		{"path.example", "/x", 301, "/elsewhere"},
+		{"root.example", "/", 302, "/app"},
+		{"root.example", "/app", 200, ""},
+	} {
+		got := e.get(t, c.host, c.target)
+		if got.StatusCode != c.status || got.Header.Get("Location") != c.location {
+			t.Errorf("%s%s: %d %q, want %d %q", c.host, c.target, got.StatusCode, got.Header.Get("Location"), c.status, c.location)
+		}
+	}
+	if got := e.getTLS(t, "tls.example", "/"); got.StatusCode != 200 {
+		t.Errorf("over TLS: %d", got.StatusCode)
+	}
+	if got := e.send(t, false, "GET /x HTTP/1.0\nX: y"); got.StatusCode == 200 {
+		t.Error("a request without a host was served")
+	}
+}
+
+func TestRewrites(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	prefix := optioned("prefix", "rewrite-path", "/new")
+	prefix.rules = []string{"prefix.example P /a a", "prefix.example P /a/b.c a", "other.example P /a a", "prefix.example E /exact a", "other.example E /a/b.c/d a"}
+	root := optioned("root", "rewrite-path", "/")
+	root.rules = []string{"root.example P /strip a"}
+	all := all([]ingress{
+		prefix, root,
+		optioned("whole", "rewrite-path", "/base"),
+		optioned("regex", "rewrite-path", `^/v(\d+)/(.*)$ /api/\2/100%25/v\1`),
+		optioned("host", "rewrite-host", "internal.example:81"),
+	})
+	e := start(t, services+all)
+	clean(t, e)
+	for _, c := range []struct{ host, target, want string }{
+		{"prefix.example", "/a", "/new"},
+		{"prefix.example", "/a/", "/new/"},
+		{"prefix.example", "/a/x?q=/a", "/new/x?q=/a"},
+		{"prefix.example", "/a/b.c/d", "/new/d"},
+		{"prefix.example", "/a/bxc/d", "/new/bxc/d"},
+		{"other.example", "/a/b.c", "/new/b.c"},
+		{"other.example", "/a/b.c/d", "/new"},
+		{"prefix.example", "/exact", "/new"},
+		{"root.example", "/strip", "/"},
+		{"root.example", "/strip/", "/"},
+		{"root.example", "/strip/x", "/x"},
+		{"whole.example", "/x", "/base/x"},
+		{"regex.example", "/v2/x/y?z", "/api/x/y/100%25/v2?z"},
+		{"regex.example", "/other", "/other"},
+		{"host.example", "/x", "/x"},
+	} {
+		if got := e.get(t, c.host, c.target); got.seen.Target != c.want {
+			t.Errorf("%s%s: server got %q, want %q (status %d)", c.host, c.target, got.seen.Target, c.want, got.StatusCode)
+		}
+	}
+	if got := e.get(t, "host.example", "/"); got.seen.Host != "internal.example:81" {
+		t.Errorf("rewrite-host: server got %q", got.seen.Host)
+	}
+}
+
+func TestMatching(t *testing.T) {
+	t.Parallel()
+	exact := optioned("exact", "path-type-default", "Exact")
+	exact.rules = []string{"exact.example I /foo a"}
+	e := start(t, common(t)+all([]ingress{
+		exact,
+		optioned("alias", "server-alias", "www.alias.example, *.wild.example"),
+		{name: "late", age: 9, rules: []string{"www.alias.example P /late b"}},
+	}))
+	clean(t, e)
+	for _, c := range []struct{ host, target, want string }{
+		{"exact.example", "/foo", "a"}, {"exact.example", "/foo/x", "404"},
+		{"alias.example", "/", "a"}, {"www.alias.example", "/x", "a"}, {"www.alias.example", "/late", "b"},
+		{"x.wild.example", "/", "a"}, {"x.alias.example", "/", "404"},
+	} {
+		if got := e.http11(t, "GET", c.host, c.target); got != c.want {
+			t.Errorf("%s%s: %s, want %s", c.host, c.target, got, c.want)
+		}
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	e := start(t, services+all([]ingress{
+		optioned("request", "request-headers", "set X-Set it's \"100%\" $HOME \\ #1 %[src]\nadd X-Add b\nremove X-Gone"),
+		optioned("response", "response-headers", "set X-From edge\nadd X-More 1\nremove Server"),
+		optioned("closed", "response-headers", "set X-From edge", "deny-list", "127.0.0.0/8"),
+		optioned("append", "forwarded-for", "append"),
+		optioned("keep", "forwarded-for", "keep"),
+		optioned("off", "forwarded-for", "off"),
+		optioned("replace", "forwarded-for", "replace"),
+		optioned("hsts", "hsts", "31536000 includeSubDomains"),
+	}))
+	clean(t, e)
+	h := e.get(t, "request.example", "/", "X-Set: a", "X-Set: b", "X-Add: a", "X-Gone: x").seen.Header
+	for name, want := range map[string]string{"X-Set": `it's "100%" $HOME \ #1 %[src]`, "X-Add": "a|b", "X-Gone": ""} {
+		if got := strings.Join(h.Values(name), "|"); got != want {
+			t.Errorf("request %s: %q, want %q", name, got, want)
+		}
+	}
+	answer := e.get(t, "response.example", "/").Header
+	for name, want := range map[string]string{"X-From": "edge", "X-More": "1", "Server": ""} {
+		if got := strings.Join(answer.Values(name), "|"); got != want {
+			t.Errorf("response %s: %q, want %q", name, got, want)
+		}
+	}
+	if got := e.get(t, "closed.example", "/"); got.StatusCode != 403 || got.Header.Get("X-From") != "edge" {
+		t.Errorf("HAProxy's own answer: %d, X-From %q", got.StatusCode, got.Header.Get("X-From"))
+	}
+	for host, want := range map[string]string{"append": "203.0.113.9, 127", "keep": "203.0.113.9", "off": "", "replace": "127"} {
+		got := strings.Join(e.get(t, host+".example", "/", "X-Forwarded-For: 203.0.113.9").seen.Header.Values("X-Forwarded-For"), "|")
+		if !strings.HasPrefix(got, want) || (want == "" && got != "") || (host == "keep" && got != want) {
+			t.Errorf("forwarded-for %s: server got %q", host, got)
+		}
+	}
+	if got := e.get(t, "keep.example", "/").seen.Header.Get("X-Forwarded-For"); !strings.HasPrefix(got, "127.") {
+		t.Errorf("forwarded-for keep of none: server got %q", got)
+	}
+	if got := e.getTLS(t, "hsts.example", "/").Header.Get("Strict-Transport-Security"); got != "max-age=31536000; includeSubDomains" {
+		t.Errorf("hsts: %q", got)
+	}
+	if got := e.get(t, "hsts.example", "/").Header.Get("Strict-Transport-Security"); got != "" {
+		t.Errorf("hsts in the clear: %q", got)
+	}
+}
+
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	e := start(t, services+all([]ingress{
+		optioned("some", "cors-allow-origin", "https://a.example, https://*.b.example", "cors-allow-methods", "GET, PUT",
+			"cors-allow-headers", "X-Token", "cors-expose-headers", "X-Total", "cors-allow-credentials", "true", "cors-max-age", "60"),
+		optioned("any", "cors-allow-origin", "*"),
+	}))
+	clean(t, e)
+	for origin, allowed := range map[string]bool{
+		"https://a.example": true, "https://x.b.example": true, "https://b.example": false, "https://x.y.b.example": false,
+		"http://a.example": false, "https://evil.example": false, "https://x.b.example.evil.example": false, "null": false,
+	} {
+		want := ""
+		if allowed {
+			want = origin
+		}
+		got := e.get(t, "some.example", "/", "Origin: "+origin)
+		if a := got.Header.Get("Access-Control-Allow-Origin"); a != want || got.seen.Name != "a" {
+			t.Errorf("%s: allowed %q, answered by %q", origin, a, got.seen.Name)
+		}
+		pre := e.send(t, false, "OPTIONS / HTTP/1.1\nHost: some.example\nAccess-Control-Request-Method: PUT\nOrigin: "+origin)
+		if a := pre.Header.Get("Access-Control-Allow-Origin"); a != want || (pre.StatusCode == 204) != allowed {
+			t.Errorf("preflight of %s: %d, allowed %q", origin, pre.StatusCode, a)
+		}
+	}
+	pre := e.send(t, false, "OPTIONS /x HTTP/1.1\nHost: some.example\nAccess-Control-Request-Method: PUT\nOrigin: https://a.example").Header
+	for name, want := range map[string]string{
+		"Access-Control-Allow-Methods": "GET, PUT", "Access-Control-Allow-Headers": "X-Token", "Access-Control-Max-Age": "60",
+		"Access-Control-Allow-Credentials": "true", "Access-Control-Expose-Headers": "", "Vary": "Origin",
+	} {
+		if got := pre.Get(name); got != want {
+			t.Errorf("preflight %s: %q, want %q", name, got, want)
+		}
+	}
+	if got := e.get(t, "some.example", "/", "Origin: https://a.example").Header.Get("Access-Control-Expose-Headers"); got != "X-Total" {
+		t.Errorf("expose: %q", got)
+	}
+	if got := e.get(t, "any.example", "/", "Origin: https://whoever.example").Header.Get("Access-Control-Allow-Origin"); got != "*" {
+		t.Errorf("any origin: %q", got)
+	}
+	if got := e.send(t, false, "OPTIONS / HTTP/1.1\nHost: any.example"); got.seen.Method != "OPTIONS" {
+		t.Errorf("OPTIONS that is no preflight: %d", got.StatusCode)
+	}
+}

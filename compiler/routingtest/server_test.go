@@ -1,0 +1,109 @@
+package routingtest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// seen is what a server got.
+type seen struct {
+	Name, Method, Target, Host, Proto string
+	TLS                               bool
+	SNI                               string
+	Header                            http.Header
+}
+
+// mirror starts a server that answers with what it got, perhaps over TLS and
+// HTTP/2, and returns its port.
+func mirror(t *testing.T, name string, configure func(*httptest.Server)) int {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got := seen{Name: name, Method: r.Method, Target: r.RequestURI, Host: r.Host, Proto: r.Proto, Header: r.Header}
+		if r.TLS != nil {
+			got.TLS, got.SNI = true, r.TLS.ServerName
+		}
+		w.Header().Set("Server", "mirror")
+		w.Header().Set("X-From", "server")
+		json.NewEncoder(w).Encode(got)
+	}))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	if configure != nil {
+		configure(s)
+	}
+	if s.TLS == nil {
+		s.Start()
+	} else {
+		s.StartTLS()
+	}
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().(*net.TCPAddr).Port
+}
+
+// reply is an answer, and what the server got if one answered.
+type reply struct {
+	*http.Response
+	body string
+	seen seen
+}
+
+// send sends a request as it is written, "\n" standing for the end of a line,
+// over TLS if secure.
+func (e edge) send(t *testing.T, secure bool, request string) reply {
+	t.Helper()
+	var c net.Conn
+	var err error
+	if secure {
+		c, err = (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(t.Context(), "tcp", e.https)
+	} else {
+		c, err = net.Dial("tcp", e.http)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	head, body, _ := strings.Cut(request, "\n\n")
+	if _, err := io.WriteString(c, strings.ReplaceAll(head, "\n", "\r\n")+"\r\nConnection: close\r\n\r\n"+body); err != nil {
+		t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(request, " ")
+	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("read the response to %q: %v", request, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("read the response to %q: %v", request, err)
+	}
+	r := reply{Response: response, body: string(text)}
+	if strings.HasPrefix(r.body, "{") {
+		if err := json.Unmarshal(text, &r.seen); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// get asks for a target of a host in the clear, with more header lines.
+func (e edge) get(t *testing.T, host, target string, lines ...string) reply {
+	t.Helper()
+	return e.send(t, false, strings.Join(append([]string{"GET " + target + " HTTP/1.1", "Host: " + host}, lines...), "\n"))
+}
+
+// getTLS asks over TLS.
+func (e edge) getTLS(t *testing.T, host, target string, lines ...string) reply {
+	t.Helper()
+	return e.send(t, true, strings.Join(append([]string{"GET " + target + " HTTP/1.1", "Host: " + host}, lines...), "\n"))
+}
