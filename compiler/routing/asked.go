@@ -17,6 +17,9 @@ type asked struct {
 	carried    bool
 	aliases    []string
 	exactPaths bool
+	// shut says that the Ingress cannot be translated, and that its routes are
+	// to refuse requests rather than leave them to others.
+	shut bool
 }
 
 // ask takes in the annotations of the Ingress that is translated next.
@@ -58,8 +61,8 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	if exists {
 		offered = t.offer(service)
 	}
-	if !t.asked.carried && !offered.Carried() {
-		return
+	if b.Name == Unavailable || (!t.asked.carried && !offered.Carried()) {
+		return // what cannot be named is one for all
 	}
 	settings, problems, closed := options.Resolve(t.asked.values, offered)
 	t.reportProblems(ing.Ref, ing.Position, problems[0])

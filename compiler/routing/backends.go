@@ -61,6 +61,9 @@ func (t *translation) backend(ing ingress, ref networkingv1.IngressBackend, path
 // and by number is the same backend, except that an Ingress which asks for
 // something of its requests has backends of its own.
 func (t *translation) resolve(ing ingress, ref networkingv1.IngressBackend) resolved {
+	if t.asked.shut {
+		return resolved{name: Unavailable}
+	}
 	r := t.resolveService(ing, ref)
 	if ref.Service != nil {
 		r.service = snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: ref.Service.Name}

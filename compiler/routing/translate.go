@@ -19,8 +19,9 @@ type ingress = inputs.Object[networkingv1.Ingress]
 
 // Translate returns what the Ingresses that are ours mean, and the findings on
 // them, sorted. It is a pure function; the order of the inputs takes no part.
-// An Ingress that breaks a rule of the API is left out as a whole; of two that
-// claim the same, the older one gets it.
+// An Ingress that breaks a rule of the API is left out as a whole, unless it
+// protects something: then its routes answer 503. Of two that claim the same, the
+// older one gets it.
 func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	t := newTranslation(in, cfg.withDefaults())
 	classes := newClasses(in.Classes, t.cfg)
@@ -32,6 +33,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		}
 		if found := validate(ing); len(found) > 0 {
 			t.found = append(t.found, found...)
+			t.shut(ing)
 			continue
 		}
 		t.ingress(ing)

@@ -87,7 +87,7 @@ func (e edge) http2(t *testing.T, method, host, target string) string {
 	}
 	framer := http2.NewFramer(c, c)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	if err := sendHTTP2(c, framer, []string{":method", method, ":scheme", "https", ":authority", host, ":path", target}); err != nil {
+	if err := sendHTTP2(c, framer, true, []string{":method", method, ":scheme", "https", ":authority", host, ":path", target}); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -104,8 +104,39 @@ func (e edge) http2(t *testing.T, method, host, target string) string {
 	}
 }
 
-// sendHTTP2 writes the preface and one request without a body.
-func sendHTTP2(c net.Conn, framer *http2.Framer, fields []string) error {
+// http2Body sends a POST without a length and the first byte of its body over
+// HTTP/2, and returns the answer.
+func (e edge) http2Body(t *testing.T, host string) string {
+	t.Helper()
+	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", e.https)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(c, c)
+	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	if err := sendHTTP2(c, framer, false, []string{":method", "POST", ":scheme", "https", ":authority", host, ":path", "/"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := framer.WriteData(1, false, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, ok := frame.(*http2.MetaHeadersFrame); ok {
+			return answerHTTP2(f)
+		}
+	}
+}
+
+// sendHTTP2 writes the preface and one request, which is whole without a body.
+func sendHTTP2(c net.Conn, framer *http2.Framer, whole bool, fields []string) error {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for i := 0; i < len(fields); i += 2 {
@@ -119,7 +150,7 @@ func sendHTTP2(c net.Conn, framer *http2.Framer, fields []string) error {
 	if err := framer.WriteSettings(); err != nil {
 		return err
 	}
-	return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: whole, EndHeaders: true})
 }
 
 func answerHTTP2(f *http2.MetaHeadersFrame) string {

@@ -1,0 +1,111 @@
+package options_test
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
+)
+
+var update = flag.Bool("update", false, "rewrite the document")
+
+const document = "../../docs/annotations.md"
+
+func TestDocumentIsFresh(t *testing.T) {
+	want := options.Document()
+	if *update {
+		if err := os.WriteFile(document, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(got), want); diff != "" {
+		t.Errorf("docs/annotations.md is stale: run go test ./compiler/options -update (-is +should be)\n%s", diff)
+	}
+}
+
+func place(o options.Option) options.Place {
+	if o.On&options.OnIngress != 0 {
+		return options.OnIngress
+	}
+	return options.OnService
+}
+
+func TestRegistry(t *testing.T) {
+	seen := map[string]bool{}
+	for _, o := range options.All() {
+		if seen[o.Name] {
+			t.Errorf("%s is there twice", o.Name)
+		}
+		seen[o.Name] = true
+	}
+	for _, o := range options.All() {
+		t.Run(o.Name, func(t *testing.T) {
+			if o.Summary == "" || o.Value == "" || o.Group == "" || (o.Needs != "" && !seen[o.Needs]) {
+				t.Errorf("not described: %+v", o)
+			}
+			values, problems := options.Read(place(o), map[string]string{options.Prefix + o.Name: o.Example})
+			if len(problems) > 0 || !values.Has(o.Name) || values.Closed {
+				t.Errorf("its own example is refused: %v", problems)
+			}
+			values, problems = options.Read(place(o), map[string]string{options.Prefix + o.Name: " "})
+			if len(problems) != 1 || problems[0].Severity != diag.Error || values.Closed != o.Closes || values.Has(o.Name) {
+				t.Errorf("an empty value: %+v, closed %v", problems, values.Closed)
+			}
+		})
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for name, c := range map[string]struct {
+		on            options.Place
+		option, value string
+		message, hint string
+	}{
+		"typing error":      {options.OnIngress, "alow-list", "x", "is not known, and ignored", "did you mean hapsnap.dev/allow-list?"},
+		"nothing like it":   {options.OnIngress, "teleport", "x", "is not known, and ignored", "docs/annotations.md lists those that are"},
+		"long name":         {options.OnIngress, strings.Repeat("x", 5000), "x", "is not known, and ignored", "docs/annotations.md lists those that are"},
+		"not on a Service":  {options.OnService, "redirect", "/x", "is an option of Ingress, and not of this object", "move it there"},
+		"part of a list":    {options.OnIngress, "deny-list", "10.0.0.0/8, nowhere", `: "nowhere" is not a network; the routes that it protects answer 503`, "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses"},
+		"zone":              {options.OnIngress, "deny-list", "fe80::1%eth0", `: "fe80::1%eth0" is not a network; the routes that it protects answer 503`, "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses"},
+		"number":            {options.OnIngress, "rate-limit", "+5", `: "+5" is not a number; the routes that it protects answer 503`, "use a whole number from 1 to 1000000000"},
+		"too long a time":   {options.OnIngress, "timeout-server", "25d", `: "25d" is too long`, "use 24d at most"},
+		"other scheme":      {options.OnIngress, "redirect", "javascript://x/", `: "javascript://x/" is not a location`, "use a path, or a URL with http or https"},
+		"other host":        {options.OnIngress, "redirect", "//evil.example", `: "//evil.example" is not a path`, "use one that begins with one slash, such as /app"},
+		"group":             {options.OnIngress, "rewrite-path", `^/(a) /\2`, `: "/\\2" refers to \2, which is no group of the expression`, `use \1 for the first group in parentheses`},
+		"lookahead":         {options.OnIngress, "rewrite-path", `^/(?=a) /`, ": \"^/(?=a)\" is not a regular expression: invalid or unsupported Perl syntax: `(?=`", ""},
+		"header with colon": {options.OnIngress, "request-headers", "set X-A: b", `: "X-A:" is not the name of a header`, "use letters, digits and -"},
+		"hop by hop":        {options.OnIngress, "request-headers", "remove Transfer-Encoding", `: "Transfer-Encoding" is not a header that can be edited`, "for Host, use hapsnap.dev/rewrite-host"},
+		"origin with path":  {options.OnIngress, "cors-allow-origin", "https://a.example/", `: "https://a.example/" is not an origin`, `use such as https://shop.example, https://*.shop.example, or "*"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := options.Read(c.on, map[string]string{options.Prefix + c.option: c.value})
+			if len(problems) != 1 {
+				t.Fatalf("problems: %+v", problems)
+			}
+			want := "annotation " + options.Prefix + c.option + c.message
+			if !strings.HasPrefix(c.message, ":") {
+				want = "annotation " + options.Prefix + c.option + " " + c.message
+			}
+			if p := problems[0]; p.Message != want || p.Hint != c.hint {
+				t.Errorf("got  %q, %q\nwant %q, %q", p.Message, p.Hint, want, c.hint)
+			}
+		})
+	}
+}
+
+// Annotations of others are none of ours.
+func TestReadOfNothing(t *testing.T) {
+	values, problems := options.Read(options.OnIngress, map[string]string{"example.com/balance": "x"})
+	if len(problems) > 0 || values.Carried() {
+		t.Errorf("%v %v", values, problems)
+	}
+}

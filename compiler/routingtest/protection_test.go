@@ -1,0 +1,124 @@
+package routingtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+func TestAccessLists(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	var many []string
+	for i := range 200 {
+		many = append(many, "10.0."+string(rune('0'+i%10))+".0/24")
+	}
+	e := start(t, services+all([]ingress{
+		optioned("in", "allow-list", "127.0.0.0/8, ::1"),
+		optioned("out", "allow-list", "10.0.0.0/8"),
+		optioned("denied", "deny-list", "127.0.0.0/8"),
+		optioned("both", "allow-list", "127.0.0.0/8", "deny-list", "127.0.0.0/8"),
+		optioned("long", "allow-list", strings.Join(many, "\n")+"\n127.0.0.0/8"),
+		optioned("other", "deny-list", strings.Join(many, ",")),
+	}))
+	clean(t, e)
+	for host, want := range map[string]int{"in": 200, "out": 403, "denied": 403, "both": 403, "long": 200, "other": 200} {
+		if got := e.get(t, host+".example", "/"); got.StatusCode != want {
+			t.Errorf("%s: %d, want %d", host, got.StatusCode, want)
+		}
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	e := start(t, services+all([]ingress{
+		optioned("address", "rate-limit", "5", "rate-limit-period", "1h"),
+		optioned("exempt", "rate-limit", "5", "rate-limit-period", "1h", "rate-limit-exempt", "127.0.0.0/8"),
+		optioned("key", "rate-limit", "5", "rate-limit-period", "1h", "rate-limit-key", "header X-Key", "rate-limit-status", "503"),
+	}))
+	clean(t, e)
+	passed := func(host string, lines ...string) (n int, last reply) {
+		for range 10 {
+			if last = e.get(t, host+".example", "/", lines...); last.StatusCode == 200 {
+				n++
+			}
+		}
+		return n, last
+	}
+	if n, last := passed("address"); n != 5 || last.StatusCode != 429 || last.Header.Get("Retry-After") != "3600" {
+		t.Errorf("address: %d of 10 passed, then %d, Retry-After %q", n, last.StatusCode, last.Header.Get("Retry-After"))
+	}
+	if n, _ := passed("exempt"); n != 10 {
+		t.Errorf("exempt: %d of 10 passed", n)
+	}
+	for _, line := range []string{"X-Key: one", "X-Key: two", "X-Other: none", "X-Key:"} {
+		want := 5
+		if line == "X-Key:" { // counts by address, as the one before
+			want = 0
+		}
+		if n, last := passed("key", line); n != want || last.StatusCode != 503 {
+			t.Errorf("%s: %d of 10 passed, then %d", line, n, last.StatusCode)
+		}
+	}
+}
+
+func TestMaxBodySize(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	e := start(t, services+all([]ingress{optioned("body", "max-body-size", "10")}))
+	clean(t, e)
+	for request, want := range map[string]int{
+		"GET / HTTP/1.1\nHost: body.example":                                                     200,
+		"POST / HTTP/1.1\nHost: body.example\nContent-Length: 10\n\n0123456789":                  200,
+		"POST / HTTP/1.1\nHost: body.example\nContent-Length: 11\n\n0123456789a":                 413,
+		"POST / HTTP/1.1\nHost: body.example\nTransfer-Encoding: chunked\n\n1\r\na\r\n0\r\n\r\n": 411,
+	} {
+		if got := e.send(t, false, request); got.StatusCode != want {
+			t.Errorf("%q: %d, want %d", request, got.StatusCode, want)
+		}
+	}
+	if got := e.http2(t, "GET", "body.example", "/"); got != "200" {
+		t.Errorf("HTTP/2 without a body: %s", got)
+	}
+	if got := e.http2Body(t, "body.example"); got != "411" {
+		t.Errorf("HTTP/2 body of unknown length: %s", got)
+	}
+}
+
+// A route whose protection cannot be built answers 503 and says why, also where
+// another route would take its requests.
+func TestProtectionFailsClosed(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	admin := func(name string, options ...string) ingress {
+		return ingress{name: name, annotations: annotated(options...), rules: []string{"open.example P /" + name + " a"}}
+	}
+	broken := admin("broken", "allow-list", "10.0.0.0/8")
+	broken.rules = append(broken.rules, "UPPER_case!.example P / a")
+	e := start(t, services+all([]ingress{
+		{name: "open", rules: []string{"open.example P / a"}},
+		admin("list", "allow-list", "10.0.0.0/33"),
+		admin("empty", "deny-list", ""),
+		admin("size", "max-body-size", "big"),
+		admin("period", "rate-limit", "1", "rate-limit-period", "soon"),
+		admin("verify", "backend-verify", "yes"),
+		admin("unverified", "backend-verify", "system", "backend-protocol", "h1-tls"),
+		broken,
+	}))
+	said := map[string]bool{}
+	for _, d := range e.result.Diagnostics {
+		if d.Severity == diag.Error {
+			said[d.Object.Name] = true
+		}
+	}
+	for _, name := range []string{"list", "empty", "size", "period", "verify", "unverified", "broken"} {
+		if got := e.get(t, "open.example", "/"+name+"/x"); got.StatusCode != 503 || !said[name] {
+			t.Errorf("%s: %d, reported %v", name, got.StatusCode, said[name])
+		}
+	}
+	if got := e.get(t, "open.example", "/"); got.StatusCode != 200 {
+		t.Errorf("the open route: %d", got.StatusCode)
+	}
+}
