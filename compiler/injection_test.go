@@ -1,0 +1,221 @@
+package compiler_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/templates"
+)
+
+// hostile is what somebody may put into a value in order to write a line, a
+// word or an expression of his own.
+var hostile = map[string]string{
+	"newline": "\n", "line": "\n    server EVIL 10.0.0.66:80\n", "carriage return": "\r", "tab": "\t", "NUL": "\x00", "escape": "\x1b",
+	"line separator": "\u2028", "next line": "\u0085", "byte order mark": "\ufeff", "no UTF-8": "\xff",
+	"double quote": `"`, "single quote": "'", "closed quote": "' EVIL '", "backslash": `\`, "comment": "#", "spaced comment": " # ",
+	"brace": "{", "condition": " if { always_true } ", "parenthesis": ")", "comma": ",", "variable": "$HOME", "format": "%[src]", "percent": "%",
+	"64 KB": strings.Repeat("x", 64<<10), "options": " -- EVIL", "directive": "\n#hapsnap servers shop/EVIL\n",
+}
+
+// attacks returns values of an option that hold something hostile: alone, at
+// either end of its example, and inside.
+func attacks(o options.Option) []string {
+	var out []string
+	for _, name := range sortedKeys(hostile) {
+		evil := "EVIL" + hostile[name] + "EVIL"
+		middle := len(o.Example) / 2
+		out = append(out, evil, hostile[name], o.Example+hostile[name], o.Example+evil, evil+o.Example, hostile[name]+o.Example,
+			o.Example[:middle]+evil+o.Example[middle:], o.Example[:middle]+hostile[name]+o.Example[middle:],
+			o.Example+" "+evil, o.Example+","+evil, o.Example+"\n"+evil, "set X-A "+evil, "/"+evil, "https://"+evil, "^/("+evil+") /\\1"+evil)
+	}
+	return out
+}
+
+func sortedKeys(m map[string]string) []string {
+	var out []string
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// No value of any option can write a line of its own, end a word, begin a
+// comment or become an expression: it is refused, or it is within one word.
+// HAProxy accepts all that is not refused.
+func TestInjection(t *testing.T) {
+	t.Parallel()
+	files, err := render.Shipped(templates.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, found := render.Parse(files)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	check := haproxy(t)
+	for _, o := range options.All() {
+		t.Run(o.Name, func(t *testing.T) {
+			t.Parallel()
+			in := inputs.Inputs{Services: []inputs.Object[corev1.Service]{webService()}}
+			for i, value := range attacks(o) {
+				in.Ingresses = append(in.Ingresses, attacked(i, o, value))
+			}
+			model, found := routing.Translate(in, routing.Config{})
+			artifact, faults := set.Render(render.Input{Model: model, Config: config.Default()})
+			if len(faults) > 0 {
+				t.Fatalf("refused only when it was written: %+v", faults[0])
+			}
+			refused := 0
+			for _, d := range found {
+				if d.Severity == diag.Error && strings.Contains(d.Message, options.Prefix+o.Name) {
+					refused++
+				}
+			}
+			if refused == 0 {
+				t.Error("nothing was refused")
+			}
+			for _, f := range artifact.Files {
+				checkWords(t, f.Path, f.Content)
+			}
+			verdict, err := check.Check(t.Context(), validate.Input{Artifact: artifact})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range verdict.Faults {
+				t.Errorf("HAProxy refuses %q: %s", f.Text, f.Message)
+			}
+		})
+	}
+}
+
+func webService() inputs.Object[corev1.Service] {
+	return inputs.Object[corev1.Service]{
+		Ref:   diag.Object{Kind: "Service", Namespace: "shop", Name: "web"},
+		Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+	}
+}
+
+// attacked is an Ingress with a hostile value, and what the option needs.
+func attacked(i int, o options.Option, value string) inputs.Object[networkingv1.Ingress] {
+	class, prefix := routing.DefaultIngressClass, networkingv1.PathTypePrefix
+	ing := &networkingv1.Ingress{}
+	ing.Annotations = map[string]string{}
+	for _, other := range options.All() {
+		if other.Name == o.Needs || (other.Name == "backend-protocol" && strings.HasPrefix(o.Name, "backend-")) {
+			ing.Annotations[options.Prefix+other.Name] = other.Example
+		}
+	}
+	ing.Annotations[options.Prefix+o.Name] = value
+	ing.Spec.IngressClassName = &class
+	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+	ing.Spec.Rules = []networkingv1.IngressRule{{
+		Host: fmt.Sprintf("h%d.example.com", i),
+		IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+			Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: &prefix, Backend: backend}},
+		}},
+	}}
+	ref := diag.Object{Kind: "Ingress", Namespace: "shop", Name: fmt.Sprintf("attack-%d", i)}
+	return inputs.Object[networkingv1.Ingress]{Ref: ref, Value: ing}
+}
+
+// ownWords are what lines of haproxy.cfg begin with that the templates write.
+var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after ssl-default-bind-options ssl-default-bind-ciphers
+	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.bufsize defaults mode option retries balance hash-type default-server timeout
+	frontend backend bind http-request http-after-response http-check use_backend default_backend monitor-uri acl stick-table`)
+
+// notFormats are the words that HAProxy expects plain text or a regular
+// expression after.
+var notFormats = []string{"uri", "replace-path"}
+
+// checkWords fails for a line that no template can have written.
+func checkWords(t *testing.T, path string, content []byte) {
+	t.Helper()
+	for line := range bytes.Lines(content) {
+		text := strings.TrimSuffix(string(line), "\n")
+		if strings.ContainsFunc(text, func(r rune) bool {
+			return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0xfeff || r == 0xfffd
+		}) {
+			t.Errorf("%s: unprintable: %q", path, shorten(text))
+		}
+		if strings.HasPrefix(strings.TrimSpace(text), "#") {
+			if strings.Contains(text, "EVIL") {
+				t.Errorf("%s: comment: %q", path, shorten(text))
+			}
+			continue
+		}
+		if path != "haproxy.cfg" {
+			if n := len(strings.Fields(text)); text != "" && strings.HasSuffix(path, ".map") && n != 2 {
+				t.Errorf("%s: %d words: %q", path, n, shorten(text))
+			}
+			continue
+		}
+		words, comment := splitWords(text)
+		if comment || (len(words) > 0 && !slices.Contains(ownWords, words[0])) {
+			t.Errorf("%s: %q", path, shorten(text))
+		}
+		for i, w := range words {
+			if i > 0 && slices.Contains(notFormats, words[i-1]) {
+				continue
+			}
+			if strings.Contains(w, "EVIL") && strings.Contains(strings.ReplaceAll(w, "%%", ""), "%") {
+				t.Errorf("%s: expression: %q", path, shorten(text))
+			}
+		}
+		if n := len(slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w != "if" })); n > 1 {
+			t.Errorf("%s: %d conditions: %q", path, n, shorten(text))
+		}
+	}
+}
+
+func shorten(s string) string { return s[:min(len(s), 200)] }
+
+// splitWords splits a line of haproxy.cfg as HAProxy does, and says whether a
+// comment ends it.
+func splitWords(line string) (words []string, comment bool) {
+	var word []byte
+	var quote byte
+	started := false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word = append(word, c)
+		case c == '#':
+			return words, true
+		case c == ' ' || c == '\t':
+			if started {
+				words = append(words, string(word))
+			}
+			word, started = nil, false
+			continue
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '\\':
+			i++
+			word = append(word, line[i])
+		default:
+			word = append(word, c)
+		}
+		started = true
+	}
+	if started {
+		words = append(words, string(word))
+	}
+	return words, false
+}
