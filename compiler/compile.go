@@ -9,6 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -90,10 +91,21 @@ type attempt struct {
 	faults   []render.Fault
 }
 
-// try compiles without the given objects.
+// try compiles without the given objects. Ingresses among them that protect
+// something keep their routes, closed; if not even that can be published,
+// nothing is, rather than what they protect.
 func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, error) {
 	objects := c.in.Objects.Without(without...)
-	model, found := routing.Translate(objects, routing.Config{
+	routed, refused := objects, map[diag.Object]bool{}
+	routed.Ingresses = slices.Clone(objects.Ingresses)
+	for _, ing := range c.in.Objects.Ingresses {
+		if slices.Contains(without, ing.Ref) && options.Protect(ing.Value.Annotations) {
+			refused[ing.Ref] = true
+			routed.Ingresses = append(routed.Ingresses, ing)
+		}
+	}
+	model, found := routing.Translate(routed, routing.Config{
+		Refused:      refused,
 		IngressClass: c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
 	})

@@ -20,9 +20,7 @@ type Problem struct {
 type Values struct {
 	// Closed says that an option which protects something cannot be used.
 	Closed bool
-	// Protects says that there is one, usable or not.
-	Protects bool
-	given    []given // by name
+	given  []given // by name
 }
 
 // given is one option with a value that can be used.
@@ -48,6 +46,17 @@ func (v Values) First() string {
 		return ""
 	}
 	return Prefix + v.given[0].option.Name
+}
+
+// Protect reports whether annotations hold an option that protects something,
+// usable or not.
+func Protect(annotations map[string]string) bool {
+	for name := range annotations {
+		if rest, ok := strings.CutPrefix(name, Prefix); ok && registry[rest].Closes {
+			return true
+		}
+	}
+	return false
 }
 
 // Read reads the annotations of an object. An option whose value cannot be used
@@ -90,7 +99,6 @@ func (r *reader) annotation(name, text string) {
 		r.report(diag.Error, name, fmt.Sprintf("is an option of %s, and not of this object", o.On), "move it there")
 		return
 	}
-	r.values.Protects = r.values.Protects || o.Closes
 	apply, err := o.parse(text)
 	if err == nil {
 		r.values.given = append(r.values.given, given{o, apply})

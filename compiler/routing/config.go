@@ -1,6 +1,10 @@
 package routing
 
-import "time"
+import (
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
 
 // The defaults of [Config].
 const (
@@ -18,6 +22,9 @@ type Config struct {
 	// WatchWithoutClass takes Ingresses that name no class, even if no class
 	// of ours is the default.
 	WatchWithoutClass bool
+	// Refused are Ingresses that cannot be published for what they say. They are
+	// treated like those that break a rule of the API.
+	Refused map[diag.Object]bool
 	// Now is when the translation is made. It decides which certificates are
 	// reported as expired, and nothing else; zero reports none.
 	Now time.Time

@@ -6,16 +6,17 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
 // shut takes the routes of an Ingress that is left out, if it protects
 // something, and answers them with 503: otherwise their requests might match a
 // route of another Ingress, which does not protect them.
 func (t *translation) shut(ing ingress) {
-	t.ask(ing)
-	if !t.asked.values.Protects {
+	if !options.Protect(ing.Value.Annotations) {
 		return
 	}
+	t.ask(ing)
 	t.asked.shut = true
 	sound := inputs.Object[networkingv1.Ingress]{Ref: ing.Ref, Value: ing.Value.DeepCopy(), At: ing.At}
 	for i, rule := range ing.Value.Spec.Rules {

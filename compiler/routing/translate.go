@@ -31,7 +31,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		if !ours {
 			continue
 		}
-		if found := validate(ing); len(found) > 0 {
+		if found := validate(ing); len(found) > 0 || t.cfg.Refused[ing.Ref] {
 			t.found = append(t.found, found...)
 			t.shut(ing)
 			continue

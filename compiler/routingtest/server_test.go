@@ -32,7 +32,9 @@ func mirror(t *testing.T, name string, configure func(*httptest.Server)) int {
 		}
 		w.Header().Set("Server", "mirror")
 		w.Header().Set("X-From", "server")
-		json.NewEncoder(w).Encode(got)
+		if err := json.NewEncoder(w).Encode(got); err != nil {
+			t.Error(err)
+		}
 	}))
 	s.Config.Protocols = new(http.Protocols)
 	s.Config.Protocols.SetHTTP1(true)
