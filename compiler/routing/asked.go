@@ -26,8 +26,12 @@ type asked struct {
 func (t *translation) ask(ing ingress) {
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
 	t.reportProblems(ing.Ref, ing.Position, problems)
+	t.asked = asked{values: values, carried: values.Carried()}
+	if values.First() == "" {
+		return // as most
+	}
 	settings, _, _ := options.Resolve(values)
-	t.asked = asked{values: values, carried: values.Carried(), exactPaths: settings.ExactPaths}
+	t.asked.exactPaths = settings.ExactPaths
 	if len(settings.Aliases) == 0 {
 		return
 	}
