@@ -15,7 +15,7 @@ import (
 )
 
 // Gather decodes the objects that the compiler reads. Those that break their
-// schema are reported and left out. Ignored counts the objects of other kinds.
+// schema are reported and left out, but for [Inputs].Broken. Ignored counts the objects of other kinds.
 func Gather(set manifests.Set) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
 	return new(Gatherer).Gather(set)
 }
@@ -61,7 +61,7 @@ func (g *gatherer) problem(p manifests.Problem) {
 func (g *gatherer) object(o manifests.Object) {
 	switch gvk := o.GVK(); gvk {
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}:
-		g.in.Ingresses = decode(g, g.in.Ingresses, o, validation.IsDNS1123Subdomain)
+		g.ingress(o)
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"}:
 		g.in.Classes = decode(g, g.in.Classes, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
@@ -77,6 +77,20 @@ func (g *gatherer) object(o manifests.Object) {
 		}
 		g.ignored[gvk]++
 	}
+}
+
+// ingress takes an Ingress in, or among those that are broken.
+func (g *gatherer) ingress(o manifests.Object) {
+	before := len(g.in.Ingresses)
+	g.in.Ingresses = decode(g, g.in.Ingresses, o, validation.IsDNS1123Subdomain)
+	if len(g.in.Ingresses) > before {
+		return
+	}
+	rest := new(networkingv1.Ingress)
+	o.Decode(rest)
+	complete(rest, o.Namespace)
+	at := func(path ...any) diag.Position { return diag.Position(o.Position(path...)) }
+	g.in.Broken = append(g.in.Broken, Object[networkingv1.Ingress]{Ref: ref(o), Value: rest, At: at})
 }
 
 // decode appends the object to a list if it keeps to its schema and is named

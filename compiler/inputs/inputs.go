@@ -34,7 +34,10 @@ func (o Object[T]) Position(path ...any) diag.Position {
 // Inputs is what one compile is made from, in any order; no two objects of a
 // list have the same name.
 type Inputs struct {
-	Ingresses      []Object[networkingv1.Ingress]
+	Ingresses []Object[networkingv1.Ingress]
+	// Broken are Ingresses that break their schema. They hold what could be read,
+	// and are here to be kept closed if they protect something, not to be served.
+	Broken         []Object[networkingv1.Ingress]
 	Classes        []Object[networkingv1.IngressClass]
 	Services       []Object[corev1.Service]
 	Secrets        []Object[corev1.Secret]
@@ -61,6 +64,7 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 	}
 	return Inputs{
 		Ingresses:      without(in.Ingresses, out),
+		Broken:         without(in.Broken, out),
 		Classes:        without(in.Classes, out),
 		Services:       without(in.Services, out),
 		Secrets:        without(in.Secrets, out),

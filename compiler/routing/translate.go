@@ -25,10 +25,18 @@ type ingress = inputs.Object[networkingv1.Ingress]
 func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	t := newTranslation(in, cfg.withDefaults())
 	classes := newClasses(in.Classes, t.cfg)
-	for _, ing := range byAge(in.Ingresses) {
+	broken := make(map[diag.Object]bool, len(in.Broken))
+	for _, ing := range in.Broken {
+		broken[ing.Ref] = true
+	}
+	for _, ing := range byAge(slices.Concat(in.Ingresses, in.Broken)) {
 		ours, found := classes.claim(ing)
 		t.found = append(t.found, found...)
 		if !ours {
+			continue
+		}
+		if broken[ing.Ref] { // which was reported
+			t.shut(ing)
 			continue
 		}
 		if found := validate(ing); len(found) > 0 || t.cfg.Refused[ing.Ref] {

@@ -37,7 +37,7 @@ const (
 // k8s.io/api, as strictly as the API server with fieldValidation=Strict: names
 // are case-sensitive, and a field that is unknown, given twice or of the wrong
 // type is an error. The errors are sorted by position; with any of them the
-// value must not be used.
+// value holds what fits of the object, and does not say what its author meant.
 func (o Object) Decode(into any) []FieldError {
 	found := o.duplicates(o.node, nil, nil)
 	omit := map[*yaml.Node]bool{}
@@ -52,7 +52,9 @@ func (o Object) Decode(into any) []FieldError {
 		omit[culprit] = true
 		e := encoder{limit: 1 << 30, omit: omit}
 		e.value(o.node)
-		strict, err = json.UnmarshalStrict(e.out, reflect.New(reflect.TypeOf(into).Elem()).Interface(), json.DisallowUnknownFields)
+		rest := reflect.New(reflect.TypeOf(into).Elem())
+		strict, err = json.UnmarshalStrict(e.out, rest.Interface(), json.DisallowUnknownFields)
+		reflect.ValueOf(into).Elem().Set(rest.Elem())
 	}
 	for _, s := range strict {
 		found = append(found, o.unknownField(s, reflect.TypeOf(into)))
