@@ -158,7 +158,7 @@ func (e *engine) observe() rollout.Observation {
 	_, storeGone := e.troubles["store"]
 	want, atHand := e.library.have[e.decision.ID]
 	o := rollout.Observation{
-		Intent: e.decision.Intent, Hold: e.decision.Hold || storeGone || !atHand,
+		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view.Channel),
 		Results: e.results, Reloads: e.reloads,
 	}

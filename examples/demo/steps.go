@@ -156,13 +156,13 @@ func (s *story) leaveOut(ctx context.Context) error {
 	if err := s.copyIn("changes/mistake.yaml", "manifests/mistake.yaml"); err != nil {
 		return err
 	}
-	if err := everywhere(ctx, "http://journal.example.com:18080/", "web-2", "blog-1"); err != nil {
-		return err
-	}
 	if err := everywhere(ctx, "http://journal.example.com:18080/", "blog-1"); err != nil {
 		return err
 	}
 	s.got("http://journal.example.com:18080/", "blog-1")
+	if err := s.settled(ctx); err != nil {
+		return err
+	}
 	report, err := s.capture(ctx, s.compiler, "render", "-f", "manifests", "--config", "config.yaml",
 		"--templates", "templates", "--haproxy", s.haproxy, "-o", "rendered")
 	if err == nil {

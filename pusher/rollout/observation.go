@@ -14,6 +14,9 @@ type Observation struct {
 	// Intent tells why, so that two wishes for one snapshot can be told apart:
 	// the newest one, or a pin made at some time.
 	Intent string
+	// MayWait is set when it is wanted for being the newest, not by a person's
+	// order: then a rollout that is past half of the fleet is finished first.
+	MayWait bool
 	// Hold stops the fleet where it is: paused, the store gone, nothing found.
 	Hold bool
 	// Channel is set when the channel was read; Rejected then lists the short

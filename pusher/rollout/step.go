@@ -179,12 +179,28 @@ func (t *turn) choose() {
 	switch r := t.Rollout; {
 	case r == nil && t.o.Want != t.Good:
 		t.Rollout = t.begin(nil)
-	case r == nil || r.Target == t.o.Want:
+	case r == nil || r.Target == t.o.Want || t.finishFirst():
 	case t.o.Want == t.Good:
 		t.undo(fmt.Sprintf("%s is wanted again", t.Good))
 	default:
 		t.Rollout = t.begin(r.Touched)
 	}
+}
+
+// finishFirst reports whether a newer snapshot waits for the rollout at hand: most
+// of the fleet runs its target, and if the newer one were to fail now, all of them
+// would return to what ran before both.
+func (t *turn) finishFirst() bool {
+	if !t.o.MayWait || t.o.Want == t.Good || slices.Contains(t.o.Rejected, t.Rollout.Target.Short) {
+		return false
+	}
+	done := 0
+	for _, i := range t.o.Instances {
+		if t.has(i.Name) {
+			done++
+		}
+	}
+	return 2*done > len(t.o.Instances)
 }
 
 // begin returns a new rollout. The instances that were touched by the one it

@@ -95,6 +95,7 @@ func (s *sim) command(verb string, args []string) error {
 		if len(args) > 1 {
 			s.obs.Intent = args[1]
 		}
+		s.obs.MayWait = s.obs.Intent == "newest"
 	case "hold", "release":
 		s.obs.Hold = verb == "hold"
 	case "channel": // the digests that the channel rejects
