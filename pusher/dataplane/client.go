@@ -19,7 +19,8 @@ type Options struct {
 	// Username and Password are sent with each request (basic authentication).
 	Username, Password string
 	// HTTP makes the requests; nil stands for a client that gives up connecting
-	// after 5 seconds and waiting after 90. Its transport must not retry writes.
+	// after 5 seconds and waiting for what it writes after 90. What it reads is
+	// waited for 20 seconds at most, by any client. Its transport must not retry writes.
 	HTTP *http.Client
 }
 
@@ -29,6 +30,8 @@ type Client struct {
 	username string
 	password string
 	http     *http.Client
+
+	readTimeout time.Duration
 }
 
 // New returns a client. It makes no request.
@@ -48,6 +51,8 @@ func New(o Options) (*Client, error) {
 		username: o.Username,
 		password: o.Password,
 		http:     cmp.Or(o.HTTP, defaultHTTP()),
+
+		readTimeout: readTimeout,
 	}, nil
 }
 

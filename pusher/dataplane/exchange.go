@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // maxBody bounds what is read of one answer; the API itself takes no more.
@@ -38,7 +39,16 @@ type answer struct {
 	body   []byte
 }
 
+// readTimeout is how long an answer to a question may take. The slowest one, what
+// became of a reload, waits for a reload that is under way.
+const readTimeout = 20 * time.Second
+
 func (c *Client) do(ctx context.Context, k call) (answer, error) {
+	if !k.write() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.readTimeout)
+		defer cancel()
+	}
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	req, err := c.request(httptrace.WithClientTrace(ctx, trace), k)
