@@ -96,7 +96,7 @@ haproxy-3.0: ## build Debian trixie's haproxy into build/haproxy-3.0
 
 .PHONY: deps
 deps: ## install what the programs and the demo need and the machine lacks
-	@hack/apt-install $(filter haproxy,$(HAPROXY)) git openssl
+	@hack/apt-install $(filter haproxy,$(HAPROXY)) git
 	@command -v $(HAPROXY) >/dev/null || { echo 'HAPROXY=$(HAPROXY): not found' >&2; exit 1; }
 
 # The race detector needs a C compiler.
