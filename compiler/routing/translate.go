@@ -31,12 +31,14 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	}
 	for _, ing := range byAge(slices.Concat(in.Ingresses, in.Broken)) {
 		ours, found := classes.claim(ing)
-		t.found = append(t.found, found...)
-		if !ours {
+		if broken[ing.Ref] { // what is wrong with it was said when it was read
+			if ours {
+				t.shut(ing)
+			}
 			continue
 		}
-		if broken[ing.Ref] { // which was reported
-			t.shut(ing)
+		t.found = append(t.found, found...)
+		if !ours {
 			continue
 		}
 		if found := validate(ing); len(found) > 0 || t.cfg.Refused[ing.Ref] {
