@@ -7,8 +7,9 @@ import (
 )
 
 // ingress is an Ingress in few words. A rule is "HOST TYPE PATH SERVICE[:PORT]":
-// "-" is no host, the types are E, P and I, and the port is 80 unless named or
-// numbered. Age orders Ingresses by creation, 0 being the oldest.
+// "-" is no host and no path, the types are E, P and I, and the port is 80 unless
+// named or numbered. A rule of a host alone has no paths. Age orders Ingresses by
+// creation, 0 being the oldest.
 type ingress struct {
 	namespace, name, class string // defaults: shop, main, hapsnap
 	age                    int
@@ -54,8 +55,15 @@ func ruleYAML(words []string) string {
 	if words[0] != "-" {
 		host = fmt.Sprintf("host: '%s', ", words[0])
 	}
+	if len(words) == 1 {
+		return fmt.Sprintf("  - {%s}\n", host)
+	}
 	kind := map[string]string{"E": "Exact", "P": "Prefix", "I": "ImplementationSpecific"}[words[1]]
-	return fmt.Sprintf("  - {%shttp: {paths: [{path: '%s', pathType: %s, backend: %s}]}}\n", host, words[2], kind, service(words[3]))
+	path := words[2]
+	if path == "-" {
+		path = ""
+	}
+	return fmt.Sprintf("  - {%shttp: {paths: [{path: '%s', pathType: %s, backend: %s}]}}\n", host, path, kind, service(words[3]))
 }
 
 // service writes a backend.

@@ -73,6 +73,7 @@ var pathRows = []row{
 	{"row_57_literal", one("- P /a.b+c( a"), "", join(ask("a", "/a.b+c("), ask("404", "/aXb+c("))},
 	{"row_59_long_path", one("- P /" + strings.Repeat("x", 2000) + " a"), "", ask("a", "/"+strings.Repeat("x", 2000)+"/y")},
 	{"row_63_implementation_specific", one("- I /foo a"), "", join(ask("a", "/foo", "/foo/x"), ask("404", "/foobar"))},
+	{"row_64_empty_path", one("- I - a", "- E /x b"), "", join(ask("a", "/", "/y", "/x/y?z", "//"), ask("b", "/x"))},
 }
 
 var hostRows = []row{
@@ -89,6 +90,8 @@ var hostRows = []row{
 	{"row_29_known_host_owns", one("- P /any a", "h1.example P /x b"), "", []step{{"h1.example", "/any", "404"}, {"h1.example", "/x", "b"}}},
 	{"row_30_hostless", one("- P /any a", "h1.example P /x b"), "", []step{{"unknown.host", "/any", "a"}, {"[::1]:80", "/any", "a"}, {"127.0.0.1", "/any", "a"}}},
 	{"row_62_odd_hosts", one("xn--bcher-kva.example P / a"), "", hosts("a", "xn--bcher-kva.example")},
+	{"row_65_host_without_paths", one("h.example", "*.w.example", "- P / b"), "", []step{{"h.example", "/", "404"}, {"h.example", "/any", "404"}, {"x.w.example", "/", "404"}, {"other.example", "/any", "b"}}},
+	{"row_65_then_default", []ingress{{rules: []string{"h.example", "- P /any b"}, fallback: "c"}}, "", []step{{"h.example", "/any", "c"}, {"other.example", "/any", "b"}}},
 	{"row_69_host_is_no_path", one("sub.example.com P / a", "- P /example.com b"), "", []step{{"sub.example.com", "/example.com", "a"}, {"other", "/example.com", "b"}}},
 	{"row_70_separator", one("h P /x a", "- P /h b"), "", []step{{"h", "/x", "a"}, {"h|", "/x", "404"}, {"h", "/h", "404"}}},
 }
