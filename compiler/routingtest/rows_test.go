@@ -85,6 +85,7 @@ var hostRows = []row{
 	{"row_24_wildcard", one("*.foo.com P / a"), "", hosts("a", "bar.foo.com", "BAR.foo.com:80")},
 	{"row_25_wildcard_is_one_label", one("*.foo.com P / a"), "", hosts("404", "baz.bar.foo.com")},
 	{"row_26_wildcard_is_a_label", one("*.foo.com P / a"), "", hosts("404", "foo.com")},
+	{"row_26_wildcard_is_no_empty_label", []ingress{{rules: []string{"*.foo.com P / a", "- P /x b"}}}, "", []step{{".foo.com", "/", "404"}, {".foo.com:80", "/x", "b"}, {".foo.com.", "/x", "b"}}},
 	{"row_27_host_before_wildcard", one("*.foo.com P / a", "a.foo.com P / b"), "", join(hosts("b", "a.foo.com"), hosts("a", "b.foo.com"))},
 	{"row_28_specific_host_owns", one("*.foo.com P / a", "a.foo.com P /x b"), "", []step{{"a.foo.com", "/y", "404"}, {"a.foo.com", "/x", "b"}, {"b.foo.com", "/x", "a"}}},
 	{"row_29_known_host_owns", one("- P /any a", "h1.example P /x b"), "", []step{{"h1.example", "/any", "404"}, {"h1.example", "/x", "b"}}},
