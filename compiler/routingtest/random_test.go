@@ -1,0 +1,218 @@
+package routingtest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The seeds are fixed, so that a failure can be repeated: -run 'Reference/seed_3$'.
+const (
+	seeds           = 12
+	requestsPerSeed = 500
+)
+
+// Rules that nobody thought of are routed as the table says. Few hosts and path
+// elements are used, so that rules nest, shadow and contradict each other.
+func TestRandomRulesAgreeWithReference(t *testing.T) {
+	t.Parallel()
+	services := randomServices(t)
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint("seed_", seed), func(t *testing.T) {
+			t.Parallel()
+			g := generator{rand.New(rand.NewPCG(seed, 0))}
+			ingresses := g.ingresses()
+			yaml := all(ingresses)
+			e := start(t, services+yaml)
+			compare(t, e, g, ingresses)
+			if t.Failed() {
+				t.Logf("rules:\n%s", yaml)
+			}
+		})
+	}
+}
+
+// compare sends random requests over one connection in the clear and one over
+// TLS, and sees to it that they reach more than the default.
+func compare(t *testing.T, e edge, g generator, ingresses []ingress) {
+	t.Helper()
+	clients := []*client{{address: e.http}, {address: e.https, secure: true}}
+	reached := map[string]int{}
+	for n := range requestsPerSeed {
+		host, target := g.host(), g.target(ingresses)
+		want := expected(ingresses, host, target)
+		reached[want]++
+		if got := clients[n%2].ask(t, host, target); got != want {
+			t.Errorf("Host %q, target %q, TLS %v: %s, want %s", host, target, clients[n%2].secure, got, want)
+		}
+	}
+	if len(reached) < 5 || reached["404"] > requestsPerSeed*3/4 {
+		t.Errorf("the requests say little: %v", reached)
+	}
+}
+
+// randomServices are those that [generator.service] chooses from, except "gone".
+func randomServices(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for _, namespace := range []string{"shop", "other"} {
+		for n := range 4 {
+			name := fmt.Sprint(namespace, n)
+			b.WriteString(serviceYAML(namespace, name, echo(t, name)))
+		}
+		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: empty}\nspec: {ports: [{port: 80}]}\n", namespace)
+	}
+	return b.String()
+}
+
+type generator struct{ *rand.Rand }
+
+func (g generator) pick(from ...string) string { return from[g.IntN(len(from))] }
+
+// one reports true once in n times.
+func (g generator) one(n int) bool { return g.IntN(n) == 0 }
+
+func (g generator) ingresses() []ingress {
+	out := make([]ingress, 3+g.IntN(6))
+	for n := range out {
+		i := ingress{namespace: g.pick("shop", "other"), name: fmt.Sprint("i", n), age: g.IntN(3)}
+		for range 1 + g.IntN(8) {
+			i.rules = append(i.rules, g.rule(i.namespace))
+		}
+		if g.one(6) {
+			i.fallback = g.service(i.namespace)
+		}
+		out[n] = i
+	}
+	g.Shuffle(len(out), func(a, b int) { out[a], out[b] = out[b], out[a] })
+	return out
+}
+
+func (g generator) rule(namespace string) string {
+	host := g.pick("-", "-", "h.example", "a.h.example", "b.a.h.example", "*.h.example", "*.a.h.example", "example", "*.example")
+	if host != "-" && g.one(12) {
+		return host
+	}
+	kind, path := g.pick("E", "P", "P", "I"), g.path()
+	if kind == "I" && g.one(4) {
+		path = "-"
+	}
+	return strings.Join([]string{host, kind, path, g.service(namespace)}, " ")
+}
+
+// service names one of a namespace; rarely one that cannot answer.
+func (g generator) service(namespace string) string {
+	if g.one(10) {
+		return g.pick("empty", "gone")
+	}
+	return fmt.Sprint(namespace, g.IntN(4))
+}
+
+// path has up to three elements, and a slash at its end or not.
+func (g generator) path() string {
+	var b strings.Builder
+	for range g.IntN(4) {
+		b.WriteString("/" + g.pick("a", "a", "b", "ab", "A", "a.b", "a%20", "h.example", "(+|*"))
+	}
+	if b.Len() == 0 || g.one(3) {
+		b.WriteString("/")
+	}
+	return b.String()
+}
+
+// host is what a request asks for, near to the hosts of rules.
+func (g generator) host() string {
+	host := g.pick("h.example", "a.h.example", "b.a.h.example", "x.h.example", "x.a.h.example", "y.x.h.example", "example", "x.example",
+		"unknown.host", "localhost", "10.0.0.1", "[::1]", "", ".h.example", "ah.example")
+	switch g.IntN(6) {
+	case 0:
+		host = strings.ToUpper(host)
+	case 1:
+		host += ":8080"
+	case 2:
+		if strings.HasSuffix(host, "example") {
+			host += "."
+		}
+	}
+	return host
+}
+
+// target is mostly the path of a rule, changed a little.
+func (g generator) target(ingresses []ingress) string {
+	rules := ingresses[g.IntN(len(ingresses))].rules
+	path := g.path()
+	if words := strings.Fields(rules[g.IntN(len(rules))]); len(words) == 4 && words[2] != "-" && !g.one(4) {
+		path = words[2]
+	}
+	switch g.IntN(10) {
+	case 0:
+		return path + "/"
+	case 1:
+		return path + "x"
+	case 2:
+		return path + g.path()
+	case 3:
+		return strings.ToUpper(path)
+	case 4:
+		return "/" + path
+	case 5:
+		return path + "?q=" + g.path()
+	case 6:
+		return or(strings.TrimSuffix(path, "/"), "/")
+	}
+	return path
+}
+
+// client keeps its connection while the server does.
+type client struct {
+	address string
+	secure  bool
+	conn    net.Conn
+	reader  *bufio.Reader
+}
+
+// ask sends a request with host and target as they are.
+func (c *client) ask(t *testing.T, host, target string) string {
+	t.Helper()
+	if c.conn == nil {
+		c.connect(t)
+	}
+	if _, err := fmt.Fprintf(c.conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, host); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(c.reader, &http.Request{Method: http.MethodGet})
+	if err != nil {
+		t.Fatalf("read the response to %s of %s: %v", target, host, err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	if response.Close {
+		c.conn = nil // closed when the test ends
+	}
+	return answer(response)
+}
+
+func (c *client) connect(t *testing.T) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", c.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.secure {
+		conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	c.conn, c.reader = conn, bufio.NewReader(conn)
+}

@@ -1,0 +1,108 @@
+package routingtest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// expected says who is to answer a request: the name of a Service, or a status.
+// It reads the table of routing semantics as plainly as can be, by comparing
+// each rule with the request, and shares no code and no layout with the
+// compiler or the templates. Services without endpoints are called "empty", and
+// those that do not exist "gone".
+func expected(ingresses []ingress, host, target string) string {
+	inOrder := slices.SortedFunc(slices.Values(ingresses), older)
+	rules := rulesOf(inOrder, ownerOf(inOrder, hostOf(host)))
+	path, _, _ := strings.Cut(target, "?")
+	for _, r := range rules {
+		if r.kind == "E" && r.path == path {
+			return answerOf(r.service)
+		}
+	}
+	best, most := "", 0
+	for _, r := range rules {
+		if n := sharedElements(r.path, path); r.kind != "E" && n > most {
+			best, most = r.service, n
+		}
+	}
+	if most > 0 {
+		return answerOf(best)
+	}
+	for _, i := range inOrder {
+		if i.fallback != "" {
+			return answerOf(i.fallback)
+		}
+	}
+	return "404"
+}
+
+// older orders Ingresses by rows 33 and 35.
+func older(a, b ingress) int {
+	return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(or(a.namespace, "shop"), or(b.namespace, "shop")), cmp.Compare(a.name, b.name))
+}
+
+// hostOf is the host of a request as rules see it (rows 20 to 22), "" if it can
+// be that of no rule.
+func hostOf(header string) string {
+	if strings.HasPrefix(header, "[") {
+		return ""
+	}
+	name, _, _ := strings.Cut(header, ":")
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
+
+// ownerOf is the host of the rules that a request falls under (rows 24 to 30):
+// its own, else the wildcard for its first label, else "-", for no host.
+func ownerOf(ingresses []ingress, host string) string {
+	candidates := []string{host}
+	if label, parent, found := strings.Cut(host, "."); found && label != "" {
+		candidates = append(candidates, "*."+parent)
+	}
+	for _, candidate := range candidates {
+		for _, i := range ingresses {
+			for _, r := range i.rules {
+				if strings.Fields(r)[0] == candidate {
+					return candidate
+				}
+			}
+		}
+	}
+	return "-"
+}
+
+type referenceRule struct{ kind, path, service string }
+
+// rulesOf returns the rules for a host with paths, in the order of their claims.
+func rulesOf(ingresses []ingress, host string) []referenceRule {
+	var out []referenceRule
+	for _, i := range ingresses {
+		for _, r := range i.rules {
+			if words := strings.Fields(r); words[0] == host && len(words) == 4 {
+				out = append(out, referenceRule{words[1], words[2], words[3]})
+			}
+		}
+	}
+	return out
+}
+
+// sharedElements is how many elements a prefix has, the root included, or 0 if
+// the path does not begin with all of them (rows 7 to 15, 56).
+func sharedElements(prefix, path string) int {
+	if prefix == "-" {
+		prefix = "/"
+	}
+	want, got := strings.Split(strings.TrimSuffix(prefix, "/"), "/"), strings.Split(path, "/")
+	if len(want) > len(got) || !slices.Equal(want, got[:len(want)]) {
+		return 0
+	}
+	return len(want)
+}
+
+// answerOf is what a request for a Service gets (rows 37 and 38).
+func answerOf(service string) string {
+	if service == "empty" || service == "gone" {
+		return "503"
+	}
+	return service
+}
