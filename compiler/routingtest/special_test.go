@@ -1,7 +1,6 @@
 package routingtest
 
 import (
-	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -103,24 +102,4 @@ endpoints: [{addresses: [127.0.0.1]}]
 			}
 		}
 	})
-}
-
-// SNI chooses the certificate; a host without one gets the fallback.
-func TestRow49And50Certificates(t *testing.T) {
-	t.Parallel()
-	var secrets strings.Builder
-	for _, name := range []string{"web", "wild"} {
-		certificate, key := keyPair(t, name)
-		fmt.Fprintf(&secrets, "---\napiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {namespace: shop, name: %s}\ndata: {tls.crt: %s, tls.key: %s}\n",
-			name, base64.StdEncoding.EncodeToString(certificate), base64.StdEncoding.EncodeToString(key))
-	}
-	i := ingress{rules: []string{"- P / a"}, tls: []string{"web shop.example", "wild *.foo.com"}}
-	e := start(t, common(t)+secrets.String()+i.yaml())
-	for name, want := range map[string]string{
-		"shop.example": "web", "b.foo.com": "wild", "a.b.foo.com": "fallback.invalid", "foo.com": "fallback.invalid", "x.example": "fallback.invalid",
-	} {
-		if got := e.certificate(t, name); got != want {
-			t.Errorf("SNI %s: certificate of %s, want %s", name, got, want)
-		}
-	}
 }
