@@ -93,7 +93,7 @@ func cutTranscript(t *testing.T, readme string) (before, shown, after string) {
 }
 
 // varies matches what differs from run to run: digests (which follow the
-// templates), ages and the name of the user.
+// templates), ages, the name of the user and the version of HAProxy.
 var varies = []struct {
 	pattern *regexp.Regexp
 	text    string
@@ -102,6 +102,8 @@ var varies = []struct {
 	{regexp.MustCompile(` +`), " "}, // columns are as wide as what is in them
 	{regexp.MustCompile(`(?m)^( r\d{6}-DIGEST) \d+s `), "$1 AGE "},
 	{regexp.MustCompile(`pinned by \S+:`), "pinned by USER:"},
+	// HAProxy 3.0 says the same in a few more words.
+	{regexp.MustCompile(`protocol tcpv4: (cannot bind socket .*\])\.`), "$1"},
 }
 
 func normal(s string) string {
