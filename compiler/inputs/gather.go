@@ -63,13 +63,13 @@ func (g *gatherer) object(o manifests.Object) {
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}:
 		g.ingress(o)
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"}:
-		g.in.Classes = decode(g, g.in.Classes, o, validation.IsDNS1123Subdomain)
+		g.in.Classes = gather(g, g.in.Classes, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
-		g.in.Services = decode(g, g.in.Services, o, validation.IsDNS1123Label)
+		g.in.Services = gather(g, g.in.Services, o, validation.IsDNS1123Label)
 	case manifests.GVK{APIVersion: "v1", Kind: "Secret"}:
-		g.in.Secrets = decode(g, g.in.Secrets, o, validation.IsDNS1123Subdomain)
+		g.in.Secrets = gather(g, g.in.Secrets, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
-		g.in.EndpointSlices = decode(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
+		g.in.EndpointSlices = gather(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
 	default:
 		if version := servedVersion(gvk); version != "" {
 			g.report(o, diag.Position(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not one that clusters still serve", o.APIVersion), "use "+version)
@@ -81,32 +81,36 @@ func (g *gatherer) object(o manifests.Object) {
 
 // ingress takes an Ingress in, or among those that are broken.
 func (g *gatherer) ingress(o manifests.Object) {
-	before := len(g.in.Ingresses)
-	g.in.Ingresses = decode(g, g.in.Ingresses, o, validation.IsDNS1123Subdomain)
-	if len(g.in.Ingresses) > before {
-		return
+	ing, sound := decode[networkingv1.Ingress](g, o, validation.IsDNS1123Subdomain)
+	if sound {
+		g.in.Ingresses = append(g.in.Ingresses, ing)
+	} else {
+		g.in.Broken = append(g.in.Broken, ing)
 	}
-	rest := new(networkingv1.Ingress)
-	o.Decode(rest)
-	complete(rest, o.Namespace)
-	at := func(path ...any) diag.Position { return diag.Position(o.Position(path...)) }
-	g.in.Broken = append(g.in.Broken, Object[networkingv1.Ingress]{Ref: ref(o), Value: rest, At: at})
 }
 
-// decode appends the object to a list if it keeps to its schema and is named
-// as the API server would let it be.
-func decode[T any](g *gatherer, list []Object[T], o manifests.Object, checkName func(string) []string) []Object[T] {
+// gather appends the object to a list if it is sound.
+func gather[T any](g *gatherer, list []Object[T], o manifests.Object, checkName func(string) []string) []Object[T] {
+	if object, sound := decode[T](g, o, checkName); sound {
+		return append(list, object)
+	}
+	return list
+}
+
+// decode returns the object, and whether it keeps to its schema and is named as
+// the API server would let it be. If not, it holds what could be read.
+func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []string) (object Object[T], sound bool) {
 	at := func(path ...any) diag.Position { return diag.Position(o.Position(path...)) }
 	value, known := g.before[o.Identity()].(*T)
 	if !known {
 		value = new(T)
-		if !g.fits(o, append(o.Decode(value), faultsOf(o, value)...), checkName) {
-			return list
-		}
+		sound = g.fits(o, append(o.Decode(value), faultsOf(o, value)...), checkName)
 		complete(value, o.Namespace)
 	}
-	g.decoded[o.Identity()] = value
-	return append(list, Object[T]{Ref: ref(o), Value: value, At: at})
+	if known || sound {
+		g.decoded[o.Identity()] = value
+	}
+	return Object[T]{Ref: ref(o), Value: value, At: at}, known || sound
 }
 
 // fits reports what is wrong with an object, and whether nothing is.

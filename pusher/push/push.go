@@ -53,7 +53,7 @@ func (i Instance) Push(ctx context.Context, want snapshots.Bound, good *snapshot
 		}
 	}
 	if err == nil {
-		err = p.prove(ctx) // the last try found something that has to be looked at
+		_, err = p.prove(ctx) // the last try found something that has to be looked at
 	}
 	return p.done, err
 }
@@ -194,18 +194,19 @@ func (p *attempt) arrive(ctx context.Context, oldPID int) (bool, error) {
 }
 
 // prove looks whether all is as it should be, and changes nothing.
-func (p *attempt) prove(ctx context.Context) error {
+func (p *attempt) prove(ctx context.Context) (sight, error) {
 	s, err := p.look(ctx)
-	switch {
-	case err != nil:
-		return err
-	case !snapshots.SameNode(s.info.Node, p.want.Node):
-		return fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
-	case !s.settled(p.want):
-		return errNotOnDisk
+	if err != nil {
+		return s, err
 	}
 	p.done.Info = s.info
-	return nil
+	switch {
+	case !snapshots.SameNode(s.info.Node, p.want.Node):
+		return s, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
+	case !s.settled(p.want):
+		return s, errNotOnDisk
+	}
+	return s, nil
 }
 
 // verify proves that the worker and the file are what was posted.
@@ -221,16 +222,10 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	if !named {
 		return true, fmt.Errorf("the reload succeeded, but no worker names %s", p.want.Node)
 	}
-	s, err := p.look(ctx)
-	if err != nil {
-		return false, err
-	}
-	p.done.Info = s.info
+	s, err := p.prove(ctx)
 	switch {
-	case !snapshots.SameNode(s.info.Node, p.want.Node):
-		return true, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
-	case !s.settled(p.want):
-		return true, errNotOnDisk
+	case err != nil:
+		return errors.Is(err, ErrElsewhere) || errors.Is(err, errNotOnDisk), err
 	case s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config):
 		return true, errors.New("the file on disk was edited by another hand")
 	}
