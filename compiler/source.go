@@ -81,7 +81,7 @@ func (s Source) templates() (render.Templates, error) {
 	return shipped.Under(overlay), err
 }
 
-// counts returns such as "apps/v1 Deployment: 3, v1 ConfigMap: 1".
+// counts returns such as "apps/v1 Deployment: 3".
 func counts(ignored map[manifests.GVK]int) string {
 	var parts []string
 	for _, kind := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {

@@ -68,6 +68,8 @@ func (g *gatherer) object(o manifests.Object) {
 		g.in.Services = gather(g, g.in.Services, o, validation.IsDNS1123Label)
 	case manifests.GVK{APIVersion: "v1", Kind: "Secret"}:
 		g.in.Secrets = gather(g, g.in.Secrets, o, validation.IsDNS1123Subdomain)
+	case manifests.GVK{APIVersion: "v1", Kind: "ConfigMap"}:
+		g.in.ConfigMaps = gather(g, g.in.ConfigMaps, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
 		g.in.EndpointSlices = gather(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
 	default:

@@ -41,6 +41,7 @@ type Inputs struct {
 	Classes        []Object[networkingv1.IngressClass]
 	Services       []Object[corev1.Service]
 	Secrets        []Object[corev1.Secret]
+	ConfigMaps     []Object[corev1.ConfigMap]
 	EndpointSlices []Object[discoveryv1.EndpointSlice]
 }
 
@@ -68,6 +69,7 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 		Classes:        without(in.Classes, out),
 		Services:       without(in.Services, out),
 		Secrets:        without(in.Secrets, out),
+		ConfigMaps:     without(in.ConfigMaps, out),
 		EndpointSlices: without(in.EndpointSlices, out),
 	}
 }
@@ -84,6 +86,7 @@ func (in Inputs) Provenance() []snapshots.Input {
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Classes)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Secrets)
+	out = record(out, corev1.SchemeGroupVersion.String(), in.ConfigMaps)
 	slices.SortFunc(out, func(a, b snapshots.Input) int {
 		return cmp.Or(cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

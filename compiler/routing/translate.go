@@ -86,9 +86,10 @@ func precedes(winner, loser ingress) string {
 
 // translation collects the model of one call of [Translate].
 type translation struct {
-	cfg      Config
-	services map[snapshots.SecretName]inputs.Object[corev1.Service]
-	secrets  map[snapshots.SecretName]inputs.Object[corev1.Secret]
+	cfg        Config
+	services   map[snapshots.SecretName]inputs.Object[corev1.Service]
+	secrets    map[snapshots.SecretName]inputs.Object[corev1.Secret]
+	configMaps map[snapshots.SecretName]inputs.Object[corev1.ConfigMap]
 
 	hosts    map[string]*virtualHost
 	backends map[string]*Backend
@@ -115,14 +116,15 @@ type claim struct {
 
 func newTranslation(in inputs.Inputs, cfg Config) *translation {
 	return &translation{
-		cfg:      cfg,
-		services: byName(in.Services),
-		secrets:  byName(in.Secrets),
-		hosts:    map[string]*virtualHost{},
-		backends: map[string]*Backend{},
-		offered:  map[snapshots.SecretName]options.Values{},
-		tls:      map[string]tlsClaim{},
-		certs:    map[snapshots.SecretName]*Certificate{},
+		cfg:        cfg,
+		services:   byName(in.Services),
+		secrets:    byName(in.Secrets),
+		configMaps: byName(in.ConfigMaps),
+		hosts:      map[string]*virtualHost{},
+		backends:   map[string]*Backend{},
+		offered:    map[snapshots.SecretName]options.Values{},
+		tls:        map[string]tlsClaim{},
+		certs:      map[snapshots.SecretName]*Certificate{},
 	}
 }
 
