@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -14,80 +13,68 @@ var (
 	environmentForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
 )
 
-// FieldError is one impossible value: Path is the field's, below spec.
-type FieldError struct {
-	Path          []string
-	Message, Hint string
-}
-
-// Error returns "spec.http.port: message".
-func (f FieldError) Error() string { return "spec." + strings.Join(f.Path, ".") + ": " + f.Message }
-
 // Check returns every fault of the configuration, in the order of its fields.
 func (c Config) Check() []FieldError {
-	var faults []FieldError
-	add := func(path, message, hint string) {
-		if message != "" {
-			faults = append(faults, FieldError{strings.Split(path, "."), message, hint})
-		}
-	}
-	add("ingressClass", checkClass(c.IngressClass), "use the name of an IngressClass, such as hapsnap")
-	add("endpoints", checkEndpoints(c.Endpoints), "use live or recorded")
-	add("bind.addresses", checkAddresses(c.Bind.Addresses), `use IP addresses, "*", or one "${VARIABLE}"`)
-	add("http.port", checkPort(c.HTTP.Port), "use 1 to 65535, or 0 for no such listener")
-	add("https.port", checkPort(c.HTTPS.Port), "use 1 to 65535, or 0 for no such listener")
-	add("status.port", checkPort(c.Status.Port), "use 1 to 65535, or 0 for no such listener")
-	for _, clash := range c.clashes() {
-		add(clash, "is the port of another listener", "give each listener a port of its own")
-	}
-	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
-		add("http.port", "is 0, and so is that of https: nothing would be served", "set one of them")
-	}
+	var found []FieldError
+	f := faults{found: &found}
+	f.at("ingressClass").add(checkClass(c.IngressClass), "use the name of an IngressClass, such as hapsnap")
+	f.at("endpoints").add(checkEndpoints(c.Endpoints), "use live or recorded")
+	c.Bind.check(f.at("bind"))
+	c.checkListeners(f)
 	if c.MaxConn < 0 {
-		add("maxconn", fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
+		f.at("maxconn").add(fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
 	}
-	for _, d := range c.durations() {
-		add(d.path, checkDuration(d.value), "use a number and a unit: us, ms, s, m, h or d, such as 30s")
-	}
-	return faults
+	f.at("hardStopAfter").duration(c.HardStopAfter)
+	c.Timeouts.check(f.at("timeouts"))
+	return found
 }
 
-// clashes lists the listeners that have the port of an earlier one.
-func (c Config) clashes() []string {
-	var out []string
-	seen := map[int]bool{0: true}
-	for _, l := range []struct {
-		path string
-		port int
-	}{{"http.port", c.HTTP.Port}, {"https.port", c.HTTPS.Port}, {"status.port", c.Status.Port}} {
+// listener is a port that HAProxy opens, and the fields that say so.
+type listener struct {
+	path []string // below spec
+	port int
+}
+
+// listeners returns every TCP port that HAProxy opens. Of two that are the same
+// the later one is at fault.
+func (c Config) listeners() []listener {
+	return []listener{
+		{[]string{"http", "port"}, c.HTTP.Port},
+		{[]string{"https", "port"}, c.HTTPS.Port},
+		{[]string{"status", "port"}, c.Status.Port},
+	}
+}
+
+func (c Config) checkListeners(f faults) {
+	seen := map[int]bool{}
+	for _, l := range c.listeners() {
+		at := faults{f.found, l.path}
+		at.add(checkPort(l.port), "use 1 to 65535, or 0 for no such listener")
 		if seen[l.port] && l.port != 0 {
-			out = append(out, l.path)
+			at.add("is the port of another listener", "give each listener a port of its own")
 		}
 		seen[l.port] = true
 	}
-	return out
-}
-
-type namedDuration struct {
-	path  string
-	value Duration
-}
-
-func (c Config) durations() []namedDuration {
-	t := c.Timeouts
-	return []namedDuration{
-		{"hardStopAfter", c.HardStopAfter},
-		{"timeouts.connect", t.Connect}, {"timeouts.client", t.Client}, {"timeouts.server", t.Server},
-		{"timeouts.httpRequest", t.HTTPRequest}, {"timeouts.httpKeepAlive", t.HTTPKeepAlive},
-		{"timeouts.tunnel", t.Tunnel}, {"timeouts.queue", t.Queue},
+	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
+		f.at("http").at("port").add("is 0, and so is that of https: nothing would be served", "set one of them")
 	}
 }
 
-func checkDuration(d Duration) string {
-	if durationForm.MatchString(string(d)) {
-		return ""
+func (t Timeouts) check(f faults) {
+	f.at("connect").duration(t.Connect)
+	f.at("client").duration(t.Client)
+	f.at("server").duration(t.Server)
+	f.at("httpRequest").duration(t.HTTPRequest)
+	f.at("httpKeepAlive").duration(t.HTTPKeepAlive)
+	f.at("tunnel").duration(t.Tunnel)
+	f.at("queue").duration(t.Queue)
+}
+
+// duration checks a time that must be there.
+func (f faults) duration(d Duration) {
+	if !durationForm.MatchString(string(d)) {
+		f.add(fmt.Sprintf("%q is not a time", string(d)), "use a number and a unit: us, ms, s, m, h or d, such as 30s")
 	}
-	return fmt.Sprintf("%q is not a time", string(d))
 }
 
 func checkPort(port int) string {
@@ -111,16 +98,17 @@ func checkEndpoints(e Endpoints) string {
 	return fmt.Sprintf("%q is neither live nor recorded", string(e))
 }
 
-func checkAddresses(addresses []string) string {
-	if len(addresses) == 0 {
-		return "is empty: nothing would be served"
+func (b Bind) check(f faults) {
+	const hint = `use IP addresses, "*", or one "${VARIABLE}"`
+	at := f.at("addresses")
+	if len(b.Addresses) == 0 {
+		at.add("is empty: nothing would be served", hint)
 	}
-	for _, a := range addresses {
+	for i, a := range b.Addresses {
 		if _, err := netip.ParseAddr(a); err != nil && a != "*" && !IsVariable(a) {
-			return fmt.Sprintf("%q is not an address", a)
+			at.element(i).add(fmt.Sprintf("%q is not an address", a), hint)
 		}
 	}
-	return ""
 }
 
 // IsVariable reports whether an address is an environment variable.

@@ -12,11 +12,17 @@ type Config struct {
 	// are ours whatever their name.
 	ControllerClass string `json:"controllerClass"`
 	// WatchIngressWithoutClass takes Ingresses that name no class.
-	WatchIngressWithoutClass bool      `json:"watchIngressWithoutClass"`
-	Endpoints                Endpoints `json:"endpoints"`
-	Bind                     Bind      `json:"bind"`
-	HTTP                     Listener  `json:"http"`
-	HTTPS                    Listener  `json:"https"`
+	WatchIngressWithoutClass bool `json:"watchIngressWithoutClass"`
+	// Endpoints says whether the addresses behind Services are joined when a
+	// snapshot is pushed, or are those that the compiler saw, a file of the
+	// snapshot.
+	Endpoints Endpoints `json:"endpoints"`
+	// Bind says where HAProxy listens.
+	Bind Bind `json:"bind"`
+	// HTTP is the listener for plain HTTP.
+	HTTP Listener `json:"http"`
+	// HTTPS is the listener for HTTPS.
+	HTTPS Listener `json:"https"`
 	// Status is where /healthz of HAProxy itself answers.
 	Status Listener `json:"status"`
 	// MaxConn is HAProxy's global maxconn. 0 leaves it to HAProxy, which takes
@@ -26,7 +32,9 @@ type Config struct {
 	// HardStopAfter is how long a worker may serve old connections after a
 	// reload.
 	HardStopAfter Duration `json:"hardStopAfter"`
-	Timeouts      Timeouts `json:"timeouts"`
+	// Timeouts are those of HAProxy's defaults section. Annotations change some
+	// of them for their routes.
+	Timeouts Timeouts `json:"timeouts"`
 }
 
 // Endpoints says where the endpoints of Services come from.
@@ -49,22 +57,33 @@ type Bind struct {
 
 // Listener is a frontend. Port 0 leaves it out.
 type Listener struct {
+	// Port is the TCP port. 0 is no such listener.
 	Port int `json:"port"`
 }
 
-// Duration is a time as HAProxy writes it: a number and one of the units us,
-// ms, s, m, h, d.
+// Duration is a time such as 30s. It is written as HAProxy does: a number and
+// one of the units us, ms, s, m, h, d.
 type Duration string
 
 // Timeouts are those of HAProxy's defaults section.
 type Timeouts struct {
-	Connect       Duration `json:"connect"`
-	Client        Duration `json:"client"`
-	Server        Duration `json:"server"`
-	HTTPRequest   Duration `json:"httpRequest"`
+	// Connect is for a connection to an endpoint.
+	Connect Duration `json:"connect"`
+	// Client is how long a client may be silent when it should send or receive.
+	Client Duration `json:"client"`
+	// Server is how long an endpoint may be silent when it should send or
+	// receive.
+	Server Duration `json:"server"`
+	// HTTPRequest is for a client to send the header of a request.
+	HTTPRequest Duration `json:"httpRequest"`
+	// HTTPKeepAlive is for the next request on the same connection.
 	HTTPKeepAlive Duration `json:"httpKeepAlive"`
-	Tunnel        Duration `json:"tunnel"`
-	Queue         Duration `json:"queue"`
+	// Tunnel is how long a WebSocket, or another upgraded connection, may be
+	// silent.
+	Tunnel Duration `json:"tunnel"`
+	// Queue is how long a request waits for an endpoint that has all the
+	// connections it may have.
+	Queue Duration `json:"queue"`
 }
 
 // Default returns the configuration of an empty file.

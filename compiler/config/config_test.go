@@ -51,7 +51,7 @@ func TestParseReportsPosition(t *testing.T) {
 		"port twice":     {head + "spec:\n  status: {port: 443}\n", "c.yaml:4:18: spec.status.port: is the port of another listener\n\thint: give each listener a port of its own"},
 		"default's port": {head + "spec:\n  http: {port: 443}\n", "c.yaml:4:3: spec.https.port: is the port of another listener\n\thint: give each listener a port of its own"},
 		"duration":       {head + "spec:\n  timeouts: {client: 1m30s}\n", "c.yaml:4:22: spec.timeouts.client: \"1m30s\" is not a time\n\thint: use a number and a unit: us, ms, s, m, h or d, such as 30s"},
-		"address":        {head + "spec:\n  bind:\n    addresses: ['x y']\n", "c.yaml:5:16: spec.bind.addresses: \"x y\" is not an address\n\thint: use IP addresses, \"*\", or one \"${VARIABLE}\""},
+		"address":        {head + "spec:\n  bind:\n    addresses: ['x y']\n", "c.yaml:5:17: spec.bind.addresses[0]: \"x y\" is not an address\n\thint: use IP addresses, \"*\", or one \"${VARIABLE}\""},
 		"no address":     {head + "spec:\n  bind:\n    addresses: []\n", "c.yaml:5:16: spec.bind.addresses: is empty: nothing would be served\n\thint: use IP addresses, \"*\", or one \"${VARIABLE}\""},
 		"two documents":  {head + "---\n" + head, "c.yaml:3:1: holds more than one document\n\thint: keep one CompilerConfig to a file"},
 	} {

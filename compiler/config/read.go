@@ -110,47 +110,84 @@ func (r *reader) fault(n *yaml.Node, message, hint string) {
 }
 
 // decode puts a node into a value; path is where the node is in the document.
+// A list and a map replace the default, they do not extend it.
 func (r *reader) decode(n *yaml.Node, into reflect.Value, path []string) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if into.Kind() != reflect.Struct {
-		r.decodeValue(n, into, path)
+	if want := shape(into.Kind()); n.Kind != want {
+		r.fault(n, fmt.Sprintf("%s: want %s, not %s", joinPath(path), wanted(into.Kind()), describe(n)), "")
 		return
 	}
-	if n.Kind != yaml.MappingNode {
-		r.fault(n, strings.Join(path, ".")+": want fields, not "+describe(n), "")
-		return
-	}
-	var seen []string
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		at := append(slices.Clone(path), key.Value)
-		field, ok := fieldByTag(into, key.Value)
-		switch {
-		case !ok:
-			r.fault(key, strings.Join(at, ".")+": unknown field", "use one of "+strings.Join(tags(into.Type()), ", "))
-		case slices.Contains(seen, key.Value):
-			r.fault(key, strings.Join(at, ".")+": is set twice", "")
-		default:
-			r.decode(n.Content[i+1], field, at)
+	switch into.Kind() {
+	case reflect.Struct:
+		r.decodeStruct(n, into, path)
+	case reflect.Map:
+		r.decodeMap(n, into, path)
+	case reflect.Slice:
+		into.Set(reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			r.decode(item, into.Index(i), append(slices.Clone(path), strconv.Itoa(i)))
 		}
-		seen = append(seen, key.Value)
+	default:
+		if n.Tag == yaml.NodeTagNull || n.Decode(into.Addr().Interface()) != nil {
+			r.fault(n, fmt.Sprintf("%s: want %s, not %s", joinPath(path), wanted(into.Kind()), describe(n)), "")
+		}
 	}
 }
 
-// decodeValue puts a scalar or a list of scalars into a value.
-func (r *reader) decodeValue(n *yaml.Node, into reflect.Value, path []string) {
-	if into.Kind() == reflect.Slice {
-		into.SetZero() // a list replaces the default, it does not extend it
+// shape returns the kind of node that a kind of value is written as.
+func shape(k reflect.Kind) yaml.Kind {
+	switch k {
+	case reflect.Struct, reflect.Map:
+		return yaml.MappingNode
+	case reflect.Slice:
+		return yaml.SequenceNode
 	}
-	if n.Tag == yaml.NodeTagNull || n.Decode(into.Addr().Interface()) != nil {
-		r.fault(n, fmt.Sprintf("%s: want %s, not %s", strings.Join(path, "."), wanted(into.Kind()), describe(n)), "")
+	return yaml.ScalarNode
+}
+
+func (r *reader) decodeStruct(n *yaml.Node, into reflect.Value, path []string) {
+	r.eachField(n, path, func(key, value *yaml.Node, at []string) {
+		field, ok := fieldByTag(into, key.Value)
+		if !ok {
+			r.fault(key, joinPath(at)+": unknown field", "use one of "+strings.Join(tags(into.Type()), ", "))
+			return
+		}
+		r.decode(value, field, at)
+	})
+}
+
+// decodeMap fills a map whose keys are text.
+func (r *reader) decodeMap(n *yaml.Node, into reflect.Value, path []string) {
+	into.Set(reflect.MakeMap(into.Type()))
+	r.eachField(n, path, func(key, value *yaml.Node, at []string) {
+		item := reflect.New(into.Type().Elem()).Elem()
+		r.decode(value, item, at)
+		into.SetMapIndex(reflect.ValueOf(key.Value).Convert(into.Type().Key()), item)
+	})
+}
+
+// eachField calls do for each key of a mapping, and reports those that come
+// twice.
+func (r *reader) eachField(n *yaml.Node, path []string, do func(key, value *yaml.Node, at []string)) {
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		at := append(slices.Clone(path), key.Value)
+		if seen[key.Value] {
+			r.fault(key, joinPath(at)+": is set twice", "")
+			continue
+		}
+		seen[key.Value] = true
+		do(key, n.Content[i+1], at)
 	}
 }
 
 func wanted(k reflect.Kind) string {
 	switch k {
+	case reflect.Struct, reflect.Map:
+		return "fields"
 	case reflect.Bool:
 		return "true or false"
 	case reflect.Int:
@@ -191,14 +228,35 @@ func tags(t reflect.Type) []string {
 	return names
 }
 
-// lookup returns the value at a path below a mapping, or the nearest one above.
+// lookup returns the value at a path below a node, or the nearest one above.
 func lookup(n *yaml.Node, path []string) *yaml.Node {
-	for len(path) > 0 && n.Kind == yaml.MappingNode {
-		i := slices.IndexFunc(n.Content, func(c *yaml.Node) bool { return c.Value == path[0] })
-		if i < 0 || i%2 != 0 {
+	for _, name := range path {
+		next := child(n, name)
+		if next == nil {
 			return n
 		}
-		n, path = n.Content[i+1], path[1:]
+		n = next
 	}
 	return n
+}
+
+// child returns the value of a key, or the element of a list with a number, or
+// nil.
+func child(n *yaml.Node, name string) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == name {
+				return n.Content[i+1]
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i]
+		}
+	}
+	return nil
 }

@@ -35,11 +35,19 @@ type edge struct {
 // start compiles the manifests and runs the result.
 func start(t *testing.T, yaml string) edge {
 	t.Helper()
+	return startWith(t, yaml, func(*config.Config) {})
+}
+
+// startWith does so with another configuration than the default. The addresses
+// and ports that edit finds are free ones, of this HAProxy alone.
+func startWith(t *testing.T, yaml string, edit func(*config.Config)) edge {
+	t.Helper()
 	cfg := config.Default()
 	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	cfg.Bind.Addresses = []string{ip}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, ip), freePort(t, ip), 0
 	cfg.MaxConn = 100
+	edit(&cfg)
 	result, objects := compile(t, yaml, cfg)
 	dir := t.TempDir()
 	write(t, dir, bind(t, dir, result.Draft, objects))
