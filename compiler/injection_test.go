@@ -70,7 +70,10 @@ func TestInjection(t *testing.T) {
 	for _, o := range options.All() {
 		t.Run(o.Name, func(t *testing.T) {
 			t.Parallel()
-			in := inputs.Inputs{Services: []inputs.Object[corev1.Service]{webService()}}
+			in := inputs.Inputs{
+				Services:   []inputs.Object[corev1.Service]{webService()},
+				ConfigMaps: []inputs.Object[corev1.ConfigMap]{networkLists()},
+			}
 			for i, value := range attacks(o) {
 				in.Ingresses = append(in.Ingresses, attacked(i, o, value))
 			}
@@ -106,6 +109,14 @@ func webService() inputs.Object[corev1.Service] {
 	return inputs.Object[corev1.Service]{
 		Ref:   diag.Object{Kind: "Service", Namespace: "shop", Name: "web"},
 		Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+	}
+}
+
+// networkLists are those that examples name.
+func networkLists() inputs.Object[corev1.ConfigMap] {
+	return inputs.Object[corev1.ConfigMap]{
+		Ref:   diag.Object{Kind: "ConfigMap", Namespace: "shop", Name: "networks"},
+		Value: &corev1.ConfigMap{Data: map[string]string{"offices": "192.0.2.0/24"}},
 	}
 }
 

@@ -26,6 +26,7 @@ func (c Config) Check() []FieldError {
 	}
 	f.at("hardStopAfter").duration(c.HardStopAfter)
 	c.Timeouts.check(f.at("timeouts"))
+	c.Shared.check(f.at("shared"))
 	return found
 }
 

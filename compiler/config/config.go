@@ -35,6 +35,8 @@ type Config struct {
 	// Timeouts are those of HAProxy's defaults section. Annotations change some
 	// of them for their routes.
 	Timeouts Timeouts `json:"timeouts"`
+	// Shared is what objects of every namespace may name.
+	Shared Shared `json:"shared"`
 }
 
 // Endpoints says where the endpoints of Services come from.

@@ -53,6 +53,7 @@ func TestParseReportsPosition(t *testing.T) {
 		"duration":       {head + "spec:\n  timeouts: {client: 1m30s}\n", "c.yaml:4:22: spec.timeouts.client: \"1m30s\" is not a time\n\thint: use a number and a unit: us, ms, s, m, h or d, such as 30s"},
 		"address":        {head + "spec:\n  bind:\n    addresses: ['x y']\n", "c.yaml:5:17: spec.bind.addresses[0]: \"x y\" is not an address\n\thint: use IP addresses, \"*\", or one \"${VARIABLE}\""},
 		"no address":     {head + "spec:\n  bind:\n    addresses: []\n", "c.yaml:5:16: spec.bind.addresses: is empty: nothing would be served\n\thint: use IP addresses, \"*\", or one \"${VARIABLE}\""},
+		"shared list":    {head + "spec:\n  shared: {networkLists: [geo]}\n", "c.yaml:4:27: spec.shared.networkLists[0]: \"geo\" is not namespace/name\n\thint: use the namespace and the name of a ConfigMap, such as edge/countries"},
 		"two documents":  {head + "---\n" + head, "c.yaml:3:1: holds more than one document\n\thint: keep one CompilerConfig to a file"},
 	} {
 		t.Run(name, func(t *testing.T) {

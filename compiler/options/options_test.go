@@ -76,6 +76,7 @@ func TestProblems(t *testing.T) {
 		"not on a Service":  {options.OnService, "redirect", "/x", "is an option of Ingress, and not of this object", "move it there"},
 		"part of a list":    {options.OnIngress, "deny-list", "10.0.0.0/8, nowhere", `: "nowhere" is not a network; the routes that it protects answer 503`, "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses"},
 		"zone":              {options.OnIngress, "deny-list", "fe80::1%eth0", `: "fe80::1%eth0" is not a network; the routes that it protects answer 503`, "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses"},
+		"list without key":  {options.OnIngress, "deny-list", "@geo", `: "@geo" is not the name of a list; the routes that it protects answer 503`, "use @CONFIGMAP/KEY, or @NAMESPACE/CONFIGMAP/KEY"},
 		"number":            {options.OnIngress, "rate-limit", "+5", `: "+5" is not a number; the routes that it protects answer 503`, "use a whole number from 1 to 1000000000"},
 		"too long a time":   {options.OnIngress, "timeout-server", "25d", `: "25d" is too long`, "use 24d at most"},
 		"other scheme":      {options.OnIngress, "redirect", "javascript://x/", `: "javascript://x/" is not a location`, "use a path, or a URL with http or https"},

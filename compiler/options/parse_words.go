@@ -3,7 +3,6 @@ package options
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -115,21 +114,6 @@ func listOf[T any](read func(string) (T, error)) func(string) ([]T, error) {
 		}
 		return out, nil
 	}
-}
-
-// network reads a CIDR or an address.
-func network(word string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(word); err == nil && a.Zone() == "" {
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	p, err := netip.ParsePrefix(word)
-	if err != nil {
-		return netip.Prefix{}, fault("is not a network", "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
-	}
-	if p.Masked() != p {
-		return netip.Prefix{}, fault("has bits beyond its length", "it would be "+p.Masked().String())
-	}
-	return p, nil
 }
 
 // hostName reads the name of a host.

@@ -1,7 +1,6 @@
 package options
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -15,7 +14,7 @@ func All() []Option {
 const (
 	valueBool     = "`true` or `false`"
 	valueDuration = "a time such as `30s`"
-	valueNetworks = "CIDRs or addresses, separated by commas"
+	valueNetworks = "CIDRs, addresses or `@` lists, separated by commas"
 	valueEdits    = "lines of `set NAME VALUE`, `add NAME VALUE`, `remove NAME`"
 )
 
@@ -52,42 +51,5 @@ func routingOptions() []Option {
 			Name: "path-type-default", Group: Routing, On: OnIngress, Matches: true, Value: "`Prefix` or `Exact`", Example: "Exact", Default: "`Prefix`",
 			Summary: "What pathType ImplementationSpecific means.",
 		}, oneOf(map[string]bool{"Prefix": false, "Exact": true}), func(s *Settings, v bool) { s.ExactPaths = v }),
-	}
-}
-
-func protectionOptions() []Option {
-	return []Option{
-		define(Option{
-			Name: "allow-list", Group: Protecting, On: onBoth, Closes: true, Value: valueNetworks, Example: "10.0.0.0/8, fd00::/8", most: mostList,
-			Summary: "Only clients of these networks are served; others get 403.",
-		}, listOf(network), func(s *Settings, v []netip.Prefix) { s.Protection.Allow = v }),
-		define(Option{
-			Name: "deny-list", Group: Protecting, On: onBoth, Closes: true, Value: valueNetworks, Example: "192.0.2.0/24", most: mostList,
-			Summary: "Clients of these networks get 403, even if they are in `allow-list`.",
-		}, listOf(network), func(s *Settings, v []netip.Prefix) { s.Protection.Deny = v }),
-		define(Option{
-			Name: "rate-limit", Group: Protecting, On: onBoth, Closes: true, Value: "a number of requests", Example: "100",
-			Summary: "The most requests of one client in a period. Requests beyond it are refused, and count. Each HAProxy counts for itself, for each Service of the Ingress, and from zero after a reload.",
-		}, number(1, 1_000_000_000), func(s *Settings, v int) { s.rate.Requests = v }),
-		define(Option{
-			Name: "rate-limit-period", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: valueDuration, Example: "1m", Default: "`1s`",
-			Summary: "The period of `rate-limit`.",
-		}, duration, func(s *Settings, v policy.Duration) { s.rate.Period = v }),
-		define(Option{
-			Name: "rate-limit-key", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: "`address`, or `header NAME`", Example: "header X-Api-Key", Default: "`address`",
-			Summary: "What tells the clients of `rate-limit` apart. Requests without the header count by their address.",
-		}, rateKey, func(s *Settings, v string) { s.rate.Header = v }),
-		define(Option{
-			Name: "rate-limit-status", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: "`403`, `429` or `503`", Example: "503", Default: "`429`",
-			Summary: "The answer to a request beyond `rate-limit`.",
-		}, refusal, func(s *Settings, v int) { s.rate.Status = v }),
-		define(Option{
-			Name: "rate-limit-exempt", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: valueNetworks, Example: "10.0.0.0/8", most: mostList,
-			Summary: "Networks whose clients are not counted by `rate-limit`.",
-		}, listOf(network), func(s *Settings, v []netip.Prefix) { s.rate.Exempt = v }),
-		define(Option{
-			Name: "max-body-size", Group: Protecting, On: onBoth, Closes: true, Value: "bytes, or a number with `k`, `m` or `g`", Example: "8m",
-			Summary: "The largest body of a request; a larger one gets 413. A body whose length is not announced (chunked, or HTTP/2 without content-length, as gRPC sends) gets 411, since nothing would limit it.",
-		}, size, func(s *Settings, v int64) { s.Protection.MaxBody = v }),
 	}
 }

@@ -40,6 +40,17 @@ func (v Values) Has(name string) bool {
 	return slices.ContainsFunc(v.given, func(g given) bool { return g.option.Name == name })
 }
 
+// Giver returns the index of the object whose value of an option holds, which
+// is that of the last one that has it; -1 if none has.
+func Giver(name string, objects ...Values) int {
+	for i, v := range slices.Backward(objects) {
+		if v.Has(name) {
+			return i
+		}
+	}
+	return -1
+}
+
 // First returns the name of the first annotation that can be used, or "".
 func (v Values) First() string {
 	if len(v.given) == 0 {

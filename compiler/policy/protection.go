@@ -1,12 +1,10 @@
 package policy
 
-import "net/netip"
-
 // Protection says which requests are refused. The zero Protection refuses none.
 type Protection struct {
 	// Deny and Allow are networks of clients. A client in Deny is refused, and
-	// so is one outside Allow if that is not empty.
-	Deny, Allow []netip.Prefix
+	// so is one outside Allow if anything is named there, be it an empty list.
+	Deny, Allow Networks
 	Rate        *RateLimit
 	// MaxBody is the most bytes that a request's body may have; 0 is any.
 	MaxBody int64
@@ -22,10 +20,10 @@ type RateLimit struct {
 	Header string
 	Status int // of the refusal
 	// Exempt are networks whose clients are not counted.
-	Exempt []netip.Prefix
+	Exempt Networks
 }
 
 // Any reports whether anything is refused.
 func (p Protection) Any() bool {
-	return len(p.Deny)+len(p.Allow) > 0 || p.Rate != nil || p.MaxBody > 0
+	return p.Deny.Any() || p.Allow.Any() || p.Rate != nil || p.MaxBody > 0
 }

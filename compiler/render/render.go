@@ -33,6 +33,9 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 		}
 	}
 	a.add(snapshots.ConfigFile, config)
+	for _, list := range in.Model.NetworkLists {
+		a.add(list.File(), listOf(list))
+	}
 	if len(r.faults) > 0 {
 		return Artifact{}, r.faults
 	}

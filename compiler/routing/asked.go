@@ -68,7 +68,11 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	if b.Name == Unavailable || (!t.asked.carried && !offered.Carried()) {
 		return // what cannot be named is one for all
 	}
-	settings, problems, closed := options.Resolve(t.asked.values, offered)
+	by := asker{ingress: ing, values: []options.Values{t.asked.values, offered}}
+	if exists {
+		by.service = &service
+	}
+	settings, problems, closed := options.Resolve(by.values...)
 	t.reportProblems(ing.Ref, ing.Position, problems[0])
 	if exists {
 		t.reportProblems(service.Ref, service.Position, problems[1])
@@ -76,7 +80,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	if name := offered.First(); name != "" {
 		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})
 	}
-	if closed {
+	if closed || !t.findLists(&settings.Protection, by) {
 		b.Targets = nil
 		return
 	}

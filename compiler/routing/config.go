@@ -22,6 +22,9 @@ type Config struct {
 	// WatchWithoutClass takes Ingresses that name no class, even if no class
 	// of ours is the default.
 	WatchWithoutClass bool
+	// SharedLists are the ConfigMaps, as namespace/name, whose lists of networks
+	// every namespace may name.
+	SharedLists []string
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API.
 	Refused map[diag.Object]bool

@@ -15,6 +15,7 @@ type Model struct {
 	Hosts        []Host        // by name
 	Backends     []Backend     // by name
 	Certificates []Certificate // by file
+	NetworkLists []NetworkList // by name
 	// Default is the name of the backend for requests that no rule matches;
 	// "" answers them with 404.
 	Default       string

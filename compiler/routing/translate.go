@@ -12,10 +12,14 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-type ingress = inputs.Object[networkingv1.Ingress]
+type (
+	ingress = inputs.Object[networkingv1.Ingress]
+	service = inputs.Object[corev1.Service]
+)
 
 // Translate returns what the Ingresses that are ours mean, and the findings on
 // them, sorted. It is a pure function; the order of the inputs takes no part.
@@ -98,6 +102,7 @@ type translation struct {
 	offered  map[snapshots.SecretName]options.Values // by the Services that were met
 	tls      map[string]tlsClaim
 	certs    map[snapshots.SecretName]*Certificate
+	lists    map[policy.NetworkList]*NetworkList // those that were read; nil is malformed
 	found    []diag.Diagnostic
 }
 
@@ -125,6 +130,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		offered:    map[snapshots.SecretName]options.Values{},
 		tls:        map[string]tlsClaim{},
 		certs:      map[snapshots.SecretName]*Certificate{},
+		lists:      map[policy.NetworkList]*NetworkList{},
 	}
 }
 
@@ -159,6 +165,12 @@ func (t *translation) model() Model {
 		m.Certificates = append(m.Certificates, *c)
 	}
 	slices.SortFunc(m.Certificates, func(a, b Certificate) int { return cmp.Compare(a.File, b.File) })
+	for _, list := range t.lists {
+		if list != nil {
+			m.NetworkLists = append(m.NetworkLists, *list)
+		}
+	}
+	slices.SortFunc(m.NetworkLists, func(a, b NetworkList) int { return cmp.Compare(a.String(), b.String()) })
 	if t.fallback != nil {
 		m.Default, m.DefaultOrigin = t.fallback.backend, t.fallback.origin
 	}

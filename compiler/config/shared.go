@@ -1,0 +1,30 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Shared is what objects of every namespace may name, each as namespace/name.
+// Anything else can be named by objects of its own namespace only.
+type Shared struct {
+	// NetworkLists are ConfigMaps whose keys are lists of networks, such as one
+	// list for each country, for allow-list, deny-list and rate-limit-exempt.
+	NetworkLists []string `json:"networkLists"`
+}
+
+func (s Shared) check(f faults) {
+	for i, name := range s.NetworkLists {
+		f.at("networkLists").element(i).add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/countries")
+	}
+}
+
+func checkShared(name string) string {
+	namespace, object, ok := strings.Cut(name, "/")
+	if ok && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(object)) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q is not namespace/name", name)
+}
