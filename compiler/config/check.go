@@ -27,6 +27,7 @@ func (c Config) Check() []FieldError {
 	f.at("hardStopAfter").duration(c.HardStopAfter)
 	c.Timeouts.check(f.at("timeouts"))
 	c.Shared.check(f.at("shared"))
+	c.Affinity.check(f.at("affinity"))
 	return found
 }
 

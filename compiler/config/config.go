@@ -37,6 +37,8 @@ type Config struct {
 	Timeouts Timeouts `json:"timeouts"`
 	// Shared is what objects of every namespace may name.
 	Shared Shared `json:"shared"`
+	// Affinity says how the cookies are made that keep sessions with endpoints.
+	Affinity Affinity `json:"affinity"`
 }
 
 // Endpoints says where the endpoints of Services come from.
@@ -103,5 +105,6 @@ func Default() Config {
 			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",
 			HTTPKeepAlive: "60s", Tunnel: "1h", Queue: "10s",
 		},
+		Affinity: Affinity{Key: "key"},
 	}
 }

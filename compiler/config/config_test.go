@@ -54,6 +54,8 @@ func TestParseReportsPosition(t *testing.T) {
 		"address":        {head + "spec:\n  bind:\n    addresses: ['x y']\n", "c.yaml:5:17: spec.bind.addresses[0]: \"x y\" is not an address\n\thint: use IP addresses, \"*\", or one \"${VARIABLE}\""},
 		"no address":     {head + "spec:\n  bind:\n    addresses: []\n", "c.yaml:5:16: spec.bind.addresses: is empty: nothing would be served\n\thint: use IP addresses, \"*\", or one \"${VARIABLE}\""},
 		"shared list":    {head + "spec:\n  shared: {networkLists: [geo]}\n", "c.yaml:4:27: spec.shared.networkLists[0]: \"geo\" is not namespace/name\n\thint: use the namespace and the name of a ConfigMap, such as edge/countries"},
+		"key's Secret":   {head + "spec:\n  affinity: {keySecret: shop}\n", "c.yaml:4:25: spec.affinity.keySecret: \"shop\" is not namespace/name\n\thint: use the namespace and the name of a Secret, or leave it out"},
+		"Secret's key":   {head + "spec:\n  affinity: {keySecret: a/b, key: 'x y'}\n", "c.yaml:4:35: spec.affinity.key: \"x y\" is not a key of a Secret\n\thint: use letters, digits, -, _ and ."},
 		"two documents":  {head + "---\n" + head, "c.yaml:3:1: holds more than one document\n\thint: keep one CompilerConfig to a file"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,12 +39,13 @@ type Group string
 const (
 	Routing    Group = "Routing"
 	Backends   Group = "Backends"
+	Sessions   Group = "Sessions"
 	HeaderEdit Group = "Headers"
 	Protecting Group = "Protection"
 )
 
 // Groups are the groups in the order of the document.
-var Groups = []Group{Routing, Backends, HeaderEdit, Protecting}
+var Groups = []Group{Routing, Backends, Sessions, HeaderEdit, Protecting}
 
 // Option is one annotation.
 type Option struct {

@@ -29,6 +29,8 @@ type Settings struct {
 	sni          policy.TLS
 	tls          bool
 	rate         policy.RateLimit
+	sticky       bool
+	affinity     policy.Affinity
 }
 
 // Resolve joins the options of objects. The later object wins. What they do not
@@ -47,6 +49,9 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 	r.cors()
 	if r.has("rate-limit") {
 		r.settings.Protection.Rate = rateLimit(r.settings.rate)
+	}
+	if r.settings.sticky {
+		r.settings.Upstream.Affinity = &r.settings.affinity
 	}
 	return r.settings, r.problems, r.closed
 }

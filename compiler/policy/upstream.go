@@ -15,6 +15,7 @@ type Upstream struct {
 	Check                    HealthCheck
 	// SlowStart is how long a new server takes to get its whole share.
 	SlowStart Duration
+	Affinity  *Affinity // nil: every request goes where Balance says
 }
 
 // RetryCount is what Retries points to.

@@ -89,6 +89,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 		b.Protection = &p
 	}
 	if u := settings.Upstream; u != (policy.Upstream{}) {
+		nameCookie(&u, r)
 		b.Upstream = &u
 	}
 }

@@ -1,0 +1,50 @@
+package options
+
+import (
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/policy"
+)
+
+// sessionOptions keep sessions with endpoints.
+func sessionOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "affinity", Group: Sessions, On: onBoth, Value: "`cookie` or `none`", Example: "cookie", Default: "`none`",
+			Summary: "`cookie` keeps a session with its endpoint for as long as that is there, on every HAProxy alike. An endpoint that is terminating gets the requests of its sessions, and no others; the sessions of one that is down go to another, and get its cookie.",
+		}, oneOf(map[string]bool{"cookie": true, "none": false}), func(s *Settings, v bool) { s.sticky = v }),
+		define(Option{
+			Name: "affinity-cookie-name", Group: Sessions, On: onBoth, Needs: "affinity", Value: "the name of a cookie", Example: "session", Default: "`hapsnap-` and a hash of the Service's name and port",
+			Summary: "The cookie's name. Services of one host need different names, or each takes away the other's sessions.",
+		}, cookieName, func(s *Settings, v string) { s.affinity.Cookie = v }),
+		define(Option{
+			Name: "affinity-cookie-domain", Group: Sessions, On: onBoth, Needs: "affinity", Value: "a DNS name of two labels or more", Example: "shop.example", Default: "the request's host alone",
+			Summary: "The domain whose hosts get the cookie.",
+		}, cookieDomain, func(s *Settings, v string) { s.affinity.Domain = v }),
+		define(Option{
+			Name: "affinity-cookie-same-site", Group: Sessions, On: onBoth, Needs: "affinity", Value: "`None`, `Lax` or `Strict`", Example: "Lax", Default: "the browser's",
+			Summary: "With which requests from other sites browsers send the cookie. `None` makes it one for HTTPS only.",
+		}, oneOf(map[string]policy.SameSite{"None": policy.SameSiteNone, "Lax": policy.SameSiteLax, "Strict": policy.SameSiteStrict}),
+			func(s *Settings, v policy.SameSite) { s.affinity.SameSite = v }),
+		define(Option{
+			Name: "affinity-cookie-preserve", Group: Sessions, On: onBoth, Needs: "affinity", Value: valueBool, Example: "true", Default: "`false`",
+			Summary: "Leaves the cookie alone when the endpoint itself sets one of this name, so that it can end a session.",
+		}, boolean, func(s *Settings, v bool) { s.affinity.Preserve = v }),
+	}
+}
+
+// cookieName reads the name of a cookie.
+func cookieName(text string) (string, error) {
+	if !keyForm.MatchString(text) {
+		return "", fault("is not the name of a cookie", "use letters, digits, - and _")
+	}
+	return text, nil
+}
+
+// cookieDomain reads a domain. Browsers refuse one of a single label.
+func cookieDomain(text string) (string, error) {
+	if _, err := hostName(text); err != nil || !strings.Contains(text, ".") {
+		return "", fault("is not the domain of a cookie", "use a DNS name in lower case with a dot in it, such as shop.example")
+	}
+	return text, nil
+}
