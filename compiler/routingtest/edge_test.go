@@ -93,12 +93,23 @@ func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inp
 // bind joins the draft with the endpoints and certificates of the manifests.
 func bind(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) snapshots.Bound {
 	t.Helper()
-	s := d.Seal(1, snapshots.ID{})
-	directives, err := snapshots.Directives(s.Config())
+	return bindSlots(t, dir, d, objects, slots(t, d, objects))
+}
+
+// slots gives the endpoints of the manifests their slots.
+func slots(t *testing.T, d snapshots.Draft, objects inputs.Inputs) snapshots.Slots {
+	t.Helper()
+	directives, err := snapshots.Directives(d.Seal(1, snapshots.ID{}).Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	slots, _ := snapshots.AssignSlots(nil, directives, live.Endpoints(inputs.Values(objects.EndpointSlices)), time.Now(), 0)
+	out, _ := snapshots.AssignSlots(nil, directives, live.Endpoints(inputs.Values(objects.EndpointSlices)), time.Now(), 0)
+	return out
+}
+
+func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs, slots snapshots.Slots) snapshots.Bound {
+	t.Helper()
+	s := d.Seal(1, snapshots.ID{})
 	// Those that cannot be served are left out, as a pusher does.
 	certificates, _ := live.Certificates(inputs.Values(objects.Secrets))
 	bound, err := snapshots.Bind(s, snapshots.Binding{

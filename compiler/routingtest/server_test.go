@@ -47,8 +47,10 @@ func mirror(t *testing.T, name string, configure func(*httptest.Server)) int {
 		s.StartTLS()
 	}
 	t.Cleanup(s.Close)
-	return s.Listener.Addr().(*net.TCPAddr).Port
+	return portOf(s)
 }
+
+func portOf(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 
 // reply is an answer, and what the server got if one answered.
 type reply struct {
