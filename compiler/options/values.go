@@ -61,13 +61,17 @@ func (v Values) First() string {
 
 // Protect reports whether annotations hold an option that protects something,
 // usable or not.
-func Protect(annotations map[string]string) bool {
-	for name := range annotations {
-		if rest, ok := strings.CutPrefix(name, Prefix); ok && registry[rest].Closes {
-			return true
+func Protect(annotations map[string]string) bool { return Protects(annotations) != "" }
+
+// Protects returns the name of the first annotation that protects something,
+// usable or not, or "".
+func Protects(annotations map[string]string) string {
+	for _, name := range ours(annotations) {
+		if registry[name].Closes {
+			return Prefix + name
 		}
 	}
-	return false
+	return ""
 }
 
 // Read reads the annotations of an object. An option whose value cannot be used

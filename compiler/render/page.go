@@ -28,6 +28,7 @@ type Page struct {
 	Hosts        []routing.Host
 	Backends     []routing.Backend
 	Certificates []routing.Certificate
+	ServerNames  []routing.ServerName
 	Default      string // the name of a backend, or ""
 
 	// Backend, Host and Certificate are what a template for each of them is
@@ -68,7 +69,7 @@ func (p Page) Annotation(name string) string {
 func newPage(in Input) Page {
 	m := in.Model
 	return Page{
-		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates,
+		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
 		Default: m.Default, objects: indexObjects(in.Objects),
 	}
 }
@@ -105,6 +106,8 @@ func originsOf(v any) []routing.Origin {
 	case routing.Route:
 		return []routing.Origin{v.Origin}
 	case routing.Certificate:
+		return []routing.Origin{v.Origin}
+	case routing.ServerName:
 		return []routing.Origin{v.Origin}
 	case Object:
 		return []routing.Origin{v.Origin}

@@ -2,13 +2,13 @@ package routing
 
 import (
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -16,74 +16,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// tlsClaim is the Secret that serves a TLS host, and the Ingress that said so.
-type tlsClaim struct {
-	by     ingress
-	secret snapshots.SecretName
-	origin Origin
-}
-
-// tlsEntry takes the hosts of one entry of spec.tls for its Secret. An entry
-// without a Secret asks for the default certificate, which every host gets.
-func (t *translation) tlsEntry(ing ingress, i int, entry networkingv1.IngressTLS) {
-	if entry.SecretName == "" {
-		return
-	}
-	path := []any{"spec", "tls", i}
-	secret := snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: entry.SecretName}
-	hosts, positions := entry.Hosts, func(j int) []any { return sub(path, "hosts", j) }
-	if len(hosts) == 0 {
-		hosts, positions = ruleHosts(ing.Value.Spec.Rules), func(int) []any { return sub(path, "secretName") }
-	}
-	if len(hosts) == 0 {
-		t.report(diag.Error, ing, ing.Position(sub(path, "secretName")...),
-			fmt.Sprintf("Secret %s is not used: neither the tls entry nor a rule names a host", secret), "list the hosts in tls.hosts")
-	}
-	for j, host := range hosts {
-		t.tlsHost(ing, secret, normalHost(host), originOf(ing, positions(j)...), originOf(ing, sub(path, "secretName")...))
-	}
-}
-
-// ruleHosts returns the hosts of rules, each once.
-func ruleHosts(rules []networkingv1.IngressRule) []string {
-	var hosts []string
-	for _, rule := range rules {
-		if rule.Host != "" && !slices.Contains(hosts, rule.Host) {
-			hosts = append(hosts, rule.Host)
-		}
-	}
-	return hosts
-}
-
-// tlsHost takes one host for a Secret, unless an older Ingress has it.
-func (t *translation) tlsHost(ing ingress, secret snapshots.SecretName, host string, at, named Origin) {
-	if winner, taken := t.tls[host]; taken {
-		if winner.secret != secret {
-			t.report(diag.Error, ing, at.Position,
-				fmt.Sprintf("Secret %s is not used for host %s: Secret %s was named by %s", secret, host, winner.secret, precedes(winner.by, ing)),
-				"name the same Secret in both"+winnerAt(winner.origin))
-		}
-		return
-	}
-	t.tls[host] = tlsClaim{ing, secret, at}
-	c := t.certificate(ing, secret, named)
-	c.Hosts = append(c.Hosts, host)
-	if o := c.Observed; o != nil && !covers(o.Names, host) {
-		t.report(diag.Warning, ing, at.Position,
-			fmt.Sprintf("the certificate in Secret %s is not for host %s but for %s", secret, host, strings.Join(o.Names, ", ")),
-			"clients will refuse it; renew it for this host")
-	}
-}
-
 // certificate returns the certificate of a Secret, which it makes and checks
 // if it is new. It is referenced even if it cannot be served as it is here: it
 // is joined when a snapshot is pushed, and may be mended by then.
 func (t *translation) certificate(ing ingress, name snapshots.SecretName, named Origin) *Certificate {
-	if c := t.certs[name]; c != nil {
+	file := certificateFile(name)
+	if c := t.certs[file]; c != nil {
 		return c
 	}
-	c := &Certificate{File: certificateFile(name), Secret: name, Origin: named}
-	t.certs[name] = c
+	c := &Certificate{File: file, Secret: name, Origin: named}
+	t.certs[file] = c
 	secret, exists := t.secrets[name]
 	if !exists {
 		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
@@ -96,7 +38,7 @@ func (t *translation) certificate(ing ingress, name snapshots.SecretName, named 
 			"hosts that name this Secret get the default certificate until it is mended")
 		return c
 	}
-	c.Observed = &observed
+	c.Observed, t.kinds[file] = &observed, keyKind(secret.Value)
 	if !t.cfg.Now.IsZero() && t.cfg.Now.After(observed.NotAfter) {
 		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it")
 	}
@@ -110,6 +52,21 @@ func observe(secret *corev1.Secret) (snapshots.ObservedCertificate, error) {
 		return snapshots.ObservedCertificate{}, err
 	}
 	return snapshots.CheckKeyPair(pem)
+}
+
+// keyKind names the kind of key of the certificate in a Secret, "" if that
+// cannot be told. HAProxy chooses by it among the certificates of a host.
+func keyKind(secret *corev1.Secret) string {
+	data, err := live.Certificate(*secret)
+	if err != nil {
+		return ""
+	}
+	block, _ := pem.Decode(data)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return leaf.PublicKeyAlgorithm.String()
 }
 
 // reportSecret adds a finding on a Secret.

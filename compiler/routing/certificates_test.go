@@ -129,3 +129,25 @@ func checkSaid(t *testing.T, found []diag.Diagnostic, want []string, secret map[
 		}
 	}
 }
+
+// Of two certificates of a host with keys of one kind, HAProxy serves the one
+// whose file comes first, whatever the order in which they are named.
+func TestCertificatesOfOneKind(t *testing.T) {
+	good, key := keyPair(t, "h0.example.com")
+	for _, names := range [][]string{{"web-tls", "web-more"}, {"web-more", "web-tls"}} {
+		ing := ingressOf("web", 0)
+		var in inputs.Inputs
+		for _, name := range names {
+			ing.Value.Spec.TLS = append(ing.Value.Spec.TLS, networkingv1.IngressTLS{Hosts: []string{"h0.example.com"}, SecretName: name})
+			secret := secretOf(map[string][]byte{"tls.crt": good, "tls.key": key})
+			secret.Ref.Name = name
+			in.Secrets = append(in.Secrets, secret)
+		}
+		in.Ingresses = []inputs.Object[networkingv1.Ingress]{ing}
+		model, found := routing.Translate(in, routing.Config{})
+		if len(model.Certificates) != 2 {
+			t.Errorf("certificates are %+v", model.Certificates)
+		}
+		checkSaid(t, found, []string{"Secret shop/web-tls is not served for host h0.example.com: Secret shop/web-more holds a key of the same kind, ECDSA"}, nil)
+	}
+}

@@ -138,6 +138,9 @@ func describe(m routing.Model, found []diag.Diagnostic) string {
 	for _, c := range m.Certificates {
 		fmt.Fprintf(&b, "certificate %s of %s for %s%s\n", c.File, c.Secret, strings.Join(c.Hosts, " "), from(c.Origin))
 	}
+	for _, n := range m.ServerNames {
+		fmt.Fprintf(&b, "server name %s, not %s: %s%s\n", n.Host, strings.Join(n.Except, " "), strings.Join(n.Certificates, " "), from(n.Origin))
+	}
 	for _, d := range found {
 		b.WriteString(d.String() + "\n")
 	}

@@ -16,6 +16,9 @@ type Model struct {
 	Backends     []Backend     // by name
 	Certificates []Certificate // by file
 	NetworkLists []NetworkList // by name
+	// ServerNames are the TLS hosts that need more than to be one of a
+	// Certificate's Hosts, by name.
+	ServerNames []ServerName
 	// Default is the name of the backend for requests that no rule matches;
 	// "" answers them with 404.
 	Default       string
@@ -105,8 +108,9 @@ type Target struct {
 	Weight  int
 }
 
-// Certificate is a TLS certificate for the hosts that name it. Hosts are as in
-// the Ingress, lower case, with "*." for wildcards, sorted.
+// Certificate is a TLS certificate for the hosts that name it, but for those that
+// are a ServerName. Hosts are as in the Ingress, lower case, with "*." for
+// wildcards, sorted.
 type Certificate struct {
 	File   string // "certs/shop_web-tls.pem", as crt-lists name it
 	Secret snapshots.SecretName
@@ -114,6 +118,20 @@ type Certificate struct {
 	// Observed is nil if the Secret was not among the inputs.
 	Observed *snapshots.ObservedCertificate
 	Origin   Origin
+}
+
+// ServerName is what clients get that ask for a host over TLS, by SNI.
+type ServerName struct {
+	// Host is as in a Certificate.
+	Host string
+	// Certificates are files, among which the client's means decide; none
+	// stands for the default certificate.
+	Certificates []string
+	// Except are the hosts that a wildcard does not stand for. Without this,
+	// HAProxy would take a wildcard's certificate for a host that has one of its
+	// own, if the wildcard's key is of another kind.
+	Except []string
+	Origin Origin
 }
 
 // Origin is the object and the place in it that something came from.

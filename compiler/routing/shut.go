@@ -5,6 +5,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 )
@@ -13,25 +14,52 @@ import (
 // something, and answers them with 503: otherwise their requests might match a
 // route of another Ingress, which does not protect them.
 func (t *translation) shut(ing ingress) {
-	if !options.Protect(ing.Value.Annotations) {
+	protects := options.Protects(ing.Value.Annotations)
+	if protects == "" {
 		return
 	}
+	t.report(diag.Warning, ing, ing.Position("metadata", "annotations", protects),
+		"annotation "+protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see what else is said of this Ingress")
 	t.ask(ing)
 	t.asked.shut = true
 	sound := inputs.Object[networkingv1.Ingress]{Ref: ing.Ref, Value: ing.Value.DeepCopy(), At: ing.At}
 	for i, rule := range ing.Value.Spec.Rules {
 		rule = soundPaths(ing, rule)
 		sound.Value.Spec.Rules[i] = rule
-		if v := (validator{ing: ing}); rule.Host != "" {
-			if v.host(rule.Host); len(v.found) > 0 {
-				continue
-			}
+		if rule.Host != "" && !soundHost(ing, rule.Host) {
+			sound.Value.Spec.Rules[i].Host = ""
+			continue
 		}
 		t.rule(sound, i, rule)
 	}
 	if backend := ing.Value.Spec.DefaultBackend; backend != nil {
 		t.defaultBackend(sound, *backend)
 	}
+	for i, entry := range ing.Value.Spec.TLS {
+		t.shutTLS(sound, i, entry)
+	}
+}
+
+// shutTLS takes the hosts of a tls entry as far as they are sound, so that
+// clients whose requests are refused are not shown another certificate too.
+func (t *translation) shutTLS(ing ingress, i int, entry networkingv1.IngressTLS) {
+	v := validator{ing: ing}
+	if v.tlsEntry(networkingv1.IngressTLS{SecretName: entry.SecretName}); len(v.found) > 0 {
+		return
+	}
+	entry.Hosts = slices.Clone(entry.Hosts)
+	for j, host := range entry.Hosts {
+		if !soundHost(ing, host) {
+			entry.Hosts[j] = ""
+		}
+	}
+	t.tlsEntry(ing, i, entry)
+}
+
+func soundHost(ing ingress, host string) bool {
+	v := validator{ing: ing}
+	v.host(host)
+	return len(v.found) == 0
 }
 
 // soundPaths returns a rule with those paths that can be matched.

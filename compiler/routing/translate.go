@@ -100,9 +100,10 @@ type translation struct {
 	fallback *claim                                  // of the default backend
 	asked    asked                                   // by the Ingress at hand
 	offered  map[snapshots.SecretName]options.Values // by the Services that were met
-	tls      map[string]tlsClaim
-	certs    map[snapshots.SecretName]*Certificate
-	lists    map[policy.NetworkList]*NetworkList // those that were read; nil is malformed
+	lists    map[policy.NetworkList]*NetworkList     // those that were read; nil is malformed
+	tls      map[string]*tlsClaim
+	certs    map[string]*Certificate // by file
+	kinds    map[string]string       // of their keys, by file
 	found    []diag.Diagnostic
 }
 
@@ -128,9 +129,10 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		hosts:      map[string]*virtualHost{},
 		backends:   map[string]*Backend{},
 		offered:    map[snapshots.SecretName]options.Values{},
-		tls:        map[string]tlsClaim{},
-		certs:      map[snapshots.SecretName]*Certificate{},
 		lists:      map[policy.NetworkList]*NetworkList{},
+		tls:        map[string]*tlsClaim{},
+		certs:      map[string]*Certificate{},
+		kinds:      map[string]string{},
 	}
 }
 
@@ -160,11 +162,10 @@ func (t *translation) model() Model {
 		b.Prefixes = slices.Compact(b.Prefixes)
 		m.Backends = append(m.Backends, b)
 	}
-	for _, c := range t.certs {
-		slices.Sort(c.Hosts)
-		m.Certificates = append(m.Certificates, *c)
+	m.ServerNames = t.serverNames()
+	for _, file := range slices.Sorted(maps.Keys(t.certs)) {
+		m.Certificates = append(m.Certificates, *t.certs[file])
 	}
-	slices.SortFunc(m.Certificates, func(a, b Certificate) int { return cmp.Compare(a.File, b.File) })
 	for _, list := range t.lists {
 		if list != nil {
 			m.NetworkLists = append(m.NetworkLists, *list)

@@ -1,9 +1,14 @@
 package routingtest
 
 import (
+	"bufio"
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
+	"io"
+	"net/http"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
@@ -31,14 +36,89 @@ func serves(t *testing.T, e edge, want map[string]string) {
 	}
 }
 
-// SNI chooses the certificate; a host without one gets the fallback.
+// SNI chooses the certificate, which the client verifies; a host without one
+// gets the fallback.
 func TestRow49And50Certificates(t *testing.T) {
 	t.Parallel()
-	i := ingress{rules: []string{"- P / a"}, tls: []string{"web shop.example", "wild *.foo.com"}}
-	e := start(t, common(t)+secretOf(t, "web")+secretOf(t, "wild")+i.yaml())
+	ca := newAuthority(t, "ca")
+	i := ingress{rules: []string{"shop.example P / a", "*.foo.com P / b", "x.example P / c"}, tls: []string{"web shop.example", "wild *.foo.com", "- x.example"}}
+	e := start(t, common(t)+ca.secret(t, "", "web", "shop.example")+ca.secret(t, "", "wild", "*.foo.com")+i.yaml())
+	for host, want := range map[string]string{"shop.example": "a", "b.foo.com": "b", "SHOP.example": "a"} {
+		for _, protocol := range []string{"http/1.1", "h2"} {
+			if got, err := e.ask(t, &tls.Config{RootCAs: ca.roots(), ServerName: host, NextProtos: []string{protocol}}, host, "/x"); got != want {
+				t.Errorf("%s over %s: %s %v, want %s", host, protocol, got, err, want)
+			}
+		}
+	}
 	serves(t, e, map[string]string{
-		"shop.example": "web", "b.foo.com": "wild", "a.b.foo.com": "fallback.invalid", "foo.com": "fallback.invalid", "x.example": "fallback.invalid",
+		"a.b.foo.com": "fallback.invalid", "foo.com": "fallback.invalid", "x.example": "fallback.invalid", "y.example": "fallback.invalid",
 	})
+	if got := e.http2(t, "GET", "x.example", "/"); got != "c" {
+		t.Errorf("a host whose tls entry names no Secret: %s", got)
+	}
+}
+
+// ask sends one request over TLS and returns the answer: over HTTP/2 if that is
+// what the configuration offers first.
+func (e edge) ask(t *testing.T, cfg *tls.Config, host, target string) (string, error) {
+	t.Helper()
+	c, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", e.https)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if len(cfg.NextProtos) > 0 && cfg.NextProtos[0] == "h2" {
+		return askHTTP2(c, "GET", host, target)
+	}
+	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", target, host); err != nil {
+		return "", err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body) // the server's last tickets come before its end
+	return answer(response), err
+}
+
+// Two tls entries of one Ingress for one host: each client gets the certificate
+// that it can verify.
+func TestCertificatesOfTwoKindsForOneHost(t *testing.T) {
+	t.Parallel()
+	rsaOnly, ecdsaOnly := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
+	ca := newAuthority(t, "ca")
+	secrets := ca.secret(t, "RSA", "one", "one", "shop.example") + ca.secret(t, "", "two", "two", "shop.example") +
+		ca.secret(t, "", "wild", "wild", "*.foo.com") + ca.secret(t, "RSA", "own", "own", "a.foo.com")
+	i := ingress{rules: []string{"shop.example P / a", "*.foo.com P / a"}, tls: []string{"one shop.example", "two shop.example", "wild *.foo.com", "own a.foo.com"}}
+	e := start(t, common(t)+secrets+i.yaml())
+	clean(t, e)
+	for _, c := range []struct {
+		host    string
+		ciphers []uint16
+		want    string
+	}{
+		{"shop.example", rsaOnly, "one"},
+		{"shop.example", ecdsaOnly, "two"},
+		{"b.foo.com", ecdsaOnly, "wild"},
+		{"a.foo.com", rsaOnly, "own"},
+		{"a.foo.com", append(ecdsaOnly, rsaOnly...), "own"}, // not the wildcard's, though it is ECDSA
+	} {
+		cfg := &tls.Config{RootCAs: ca.roots(), ServerName: c.host, MaxVersion: tls.VersionTLS12, CipherSuites: c.ciphers}
+		conn, err := (&tls.Dialer{Config: cfg}).DialContext(t.Context(), "tcp", e.https)
+		if err != nil {
+			t.Errorf("%s: %v", c.host, err)
+			continue
+		}
+		if got := conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName; got != c.want {
+			t.Errorf("%s with %x: %s, want %s", c.host, c.ciphers, got, c.want)
+		}
+		conn.Close()
+	}
+	serves(t, e, map[string]string{"shop.example": "two", "a.foo.com": "own"})
 }
 
 // A Secret that cannot be served costs its own hosts their certificate, and
@@ -118,4 +198,19 @@ func TestRow54OlderIngressHasTheCertificate(t *testing.T) {
 			reportedOn(t, e, diag.Object{Kind: "Ingress", Namespace: "shop", Name: "x"})
 		})
 	}
+}
+
+// An Ingress that is refused keeps its certificate, so that those whose requests
+// are answered 503 see whom they speak to.
+func TestCertificateOfRefusedIngress(t *testing.T) {
+	t.Parallel()
+	i := optioned("shop", "allow-list", "127.0.0.0/8")
+	i.rules = append(i.rules, "bad_host! P / a")
+	i.tls = []string{"web shop.example bad_host!"}
+	e := start(t, common(t)+secretOf(t, "web")+i.yaml())
+	serves(t, e, map[string]string{"shop.example": "web"})
+	if got := e.http2(t, "GET", "shop.example", "/"); got != "503" {
+		t.Errorf("a closed route: %s", got)
+	}
+	reportedOn(t, e, diag.Object{Kind: "Ingress", Namespace: "shop", Name: "shop"})
 }

@@ -15,7 +15,7 @@ type ingress struct {
 	age                    int
 	rules                  []string
 	fallback               string   // the default backend
-	tls                    []string // "SECRET HOST…"
+	tls                    []string // "SECRET HOST…"; "-" is none
 	annotations            string   // lines of YAML
 }
 
@@ -39,7 +39,11 @@ func (i ingress) yaml() string {
 		if n == 0 {
 			b.WriteString("  tls:\n")
 		}
-		fmt.Fprintf(&b, "  - {secretName: %s, hosts: ['%s']}\n", words[0], strings.Join(words[1:], "', '"))
+		secret := ""
+		if words[0] != "-" {
+			secret = "secretName: " + words[0] + ", "
+		}
+		fmt.Fprintf(&b, "  - {%shosts: ['%s']}\n", secret, strings.Join(words[1:], "', '"))
 	}
 	for n, rule := range i.rules {
 		if n == 0 {

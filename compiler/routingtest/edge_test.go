@@ -52,7 +52,7 @@ func startWith(t *testing.T, yaml string, edit func(*config.Config)) edge {
 	dir := t.TempDir()
 	write(t, dir, bind(t, dir, result.Draft, objects))
 	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), https: fmt.Sprint(ip, ":", cfg.HTTPS.Port), result: result}
-	run(t, dir, e.http)
+	run(t, dir, e.http, e.https)
 	return e
 }
 
@@ -138,9 +138,9 @@ func write(t *testing.T, dir string, bound snapshots.Bound) {
 	}
 }
 
-// run runs HAProxy until the test ends. The process dies with this one: its
+// run runs HAProxy, which listens at the addresses, until the test ends. The process dies with this one: its
 // thread is kept until then, for the kernel ties the death signal to it.
-func run(t *testing.T, dir, address string) {
+func run(t *testing.T, dir string, addresses ...string) {
 	t.Helper()
 	var output bytes.Buffer
 	cmd := exec.Command(haproxy(), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
@@ -177,11 +177,14 @@ func run(t *testing.T, dir, address string) {
 			t.Fatalf("haproxy ended: %v\n%s", err, output.String())
 		default:
 		}
-		c, err := net.Dial("tcp", address)
-		if err == nil {
+		for _, address := range addresses {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				return err
+			}
 			c.Close()
 		}
-		return err
+		return nil
 	})
 }
 

@@ -72,8 +72,7 @@ func (e edge) http11(t *testing.T, method, host, target string) string {
 	return raw(t, e.http, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", method, target, host))
 }
 
-// http2 asks over HTTP/2 and TLS, with host as :authority and as SNI. The frames
-// are written here, for a library would not send every path as it is.
+// http2 asks over HTTP/2 and TLS, with host as :authority and as SNI.
 func (e edge) http2(t *testing.T, method, host, target string) string {
 	t.Helper()
 	cfg := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}, ServerName: strings.Trim(strings.Split(host, ":")[0], ".[]")}
@@ -82,24 +81,34 @@ func (e edge) http2(t *testing.T, method, host, target string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	got, err := askHTTP2(c, method, host, target)
+	if err != nil {
+		t.Fatalf("%s %s of %s over HTTP/2: %v", method, target, host, err)
+	}
+	return got
+}
+
+// askHTTP2 sends one request and returns the answer. The frames are written
+// here, for a library would not send every path as it is.
+func askHTTP2(c net.Conn, method, host, target string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	framer := http2.NewFramer(c, c)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	if err := sendHTTP2(c, framer, true, []string{":method", method, ":scheme", "https", ":authority", host, ":path", target}); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
-			t.Fatalf("%s %s of %s over HTTP/2: %v", method, target, host, err)
+			return "", err
 		}
 		switch f := frame.(type) {
 		case *http2.MetaHeadersFrame:
-			return answerHTTP2(f)
+			return answerHTTP2(f), nil
 		case *http2.RSTStreamFrame, *http2.GoAwayFrame:
-			return f.Header().Type.String()
+			return f.Header().Type.String(), nil
 		}
 	}
 }
