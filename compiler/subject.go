@@ -93,7 +93,10 @@ func sections(f snapshots.File, add func(kind string, u unit)) {
 			flush()
 			words := strings.Fields(text)
 			kind, u = "section", unit{name: strings.Join(words[:min(2, len(words))], " "), file: f.Path, first: number}
-			if words[0] == "backend" {
+			switch {
+			case u.name == "backend hapsnap_ready": // it follows from the other backends
+				kind = ""
+			case words[0] == "backend":
 				kind = "backend"
 			}
 		}

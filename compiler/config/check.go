@@ -21,6 +21,7 @@ func (c Config) Check() []FieldError {
 	f.at("endpoints").add(checkEndpoints(c.Endpoints), "use live or recorded")
 	c.Bind.check(f.at("bind"))
 	c.checkListeners(f)
+	c.Status.check(f.at("status"))
 	if c.MaxConn < 0 {
 		f.at("maxconn").add(fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
 	}
@@ -101,14 +102,19 @@ func checkEndpoints(e Endpoints) string {
 }
 
 func (b Bind) check(f faults) {
-	const hint = `use IP addresses, "*", or one "${VARIABLE}"`
 	at := f.at("addresses")
 	if len(b.Addresses) == 0 {
-		at.add("is empty: nothing would be served", hint)
+		at.add("is empty: nothing would be served", addressHint)
 	}
-	for i, a := range b.Addresses {
+	checkAddresses(at, b.Addresses)
+}
+
+const addressHint = `use IP addresses, "*", or one "${VARIABLE}"`
+
+func checkAddresses(f faults, addresses []string) {
+	for i, a := range addresses {
 		if _, err := netip.ParseAddr(a); err != nil && a != "*" && !IsVariable(a) {
-			at.element(i).add(fmt.Sprintf("%q is not an address", a), hint)
+			f.element(i).add(fmt.Sprintf("%q is not an address", a), addressHint)
 		}
 	}
 }

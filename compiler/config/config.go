@@ -23,8 +23,16 @@ type Config struct {
 	HTTP Listener `json:"http"`
 	// HTTPS is the listener for HTTPS.
 	HTTPS Listener `json:"https"`
-	// Status is where /healthz of HAProxy itself answers.
-	Status Listener `json:"status"`
+	// Status is the listener for whoever watches HAProxy, which clients need not
+	// reach. GET /healthz answers 200 while the process serves. GET /ready
+	// answers 200 while the instance is to be sent requests. It answers 503 while
+	// the only server of the backend hapsnap_ready is in the state drain or maint,
+	// which is how an operator drains the instance: through the Dataplane API, or
+	// with "set server hapsnap_ready/instance state drain" on the socket; a reload
+	// ends that. Before the first snapshot, the configuration of
+	// examples/bootstrap answers 503. HAProxy that stops, or whose worker was
+	// replaced, refuses connections here as everywhere.
+	Status Status `json:"status"`
 	// MaxConn is HAProxy's global maxconn. 0 leaves it to HAProxy, which takes
 	// what the machine's limit of open files allows, of at most 100,000 files: a
 	// number above that limit would fail the reload, and no check would see it.
@@ -99,7 +107,7 @@ func Default() Config {
 		Bind:            Bind{Addresses: []string{"*"}},
 		HTTP:            Listener{Port: 80},
 		HTTPS:           Listener{Port: 443},
-		Status:          Listener{Port: 8404},
+		Status:          defaultStatus(),
 		HardStopAfter:   "30m",
 		Timeouts: Timeouts{
 			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",

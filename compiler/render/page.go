@@ -52,6 +52,18 @@ func (p Page) Uses(kind policy.Kind) bool {
 	})
 }
 
+// Served returns the backends that have servers, or will once their Services
+// have endpoints.
+func (p Page) Served() []routing.Backend {
+	return slices.DeleteFunc(slices.Clone(p.Backends), func(b routing.Backend) bool { return len(b.Targets) == 0 })
+}
+
+// LeastUsable is how many of the backends that are served must have a usable
+// server for an instance to be ready.
+func (p Page) LeastUsable() int {
+	return (len(p.Served())*p.Config.Status.Ready.MinBackendsPercent + 99) / 100
+}
+
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".
 func (p Page) Annotation(name string) string {

@@ -1,0 +1,241 @@
+package routingtest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+)
+
+// watched is a HAProxy with a status listener, and a socket for its operator.
+type watched struct {
+	status, socket string
+}
+
+// watch compiles the manifests and runs the result. The status listener has an
+// address of its own.
+func watch(t *testing.T, yaml string, edit func(*config.Status)) watched {
+	t.Helper()
+	cfg := config.Default()
+	const clients, watchers = "127.0.0.1", "127.0.0.2"
+	cfg.Bind.Addresses, cfg.Status.Addresses = []string{clients}, []string{watchers}
+	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, clients), 0, freePort(t, watchers)
+	cfg.MaxConn = 100
+	edit(&cfg.Status)
+	result, objects := compile(t, yaml, cfg)
+	clean(t, edge{result: result})
+	dir := t.TempDir()
+	bound := bind(t, dir, result.Draft, objects)
+	w := watched{status: fmt.Sprint(watchers, ":", cfg.Status.Port), socket: filepath.Join(dir, "s")}
+	bound.Config = bytes.Replace(bound.Config, []byte("global\n"), []byte("global\n    stats socket "+w.socket+" level admin\n"), 1)
+	write(t, dir, bound)
+	run(t, dir, w.status)
+	if c, err := net.Dial("tcp", fmt.Sprint(clients, ":", cfg.Status.Port)); err == nil {
+		c.Close()
+		t.Error("the status listener is where clients are")
+	}
+	return w
+}
+
+// page asks the status listener.
+func (w watched) page(t *testing.T, path string) (status int, contentType, body string) {
+	t.Helper()
+	client := http.Client{Timeout: deadline, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get("http://" + w.status + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header.Get("Content-Type"), string(text)
+}
+
+// becomes waits until /ready answers with a status and, with 503, a reason.
+func (w watched) becomes(t *testing.T, status int, body string) {
+	t.Helper()
+	await(t, func() error {
+		if got, _, text := w.page(t, "/ready"); got != status || text != body {
+			return fmt.Errorf("/ready: %d %q, want %d %q", got, text, status, body)
+		}
+		return nil
+	})
+}
+
+// command sends a command of the operator.
+func (w watched) command(t *testing.T, command string) {
+	t.Helper()
+	c, err := net.Dial("unix", w.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, command+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(c); err != nil || strings.TrimSpace(string(answer)) != "" {
+		t.Fatalf("%s: %s %v", command, answer, err)
+	}
+}
+
+func TestStatusPages(t *testing.T) {
+	t.Parallel()
+	yaml := serviceYAML("shop", "a", echo(t, "a")) + all([]ingress{{name: "a", rules: []string{"a.example P / a"}}})
+	const (
+		exporter = "haproxy_backend_status{proxy=\"shop_a_80\""
+		page     = "Statistics Report for HAProxy"
+	)
+	for name, c := range map[string]struct {
+		edit    func(*config.Status)
+		metrics string // the path that serves them
+		stats   string
+		absent  []string
+	}{
+		"by default": {func(*config.Status) {}, "/metrics", "", []string{"/stats", "/", "/metrics/x", "/ready/x"}},
+		"all elsewhere": {func(s *config.Status) {
+			s.Prometheus.Path = "/haproxy/metrics"
+			s.Stats = config.StatusPage{Enabled: true, Path: "/haproxy/stats"}
+		}, "/haproxy/metrics", "/haproxy/stats", []string{"/metrics", "/stats"}},
+		"none": {func(s *config.Status) { s.Prometheus.Enabled = false }, "", "", []string{"/metrics", "/stats"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := watch(t, yaml, c.edit)
+			for _, path := range []string{"/healthz", "/ready"} {
+				if status, _, _ := w.page(t, path); status != 200 {
+					t.Errorf("%s: %d", path, status)
+				}
+			}
+			for path, want := range map[string]string{c.metrics: exporter, c.stats: page} {
+				if path == "" {
+					continue
+				}
+				if status, _, body := w.page(t, path); status != 200 || !strings.Contains(body, want) {
+					t.Errorf("%s: %d without %q", path, status, want)
+				}
+			}
+			for _, path := range c.absent {
+				if status, _, _ := w.page(t, path); status != 404 {
+					t.Errorf("%s: %d, want 404", path, status)
+				}
+			}
+		})
+	}
+}
+
+// The page of statistics lets nobody change a server.
+func TestStatisticsChangeNothing(t *testing.T) {
+	t.Parallel()
+	yaml := serviceYAML("shop", "a", echo(t, "a")) + all([]ingress{{name: "a", rules: []string{"a.example P / a"}}})
+	w := watch(t, yaml, func(s *config.Status) { s.Stats.Enabled = true })
+	form := strings.NewReader("s=instance&action=drain&b=%232")
+	client := http.Client{Timeout: deadline, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Post("http://"+w.status+"/stats", "application/x-www-form-urlencoded", form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if got := response.Header.Get("Location"); !strings.Contains(got, "DENY") {
+		t.Errorf("answered %d, Location %q", response.StatusCode, got)
+	}
+	w.becomes(t, 200, "ready")
+}
+
+// An operator drains the instance and takes it back, whatever else counts.
+func TestReadyFailsWhileDraining(t *testing.T) {
+	t.Parallel()
+	yaml := serviceYAML("shop", "a", echo(t, "a")) + all([]ingress{{name: "a", rules: []string{"a.example P / a"}}})
+	for name, percent := range map[string]int{"alone": 0, "with a share of backends": 100} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := watch(t, yaml, func(s *config.Status) { s.Ready.MinBackendsPercent = percent })
+			w.becomes(t, 200, "ready")
+			for _, state := range []string{"drain", "maint"} {
+				w.command(t, "set server hapsnap_ready/instance state "+state)
+				if status, _, body := w.page(t, "/ready"); status != 503 || body != "draining" {
+					t.Errorf("in %s: %d %q", state, status, body)
+				}
+				if status, _, _ := w.page(t, "/healthz"); status != 200 {
+					t.Errorf("/healthz in %s: %d", state, status)
+				}
+				w.command(t, "set server hapsnap_ready/instance state ready")
+				w.becomes(t, 200, "ready")
+			}
+		})
+	}
+}
+
+// Three of the five backends that count have a usable server: "gone" does not
+// exist and so does not count, "empty" has no endpoint, and the server of "d" is
+// taken out while HAProxy runs, and comes back.
+func TestReadyCountsBackends(t *testing.T) {
+	t.Parallel()
+	yaml := common(t) + all([]ingress{{name: "a", rules: []string{
+		"a.example P / a", "b.example P / b", "c.example P / c", "d.example P / d", "e.example P / empty",
+	}}})
+	const few = "too few backends have a usable server"
+	for percent, want := range map[int]int{60: 200, 61: 503, 100: 503} {
+		t.Run(fmt.Sprint(percent), func(t *testing.T) {
+			t.Parallel()
+			w := watch(t, yaml, func(s *config.Status) { s.Ready.MinBackendsPercent = percent })
+			if want == 200 {
+				w.becomes(t, 200, "ready")
+			}
+			w.command(t, "set server shop_d_80/s1 state maint")
+			body := map[int]string{200: "ready", 503: few}[want]
+			w.becomes(t, want, body)
+			if want == 200 {
+				w.command(t, "set server shop_c_80/s1 state drain")
+				w.becomes(t, 503, few)
+				w.command(t, "set server shop_c_80/s1 state ready")
+				w.becomes(t, 200, "ready")
+			}
+		})
+	}
+}
+
+// Where no backend counts, none is missing.
+func TestReadyWithoutBackends(t *testing.T) {
+	t.Parallel()
+	yaml := "apiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: unused}\nspec: {ports: [{port: 80}]}\n"
+	watch(t, yaml, func(s *config.Status) { s.Ready.MinBackendsPercent = 100 }).becomes(t, 200, "ready")
+}
+
+// The configuration for the time before the first snapshot is up, and not ready.
+func TestBootstrapIsNotReady(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../examples/bootstrap/haproxy.cfg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, address := t.TempDir(), fmt.Sprint("127.0.0.1:", freePort(t, "127.0.0.1"))
+	for old, fresh := range map[string]string{"*:8404": address, "/run/haproxy/stats.sock": filepath.Join(dir, "s")} {
+		if !bytes.Contains(text, []byte(old)) {
+			t.Fatalf("%s is not there", old)
+		}
+		text = bytes.ReplaceAll(text, []byte(old), []byte(fresh))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "haproxy.cfg"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, address)
+	w := watched{status: address}
+	for path, want := range map[string]int{"/healthz": 200, "/ready": 503, "/": 503} {
+		if status, _, _ := w.page(t, path); status != want {
+			t.Errorf("%s: %d, want %d", path, status, want)
+		}
+	}
+}
