@@ -109,10 +109,15 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		SharedLists:  c.in.Config.Shared.NetworkLists,
 		IngressClass: c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
+		ExternalNames: externalNames(c.in.Config.ExternalNames),
 	})
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects)})
 	a.found = slices.Concat(found, a.found)
 	return a, err
+}
+
+func externalNames(c config.ExternalNames) routing.ExternalNames {
+	return routing.ExternalNames{Refuse: c.Policy == config.RefuseExternalNames, Domains: c.Domains}
 }
 
 // publishable renders and validates.

@@ -162,7 +162,8 @@ func backends(cfg []byte) []byte {
 	in := false
 	for line := range bytes.Lines(cfg) {
 		if len(bytes.TrimSpace(line)) > 0 && line[0] != ' ' {
-			in = bytes.HasPrefix(line, []byte("backend ")) && !bytes.HasPrefix(line, []byte("backend hapsnap_ready "))
+			keyword, _, _ := bytes.Cut(line, []byte(" "))
+			in = slices.Contains([]string{"backend", "resolvers", "fcgi-app"}, string(keyword)) && !bytes.HasPrefix(line, []byte("backend hapsnap_ready "))
 		}
 		if in || bytes.Contains(line, []byte("default_backend")) {
 			out.Write(line)

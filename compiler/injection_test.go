@@ -146,7 +146,7 @@ func attacked(i int, o options.Option, value string) inputs.Object[networkingv1.
 // ownWords are what lines of haproxy.cfg begin with that the templates write.
 var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after ssl-default-bind-options ssl-default-bind-ciphers
 	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.bufsize defaults mode option retries balance hash-type default-server timeout
-	frontend backend bind http-request http-after-response http-check use_backend default_backend monitor-uri acl stick-table cookie dynamic-cookie-key`)
+	frontend backend resolvers fcgi-app bind http-request http-after-response http-check use_backend default_backend monitor-uri acl stick-table cookie dynamic-cookie-key`)
 
 // ownServer is the only server line that a template writes.
 const ownServer = "server instance 192.0.2.1:1 no-check"

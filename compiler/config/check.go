@@ -29,6 +29,8 @@ func (c Config) Check() []FieldError {
 	c.Timeouts.check(f.at("timeouts"))
 	c.Shared.check(f.at("shared"))
 	c.Affinity.check(f.at("affinity"))
+	c.ExternalNames.check(f.at("externalNames"))
+	c.DNS.check(f.at("dns"))
 	return found
 }
 

@@ -47,6 +47,15 @@ type Config struct {
 	Shared Shared `json:"shared"`
 	// Affinity says how the cookies are made that keep sessions with endpoints.
 	Affinity Affinity `json:"affinity"`
+	// ExternalNames says which Services of type ExternalName are served. HAProxy
+	// looks their names up while it runs, from where it is: whoever may create
+	// such a Service and an Ingress reaches what HAProxy reaches. A name can be
+	// refused here, the address that somebody's name server gives for it cannot;
+	// where namespaces do not trust one another, list the domains that are meant,
+	// or refuse them all.
+	ExternalNames ExternalNames `json:"externalNames"`
+	// DNS says how HAProxy looks up the names of such Services.
+	DNS DNS `json:"dns"`
 }
 
 // Endpoints says where the endpoints of Services come from.
@@ -113,6 +122,8 @@ func Default() Config {
 			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",
 			HTTPKeepAlive: "60s", Tunnel: "1h", Queue: "10s",
 		},
-		Affinity: Affinity{Key: "key"},
+		Affinity:      Affinity{Key: "key"},
+		ExternalNames: ExternalNames{Policy: AllowExternalNames},
+		DNS:           DNS{Refresh: "5s", Prefer: IPv4},
 	}
 }

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -94,32 +95,39 @@ func (t *translation) resolveService(ing ingress, ref networkingv1.IngressBacken
 			fmt.Sprintf("Service %s does not exist", name), "create it, or correct the name",
 		}}
 	}
-	return resolvePort(service.Value, name, ref.Service.Port, asked)
+	return t.resolvePort(service.Value, name, ref.Service.Port, asked)
 }
 
 // resolvePort finds the port on a Service that exists.
-func resolvePort(service *corev1.Service, name snapshots.SecretName, ref networkingv1.ServiceBackendPort, asked string) resolved {
+func (t *translation) resolvePort(service *corev1.Service, name snapshots.SecretName, ref networkingv1.ServiceBackendPort, asked string) resolved {
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
-		return resolved{name: backendName(name, asked), finding: finding{
-			diag.Error, []any{"service", "name"},
-			fmt.Sprintf("Service %s is of type ExternalName, which is not supported", name),
-			"use a Service with a selector, or with EndpointSlices of its own",
-		}}
+		return t.external(service, name, ref, asked)
 	}
-	for _, port := range service.Spec.Ports {
+	port, key, ok := portOf(service.Spec.Ports, ref)
+	if !ok {
+		return noPort(service, name, asked)
+	}
+	target := snapshots.ServicePort{Namespace: name.Namespace, Service: name.Name, Port: port.Name}
+	return resolved{name: backendName(name, key), targets: []Target{{Service: target, Weight: targetWeight}}}
+}
+
+// portOf finds the TCP port that an Ingress names, and the name or number that
+// stands for it.
+func portOf(ports []corev1.ServicePort, ref networkingv1.ServiceBackendPort) (port corev1.ServicePort, key string, ok bool) {
+	for _, port := range ports {
 		isIt := port.Name == ref.Name
 		if ref.Name == "" {
 			isIt = port.Port == ref.Number
 		}
 		if isIt && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) {
-			key := port.Name
-			if key == "" {
-				key = strconv.Itoa(int(port.Port))
-			}
-			target := snapshots.ServicePort{Namespace: name.Namespace, Service: name.Name, Port: port.Name}
-			return resolved{name: backendName(name, key), targets: []Target{{Service: target, Weight: targetWeight}}}
+			return port, cmp.Or(port.Name, strconv.Itoa(int(port.Port))), true
 		}
 	}
+	return corev1.ServicePort{}, "", false
+}
+
+// noPort is a backend whose Service lacks the port.
+func noPort(service *corev1.Service, name snapshots.SecretName, asked string) resolved {
 	return resolved{name: backendName(name, asked), finding: finding{
 		diag.Warning, []any{"service", "port"},
 		fmt.Sprintf("Service %s has no TCP port %s", name, asked), portsHint(service.Spec.Ports),

@@ -25,6 +25,8 @@ type Config struct {
 	// SharedLists are the ConfigMaps, as namespace/name, whose lists of networks
 	// every namespace may name.
 	SharedLists []string
+	// ExternalNames says which Services of type ExternalName are served.
+	ExternalNames ExternalNames
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API.
 	Refused map[diag.Object]bool

@@ -132,7 +132,11 @@ func describe(m routing.Model, found []diag.Diagnostic) string {
 	for _, x := range m.Backends {
 		fmt.Fprintf(&b, "backend %s%s\n", x.Name, from(x.Origins...))
 		for _, target := range x.Targets {
-			fmt.Fprintf(&b, "\t%s weight %d\n", target.Service, target.Weight)
+			at := ""
+			if n := target.Name; n != nil {
+				at = fmt.Sprintf(" at %s:%d", n.Host, n.Port)
+			}
+			fmt.Fprintf(&b, "\t%s%s weight %d\n", target.Service, at, target.Weight)
 		}
 	}
 	for _, c := range m.Certificates {

@@ -105,7 +105,16 @@ type Backend struct {
 // to those of the other targets of the backend.
 type Target struct {
 	Service snapshots.ServicePort
-	Weight  int
+	// Name is what HAProxy looks up by itself to find the servers, for a Service
+	// that has a name in place of endpoints; else nil.
+	Name   *ExternalName
+	Weight int
+}
+
+// ExternalName is a host outside of what Kubernetes knows the addresses of.
+type ExternalName struct {
+	Host string // in lower case
+	Port int
 }
 
 // Certificate is a TLS certificate for the hosts that name it, but for those that

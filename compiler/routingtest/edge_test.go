@@ -52,7 +52,11 @@ func startWith(t *testing.T, yaml string, edit func(*config.Config)) edge {
 	dir := t.TempDir()
 	write(t, dir, bind(t, dir, result.Draft, objects))
 	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), https: fmt.Sprint(ip, ":", cfg.HTTPS.Port), result: result}
-	run(t, dir, e.http, e.https)
+	addresses := []string{e.http}
+	if cfg.HTTPS.Port > 0 {
+		addresses = append(addresses, e.https)
+	}
+	run(t, dir, addresses...)
 	return e
 }
 
@@ -138,8 +142,9 @@ func write(t *testing.T, dir string, bound snapshots.Bound) {
 	}
 }
 
-// run runs HAProxy, which listens at the addresses, until the test ends. The process dies with this one: its
-// thread is kept until then, for the kernel ties the death signal to it.
+// run runs HAProxy until the test ends. The process dies with this one: its
+// thread is kept until then, for the kernel ties the death signal to it. It
+// listens at the addresses one after the other, so that each is waited for.
 func run(t *testing.T, dir string, addresses ...string) {
 	t.Helper()
 	var output bytes.Buffer

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// DNS says how HAProxy looks up the names of Services of type ExternalName while
+// it runs. What cannot be looked up costs its own routes a 503, and nobody
+// anything else.
+type DNS struct {
+	// Nameservers are the IP addresses to ask, perhaps with a port: 10.96.0.10,
+	// 10.96.0.10:5353 or [fd00::10]:53. Without any, those of /etc/resolv.conf
+	// where HAProxy runs are asked, as it is when HAProxy starts.
+	Nameservers []string `json:"nameservers"`
+	// Refresh is the time after which a name is looked up again.
+	Refresh Duration `json:"refresh"`
+	// Prefer is the family of addresses to take where a name has both.
+	Prefer Family `json:"prefer"`
+}
+
+// Family is a family of IP addresses.
+type Family string
+
+// The families.
+const (
+	IPv4 Family = "ipv4"
+	IPv6 Family = "ipv6"
+)
+
+func (d DNS) check(f faults) {
+	for i, s := range d.Nameservers {
+		if _, err := nameserver(s); err != nil {
+			f.at("nameservers").element(i).add(fmt.Sprintf("%q is not an IP address, perhaps with a port", s), "use such as 10.96.0.10, 10.96.0.10:5353 or [fd00::10]:53")
+		}
+	}
+	f.at("refresh").duration(d.Refresh)
+	if d.Prefer != IPv4 && d.Prefer != IPv6 {
+		f.at("prefer").add(fmt.Sprintf("%q is neither ipv4 nor ipv6", string(d.Prefer)), "use ipv4 or ipv6")
+	}
+}
+
+// dnsPort is where name servers listen.
+const dnsPort = 53
+
+// nameserver reads the address of a name server.
+func nameserver(s string) (netip.AddrPort, error) {
+	if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() == "" {
+		return netip.AddrPortFrom(ip, dnsPort), nil
+	}
+	a, err := netip.ParseAddrPort(s)
+	if err == nil && (a.Addr().Zone() != "" || a.Port() == 0) {
+		err = fmt.Errorf("%q has a zone or no port", s)
+	}
+	return a, err
+}
+
+// Addresses returns the name servers with their ports.
+func (d DNS) Addresses() []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, s := range d.Nameservers {
+		if a, err := nameserver(s); err == nil {
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package routingtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+// externalService is a Service of type ExternalName and an Ingress that sends it
+// NAME.example. Ports is YAML, and port is what the Ingress names.
+func externalService(name, externalName, ports, port string, options ...string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {namespace: shop, name: %s}\nspec: {type: ExternalName, externalName: %q, ports: [%s]}\n",
+		name, externalName, ports) +
+		ingress{name: name, annotations: annotated(options...), rules: []string{name + ".example P / " + name + ":" + port}}.yaml()
+}
+
+// twins starts two echo servers on one port of two addresses.
+func twins(t *testing.T, names [2]string) (addresses [2]string, port int) {
+	t.Helper()
+	var listeners [2]net.Listener
+	await(t, func() (err error) {
+		net3 := fmt.Sprintf("127.%d.%d.", 1+rand.IntN(254), rand.IntN(256))
+		addresses = [2]string{net3 + "1", net3 + "2"}
+		if listeners[0], err = net.Listen("tcp", addresses[0]+":0"); err != nil {
+			return err
+		}
+		port = listeners[0].Addr().(*net.TCPAddr).Port
+		if listeners[1], err = net.Listen("tcp", fmt.Sprint(addresses[1], ":", port)); err != nil {
+			listeners[0].Close()
+		}
+		return err
+	})
+	for i, l := range listeners {
+		s := &httptest.Server{Listener: l, Config: &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Echo", names[i]) }),
+		}}
+		s.Start()
+		t.Cleanup(s.Close)
+	}
+	return addresses, port
+}
+
+// becomes waits until a host is answered as wanted.
+func becomes(t *testing.T, e edge, host, want string) {
+	t.Helper()
+	await(t, func() error {
+		if got := e.http11(t, "GET", host, "/"); got != want {
+			return fmt.Errorf("%s: %s, want %s", host, got, want)
+		}
+		return nil
+	})
+}
+
+// HAProxy looks the name up, follows its address, and a name that nobody knows
+// costs its own routes a 503.
+func TestRow66ExternalName(t *testing.T) {
+	t.Parallel()
+	addresses, port := twins(t, [2]string{"one", "two"})
+	dns := newNameserver(t)
+	dns.set("web.partner.test", addresses[0])
+	dns.set("fixed.partner.test", addresses[1])
+	yaml := common(t) + ingress{name: "other", rules: []string{"other.example P / a"}}.yaml() +
+		externalService("moving", "web.partner.test", "", fmt.Sprint(port)) +
+		externalService("listed", "FIXED.partner.test.", fmt.Sprintf("{name: http, port: 80, targetPort: %d}", port), "http") +
+		externalService("number", "fixed.partner.test", fmt.Sprintf("{name: http, port: %d}, {name: more, port: 81}", port), fmt.Sprint(port)) +
+		externalService("optioned", "fixed.partner.test", "", fmt.Sprint(port), "rewrite-host", "web.partner.test") +
+		externalService("gone", "gone.partner.test", "", fmt.Sprint(port))
+	e := startWith(t, yaml, func(c *config.Config) {
+		c.DNS.Nameservers = []string{dns.address}
+		c.DNS.Refresh = "100ms"
+	})
+	clean(t, e)
+	for host, want := range map[string]string{"moving": "one", "listed": "two", "number": "two", "optioned": "two"} {
+		becomes(t, e, host+".example", want)
+	}
+	await(t, func() error { return dns.wasAsked("gone.partner.test") })
+	answers(t, e, map[string]string{"gone.example/": "503", "other.example/": "a"})
+	dns.set("web.partner.test", addresses[1])
+	becomes(t, e, "moving.example", "two")
+	dns.set("gone.partner.test", addresses[0])
+	becomes(t, e, "gone.example", "one")
+}
+
+// Without anybody to ask, HAProxy starts as ever, and serves the rest.
+func TestRow66NoNameserver(t *testing.T) {
+	t.Parallel()
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	yaml := common(t) + ingress{name: "other", rules: []string{"other.example P / a"}}.yaml() + externalService("web", "web.partner.test", "", "80")
+	for name, nameservers := range map[string][]string{"silent": {silent.LocalAddr().String()}, "of_the_machine": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := startWith(t, yaml, func(c *config.Config) { c.DNS.Nameservers = nameservers })
+			answers(t, e, map[string]string{"web.example/": "503", "other.example/": "a"})
+		})
+	}
+}
+
+func TestRow66Refused(t *testing.T) {
+	t.Parallel()
+	yaml := common(t) + ingress{name: "other", rules: []string{"other.example P / a"}}.yaml() +
+		externalService("web", "web.partner.test", "", "80") + externalService("local", "localhost", "", "80") +
+		externalService("portless", "web.partner.test", "", "http")
+	for name, c := range map[string]struct {
+		rule    config.ExternalNames
+		refused string
+	}{
+		"policy":   {config.ExternalNames{Policy: config.RefuseExternalNames}, "web local portless"},
+		"domain":   {config.ExternalNames{Policy: config.AllowExternalNames, Domains: []string{"*.other.test"}}, "web local portless"},
+		"internal": {config.ExternalNames{Policy: config.AllowExternalNames}, "local portless"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := startWith(t, yaml, func(cfg *config.Config) { cfg.ExternalNames = c.rule })
+			answers(t, e, map[string]string{"web.example/": "503", "local.example/": "503", "portless.example/": "503", "other.example/": "a"})
+			for name := range strings.FieldsSeq(c.refused) {
+				reportedOn(t, e, diag.Object{Kind: "Ingress", Namespace: "shop", Name: name})
+			}
+			if got, want := len(e.result.Diagnostics), len(strings.Fields(c.refused)); got != want {
+				t.Errorf("%d diagnostics, want %d: %v", got, want, e.result.Diagnostics)
+			}
+		})
+	}
+}
