@@ -11,7 +11,7 @@ import (
 
 // bindings joins the snapshots in use with live data, and remembers what does not
 // change with every endpoint: the node, which tells whether a reload is needed,
-// only changes with the number of slots and with certificates.
+// only changes with the number of slots and with Secrets.
 type bindings struct {
 	slots snapshots.Slots
 	live  snapshots.Live
@@ -28,6 +28,7 @@ type bindings struct {
 type prepared struct {
 	snapshot   snapshots.Snapshot
 	directives []snapshots.Directive
+	needs      []snapshots.Need
 	slots      snapshots.Slots // of recorded endpoints, else nil
 	servers    []snapshots.BoundServer
 	err        error
@@ -41,7 +42,7 @@ type nodeKey struct {
 type nodeOf struct {
 	shapes       int
 	node         string
-	missing      []snapshots.SecretName
+	missing      []snapshots.Need
 	certificates push.Known
 	files        []push.Stored
 	err          error
@@ -76,7 +77,10 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 
 func prepare(s snapshots.Snapshot, recorded bool) prepared {
 	p := prepared{snapshot: s}
-	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil || !recorded {
+	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
+		return p
+	}
+	if p.needs, p.err = snapshots.Needs(s.Config(), s.Manifest.Spec.Certificates); p.err != nil || !recorded {
 		return p
 	}
 	endpoints, _, err := s.RecordedEndpoints()
@@ -138,10 +142,18 @@ func (b *bindings) prune() {
 
 // setLive takes new live data.
 func (b *bindings) setLive(live snapshots.Live) {
-	if !maps.EqualFunc(b.live.Certificates, live.Certificates, slices.Equal[[]byte]) {
+	if !sameSecrets(b.live, live) {
 		b.shapes++
 	}
 	b.live = live
+}
+
+// sameSecrets reports whether all that comes from Secrets is the same.
+func sameSecrets(a, b snapshots.Live) bool {
+	return maps.EqualFunc(a.Certificates, b.Certificates, slices.Equal[[]byte]) &&
+		maps.EqualFunc(a.Authorities, b.Authorities, slices.Equal[[]byte]) &&
+		maps.EqualFunc(a.Users, b.Users, slices.Equal[[]snapshots.User]) &&
+		maps.Equal(a.Values, b.Values)
 }
 
 // binding returns what the snapshot is bound with for an instance.

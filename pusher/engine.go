@@ -117,7 +117,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 		e.reviewUploads(now)
 		e.beginWork(ctx, now)
 		e.reject(ctx, now)
-		e.troubleWithCertificates(now)
+		e.troubleWithSecrets(now)
 	}
 	e.report(now)
 }

@@ -21,7 +21,10 @@ type liveData struct {
 	slices   int      // how many EndpointSlices there are
 	problems []string // what could not be used
 	broken   map[snapshots.SecretName]bool
-	unsure   bool // something could not be parsed: what is absent may be in there
+	// faults are those of what only a snapshot can tell the use of.
+	faults  map[snapshots.Need][]error
+	secrets map[snapshots.SecretName]bool
+	unsure  bool // something could not be parsed: what is absent may be in there
 }
 
 // watchLive reads the directory now and after each change, and sends what it
@@ -48,7 +51,7 @@ func watchLive(ctx context.Context, dir string, log *slog.Logger, send func(live
 func translate(set manifests.Set) liveData {
 	var endpointSlices []discoveryv1.EndpointSlice
 	var secrets []corev1.Secret
-	out := liveData{broken: map[snapshots.SecretName]bool{}, unsure: len(set.Problems) > 0}
+	out := liveData{broken: map[snapshots.SecretName]bool{}, secrets: map[snapshots.SecretName]bool{}, unsure: len(set.Problems) > 0}
 	for _, p := range set.Problems {
 		out.problems = append(out.problems, fmt.Sprintf("%s: %s", p.Position, p.Message))
 	}
@@ -60,10 +63,15 @@ func translate(set manifests.Set) liveData {
 			decodeInto(&out, o, &secrets)
 		}
 	}
+	for _, s := range secrets {
+		out.secrets[snapshots.SecretName{Namespace: s.Namespace, Name: s.Name}] = true
+	}
 	out.slices = len(endpointSlices)
 	out.Endpoints = live.Endpoints(endpointSlices)
 	certificates, problems := live.Certificates(secrets)
 	out.Certificates = certificates
+	more := live.GatherSecrets(secrets)
+	out.Authorities, out.Users, out.Values, out.faults = more.Authorities, more.Users, more.Values, more.Problems
 	for _, p := range problems {
 		out.broken[p.Secret] = true
 		out.problems = append(out.problems, p.Error())
@@ -97,29 +105,42 @@ func namespaced[T any](v T, o manifests.Object) T {
 var errNoSlices = errors.New("no EndpointSlice is left, where there were some; what was known is kept")
 
 // mergeLive returns the live data to use after a read. The last usable
-// certificate of a Secret that is broken now stays in use. Where something could
-// not be parsed, what is absent may be in there, and is kept too. If all
+// certificate of a Secret that is broken now stays in use; authorities, users and
+// values do not, for who may pass is said by what is there now. Where something
+// could not be parsed, what is absent may be in there, and is kept. If all
 // EndpointSlices are gone at once, that is taken for a fault.
 func mergeLive(old, read liveData) (liveData, error) {
 	var err error
 	if read.slices == 0 && old.slices > 0 {
 		read.Endpoints, read.slices, err = old.Endpoints, old.slices, errNoSlices
 	}
-	certificates := maps.Clone(read.Certificates)
-	for name, pem := range old.Certificates {
-		if _, there := certificates[name]; !there && (read.broken[name] || read.unsure) {
-			certificates[name] = pem
-		}
+	read.Certificates = withAbsent(read.Certificates, old.Certificates, func(name snapshots.SecretName) bool {
+		return read.broken[name] || read.unsure
+	})
+	if !read.unsure {
+		return read, err
 	}
-	read.Certificates = certificates
-	if read.unsure {
-		endpoints := maps.Clone(read.Endpoints)
-		for service, list := range old.Endpoints {
-			if _, there := endpoints[service]; !there {
-				endpoints[service] = list
-			}
-		}
-		read.Endpoints = endpoints
-	}
+	read.Endpoints = withAbsent(read.Endpoints, old.Endpoints, always)
+	read.Values = withAbsent(read.Values, old.Values, func(key snapshots.SecretKey) bool { return !read.secrets[key.Secret] })
+	absent := func(name snapshots.SecretName) bool { return !read.secrets[name] }
+	read.Authorities = withAbsent(read.Authorities, old.Authorities, absent)
+	read.Users = withAbsent(read.Users, old.Users, absent)
 	return read, err
+}
+
+func always(snapshots.ServicePort) bool { return true }
+
+// withAbsent returns what was read, and of what was known before that which is
+// absent now and to be kept.
+func withAbsent[K comparable, V any](read, old map[K]V, keep func(K) bool) map[K]V {
+	out := maps.Clone(read)
+	for key, value := range old {
+		if _, there := read[key]; !there && keep(key) {
+			if out == nil {
+				out = map[K]V{}
+			}
+			out[key] = value
+		}
+	}
+	return out
 }

@@ -3,7 +3,6 @@ package pusher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -60,22 +59,6 @@ func (e *engine) troubleWithSnapshots(now time.Time) {
 		}
 	}
 	e.trouble("snapshots", errors.Join(errs...), now)
-}
-
-// troubleWithCertificates tells which Secrets the snapshots that run name in vain.
-func (e *engine) troubleWithCertificates(now time.Time) {
-	missing := map[snapshots.SecretName]bool{}
-	for _, i := range e.instances {
-		n, _ := e.bindings.node(i.snapshot(), i.Layout)
-		for _, secret := range n.missing {
-			missing[secret] = true
-		}
-	}
-	var errs []error
-	for _, secret := range slices.SortedFunc(maps.Keys(missing), snapshots.SecretName.Compare) {
-		errs = append(errs, fmt.Errorf("the fallback certificate is served: Secret %s has no usable certificate", secret))
-	}
-	e.trouble("certificates", errors.Join(errs...), now)
 }
 
 // assignSlots brings the slot table in line with the endpoints, when that is due.

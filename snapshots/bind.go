@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"maps"
+	"slices"
 )
 
 // Layout is where the files of a snapshot are on an instance: the absolute
@@ -60,11 +62,9 @@ type Bound struct {
 	// configurations of one shape differ in what can be changed at run time:
 	// addresses, weights and states of servers, and contents of certificates.
 	Shape Digest
-	// Missing lists the Secrets that are named by the snapshot and have no
-	// usable certificate in the live data, sorted. Their lines are left out
-	// of crt-lists, so that their hosts get the fallback certificate; where
-	// haproxy.cfg itself names one, the fallback certificate stands in for it.
-	Missing []SecretName
+	// Missing lists what the snapshot takes from Secrets and is not in the live
+	// data, or not usable, sorted. See [Bind] for what stands in for it.
+	Missing []Need
 }
 
 // endMarker starts the last line of a bound configuration, so that one that was
@@ -82,6 +82,19 @@ const endMarker = "# hapsnap end "
 // state to drain ([BoundServer.State]), so that sessions that stick to the
 // endpoint may finish. Weights are written where a backend has several
 // directives, and are shared out over the ready endpoints of each.
+//
+// What comes from Secrets is joined by the certificate references of the manifest,
+// by the directives for users (see [UsersDirective]), and where a word of
+// haproxy.cfg stands for a value (see [SecretWord]). What is missing is listed in
+// [Bound.Missing] and never opens what it protects:
+//
+//   - A line of a crt-list whose certificate is missing is left out, so that its
+//     hosts get the fallback certificate. If it asks for client certificates it
+//     stays, with the fallback certificate, for the hosts of others do not ask.
+//   - Where haproxy.cfg names the certificate, and for authorities anywhere, the
+//     fallback certificate stands in: it has signed nobody's.
+//   - A list of users has none.
+//   - A value is one that nobody knows.
 //
 // The relative paths of the snapshot's files become absolute in haproxy.cfg and
 // in crt-lists, `node` is set, and the last line marks the end.
@@ -104,11 +117,11 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 	if err := checkLayout(b.Layout); err != nil {
 		return Bound{}, err
 	}
-	directives, err := Directives(config)
+	found, err := parseDirectives(config)
 	if err != nil {
 		return Bound{}, err
 	}
-	servers, err := BindServers(directives, b.Slots)
+	servers, err := BindServers(found.servers, b.Slots)
 	if err != nil {
 		return Bound{}, err
 	}
@@ -116,11 +129,11 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 	if err != nil {
 		return Bound{}, err
 	}
-	text := newBoundText(config, files, directives, b.Slots, servers)
+	text := newBoundText(config, files, newBoundSecrets(config, b.Live), found, b.Slots, servers)
 	if err := text.write(config); err != nil {
 		return Bound{}, err
 	}
-	bound := Bound{ID: s.ID(), Servers: servers, Missing: files.missingSecrets()}
+	bound := Bound{ID: s.ID(), Servers: servers, Missing: missingNeeds(files, text.secrets)}
 	if bound.Files, err = files.sorted(); err != nil {
 		return Bound{}, err
 	}
@@ -128,6 +141,13 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 	bound.Node = nodeName(bound.ID, bound.Shape)
 	bound.Config, bound.Lines = text.finish(bound.Node)
 	return bound, nil
+}
+
+// missingNeeds returns what was missing in files and in the text.
+func missingNeeds(files *boundFiles, secrets *boundSecrets) []Need {
+	out := slices.AppendSeq(slices.Collect(maps.Values(files.missing)), maps.Keys(secrets.missing))
+	slices.SortFunc(out, Need.Compare)
+	return slices.Compact(out)
 }
 
 // shapeOf ends the digest of the text with the paths of the files. Those of

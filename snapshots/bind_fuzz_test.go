@@ -19,14 +19,20 @@ func FuzzBind(f *testing.F) {
 	f.Add([]byte("bind crt-list files/l.crtlist crt certs/a.pem map(maps/a.map)\n\n\n# global"), []byte(""), []byte{0})
 	f.Add([]byte("\v#hapsnap servers\nglobal # x\n node y"), []byte("maps/a.map files/ca.pem"), []byte{1})
 	f.Add([]byte("backend b\r\n\t#hapsnap\fservers shop/web \\\r\nglobal\r\nglobal"), []byte("\r\n"), []byte{1, 2, 3, 4})
+	f.Add([]byte("userlist u\n#hapsnap users shop/a\n#hapsnap users shop/gone\nbackend b\ncookie hapsnap:secret/shop/a/key 'x' # \"\n"), []byte("certs/gone.pem [verify required ca-file certs/ca.pem] x\n"), []byte{1})
+	f.Add([]byte("userlist u\nbackend b\n #hapsnap servers shop/web -- x hapsnap:secret/shop/gone/key \\ y\n"), []byte("certs/a.pem [ ca-file certs/ca.pem]\n"), []byte{1})
+	a := SecretName{"shop", "a"}
 	live := Live{
 		Fallback:     selfSigned(f, "fallback", edKey),
-		Certificates: map[SecretName][]byte{{"shop", "a"}: selfSigned(f, "a", edKey)},
+		Certificates: map[SecretName][]byte{a: selfSigned(f, "a", edKey)},
+		Users:        map[SecretName][]User{a: {{"alice", "abJnggxhB/yWI"}, {"bob", "$1$abcdefgh$y6iHhJNbuC0xpbk0w9pm80"}}},
+		Values:       map[SecretKey]string{{a, "key"}: "it's $x"},
 	}
 	f.Fuzz(func(t *testing.T, config, list, events []byte) {
 		s := fuzzedSnapshot(config, list)
 		directives, err := Directives(config)
-		if err != nil {
+		certificates := s.Manifest.Spec.Certificates
+		if _, needErr := Needs(config, certificates); err != nil || needErr != nil {
 			if _, err := Bind(s, Binding{Live: live, Layout: testLayout}); err == nil {
 				t.Fatal("a bad directive is bound")
 			}
@@ -53,6 +59,7 @@ func fuzzedSnapshot(config, list []byte) Snapshot {
 	return Draft{
 		Files: []File{{ConfigFile, config}, {"files/l.crtlist", list}, {"files/ca.pem", []byte("ca")}, {"maps/a.map", []byte("a b\n")}},
 		Certificates: []CertificateRef{
+			{File: "certs/ca.pem", Secret: SecretName{"shop", "gone"}, Use: UseCA},
 			{File: "certs/fallback.pem"}, {File: "certs/a.pem", Secret: SecretName{"shop", "a"}}, {File: "certs/gone.pem", Secret: SecretName{"shop", "gone"}},
 		},
 	}.Seal(1, ID{})
@@ -108,6 +115,9 @@ func checkOrigins(t *testing.T, config []byte, b Bound, lines [][]byte) {
 		case from == last+1:
 			last = from
 		case from == last:
+			if bytes.HasPrefix(lines[i], []byte("    user ")) {
+				continue
+			}
 			s := b.Servers[next]
 			next++
 			if !strings.HasPrefix(string(lines[i]), fmt.Sprintf("    server %s %s", s.Name, s.appendAddress(nil))) {

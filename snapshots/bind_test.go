@@ -21,7 +21,9 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 var testLayout = Layout{Maps: "/etc/haproxy/maps", Certificates: "/etc/haproxy/ssl", General: "/etc/haproxy/general"}
 
 // bindCase is a file of testdata/bind: the files of a snapshot; "certificates",
-// lines of file and Secret; "secrets", lines of Secret and kind of key;
+// lines of file, Secret and use; "secrets" and "authorities", lines of Secret and
+// kind of key; "users", lines of Secret and htpasswd; "values", lines of Secret
+// with key and value;
 // "endpoints", lines of service, address and perhaps "draining"; and what is
 // wanted under want/.
 type bindCase struct {
@@ -40,10 +42,18 @@ func readBindCase(tb testing.TB, archive *txtar.Archive) bindCase {
 			d.Certificates = readReferences(tb, f.Data)
 		case f.Name == "secrets":
 			c.live.Certificates = readSecrets(tb, f.Data)
+		case f.Name == "authorities":
+			c.live.Authorities = readAuthorities(tb, f.Data)
+		case f.Name == "users":
+			c.live.Users = readUsers(tb, f.Data)
+		case f.Name == "values":
+			c.live.Values = readValues(tb, f.Data)
 		case f.Name == "endpoints":
 			c.live.Endpoints = readEndpoints(tb, f.Data)
 		case f.Name == "no-fallback":
 			c.live.Fallback = nil
+		case f.Name == "same-fallback": // with each run
+			c.live.Fallback = selfSigned(tb, "fallback", edKey)
 		case !strings.HasPrefix(f.Name, "want/"):
 			d.Files = append(d.Files, File{f.Name, f.Data})
 		}
@@ -56,7 +66,8 @@ func readReferences(tb testing.TB, data []byte) (out []CertificateRef) {
 	tb.Helper()
 	for line := range strings.Lines(string(data)) {
 		file, secret, _ := strings.Cut(strings.TrimSpace(line), " ")
-		ref := CertificateRef{File: file}
+		secret, use, _ := strings.Cut(secret, " ")
+		ref := CertificateRef{File: file, Use: Use(use)}
 		if secret != "" {
 			ref.Secret = must(ParseSecretName(secret))(tb)
 		}
@@ -78,6 +89,46 @@ func readSecrets(tb testing.TB, data []byte) map[SecretName][]byte {
 			content = selfSigned(tb, secret, edKey)
 		}
 		out[must(ParseSecretName(secret))(tb)] = content
+	}
+	return out
+}
+
+func readAuthorities(tb testing.TB, data []byte) map[SecretName][]byte {
+	tb.Helper()
+	out := map[SecretName][]byte{}
+	for line := range strings.Lines(string(data)) {
+		secret, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
+		content := []byte("broken")
+		if kind == "ed25519" {
+			content = must(ParseAuthorities(certify(tb, secret, edKey, nil)))(tb)
+		}
+		out[must(ParseSecretName(secret))(tb)] = content
+	}
+	return out
+}
+
+func readUsers(tb testing.TB, data []byte) map[SecretName][]User {
+	tb.Helper()
+	out := map[SecretName][]User{}
+	for line := range strings.Lines(string(data)) {
+		secret, entry, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, hash, _ := strings.Cut(entry, ":")
+		key := must(ParseSecretName(secret))(tb)
+		out[key] = append(out[key], User{name, hash})
+	}
+	return out
+}
+
+func readValues(tb testing.TB, data []byte) map[SecretKey]string {
+	tb.Helper()
+	out := map[SecretKey]string{}
+	for line := range strings.Lines(string(data)) {
+		word, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		key, ok, err := secretWordIn([]byte(SecretMark + word))
+		if !ok || err != nil {
+			tb.Fatal(word, err)
+		}
+		out[key] = value
 	}
 	return out
 }

@@ -16,9 +16,9 @@ type boundFiles struct {
 	// paths gives the absolute path of each file and certificate.
 	paths map[string]string
 	// missing are the certificates without usable content, by file.
-	missing map[string]SecretName
+	missing map[string]Need
 	// standIns hold the fallback certificate under the names of missing ones.
-	// They are for those that haproxy.cfg itself names.
+	// They are for those that something has to be in the place of.
 	standIns map[string]BoundFile
 }
 
@@ -27,7 +27,7 @@ type boundFiles struct {
 func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
 	b := &boundFiles{
 		layout: layout, paths: map[string]string{},
-		missing: map[string]SecretName{}, standIns: map[string]BoundFile{},
+		missing: map[string]Need{}, standIns: map[string]BoundFile{},
 	}
 	for _, ref := range s.Manifest.Spec.Certificates {
 		if err := b.addCertificate(ref, live); err != nil {
@@ -46,7 +46,11 @@ func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
 		}
 	}
 	for _, f := range lists {
-		b.add(b.placed(GeneralFile, f.Path, b.rewriteList(f.Content)))
+		content, err := b.rewriteList(f.Content)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%w", f.Path, err)
+		}
+		b.add(b.placed(GeneralFile, f.Path, content))
 	}
 	return b, nil
 }
@@ -80,32 +84,55 @@ func (b *boundFiles) add(f BoundFile) {
 
 // addCertificate joins a certificate with the live data.
 func (b *boundFiles) addCertificate(ref CertificateRef, live Live) error {
-	if err := checkName(ref.File, certificatesFolder, ".pem"); err != nil {
+	if err := ref.check(); err != nil {
 		return err
 	}
 	if _, twice := b.paths[ref.File]; twice {
 		return fmt.Errorf("certificate %s is listed twice", ref.File)
 	}
-	fallback, fallbackErr := certificateKind(live.Fallback)
 	if (ref.Secret == SecretName{}) {
-		if fallbackErr != nil {
-			return fmt.Errorf("use the fallback certificate as %s: %w", ref.File, fallbackErr)
+		fallback, err := certificateKind(live.Fallback)
+		if err != nil {
+			return fmt.Errorf("use the fallback certificate as %s: %w", ref.File, err)
 		}
 		b.add(b.placed(fallback, ref.File, live.Fallback))
 		return nil
 	}
-	content := live.Certificates[ref.Secret]
-	kind, err := certificateKind(content)
+	content, kind, err := secretFile(ref, live)
 	if err == nil {
 		b.add(b.placed(kind, ref.File, content))
 		return nil
 	}
-	b.missing[ref.File] = ref.Secret
+	b.missing[ref.File] = Need{Use: ref.Use, Secret: ref.Secret}
 	b.paths[ref.File] = ""
-	if fallbackErr == nil {
-		b.standIns[ref.File] = b.placed(fallback, ref.File, live.Fallback)
-	}
+	b.keepStandIn(ref, live.Fallback)
 	return nil
+}
+
+// secretFile returns the content of a reference to a Secret. Authorities are
+// general files, for HAProxy does not learn of new ones without a reload: their
+// name tells their content.
+func secretFile(ref CertificateRef, live Live) ([]byte, FileKind, error) {
+	if ref.Use == UseCA {
+		content := live.Authorities[ref.Secret]
+		return content, GeneralFile, checkAuthorities(content)
+	}
+	content := live.Certificates[ref.Secret]
+	kind, err := certificateKind(content)
+	return content, kind, err
+}
+
+// keepStandIn keeps the fallback certificate for a file that is missing; for
+// authorities, without its key.
+func (b *boundFiles) keepStandIn(ref CertificateRef, fallback []byte) {
+	kind, err := certificateKind(fallback)
+	if err == nil && ref.Use == UseCA {
+		kind = GeneralFile
+		fallback, err = ParseAuthorities(fallback)
+	}
+	if err == nil {
+		b.standIns[ref.File] = b.placed(kind, ref.File, fallback)
+	}
 }
 
 // certificateKind says which storage takes the PEM, or why it cannot be served.
@@ -122,50 +149,38 @@ func certificateKind(data []byte) (FileKind, error) {
 	return CertificateFile, v.err
 }
 
-// rewriteList returns a crt-list with absolute paths, without the lines that
-// name a missing certificate: their hosts get the default certificate.
-func (b *boundFiles) rewriteList(content []byte) []byte {
-	out := make([]byte, 0, len(content)+len(content)/4)
-	for _, line := range numberedLines(content) {
-		if b.namesMissing(line) {
-			continue
-		}
-		out = append(b.appendRewritten(out, line), '\n')
-	}
-	return out
-}
-
-func (b *boundFiles) namesMissing(line []byte) bool {
-	for token := range tokens(line) {
-		if _, ok := b.missing[string(line[token[0]:token[1]])]; ok {
-			return true
-		}
-	}
-	return false
-}
-
 // rewriteConfigLine is appendRewritten for a line of haproxy.cfg. A missing
 // certificate that is named there has the fallback certificate stand in for it,
 // for without the file HAProxy would not start.
 func (b *boundFiles) rewriteConfigLine(out, line []byte) ([]byte, error) {
-	if len(b.missing) > 0 {
-		for token := range tokens(line) {
-			if err := b.standIn(string(line[token[0]:token[1]])); err != nil {
-				return nil, err
-			}
-		}
+	if err := b.standInAll(line); err != nil {
+		return nil, err
 	}
 	return b.appendRewritten(out, line), nil
 }
 
+// standInAll puts the fallback certificate in the place of all missing ones that
+// the line names.
+func (b *boundFiles) standInAll(line []byte) error {
+	if len(b.missing) == 0 {
+		return nil
+	}
+	for token := range tokens(line) {
+		if err := b.standIn(string(line[token[0]:token[1]])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *boundFiles) standIn(file string) error {
-	secret, ok := b.missing[file]
+	need, ok := b.missing[file]
 	if !ok || b.paths[file] != "" {
 		return nil
 	}
 	f, ok := b.standIns[file]
 	if !ok {
-		return fmt.Errorf("certificate %s: Secret %s has none that is usable, and there is no fallback certificate", file, secret)
+		return fmt.Errorf("%s is for the %s, which is missing, and there is no fallback certificate", file, need)
 	}
 	b.add(f)
 	return nil
@@ -216,14 +231,4 @@ func (b *boundFiles) sorted() ([]BoundFile, error) {
 		}
 	}
 	return b.files, nil
-}
-
-// missingSecrets returns the Secrets without a usable certificate.
-func (b *boundFiles) missingSecrets() []SecretName {
-	var out []SecretName
-	for _, secret := range b.missing {
-		out = append(out, secret)
-	}
-	slices.SortFunc(out, SecretName.Compare)
-	return slices.Compact(out)
 }

@@ -13,24 +13,26 @@ import (
 // boundText writes the bound haproxy.cfg, and the digest of its shape.
 type boundText struct {
 	files      *boundFiles
-	directives []Directive   // that are still to come
+	secrets    *boundSecrets
+	directives directives    // that are still to come
 	servers    []BoundServer // of those directives
 	slots      Slots
 	weighted   map[string]bool
 	allWeights bool
 
-	config []byte
-	lines  []int
-	shape  hash.Hash
+	config  []byte
+	lines   []int
+	shape   hash.Hash
+	scratch []byte // for the line at hand
 	// global is where the node line goes: the offset in config, and how many
 	// lines are before it; -1 if there is no global section yet.
 	global, globalLines int
 }
 
-func newBoundText(config []byte, files *boundFiles, directives []Directive, slots Slots, servers []BoundServer) *boundText {
+func newBoundText(config []byte, files *boundFiles, secrets *boundSecrets, found directives, slots Slots, servers []BoundServer) *boundText {
 	t := &boundText{
-		files: files, directives: directives, servers: servers, slots: slots,
-		weighted: weightedBackends(directives), shape: sha256.New(), global: -1,
+		files: files, secrets: secrets, directives: found, servers: servers, slots: slots,
+		weighted: weightedBackends(found.servers), shape: sha256.New(), global: -1,
 	}
 	t.config = make([]byte, 0, len(config)+len(config)/8+64*len(servers))
 	t.lines = make([]int, 0, bytes.Count(config, []byte{'\n'})+len(servers)+4)
@@ -53,8 +55,10 @@ func (t *boundText) write(config []byte) error {
 	var in section
 	for number, line := range numberedLines(config) {
 		var err error
-		if len(t.directives) > 0 && t.directives[0].Line == number {
-			err = t.writeDirective(number, line)
+		if servers := t.directives.servers; len(servers) > 0 && servers[0].Line == number {
+			err = t.writeServers(number, line)
+		} else if users := t.directives.users; len(users) > 0 && users[0].Line == number {
+			t.writeUsers(number, line)
 		} else if opened, ok := openSection(line); ok {
 			in = opened
 			err = t.writeSection(number, line, in)
@@ -87,27 +91,41 @@ func (t *boundText) writeLine(number int, line []byte, in section) error {
 		t.allWeights = t.allWeights || bytes.Contains(rest, []byte("weight"))
 	}
 	start := len(t.config)
-	config, err := t.files.rewriteConfigLine(t.config, line)
+	line, err := t.joined(line)
 	if err != nil {
 		return err
 	}
-	t.config = append(config, '\n')
+	t.config = append(append(t.config, line...), '\n')
 	t.lines = append(t.lines, number)
 	t.shape.Write(t.config[start:])
 	return nil
 }
 
-// writeDirective writes the directive as a comment that is no directive any
-// more, and its servers. The shape has only what gives them their names, and
-// their options, for the rest of a server line can be changed at run time.
-func (t *boundText) writeDirective(number int, line []byte) error {
-	d := t.directives[0]
-	servers := t.servers[:len(t.slots[d.Key()])]
-	t.directives, t.servers = t.directives[1:], t.servers[len(servers):]
+// joined returns a line with absolute paths and with the values of Secrets.
+func (t *boundText) joined(line []byte) ([]byte, error) {
+	var err error
+	if t.scratch, err = t.files.rewriteConfigLine(t.scratch[:0], line); err != nil {
+		return nil, err
+	}
+	return t.secrets.replaceWords(t.scratch)
+}
+
+// writeComment writes a directive as a comment that is no directive any more.
+func (t *boundText) writeComment(number int, line []byte) {
 	text, _ := directiveText(line)
 	t.config = append(append(append(t.config, "    # hapsnap "...), text...), '\n')
 	t.lines = append(t.lines, number)
-	options, err := t.files.rewriteConfigLine(nil, []byte(d.Options))
+}
+
+// writeServers writes a directive and its servers. The shape has only what gives
+// them their names, and their options, for the rest of a server line can be
+// changed at run time.
+func (t *boundText) writeServers(number int, line []byte) error {
+	d := t.directives.servers[0]
+	servers := t.servers[:len(t.slots[d.Key()])]
+	t.directives.servers, t.servers = t.directives.servers[1:], t.servers[len(servers):]
+	t.writeComment(number, line)
+	options, err := t.joined([]byte(d.Options))
 	if err != nil {
 		return err
 	}
@@ -118,6 +136,21 @@ func (t *boundText) writeDirective(number int, line []byte) error {
 		t.lines = append(t.lines, number)
 	}
 	return nil
+}
+
+// writeUsers writes a directive and its users. All of it is of the shape, for
+// HAProxy cannot change users at run time.
+func (t *boundText) writeUsers(number int, line []byte) {
+	d := t.directives.users[0]
+	t.directives.users = t.directives.users[1:]
+	start := len(t.config)
+	t.writeComment(number, line)
+	var users int
+	t.config, users = t.secrets.appendUsers(t.config, d.Secret)
+	for range users {
+		t.lines = append(t.lines, number)
+	}
+	t.shape.Write(t.config[start:])
 }
 
 func appendServer(out []byte, s BoundServer, options []byte, weigh bool) []byte {

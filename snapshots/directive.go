@@ -61,11 +61,23 @@ func (e *DirectiveError) Error() string {
 }
 
 // Directives returns the directives of a haproxy.cfg in the order of its
-// lines. The error is a [*DirectiveError]: a directive that is malformed, that
-// is in a section without servers, or that this version does not know must not
-// be taken for a comment, or its backend would have no servers.
+// lines; those for users are [UsersDirectives]. The error is a
+// [*DirectiveError]: a directive that is malformed, that is in a section that it
+// does not belong in, or that this version does not know must not be taken for a
+// comment, or its backend would have no servers.
 func Directives(config []byte) ([]Directive, error) {
-	out := make([]Directive, 0, bytes.Count(config, []byte("#hapsnap")))
+	found, err := parseDirectives(config)
+	return found.servers, err
+}
+
+// directives are those of a haproxy.cfg, each kind in the order of its lines.
+type directives struct {
+	servers []Directive
+	users   []UsersDirective
+}
+
+func parseDirectives(config []byte) (directives, error) {
+	out := directives{servers: make([]Directive, 0, bytes.Count(config, []byte("#hapsnap")))}
 	var in section
 	services := map[string][]ServicePort{} // by backend
 	for number, line := range numberedLines(config) {
@@ -77,18 +89,31 @@ func Directives(config []byte) ([]Directive, error) {
 		if !ok {
 			continue
 		}
-		d, err := parseDirective(text, in)
-		if err == nil && slices.Contains(services[d.Backend], d.Service) {
-			err = fmt.Errorf("backend %s has the servers of %s already", d.Backend, d.Service)
+		var err error
+		if word, _ := firstWord([]byte(text)); string(word) == "users" {
+			err = out.addUsers(number, text, in)
+		} else {
+			err = out.addServers(number, text, in, services)
 		}
 		if err != nil {
-			return nil, &DirectiveError{number, err.Error()}
+			return directives{}, &DirectiveError{number, err.Error()}
 		}
-		d.Line, d.Index = number, len(services[d.Backend])
-		services[d.Backend] = append(services[d.Backend], d.Service)
-		out = append(out, d)
 	}
 	return out, nil
+}
+
+func (o *directives) addServers(number int, text string, in section, services map[string][]ServicePort) error {
+	d, err := parseDirective(text, in)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(services[d.Backend], d.Service) {
+		return fmt.Errorf("backend %s has the servers of %s already", d.Backend, d.Service)
+	}
+	d.Line, d.Index = number, len(services[d.Backend])
+	services[d.Backend] = append(services[d.Backend], d.Service)
+	o.servers = append(o.servers, d)
+	return nil
 }
 
 // directiveText returns what follows "#hapsnap" on a line that is a directive.

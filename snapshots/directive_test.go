@@ -38,6 +38,19 @@ backend empty#comment
 	}
 }
 
+func TestUsersDirectives(t *testing.T) {
+	config := "userlist one\n  #hapsnap users shop/auth\n  #hapsnap\tusers  shop/more\r\nbackend b\n#hapsnap servers shop/web\nuserlist two\n#hapsnap users shop/auth"
+	got, err := UsersDirectives([]byte(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := SecretName{"shop", "auth"}
+	want := []UsersDirective{{2, "one", auth}, {3, "one", SecretName{"shop", "more"}}, {7, "two", auth}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("directives (-want +got):\n%s", diff)
+	}
+}
+
 func TestDirectivesWithCRLF(t *testing.T) {
 	got, err := Directives([]byte("backend b\r\n    #hapsnap servers shop/web -- check\r\n"))
 	if err != nil || len(got) != 1 || got[0].Options != "check" || got[0].Backend != "b" {
@@ -48,7 +61,13 @@ func TestDirectivesWithCRLF(t *testing.T) {
 func TestDirectiveErrors(t *testing.T) {
 	for _, tt := range []struct{ name, config, want string }{
 		{"unknown word", "backend b\n#hapsnap server shop/web", `2: #hapsnap: unknown directive "server shop/web"`},
-		{"planned word", "userlist u\n#hapsnap users shop/auth", `2: #hapsnap: unknown directive "users shop/auth"`},
+		{"servers in a userlist", "userlist u\n#hapsnap servers shop/web", "2: #hapsnap: servers belong in a backend or listen section"},
+		{"users in a backend", "userlist u\nbackend b\n#hapsnap users shop/auth", "3: #hapsnap: users belong in a userlist section"},
+		{"users of nobody", "userlist u\n#hapsnap users", "users needs NAMESPACE/SECRET"},
+		{"users with an argument", "userlist u\n#hapsnap users shop/auth admin", "users needs NAMESPACE/SECRET, and nothing else"},
+		{"users without a namespace", "userlist u\n#hapsnap users auth", `"auth" is not NAMESPACE/SECRET`},
+		{"users of a strange Secret", "userlist u\n#hapsnap users shop/a$b", `"shop/a$b" is not NAMESPACE/SECRET`},
+		{"users twice", "userlist u\n#hapsnap users shop/auth\n#hapsnap users shop/auth", "3: #hapsnap: userlist u has the users of shop/auth already"},
 		{"no word", "backend b\n  #hapsnap  ", `2: #hapsnap: unknown directive ""`},
 		{"before any section", "#hapsnap servers shop/web", "1: #hapsnap: servers belong in a backend or listen section"},
 		{"in a frontend", "backend b\nfrontend f\n#hapsnap servers shop/web", "3: #hapsnap: servers belong in a backend"},

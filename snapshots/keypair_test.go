@@ -163,7 +163,7 @@ func TestJoinKeyPair(t *testing.T) {
 }
 
 func TestVerdictsAreRemembered(t *testing.T) {
-	v := verdicts{known: map[[32]byte]verdict{}}
+	v := verdicts{judge: judgeKeyPair, known: map[[32]byte]verdict{}}
 	good, bad := selfSigned(t, "a.example", edKey), []byte("bad")
 	for range 2 {
 		if got := v.verdict(good); got != (verdict{storable: false}) {

@@ -51,10 +51,18 @@ func (e Endpoint) compare(o Endpoint) int {
 
 // Live is the live data that a snapshot is bound to: what is true now,
 // whatever the age of the snapshot. Endpoints are sorted by address and port,
-// without duplicates. Certificates hold PEM: the chain, then the private key.
+// without duplicates. Whatever comes from Secrets must not be shown to anybody.
 type Live struct {
-	Endpoints    map[ServicePort][]Endpoint
+	Endpoints map[ServicePort][]Endpoint
+	// Certificates hold PEM: the chain, then the private key.
 	Certificates map[SecretName][]byte
+	// Authorities are what [ParseAuthorities] returned.
+	Authorities map[SecretName][]byte
+	// Users are what [ParseHtpasswd] returned.
+	Users map[SecretName][]User
+	// Values are what [SecretValue] returned, for words of haproxy.cfg to stand for,
+	// see [SecretWord].
+	Values map[SecretKey]string
 	// Fallback is the PEM of the certificate that is served where no other
 	// fits. It belongs to the pusher, not to any Secret.
 	Fallback []byte

@@ -72,19 +72,37 @@ func (n SecretName) Compare(o SecretName) int {
 }
 
 // CertificateRef says that the PEM file File (such as "certs/shop_web-tls.pem"),
-// which haproxy.cfg or a crt-list of the snapshot names, is the certificate of
-// a Secret of type kubernetes.io/tls, joined when the snapshot is bound.
+// which haproxy.cfg or a crt-list of the snapshot names, comes from a Secret and
+// is joined when the snapshot is bound. By its use it is
+//
+//   - a certificate with its private key, of a Secret of type kubernetes.io/tls,
+//     which is served to clients or shown to servers;
+//   - with [UseCA] the certificate authorities under the key ca.crt of any Secret,
+//     without a key: a ca-file, such as "certs/ca_shop_clients.pem".
+//
 // Without a Secret it is the fallback certificate, which the pusher makes.
 type CertificateRef struct {
 	File   string     `json:"file"`
 	Secret SecretName `json:"secret,omitzero"`
+	Use    Use        `json:"use,omitempty"`
 	// Observed is what the compiler saw, if it saw the Secret. It takes no
 	// part in the digest.
 	Observed *ObservedCertificate `json:"observed,omitempty"`
 }
 
 func (c CertificateRef) compare(o CertificateRef) int {
-	return cmp.Or(cmp.Compare(c.File, o.File), c.Secret.Compare(o.Secret))
+	return cmp.Or(cmp.Compare(c.File, o.File), c.Secret.Compare(o.Secret), cmp.Compare(c.Use, o.Use))
+}
+
+// check refuses a reference that no instance could follow.
+func (c CertificateRef) check() error {
+	switch {
+	case c.Use != UseCertificate && c.Use != UseCA:
+		return fmt.Errorf("certificate %s is for the use %q, which is not known", c.File, c.Use)
+	case c.Use == UseCA && c.Secret == (SecretName{}):
+		return fmt.Errorf("certificate %s is for authorities, and of no Secret", c.File)
+	}
+	return checkName(c.File, certificatesFolder, ".pem")
 }
 
 // ObservedCertificate describes a certificate without holding it. Fingerprint

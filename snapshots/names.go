@@ -32,8 +32,9 @@ const (
 // maxName leaves room for the hash in a file name of at most 255 bytes.
 const maxName = 240
 
-// Check reports the first file or certificate reference of the draft whose name
-// no instance could keep; the error wraps [ErrBadName]. The Dataplane API
+// Check reports the first file of the draft whose name no instance could keep, or
+// certificate reference that none could follow; for a name the error wraps
+// [ErrBadName]. The Dataplane API
 // replaces every byte of a name but letters, digits, '_', '-' and the last dot,
 // so a name must be free of them.
 func (d Draft) Check() error {
@@ -43,7 +44,7 @@ func (d Draft) Check() error {
 		}
 	}
 	for _, c := range d.Certificates {
-		if err := checkName(c.File, certificatesFolder, ".pem"); err != nil {
+		if err := c.check(); err != nil {
 			return err
 		}
 	}

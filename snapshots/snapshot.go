@@ -118,7 +118,7 @@ func (s Snapshot) Verify() error {
 }
 
 // ContentDigest hashes the sorted (path, sha256) of all files and the
-// certificate references by Secret name. What the compiler saw in a Secret is
+// certificate references by Secret name and use. What the compiler saw in a Secret is
 // outside, so that a renewed certificate makes no new snapshot.
 func ContentDigest(files []FileDigest, certificates []CertificateRef) Digest {
 	lines := make([]string, 0, len(files)+len(certificates))
@@ -126,7 +126,11 @@ func ContentDigest(files []FileDigest, certificates []CertificateRef) Digest {
 		lines = append(lines, fmt.Sprintf("file %q %s\n", f.Path, f.SHA256))
 	}
 	for _, c := range certificates {
-		lines = append(lines, fmt.Sprintf("certificate %q %s\n", c.File, c.Secret))
+		line := fmt.Sprintf("certificate %q %s\n", c.File, c.Secret)
+		if c.Use != UseCertificate {
+			line = string(c.Use) + " " + line
+		}
+		lines = append(lines, line)
 	}
 	slices.Sort(lines)
 	h := sha256.New()

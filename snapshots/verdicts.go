@@ -1,15 +1,19 @@
 package snapshots
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"sync"
 )
 
-// checked remembers what was found out about PEM data. Reading a private key
-// takes a millisecond, and Bind looks at every certificate each time. What is
+// What was found out about PEM data is remembered. Reading a private key takes a
+// millisecond, and Bind looks at every certificate each time. What is
 // remembered is a function of the data alone, so it is never out of date; no
 // data is kept, only its hash.
-var checked = verdicts{known: map[[sha256.Size]byte]verdict{}}
+var (
+	checked            = verdicts{judge: judgeKeyPair, known: map[[sha256.Size]byte]verdict{}}
+	checkedAuthorities = verdicts{judge: judgeAuthorities, known: map[[sha256.Size]byte]verdict{}}
+)
 
 // maxVerdicts bounds the memory that is taken, which is about 100 bytes each.
 const maxVerdicts = 1 << 16
@@ -19,7 +23,21 @@ type verdict struct {
 	err      error
 }
 
+func judgeKeyPair(data []byte) verdict {
+	pair, err := parseKeyPair(data)
+	return verdict{pair.storable, err}
+}
+
+func judgeAuthorities(data []byte) verdict {
+	plain, err := ParseAuthorities(data)
+	if err == nil && !bytes.Equal(plain, data) {
+		err = ErrBadCertificate // it may hold a key
+	}
+	return verdict{err: err}
+}
+
 type verdicts struct {
+	judge func(data []byte) verdict
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]verdict
 }
@@ -29,8 +47,7 @@ func (v *verdicts) verdict(data []byte) verdict {
 	if found, ok := v.lookup(sum); ok {
 		return found
 	}
-	pair, err := parseKeyPair(data)
-	found := verdict{pair.storable, err}
+	found := v.judge(data)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.known) >= maxVerdicts {

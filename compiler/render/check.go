@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // checker says how a value is written into a file, or why it must not be.
@@ -50,7 +51,7 @@ func checkList(value any) (string, error) {
 	if text, ok := value.(Text); ok && strings.ContainsAny(string(text), `'"\`) {
 		return "", &ValueError{string(text), "is quoted, which maps and crt-lists do not know", "do not use quote here"}
 	} else if ok {
-		return string(text), nil
+		return string(text), notSecret(string(text))
 	}
 	return word(value)
 }
@@ -85,10 +86,22 @@ func printable(s string) error {
 	if !utf8.ValidString(s) {
 		return &ValueError{s, "is not valid UTF-8", "leave the bytes out"}
 	}
+	if err := notSecret(s); err != nil {
+		return err
+	}
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
 			return &ValueError{s, fmt.Sprintf("holds the unprintable character %U", r), "leave it out"}
 		}
+	}
+	return nil
+}
+
+// notSecret refuses what stands for the value of a Secret: only a template can ask
+// for one, and only as a word of haproxy.cfg.
+func notSecret(s string) error {
+	if strings.Contains(s, snapshots.SecretMark) {
+		return &ValueError{s, "holds " + snapshots.SecretMark + ", which stands for the value of a Secret", "only templates can ask for one: with the function secret, in haproxy.cfg, without quotes"}
 	}
 	return nil
 }

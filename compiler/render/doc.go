@@ -13,6 +13,7 @@
 //	literal VALUE         the same where HAProxy expects a format
 //	words LIST            the values of a list, separated by spaces
 //	listen ADDRESS PORT   the address of a bind line
+//	secret "NS/NAME" KEY  a word for a value of a Secret, filled in by the pusher
 //	keys MAP, values MAP  in the order of the keys
 //
 // # What a value may be

@@ -42,7 +42,7 @@ regexSplit mustRegexSplit regexQuoteMeta`
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
-		"quote": quote, "literal": literal, "words": words, "listen": listen,
+		"quote": quote, "literal": literal, "words": words, "listen": listen, "secret": secretWord,
 		"keys": sortedKeys, "values": sortedValues,
 		"print": fmt.Sprint, "printf": printf,
 	}

@@ -20,7 +20,7 @@ const Fallback = "certs/fallback.pem"
 // Render executes the templates. It returns either a whole artifact or, all at
 // once, what keeps it from being whole.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
-	r := &rendering{set: s, page: newPage(in), known: map[routing.Origin]int{}}
+	r := &rendering{set: s, page: newPage(in), known: map[routing.Origin]int{}, secrets: map[string]bool{}}
 	r.bind()
 	a := Artifact{Origins: map[string][]LineOrigin{}}
 	config := r.newAssembly(false)
@@ -32,6 +32,7 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 			a.add(file.Name, r.file(i))
 		}
 	}
+	r.checkSecrets(config)
 	a.add(snapshots.ConfigFile, config)
 	for _, list := range in.Model.NetworkLists {
 		a.add(list.File(), listOf(list))
@@ -52,12 +53,14 @@ func (a *Artifact) add(path string, from *assembly) {
 
 // rendering is one call of Render.
 type rendering struct {
-	set    *Set
-	page   Page
-	bound  map[string]*template.Template // by file extension; "" is any other
-	sets   [][]routing.Origin
-	known  map[routing.Origin]int // sets of one
-	faults []Fault
+	set   *Set
+	page  Page
+	bound map[string]*template.Template // by file extension; "" is any other
+	sets  [][]routing.Origin
+	known map[routing.Origin]int // sets of one
+	// secrets are the words for values of Secrets that templates asked for.
+	secrets map[string]bool
+	faults  []Fault
 }
 
 // bind gives the templates the functions that belong to this rendering, for
@@ -69,6 +72,7 @@ func (r *rendering) bind() {
 		r.bound[ext] = clone.Funcs(template.FuncMap{
 			funcCheck: func(v any) (string, error) { return check(v) },
 			funcEnter: r.enter,
+			"secret":  r.secret,
 		})
 	}
 }

@@ -196,6 +196,13 @@ func TestValuesAreChecked(t *testing.T) {
 		"missing":    {`{{(index (.Objects "networking.k8s.io/v1/Ingress") 0).Annotations.none}}`, `executing "extend/backend.cfg" at <0>: map has no entry for key "none"`},
 		"variables":  {`{{$x := "a b"}}{{$x = "c"}}{{$x}}`, "= c"},
 		"refused":    {`{{fail "no such plan"}}`, "no such plan"},
+		"secret":     {`{{secret "shop/keys" "cookie.key"}}`, "= hapsnap:secret/shop/keys/cookie.key"},
+		"no secret":  {`{{secret "shop" "key"}}`, `"shop" is not namespace/name`},
+		"its key":    {`{{secret "shop/keys" "a b"}}`, `"shop/keys/a b" is not a namespace, a Secret and a key`},
+		"not asked":  {`{{"hapsnap:secret/shop/keys/k"}}`, `value "hapsnap:secret/shop/keys/k" holds hapsnap:secret/, which stands for the value of a Secret`},
+		"in quotes":  {`{{secret "shop/keys" "k" | quote}}`, `value "hapsnap:secret/shop/keys/k" holds hapsnap:secret/, which stands for the value of a Secret`},
+		"in pieces":  {`{{"hapsnap"}}:{{"secret/shop/keys/k"}}`, "the line holds hapsnap:secret/, which stands for the value of a Secret"},
+		"in a word":  {`a{{secret "shop/keys" "k"}}`, "the line holds hapsnap:secret/, which stands for the value of a Secret"},
 		"sorted":     {`{{range keys (dict "b" 1 "a" 2)}}{{.}}{{end}}{{range values (dict "b" 1 "a" 2)}}{{.}}{{end}}`, "= ab21"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,6 +226,10 @@ func TestMapsTakeNoQuotes(t *testing.T) {
 	t.Parallel()
 	_, faults := rendered(t, map[string]string{"maps/x.map": `{{quote "a b"}} c`})
 	if len(faults) != 1 || faults[0].Message != `value "'a b'" is quoted, which maps and crt-lists do not know` {
+		t.Error(faults)
+	}
+	_, faults = rendered(t, map[string]string{"maps/x.map": `{{secret "shop/keys" "k"}} c`})
+	if len(faults) != 1 || !strings.Contains(faults[0].Message, "stands for the value of a Secret") {
 		t.Error(faults)
 	}
 	a, faults := rendered(t, map[string]string{"maps/x.map": `{{"/$metadata"}} c`, "files/x.html": `<p>{{.Annotation "text"}}{{"a b"}}` + "</p>\n\nend"})

@@ -80,7 +80,12 @@ func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Ve
 // a fault of the templates, for they write directives and file names.
 func (c *Checker) bind(in Input, layout snapshots.Layout) (snapshots.Bound, []render.Fault, error) {
 	draft := snapshots.Draft{Files: in.Artifact.Files, Certificates: in.Artifact.Certificates}
-	live, err := c.placeholders(in)
+	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
+	needs, wrong := snapshots.Needs(config, draft.Certificates)
+	if wrong != nil {
+		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, wrong)}, nil
+	}
+	live, err := c.placeholders(in.Keys, needs)
 	if err != nil {
 		return snapshots.Bound{}, nil, err
 	}
@@ -103,29 +108,8 @@ func bindDraft(draft snapshots.Draft, live snapshots.Live, layout snapshots.Layo
 	return snapshots.Bind(s, snapshots.Binding{Live: live, Slots: slots, Layout: layout})
 }
 
-// placeholders returns live data with a throw-away certificate for each Secret.
-func (c *Checker) placeholders(in Input) (snapshots.Live, error) {
-	live := snapshots.Live{Certificates: map[snapshots.SecretName][]byte{}}
-	for _, ref := range in.Artifact.Certificates {
-		kind, ok := in.Keys[ref.Secret]
-		if !ok {
-			kind = ECDSA
-		}
-		made, err := c.keys.get(kind)
-		if err != nil {
-			return snapshots.Live{}, err
-		}
-		if ref.Secret == (snapshots.SecretName{}) {
-			live.Fallback = made
-		} else {
-			live.Certificates[ref.Secret] = made
-		}
-	}
-	return live, nil
-}
-
-// bindPlace matches the place in an error of Bind.
-var bindPlace = regexp.MustCompile(`^bind \S+: haproxy\.cfg:(\d+): `)
+// bindPlace matches the place in an error of Bind and of Needs.
+var bindPlace = regexp.MustCompile(`^(?:bind \S+: )?haproxy\.cfg:(\d+): `)
 
 // bindFault is the fault for an error of Bind, with its line if it has one.
 func bindFault(a render.Artifact, err error) render.Fault {

@@ -66,13 +66,3 @@ func Certificate(secret corev1.Secret) ([]byte, error) {
 	}
 	return snapshots.JoinKeyPair(certificate, key)
 }
-
-// value returns what a Secret has under a key. Manifests may give it as
-// stringData, which the API server would turn into data, over what is there.
-func value(secret corev1.Secret, key string) ([]byte, bool) {
-	if text, ok := secret.StringData[key]; ok {
-		return []byte(text), true
-	}
-	data, ok := secret.Data[key]
-	return data, ok
-}

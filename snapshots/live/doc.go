@@ -1,5 +1,6 @@
 // Package live translates Kubernetes objects into the live data that snapshots
-// are bound to: EndpointSlices into endpoints, Secrets into certificates.
+// are bound to: EndpointSlices into endpoints, Secrets into certificates,
+// authorities, users and values.
 //
 // Its functions are pure, and their results do not depend on the order of the
 // objects. Reading the objects, from a cluster or from files, is left to the
