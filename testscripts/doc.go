@@ -30,9 +30,9 @@
 //	workers
 //		Prints the process id of each instance's worker.
 //
-//	service FILE NAMESPACE/NAME [POD...]
+//	service [-app PROTOCOL] FILE NAMESPACE/NAME [POD...]
 //		Writes a Service with an EndpointSlice for pods, which it starts: servers
-//		that answer with their names.
+//		that answer with their names. The appProtocol of its port is http.
 //	secret [-mismatched] FILE NAMESPACE/NAME HOST...
 //		Writes a Secret with a new certificate and its key, or another's.
 //	fill FILE...
@@ -47,6 +47,18 @@
 //		Every instance proves to be HOST by the newest certificate of the Secret.
 //	answers URL STATUS [REGEXP]
 //		A server of one of the programs answers so.
+//
+//	talk NAME websocket|poll|grpc URL|HOST
+//		Opens a connection that stays, through the first instance: a WebSocket, a
+//		request that is not answered yet, or a gRPC stream.
+//	say NAME TEXT POD
+//		Says something there, and is answered by one of the pods (a REGEXP).
+//	load NAME URL
+//		Clients ask every instance again and again, on connections that they keep.
+//	answered NAME N
+//		They have had this many good answers.
+//	unload NAME
+//		They stop. None of their requests has failed.
 //
 //	start [-as NAME] PROGRAM ARG...
 //		Starts a program in the background.

@@ -26,7 +26,7 @@ kind: Service
 metadata: {namespace: %[1]s, name: %[2]s}
 spec:
   selector: {app: %[2]s}
-  ports: [{name: http, port: 80, targetPort: %[3]d}]
+  ports: [{name: http, port: 80, targetPort: %[3]d, appProtocol: %[5]s}]
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -40,6 +40,10 @@ endpoints:%[4]s
 `
 
 func writeService(w *world, ts *testscript.TestScript, args []string) error {
+	app := "http"
+	if len(args) > 1 && args[0] == "-app" {
+		app, args = args[1], args[2:]
+	}
 	if len(args) < 2 {
 		return errUsage
 	}
@@ -58,7 +62,7 @@ func writeService(w *world, ts *testscript.TestScript, args []string) error {
 		}
 		endpoints += "\n- addresses: [" + p.address + "]"
 	}
-	return replaceFile(ts.MkAbs(args[0]), fmt.Appendf(nil, service, namespace, name, w.network.Port, endpoints))
+	return replaceFile(ts.MkAbs(args[0]), fmt.Appendf(nil, service, namespace, name, w.network.Port, endpoints, app))
 }
 
 func writeSecret(w *world, ts *testscript.TestScript, args []string) error {

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -34,19 +33,11 @@ func (a answer) is(want string) bool {
 
 // get asks the instance for a URL, whatever the name in it would resolve to.
 func (w *world) get(i *instance, url string) (answer, error) {
-	ports := map[string]int{"80": w.network.HTTP, "443": w.network.HTTPS, "8080": w.network.Partner}
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, err
-		}
-		return new(net.Dialer).DialContext(ctx, network, fmt.Sprintf("%s:%d", i.ip, ports[port]))
-	}
 	client := &http.Client{
 		Timeout:       5 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: dial, DisableKeepAlives: true,
+			DialContext: w.dialer(i), DisableKeepAlives: true,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // presents looks at certificates
 		},
 	}
@@ -54,7 +45,15 @@ func (w *world) get(i *instance, url string) (answer, error) {
 }
 
 func fetch(client *http.Client, url string) (answer, error) {
-	response, err := client.Get(url)
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	return do(client, request)
+}
+
+func do(client *http.Client, request *http.Request) (answer, error) {
+	response, err := client.Do(request)
 	if err != nil {
 		return answer{}, err
 	}

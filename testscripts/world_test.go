@@ -4,11 +4,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // world is everything that one script runs. Only the script's goroutine uses it.
@@ -17,6 +15,9 @@ type world struct {
 	network   *network
 	instances []*instance
 	pods      map[string]*pod
+	waiting   *waiting
+	talks     map[string]conversation
+	loads     map[string]*load
 	programs  map[string]*program
 	// certificates are the newest of each Secret.
 	certificates map[string]*x509.Certificate
@@ -29,14 +30,20 @@ func newWorld(dir string) (*world, error) {
 		return nil, err
 	}
 	return &world{
-		dir: dir, network: n, pods: map[string]*pod{}, programs: map[string]*program{},
+		dir: dir, network: n, pods: map[string]*pod{}, waiting: new(waiting), talks: map[string]conversation{}, loads: map[string]*load{}, programs: map[string]*program{},
 		certificates: map[string]*x509.Certificate{},
 	}, nil
 }
 
-// close ends all that still runs. Programs first, so that they do not see the
-// world end.
+// close ends all that still runs. Clients first, then programs, so that they do
+// not see the world end.
 func (w *world) close() {
+	for _, l := range w.loads {
+		l.stop()
+	}
+	for _, talk := range w.talks {
+		talk.close()
+	}
 	for _, p := range w.programs {
 		p.kill()
 	}
@@ -50,31 +57,6 @@ func (w *world) close() {
 		listener.Close()
 	}
 	w.network.close()
-}
-
-// pod is a server that answers every request with its name.
-type pod struct {
-	address string
-	server  *http.Server
-}
-
-// pod returns the pod of a name, which it starts if there is none yet.
-func (w *world) pod(name string) (*pod, error) {
-	if p, ok := w.pods[name]; ok {
-		return p, nil
-	}
-	ip := w.network.ip(podHost + len(w.pods))
-	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, w.network.Port))
-	if err != nil {
-		return nil, fmt.Errorf("start pod %s: %w", name, err)
-	}
-	p := &pod{address: ip, server: &http.Server{
-		ReadHeaderTimeout: 5 * time.Second,
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }),
-	}}
-	go p.server.Serve(listener) //nolint:errcheck // it ends when the world does
-	w.pods[name] = p
-	return p, nil
 }
 
 // replaceFile writes a file whole, as an editor or git would.

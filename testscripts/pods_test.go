@@ -1,0 +1,109 @@
+package testscripts
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/websocket"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// pod is a server that answers every request with its name. It also speaks to
+// those who want to talk: see the command talk.
+type pod struct {
+	name, address string
+	server        *http.Server
+	echo          *grpc.Server
+	waiting       *waiting
+}
+
+// pod returns the pod of a name, which it starts if there is none yet.
+func (w *world) pod(name string) (*pod, error) {
+	if p, ok := w.pods[name]; ok {
+		return p, nil
+	}
+	ip := w.network.ip(podHost + len(w.pods))
+	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, w.network.Port))
+	if err != nil {
+		return nil, fmt.Errorf("start pod %s: %w", name, err)
+	}
+	p := &pod{name: name, address: ip, waiting: w.waiting, echo: grpc.NewServer()}
+	p.echo.RegisterService(&echoService, p)
+	p.server = &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: p, Protocols: new(http.Protocols)}
+	p.server.Protocols.SetHTTP1(true)
+	p.server.Protocols.SetUnencryptedHTTP2(true)
+	go p.server.Serve(listener) //nolint:errcheck // it ends when the world does
+	w.pods[name] = p
+	return p, nil
+}
+
+// ServeHTTP answers with the pod's name, or talks.
+func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+		p.echo.ServeHTTP(w, r)
+	case r.Header.Get("Upgrade") != "":
+		websocket.Server{Handler: p.echoMessages}.ServeHTTP(w, r) // without a check of the origin
+	case r.URL.Query().Has("poll"):
+		select {
+		case text := <-p.waiting.text(r.URL.Query().Get("poll")):
+			fmt.Fprint(w, p.name+": "+text)
+		case <-r.Context().Done():
+		}
+	default:
+		fmt.Fprint(w, p.name)
+	}
+}
+
+// echoMessages answers each message of a WebSocket.
+func (p *pod) echoMessages(conn *websocket.Conn) {
+	for {
+		var text string
+		if websocket.Message.Receive(conn, &text) != nil || websocket.Message.Send(conn, p.name+": "+text) != nil {
+			return
+		}
+	}
+}
+
+// echoService answers each message of a gRPC stream.
+var echoService = grpc.ServiceDesc{
+	ServiceName: "story.Echo", HandlerType: (*any)(nil),
+	Streams: []grpc.StreamDesc{{StreamName: "Talk", ServerStreams: true, ClientStreams: true, Handler: func(server any, stream grpc.ServerStream) error {
+		for {
+			var message wrapperspb.StringValue
+			if err := stream.RecvMsg(&message); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := stream.SendMsg(wrapperspb.String(server.(*pod).name + ": " + message.Value)); err != nil {
+				return err
+			}
+		}
+	}}},
+}
+
+// waiting are the long polls that no pod has answered yet, by name.
+type waiting struct {
+	mu    sync.Mutex
+	texts map[string]chan string
+}
+
+// text returns where the answer of a long poll comes from.
+func (w *waiting) text(name string) chan string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.texts == nil {
+		w.texts = map[string]chan string{}
+	}
+	if w.texts[name] == nil {
+		w.texts[name] = make(chan string, 1)
+	}
+	return w.texts[name]
+}
