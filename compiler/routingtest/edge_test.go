@@ -115,9 +115,14 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 	t.Helper()
 	s := d.Seal(1, snapshots.ID{})
 	// Those that cannot be served are left out, as a pusher does.
-	certificates, _ := live.Certificates(inputs.Values(objects.Secrets))
+	secrets := inputs.Values(objects.Secrets)
+	certificates, _ := live.Certificates(secrets)
+	more := live.GatherSecrets(secrets)
 	bound, err := snapshots.Bind(s, snapshots.Binding{
-		Live:  snapshots.Live{Certificates: certificates, Fallback: selfSigned(t, "fallback.invalid")},
+		Live: snapshots.Live{
+			Certificates: certificates, Authorities: more.Authorities, Users: more.Users, Values: more.Values,
+			Fallback: selfSigned(t, "fallback.invalid"),
+		},
 		Slots: slots,
 		Layout: snapshots.Layout{
 			Maps: filepath.Join(dir, "maps"), Certificates: filepath.Join(dir, "certs"), General: filepath.Join(dir, "general"),
