@@ -3,6 +3,7 @@ package compiler_test
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,9 +76,15 @@ func TestInjection(t *testing.T) {
 				ConfigMaps: []inputs.Object[corev1.ConfigMap]{networkLists()},
 			}
 			for i, value := range attacks(o) {
-				in.Ingresses = append(in.Ingresses, attacked(i, o, value))
+				if o.On == options.OnService {
+					in.Services = append(in.Services, attackedService(i, o, value))
+				} else {
+					in.Ingresses = append(in.Ingresses, attacked(i, o, value))
+				}
 			}
-			model, found := routing.Translate(in, routing.Config{})
+			model, found := routing.Translate(in, routing.Config{
+				TCPAnnotations: config.TCPAnnotations{Ports: []string{"1-65535"}, Namespaces: config.Namespaces{"*"}},
+			})
 			artifact, faults := set.Render(render.Input{Model: model, Config: config.Default()})
 			if len(faults) > 0 {
 				t.Fatalf("refused only when it was written: %+v", faults[0])
@@ -143,13 +150,26 @@ func attacked(i int, o options.Option, value string) inputs.Object[networkingv1.
 	return inputs.Object[networkingv1.Ingress]{Ref: ref, Value: ing}
 }
 
+// attackedService is a Service with a hostile value, and a port of its own if
+// the option needs one.
+func attackedService(i int, o options.Option, value string) inputs.Object[corev1.Service] {
+	s := webService()
+	s.Ref.Name = fmt.Sprintf("attack-%d", i)
+	s.Value.Spec.Ports[0].Name = "postgres"
+	s.Value.Annotations = map[string]string{options.Prefix + options.TCPPort: fmt.Sprint(10_000 + i)}
+	s.Value.Annotations[options.Prefix+o.Name] = value
+	return s
+}
+
 // ownWords are what lines of haproxy.cfg begin with that the templates write.
 var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after ssl-default-bind-options ssl-default-bind-ciphers
 	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.bufsize defaults mode option retries balance hash-type default-server timeout
-	frontend backend resolvers fcgi-app bind http-request http-after-response http-check use_backend default_backend monitor-uri acl stick-table cookie dynamic-cookie-key`)
+	frontend backend resolvers fcgi-app bind http-request http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table cookie dynamic-cookie-key`)
 
-// ownServer is the only server line that a template writes.
+// ownServer and ownSocket are the only server lines that a template writes.
 const ownServer = "server instance 192.0.2.1:1 no-check"
+
+var ownSocket = regexp.MustCompile(`^server terminate abns@hapsnap/[a-z0-9_]+/\*/[0-9]+ send-proxy-v2 no-check$`)
 
 // notFormats are the words that HAProxy expects plain text or a regular
 // expression after.
@@ -171,7 +191,7 @@ func checkWords(t *testing.T, path string, content []byte) {
 			}
 			continue
 		}
-		if strings.TrimSpace(text) == ownServer {
+		if line := strings.TrimSpace(text); line == ownServer || ownSocket.MatchString(line) {
 			continue
 		}
 		if path != "haproxy.cfg" {

@@ -8,6 +8,8 @@
 //	extend/*.cfg    empty parts, there to be filled by an overlay
 //
 // A template that begins with {{- /* each backend */ -}} (or host, or
-// certificate) is executed once for each of them, any other one once. What
+// certificate, listener, or connections: a backend of whole connections) is
+// executed once for each of them, any other one once. Maps and files can be made
+// for each listener, whose name then follows their own: maps/sni_https.map. What
 // templates can read and call is documented in compiler/render.
 package templates

@@ -31,6 +31,8 @@ func (c Config) Check() []FieldError {
 	c.Affinity.check(f.at("affinity"))
 	c.ExternalNames.check(f.at("externalNames"))
 	c.DNS.check(f.at("dns"))
+	c.checkTCP(f)
+	c.Snippets.Namespaces.check(f.at("snippets").at("namespaces"))
 	return found
 }
 

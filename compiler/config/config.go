@@ -56,6 +56,14 @@ type Config struct {
 	ExternalNames ExternalNames `json:"externalNames"`
 	// DNS says how HAProxy looks up the names of such Services.
 	DNS DNS `json:"dns"`
+	// TCPServices are ports whose connections go to Services as they are, with or
+	// without TLS.
+	TCPServices []TCPService `json:"tcpServices"`
+	// TCPAnnotations says which ports Services may open by annotation. What is said
+	// in tcpServices comes before it.
+	TCPAnnotations TCPAnnotations `json:"tcpAnnotations"`
+	// Snippets says whose Ingresses may add lines of their own to haproxy.cfg.
+	Snippets Snippets `json:"snippets"`
 }
 
 // Endpoints says where the endpoints of Services come from.
@@ -122,8 +130,9 @@ func Default() Config {
 			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",
 			HTTPKeepAlive: "60s", Tunnel: "1h", Queue: "10s",
 		},
-		Affinity:      Affinity{Key: "key"},
-		ExternalNames: ExternalNames{Policy: AllowExternalNames},
-		DNS:           DNS{Refresh: "5s", Prefer: IPv4},
+		Affinity:       Affinity{Key: "key"},
+		ExternalNames:  ExternalNames{Policy: AllowExternalNames},
+		DNS:            DNS{Refresh: "5s", Prefer: IPv4},
+		TCPAnnotations: TCPAnnotations{Namespaces: Namespaces{"*"}},
 	}
 }

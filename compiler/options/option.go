@@ -37,15 +37,16 @@ type Group string
 
 // The groups, in the order of the document.
 const (
-	Routing    Group = "Routing"
-	Backends   Group = "Backends"
-	Sessions   Group = "Sessions"
-	HeaderEdit Group = "Headers"
-	Protecting Group = "Protection"
+	Routing     Group = "Routing"
+	Backends    Group = "Backends"
+	Sessions    Group = "Sessions"
+	HeaderEdit  Group = "Headers"
+	Protecting  Group = "Protection"
+	TCPServices Group = "TCP services"
 )
 
 // Groups are the groups in the order of the document.
-var Groups = []Group{Routing, Backends, Sessions, HeaderEdit, Protecting}
+var Groups = []Group{Routing, Backends, Sessions, HeaderEdit, Protecting, TCPServices}
 
 // Option is one annotation.
 type Option struct {

@@ -71,7 +71,7 @@ func TestProblems(t *testing.T) {
 		message, hint string
 	}{
 		"typing error":      {options.OnIngress, "alow-list", "x", "is not known, and ignored", "did you mean hapsnap.dev/allow-list?"},
-		"nothing like it":   {options.OnIngress, "teleport", "x", "is not known, and ignored", "docs/annotations.md lists those that are"},
+		"nothing like it":   {options.OnIngress, "hyperspace", "x", "is not known, and ignored", "docs/annotations.md lists those that are"},
 		"long name":         {options.OnIngress, strings.Repeat("x", 5000), "x", "is not known, and ignored", "docs/annotations.md lists those that are"},
 		"not on a Service":  {options.OnService, "redirect", "/x", "is an option of Ingress, and not of this object", "move it there"},
 		"part of a list":    {options.OnIngress, "deny-list", "10.0.0.0/8, nowhere", `: "nowhere" is not a network; the routes that it protects answer 503`, "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses"},

@@ -15,6 +15,8 @@ type Settings struct {
 	ExactPaths bool
 	Protection policy.Protection
 	Upstream   policy.Upstream
+	// Connections are ports of the Service's own.
+	Connections Connections
 
 	https        *policy.HTTPSRedirect
 	cors         policy.CORS

@@ -51,11 +51,13 @@ func (b Balance) Hashes() bool {
 // Protocol is what is spoken to servers.
 type Protocol string
 
-// The protocols; "" is HTTP/1.1. GRPC is HTTP/2 without delays.
+// The protocols; "" is HTTP/1.1. GRPC is HTTP/2 without delays. Opaque is
+// whatever connections hold, which are passed on as they are.
 const (
-	HTTP1 Protocol = "h1"
-	HTTP2 Protocol = "h2"
-	GRPC  Protocol = "grpc"
+	HTTP1  Protocol = "h1"
+	HTTP2  Protocol = "h2"
+	GRPC   Protocol = "grpc"
+	Opaque Protocol = "opaque"
 )
 
 // TLS says how servers are spoken to over TLS.

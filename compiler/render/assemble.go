@@ -14,6 +14,7 @@ type assembly struct {
 	files Templates
 	sets  [][]routing.Origin // what markEnter counts in
 	blank bool               // whether blank lines are kept
+	empty bool               // whether nothing was written
 
 	text    []byte
 	origins []LineOrigin

@@ -14,6 +14,9 @@
 //	words LIST            the values of a list, separated by spaces
 //	listen ADDRESS PORT   the address of a bind line
 //	secret "NS/NAME" KEY  a word for a value of a Secret, filled in by the pusher
+//	socket NAME ADDRESS PORT
+//	                      the address of a socket within HAProxy, for bind and
+//	                      server lines, named after a port that it listens on
 //	keys MAP, values MAP  in the order of the keys
 //
 // # What a value may be

@@ -42,7 +42,7 @@ regexSplit mustRegexSplit regexQuoteMeta`
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
-		"quote": quote, "literal": literal, "words": words, "listen": listen, "secret": secretWord,
+		"quote": quote, "literal": literal, "words": words, "listen": listen, "socket": socket, "secret": secretWord,
 		"keys": sortedKeys, "values": sortedValues,
 		"print": fmt.Sprint, "printf": printf,
 	}
@@ -107,6 +107,21 @@ func listen(address string, port int) (Text, error) {
 	}
 	word, err := checkConfig(address)
 	return Text(word + p), err
+}
+
+// socket returns the address of a socket within HAProxy. Its name holds an
+// address and a port that HAProxy listens on, which no other process can have
+// then. It is in the abstract namespace: no file is left behind.
+func socket(name, address string, port int) (Text, error) {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "" {
+		return "", fmt.Errorf("socket: %q is not a plain name", name)
+	}
+	text := "abns@hapsnap/" + name + "/" + address + "/" + strconv.Itoa(port)
+	if config.IsVariable(address) {
+		return Text(`"` + text + `"`), nil
+	}
+	word, err := checkConfig(text)
+	return Text(word), err
 }
 
 // printf is fmt.Sprintf for values that always print the same.

@@ -30,15 +30,18 @@ type Page struct {
 	Certificates []routing.Certificate
 	ServerNames  []routing.ServerName
 	Default      string // the name of a backend, or ""
+	Listeners    []routing.Listener
 
-	// Backend, Host and Certificate are what a template for each of them is
+	// Backend, Host, Certificate and Listener are what a template for each of them is
 	// executed for; else they are zero.
 	Backend     routing.Backend
 	Host        routing.Host
 	Certificate routing.Certificate
+	Listener    routing.Listener
 
-	objects *objectIndex
-	origins []routing.Origin
+	connections []routing.Backend
+	objects     *objectIndex
+	origins     []routing.Origin
 }
 
 // Objects returns the objects of an apiVersion and kind, such as
@@ -82,7 +85,7 @@ func newPage(in Input) Page {
 	m := in.Model
 	return Page{
 		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
-		Default: m.Default, objects: indexObjects(in.Objects),
+		Default: m.Default, Listeners: m.Listeners, connections: m.ConnectionBackends, objects: indexObjects(in.Objects),
 	}
 }
 
@@ -92,6 +95,10 @@ func (p Page) each(of loop) []Page {
 	switch of {
 	case eachBackend:
 		return pages(p, p.Backends, func(p *Page, b routing.Backend) { p.Backend = b })
+	case eachConnections:
+		return pages(p, p.connections, func(p *Page, b routing.Backend) { p.Backend = b })
+	case eachListener:
+		return pages(p, p.Listeners, func(p *Page, l routing.Listener) { p.Listener = l })
 	case eachHost:
 		return pages(p, p.Hosts, func(p *Page, h routing.Host) { p.Host = h })
 	case eachCertificate:
@@ -118,13 +125,17 @@ func originsOf(v any) []routing.Origin {
 	case routing.Route:
 		return []routing.Origin{v.Origin}
 	case routing.Certificate:
-		return []routing.Origin{v.Origin}
+		return known(v.Origin)
+	case routing.ConnectionRoute:
+		return known(v.Origin)
 	case routing.ServerName:
 		return []routing.Origin{v.Origin}
 	case Object:
 		return []routing.Origin{v.Origin}
 	case routing.Host:
 		return hostOrigins(v)
+	case routing.Listener:
+		return listenerOrigins(v)
 	}
 	return nil
 }
@@ -142,6 +153,24 @@ func hostOrigins(h routing.Host) []routing.Origin {
 	add(h.Origin)
 	for _, r := range h.Routes {
 		add(r.Origin)
+	}
+	return out
+}
+
+// known returns an origin, unless the configuration is: no object answers for
+// that.
+func known(o routing.Origin) []routing.Origin {
+	if o == (routing.Origin{}) {
+		return nil
+	}
+	return []routing.Origin{o}
+}
+
+// listenerOrigins returns the objects of a listener's routes, each once.
+func listenerOrigins(l routing.Listener) []routing.Origin {
+	var out []routing.Origin
+	for _, r := range l.Routes {
+		out = union(out, known(r.Origin))
 	}
 	return out
 }

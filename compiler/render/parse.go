@@ -23,6 +23,8 @@ const (
 	eachBackend     loop = "backend"
 	eachHost        loop = "host"
 	eachCertificate loop = "certificate"
+	eachListener    loop = "listener"
+	eachConnections loop = "connections" // a backend of those
 )
 
 // loopForm is how a template asks to be executed for each of something.
@@ -93,9 +95,9 @@ func (p *parser) loop(i int) loop {
 	}
 	l := loop(m[1])
 	switch {
-	case l != eachBackend && l != eachHost && l != eachCertificate:
-		p.fault(i, 1, 1, fmt.Sprintf("there is no each %s", l), "use each backend, each host or each certificate")
-	case areaOf(p.files[i].Name) != section:
+	case !slices.Contains([]loop{eachBackend, eachHost, eachCertificate, eachListener, eachConnections}, l):
+		p.fault(i, 1, 1, fmt.Sprintf("there is no each %s", l), "use each backend, each host, each certificate, each listener or each connections")
+	case areaOf(p.files[i].Name) != section && l != eachListener:
 		p.fault(i, 1, 1, "only templates in haproxy/ are executed for each of something", "use range")
 	}
 	return l

@@ -29,7 +29,7 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 		case section:
 			r.sections(config, i)
 		case mapFile, otherFile:
-			a.add(file.Name, r.file(i))
+			r.files(&a, i)
 		}
 	}
 	r.checkSecrets(config)
@@ -113,14 +113,31 @@ func (r *rendering) sections(into *assembly, i int) {
 	}
 }
 
+// files executes a template that is a file of its own, or one for each listener,
+// whose names follow its own. Of those an empty one is left out.
+func (r *rendering) files(a *Artifact, i int) {
+	name := r.set.files[i].Name
+	if r.set.loops[i] != eachListener {
+		a.add(name, r.file(i, r.page))
+		return
+	}
+	ext := path.Ext(name)
+	for _, page := range r.page.each(eachListener) {
+		if file := r.file(i, page); !file.empty {
+			a.add(strings.TrimSuffix(name, ext)+"_"+page.Listener.Name+ext, file)
+		}
+	}
+}
+
 // file executes a template that is a file of its own. An empty map or
 // crt-list gets a comment, for the Dataplane API refuses to store nothing.
-func (r *rendering) file(i int) *assembly {
+func (r *rendering) file(i int, page Page) *assembly {
 	ext := path.Ext(r.set.files[i].Name)
 	out := r.newAssembly(ext != ".map" && ext != ".crtlist")
-	marked := r.execute(i, r.page)
+	marked := r.execute(i, page)
 	out.sets = r.sets
-	out.section(marked, nil)
+	out.section(marked, page.origins)
+	out.empty = len(bytes.TrimSpace(out.text)) == 0
 	if len(out.text) == 0 && !out.blank {
 		out.text, out.origins = []byte("# empty\n"), []LineOrigin{{}}
 	}

@@ -3,6 +3,7 @@ package routing
 import (
 	"time"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
@@ -30,6 +31,12 @@ type Config struct {
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API.
 	Refused map[diag.Object]bool
+	// Ports are those of the listeners for requests and of the status page, and
+	// what they are called. No Service may open them.
+	Ports map[int]string
+	// TCPServices and TCPAnnotations say which other ports there are.
+	TCPServices    []config.TCPService
+	TCPAnnotations config.TCPAnnotations
 	// Now is when the translation is made. It decides which certificates are
 	// reported as expired, and nothing else; zero reports none.
 	Now time.Time

@@ -23,6 +23,11 @@ type Model struct {
 	// "" answers them with 404.
 	Default       string
 	DefaultOrigin Origin
+	// Listeners are the ports whose connections are routed as wholes, by name, and
+	// ConnectionBackends those that they are sent to, by name, without filters.
+	// Another one that only has requests is not among them: all have the same Hosts.
+	Listeners          []Listener
+	ConnectionBackends []Backend
 }
 
 // Host is one virtual host. Name is lower case: "" for rules without a host,

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -52,6 +53,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		}
 		t.ingress(ing)
 	}
+	t.tcpServices(in.Services)
 	return t.model(), diag.Sort(t.found)
 }
 
@@ -65,7 +67,10 @@ func byAge(ingresses []ingress) []ingress {
 }
 
 func compareAge(a, b ingress) int {
-	x, y := a.Value.CreationTimestamp, b.Value.CreationTimestamp
+	return compareTimes(a.Value.CreationTimestamp, b.Value.CreationTimestamp)
+}
+
+func compareTimes(x, y metav1.Time) int {
 	switch {
 	case x.IsZero() && y.IsZero():
 		return 0
@@ -105,6 +110,9 @@ type translation struct {
 	certs    map[string]*Certificate // by file
 	kinds    map[string]string       // of their keys, by file
 	found    []diag.Diagnostic
+
+	listeners   map[int]*connectionListener // by port
+	connections map[string]*Backend
 }
 
 // virtualHost is a host with its routes, by what they match.
@@ -133,6 +141,9 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		tls:        map[string]*tlsClaim{},
 		certs:      map[string]*Certificate{},
 		kinds:      map[string]string{},
+
+		listeners:   map[int]*connectionListener{},
+		connections: map[string]*Backend{},
 	}
 }
 
@@ -155,13 +166,8 @@ func (t *translation) model() Model {
 	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
 		m.Hosts = append(m.Hosts, t.modelHost(name))
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.backends)) {
-		b := *t.backends[name]
-		slices.SortFunc(b.Origins, Origin.compare)
-		slices.Sort(b.Prefixes)
-		b.Prefixes = slices.Compact(b.Prefixes)
-		m.Backends = append(m.Backends, b)
-	}
+	m.Backends = modelBackends(t.backends)
+	m.Listeners, m.ConnectionBackends = t.modelListeners(), modelBackends(t.connections)
 	m.ServerNames = t.serverNames()
 	for _, file := range slices.Sorted(maps.Keys(t.certs)) {
 		m.Certificates = append(m.Certificates, *t.certs[file])
@@ -176,6 +182,19 @@ func (t *translation) model() Model {
 		m.Default, m.DefaultOrigin = t.fallback.backend, t.fallback.origin
 	}
 	return m
+}
+
+// modelBackends returns backends as the model has them.
+func modelBackends(backends map[string]*Backend) []Backend {
+	var out []Backend
+	for _, name := range slices.Sorted(maps.Keys(backends)) {
+		b := *backends[name]
+		slices.SortFunc(b.Origins, Origin.compare)
+		slices.Sort(b.Prefixes)
+		b.Prefixes = slices.Compact(b.Prefixes)
+		out = append(out, b)
+	}
+	return out
 }
 
 // modelHost returns a virtual host as the model has it, and tells backends

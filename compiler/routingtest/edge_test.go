@@ -42,12 +42,21 @@ func start(t *testing.T, yaml string) edge {
 // and ports that edit finds are free ones, of this HAProxy alone.
 func startWith(t *testing.T, yaml string, edit func(*config.Config)) edge {
 	t.Helper()
+	return startEdited(t, func(cfg *config.Config) string {
+		edit(cfg)
+		return yaml
+	})
+}
+
+// startEdited is startWith for manifests that depend on the configuration.
+func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
+	t.Helper()
 	cfg := config.Default()
 	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	cfg.Bind.Addresses = []string{ip}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, ip), freePort(t, ip), 0
 	cfg.MaxConn = 100
-	edit(&cfg)
+	yaml := edit(&cfg)
 	result, objects := compile(t, yaml, cfg)
 	dir := t.TempDir()
 	write(t, dir, bind(t, dir, result.Draft, objects))

@@ -1,0 +1,224 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// TCPService is a port whose connections go to a Service as they are, without a
+// look at requests.
+type TCPService struct {
+	// Port is the port that HAProxy opens, on the addresses of bind.
+	Port int `json:"port"`
+	// Service is where connections go, as namespace/name:port with the name or the
+	// number of a port of the Service. Annotations of the Service that make sense
+	// for connections hold.
+	Service string `json:"service"`
+	// SNI are the hosts that TLS connections must ask for to go to this Service, so
+	// that several share a port; "*." stands for one label. Connections that ask
+	// for none of them go to the entry of the port that has no sni, if there is one,
+	// and are closed otherwise. Unless tls.secret is set, TLS is between the client
+	// and the Service.
+	SNI []string `json:"sni"`
+	// TLS says whether TLS ends at HAProxy.
+	TLS TCPServiceTLS `json:"tls"`
+	// ProxyProtocol says which senders tell the client's address. All entries of a
+	// port must agree.
+	ProxyProtocol ProxyProtocol `json:"proxyProtocol"`
+	// SendProxyProtocol is the version of the PROXY protocol, 1 or 2, that tells
+	// endpoints the client's address. 0 leaves it to the Service's annotation.
+	SendProxyProtocol int `json:"sendProxyProtocol"`
+}
+
+// TCPServiceTLS says how TLS ends at HAProxy.
+type TCPServiceTLS struct {
+	// Secret is the certificate, as namespace/name. Without it TLS, if any, is
+	// between the client and the Service.
+	Secret string `json:"secret"`
+}
+
+// ProxyProtocol says who is believed about the addresses of clients.
+type ProxyProtocol struct {
+	// Trusted are the networks whose connections must begin with a header of the
+	// PROXY protocol, version 1 or 2. Those of others must not, and are served with
+	// the address that they come from.
+	Trusted []string `json:"trusted"`
+}
+
+// TCPAnnotations says what Services may open by annotation.
+type TCPAnnotations struct {
+	// Ports are the ports that annotations may open: numbers, and ranges such as
+	// 9000-9099. Without any, hapsnap.dev/tcp-port is refused. A port that something
+	// else uses where HAProxy runs fails the reload, which no check sees before.
+	Ports []string `json:"ports"`
+	// Namespaces are those whose Services may do so.
+	Namespaces Namespaces `json:"namespaces"`
+}
+
+// Namespaces is a list of namespaces, or "*" for all of them.
+type Namespaces []string
+
+// Has reports whether a namespace is one of them.
+func (n Namespaces) Has(namespace string) bool {
+	return slices.Contains(n, "*") || slices.Contains(n, namespace)
+}
+
+// AllowsPort reports whether annotations may open a port.
+func (a TCPAnnotations) AllowsPort(port int) bool {
+	return slices.ContainsFunc(a.Ports, func(text string) bool {
+		first, last, err := portRange(text)
+		return err == nil && first <= port && port <= last
+	})
+}
+
+// portRange reads "80" or "9000-9099".
+func portRange(text string) (first, last int, err error) {
+	from, to, both := strings.Cut(text, "-")
+	if !both {
+		to = from
+	}
+	first, err = strconv.Atoi(from)
+	if err == nil {
+		last, err = strconv.Atoi(to)
+	}
+	if err != nil || first < 1 || last > 65535 || first > last {
+		return 0, 0, fmt.Errorf("%q is neither a port nor a range of ports", text)
+	}
+	return first, last, nil
+}
+
+// Target splits the Service of a valid entry.
+func (s TCPService) Target() (namespace, name, port string) {
+	service, port, _ := strings.Cut(s.Service, ":")
+	namespace, name, _ = strings.Cut(service, "/")
+	return namespace, name, port
+}
+
+// CertificateSecret splits the Secret of a valid entry; both parts are "" if
+// there is none.
+func (s TCPService) CertificateSecret() (namespace, name string) {
+	namespace, name, _ = strings.Cut(s.TLS.Secret, "/")
+	return namespace, name
+}
+
+// Networks returns the networks of a valid list.
+func (p ProxyProtocol) Networks() []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range p.Trusted {
+		if network, ok := parseNetwork(text); ok {
+			out = append(out, network)
+		}
+	}
+	return out
+}
+
+// parseNetwork reads a CIDR without bits beyond its length, or an address.
+func parseNetwork(text string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), a.Zone() == ""
+	}
+	p, err := netip.ParsePrefix(text)
+	return p, err == nil && p.Masked() == p
+}
+
+// Ports returns the ports of the listeners that are not TCP services, and what
+// they are for.
+func (c Config) Ports() map[int]string {
+	out := map[int]string{}
+	for _, l := range c.listeners() {
+		if l.port != 0 {
+			out[l.port] = "the listener for " + l.path[0]
+		}
+	}
+	return out
+}
+
+// checkTCP checks what is said of TCP services.
+func (c Config) checkTCP(f faults) {
+	type claim struct {
+		port int
+		host string
+	}
+	taken := map[claim]bool{}
+	for i, s := range c.TCPServices {
+		at := f.at("tcpServices").element(i)
+		s.check(at)
+		c.checkTCPPort(at.at("port"), s.Port)
+		hosts, sni := s.SNI, at.at("sni")
+		if len(hosts) == 0 {
+			hosts, sni = []string{""}, at.at("port")
+		}
+		for _, host := range hosts {
+			if taken[claim{s.Port, host}] {
+				sni.add("is that of an entry further up", "entries of one port must differ in sni")
+			}
+			taken[claim{s.Port, host}] = true
+		}
+	}
+	for i, text := range c.TCPAnnotations.Ports {
+		if _, _, err := portRange(text); err != nil {
+			f.at("tcpAnnotations").at("ports").element(i).add(err.Error(), "use such as 5432 or 9000-9099")
+		}
+	}
+	c.TCPAnnotations.Namespaces.check(f.at("tcpAnnotations").at("namespaces"))
+}
+
+// checkTCPPort refuses the ports of the other listeners.
+func (c Config) checkTCPPort(at faults, port int) {
+	if port < 1 || port > 65535 {
+		at.add(fmt.Sprintf("%d is not a port", port), "use 1 to 65535")
+	}
+	for _, l := range c.listeners() {
+		if l.port == port && port != 0 {
+			at.add("is the port of "+strings.Join(l.path, "."), "give each listener a port of its own")
+		}
+	}
+}
+
+// check checks what an entry says by itself.
+func (s TCPService) check(at faults) {
+	namespace, name, port := s.Target()
+	if !isName(namespace) || !isName(name) || !isServicePort(port) {
+		at.at("service").add(fmt.Sprintf("%q is not a port of a Service", s.Service), "use namespace/name:port")
+	}
+	for i, host := range s.SNI {
+		if len(validation.IsDNS1123Subdomain(strings.TrimPrefix(host, "*."))) > 0 {
+			at.at("sni").element(i).add(fmt.Sprintf("%q is not the name of a host", host), "use a DNS name in lower case, perhaps with *. before it")
+		}
+	}
+	if namespace, name := s.CertificateSecret(); s.TLS.Secret != "" && (!isName(namespace) || !isName(name)) {
+		at.at("tls").at("secret").add(fmt.Sprintf("%q is not a Secret", s.TLS.Secret), "use namespace/name")
+	}
+	for i, text := range s.ProxyProtocol.Trusted {
+		if _, ok := parseNetwork(text); !ok {
+			at.at("proxyProtocol").at("trusted").element(i).add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
+		}
+	}
+	if s.SendProxyProtocol < 0 || s.SendProxyProtocol > 2 {
+		at.at("sendProxyProtocol").add(fmt.Sprintf("%d is not a version of the PROXY protocol", s.SendProxyProtocol), "use 1 or 2, or 0 for none")
+	}
+}
+
+func (n Namespaces) check(at faults) {
+	for i, name := range n {
+		if name != "*" && len(validation.IsDNS1123Label(name)) > 0 {
+			at.element(i).add(fmt.Sprintf("%q is not a namespace", name), "use names of namespaces, or * for all")
+		}
+	}
+}
+
+// isName reports whether a text can be the name of an object.
+func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
+
+// isServicePort reports whether a text can name a port, or number one.
+func isServicePort(text string) bool {
+	if n, err := strconv.Atoi(text); err == nil {
+		return n >= 1 && n <= 65535 && strconv.Itoa(n) == text
+	}
+	return len(validation.IsValidPortName(text)) == 0
+}
