@@ -137,6 +137,9 @@ func attacked(i int, o options.Option, value string) inputs.Object[networkingv1.
 			ing.Annotations[options.Prefix+other.Name] = other.Example
 		}
 	}
+	if strings.HasPrefix(o.Name, "fcgi-") {
+		ing.Annotations[options.Prefix+"backend-protocol"] = "fcgi"
+	}
 	ing.Annotations[options.Prefix+o.Name] = value
 	ing.Spec.IngressClassName = &class
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}}
@@ -163,6 +166,7 @@ func attackedService(i int, o options.Option, value string) inputs.Object[corev1
 
 // ownWords are what lines of haproxy.cfg begin with that the templates write.
 var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after ssl-default-bind-options ssl-default-bind-ciphers
+	docroot index path-info log-stderr use-fcgi-app
 	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.bufsize defaults mode option retries balance hash-type default-server timeout
 	frontend backend resolvers fcgi-app bind http-request http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table cookie dynamic-cookie-key`)
 
@@ -173,7 +177,7 @@ var ownSocket = regexp.MustCompile(`^server terminate abns@hapsnap/[a-z0-9_]+/\*
 
 // notFormats are the words that HAProxy expects plain text or a regular
 // expression after.
-var notFormats = []string{"uri", "replace-path"}
+var notFormats = []string{"uri", "replace-path", "path-info"}
 
 // checkWords fails for a line that no template can have written.
 func checkWords(t *testing.T, path string, content []byte) {

@@ -45,6 +45,7 @@ var protocols = map[string]protocol{
 	"h1": {policy.HTTP1, false}, "h1-tls": {policy.HTTP1, true},
 	"h2": {policy.HTTP2, false}, "h2-tls": {policy.HTTP2, true},
 	"grpc": {policy.GRPC, false}, "grpc-tls": {policy.GRPC, true},
+	"fcgi": {policy.FCGI, false},
 }
 
 // serverName reads the name that is sent as SNI.

@@ -61,7 +61,7 @@ func serverOptions() []Option {
 func connectionOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: "backend-protocol", Group: Backends, On: onBoth, Value: "`h1`, `h2` or `grpc`, each perhaps with `-tls`", Example: "h2-tls", Default: "`h1`",
+			Name: "backend-protocol", Group: Backends, On: onBoth, Value: "`h1`, `h2` or `grpc`, each perhaps with `-tls`, or `fcgi`", Example: "h2-tls", Default: "`h1`",
 			Summary: "What is spoken to endpoints. Certificates are not verified unless `backend-verify` says so.",
 		}, oneOf(protocols), func(s *Settings, v protocol) { s.Upstream.Protocol, s.tls = v.name, v.tls }),
 		define(Option{

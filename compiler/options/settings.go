@@ -30,6 +30,7 @@ type Settings struct {
 	verify       bool
 	sni          policy.TLS
 	tls          bool
+	fastCGI      policy.FastCGI
 	rate         policy.RateLimit
 	sticky       bool
 	affinity     policy.Affinity
@@ -48,6 +49,7 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 	}
 	r.needs()
 	r.tls()
+	r.fcgi()
 	r.cors()
 	if r.has("rate-limit") {
 		r.settings.Protection.Rate = rateLimit(r.settings.rate)

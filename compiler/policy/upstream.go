@@ -6,6 +6,8 @@ type Upstream struct {
 	Balance  Balance
 	Protocol Protocol
 	TLS      *TLS // nil: in the clear
+	// FastCGI is given if that is the Protocol, and else nil.
+	FastCGI *FastCGI
 	// ProxyProtocol is the version, 1 or 2, to send; 0 sends none.
 	ProxyProtocol int
 	// MaxConnections and MaxQueue are for each server and each HAProxy.
@@ -57,6 +59,7 @@ const (
 	HTTP1  Protocol = "h1"
 	HTTP2  Protocol = "h2"
 	GRPC   Protocol = "grpc"
+	FCGI   Protocol = "fcgi"
 	Opaque Protocol = "opaque"
 )
 

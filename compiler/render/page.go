@@ -122,6 +122,8 @@ func originsOf(v any) []routing.Origin {
 	switch v := v.(type) {
 	case routing.Backend:
 		return v.Origins
+	case FastCGIApp:
+		return v.origins
 	case routing.Route:
 		return []routing.Origin{v.Origin}
 	case routing.Certificate:

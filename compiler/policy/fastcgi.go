@@ -1,0 +1,25 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// FastCGI says which script of an application a path is for.
+type FastCGI struct {
+	// Root is the directory of the scripts where the application runs.
+	Root string
+	// Index is the script for paths that end in a slash.
+	Index string
+	// PathInfo is a regular expression that divides a decoded path into the
+	// script and, if it has a second group, what follows as PATH_INFO; "" takes
+	// all of it for the script.
+	PathInfo string
+}
+
+// Name returns a name for the settings, which equal ones share.
+func (f FastCGI) Name() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{f.Root, f.Index, f.PathInfo}, "\x00")))
+	return "hapsnap_" + hex.EncodeToString(sum[:8])
+}

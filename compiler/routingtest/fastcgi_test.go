@@ -1,0 +1,108 @@
+package routingtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/fcgi"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// fastCGI starts an application that answers with the variables that it got,
+// and with the body, and returns its port. It refuses checks of /healthz on the
+// word of ill.
+func fastCGI(t *testing.T, ill func() bool) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" && ill != nil && ill() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		env := fcgi.ProcessEnv(r)
+		body, _ := io.ReadAll(r.Body)
+		env["body"], env["url"], env["host"], env["method"] = string(body), r.URL.RequestURI(), r.Host, r.Method
+		if err := json.NewEncoder(w).Encode(env); err != nil {
+			t.Error(err)
+		}
+	})
+	go func() { _ = fcgi.Serve(l, handler) }() // ends with its listener
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func TestFastCGI(t *testing.T) {
+	t.Parallel()
+	port := fastCGI(t, nil)
+	e := start(t, served(t, "plain", []int{port}, "backend-protocol", "fcgi")+
+		served(t, "divided", []int{port}, "backend-protocol", "fcgi", "fcgi-root", "/srv/app", "fcgi-index", "app.php", "fcgi-path-info", `^(/.+\.php)(/.*)?$`)+
+		served(t, "same", []int{port}, "backend-protocol", "fcgi", "fcgi-root", "/srv/app", "fcgi-index", "app.php", "fcgi-path-info", `^(/.+\.php)(/.*)?$`))
+	clean(t, e)
+	// Go keeps PATH_INFO to itself; PATH_TRANSLATED is the root and it.
+	for _, c := range []struct {
+		host, target, script, translated string
+	}{
+		{"plain", "/", "/var/www/html/index.php", ""},
+		{"plain", "/dir/?x=y", "/var/www/html/dir/index.php", ""},
+		{"plain", "/a%20b.php", "/var/www/html/a b.php", ""},
+		{"divided", "/", "/srv/app/app.php", ""},
+		{"divided", "/run.php/user/7?x=y", "/srv/app/run.php", "/srv/app/user/7"},
+		{"same", "/run.php", "/srv/app/run.php", ""},
+	} {
+		env := map[string]string{}
+		r := e.send(t, false, "POST "+c.target+" HTTP/1.1\nHost: "+c.host+".example\nContent-Length: 5\n\nhello")
+		if err := json.Unmarshal([]byte(r.body), &env); err != nil {
+			t.Fatalf("%s%s: %d %q: %v", c.host, c.target, r.StatusCode, r.body, err)
+		}
+		for name, want := range map[string]string{
+			"SCRIPT_FILENAME": c.script, "PATH_TRANSLATED": c.translated, "body": "hello", "method": "POST", "host": c.host + ".example", "url": c.target,
+		} {
+			if got := env[name]; got != want {
+				t.Errorf("%s%s: %s is %q, want %q", c.host, c.target, name, got, want)
+			}
+		}
+	}
+	for _, target := range []string{"/../secret.php", "/x/%2e%2e/secret.php", "/x/..", "/%2e%2e"} {
+		if got := e.get(t, "plain.example", target).StatusCode; got != 400 {
+			t.Errorf("%s: %d, want 400", target, got)
+		}
+	}
+	if n := strings.Count(configOf(e), "fcgi-app hapsnap_"); n-strings.Count(configOf(e), "use-fcgi-app") != 2 {
+		t.Errorf("backends that agree do not share the settings:\n%s", configOf(e))
+	}
+}
+
+// Checks speak the protocol of the requests.
+func TestFastCGIHealth(t *testing.T) {
+	t.Parallel()
+	var ill atomic.Bool
+	e := start(t, served(t, "php", []int{fastCGI(t, ill.Load)}, "backend-protocol", "fcgi", "health-check-path", "/healthz",
+		"health-check-interval", "20ms", "health-check-rise", "1", "health-check-fall", "1"))
+	clean(t, e)
+	answers := func(want int) {
+		t.Helper()
+		await(t, func() error {
+			if got := e.get(t, "php.example", "/").StatusCode; got != want {
+				return fmt.Errorf("status %d, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	answers(200)
+	ill.Store(true)
+	answers(503)
+	ill.Store(false)
+	answers(200)
+}
+
+// configOf returns the haproxy.cfg of the snapshot that runs.
+func configOf(e edge) string { return string(e.result.Draft.Seal(1, snapshots.ID{}).Config()) }
