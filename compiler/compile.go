@@ -106,6 +106,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 	}
 	model, found := routing.Translate(routed, routing.Config{
 		Refused:      refused,
+		ErrorPages:   c.in.Config.ErrorPages,
 		SharedLists:  c.in.Config.Shared.NetworkLists,
 		IngressClass: c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,

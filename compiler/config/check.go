@@ -22,6 +22,7 @@ func (c Config) Check() []FieldError {
 	c.Bind.check(f.at("bind"))
 	c.checkListeners(f)
 	c.Status.check(f.at("status"))
+	c.checkErrorPages(f.at("errorPages"))
 	if c.MaxConn < 0 {
 		f.at("maxconn").add(fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
 	}

@@ -43,6 +43,15 @@ type Config struct {
 	// Timeouts are those of HAProxy's defaults section. Annotations change some
 	// of them for their routes.
 	Timeouts Timeouts `json:"timeouts"`
+	// ErrorPages is the ConfigMap, as namespace/name, of the pages that HAProxy
+	// answers errors of its own with; answers of servers stay as they are. Its
+	// keys are statuses, such as 503 or 404.json: the content type is that of
+	// .html, .txt, .json or .xml, and without any it is HTML, or JSON if the page
+	// is a JSON object. A page may have 12 KiB and is sent as it is. What is no
+	// HTTP at all is answered before there is a page for it. A page that
+	// cannot be used is reported on the ConfigMap, and harms no other. Empty has
+	// none.
+	ErrorPages string `json:"errorPages"`
 	// Shared is what objects of every namespace may name.
 	Shared Shared `json:"shared"`
 	// Affinity says how the cookies are made that keep sessions with endpoints.

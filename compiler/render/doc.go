@@ -17,6 +17,8 @@
 //	socket NAME ADDRESS PORT
 //	                      the address of a socket within HAProxy, for bind and
 //	                      server lines, named after a port that it listens on
+//	answer STATUS TEXT    what a return or deny rule answers: the error page of
+//	                      the status, or the text
 //	keys MAP, values MAP  in the order of the keys
 //
 // # What a value may be

@@ -43,7 +43,8 @@ func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
 		"quote": quote, "literal": literal, "words": words, "listen": listen, "socket": socket, "secret": secretWord,
-		"keys": sortedKeys, "values": sortedValues,
+		"answer": answers(nil).write, // until there are pages to bind to
+		"keys":   sortedKeys, "values": sortedValues,
 		"print": fmt.Sprint, "printf": printf,
 	}
 	for name := range strings.FieldsSeq(hermetic) {

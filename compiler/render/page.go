@@ -29,6 +29,7 @@ type Page struct {
 	Backends     []routing.Backend
 	Certificates []routing.Certificate
 	ServerNames  []routing.ServerName
+	ErrorPages   []routing.ErrorPage
 	Default      string // the name of a backend, or ""
 	Listeners    []routing.Listener
 
@@ -85,7 +86,8 @@ func newPage(in Input) Page {
 	m := in.Model
 	return Page{
 		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
-		Default: m.Default, Listeners: m.Listeners, connections: m.ConnectionBackends, objects: indexObjects(in.Objects),
+		Default: m.Default, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
+		connections: m.ConnectionBackends, objects: indexObjects(in.Objects),
 	}
 }
 
@@ -130,6 +132,8 @@ func originsOf(v any) []routing.Origin {
 		return known(v.Origin)
 	case routing.ConnectionRoute:
 		return known(v.Origin)
+	case routing.ErrorPage:
+		return []routing.Origin{v.Origin}
 	case routing.ServerName:
 		return []routing.Origin{v.Origin}
 	case Object:

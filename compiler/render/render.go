@@ -37,6 +37,9 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 	for _, list := range in.Model.NetworkLists {
 		a.add(list.File(), listOf(list))
 	}
+	for _, page := range in.Model.ErrorPages {
+		a.add(page.File(), pageOf(page))
+	}
 	if len(r.faults) > 0 {
 		return Artifact{}, r.faults
 	}
@@ -73,6 +76,7 @@ func (r *rendering) bind() {
 			funcCheck: func(v any) (string, error) { return check(v) },
 			funcEnter: r.enter,
 			"secret":  r.secret,
+			"answer":  answers(r.page.ErrorPages).write,
 		})
 	}
 }

@@ -28,6 +28,8 @@ type Config struct {
 	SharedLists []string
 	// ExternalNames says which Services of type ExternalName are served.
 	ExternalNames ExternalNames
+	// ErrorPages is the ConfigMap of error pages, as namespace/name, or "".
+	ErrorPages string
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API.
 	Refused map[diag.Object]bool

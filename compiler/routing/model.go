@@ -16,6 +16,7 @@ type Model struct {
 	Backends     []Backend     // by name
 	Certificates []Certificate // by file
 	NetworkLists []NetworkList // by name
+	ErrorPages   []ErrorPage   // by status
 	// ServerNames are the TLS hosts that need more than to be one of a
 	// Certificate's Hosts, by name.
 	ServerNames []ServerName

@@ -29,6 +29,7 @@ type (
 // older one gets it.
 func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	t := newTranslation(in, cfg.withDefaults())
+	t.pages = t.errorPages()
 	classes := newClasses(in.Classes, t.cfg)
 	broken := make(map[diag.Object]bool, len(in.Broken))
 	for _, ing := range in.Broken {
@@ -109,6 +110,7 @@ type translation struct {
 	tls      map[string]*tlsClaim
 	certs    map[string]*Certificate // by file
 	kinds    map[string]string       // of their keys, by file
+	pages    []ErrorPage
 	found    []diag.Diagnostic
 
 	listeners   map[int]*connectionListener // by port
@@ -178,6 +180,7 @@ func (t *translation) model() Model {
 		}
 	}
 	slices.SortFunc(m.NetworkLists, func(a, b NetworkList) int { return cmp.Compare(a.String(), b.String()) })
+	m.ErrorPages = t.pages
 	if t.fallback != nil {
 		m.Default, m.DefaultOrigin = t.fallback.backend, t.fallback.origin
 	}
