@@ -105,10 +105,11 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		}
 	}
 	model, found := routing.Translate(routed, routing.Config{
-		Refused:      refused,
-		ErrorPages:   c.in.Config.ErrorPages,
-		SharedLists:  c.in.Config.Shared.NetworkLists,
-		IngressClass: c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
+		Refused:            refused,
+		ErrorPages:         c.in.Config.ErrorPages,
+		SharedLists:        c.in.Config.Shared.NetworkLists,
+		SharedAuthServices: c.in.Config.Shared.AuthServices,
+		IngressClass:       c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
 		ExternalNames: externalNames(c.in.Config.ExternalNames),
 		Ports:         c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,

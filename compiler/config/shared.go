@@ -13,11 +13,17 @@ type Shared struct {
 	// NetworkLists are ConfigMaps whose keys are lists of networks, such as one
 	// list for each country, for allow-list, deny-list and rate-limit-exempt.
 	NetworkLists []string `json:"networkLists"`
+	// AuthServices are Services that may be asked for authentication, with
+	// auth-url.
+	AuthServices []string `json:"authServices"`
 }
 
 func (s Shared) check(f faults) {
 	for i, name := range s.NetworkLists {
 		f.at("networkLists").element(i).add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/countries")
+	}
+	for i, name := range s.AuthServices {
+		f.at("authServices").element(i).add(checkShared(name), "use the namespace and the name of a Service, such as edge/oauth2-proxy")
 	}
 }
 

@@ -8,7 +8,11 @@ import (
 
 // All returns every option, in the order of the document.
 func All() []Option {
-	return slices.Concat(routingOptions(), serverOptions(), connectionOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(), protectionOptions(), tcpOptions())
+	return slices.Concat(
+		routingOptions(), serverOptions(), connectionOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
+		protectionOptions(), externalAuthOptions(),
+		tcpOptions(),
+	)
 }
 
 const (

@@ -42,3 +42,35 @@ func protectionOptions() []Option {
 		}, size, func(s *Settings, v int64) { s.Protection.MaxBody = v }),
 	}
 }
+
+// externalAuthOptions have a Service say who is let in.
+func externalAuthOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "auth-url", Group: Protecting, On: onBoth, Closes: true, Value: "`http://SERVICE.NAMESPACE.svc:PORT/PATH`, or `http://SERVICE:PORT/PATH` of the same namespace", Example: "http://auth.shop.svc:8080/check",
+			Summary: "Asks a Service about every request, without its body. 2xx lets it pass; 401 and 403 are answered to the client with the service's WWW-Authenticate, Location and Set-Cookie; anything else, or no answer in time, is 503. The service is told X-Original-Method, X-Original-URL and X-Original-Host, X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-For. A Service of another namespace can be asked if the configuration shares it (`shared.authServices`).",
+		}, authService, func(s *Settings, v *policy.ExternalAuth) {
+			s.external.Service, s.external.Host, s.external.Path = v.Service, v.Host, v.Path
+		}),
+		define(Option{
+			Name: "auth-method", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "`GET`, `HEAD` or `POST`", Example: "HEAD", Default: "`GET`",
+			Summary: "The method of the request to the service.",
+		}, oneOf(map[string]string{"GET": "GET", "HEAD": "HEAD", "POST": "POST"}), func(s *Settings, v string) { s.external.Method = v }),
+		define(Option{
+			Name: "auth-timeout", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: valueDuration, Example: "2s", Default: "`5s`",
+			Summary: "How long the service may take to answer, in whole seconds.",
+		}, duration, func(s *Settings, v policy.Duration) { s.external.Timeout = v }),
+		define(Option{
+			Name: "auth-request-headers", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "Cookie, Authorization", Default: "all", most: mostText,
+			Summary: "The headers of the request that the service gets, besides those that say where it came from.",
+		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.RequestHeaders = v }),
+		define(Option{
+			Name: "auth-response-headers", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "X-Auth-User, X-Auth-Groups", most: mostText,
+			Summary: "The headers of the service's answer that endpoints get. What the client sent of these names is removed, also where it wrote `_` for `-`.",
+		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.AnswerHeaders = v }),
+		define(Option{
+			Name: "auth-signin", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a path or a URL", Example: "https://login.example/start",
+			Summary: "Where 401 redirects to, with the URL that was asked for as the parameter `rd`. Its own path must not be protected by the same service.",
+		}, signIn, func(s *Settings, v string) { s.external.SignIn = v }),
+	}
+}

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -17,6 +18,8 @@ type Settings struct {
 	Upstream   policy.Upstream
 	// Connections are ports of the Service's own.
 	Connections Connections
+	// External says who is let in; nil is anybody.
+	External *policy.ExternalAuth
 
 	https        *policy.HTTPSRedirect
 	cors         policy.CORS
@@ -34,6 +37,7 @@ type Settings struct {
 	rate         policy.RateLimit
 	sticky       bool
 	affinity     policy.Affinity
+	external     policy.ExternalAuth
 }
 
 // Resolve joins the options of objects. The later object wins. What they do not
@@ -57,6 +61,7 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 	if r.settings.sticky {
 		r.settings.Upstream.Affinity = &r.settings.affinity
 	}
+	r.authentication()
 	return r.settings, r.problems, r.closed
 }
 
@@ -125,9 +130,22 @@ func (r *resolution) cors() {
 	}
 }
 
+// authentication fills what is empty.
+func (r *resolution) authentication() {
+	s := &r.settings
+	if r.has("auth-url") {
+		external := s.external
+		external.Method = cmp.Or(external.Method, "GET")
+		external.Timeout = cmp.Or(external.Timeout, "5s")
+		s.External = &external
+	}
+}
+
 // Filters returns the filters in the order in which they are applied: what
 // answers by itself comes before what changes the request, and a redirect of
-// everything comes last, for nothing follows it.
+// everything comes last, for nothing follows it. Nobody is asked for a password
+// in the clear who would be redirected to HTTPS, nor are preflight requests, which
+// browsers send without one.
 func (s Settings) Filters() []policy.Filter {
 	var out []policy.Filter
 	if s.https != nil {
@@ -135,6 +153,9 @@ func (s Settings) Filters() []policy.Filter {
 	}
 	if c := s.cors; c.AnyOrigin || len(c.Origins)+len(c.OriginPatterns) > 0 {
 		out = append(out, withDefaults(c))
+	}
+	if s.External != nil {
+		out = append(out, *s.External)
 	}
 	if s.appRoot != "" {
 		out = append(out, policy.Redirect{Location: s.appRoot, Root: true, Code: 302})

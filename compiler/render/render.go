@@ -118,11 +118,14 @@ func (r *rendering) sections(into *assembly, i int) {
 }
 
 // files executes a template that is a file of its own, or one for each listener,
-// whose names follow its own. Of those an empty one is left out.
+// whose names follow its own. An empty one is left out, unless it is a map or
+// crt-list that every snapshot has.
 func (r *rendering) files(a *Artifact, i int) {
 	name := r.set.files[i].Name
 	if r.set.loops[i] != eachListener {
-		a.add(name, r.file(i, r.page))
+		if file := r.file(i, r.page); !file.empty || !file.blank {
+			a.add(name, file)
+		}
 		return
 	}
 	ext := path.Ext(name)

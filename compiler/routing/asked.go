@@ -80,7 +80,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	if name := offered.First(); name != "" {
 		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})
 	}
-	if closed || !t.findLists(&settings.Protection, by) {
+	if closed || !t.findLists(&settings.Protection, by) || !t.authenticate(&settings, by) {
 		b.Targets = nil
 		return
 	}

@@ -30,6 +30,9 @@ type Config struct {
 	ExternalNames ExternalNames
 	// ErrorPages is the ConfigMap of error pages, as namespace/name, or "".
 	ErrorPages string
+	// SharedAuthServices are the Services, as namespace/name, that every
+	// namespace may ask for authentication.
+	SharedAuthServices []string
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API.
 	Refused map[diag.Object]bool

@@ -1,0 +1,36 @@
+package policy
+
+// ExternalAuth asks a Service whether a request may pass. An answer of 2xx
+// passes it; 401 and 403 are what the client gets; anything else, or no answer
+// in time, refuses the request with 503.
+type ExternalAuth struct {
+	Service ServiceRef
+	// Host and Path are those of the request to the Service, Method is "GET",
+	// "HEAD" or "POST". It has no body.
+	Host, Path, Method string
+	Timeout            Duration
+	// RequestHeaders are those of the client's request that the Service gets;
+	// nil is all.
+	RequestHeaders []string
+	// AnswerHeaders are those of the Service's answer that the request goes on
+	// with. What the client sent of these names is removed.
+	AnswerHeaders []string
+	// SignIn is a URL or a path to which 401 redirects, with the URL of the
+	// request as the parameter "rd"; "" answers 401.
+	SignIn string
+	// Backend is the name of the backend that has the Service's servers.
+	Backend string
+}
+
+// ServiceRef names a Service and a number of its ports. Without a Namespace it
+// is one of the namespace of whoever names it.
+type ServiceRef struct {
+	Namespace, Name string
+	Port            int
+}
+
+// Milliseconds returns the timeout as a number.
+func (a ExternalAuth) Milliseconds() int { return a.Timeout.Seconds() * 1000 }
+
+// Kind returns "ExternalAuth".
+func (ExternalAuth) Kind() Kind { return "ExternalAuth" }

@@ -1,0 +1,153 @@
+package routingtest
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// authServer is a service that answers what the request asks it for: the header
+// X-Want is the status. It keeps what it got.
+type authServer struct {
+	mu  sync.Mutex
+	got []http.Request
+}
+
+func (a *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	a.got = append(a.got, *r)
+	a.mu.Unlock()
+	status := http.StatusOK
+	if want, err := strconv.Atoi(r.Header.Get("X-Want")); err == nil {
+		status = want
+	}
+	w.Header().Set("Www-Authenticate", `Bearer realm="x"`)
+	w.Header().Add("Set-Cookie", "one=1")
+	w.Header().Add("Set-Cookie", "two=2, too")
+	w.Header().Set("Location", "/elsewhere")
+	w.Header().Set("X-Auth-User", "user of "+r.Header.Get("Authorization"))
+	w.Header().Add("X-Auth-Group", "a, b")
+	w.Header().Add("X-Auth-Group", "c")
+	w.WriteHeader(status)
+}
+
+// last returns what the service got last.
+func (a *authServer) last() http.Request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.got[len(a.got)-1]
+}
+
+// startAuth starts the service and returns its port.
+func startAuth(t *testing.T) (*authServer, int) {
+	t.Helper()
+	a := &authServer{}
+	s := httptest.NewServer(a)
+	t.Cleanup(s.Close)
+	return a, s.Listener.Addr().(*net.TCPAddr).Port
+}
+
+func TestExternalAuth(t *testing.T) {
+	t.Parallel()
+	auth, port := startAuth(t)
+	yaml := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "auth", port) + all([]ingress{
+		optioned("plain", "auth-url", "http://auth/check?a=%20b"),
+		optioned("full", "auth-url", "http://auth.shop.svc.cluster.local:80/full", "auth-method", "HEAD", "auth-request-headers", "Authorization, X-Want",
+			"auth-response-headers", "X-Auth-User, X-Auth-Group, X-None"),
+		optioned("signin", "auth-url", "http://auth.shop", "auth-signin", "https://login.example/start?a=b"),
+		optioned("local", "auth-url", "http://auth.shop", "auth-signin", "/oauth2/start"),
+		{name: "open", rules: []string{"open.example P / a"}},
+	})
+	e := start(t, yaml)
+	clean(t, e)
+	got := e.get(t, "plain.example", "/x?y=%20z", "X-Original-URL: forged", "X-Other: kept", "X-Forwarded-For: forged")
+	asked := auth.last()
+	if got.StatusCode != 200 || got.seen.Target != "/x?y=%20z" || asked.RequestURI != "/check?a=%20b" || asked.Method != "GET" || asked.Host != "auth" {
+		t.Errorf("%d of %q, asked %s %s of %s", got.StatusCode, got.seen.Target, asked.Method, asked.RequestURI, asked.Host)
+	}
+	for name, want := range map[string]string{
+		"X-Original-Url": "http://plain.example/x?y=%20z", "X-Original-Method": "GET", "X-Original-Host": "plain.example", "X-Other": "kept",
+		"X-Forwarded-Host": "plain.example", "X-Forwarded-Proto": "http", "X-Forwarded-Uri": "/x?y=%20z", "X-Forwarded-Method": "GET",
+	} {
+		if h := strings.Join(asked.Header[name], "|"); h != want {
+			t.Errorf("the service got %s: %q, want %q", name, h, want)
+		}
+	}
+	if h := asked.Header.Values("X-Forwarded-For"); len(h) != 1 || !strings.HasPrefix(h[0], "127.") {
+		t.Errorf("the service got X-Forwarded-For: %q", h)
+	}
+	if c := got.Header.Values("Set-Cookie"); len(c) != 2 || c[0] != "one=1" || c[1] != "two=2, too" {
+		t.Errorf("cookies of the service: %q", c)
+	}
+	if got := e.getTLS(t, "plain.example", "/t"); got.StatusCode != 200 || auth.last().Header.Get("X-Original-Url") != "https://plain.example/t" {
+		t.Errorf("over TLS: %d, asked about %q", got.StatusCode, auth.last().Header.Get("X-Original-Url"))
+	}
+	if n := len(auth.got); e.get(t, "open.example", "/").StatusCode != 200 || len(auth.got) != n {
+		t.Error("an open route is asked about")
+	}
+}
+
+// What the service says reaches the endpoint, and nobody else can say it.
+func TestExternalAuthHeaders(t *testing.T) {
+	t.Parallel()
+	auth, port := startAuth(t)
+	yaml := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "auth", port) + all([]ingress{
+		optioned("full", "auth-url", "http://auth.shop.svc.cluster.local:80/full", "auth-method", "HEAD", "auth-request-headers", "Authorization, X-Want",
+			"auth-response-headers", "X-Auth-User, X-Auth-Group, X-None"),
+	})
+	e := start(t, yaml)
+	clean(t, e)
+	got := e.get(t, "full.example", "/", "Authorization: me", "Cookie: c=d", "X-Auth-User: admin", "x-auth-user: root", "X_Auth_User: root",
+		"X-Auth_Group: wheel", "X-None: forged", "X_NONE: forged", "X-Auth-Users: kept")
+	h, asked := got.seen.Header, auth.last()
+	if u, g := strings.Join(h["X-Auth-User"], "|"), strings.Join(h["X-Auth-Group"], "|"); u != "user of me" || g != "a, b|c" || h.Get("X-Auth-Users") != "kept" {
+		t.Errorf("the endpoint got user %q, groups %q of %v", u, g, h)
+	}
+	for name := range h {
+		if strings.Contains(name, "_") || strings.EqualFold(name, "x-none") {
+			t.Errorf("the endpoint got %s: %q", name, h[name])
+		}
+	}
+	if asked.Method != "HEAD" || asked.Header.Get("Authorization") != "me" || asked.Header.Get("Cookie") != "" || asked.Host != "auth.shop.svc.cluster.local:80" {
+		t.Errorf("asked %s of %s with %v", asked.Method, asked.Host, asked.Header)
+	}
+}
+
+func TestExternalAuthRefuses(t *testing.T) {
+	t.Parallel()
+	_, port := startAuth(t)
+	yaml := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "auth", port) + all([]ingress{
+		optioned("plain", "auth-url", "http://auth"),
+		optioned("signin", "auth-url", "http://auth", "auth-signin", "https://login.example/start?a=b"),
+		optioned("local", "auth-url", "http://auth", "auth-signin", "/oauth2/start"),
+	})
+	e := start(t, yaml)
+	clean(t, e)
+	const challenge, cookies = `Bearer realm="x"`, "one=1|two=2, too"
+	for _, c := range []struct {
+		host, want                   string
+		status                       int
+		challenge, location, cookies string
+	}{
+		{"plain", "204", 200, "", "", cookies},
+		{"plain", "401", 401, challenge, "/elsewhere", cookies},
+		{"plain", "403", 403, challenge, "/elsewhere", cookies},
+		{"plain", "302", 503, "", "", ""}, {"plain", "404", 503, "", "", ""}, {"plain", "500", 503, "", "", ""}, {"plain", "503", 503, "", "", ""},
+		{"signin", "401", 302, "", "https://login.example/start?a=b&rd=http%3A%2F%2Fsignin.example%2Fx%3Fa%3Db%26c%3D%2520%2B", cookies},
+		{"local", "401", 302, "", "/oauth2/start?rd=http%3A%2F%2Flocal.example%2Fx%3Fa%3Db%26c%3D%2520%2B", cookies},
+		{"local", "403", 403, challenge, "/elsewhere", cookies},
+	} {
+		got := e.get(t, c.host+".example", "/x?a=b&c=%20+", "X-Want: "+c.want)
+		h := got.Header
+		if got.StatusCode != c.status || h.Get("Www-Authenticate") != c.challenge || h.Get("Location") != c.location || strings.Join(h["Set-Cookie"], "|") != c.cookies {
+			t.Errorf("%s of %s: %d %v, want %+v", c.want, c.host, got.StatusCode, h, c)
+		}
+		if (got.seen.Name == "a") != (c.status == 200) {
+			t.Errorf("%s of %s: answered by %q", c.want, c.host, got.seen.Name)
+		}
+	}
+}

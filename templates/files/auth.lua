@@ -1,0 +1,208 @@
+{{- if .Uses "ExternalAuth" -}}
+-- External authentication: asks a Service whether a request may pass.
+--
+-- The action sets txn.auth to "passed", or answers the client. Whatever else
+-- happens, an error of this script included, leaves txn.auth unset, and the rule
+-- that follows the action refuses the request.
+
+-- What concerns the client's connection or its body, and what is said anew.
+local not_sent = {}
+for name in ([[
+    connection content-length content-type expect host http2-settings keep-alive
+    proxy-connection range te trailer transfer-encoding upgrade
+    if-match if-modified-since if-none-match if-range if-unmodified-since
+    sec-websocket-accept sec-websocket-extensions sec-websocket-key
+    sec-websocket-protocol sec-websocket-version
+    x-original-host x-original-method x-original-url
+    x-forwarded-for x-forwarded-host x-forwarded-method x-forwarded-proto x-forwarded-uri
+]]):gmatch("%S+") do
+    not_sent[name] = true
+end
+
+-- The most cookies of an answer of 2xx that go on to the client.
+local most_cookies = 5
+
+-- names returns the elements of a list with commas, in lower case; none for ","
+-- and nil, which is all, for "*".
+local function names(list)
+    if list == "*" then
+        return nil
+    end
+    local out = {}
+    for name in list:gmatch("[^,]+") do
+        out[name:lower()] = true
+    end
+    return out
+end
+
+-- values returns the values of a header in their order, which HAProxy counts
+-- from 0.
+local function values(headers, name)
+    local out = {}
+    local found = headers[name]
+    local i = 0
+    while found ~= nil and found[i] ~= nil do
+        out[#out + 1] = found[i]
+        i = i + 1
+    end
+    return out
+end
+
+-- servers keeps the servers of backends in the order of their names, and turns
+-- the one that was asked last.
+local servers, turns = {}, {}
+
+local function servers_of(backend)
+    if servers[backend] == nil then
+        local list = {}
+        for name, server in pairs(core.backends[backend].servers) do
+            list[#list + 1] = { name = name, server = server }
+        end
+        table.sort(list, function(a, b) return a.name < b.name end)
+        servers[backend] = list
+    end
+    return servers[backend]
+end
+
+-- is_usable reports whether a server may get new requests. The name is made anew
+-- each time, since HAProxy cuts the string that it is given in two.
+local function is_usable(txn, backend, s)
+    local draining = s.server:is_draining() -- a number in HAProxy 2.6
+    return draining ~= true and draining ~= 1 and txn.f:srv_is_up(backend .. "/" .. s.name) == 1
+end
+
+-- next_server returns the address of the next server that is up, other than the
+-- one that has just failed, and nil if there is none.
+local function next_server(txn, backend, failed)
+    local list = servers_of(backend)
+    for _ = 1, #list do
+        local turn = (turns[backend] or 0) % #list + 1
+        turns[backend] = turn
+        local s = list[turn]
+        if is_usable(txn, backend, s) then
+            local address = s.server:get_addr()
+            if address ~= failed then
+                return address
+            end
+        end
+    end
+    return nil
+end
+
+-- request_headers returns what the service gets.
+local function request_headers(txn, wanted, original)
+    local headers = {}
+    for name, list in pairs(txn.http:req_get_headers()) do
+        if not not_sent[name] and (wanted == nil or wanted[name]) then
+            headers[name] = values({ [name] = list }, name)
+        end
+    end
+    for name, value in pairs(original) do
+        headers[name] = { value }
+    end
+    return headers
+end
+
+-- original describes the client's request.
+local function original(txn)
+    local sent = txn.http:req_get_headers()
+    local scheme = "http"
+    if txn.f:ssl_fc() == 1 or txn.f:ssl_fc() == true then
+        scheme = "https"
+    end
+    local host = values(sent, "host")[1] or ""
+    local method, uri = txn.f:method(), txn.f:pathq() or "/"
+    return {
+        ["x-original-method"] = method,
+        ["x-original-host"] = host,
+        ["x-original-url"] = scheme .. "://" .. host .. uri,
+        ["x-forwarded-method"] = method,
+        ["x-forwarded-uri"] = uri,
+        ["x-forwarded-proto"] = scheme,
+        ["x-forwarded-host"] = host,
+        ["x-forwarded-for"] = txn.f:src(),
+    }
+end
+
+-- ask returns the answer of the service, and nil if there is none.
+local function ask(txn, backend, method, request)
+    local failed = nil
+    for _ = 1, 2 do
+        local address = next_server(txn, backend, failed)
+        if address == nil then
+            return nil
+        end
+        request.dst = address
+        local client = core.httpclient()
+        local ok, answer = pcall(client[method], client, request)
+        if ok and answer ~= nil and answer.status ~= nil and answer.status ~= 0 and answer.status ~= 503 then
+            return answer
+        end
+        failed = address
+    end
+    return nil
+end
+
+local function escape(text)
+    return (text:gsub("[^%w%-._~]", function(c) return string.format("%%%02X", c:byte()) end))
+end
+
+-- refuse answers the client as the service did.
+local function refuse(txn, answer, sign_in, url)
+    local headers = { ["set-cookie"] = values(answer.headers, "set-cookie") }
+    local reply = txn:reply()
+    if answer.status == 401 and sign_in ~= "-" then
+        local separator = sign_in:find("?", 1, true) and "&" or "?"
+        headers["location"] = { sign_in .. separator .. "rd=" .. escape(url) }
+        reply:set_status(302)
+    else
+        headers["www-authenticate"] = values(answer.headers, "www-authenticate")
+        headers["location"] = values(answer.headers, "location")
+        headers["content-type"] = { "text/plain" }
+        reply:set_status(answer.status)
+        reply:set_body(answer.status == 401 and "unauthorized\n" or "forbidden\n")
+    end
+    headers["cache-control"] = { "no-store" }
+    for name, list in pairs(headers) do
+        for _, value in ipairs(list) do
+            reply:add_header(name, value)
+        end
+    end
+    txn:done(reply)
+end
+
+-- pass lets the request go on with headers of the answer.
+local function pass(txn, answer, wanted)
+    for name in pairs(wanted) do
+        txn.http:req_del_header(name)
+        for _, value in ipairs(values(answer.headers, name)) do
+            txn.http:req_add_header(name, value)
+        end
+    end
+    for i, cookie in ipairs(values(answer.headers, "set-cookie")) do
+        if i <= most_cookies then
+            txn:set_var("txn.auth_cookie" .. i, cookie)
+        end
+    end
+    txn:set_var("txn.auth", "passed")
+end
+
+local function authenticate(txn, backend, host, path, method, timeout, request_list, answer_list, sign_in)
+    local about = original(txn)
+    local answer = ask(txn, backend, method:lower(), {
+        url = "http://" .. host .. path,
+        headers = request_headers(txn, names(request_list), about),
+        timeout = tonumber(timeout),
+    })
+    if answer == nil then
+        return
+    end
+    if answer.status >= 200 and answer.status < 300 then
+        pass(txn, answer, names(answer_list))
+    elseif answer.status == 401 or answer.status == 403 then
+        refuse(txn, answer, sign_in, about["x-original-url"])
+    end
+end
+
+core.register_action("hapsnap_auth", { "http-req" }, authenticate, 8)
+{{- end}}
