@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -113,6 +114,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
 		ExternalNames: externalNames(c.in.Config.ExternalNames),
 		Ports:         c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
+		DefaultCertificate: defaultCertificate(c.in.Config),
 	})
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects)})
 	a.found = slices.Concat(found, a.found)
@@ -121,6 +123,12 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 
 func externalNames(c config.ExternalNames) routing.ExternalNames {
 	return routing.ExternalNames{Refuse: c.Policy == config.RefuseExternalNames, Domains: c.Domains}
+}
+
+// defaultCertificate returns the Secret of the default certificate, or zero.
+func defaultCertificate(c config.Config) snapshots.SecretName {
+	namespace, name, _ := strings.Cut(c.HTTPS.DefaultCertificate, "/")
+	return snapshots.SecretName{Namespace: namespace, Name: name}
 }
 
 // publishable renders and validates.

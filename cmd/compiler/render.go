@@ -12,7 +12,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/diag"
-	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -63,7 +62,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	check, err := validate.Find(cmd.Context(), f.haproxy)
+	check, err := f.checker(cmd.Context(), source.Config, stderr)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/compiler"
-	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -61,7 +60,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	process.LimitMemory(log)
-	check, err := validate.Find(cmd.Context(), f.haproxy)
+	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
@@ -17,9 +19,12 @@ import (
 type sourceFlags struct {
 	manifests, templates, config, haproxy string
 
-	ingressClass, endpoints     string
-	addresses                   []string
-	httpPort, httpsPort, status int
+	ingressClass, controllerClass string
+	withoutClass                  bool
+	endpoints                     string
+	addresses                     []string
+	places                        config.Places // of the file's fields
+	httpPort, httpsPort, status   int
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -29,6 +34,8 @@ func (f *sourceFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.config, "config", "", "file with a CompilerConfig; flags win over it")
 	flags.StringVar(&f.haproxy, "haproxy", "haproxy", "name or path of the haproxy that checks configurations, 2.6 or later")
 	flags.StringVar(&f.ingressClass, "ingress-class", d.IngressClass, "class of the Ingresses to compile")
+	flags.StringVar(&f.controllerClass, "controller-class", d.ControllerClass, "spec.controller of the IngressClass objects that are ours whatever their name")
+	flags.BoolVar(&f.withoutClass, "watch-ingress-without-class", d.WatchIngressWithoutClass, "compile Ingresses that name no class too")
 	flags.StringVar(&f.endpoints, "endpoints", string(d.Endpoints), "live: joined when pushed; recorded: a file of the snapshot")
 	flags.StringSliceVar(&f.addresses, "bind-address", d.Bind.Addresses, `addresses to listen on: IP addresses, "*", or one "${VARIABLE}" that HAProxy expands`)
 	flags.IntVar(&f.httpPort, "http-port", d.HTTP.Port, "port for HTTP; 0 for none")
@@ -44,7 +51,7 @@ func (f *sourceFlags) source(flags *pflag.FlagSet, stderr io.Writer) (compiler.S
 	}
 	c := config.Default()
 	if f.config != "" {
-		read, found, err := config.Read(f.config)
+		read, places, found, err := config.Read(f.config)
 		if err != nil {
 			return compiler.Source{}, err
 		}
@@ -52,7 +59,7 @@ func (f *sourceFlags) source(flags *pflag.FlagSet, stderr io.Writer) (compiler.S
 			printDiagnostics(stderr, found)
 			return compiler.Source{}, process.Invalid(nil)
 		}
-		c = read
+		c, f.places = read, places
 	}
 	f.override(flags, &c)
 	for _, fault := range c.Check() {
@@ -61,15 +68,35 @@ func (f *sourceFlags) source(flags *pflag.FlagSet, stderr io.Writer) (compiler.S
 	return compiler.Source{Manifests: f.manifests, Templates: f.templates, Config: c}, nil
 }
 
+// checker finds the haproxy that checks, and has it judge the configuration.
+// What it refuses is printed.
+func (f *sourceFlags) checker(ctx context.Context, c config.Config, stderr io.Writer) (*validate.Checker, error) {
+	check, err := validate.Find(ctx, f.haproxy)
+	if err != nil {
+		return nil, err
+	}
+	faults, err := check.Settings(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
+		printDiagnostics(stderr, f.places.Locate(faults))
+		return nil, process.Invalid(nil)
+	}
+	return check, nil
+}
+
 // override puts the flags that were given over a configuration.
 func (f *sourceFlags) override(flags *pflag.FlagSet, c *config.Config) {
 	for name, set := range map[string]func(){
-		"ingress-class": func() { c.IngressClass = f.ingressClass },
-		"endpoints":     func() { c.Endpoints = config.Endpoints(f.endpoints) },
-		"bind-address":  func() { c.Bind.Addresses = f.addresses },
-		"http-port":     func() { c.HTTP.Port = f.httpPort },
-		"https-port":    func() { c.HTTPS.Port = f.httpsPort },
-		"status-port":   func() { c.Status.Port = f.status },
+		"ingress-class":               func() { c.IngressClass = f.ingressClass },
+		"controller-class":            func() { c.ControllerClass = f.controllerClass },
+		"watch-ingress-without-class": func() { c.WatchIngressWithoutClass = f.withoutClass },
+		"endpoints":                   func() { c.Endpoints = config.Endpoints(f.endpoints) },
+		"bind-address":                func() { c.Bind.Addresses = f.addresses },
+		"http-port":                   func() { c.HTTP.Port = f.httpPort },
+		"https-port":                  func() { c.HTTPS.Port = f.httpsPort },
+		"status-port":                 func() { c.Status.Port = f.status },
 	} {
 		if flags.Changed(name) {
 			set()

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -12,6 +11,9 @@ var (
 	durationForm    = regexp.MustCompile(`^[1-9][0-9]{0,8}(us|ms|s|m|h|d)$`)
 	environmentForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
 )
+
+// maxThreads is the number that HAProxy 2.6 takes at most.
+const maxThreads = 64
 
 // Check returns every fault of the configuration, in the order of its fields.
 func (c Config) Check() []FieldError {
@@ -23,8 +25,14 @@ func (c Config) Check() []FieldError {
 	c.checkListeners(f)
 	c.Status.check(f.at("status"))
 	c.checkErrorPages(f.at("errorPages"))
+	c.HTTPS.check(f.at("https"), c.TLS)
+	c.ProxyProtocol.check(f.at("proxyProtocol"))
+	c.TLS.check(f.at("tls"))
 	if c.MaxConn < 0 {
 		f.at("maxconn").add(fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
+	}
+	if c.NBThread < 0 || c.NBThread > maxThreads {
+		f.at("nbthread").add(fmt.Sprintf("%d is not a number of threads", c.NBThread), "use 1 to 64, or 0 to leave it to HAProxy")
 	}
 	f.at("hardStopAfter").duration(c.HardStopAfter)
 	c.Timeouts.check(f.at("timeouts"))
@@ -34,6 +42,7 @@ func (c Config) Check() []FieldError {
 	c.DNS.check(f.at("dns"))
 	c.checkTCP(f)
 	c.Snippets.Namespaces.check(f.at("snippets").at("namespaces"))
+	c.Log.check(f.at("log"))
 	return found
 }
 
@@ -53,21 +62,6 @@ func (c Config) listeners() []listener {
 	}
 }
 
-func (c Config) checkListeners(f faults) {
-	seen := map[int]bool{}
-	for _, l := range c.listeners() {
-		at := faults{f.found, l.path}
-		at.add(checkPort(l.port), "use 1 to 65535, or 0 for no such listener")
-		if seen[l.port] && l.port != 0 {
-			at.add("is the port of another listener", "give each listener a port of its own")
-		}
-		seen[l.port] = true
-	}
-	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
-		f.at("http").at("port").add("is 0, and so is that of https: nothing would be served", "set one of them")
-	}
-}
-
 func (t Timeouts) check(f faults) {
 	f.at("connect").duration(t.Connect)
 	f.at("client").duration(t.Client)
@@ -75,7 +69,17 @@ func (t Timeouts) check(f faults) {
 	f.at("httpRequest").duration(t.HTTPRequest)
 	f.at("httpKeepAlive").duration(t.HTTPKeepAlive)
 	f.at("tunnel").duration(t.Tunnel)
+	f.at("clientFin").optional(t.ClientFin)
+	f.at("serverFin").optional(t.ServerFin)
+	f.at("check").optional(t.Check)
 	f.at("queue").duration(t.Queue)
+}
+
+// optional checks a time that may be left out.
+func (f faults) optional(d OptionalDuration) {
+	if d != "" {
+		f.duration(Duration(d))
+	}
 }
 
 // duration checks a time that must be there.
@@ -83,13 +87,6 @@ func (f faults) duration(d Duration) {
 	if !durationForm.MatchString(string(d)) {
 		f.add(fmt.Sprintf("%q is not a time", string(d)), "use a number and a unit: us, ms, s, m, h or d, such as 30s")
 	}
-}
-
-func checkPort(port int) string {
-	if port >= 0 && port <= 65535 {
-		return ""
-	}
-	return fmt.Sprintf("%d is not a port", port)
 }
 
 func checkClass(name string) string {
@@ -105,24 +102,3 @@ func checkEndpoints(e Endpoints) string {
 	}
 	return fmt.Sprintf("%q is neither live nor recorded", string(e))
 }
-
-func (b Bind) check(f faults) {
-	at := f.at("addresses")
-	if len(b.Addresses) == 0 {
-		at.add("is empty: nothing would be served", addressHint)
-	}
-	checkAddresses(at, b.Addresses)
-}
-
-const addressHint = `use IP addresses, "*", or one "${VARIABLE}"`
-
-func checkAddresses(f faults, addresses []string) {
-	for i, a := range addresses {
-		if _, err := netip.ParseAddr(a); err != nil && a != "*" && !IsVariable(a) {
-			f.element(i).add(fmt.Sprintf("%q is not an address", a), addressHint)
-		}
-	}
-}
-
-// IsVariable reports whether an address is an environment variable.
-func IsVariable(address string) bool { return environmentForm.MatchString(address) }

@@ -22,7 +22,12 @@ type Config struct {
 	// HTTP is the listener for plain HTTP.
 	HTTP Listener `json:"http"`
 	// HTTPS is the listener for HTTPS.
-	HTTPS Listener `json:"https"`
+	HTTPS HTTPSListener `json:"https"`
+	// ProxyProtocol says who is believed about the addresses of clients by the
+	// listeners for HTTP and HTTPS. HTTP/3 has no PROXY protocol.
+	ProxyProtocol ProxyProtocol `json:"proxyProtocol"`
+	// TLS says what clients may negotiate with every listener that speaks TLS.
+	TLS TLS `json:"tls"`
 	// Status is the listener for whoever watches HAProxy, which clients need not
 	// reach. GET /healthz answers 200 while the process serves. GET /ready
 	// answers 200 while the instance is to be sent requests. It answers 503 while
@@ -37,6 +42,9 @@ type Config struct {
 	// what the machine's limit of open files allows, of at most 100,000 files: a
 	// number above that limit would fail the reload, and no check would see it.
 	MaxConn int `json:"maxconn"`
+	// NBThread is the number of HAProxy's threads, of at most 64. 0 leaves it to
+	// HAProxy, which takes as many as it may use processors.
+	NBThread int `json:"nbthread"`
 	// HardStopAfter is how long a worker may serve old connections after a
 	// reload.
 	HardStopAfter Duration `json:"hardStopAfter"`
@@ -56,6 +64,8 @@ type Config struct {
 	Shared Shared `json:"shared"`
 	// Affinity says how the cookies are made that keep sessions with endpoints.
 	Affinity Affinity `json:"affinity"`
+	// Log says how and where HAProxy logs requests.
+	Log Log `json:"log"`
 	// ExternalNames says which Services of type ExternalName are served. HAProxy
 	// looks their names up while it runs, from where it is: whoever may create
 	// such a Service and an Ingress reaches what HAProxy reaches. A name can be
@@ -85,23 +95,12 @@ const (
 	Recorded Endpoints = "recorded"
 )
 
-// Bind says where HAProxy listens.
-type Bind struct {
-	// Addresses are IP addresses, "*" for all of IPv4, "::" for all of both
-	// families, or one environment variable such as "${POD_IP}", which HAProxy
-	// expands when it starts.
-	Addresses []string `json:"addresses"`
-}
-
-// Listener is a frontend. Port 0 leaves it out.
-type Listener struct {
-	// Port is the TCP port. 0 is no such listener.
-	Port int `json:"port"`
-}
-
 // Duration is a time such as 30s. It is written as HAProxy does: a number and
 // one of the units us, ms, s, m, h, d.
 type Duration string
+
+// OptionalDuration is a time such as 30s, or nothing.
+type OptionalDuration string
 
 // Timeouts are those of HAProxy's defaults section.
 type Timeouts struct {
@@ -119,6 +118,14 @@ type Timeouts struct {
 	// Tunnel is how long a WebSocket, or another upgraded connection, may be
 	// silent.
 	Tunnel Duration `json:"tunnel"`
+	// ClientFin is how long a client may be silent once it has closed its half of
+	// the connection, as many WebSockets do; without it, that is client or tunnel.
+	ClientFin OptionalDuration `json:"clientFin"`
+	// ServerFin is the same for an endpoint.
+	ServerFin OptionalDuration `json:"serverFin"`
+	// Check is how long a health check may take once it is connected; without it,
+	// that is the interval.
+	Check OptionalDuration `json:"check"`
 	// Queue is how long a request waits for an endpoint that has all the
 	// connections it may have.
 	Queue Duration `json:"queue"`
@@ -132,7 +139,8 @@ func Default() Config {
 		Endpoints:       Live,
 		Bind:            Bind{Addresses: []string{"*"}},
 		HTTP:            Listener{Port: 80},
-		HTTPS:           Listener{Port: 443},
+		HTTPS:           HTTPSListener{Port: 443, HTTP2: true},
+		TLS:             TLS{Policy: Intermediate},
 		Status:          defaultStatus(),
 		HardStopAfter:   "30m",
 		Timeouts: Timeouts{
@@ -143,5 +151,6 @@ func Default() Config {
 		ExternalNames:  ExternalNames{Policy: AllowExternalNames},
 		DNS:            DNS{Refresh: "5s", Prefer: IPv4},
 		TCPAnnotations: TCPAnnotations{Namespaces: Namespaces{"*"}},
+		Log:            Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
 	}
 }

@@ -73,7 +73,7 @@ func TestParseReportsPosition(t *testing.T) {
 
 func TestReadOfMissingFileIsAnError(t *testing.T) {
 	t.Parallel()
-	if _, _, err := Read(filepath.Join(t.TempDir(), "none.yaml")); !os.IsNotExist(unwrap(err)) {
+	if _, _, _, err := Read(filepath.Join(t.TempDir(), "none.yaml")); !os.IsNotExist(unwrap(err)) {
 		t.Errorf("got %v, want that the file does not exist", err)
 	}
 }

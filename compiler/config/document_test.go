@@ -41,7 +41,7 @@ func TestDocumentIsFresh(t *testing.T) {
 
 func TestExampleIsValid(t *testing.T) {
 	t.Parallel()
-	if _, found, err := Read(example); err != nil || len(found) > 0 {
+	if _, _, found, err := Read(example); err != nil || len(found) > 0 {
 		t.Error(err, found)
 	}
 }

@@ -30,13 +30,42 @@ type document struct {
 // Read reads the configuration file at path. What is wrong with its content is
 // returned as diagnostics, and then the Config is not to be used; the error is
 // for a file that cannot be read.
-func Read(path string) (Config, []diag.Diagnostic, error) {
+func Read(path string) (Config, Places, []diag.Diagnostic, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Config{}, nil, fmt.Errorf("read configuration: %w", err)
+		return Config{}, Places{}, nil, fmt.Errorf("read configuration: %w", err)
 	}
 	c, ds := Parse(path, data)
-	return c, ds, nil
+	return c, Places{path, data}, ds, nil
+}
+
+// Places knows where the fields of a file are that was read. The zero Places is
+// that of no file.
+type Places struct {
+	file string
+	data []byte
+}
+
+// Locate returns faults of the file's fields at their places.
+func (p Places) Locate(faults []FieldError) []diag.Diagnostic {
+	r := reader{file: p.file}
+	var root *yaml.Node
+	if p.file != "" {
+		root = r.root(p.data)
+	}
+	for _, f := range faults {
+		r.fieldFault(root, f)
+	}
+	return diag.Sort(r.found)
+}
+
+// fieldFault adds the diagnostic of a field below the root of a document.
+func (r *reader) fieldFault(root *yaml.Node, f FieldError) {
+	at := root
+	if root != nil {
+		at = lookup(root, append([]string{"spec"}, f.Path...))
+	}
+	r.fault(at, f.Error(), f.Hint)
 }
 
 // Parse reads a configuration; file is its name in diagnostics.
@@ -55,7 +84,7 @@ func Parse(file string, data []byte) (Config, []diag.Diagnostic) {
 		return Config{}, diag.Sort(r.found)
 	}
 	for _, f := range doc.Spec.Check() {
-		r.fault(lookup(root, append([]string{"spec"}, f.Path...)), f.Error(), f.Hint)
+		r.fieldFault(root, f)
 	}
 	return doc.Spec, diag.Sort(r.found)
 }

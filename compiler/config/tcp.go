@@ -194,11 +194,7 @@ func (s TCPService) check(at faults) {
 	if namespace, name := s.CertificateSecret(); s.TLS.Secret != "" && (!isName(namespace) || !isName(name)) {
 		at.at("tls").at("secret").add(fmt.Sprintf("%q is not a Secret", s.TLS.Secret), "use namespace/name")
 	}
-	for i, text := range s.ProxyProtocol.Trusted {
-		if _, ok := parseNetwork(text); !ok {
-			at.at("proxyProtocol").at("trusted").element(i).add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
-		}
-	}
+	s.ProxyProtocol.check(at.at("proxyProtocol"))
 	if s.SendProxyProtocol < 0 || s.SendProxyProtocol > 2 {
 		at.at("sendProxyProtocol").add(fmt.Sprintf("%d is not a version of the PROXY protocol", s.SendProxyProtocol), "use 1 or 2, or 0 for none")
 	}

@@ -19,6 +19,8 @@
 //	                      server lines, named after a port that it listens on
 //	answer STATUS TEXT    what a return or deny rule answers: the error page of
 //	                      the status, or the text
+//	listenQUIC ADDRESS PORT
+//	                      the same for HTTP/3
 //	keys MAP, values MAP  in the order of the keys
 //
 // # What a value may be

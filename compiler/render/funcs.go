@@ -42,7 +42,7 @@ regexSplit mustRegexSplit regexQuoteMeta`
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
-		"quote": quote, "literal": literal, "words": words, "listen": listen, "socket": socket, "secret": secretWord,
+		"quote": quote, "literal": literal, "words": words, "listen": listen, "listenQUIC": listenQUIC, "socket": socket, "secret": secretWord,
 		"answer": answers(nil).write, // until there are pages to bind to
 		"keys":   sortedKeys, "values": sortedValues,
 		"print": fmt.Sprint, "printf": printf,
@@ -123,6 +123,20 @@ func socket(name, address string, port int) (Text, error) {
 	}
 	word, err := checkConfig(text)
 	return Text(word), err
+}
+
+// listenQUIC returns the address of a bind line for HTTP/3, whose family must be
+// named. A variable is taken for IPv4.
+func listenQUIC(address string, port int) (Text, error) {
+	at, err := listen(address, port)
+	family := "quic4@"
+	switch {
+	case config.IsVariable(address):
+		return `"` + Text(family) + at[1:], err
+	case strings.Contains(address, ":"):
+		family = "quic6@"
+	}
+	return Text(family) + at, err
 }
 
 // printf is fmt.Sprintf for values that always print the same.

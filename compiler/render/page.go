@@ -32,6 +32,8 @@ type Page struct {
 	ErrorPages   []routing.ErrorPage
 	Default      string // the name of a backend, or ""
 	Listeners    []routing.Listener
+	// DefaultCertificate is the file of a certificate, or "".
+	DefaultCertificate string
 
 	// Backend, Host, Certificate and Listener are what a template for each of them is
 	// executed for; else they are zero.
@@ -86,7 +88,7 @@ func newPage(in Input) Page {
 	m := in.Model
 	return Page{
 		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
-		Default: m.Default, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
+		Default: m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		connections: m.ConnectionBackends, objects: indexObjects(in.Objects),
 	}
 }

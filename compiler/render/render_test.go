@@ -99,15 +99,15 @@ func TestEveryLineHasItsOrigin(t *testing.T) {
 	}
 	for _, c := range []struct{ path, line, want string }{
 		{"haproxy.cfg", "    mode http", "shipped:haproxy/20-defaults.cfg:5"},
-		{"haproxy.cfg", "    timeout tunnel 1h", "shipped:haproxy/20-defaults.cfg:18"},
+		{"haproxy.cfg", "    timeout tunnel 1h", "shipped:haproxy/20-defaults.cfg:24"},
 		{"haproxy.cfg", "backend shop_web_http from main", "shipped:haproxy/50-backend.cfg:2 Ingress shop/web"},
 		{"haproxy.cfg", "    #hapsnap servers shop/api-next weight=10", "shipped:haproxy/50-backend.cfg:13 Ingress shop/api"},
 		{"haproxy.cfg", "    #hapsnap servers shop/web:http", "shipped:haproxy/50-backend.cfg:13 Ingress shop/web"},
 		{"maps/host.map", "shop.example shop.example", "shipped:maps/host.map:2 Ingress shop/web Ingress shop/api"},
 		{"maps/exact.map", "shop.example|/api shop_api_80", "shipped:maps/exact.map:2 Ingress shop/api"},
 		{"maps/prefix.map", "shop.example|/ shop_web_http", "shipped:maps/prefix.map:2 Ingress shop/web"},
-		{"files/https.crtlist", "certs/fallback.pem !*", "shipped:files/https.crtlist:3"},
-		{"files/https.crtlist", "certs/shop_web-tls.pem *.shop.example shop.example", "shipped:files/https.crtlist:4 Ingress shop/web"},
+		{"files/https.crtlist", "certs/fallback.pem !*", "shipped:files/https.crtlist:5"},
+		{"files/https.crtlist", "certs/shop_web-tls.pem *.shop.example shop.example", "shipped:files/https.crtlist:6 Ingress shop/web"},
 	} {
 		lines := strings.Split(content(t, a, c.path), "\n")
 		found := false

@@ -16,33 +16,60 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// certificate returns the certificate of a Secret, which it makes and checks
-// if it is new. It is referenced even if it cannot be served as it is here: it
-// is joined when a snapshot is pushed, and may be mended by then.
+// certificate returns the certificate of a Secret that an Ingress names. It is
+// referenced even if it cannot be served as it is here: it is joined when a
+// snapshot is pushed, and may be mended by then.
 func (t *translation) certificate(ing ingress, name snapshots.SecretName, named Origin) *Certificate {
+	c, isNew := t.certificateOf(name, named)
+	if _, exists := t.secrets[name]; isNew && !exists {
+		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
+			"its hosts get the default certificate until it does where snapshots are pushed")
+	}
+	return c
+}
+
+// defaultCertificate takes the certificate for everybody else, if the
+// configuration names one.
+func (t *translation) defaultCertificate() {
+	name := t.cfg.DefaultCertificate
+	if name == (snapshots.SecretName{}) {
+		return
+	}
+	object := diag.Object{Kind: "Secret", Namespace: name.Namespace, Name: name.Name}
+	c, _ := t.certificateOf(name, Origin{Object: object})
+	t.standard = c.File
+	if _, exists := t.secrets[name]; !exists {
+		t.found = append(t.found, diag.Diagnostic{
+			Severity: diag.Warning, Object: object, Message: "does not exist here, and the configuration names it as the default certificate",
+			Hint: "hosts without a certificate get the fallback certificate until it does where snapshots are pushed",
+		})
+	}
+}
+
+// certificateOf returns the certificate of a Secret, which it makes and checks
+// if it is new.
+func (t *translation) certificateOf(name snapshots.SecretName, named Origin) (c *Certificate, isNew bool) {
 	file := certificateFile(name)
 	if c := t.certs[file]; c != nil {
-		return c
+		return c, false
 	}
-	c := &Certificate{File: file, Secret: name, Origin: named}
+	c = &Certificate{File: file, Secret: name, Origin: named}
 	t.certs[file] = c
 	secret, exists := t.secrets[name]
 	if !exists {
-		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
-			"its hosts get the default certificate until it does where snapshots are pushed")
-		return c
+		return c, true
 	}
 	observed, err := observe(secret.Value)
 	if err != nil {
 		t.reportSecret(diag.Error, secret, "holds no certificate that can be served: "+err.Error(),
 			"hosts that name this Secret get the default certificate until it is mended")
-		return c
+		return c, true
 	}
 	c.Observed, t.kinds[file] = &observed, keyKind(secret.Value)
 	if !t.cfg.Now.IsZero() && t.cfg.Now.After(observed.NotAfter) {
 		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it")
 	}
-	return c
+	return c, true
 }
 
 // observe describes the certificate in a Secret.

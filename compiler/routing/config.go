@@ -5,6 +5,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // The defaults of [Config].
@@ -33,6 +34,9 @@ type Config struct {
 	// SharedAuthServices are the Services, as namespace/name, that every
 	// namespace may ask for authentication.
 	SharedAuthServices []string
+	// DefaultCertificate is the Secret whose certificate is served where no other
+	// fits, if it has a name.
+	DefaultCertificate snapshots.SecretName
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API.
 	Refused map[diag.Object]bool

@@ -20,6 +20,9 @@ type Model struct {
 	// ServerNames are the TLS hosts that need more than to be one of a
 	// Certificate's Hosts, by name.
 	ServerNames []ServerName
+	// DefaultCertificate is the file of the certificate that is served where no
+	// other fits; "" leaves that to the fallback certificate.
+	DefaultCertificate string
 	// Default is the name of the backend for requests that no rule matches;
 	// "" answers them with 404.
 	Default       string

@@ -55,6 +55,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		t.ingress(ing)
 	}
 	t.tcpServices(in.Services)
+	t.defaultCertificate()
 	return t.model(), diag.Sort(t.found)
 }
 
@@ -111,6 +112,7 @@ type translation struct {
 	certs    map[string]*Certificate // by file
 	kinds    map[string]string       // of their keys, by file
 	pages    []ErrorPage
+	standard string // the file of the default certificate
 	found    []diag.Diagnostic
 
 	listeners   map[int]*connectionListener // by port
@@ -164,7 +166,7 @@ func (t *translation) report(severity diag.Severity, ing ingress, at diag.Positi
 
 // model returns what was collected, sorted.
 func (t *translation) model() Model {
-	var m Model
+	m := Model{DefaultCertificate: t.standard}
 	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
 		m.Hosts = append(m.Hosts, t.modelHost(name))
 	}

@@ -10,7 +10,7 @@ import (
 // without a warning.
 func TestConfigurationExample(t *testing.T) {
 	t.Parallel()
-	cfg, found, err := config.Read("../config/testdata/example.yaml")
+	cfg, _, found, err := config.Read("../config/testdata/example.yaml")
 	if err != nil || len(found) > 0 {
 		t.Fatal(err, found)
 	}

@@ -22,7 +22,9 @@ var (
 	messageForm = regexp.MustCompile(`^\[(ALERT|WARNING|NOTICE)\]\s+\(\d+\) : (?:config : )?(?:[Pp]arsing )?(?:\[([^\]:]+):(\d+)\]\s*)?:?\s*(.*)$`)
 	// What a message says of a file that the configuration names.
 	innerForm = regexp.MustCompile(`parsing \[([^\]:]+):(\d+)\]\s*:?\s*`)
-	atForm    = regexp.MustCompile(` at line (\d+) of file '([^']+)'`)
+	// Where a message about a bind line has its place, at its end.
+	endForm = regexp.MustCompile(` at \[([^\]:]+):(\d+)\]\.?$`)
+	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'`)
 	// What follows every error and says nothing.
 	summaryForm = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
 )
@@ -48,6 +50,9 @@ func (m message) inner() message {
 	if at := atForm.FindStringSubmatch(m.Text); at != nil {
 		m.Line, _ = strconv.Atoi(at[1])
 		m.File, m.Text = at[2], tidy(strings.Replace(m.Text, at[0], "", 1))
+	} else if end := endForm.FindStringSubmatch(m.Text); end != nil && m.File == "" {
+		m.Line, _ = strconv.Atoi(end[2])
+		m.File, m.Text = end[1], tidy(strings.Replace(m.Text, end[0], "", 1))
 	} else if in := innerForm.FindStringSubmatch(m.Text); in != nil {
 		m.Line, _ = strconv.Atoi(in[2])
 		m.File, m.Text = in[1], tidy(strings.Replace(m.Text, in[0], "", 1))

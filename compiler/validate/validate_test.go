@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,7 +110,28 @@ func TestEveryConfigurationIsAccepted(t *testing.T) {
 		"no HTTP":       func(c *config.Config) { c.HTTP.Port = 0 },
 		"no HTTPS":      func(c *config.Config) { c.HTTPS.Port = 0 },
 		"no status":     func(c *config.Config) { c.Status.Port = 0 },
-		"durations":     func(c *config.Config) { c.HardStopAfter, c.Timeouts.Connect = "2d", "500ms" },
+		"modern TLS":    func(c *config.Config) { c.TLS.Policy = config.Modern },
+		"TLS": func(c *config.Config) {
+			c.TLS = config.TLS{
+				Policy: config.Intermediate, MinVersion: config.TLS10, MaxVersion: config.TLS13, Ciphers: []string{"DEFAULT@SECLEVEL=0", "!MD5"},
+				CipherSuites: []string{"TLS_CHACHA20_POLY1305_SHA256"}, Curves: []string{"X25519", "secp384r1"},
+			}
+		},
+		"only TLS 1.2":        func(c *config.Config) { c.TLS.MaxVersion = config.TLS12 },
+		"no HTTP/2":           func(c *config.Config) { c.HTTPS.HTTP2 = false },
+		"default certificate": func(c *config.Config) { c.HTTPS.DefaultCertificate = "shop/a" },
+		"PROXY protocol":      func(c *config.Config) { c.ProxyProtocol.Trusted = networks(100) },
+		"no log":              func(c *config.Config) { c.Log.Target = config.LogNowhere },
+		"JSON log":            func(c *config.Config) { c.Log.Format = config.LogJSON },
+		"syslog":              func(c *config.Config) { c.Log.Target, c.Log.Syslog = "10.0.0.5:1514", config.RFC3164 },
+		"syslog on IPv6":      func(c *config.Config) { c.Log.Target, c.Log.MaxLength = "fd00::5", 2048 },
+		"syslog of a node":    func(c *config.Config) { c.Log.Target, c.Log.Level = "${HOST_IP}:514", config.Notice },
+		"log format":          func(c *config.Config) { c.Log.Format = `it's "%ci" at %T, %[ssl_fc_sni]` },
+		"threads":             func(c *config.Config) { c.NBThread, c.MaxConn = 2, 1000 },
+		"all timeouts": func(c *config.Config) {
+			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "1s", "2s", "3s"
+		},
+		"durations": func(c *config.Config) { c.HardStopAfter, c.Timeouts.Connect = "2d", "500ms" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -291,4 +313,12 @@ func TestFindSaysThatHAProxyIsNotOnPath(t *testing.T) {
 	if diff := gocmp.Diff("there is no haproxy to check configurations with: no-such-haproxy is not on PATH", err.Error()); diff != "" || !errors.Is(err, validate.ErrNoHAProxy) {
 		t.Error(diff)
 	}
+}
+
+func networks(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("10.0.%d.0/24", i)
+	}
+	return out
 }

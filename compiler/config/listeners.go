@@ -1,0 +1,122 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Bind says where HAProxy listens.
+type Bind struct {
+	// Addresses are IP addresses, "*" for all of IPv4, "::" for all of both
+	// families, or one environment variable such as "${POD_IP}", which HAProxy
+	// expands when it starts.
+	Addresses []string `json:"addresses"`
+}
+
+// Listener is a frontend. Port 0 leaves it out.
+type Listener struct {
+	// Port is the TCP port. 0 is no such listener.
+	Port int `json:"port"`
+}
+
+// HTTPSListener is the frontend for HTTPS.
+type HTTPSListener struct {
+	// Port is the TCP port. 0 is no such listener.
+	Port int `json:"port"`
+	// DefaultCertificate is a Secret, as namespace/name, whose certificate is served
+	// to clients that name no host, or one without a certificate of its own. Without
+	// it, or while the Secret has none that can be served, it is the pusher's
+	// fallback certificate, which no client trusts.
+	DefaultCertificate string `json:"defaultCertificate"`
+	// HTTP2 offers HTTP/2 beside HTTP/1.1.
+	HTTP2 bool `json:"http2"`
+	// HTTP3 offers HTTP/3 too.
+	HTTP3 HTTP3 `json:"http3"`
+}
+
+// HTTP3 is the listener for HTTP/3, on the UDP port with the number of the TCP
+// port.
+type HTTP3 struct {
+	// Enabled opens the UDP port. It needs HAProxy 3.0 or later that was built with
+	// QUIC, which not every distribution's was. A variable in bind.addresses is
+	// taken for IPv4.
+	Enabled bool `json:"enabled"`
+	// AdvertisedPort is the port that clients are told in the header Alt-Svc, where
+	// it is another one outside. 0 is the listener's own.
+	AdvertisedPort int `json:"advertisedPort"`
+}
+
+// AltSvcPort returns the port at which clients find HTTP/3.
+func (l HTTPSListener) AltSvcPort() int {
+	if l.HTTP3.AdvertisedPort != 0 {
+		return l.HTTP3.AdvertisedPort
+	}
+	return l.Port
+}
+
+// checkListeners checks the ports, and that each is opened once.
+func (c Config) checkListeners(f faults) {
+	seen := map[int]bool{}
+	for _, l := range c.listeners() {
+		at := faults{f.found, l.path}
+		at.add(checkPort(l.port), "use 1 to 65535, or 0 for no such listener")
+		if seen[l.port] && l.port != 0 {
+			at.add("is the port of another listener", "give each listener a port of its own")
+		}
+		seen[l.port] = true
+	}
+	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
+		f.at("http").at("port").add("is 0, and so is that of https: nothing would be served", "set one of them")
+	}
+}
+
+func (l HTTPSListener) check(f faults, tls TLS) {
+	if l.DefaultCertificate != "" {
+		f.at("defaultCertificate").add(checkShared(l.DefaultCertificate), "use the namespace and the name of a Secret")
+	}
+	h3 := f.at("http3")
+	h3.at("advertisedPort").add(checkPort(l.HTTP3.AdvertisedPort), "use 1 to 65535, or 0 for that of the listener")
+	switch {
+	case !l.HTTP3.Enabled:
+	case l.Port == 0:
+		h3.at("enabled").add("needs a listener for HTTPS", "set https.port")
+	case !tls.Effective().speaks13():
+		h3.at("enabled").add("needs TLS 1.3, which is not accepted", "raise tls.maxVersion")
+	}
+}
+
+func (b Bind) check(f faults) {
+	at := f.at("addresses")
+	if len(b.Addresses) == 0 {
+		at.add("is empty: nothing would be served", addressHint)
+	}
+	checkAddresses(at, b.Addresses)
+}
+
+const addressHint = `use IP addresses, "*", or one "${VARIABLE}"`
+
+func checkAddresses(f faults, addresses []string) {
+	for i, a := range addresses {
+		if _, err := netip.ParseAddr(a); err != nil && a != "*" && !IsVariable(a) {
+			f.element(i).add(fmt.Sprintf("%q is not an address", a), addressHint)
+		}
+	}
+}
+
+func (p ProxyProtocol) check(f faults) {
+	for i, text := range p.Trusted {
+		if _, ok := parseNetwork(text); !ok {
+			f.at("trusted").element(i).add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
+		}
+	}
+}
+
+func checkPort(port int) string {
+	if port >= 0 && port <= 65535 {
+		return ""
+	}
+	return fmt.Sprintf("%d is not a port", port)
+}
+
+// IsVariable reports whether an address is an environment variable.
+func IsVariable(address string) bool { return environmentForm.MatchString(address) }

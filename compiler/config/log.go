@@ -1,0 +1,179 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Log says how and where HAProxy logs requests.
+type Log struct {
+	// Target is where lines go: stdout, none, or the address of a syslog server
+	// that is spoken to over UDP. An address is an IP address or an environment
+	// variable such as "${HOST_IP}", which HAProxy expands when it starts; a port
+	// may follow, as in 10.0.0.5:1514 and [fd00::5]:1514, else it is 514. A name
+	// is not accepted, for HAProxy would not start while it cannot be resolved.
+	Target string `json:"target"`
+	// Format is how a request is written: http is HAProxy's own line, json an object
+	// with times in milliseconds, and anything with % in it a log-format of
+	// HAProxy's.
+	Format string `json:"format"`
+	// Facility is the facility of syslog, such as daemon or local0.
+	Facility string `json:"facility"`
+	// Level is the least severe one that is logged: requests are info, and servers
+	// that go up and down are notice and alert.
+	Level LogLevel `json:"level"`
+	// Syslog is how messages to a syslog server begin.
+	Syslog SyslogFormat `json:"syslog"`
+	// MaxLength is where lines are cut, in bytes. 0 is 1024, HAProxy's own, or 8192
+	// if the format is json, where a line that is cut cannot be read.
+	MaxLength int `json:"maxLength"`
+}
+
+// LogLevel is a level of syslog.
+type LogLevel string
+
+// The levels, the most severe first.
+const (
+	Emerg   LogLevel = "emerg"
+	Alert   LogLevel = "alert"
+	Crit    LogLevel = "crit"
+	Err     LogLevel = "err"
+	Warning LogLevel = "warning"
+	Notice  LogLevel = "notice"
+	Info    LogLevel = "info"
+	Debug   LogLevel = "debug"
+)
+
+// SyslogFormat is a form of syslog's messages.
+type SyslogFormat string
+
+// The forms.
+const (
+	RFC3164 SyslogFormat = "rfc3164"
+	RFC5424 SyslogFormat = "rfc5424"
+)
+
+// The targets and formats with a name.
+const (
+	LogToStdout = "stdout"
+	LogNowhere  = "none"
+	LogHTTP     = "http"
+	LogJSON     = "json"
+)
+
+// HAProxy's own maximum length of a line, and ours for JSON.
+const (
+	logLength     = 1024
+	logJSONLength = 8192
+)
+
+const logPort = 514
+
+// jsonFormat is the log-format of the format json. What a client can say goes
+// through a converter, and is bounded: HAProxy keeps the first 1024 bytes of a
+// request line. The rest is numbers, names of ours and addresses.
+const jsonFormat = `{"time":%Ts.%ms,"client":"%ci","client_port":%cp,"frontend":"%f","backend":"%b","server":"%s",` +
+	`"host":"%[var(txn.host),bytes(0,255),json(utf8s)]","method":"%[capture.req.method,json(utf8s)]","uri":"%[capture.req.uri,json(utf8s)]",` +
+	`"version":"%[capture.req.ver,json(utf8s)]","status":%ST,"bytes_sent":%B,"bytes_received":%U,"termination":"%ts",` +
+	`"retries":%rc,"time_request":%TR,"time_queue":%Tw,"time_connect":%Tc,"time_response":%Tr,"time_active":%Ta,` +
+	`"tls_version":"%sslv","tls_cipher":"%sslc"}`
+
+// None reports that nothing is logged.
+func (l Log) None() bool { return l.Target == LogNowhere }
+
+// Stdout reports that lines go to the standard output.
+func (l Log) Stdout() bool { return l.Target == LogToStdout }
+
+// Address returns the syslog server's, without its port.
+func (l Log) Address() string {
+	if host, _, err := net.SplitHostPort(l.Target); err == nil {
+		return host
+	}
+	return strings.Trim(l.Target, "[]")
+}
+
+// Port returns the syslog server's.
+func (l Log) Port() int {
+	if _, port, err := net.SplitHostPort(l.Target); err == nil {
+		n, _ := strconv.Atoi(port)
+		return n
+	}
+	return logPort
+}
+
+// LineFormat returns the log-format, or "" for HAProxy's own lines.
+func (l Log) LineFormat() string {
+	switch l.Format {
+	case LogHTTP:
+		return ""
+	case LogJSON:
+		return jsonFormat
+	}
+	return l.Format
+}
+
+// Length returns where lines are cut, or 0 if that is HAProxy's own place.
+func (l Log) Length() int {
+	switch {
+	case l.MaxLength == logLength:
+		return 0
+	case l.MaxLength == 0 && l.Format == LogJSON:
+		return logJSONLength
+	}
+	return l.MaxLength
+}
+
+var (
+	facilities = strings.Fields("kern user mail daemon auth syslog lpr news uucp cron auth2 ftp ntp audit alert cron2 " +
+		"local0 local1 local2 local3 local4 local5 local6 local7")
+	logLevels = []LogLevel{Emerg, Alert, Crit, Err, Warning, Notice, Info, Debug}
+)
+
+func (l Log) check(f faults) {
+	f.at("target").add(l.checkTarget(), `use stdout, none, or an IP address or "${VARIABLE}", perhaps with a port`)
+	f.at("format").add(checkLogFormat(l.Format), "use http, json, or a log-format of HAProxy such as '%ci %ST %HM'")
+	if !slices.Contains(facilities, l.Facility) {
+		f.at("facility").add(fmt.Sprintf("%q is not a facility of syslog", l.Facility), "use one of "+strings.Join(facilities, ", "))
+	}
+	if !slices.Contains(logLevels, l.Level) {
+		f.at("level").add(fmt.Sprintf("%q is not a level of syslog", string(l.Level)), "use emerg, alert, crit, err, warning, notice, info or debug")
+	}
+	if l.Syslog != RFC3164 && l.Syslog != RFC5424 {
+		f.at("syslog").add(fmt.Sprintf("%q is not a form of syslog's messages", string(l.Syslog)), "use rfc3164 or rfc5424")
+	}
+	if l.MaxLength != 0 && (l.MaxLength < 80 || l.MaxLength > 65535) {
+		f.at("maxLength").add(fmt.Sprintf("%d is not a length of lines", l.MaxLength), "use 80 to 65535, or 0 for what suits the format")
+	}
+}
+
+func (l Log) checkTarget() string {
+	if l.None() || l.Stdout() {
+		return ""
+	}
+	if p := l.Port(); p < 1 || p > 65535 {
+		return fmt.Sprintf("%q has no such port", l.Target)
+	}
+	a, err := netip.ParseAddr(l.Address())
+	if IsVariable(l.Address()) || err == nil && a.Zone() == "" && !a.IsUnspecified() {
+		return ""
+	}
+	return fmt.Sprintf("%q is not an address", l.Target)
+}
+
+// checkLogFormat leaves what is in a format to HAProxy.
+func checkLogFormat(s string) string {
+	switch {
+	case s == LogHTTP || s == LogJSON:
+		return ""
+	case strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) >= 0:
+		return "holds a character that cannot be printed"
+	case !strings.Contains(s, "%"):
+		return fmt.Sprintf("%q is neither http nor json, nor a format with %%", s)
+	}
+	return ""
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// TLS says what clients may negotiate with every listener that speaks TLS.
+type TLS struct {
+	// Policy is where to begin: intermediate accepts TLS 1.2 and 1.3 with forward
+	// secrecy and authenticated encryption, modern TLS 1.3 only, both by Mozilla's
+	// guideline. What the fields below say takes the place of what it says.
+	Policy TLSPolicy `json:"policy"`
+	// MinVersion is the oldest version that is accepted. Versions before 1.2 also
+	// need ciphers such as DEFAULT@SECLEVEL=0.
+	MinVersion TLSVersion `json:"minVersion"`
+	// MaxVersion is the newest version that is accepted.
+	MaxVersion TLSVersion `json:"maxVersion"`
+	// Ciphers are those of TLS 1.2 and before, by OpenSSL's names, the best ones
+	// first.
+	Ciphers []string `json:"ciphers"`
+	// CipherSuites are those of TLS 1.3, by OpenSSL's names, the best ones first.
+	CipherSuites []string `json:"cipherSuites"`
+	// Curves are the groups of the key exchange, by OpenSSL's names, the best ones
+	// first. Without any they are OpenSSL's own, whose newer versions add those
+	// that withstand quantum computers.
+	Curves []string `json:"curves"`
+}
+
+// TLSPolicy is a set of TLS settings with a name.
+type TLSPolicy string
+
+// The policies.
+const (
+	Intermediate TLSPolicy = "intermediate"
+	Modern       TLSPolicy = "modern"
+)
+
+// TLSVersion is a version of TLS as HAProxy writes it.
+type TLSVersion string
+
+// The versions, oldest first.
+const (
+	TLS10 TLSVersion = "TLSv1.0"
+	TLS11 TLSVersion = "TLSv1.1"
+	TLS12 TLSVersion = "TLSv1.2"
+	TLS13 TLSVersion = "TLSv1.3"
+)
+
+var tlsVersions = []TLSVersion{TLS10, TLS11, TLS12, TLS13}
+
+// age orders versions; -1 is none.
+func (v TLSVersion) age() int { return slices.Index(tlsVersions, v) }
+
+// What the policies say.
+var (
+	intermediateCiphers = []string{
+		"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
+		"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
+		"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305",
+	}
+	tls13Suites = []string{"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+)
+
+// Effective returns the settings with what the policy says filled in, and
+// without what no accepted version can use.
+func (t TLS) Effective() TLS {
+	least := TLS12
+	if t.Policy == Modern {
+		least = TLS13
+	}
+	t.MinVersion = cmp.Or(t.MinVersion, least)
+	if len(t.Ciphers) == 0 {
+		t.Ciphers = intermediateCiphers
+	}
+	if len(t.CipherSuites) == 0 {
+		t.CipherSuites = tls13Suites
+	}
+	if !t.speaks12() {
+		t.Ciphers = nil
+	}
+	if !t.speaks13() {
+		t.CipherSuites = nil
+	}
+	return t
+}
+
+// ClientPrefers reports whether the client's order of ciphers counts: where only
+// good ones are offered, the client knows best which one is fast for it.
+func (t TLS) ClientPrefers() bool { return t.Policy == Modern }
+
+// speaks12 reports whether TLS 1.2 or an older version is accepted.
+func (t TLS) speaks12() bool { return t.MinVersion.age() < TLS13.age() }
+
+func (t TLS) speaks13() bool { return t.MaxVersion == "" || t.MaxVersion == TLS13 }
+
+// tlsName matches the name of a cipher, suite or group. In the place of a cipher
+// there may be an instruction of OpenSSL's too, such as !MD5 or @STRENGTH.
+var (
+	tlsName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
+	cipherForm = regexp.MustCompile(`^[!+@-]?[A-Za-z0-9][A-Za-z0-9_.+@=-]*$`)
+)
+
+// IsCipherName reports whether an element of ciphers is the name of one, or of a
+// group of them, and no instruction.
+func IsCipherName(s string) bool { return tlsName.MatchString(s) }
+
+func (t TLS) check(f faults) {
+	if t.Policy != Intermediate && t.Policy != Modern {
+		f.at("policy").add(fmt.Sprintf("%q is neither intermediate nor modern", string(t.Policy)), "use intermediate or modern")
+	}
+	f.at("minVersion").tlsVersion(t.MinVersion)
+	f.at("maxVersion").tlsVersion(t.MaxVersion)
+	e := t.Effective()
+	if e.MaxVersion != "" && e.MaxVersion.age() < e.MinVersion.age() {
+		f.at("maxVersion").add(fmt.Sprintf("%s is older than %s, the oldest version that is accepted", e.MaxVersion, e.MinVersion), "lower minVersion too")
+	}
+	f.at("ciphers").names(t.Ciphers, cipherForm, "use OpenSSL's name, such as ECDHE-RSA-AES128-GCM-SHA256")
+	f.at("cipherSuites").names(t.CipherSuites, tlsName, "use OpenSSL's name, such as TLS_AES_128_GCM_SHA256")
+	f.at("curves").names(t.Curves, tlsName, "use OpenSSL's name, such as X25519")
+	if len(t.Ciphers) > 0 && !e.speaks12() {
+		f.at("ciphers").add("are never used: only TLS 1.3 is accepted", "name cipherSuites instead, or lower minVersion")
+	}
+	if len(t.CipherSuites) > 0 && !e.speaks13() {
+		f.at("cipherSuites").add("are never used: TLS 1.3 is not accepted", "name ciphers instead, or raise maxVersion")
+	}
+}
+
+// tlsVersion checks a version, which may be left out.
+func (f faults) tlsVersion(v TLSVersion) {
+	if v != "" && v.age() < 0 {
+		f.add(fmt.Sprintf("%q is not a version of TLS", string(v)), "use TLSv1.0, TLSv1.1, TLSv1.2 or TLSv1.3")
+	}
+}
+
+// names checks that each element of a list has a form.
+func (f faults) names(list []string, form *regexp.Regexp, hint string) {
+	for i, name := range list {
+		if !form.MatchString(name) {
+			f.element(i).add(fmt.Sprintf("%q is not a name", name), hint)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package routingtest
+
+import (
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+)
+
+// syslogServer receives messages.
+func syslogServer(t *testing.T) net.PacketConn {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// logged returns the first message that holds a text.
+func logged(t *testing.T, c net.PacketConn, text string) string {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 65536)
+	for {
+		n, _, err := c.ReadFrom(buffer)
+		if err != nil {
+			t.Fatalf("no message with %q: %v", text, err)
+		}
+		if message := string(buffer[:n]); strings.Contains(message, text) {
+			return message
+		}
+	}
+}
+
+func TestLogGoesToSyslog(t *testing.T) {
+	t.Parallel()
+	i := ingress{rules: []string{"shop.example P / a"}}
+	for name, c := range map[string]struct {
+		edit       func(*config.Log)
+		find, want string // what is in the message that holds find
+	}{
+		"as it is": {func(*config.Log) {}, "/marked", "<134>1 "},
+		"facility": {func(l *config.Log) { l.Facility = "daemon" }, "/marked", "<30>1 "},
+		"rfc3164":  {func(l *config.Log) { l.Syslog = config.RFC3164 }, "/marked", "<134>" + time.Now().UTC().Format("Jan")},
+		"format":   {func(l *config.Log) { l.Format = `it's %ST "%HM" %HP` }, "/marked", `it's 200 "GET" /marked`},
+		"cut":      {func(l *config.Log) { l.MaxLength, l.Format = 200, "%HP" }, "/marked", "/marked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := syslogServer(t)
+			e := startWith(t, common(t)+i.yaml(), func(cfg *config.Config) {
+				cfg.Log.Target = server.LocalAddr().String()
+				c.edit(&cfg.Log)
+			})
+			clean(t, e)
+			e.get(t, "shop.example", "/marked"+strings.Repeat("x", 300))
+			got := logged(t, server, c.find)
+			if !strings.Contains(got, c.want) || strings.HasPrefix(c.want, "<") && !strings.HasPrefix(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if name == "cut" && len(strings.TrimSpace(got)) > 200 {
+				t.Errorf("a message of %d bytes was not cut", len(got))
+			}
+		})
+	}
+}
+
+// Every line is an object, whatever a client sends.
+func TestLogInJSON(t *testing.T) {
+	t.Parallel()
+	server := syslogServer(t)
+	i := ingress{rules: []string{"shop.example P / a"}}
+	e := startWith(t, common(t)+i.yaml(), func(cfg *config.Config) { cfg.Log.Target, cfg.Log.Format = server.LocalAddr().String(), config.LogJSON })
+	clean(t, e)
+	long := strings.Repeat(`"`, 4000)
+	for _, c := range []struct {
+		request string
+		want    map[string]any
+	}{
+		{"GET /one?x=1 HTTP/1.1\nHost: Shop.example", map[string]any{"uri": "/one?x=1", "host": "shop.example", "method": "GET", "status": 200.0, "backend": "shop_a_80", "frontend": "http", "version": "HTTP/1.1"}},
+		{`GET /"\two\"}{ HTTP/1.1` + "\nHost: x\"}.example", map[string]any{"uri": `/"\two\"}{`, "status": 404.0, "host": `x"}.example`, "server": "<NOSRV>"}},
+		{"GET /" + long + " HTTP/1.1\nHost: shop.example", map[string]any{"uri": ("GET /" + long)[4:1023], "status": 200.0}},
+		{"not HTTP at all", map[string]any{"status": 400.0, "termination": "PR"}},
+	} {
+		e.send(t, false, c.request)
+		message := logged(t, server, "{")
+		var got map[string]any
+		if err := json.Unmarshal([]byte(message[strings.IndexByte(message, '{'):]), &got); err != nil {
+			t.Fatalf("%v: %s", err, message)
+		}
+		for key, want := range c.want {
+			if got[key] != want {
+				t.Errorf("%s: %.1100q, want %.1100q, in %.99s", key, got[key], want, message)
+			}
+		}
+		if age := time.Since(time.UnixMilli(int64(got["time"].(float64) * 1000))); age < -time.Second || age > deadline {
+			t.Errorf("time %v is %s ago", got["time"], age)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package validate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+)
+
+// setting is a value of the configuration that only HAProxy can judge, and a
+// line of haproxy.cfg that holds nothing else that could be wrong.
+type setting struct {
+	path []string
+	line string
+	// global says that the line belongs to the global section; others are put
+	// into a frontend of their own.
+	global bool
+	// unlike is said in the place of HAProxy's message, if it is not empty.
+	unlike string
+	hint   string
+}
+
+// Settings has HAProxy judge the values of a configuration that no form can be
+// given for: names of ciphers, log-formats, and what this HAProxy was built with.
+// Most configurations have none of them, and cost nothing. Without this they
+// would be found too, but only as a fault of a line that a template wrote.
+func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]config.FieldError, error) {
+	var found []config.FieldError
+	// A list is wrong whenever an element is: elements first.
+	for _, settings := range [][]setting{c.elements(cfg), c.wholes(cfg)} {
+		settings = slices.DeleteFunc(settings, func(s setting) bool { return covered(s, found) })
+		faults, err := c.judge(ctx, settings)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, faults...)
+	}
+	return found, nil
+}
+
+// covered reports whether a fault of an element of a setting is known.
+func covered(s setting, found []config.FieldError) bool {
+	return slices.ContainsFunc(found, func(f config.FieldError) bool {
+		return len(f.Path) > len(s.path) && slices.Equal(f.Path[:len(s.path)], s.path)
+	})
+}
+
+const tlsBind = "bind 127.0.0.1:1 ssl crt " + judgeCertificate + " "
+
+// elements returns the settings that stand by themselves.
+func (c *Checker) elements(cfg config.Config) []setting {
+	var out []setting
+	names := func(field, keyword string, list []string) {
+		for i, name := range list {
+			if config.IsCipherName(name) {
+				out = append(out, setting{
+					path: []string{"tls", field, strconv.Itoa(i)}, line: tlsBind + keyword + " " + name,
+					unlike: fmt.Sprintf("%q is not known to the OpenSSL of HAProxy %s", name, c.Version),
+					hint:   "use OpenSSL's name, or leave it out",
+				})
+			}
+		}
+	}
+	names("ciphers", "ciphers", cfg.TLS.Ciphers)
+	names("cipherSuites", "ciphersuites", cfg.TLS.CipherSuites)
+	names("curves", "curves", cfg.TLS.Curves)
+	if format := cfg.Log.LineFormat(); format != "" {
+		out = append(out, setting{path: []string{"log", "format"}, line: "log-format '" + strings.ReplaceAll(format, "'", `'\''`) + "'"})
+	}
+	if cfg.HTTPS.HTTP3.Enabled {
+		h3 := setting{
+			path: []string{"https", "http3", "enabled"}, line: "bind quic4@127.0.0.1:1 ssl crt " + judgeCertificate + " alpn h3",
+			unlike: fmt.Sprintf("HAProxy %s cannot do HTTP/3: it is too old, or was built without QUIC", c.Version),
+			hint:   "use HAProxy 3.0 or later that was built with USE_QUIC=1, here (--haproxy) and on every instance",
+		}
+		limited := h3
+		limited.line, limited.global = "limited-quic", true
+		out = append(out, h3, limited)
+	}
+	return out
+}
+
+// wholes returns lists as they will be written.
+func (c *Checker) wholes(cfg config.Config) []setting {
+	var out []setting
+	lists := func(field, keyword string, list []string) {
+		if len(list) > 0 {
+			out = append(out, setting{path: []string{"tls", field}, line: tlsBind + keyword + " " + strings.Join(list, ":")})
+		}
+	}
+	lists("ciphers", "ciphers", cfg.TLS.Ciphers)
+	lists("cipherSuites", "ciphersuites", cfg.TLS.CipherSuites)
+	lists("curves", "curves", cfg.TLS.Curves)
+	return out
+}
+
+const (
+	judgeCertificate = "judge.pem"
+	judgeHead        = "defaults main\n    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\n"
+)
+
+// judge returns the faults of settings.
+func (c *Checker) judge(ctx context.Context, settings []setting) ([]config.FieldError, error) {
+	if len(settings) == 0 {
+		return nil, nil
+	}
+	text, lines := judgement(settings)
+	messages, err := c.askAlone(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	var out []config.FieldError
+	for _, m := range messages {
+		s, ok := lines[m.Line]
+		if !ok || m.Level != "ALERT" {
+			continue
+		}
+		f := config.FieldError{Path: s.path, Message: "haproxy: " + m.Text, Hint: s.hint}
+		if s.unlike != "" {
+			f.Message = s.unlike
+		}
+		if !slices.ContainsFunc(out, func(o config.FieldError) bool { return slices.Equal(o.Path, f.Path) }) {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// judgement writes a haproxy.cfg with all settings, and says which line is whose.
+func judgement(settings []setting) (text string, lines map[int]setting) {
+	var b strings.Builder
+	lines = map[int]setting{}
+	write := func(s setting) {
+		lines[strings.Count(b.String(), "\n")+1] = s
+		b.WriteString("    " + s.line + "\n")
+	}
+	b.WriteString("global\n")
+	for _, s := range settings {
+		if s.global {
+			write(s)
+		}
+	}
+	b.WriteString(judgeHead)
+	for i, s := range settings {
+		if s.global {
+			continue
+		}
+		fmt.Fprintf(&b, "frontend f%d from main\n    log 127.0.0.1 local0\n", i)
+		write(s)
+		if !strings.HasPrefix(s.line, "bind ") {
+			b.WriteString("    bind 127.0.0.1:1\n")
+		}
+	}
+	return b.String(), lines
+}
+
+// askAlone has HAProxy check a haproxy.cfg that stands by itself, beside a
+// certificate.
+func (c *Checker) askAlone(ctx context.Context, text string) ([]message, error) {
+	pem, err := c.keys.get(RSA) // older ciphers need it
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "hapsnap-validate-")
+	if err != nil {
+		return nil, fmt.Errorf("make staging directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	for name, content := range map[string]string{stagedConfig: text, judgeCertificate: string(pem)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			return nil, fmt.Errorf("stage %s: %w", name, err)
+		}
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.Path, "-c", "-f", stagedConfig)
+	cmd.Dir, cmd.Stderr = dir, &stderr
+	err = cmd.Run()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed || ctx.Err() != nil {
+		return nil, fmt.Errorf("check the configuration with %s: %w", c.Path, errors.Join(err, ctx.Err()))
+	}
+	return parseOutput(stderr.String()), nil
+}
