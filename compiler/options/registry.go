@@ -10,7 +10,7 @@ import (
 func All() []Option {
 	return slices.Concat(
 		routingOptions(), serverOptions(), connectionOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
-		protectionOptions(), externalAuthOptions(),
+		protectionOptions(), externalAuthOptions(), clientOptions(),
 		tcpOptions(),
 	)
 }

@@ -14,6 +14,9 @@ type Settings struct {
 	Aliases []string
 	// ExactPaths makes ImplementationSpecific paths exact ones.
 	ExactPaths bool
+	// Clients is what is asked of TLS clients; what it means for requests is in
+	// Protection too.
+	Clients    Clients
 	Protection policy.Protection
 	Upstream   policy.Upstream
 	// Connections are ports of the Service's own.
@@ -55,6 +58,7 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 	r.tls()
 	r.fcgi()
 	r.cors()
+	r.clients()
 	if r.has("rate-limit") {
 		r.settings.Protection.Rate = rateLimit(r.settings.rate)
 	}

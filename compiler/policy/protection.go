@@ -8,6 +8,8 @@ type Protection struct {
 	Rate        *RateLimit
 	// MaxBody is the most bytes that a request's body may have; 0 is any.
 	MaxBody int64
+	// Clients is nil where clients need not say who they are over TLS.
+	Clients *ClientCertificate
 }
 
 // RateLimit refuses a client that sends more than Requests in a Period. Each
@@ -25,5 +27,5 @@ type RateLimit struct {
 
 // Any reports whether anything is refused.
 func (p Protection) Any() bool {
-	return p.Deny.Any() || p.Allow.Any() || p.Rate != nil || p.MaxBody > 0
+	return p.Deny.Any() || p.Allow.Any() || p.Rate != nil || p.MaxBody > 0 || p.Clients != nil
 }

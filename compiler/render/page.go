@@ -70,6 +70,24 @@ func (p Page) LeastUsable() int {
 	return (len(p.Served())*p.Config.Status.Ready.MinBackendsPercent + 99) / 100
 }
 
+// SeveralAuthorities reports whether clients of different hosts are asked for
+// certificates of different authorities.
+func (p Page) SeveralAuthorities() bool {
+	first := ""
+	for _, name := range p.ServerNames {
+		if name.Clients == nil {
+			continue
+		}
+		if first == "" {
+			first = name.Clients.Authority
+		}
+		if name.Clients.Authority != first {
+			return true
+		}
+	}
+	return false
+}
+
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".
 func (p Page) Annotation(name string) string {

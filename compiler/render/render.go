@@ -228,7 +228,7 @@ func certificates(files []snapshots.File, known []routing.Certificate) []snapsho
 	}
 	for _, c := range known {
 		if named[c.File] {
-			refs = append(refs, snapshots.CertificateRef{File: c.File, Secret: c.Secret, Observed: c.Observed})
+			refs = append(refs, snapshots.CertificateRef{File: c.File, Secret: c.Secret, Use: c.Use, Observed: c.Observed})
 		}
 	}
 	slices.SortFunc(refs, func(a, b snapshots.CertificateRef) int { return cmp.Compare(a.File, b.File) })

@@ -20,6 +20,10 @@ type asked struct {
 	// shut says that the Ingress cannot be translated, and that its routes are
 	// to refuse requests rather than leave them to others.
 	shut bool
+	// clients is what is asked of TLS clients; refused says that it cannot be
+	// had, and that the routes answer 503.
+	clients options.Clients
+	refused bool
 }
 
 // ask takes in the annotations of the Ingress that is translated next.
@@ -31,7 +35,7 @@ func (t *translation) ask(ing ingress) {
 		return // as most
 	}
 	settings, _, _ := options.Resolve(values)
-	t.asked.exactPaths = settings.ExactPaths
+	t.asked.exactPaths, t.asked.clients = settings.ExactPaths, settings.Clients
 	if len(settings.Aliases) == 0 {
 		return
 	}
@@ -80,7 +84,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	if name := offered.First(); name != "" {
 		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})
 	}
-	if closed || !t.findLists(&settings.Protection, by) || !t.authenticate(&settings, by) {
+	if closed || t.asked.refused || !t.findLists(&settings.Protection, by) || !t.authenticate(&settings, by) {
 		b.Targets = nil
 		return
 	}

@@ -72,6 +72,28 @@ func (t *translation) certificateOf(name snapshots.SecretName, named Origin) (c 
 	return c, true
 }
 
+// authority returns the certificate authorities of a Secret, which it makes and
+// checks if they are new. Without them nobody is let in, for a snapshot that is
+// pushed without its authorities is given some that signed nothing.
+func (t *translation) authority(ing ingress, name snapshots.SecretName, named Origin) *Certificate {
+	file := authorityFile(name)
+	if c := t.certs[file]; c != nil {
+		return c
+	}
+	c := &Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
+	t.certs[file] = c
+	secret, exists := t.secrets[name]
+	if !exists {
+		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
+			"no certificate is accepted until it does where snapshots are pushed")
+		return c
+	}
+	if _, err := live.Authorities(*secret.Value); err != nil {
+		t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
+	}
+	return c
+}
+
 // observe describes the certificate in a Secret.
 func observe(secret *corev1.Secret) (snapshots.ObservedCertificate, error) {
 	pem, err := live.Certificate(*secret)
@@ -106,11 +128,18 @@ func (t *translation) reportSecret(severity diag.Severity, secret inputs.Object[
 // maxFileStem leaves room in a file name for what the pusher adds.
 const maxFileStem = 200
 
-// certificateFile returns the file that stands for a Secret. A Secret's name
-// holds no underscore, so that no two share a file; only one dot would survive
-// the Dataplane API. A name that is too long for a file ends in its hash.
-func certificateFile(secret snapshots.SecretName) string {
-	stem := secret.Namespace + "_" + strings.ReplaceAll(secret.Name, ".", "_")
+// certificateFile returns the file that stands for the certificate of a Secret.
+// A Secret's name holds no underscore, so that no two share a file; only one dot
+// would survive the Dataplane API. A name that is too long for a file ends in its
+// hash.
+func certificateFile(secret snapshots.SecretName) string { return secretFile("", secret) }
+
+// authorityFile returns the file that stands for the authorities of a Secret. No
+// Secret of a namespace "ca" has it, for no name begins with a dot.
+func authorityFile(secret snapshots.SecretName) string { return secretFile("ca__", secret) }
+
+func secretFile(prefix string, secret snapshots.SecretName) string {
+	stem := prefix + secret.Namespace + "_" + strings.ReplaceAll(secret.Name, ".", "_")
 	if len(stem) > maxFileStem {
 		sum := sha256.Sum256([]byte(stem))
 		stem = stem[:maxFileStem-17] + "_" + hex.EncodeToString(sum[:8])

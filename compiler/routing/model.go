@@ -2,6 +2,7 @@ package routing
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -110,6 +111,11 @@ type Backend struct {
 	Origins []Origin
 }
 
+// RedirectsToTLS reports whether no request in the clear is served.
+func (b Backend) RedirectsToTLS() bool {
+	return slices.ContainsFunc(b.Filters, func(f policy.Filter) bool { return f.Kind() == policy.HTTPSRedirect{}.Kind() })
+}
+
 // Target is a Service port that a backend balances over. Weights are relative
 // to those of the other targets of the backend.
 type Target struct {
@@ -132,7 +138,10 @@ type ExternalName struct {
 type Certificate struct {
 	File   string // "certs/shop_web-tls.pem", as crt-lists name it
 	Secret snapshots.SecretName
-	Hosts  []string
+	// Use says what it is for, as in a [snapshots.CertificateRef]: those that are
+	// not for hosts have none.
+	Use   snapshots.Use
+	Hosts []string
 	// Observed is nil if the Secret was not among the inputs.
 	Observed *snapshots.ObservedCertificate
 	Origin   Origin
@@ -149,7 +158,18 @@ type ServerName struct {
 	// HAProxy would take a wildcard's certificate for a host that has one of its
 	// own, if the wildcard's key is of another kind.
 	Except []string
-	Origin Origin
+	// Clients is nil where clients are not asked for certificates.
+	Clients *ClientCheck
+	Origin  Origin
+}
+
+// ClientCheck asks TLS clients for a certificate of an authority, when they
+// connect. Routes to which more applies have it in their [policy.Protection].
+type ClientCheck struct {
+	Authority string // a file, of a Certificate for that use
+	// Required refuses connections without a certificate; all others than those
+	// of the authority are refused in any case.
+	Required bool
 }
 
 // Origin is the object and the place in it that something came from.

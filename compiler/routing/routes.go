@@ -12,6 +12,7 @@ import (
 // ingress adds what one valid Ingress asks for, as far as no older one has it.
 func (t *translation) ingress(ing ingress) {
 	t.ask(ing)
+	t.askClients(ing)
 	spec := ing.Value.Spec
 	if spec.DefaultBackend != nil {
 		t.defaultBackend(ing, *spec.DefaultBackend)
@@ -59,6 +60,7 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 	if t.hosts[key] == nil {
 		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), routes: map[Match]claim{}}
 	}
+	t.hosts[key].open = t.hosts[key].open || t.servesAll()
 	if rule.HTTP == nil {
 		return
 	}

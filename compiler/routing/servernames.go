@@ -10,12 +10,12 @@ import (
 // than that, sorted.
 func (t *translation) serverNames() []ServerName {
 	var out []ServerName
-	names := slices.Sorted(maps.Keys(t.tls))
+	names := t.tlsNames()
 	below := belowWildcards(names)
 	for _, host := range names {
-		claim := t.tls[host]
-		name := ServerName{Host: host, Certificates: claim.files(), Except: t.except(host, below[host]), Origin: claim.origin}
-		if len(name.Except) > 0 {
+		name := ServerName{Host: host, Certificates: t.filesOf(host), Clients: t.clientCheck(host), Origin: t.tlsOrigin(host)}
+		name.Except = t.except(name, below[host])
+		if len(name.Except) > 0 || name.Clients != nil {
 			out = append(out, name)
 			continue
 		}
@@ -24,6 +24,45 @@ func (t *translation) serverNames() []ServerName {
 		}
 	}
 	return out
+}
+
+// tlsNames returns the hosts that TLS clients are told apart by, sorted: those
+// with certificates, those whose clients are asked for certificates, and those
+// whose clients are not, below a wildcard whose clients are.
+func (t *translation) tlsNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(t.tls)), maps.Keys(t.clients))
+	if len(t.clients) > 0 {
+		for host := range t.hosts {
+			if !strings.HasPrefix(host, ".") && t.clients[wildcardOf(host)] != nil {
+				names = append(names, host)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// filesOf returns the certificates of a host: those that were named for it, or
+// for the wildcard that matches it.
+func (t *translation) filesOf(host string) []string {
+	if claim := t.tls[host]; claim != nil {
+		return claim.files()
+	}
+	if claim := t.tls[wildcardOf(host)]; claim != nil {
+		return claim.files()
+	}
+	return nil
+}
+
+// tlsOrigin returns where a host was named that clients are told apart by.
+func (t *translation) tlsOrigin(host string) Origin {
+	if claim := t.clients[host]; claim != nil {
+		return claim.origin
+	}
+	if claim := t.tls[host]; claim != nil {
+		return claim.origin
+	}
+	return t.hosts[host].origin
 }
 
 // files returns the certificates of a claim, in the order of their files.
@@ -64,18 +103,23 @@ const (
 	maxExceptBytes = 48 << 10
 )
 
-// except returns the names below a wildcard that are not its own.
-func (t *translation) except(host string, below []string) []string {
-	var out []string
-	size := 0
+// except returns the names below a wildcard that are not its own: those with
+// other certificates, and those whose clients are asked for others, or for none.
+func (t *translation) except(wildcard ServerName, below []string) []string {
+	var checked, others []string
 	for _, name := range below {
-		if slices.Equal(t.tls[name].files(), t.tls[host].files()) {
-			continue
+		switch {
+		case wildcard.Clients != nil || t.clients[name] != nil:
+			checked = append(checked, name)
+		case !slices.Equal(t.filesOf(name), wildcard.Certificates):
+			others = append(others, name)
 		}
-		if size += len(name) + 2; len(out) == maxExcept || size > maxExceptBytes {
-			break
+	}
+	out, size := append(checked, others...), 0
+	for i, name := range out {
+		if size += len(name) + 2; i == maxExcept || size > maxExceptBytes {
+			return out[:i]
 		}
-		out = append(out, name)
 	}
 	return out
 }

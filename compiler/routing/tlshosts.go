@@ -84,7 +84,7 @@ func (t *translation) tlsHost(ing ingress, secret snapshots.SecretName, host str
 func (t *translation) sameKind(ing ingress, host string, earlier []snapshots.SecretName, c *Certificate, at Origin) {
 	for _, secret := range earlier {
 		other := t.certs[certificateFile(secret)]
-		if c.Observed == nil || other.Observed == nil || t.kinds[c.File] != t.kinds[other.File] {
+		if t.kinds[c.File] == "" || t.kinds[c.File] != t.kinds[other.File] {
 			continue
 		}
 		served, idle := other.Secret, c.Secret

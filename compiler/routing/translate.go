@@ -109,6 +109,7 @@ type translation struct {
 	offered  map[snapshots.SecretName]options.Values // by the Services that were met
 	lists    map[policy.NetworkList]*NetworkList     // those that were read; nil is malformed
 	tls      map[string]*tlsClaim
+	clients  map[string]*clientClaim
 	certs    map[string]*Certificate // by file
 	kinds    map[string]string       // of their keys, by file
 	pages    []ErrorPage
@@ -122,6 +123,7 @@ type translation struct {
 // virtualHost is a host with its routes, by what they match.
 type virtualHost struct {
 	origin Origin
+	open   bool // an Ingress serves it to clients without a certificate too
 	routes map[Match]claim
 }
 
@@ -143,6 +145,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		offered:    map[snapshots.SecretName]options.Values{},
 		lists:      map[policy.NetworkList]*NetworkList{},
 		tls:        map[string]*tlsClaim{},
+		clients:    map[string]*clientClaim{},
 		certs:      map[string]*Certificate{},
 		kinds:      map[string]string{},
 

@@ -1,14 +1,10 @@
 package routingtest
 
 import (
-	"bufio"
 	"crypto/tls"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"net/http"
 	"testing"
-	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
@@ -70,19 +66,11 @@ func (e edge) ask(t *testing.T, cfg *tls.Config, host, target string) (string, e
 	if len(cfg.NextProtos) > 0 && cfg.NextProtos[0] == "h2" {
 		return askHTTP2(c, "GET", host, target)
 	}
-	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
-		return "", err
-	}
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", target, host); err != nil {
-		return "", err
-	}
-	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	r, err := exchange(c, "GET "+target+" HTTP/1.1\nHost: "+host)
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body) // the server's last tickets come before its end
-	return answer(response), err
+	return answer(r.Response), nil
 }
 
 // Two tls entries of one Ingress for one host: each client gets the certificate
@@ -91,8 +79,8 @@ func TestCertificatesOfTwoKindsForOneHost(t *testing.T) {
 	t.Parallel()
 	rsaOnly, ecdsaOnly := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
 	ca := newAuthority(t, "ca")
-	secrets := ca.secret(t, "RSA", "one", "one", "shop.example") + ca.secret(t, "", "two", "two", "shop.example") +
-		ca.secret(t, "", "wild", "wild", "*.foo.com") + ca.secret(t, "RSA", "own", "own", "a.foo.com")
+	secrets := ca.secret(t, "RSA", "one", "shop.example") + ca.secret(t, "", "two", "shop.example") +
+		ca.secret(t, "", "wild", "*.foo.com") + ca.secret(t, "RSA", "own", "a.foo.com")
 	i := ingress{rules: []string{"shop.example P / a", "*.foo.com P / a"}, tls: []string{"one shop.example", "two shop.example", "wild *.foo.com", "own a.foo.com"}}
 	e := start(t, common(t)+secrets+i.yaml())
 	clean(t, e)

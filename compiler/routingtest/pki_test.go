@@ -6,9 +6,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"testing"
 	"time"
@@ -47,12 +50,12 @@ func (a authority) roots() *x509.CertPool {
 	return pool
 }
 
-// issue returns a certificate for names, the first of which is its subject, and
-// its key. It is valid until the given time.
-func (a authority) issue(t *testing.T, kind string, until time.Time, names ...string) (certificate, private []byte) {
+// issue returns a certificate of a subject for names, and its key. It is valid
+// until the given time.
+func (a authority) issue(t *testing.T, kind string, until time.Time, subject string, names ...string) (certificate, private []byte) {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: subject}, DNSNames: names,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		NotBefore:   time.Now().Add(-2 * time.Hour), NotAfter: until,
@@ -69,10 +72,11 @@ func (a authority) issue(t *testing.T, kind string, until time.Time, names ...st
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
-// secret is a Secret with a certificate of this authority for names.
+// secret is a Secret with a certificate of this authority for names. Its subject
+// is the name of the Secret.
 func (a authority) secret(t *testing.T, kind, name string, names ...string) string {
 	t.Helper()
-	certificate, key := a.issue(t, kind, time.Now().Add(time.Hour), names...)
+	certificate, key := a.issue(t, kind, time.Now().Add(time.Hour), name, names...)
 	return secretYAML(name, certificate, key)
 }
 
@@ -99,4 +103,19 @@ func serial(t *testing.T) *big.Int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// client is a client's certificate of this authority.
+func (a authority) client(t *testing.T, name string) *tls.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(a.issue(t, "", time.Now().Add(time.Hour), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pair
+}
+
+// authoritySecret is a Secret with certificate authorities in PEM.
+func authoritySecret(name string, pem []byte) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {namespace: shop, name: %s}\ndata: {ca.crt: %s}\n", name, base64.StdEncoding.EncodeToString(pem))
 }

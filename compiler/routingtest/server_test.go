@@ -74,30 +74,34 @@ func (e edge) send(t *testing.T, secure bool, request string) reply {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	r, err := exchange(c, request)
+	if err != nil {
+		t.Fatalf("%q: %v", request, err)
+	}
+	return r
+}
+
+// exchange sends a request, as send does, and reads the answer.
+func exchange(c net.Conn, request string) (reply, error) {
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
-		t.Fatal(err)
+		return reply{}, err
 	}
 	head, body, _ := strings.Cut(request, "\n\n")
 	if _, err := io.WriteString(c, strings.ReplaceAll(head, "\n", "\r\n")+"\r\nConnection: close\r\n\r\n"+body); err != nil {
-		t.Fatal(err)
+		return reply{}, err
 	}
 	method, _, _ := strings.Cut(request, " ")
 	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
 	if err != nil {
-		t.Fatalf("read the response to %q: %v", request, err)
+		return reply{}, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatalf("read the response to %q: %v", request, err)
-	}
 	r := reply{Response: response, body: string(text)}
-	if strings.HasPrefix(r.body, "{") {
-		if err := json.Unmarshal(text, &r.seen); err != nil {
-			t.Fatal(err)
-		}
+	if err == nil && strings.HasPrefix(r.body, "{") {
+		err = json.Unmarshal(text, &r.seen)
 	}
-	return r
+	return r, err
 }
 
 // get asks for a target of a host in the clear, with more header lines.

@@ -1,0 +1,71 @@
+package options
+
+import (
+	"slices"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+)
+
+// Clients is what an Ingress asks of its TLS clients.
+type Clients struct {
+	// Authority names the Secret whose authorities sign the certificates of
+	// clients, "" if they are not asked for any.
+	Authority string
+	// Check is what is made of the certificates then.
+	Check policy.ClientCertificate
+}
+
+func clientOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "client-ca-secret", Group: Protecting, On: OnIngress, Closes: true, Value: "the name of a Secret", Example: "client-ca",
+			Summary: "The hosts of the Ingress are for TLS clients with a certificate of an authority in this Secret of the same namespace, under the key `ca.crt`. Others get no connection; where an Ingress without this option, or with another `client-verify`, has the same host, they get 403 for the routes of this one. Plain HTTP gets 403, unless `ssl-redirect` is on, and a connection that was made for another host 421. All rules must name a host; of two Ingresses with different Secrets for one host, the younger answers 503.",
+		}, secretName, func(s *Settings, v string) { s.Clients.Authority = v }),
+		define(Option{
+			Name: "client-verify", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret", Value: "`required` or `optional`", Example: "optional", Default: "`required`",
+			Summary: "`optional` also serves clients without a certificate.",
+		}, oneOf(map[string]bool{"required": false, "optional": true}), func(s *Settings, v bool) { s.Clients.Check.Required = !v }),
+		define(Option{
+			Name: "client-cert-headers", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret",
+			Value: "`none`, or some of `verify`, `dn`, `issuer-dn`, `sha1`, `sha256`, `cert`, separated by commas", Example: "verify, dn, sha256", Default: "`verify, dn`",
+			Summary: "What endpoints are told of the client's certificate: X-SSL-Client-Verify (`SUCCESS` or `NONE`), X-SSL-Client-DN and X-SSL-Client-Issuer-DN (RFC 4514), X-SSL-Client-SHA1 and X-SSL-Client-SHA256 (hexadecimal), X-SSL-Client-Cert (DER in base64). With `client-ca-secret`, every header whose name begins with X-SSL-Client- is removed from what clients send; an endpoint that trusts these headers must have no route without it.",
+		}, certificateFields, func(s *Settings, v []policy.CertificateField) { s.Clients.Check.Forward = v }),
+	}
+}
+
+// certificateFields reads what is told of a certificate, each thing once.
+func certificateFields(text string) ([]policy.CertificateField, error) {
+	if text == "none" {
+		return []policy.CertificateField{}, nil
+	}
+	known := map[string]policy.CertificateField{}
+	for _, f := range []policy.CertificateField{
+		policy.FieldVerify, policy.FieldDN, policy.FieldIssuer, policy.FieldSHA1, policy.FieldSHA256, policy.FieldCert,
+	} {
+		known[string(f)] = f
+	}
+	out, err := listOf(oneOf(known))(text)
+	slices.Sort(out)
+	return slices.Compact(out), err
+}
+
+// clients fills what is empty. Whoever asks for certificates without saying
+// whose must not be served without.
+func (r *resolution) clients() {
+	c := &r.settings.Clients
+	if c.Authority == "" {
+		if r.has("client-verify") {
+			r.closed = true
+			r.report(diag.Error, "client-verify", "needs authorities"+closes, "set "+Prefix+"client-ca-secret")
+		}
+		return
+	}
+	if !r.has("client-verify") {
+		c.Check.Required = true
+	}
+	if c.Check.Forward == nil {
+		c.Check.Forward = []policy.CertificateField{policy.FieldDN, policy.FieldVerify}
+	}
+	r.settings.Protection.Clients = &c.Check
+}

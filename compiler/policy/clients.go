@@ -1,0 +1,26 @@
+package policy
+
+// ClientCertificate has clients show a certificate of an authority, which was
+// asked for when their connection was made for the request's host. A request
+// that came by a connection for another host is sent away, to make its own.
+type ClientCertificate struct {
+	// Required refuses clients that show none.
+	Required bool
+	// Forward is what servers are told of the certificate, in headers. What a
+	// client sent under the names of such headers is removed in any case.
+	Forward []CertificateField
+}
+
+// CertificateField is something that can be told of a client's certificate.
+type CertificateField string
+
+// The fields: whether there is a certificate; the names of its subject and of
+// its issuer (RFC 4514); its fingerprints, in hexadecimal; all of it.
+const (
+	FieldVerify CertificateField = "verify"
+	FieldDN     CertificateField = "dn"
+	FieldIssuer CertificateField = "issuer-dn"
+	FieldSHA1   CertificateField = "sha1"
+	FieldSHA256 CertificateField = "sha256"
+	FieldCert   CertificateField = "cert"
+)
