@@ -73,6 +73,7 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 			good = &running
 		}
 		done, err = i.target.Push(ctx, want, good, i.onDisk)
+		err = withoutSecrets(err, want)
 	}
 	e.send(context.WithoutCancel(ctx), func(now time.Time) { e.pushed(i, p, want, done, err, now.Sub(began), now) })
 }
@@ -160,6 +161,7 @@ func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots
 	want, err := bind()
 	if err == nil {
 		have, err = i.target.Update(ctx, want, have)
+		err = withoutSecrets(err, want)
 	}
 	e.send(context.WithoutCancel(ctx), func(now time.Time) {
 		e.ended(i, workUpdate, err, now)
@@ -183,7 +185,7 @@ func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshot
 	defer cancel()
 	want, err := bind()
 	if err == nil {
-		err = i.target.Persist(ctx, want)
+		err = withoutSecrets(i.target.Persist(ctx, want), want)
 	}
 	e.send(context.WithoutCancel(ctx), func(now time.Time) {
 		e.ended(i, workPersist, err, now)

@@ -68,3 +68,22 @@ func inShort(faults []error) string {
 	}
 	return strings.Join(out, "; ")
 }
+
+// redacted is an error of which only the text is another.
+type redacted struct {
+	error
+	text string
+}
+
+func (r redacted) Error() string { return r.text }
+
+func (r redacted) Unwrap() error { return r.error }
+
+// withoutSecrets keeps what HAProxy quotes of its configuration out of logs and of
+// the status.
+func withoutSecrets(err error, bound snapshots.Bound) error {
+	if err == nil {
+		return nil
+	}
+	return redacted{err, bound.Redact(err.Error())}
+}

@@ -65,6 +65,8 @@ type Bound struct {
 	// Missing lists what the snapshot takes from Secrets and is not in the live
 	// data, or not usable, sorted. See [Bind] for what stands in for it.
 	Missing []Need
+
+	secrets []string // that Config holds
 }
 
 // endMarker starts the last line of a bound configuration, so that one that was
@@ -133,7 +135,7 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 	if err := text.write(config); err != nil {
 		return Bound{}, err
 	}
-	bound := Bound{ID: s.ID(), Servers: servers, Missing: missingNeeds(files, text.secrets)}
+	bound := Bound{ID: s.ID(), Servers: servers, Missing: missingNeeds(files, text.secrets), secrets: text.secrets.written()}
 	if bound.Files, err = files.sorted(); err != nil {
 		return Bound{}, err
 	}

@@ -141,9 +141,9 @@ type worker struct {
 	dir string
 }
 
-func startWorker(t *testing.T, snapshot Snapshot, slots Slots, dir string) worker {
+func startWorker(t *testing.T, snapshot Snapshot, binding Binding, dir string) worker {
 	t.Helper()
-	bound := must(Bind(snapshot, Binding{Slots: slots, Layout: layoutIn(dir)}))(t)
+	bound := must(Bind(snapshot, binding))(t)
 	config := install(t, bound, dir)
 	// The worker dies with the thread that started it.
 	runtime.LockOSThread()
@@ -238,7 +238,7 @@ listen shop
 `, dir))
 	web, api := SlotKey{"shop", ServicePort{"shop", "web", ""}}, SlotKey{"shop", ServicePort{"shop", "api", ""}}
 	draining := Slot{old.Addr().String(), int(old.Port()), SlotDrain, time.Time{}}
-	w := startWorker(t, snapshot, Slots{web: {draining, spareSlot}, api: {spareSlot}}, dir)
+	w := startWorker(t, snapshot, Binding{Slots: Slots{web: {draining, spareSlot}, api: {spareSlot}}, Layout: layoutIn(dir)}, dir)
 
 	if got := w.get(); !strings.HasPrefix(got, "503") {
 		t.Errorf("a drained slot took a new session: %s", got)

@@ -318,6 +318,48 @@ func TestShapeIsOfWhatNeedsAReload(t *testing.T) {
 	}
 }
 
+// What comes from Secrets and cannot be changed at run time makes another shape.
+func TestShapeTellsSecrets(t *testing.T) {
+	a := SecretName{"shop", "a"}
+	d := Draft{
+		Files:        []File{{ConfigFile, []byte("userlist u\n #hapsnap users shop/a\nbackend b\n dynamic-cookie-key hapsnap:secret/shop/a/key\n")}, {"files/l.crtlist", []byte("certs/fallback.pem [ca-file certs/ca.pem verify required] x\n")}},
+		Certificates: []CertificateRef{{File: "certs/fallback.pem"}, {File: "certs/ca.pem", Secret: a, Use: UseCA}},
+	}
+	base := func() Live {
+		return Live{
+			Fallback: selfSigned(t, "fallback", edKey), Authorities: map[SecretName][]byte{a: certify(t, "ca", edKey, nil)},
+			Users: map[SecretName][]User{a: {{"alice", goodHashes["DES"]}}}, Values: map[SecretKey]string{{a, "key"}: "one"},
+		}
+	}
+	shape := func(edit func(*Live)) Digest {
+		t.Helper()
+		live := base()
+		edit(&live)
+		return must(bindCase{d.Seal(1, ID{}), live}.bind(testLayout))(t).Shape
+	}
+	want := shape(func(*Live) {})
+	seen := map[Digest]string{}
+	for name, edit := range map[string]func(*Live){
+		"nothing":           func(*Live) {},
+		"other authorities": func(l *Live) { l.Authorities[a] = certify(t, "other", edKey, nil) },
+		"no authorities":    func(l *Live) { l.Authorities = nil },
+		"another hash":      func(l *Live) { l.Users[a][0].Hash = goodHashes["MD5"] },
+		"another user":      func(l *Live) { l.Users[a] = append(l.Users[a], User{"bob", goodHashes["DES"]}) },
+		"no users":          func(l *Live) { l.Users = nil },
+		"another value":     func(l *Live) { l.Values[SecretKey{a, "key"}] = "two" },
+		"no value":          func(l *Live) { l.Values = nil },
+	} {
+		got := shape(edit)
+		if (got == want) != (name == "nothing") {
+			t.Errorf("%s: another shape is %v", name, got != want)
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s and %s make one shape", name, other)
+		}
+		seen[got] = name
+	}
+}
+
 func TestNode(t *testing.T) {
 	b := must(bindCase{snapshot: draftOf("global\nbackend b\n")}.bind(testLayout))(t)
 	id, shape, err := ParseNode(b.Node)

@@ -2,9 +2,12 @@ package snapshots
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 )
 
 // boundSecrets are the users and values of Secrets that haproxy.cfg itself holds
@@ -13,10 +16,11 @@ type boundSecrets struct {
 	live    Live
 	words   bool // some line may have words for values
 	missing map[Need]bool
+	used    map[string]bool // the hashes and values that were written
 }
 
 func newBoundSecrets(config []byte, live Live) *boundSecrets {
-	return &boundSecrets{live: live, words: bytes.Contains(config, []byte(SecretMark)), missing: map[Need]bool{}}
+	return &boundSecrets{live: live, words: bytes.Contains(config, []byte(SecretMark)), missing: map[Need]bool{}, used: map[string]bool{}}
 }
 
 // appendUsers appends the user lines of a Secret, and returns how many they are.
@@ -36,6 +40,7 @@ func (b *boundSecrets) appendUsers(out []byte, secret SecretName) ([]byte, int) 
 		out = append(append(out, "    user "...), u.Name...)
 		out = append(append(out, " password "...), u.Hash...)
 		out = append(out, '\n')
+		b.used[u.Hash] = true
 	}
 	return out, len(users)
 }
@@ -66,7 +71,16 @@ func (b *boundSecrets) value(key SecretKey) string {
 		b.missing[Need{Use: UseValue, Secret: key.Secret, Key: key.Key}] = true
 		return standInValue(key, b.live.Fallback)
 	}
+	b.used[value], b.used[quoteWord(value)] = true, true
 	return quoteWord(value)
+}
+
+// written returns the hashes and values that were written, the longest first: one
+// may be part of another.
+func (b *boundSecrets) written() []string {
+	return slices.SortedFunc(maps.Keys(b.used), func(x, y string) int {
+		return cmp.Or(cmp.Compare(len(y), len(x)), cmp.Compare(x, y))
+	})
 }
 
 // standInValue is written where a value is missing. It is the same at all

@@ -60,6 +60,7 @@ func TestDigestIsOfTheContent(t *testing.T) {
 		"a path":    func(d *Draft) { d.Files[0].Path = "maps/host2.map" },
 		"a file":    func(d *Draft) { d.Files = d.Files[:1] },
 		"a Secret":  func(d *Draft) { d.Certificates[0].Secret.Name = "c" },
+		"a use":     func(d *Draft) { d.Certificates[0].Use = UseCA },
 	} {
 		d := sampleDraft()
 		if other(&d); d.Digest() == base {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -103,6 +104,8 @@ func TestShippedTemplatesAreAccepted(t *testing.T) {
 func TestEveryConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
 	c := find(t)
+	sticky := model()
+	sticky.Backends[1].Upstream = &policy.Upstream{Affinity: &policy.Affinity{Cookie: "x"}}
 	for name, edit := range map[string]func(*config.Config){
 		"variable":      func(c *config.Config) { c.Bind.Addresses = []string{"${EDGE_ADDRESS}"} },
 		"both families": func(c *config.Config) { c.Bind.Addresses = []string{"::"} },
@@ -131,7 +134,8 @@ func TestEveryConfigurationIsAccepted(t *testing.T) {
 		"all timeouts": func(c *config.Config) {
 			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "1s", "2s", "3s"
 		},
-		"durations": func(c *config.Config) { c.HardStopAfter, c.Timeouts.Connect = "2d", "500ms" },
+		"durations":    func(c *config.Config) { c.HardStopAfter, c.Timeouts.Connect = "2d", "500ms" },
+		"affinity key": func(c *config.Config) { c.Affinity.KeySecret, c.Affinity.Key = "shop/keys", "cookie" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,11 +144,32 @@ func TestEveryConfigurationIsAccepted(t *testing.T) {
 			if faults := cfg.Check(); len(faults) > 0 {
 				t.Fatal(faults)
 			}
-			v, err := c.Check(t.Context(), validate.Input{Artifact: artifactOf(t, cfg, nil, model())})
+			v, err := c.Check(t.Context(), validate.Input{Artifact: artifactOf(t, cfg, nil, sticky)})
 			if err != nil || len(v.Faults) > 0 || len(v.Warnings) > 0 {
 				t.Errorf("%v, %+v", err, v)
 			}
 		})
+	}
+}
+
+// What is joined from Secrets when a snapshot is pushed is seen by HAProxy and by
+// the parser of the Dataplane API.
+func TestSecretsAreStoodInFor(t *testing.T) {
+	t.Parallel()
+	c := find(t)
+	a := artifact(t, map[string]string{
+		"haproxy/15-users.cfg":     "userlist both\n    #hapsnap users shop/auth\n    #hapsnap users shop/more\n",
+		"extend/backend.cfg":       "    http-request auth unless { http_auth(both) }\n    cookie x dynamic indirect nocache insert\n    dynamic-cookie-key {{secret \"shop/keys\" \"cookie\"}}\n",
+		"haproxy/55-verify.cfg":    "backend verified from main\n    #hapsnap servers shop/tls -- ssl verify required ca-file certs/ca_shop_a.pem\n",
+		"files/https.crtlist":      "certs/fallback.pem !*\ncerts/shop_a.pem [ca-file certs/ca_shop_a.pem verify required] x\n",
+		"extend/frontend-http.cfg": "    http-request deny unless { req.hdr(x) -m str {{secret \"shop/keys\" \"token\"}} }\n",
+	}, model())
+	a.Certificates = append(a.Certificates, snapshots.CertificateRef{
+		File: "certs/ca_shop_a.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "a"}, Use: snapshots.UseCA,
+	})
+	v, err := c.Check(t.Context(), validate.Input{Artifact: a})
+	if err != nil || len(v.Faults) > 0 || len(v.Warnings) > 0 {
+		t.Errorf("%v, %+v", err, v)
 	}
 }
 
@@ -176,7 +201,12 @@ func TestFaultsAreMappedBack(t *testing.T) {
 			map[string]string{"files/https.crtlist": "certs/none.pem\n"},
 			`shipped:haproxy/40-frontend-https.cfg:6 "bind *:443 ssl crt-list files/https.crtlist alpn h2,http/1.1": haproxy: 'bind *:443' in section 'frontend' : 'crt-list' : unable to stat SSL certificate from file 'certs/none.pem' : No such file or directory`,
 		},
-		"no place":     {map[string]string{"extend/frontend-http.cfg": "    use_backend nope if TRUE\n", "haproxy/40-frontend-https.cfg": ""}, ` "": haproxy: Proxy 'http': unable to find required use_backend: 'nope'`},
+		"no place":        {map[string]string{"extend/frontend-http.cfg": "    use_backend nope if TRUE\n", "haproxy/40-frontend-https.cfg": ""}, ` "": haproxy: Proxy 'http': unable to find required use_backend: 'nope'`},
+		"users elsewhere": {map[string]string{"extend/backend.cfg": "#hapsnap users x/y\n"}, `mine/extend/backend.cfg:1 Ingress shop/web "#hapsnap users x/y": #hapsnap: users belong in a userlist section`},
+		"value where a number belongs": {
+			map[string]string{"extend/backend.cfg": "    timeout server {{secret \"shop/keys\" \"t\"}}\n"},
+			`mine/extend/backend.cfg:1 Ingress shop/web "timeout server hapsnap:secret/shop/keys/t": haproxy: unexpected character 't' in 'timeout server'`,
+		},
 		"unknown word": {map[string]string{"extend/backend.cfg": "#hapsnap serves x/y\n"}, `mine/extend/backend.cfg:1 Ingress shop/web "#hapsnap serves x/y": #hapsnap: unknown directive "serves x/y"`},
 		"no listener": {
 			map[string]string{"haproxy/30-frontend-http.cfg": "", "haproxy/40-frontend-https.cfg": "", "haproxy/60-status.cfg": ""},
