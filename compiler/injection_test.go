@@ -72,14 +72,18 @@ func TestInjection(t *testing.T) {
 		t.Run(o.Name, func(t *testing.T) {
 			t.Parallel()
 			in := inputs.Inputs{
-				Services:   []inputs.Object[corev1.Service]{service("web", 80), service("auth", 8080)},
+				Services:   []inputs.Object[corev1.Service]{service("main", 80), service("web", 80), service("auth", 8080)},
 				ConfigMaps: []inputs.Object[corev1.ConfigMap]{networkLists()},
 			}
 			for i, value := range attacks(o) {
 				if o.On == options.OnService {
 					in.Services = append(in.Services, attackedService(i, o, value))
-				} else {
-					in.Ingresses = append(in.Ingresses, attacked(i, o, value))
+					continue
+				}
+				ing := attacked(i, o, value)
+				in.Ingresses = append(in.Ingresses, ing)
+				if options.IsCanary(ing.Value.Annotations) {
+					in.Ingresses = append(in.Ingresses, sharedBy(ing))
 				}
 			}
 			model, found := routing.Translate(in, routing.Config{
@@ -162,6 +166,16 @@ func attackedService(i int, o options.Option, value string) inputs.Object[corev1
 	s.Value.Annotations = map[string]string{options.Prefix + options.TCPPort: fmt.Sprint(10_000 + i)}
 	s.Value.Annotations[options.Prefix+o.Name] = value
 	return s
+}
+
+// sharedBy is the Ingress whose routes a canary shares, with another Service.
+func sharedBy(canary inputs.Object[networkingv1.Ingress]) inputs.Object[networkingv1.Ingress] {
+	main := canary.Value.DeepCopy()
+	main.Annotations = nil
+	main.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "main"
+	ref := canary.Ref
+	ref.Name = "main-" + ref.Name
+	return inputs.Object[networkingv1.Ingress]{Ref: ref, Value: main}
 }
 
 // ownWords are what lines of haproxy.cfg begin with that the templates write.

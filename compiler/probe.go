@@ -93,12 +93,16 @@ func probeModel() routing.Model {
 	origin := probeOrigin("Ingress")
 	const served, gone = "hapsnap_probe_http", "hapsnap_gone_80"
 	route := func(t routing.PathType, path, backend string) routing.Route {
-		return routing.Route{Match: routing.Match{Type: t, Path: path}, Backend: backend, Origin: origin}
+		return routing.Route{Match: routing.Match{PathMatch: routing.PathMatch{Type: t, Path: path}}, Backend: backend, Origin: origin}
 	}
+	chosen := route(routing.Prefix, "/x", gone)
+	chosen.Match.Conditions = []routing.Condition{{Of: routing.Header, Name: "x-probe", Value: "a"}}
 	return routing.Model{
 		Hosts: []routing.Host{
 			{Name: ".probe.invalid", Origin: origin, Routes: []routing.Route{route(routing.Prefix, "", served)}},
-			{Name: "probe.invalid", Origin: origin, Routes: []routing.Route{route(routing.Exact, "/gone", gone), route(routing.Prefix, "/x", served)}},
+			{Name: "probe.invalid", Origin: origin, Routes: []routing.Route{
+				route(routing.Exact, "/gone", gone), chosen, route(routing.Prefix, "/x", served),
+			}},
 		},
 		Backends: []routing.Backend{
 			{Name: gone, Origins: []routing.Origin{origin}},

@@ -38,6 +38,7 @@ type Group string
 // The groups, in the order of the document.
 const (
 	Routing     Group = "Routing"
+	Splitting   Group = "Canaries"
 	Backends    Group = "Backends"
 	Sessions    Group = "Sessions"
 	HeaderEdit  Group = "Headers"
@@ -46,7 +47,7 @@ const (
 )
 
 // Groups are the groups in the order of the document.
-var Groups = []Group{Routing, Backends, Sessions, HeaderEdit, Protecting, TCPServices}
+var Groups = []Group{Routing, Splitting, Backends, Sessions, HeaderEdit, Protecting, TCPServices}
 
 // Option is one annotation.
 type Option struct {

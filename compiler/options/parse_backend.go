@@ -35,6 +35,10 @@ func balance(text string) (policy.Balance, error) {
 // keyForm is what may stand in parentheses in haproxy.cfg.
 var keyForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
+// headerValueForm is what a header can be compared with. A brace would end the
+// condition.
+var headerValueForm = regexp.MustCompile(`^[A-Za-z0-9._~:/@+=,;*-]{1,200}$`)
+
 // protocol is what is spoken to servers, and whether over TLS.
 type protocol struct {
 	name policy.Protocol

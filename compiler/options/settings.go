@@ -17,6 +17,7 @@ type Settings struct {
 	// Clients is what is asked of TLS clients; what it means for requests is in
 	// Protection too.
 	Clients    Clients
+	Canary     Canary
 	Protection policy.Protection
 	Upstream   policy.Upstream
 	// Connections are ports of the Service's own.

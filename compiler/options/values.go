@@ -74,6 +74,9 @@ func Protects(annotations map[string]string) string {
 	return ""
 }
 
+// Closing reports whether the option of a name protects something.
+func Closing(name string) bool { return registry[name].Closes }
+
 // Read reads the annotations of an object. An option whose value cannot be used
 // is left out; if it protects something, the values are closed.
 func Read(on Place, annotations map[string]string) (Values, []Problem) {

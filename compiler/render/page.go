@@ -88,6 +88,10 @@ func (p Page) SeveralAuthorities() bool {
 	return false
 }
 
+// Choices returns, each once and by name, what maps lead to where a request's
+// host and path do not decide alone.
+func (p Page) Choices() []routing.Choice { return routing.Choices(p.Hosts) }
+
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".
 func (p Page) Annotation(name string) string {
@@ -148,6 +152,8 @@ func originsOf(v any) []routing.Origin {
 		return v.origins
 	case routing.Route:
 		return []routing.Origin{v.Origin}
+	case routing.Choice:
+		return routeOrigins(v.Routes)
 	case routing.Certificate:
 		return known(v.Origin)
 	case routing.ConnectionRoute:
@@ -168,17 +174,29 @@ func originsOf(v any) []routing.Origin {
 
 // hostOrigins returns the objects of a host and of its routes, each once.
 func hostOrigins(h routing.Host) []routing.Origin {
+	return distinctOrigins(append([]routing.Origin{h.Origin}, routeOrigins(h.Routes)...))
+}
+
+// routeOrigins returns the objects of routes, each once.
+func routeOrigins(routes []routing.Route) []routing.Origin {
+	if len(routes) == 1 { // as most
+		return []routing.Origin{routes[0].Origin}
+	}
+	var out []routing.Origin
+	for _, r := range routes {
+		out = append(out, r.Origin)
+	}
+	return distinctOrigins(out)
+}
+
+func distinctOrigins(origins []routing.Origin) []routing.Origin {
 	var out []routing.Origin
 	seen := map[routing.Origin]bool{{}: true}
-	add := func(o routing.Origin) {
+	for _, o := range origins {
 		if !seen[o] {
 			seen[o] = true
 			out = append(out, o)
 		}
-	}
-	add(h.Origin)
-	for _, r := range h.Routes {
-		add(r.Origin)
 	}
 	return out
 }

@@ -28,8 +28,8 @@ func shop() render.Input {
 		Config: config.Default(),
 		Model: routing.Model{
 			Hosts: []routing.Host{{Name: "shop.example", Routes: []routing.Route{
-				{Match: routing.Match{Type: routing.Prefix, Path: ""}, Backend: "shop_web_http", Origin: web},
-				{Match: routing.Match{Type: routing.Exact, Path: "/api"}, Backend: "shop_api_80", Origin: api},
+				{Match: routing.Match{PathMatch: routing.PathMatch{Type: routing.Prefix, Path: ""}}, Backend: "shop_web_http", Origin: web},
+				{Match: routing.Match{PathMatch: routing.PathMatch{Type: routing.Exact, Path: "/api"}}, Backend: "shop_api_80", Origin: api},
 			}}},
 			Backends: []routing.Backend{
 				{Name: "shop_api_80", Origins: []routing.Origin{api}, Targets: []routing.Target{

@@ -34,7 +34,10 @@ func (t *translation) ask(ing ingress) {
 	if values.First() == "" {
 		return // as most
 	}
-	settings, _, _ := options.Resolve(values)
+	settings, alone, _ := options.Resolve(values)
+	if !t.asked.carried { // else it is said with a backend
+		t.reportProblems(ing.Ref, ing.Position, alone[0])
+	}
 	t.asked.exactPaths, t.asked.clients = settings.ExactPaths, settings.Clients
 	if len(settings.Aliases) == 0 {
 		return
@@ -45,6 +48,7 @@ func (t *translation) ask(ing ingress) {
 		return
 	}
 	t.asked.aliases = settings.Aliases
+	t.aliases[ing.Ref] = settings.Aliases
 }
 
 // annotationPath is the place of an option in an object.

@@ -102,6 +102,9 @@ func gather(t *testing.T, files []txtar.File) inputs.Inputs {
 	for i := range in.Ingresses {
 		in.Ingresses[i].At = relative(dir, in.Ingresses[i].At)
 	}
+	for i := range in.Services {
+		in.Services[i].At = relative(dir, in.Services[i].At)
+	}
 	for i := range in.Secrets {
 		in.Secrets[i].At = relative(dir, in.Secrets[i].At)
 	}
@@ -123,7 +126,7 @@ func describe(m routing.Model, found []diag.Diagnostic) string {
 	for _, h := range m.Hosts {
 		fmt.Fprintf(&b, "host %q%s\n", h.Name, from(h.Origin))
 		for _, r := range h.Routes {
-			fmt.Fprintf(&b, "\t%s %q -> %s%s\n", r.Match.Type, r.Match.Path, r.Backend, from(r.Origin))
+			fmt.Fprintf(&b, "\t%s %q%s -> %s%s\n", r.Match.Type, r.Match.Path, conditions(r), r.Backend, from(r.Origin))
 		}
 	}
 	if m.Default != "" {
@@ -147,6 +150,18 @@ func describe(m routing.Model, found []diag.Diagnostic) string {
 	}
 	for _, d := range found {
 		b.WriteString(d.String() + "\n")
+	}
+	return b.String()
+}
+
+// conditions writes what a route asks for besides its path.
+func conditions(r routing.Route) string {
+	var b strings.Builder
+	for _, c := range r.Match.Conditions {
+		fmt.Fprintf(&b, " if %s %s is %s", c.Of, c.Name, c.Value)
+	}
+	if r.Yields {
+		b.WriteString(" and it has servers")
 	}
 	return b.String()
 }

@@ -40,8 +40,11 @@ type Model struct {
 // most specific host that matches a request owns it, whether it has routes or
 // not. Origin is the oldest object that names the host.
 type Host struct {
-	Name   string
-	Routes []Route // by path, exact before prefix
+	Name string
+	// Routes are sorted by path, exact before prefix. Of several for one path
+	// the first one whose conditions hold takes the request; the last one has
+	// none.
+	Routes []Route
 	Origin Origin
 }
 
@@ -56,8 +59,8 @@ const (
 	Prefix PathType = "Prefix"
 )
 
-// Match says which requests of a host a route takes.
-type Match struct {
+// PathMatch says which paths of a host a route takes.
+type PathMatch struct {
 	Type PathType
 	// Path begins with "/". A Prefix is kept without its trailing slash,
 	// so that the root is "".
@@ -65,16 +68,46 @@ type Match struct {
 }
 
 // compare orders matches by path, exact before prefix.
-func (m Match) compare(o Match) int {
+func (m PathMatch) compare(o PathMatch) int {
 	return cmp.Or(cmp.Compare(m.Path, o.Path), cmp.Compare(m.Type, o.Type))
 }
+
+// Match says which requests of a host a route takes: those for its paths for
+// which all of its conditions hold.
+type Match struct {
+	PathMatch
+	Conditions []Condition
+}
+
+// Condition is something that a request is to have besides its path: Value is
+// that of the part of it that has the Name.
+type Condition struct {
+	Of          Part
+	Name, Value string // no Name with Method
+}
+
+// Part is a part of a request.
+type Part string
+
+// The parts that conditions are about. Values are compared as a whole, and
+// case counts; of a header or a parameter that is there several times, one
+// must have the value.
+const (
+	Method Part = "Method"
+	Header Part = "Header"
+	Cookie Part = "Cookie"
+	Query  Part = "Query"
+)
 
 // Route sends what matches through filters to a backend.
 type Route struct {
 	Match   Match
 	Filters []policy.Filter // in their order
 	Backend string          // the Name of a Backend
-	Origin  Origin
+	// Yields says that while the backend has no usable server, requests go on
+	// to the next route of the path.
+	Yields bool
+	Origin Origin
 }
 
 // ReplacesPrefix reports whether a filter replaces what the route matched, so

@@ -32,7 +32,7 @@ func (t *translation) defaultBackend(ing ingress, backend networkingv1.IngressBa
 	name := t.resolve(ing, backend).name
 	switch {
 	case t.fallback == nil:
-		t.fallback = &claim{ing, t.backend(ing, backend, path), originOf(ing, path...)}
+		t.fallback = &claim{by: ing, backend: t.backend(ing, backend, path), origin: originOf(ing, path...)}
 	case t.fallback.backend != name:
 		t.report(diag.Error, ing, ing.Position(path...),
 			"defaultBackend is not used: it was taken by "+precedes(t.fallback.by, ing),
@@ -58,7 +58,7 @@ func (t *translation) rule(ing ingress, i int, rule networkingv1.IngressRule) {
 func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, host string, at ...any) {
 	key := hostName(host)
 	if t.hosts[key] == nil {
-		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), routes: map[Match]claim{}}
+		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), routes: map[PathMatch]claim{}}
 	}
 	t.hosts[key].open = t.hosts[key].open || t.servesAll()
 	if rule.HTTP == nil {
@@ -78,7 +78,7 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 	winner, taken := host.routes[match]
 	if !taken {
 		backend := t.backend(ing, p.Backend, append(path, "backend"))
-		host.routes[match] = claim{ing, backend, at}
+		host.routes[match] = claim{by: ing, backend: backend, origin: at}
 		return
 	}
 	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(name))
@@ -113,11 +113,11 @@ func hostName(host string) string {
 
 // matchOf returns what a path matches. ImplementationSpecific is a prefix unless
 // the Ingress says that it is exact, and an empty path is the root.
-func matchOf(p networkingv1.HTTPIngressPath, exact bool) Match {
+func matchOf(p networkingv1.HTTPIngressPath, exact bool) PathMatch {
 	if *p.PathType == networkingv1.PathTypeExact || (exact && *p.PathType == networkingv1.PathTypeImplementationSpecific) {
-		return Match{Exact, orSlash(p.Path)}
+		return PathMatch{Exact, orSlash(p.Path)}
 	}
-	return Match{Prefix, strings.TrimSuffix(p.Path, "/")}
+	return PathMatch{Prefix, strings.TrimSuffix(p.Path, "/")}
 }
 
 func orSlash(path string) string {

@@ -12,10 +12,10 @@ import (
 
 // shut takes the routes of an Ingress that is left out, if it protects
 // something, and answers them with 503: otherwise their requests might match a
-// route of another Ingress, which does not protect them.
+// route of another Ingress, which does not protect them. A canary has none.
 func (t *translation) shut(ing ingress) {
 	protects := options.Protects(ing.Value.Annotations)
-	if protects == "" {
+	if protects == "" || options.IsCanary(ing.Value.Annotations) {
 		return
 	}
 	t.report(diag.Warning, ing, ing.Position("metadata", "annotations", protects),

@@ -35,6 +35,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	for _, ing := range in.Broken {
 		broken[ing.Ref] = true
 	}
+	var canaries []ingress
 	for _, ing := range byAge(slices.Concat(in.Ingresses, in.Broken)) {
 		ours, found := classes.claim(ing)
 		if broken[ing.Ref] { // what is wrong with it was said when it was read
@@ -52,10 +53,18 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 			t.shut(ing)
 			continue
 		}
+		if options.IsCanary(ing.Value.Annotations) {
+			canaries = append(canaries, ing)
+			continue
+		}
 		t.ingress(ing)
 	}
 	t.tcpServices(in.Services)
 	t.defaultCertificate()
+	for _, ing := range canaries {
+		t.canary(ing)
+	}
+	t.dropReplaced()
 	return t.model(), diag.Sort(t.found)
 }
 
@@ -104,6 +113,8 @@ type translation struct {
 
 	hosts    map[string]*virtualHost
 	backends map[string]*Backend
+	aliases  map[diag.Object][]string
+	replaced map[string]bool                         // backends that a route has left
 	fallback *claim                                  // of the default backend
 	asked    asked                                   // by the Ingress at hand
 	offered  map[snapshots.SecretName]options.Values // by the Services that were met
@@ -124,7 +135,7 @@ type translation struct {
 type virtualHost struct {
 	origin Origin
 	open   bool // an Ingress serves it to clients without a certificate too
-	routes map[Match]claim
+	routes map[PathMatch]claim
 }
 
 // claim is a route or default backend, and the Ingress that has it.
@@ -132,6 +143,10 @@ type claim struct {
 	by      ingress
 	backend string
 	origin  Origin
+	// before are routes for the same path that are tried first, and sharedBy is
+	// the canary that they are for.
+	before   []Route
+	sharedBy *ingress
 }
 
 func newTranslation(in inputs.Inputs, cfg Config) *translation {
@@ -142,6 +157,8 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		configMaps: byName(in.ConfigMaps),
 		hosts:      map[string]*virtualHost{},
 		backends:   map[string]*Backend{},
+		aliases:    map[diag.Object][]string{},
+		replaced:   map[string]bool{},
 		offered:    map[snapshots.SecretName]options.Values{},
 		lists:      map[policy.NetworkList]*NetworkList{},
 		tls:        map[string]*tlsClaim{},
@@ -211,12 +228,15 @@ func (t *translation) modelHost(name string) Host {
 	h := t.hosts[name]
 	out := Host{Name: name, Origin: h.origin}
 	for match, c := range h.routes {
-		b := t.backends[c.backend]
-		out.Routes = append(out.Routes, Route{Match: match, Filters: b.Filters, Backend: c.backend, Origin: c.origin})
-		if replacesPrefix(b.Filters) {
-			b.Prefixes = append(b.Prefixes, strings.TrimSuffix(match.Path, "/"))
+		for _, r := range append(slices.Clip(c.before), Route{Backend: c.backend, Origin: c.origin}) {
+			b := t.backends[r.Backend]
+			r.Match.PathMatch, r.Filters = match, b.Filters
+			out.Routes = append(out.Routes, r)
+			if replacesPrefix(b.Filters) {
+				b.Prefixes = append(b.Prefixes, strings.TrimSuffix(match.Path, "/"))
+			}
 		}
 	}
-	slices.SortFunc(out.Routes, func(a, b Route) int { return a.Match.compare(b.Match) })
+	slices.SortStableFunc(out.Routes, func(a, b Route) int { return a.Match.compare(b.Match.PathMatch) })
 	return out
 }

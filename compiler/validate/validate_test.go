@@ -39,8 +39,8 @@ var web = routing.Origin{Object: diag.Object{Kind: "Ingress", Namespace: "shop",
 func model() routing.Model {
 	return routing.Model{
 		Hosts: []routing.Host{{Name: "shop.example", Routes: []routing.Route{
-			{Match: routing.Match{Type: routing.Prefix}, Backend: "shop_web_http", Origin: web},
-			{Match: routing.Match{Type: routing.Exact, Path: "/x"}, Backend: "shop_gone_80", Origin: web},
+			{Match: routing.Match{PathMatch: routing.PathMatch{Type: routing.Prefix}}, Backend: "shop_web_http", Origin: web},
+			{Match: routing.Match{PathMatch: routing.PathMatch{Type: routing.Exact, Path: "/x"}}, Backend: "shop_gone_80", Origin: web},
 		}}},
 		Backends: []routing.Backend{
 			{Name: "shop_gone_80", Origins: []routing.Origin{web}},
