@@ -36,7 +36,7 @@ func canaryOptions() []Option {
 		}, boolean, func(*Settings, bool) {}),
 		define(Option{
 			Name: "canary-weight", Group: Splitting, On: OnIngress, Matches: true, Needs: canaryOption, Value: "a number from 0 to 100", Example: "10",
-			Summary: "How many of a hundred requests the canary gets of those for which neither header nor cookie decides. The rest goes to the other Ingress's Service; while that has no usable endpoint, the canary gets all, unless its weight is 0. With 100 the other gets none, whatever becomes of the canary. Where `balance` goes by a hash, the weight is that of its values, about. `balance` `leastconn` and `first` know no weights: `random` prefers endpoints with few connections too.",
+			Summary: "How many of a hundred requests the canary gets of those for which neither header nor cookie decides. The rest goes to the other Ingress's Service; while that has no usable endpoint, the canary gets all, unless its weight is 0. With 100 the other gets none, whatever becomes of the canary. With `balance` `random`, or one that goes by a hash, the weight holds about, of a hash for its values. `balance` `leastconn` and `first` know no weights: `random` prefers endpoints with few connections too.",
 		}, number(0, 100), func(s *Settings, v int) { s.Canary.Weight = &v }),
 		define(Option{
 			Name: "canary-by-header", Group: Splitting, On: OnIngress, Matches: true, Needs: canaryOption, Value: "a name, or a name and a value, as `NAME VALUE` or `NAME=VALUE`", Example: "X-Canary",
