@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -50,6 +51,40 @@ func TestMergeLive(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want.Live, got.Live); diff != "" {
 				t.Errorf("merged otherwise (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Secret that is there says who may pass, also by what it lacks; one that may be
+// in what could not be parsed is taken to be as it was.
+func TestMergeLiveSecrets(t *testing.T) {
+	name := func(s string) snapshots.SecretName { return snapshots.SecretName{Namespace: "shop", Name: s} }
+	data := func(there ...string) liveData {
+		d := liveData{slices: 1, secrets: map[snapshots.SecretName]bool{}}
+		d.Authorities, d.Users = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]snapshots.User{}
+		d.Values = map[snapshots.SecretKey]string{}
+		for _, s := range there {
+			d.secrets[name(s)] = true
+			d.Authorities[name(s)], d.Users[name(s)] = []byte(s), []snapshots.User{{Name: s}}
+			d.Values[snapshots.SecretKey{Secret: name(s), Key: "key"}] = s
+		}
+		return d
+	}
+	emptied := data()
+	emptied.secrets[name("a")] = true
+	unsure := func(d liveData) liveData { d.unsure = true; return d }
+	for test, c := range map[string]struct{ old, read, want liveData }{
+		"gone":                      {data("a", "b"), data("b"), data("b")},
+		"empty now":                 {data("a", "b"), emptied, data()},
+		"perhaps gone":              {data("a", "b"), unsure(data("b")), data("a", "b")},
+		"empty, and others unsure":  {data("a", "b"), unsure(emptied), data("b")},
+		"new, where others are not": {data(), unsure(data("a")), data("a")},
+	} {
+		t.Run(test, func(t *testing.T) {
+			got, err := mergeLive(c.old, c.read)
+			if diff := cmp.Diff(c.want.Live, got.Live, cmpopts.EquateEmpty()); diff != "" || err != nil {
+				t.Errorf("%v, merged otherwise (-want +got):\n%s", err, diff)
 			}
 		})
 	}
