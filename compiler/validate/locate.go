@@ -3,6 +3,7 @@ package validate
 import (
 	"bytes"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -84,11 +85,18 @@ func (m lineMap) located(faults []fault) []render.Fault {
 	return m.places.located(snapshots.ConfigFile, out)
 }
 
+// ofThisMachine matches what HAProxy says of the machine that checks, where the
+// configuration will not run.
+var ofThisMachine = regexp.MustCompile(`^This configuration enables \d+ threads running on a total of \d+ CPUs`)
+
 // verdict turns HAProxy's messages into faults and warnings.
 func (m lineMap) verdict(messages []message) Verdict {
 	var v Verdict
 	names := m.names()
 	for _, msg := range messages {
+		if ofThisMachine.MatchString(msg.Text) {
+			continue
+		}
 		path, line := m.source(msg.File, msg.Line)
 		f := m.places.fault(path, line, "haproxy: "+names.Replace(msg.Text), "")
 		if msg.Level == "WARNING" {

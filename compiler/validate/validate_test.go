@@ -130,7 +130,7 @@ func TestEveryConfigurationIsAccepted(t *testing.T) {
 		"syslog on IPv6":      func(c *config.Config) { c.Log.Target, c.Log.MaxLength = "fd00::5", 2048 },
 		"syslog of a node":    func(c *config.Config) { c.Log.Target, c.Log.Level = "${HOST_IP}:514", config.Notice },
 		"log format":          func(c *config.Config) { c.Log.Format = `it's "%ci" at %T, %[ssl_fc_sni]` },
-		"threads":             func(c *config.Config) { c.NBThread, c.MaxConn = 2, 1000 },
+		"threads":             func(c *config.Config) { c.NBThread, c.MaxConn = 64, 1000 },
 		"all timeouts": func(c *config.Config) {
 			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "1s", "2s", "3s"
 		},
