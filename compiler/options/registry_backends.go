@@ -16,7 +16,7 @@ func serverOptions() []Option {
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxConnections = v }),
 		define(Option{
 			Name: "max-queue", Group: Backends, On: onBoth, Needs: "max-connections", Value: "a number", Example: "50",
-			Summary: "The most requests that wait for one endpoint; further ones go to another.",
+			Summary: "The most requests that wait for an endpoint which their session or the key of `balance` has chosen. Further ones of a session go to another endpoint, others get 503. Where any endpoint will do, requests wait for all together.",
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxQueue = v }),
 		define(Option{
 			Name: "slow-start", Group: Backends, On: onBoth, Value: valueDuration, Example: "30s",
@@ -80,7 +80,10 @@ func connectionOptions() []Option {
 		timeout("timeout-server", "For an endpoint to send the next part of its answer.", func(t *policy.Timeouts) *policy.Duration { return &t.Server }),
 		timeout("timeout-queue", "For a request to wait for a free connection.", func(t *policy.Timeouts) *policy.Duration { return &t.Queue }),
 		timeout("timeout-tunnel", "For a WebSocket, or another upgraded connection, to be silent.", func(t *policy.Timeouts) *policy.Duration { return &t.Tunnel }),
-		timeout("timeout-keep-alive", "For the client's next request on the same connection.", func(t *policy.Timeouts) *policy.Duration { return &t.KeepAlive }),
+		define(Option{
+			Name: "timeout-keep-alive", Group: Backends, On: onBoth, Value: valueDuration, Example: "10s", Default: "`5s`",
+			Summary: "For a connection to an endpoint to be idle until it begins to be closed. How long clients' connections may idle is for the configuration to say, since they are not of one route.",
+		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Timeouts.KeepAlive = v }),
 	}
 }
 

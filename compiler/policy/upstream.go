@@ -73,7 +73,7 @@ type TLS struct {
 	OfRequest  bool
 }
 
-// Timeouts are those of a backend.
+// Timeouts are those of a backend. KeepAlive is for connections to servers.
 type Timeouts struct {
 	Connect, Server, Queue, Tunnel, KeepAlive Duration
 }

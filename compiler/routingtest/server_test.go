@@ -16,6 +16,7 @@ import (
 // seen is what a server got.
 type seen struct {
 	Name, Method, Target, Host, Proto string
+	Remote                            string // the client's address and port
 	TLS                               bool
 	SNI                               string
 	Header                            http.Header
@@ -26,7 +27,7 @@ type seen struct {
 func mirror(t *testing.T, name string, configure func(*httptest.Server)) int {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := seen{Name: name, Method: r.Method, Target: r.RequestURI, Host: r.Host, Proto: r.Proto, Header: r.Header}
+		got := seen{Name: name, Method: r.Method, Target: r.RequestURI, Host: r.Host, Proto: r.Proto, Remote: r.RemoteAddr, Header: r.Header}
 		if r.TLS != nil {
 			got.TLS, got.SNI = true, r.TLS.ServerName
 		}
@@ -114,4 +115,20 @@ func (e edge) get(t *testing.T, host, target string, lines ...string) reply {
 func (e edge) getTLS(t *testing.T, host, target string, lines ...string) reply {
 	t.Helper()
 	return e.send(t, true, strings.Join(append([]string{"GET " + target + " HTTP/1.1", "Host: " + host}, lines...), "\n"))
+}
+
+// getFrom asks in the clear, from an address of the machine.
+func (e edge) getFrom(t *testing.T, from, host, target string) reply {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := dialer.DialContext(t.Context(), "tcp", e.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := exchange(c, "GET "+target+" HTTP/1.1\nHost: "+host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -1,0 +1,152 @@
+package routingtest
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// What is equal goes to one server, and what differs to several.
+func TestBalanceByKey(t *testing.T) {
+	t.Parallel()
+	ports := []int{mirror(t, "one", nil), mirror(t, "two", nil), mirror(t, "three", nil)}
+	var yaml strings.Builder
+	keyed := map[string]string{"header": "header X-User", "query": "query user", "uri": "uri", "source": "source"}
+	for name, value := range keyed {
+		yaml.WriteString(served(t, name, ports, "balance", value))
+	}
+	e := start(t, yaml.String())
+	clean(t, e)
+	// The n-th value of each kind of key.
+	ask := func(name string, n int) string {
+		switch host := name + ".example"; name {
+		case "header":
+			return e.get(t, host, "/", fmt.Sprintf("X-User: %d", n)).seen.Name
+		case "query":
+			return e.get(t, host, fmt.Sprintf("/?user=%d", n)).seen.Name
+		case "source":
+			return e.getFrom(t, fmt.Sprintf("127.0.1.%d", 1+n), host, "/").seen.Name
+		default:
+			return e.get(t, host, fmt.Sprintf("/%d", n)).seen.Name
+		}
+	}
+	for name := range keyed {
+		chosen := map[string]bool{}
+		for n := range 20 {
+			first := ask(name, n)
+			if again := ask(name, n); again != first {
+				t.Errorf("balance %s: one key went to %s and %s", name, first, again)
+			}
+			chosen[first] = true
+		}
+		if len(chosen) < 2 {
+			t.Errorf("balance %s: many keys, all to %v", name, chosen)
+		}
+	}
+}
+
+// holding is a server that keeps requests for /hold until it is let go.
+type holding struct {
+	name    string
+	running atomic.Int32 // requests for /hold
+	most    atomic.Int32 // at once
+	release chan struct{}
+	letGo   func()
+	port    int
+}
+
+func newHolding(t *testing.T, name string) *holding {
+	t.Helper()
+	h := &holding{name: name, release: make(chan struct{})}
+	h.letGo = sync.OnceFunc(func() { close(h.release) })
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Echo", name)
+		if !strings.HasPrefix(r.URL.Path, "/hold") {
+			return
+		}
+		n := h.running.Add(1)
+		defer h.running.Add(-1)
+		for m := h.most.Load(); n > m && !h.most.CompareAndSwap(m, n); m = h.most.Load() {
+		}
+		<-h.release
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(h.letGo) // before Close, which waits
+	h.port = s.Listener.Addr().(*net.TCPAddr).Port
+	return h
+}
+
+// hold sends a request that is kept, and returns where its answer will come.
+func (e edge) hold(t *testing.T, host string) <-chan string {
+	t.Helper()
+	answered := make(chan string, 1)
+	go func() { answered <- e.http11(t, "GET", host, "/hold") }()
+	return answered
+}
+
+// holds waits until so many requests are kept by the servers together.
+func holds(t *testing.T, want int, servers ...*holding) {
+	t.Helper()
+	await(t, func() error {
+		got := 0
+		for _, h := range servers {
+			got += int(h.running.Load())
+		}
+		if got != want {
+			return fmt.Errorf("%d requests are kept, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// Round robin takes turns, random takes all, leastconn the one with the fewest
+// connections, first the first one that is not full.
+func TestBalanceByLoad(t *testing.T) {
+	t.Parallel()
+	one, two := newHolding(t, "one"), newHolding(t, "two")
+	ports := []int{one.port, two.port}
+	e := start(t, served(t, "roundrobin", ports, "balance", "roundrobin")+served(t, "random", ports, "balance", "random")+
+		served(t, "leastconn", ports, "balance", "leastconn")+served(t, "first", ports, "balance", "first", "max-connections", "1"))
+	clean(t, e)
+	count := func(name string, n int) map[string]int {
+		got := map[string]int{}
+		for range n {
+			got[e.http11(t, "GET", name+".example", "/")]++
+		}
+		return got
+	}
+	if got := count("roundrobin", 20); got["one"] != 10 || got["two"] != 10 {
+		t.Errorf("roundrobin: %v", got)
+	}
+	if got := count("random", 60); got["one"] == 0 || got["two"] == 0 {
+		t.Errorf("random: %v", got)
+	}
+	if got := count("first", 10); len(got) != 1 {
+		t.Errorf("first: %v", got)
+	}
+	var waiting []<-chan string
+	for i, name := range []string{"leastconn", "first"} {
+		before := one.running.Load()
+		waiting = append(waiting, e.hold(t, name+".example"))
+		holds(t, i+1, one, two)
+		idle := "one"
+		if one.running.Load() > before {
+			idle = "two"
+		}
+		if got := count(name, 10); got[idle] != 10 {
+			t.Errorf("%s: only %s is idle, and requests go to %v", name, idle, got)
+		}
+	}
+	one.letGo()
+	two.letGo()
+	for _, answered := range waiting {
+		if got := <-answered; got != "one" && got != "two" {
+			t.Errorf("a request that was kept: %s", got)
+		}
+	}
+}
