@@ -182,7 +182,7 @@ func sharedBy(canary inputs.Object[networkingv1.Ingress]) inputs.Object[networki
 var ownWords = strings.Fields(`global log maxconn fd-hard-limit hard-stop-after ssl-default-bind-options ssl-default-bind-ciphers
 	docroot index path-info log-stderr use-fcgi-app
 	ssl-default-bind-ciphersuites tune.ssl.default-dh-param tune.bufsize defaults mode option retries balance hash-type default-server timeout
-	frontend backend resolvers fcgi-app bind http-request http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table lua-load-per-thread cookie dynamic-cookie-key`)
+	frontend backend resolvers fcgi-app bind http-request http-after-response tcp-request http-check use_backend default_backend monitor-uri acl stick-table lua-load-per-thread userlist cookie dynamic-cookie-key`)
 
 // ownServer and ownSocket are the only server lines that a template writes.
 const ownServer = "server instance 192.0.2.1:1 no-check"
@@ -191,7 +191,7 @@ var ownSocket = regexp.MustCompile(`^server terminate abns@hapsnap/[a-z0-9_]+/\*
 
 // notFormats are the words that HAProxy expects plain text or a regular
 // expression after. So are the arguments of actions in Lua.
-var notFormats = []string{"uri", "replace-path", "path-info"}
+var notFormats = []string{"uri", "replace-path", "path-info", "realm"}
 
 // checkWords fails for a line that no template can have written.
 func checkWords(t *testing.T, path string, content []byte) {

@@ -2,6 +2,7 @@ package options
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,16 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/policy"
 )
+
+var realmForm = regexp.MustCompile(`^[ !#-\[\]-~]{1,200}$`)
+
+// realm reads what can stand in quotes in a WWW-Authenticate header.
+func realm(text string) (string, error) {
+	if !realmForm.MatchString(text) {
+		return "", fault("is not a realm", `use at most 200 characters of ASCII, without " and \`)
+	}
+	return text, nil
+}
 
 // authService reads the URL of a Service that is asked for authentication.
 func authService(text string) (*policy.ExternalAuth, error) {

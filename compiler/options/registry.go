@@ -10,7 +10,7 @@ import (
 func All() []Option {
 	return slices.Concat(
 		routingOptions(), canaryOptions(), serverOptions(), connectionOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
-		protectionOptions(), externalAuthOptions(), clientOptions(),
+		protectionOptions(), authenticationOptions(), externalAuthOptions(), clientOptions(),
 		tcpOptions(),
 	)
 }

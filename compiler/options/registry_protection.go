@@ -43,6 +43,20 @@ func protectionOptions() []Option {
 	}
 }
 
+// authenticationOptions let in only who is known.
+func authenticationOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: "auth-basic", Group: Protecting, On: onBoth, Closes: true, Value: "the name of a Secret of the same namespace", Example: "users",
+			Summary: "Asks for a name and a password (HTTP basic authentication). The Secret's key `auth` is a file of htpasswd, with hashes of bcrypt, SHA-256 or SHA-512; it is joined when a snapshot is pushed, so that no hash is in a snapshot, and nobody gets in while it is missing. Plain HTTP is redirected first if `ssl-redirect` says so, and preflight requests are answered first if CORS is on. The Authorization header goes on to endpoints; `request-headers` can remove it.",
+		}, secretName, func(s *Settings, v string) { s.basic.Secret = v }),
+		define(Option{
+			Name: "auth-basic-realm", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-basic", Value: "text of ASCII", Example: "Staff only", Default: "`Restricted`",
+			Summary: "What users are told that the password is for.",
+		}, realm, func(s *Settings, v string) { s.basic.Realm = v }),
+	}
+}
+
 // externalAuthOptions have a Service say who is let in.
 func externalAuthOptions() []Option {
 	return []Option{

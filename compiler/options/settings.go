@@ -22,7 +22,8 @@ type Settings struct {
 	Upstream   policy.Upstream
 	// Connections are ports of the Service's own.
 	Connections Connections
-	// External says who is let in; nil is anybody.
+	// Basic and External say who is let in; nil is anybody.
+	Basic    *policy.BasicAuth
 	External *policy.ExternalAuth
 
 	https        *policy.HTTPSRedirect
@@ -41,6 +42,7 @@ type Settings struct {
 	rate         policy.RateLimit
 	sticky       bool
 	affinity     policy.Affinity
+	basic        policy.BasicAuth
 	external     policy.ExternalAuth
 }
 
@@ -138,6 +140,9 @@ func (r *resolution) cors() {
 // authentication fills what is empty.
 func (r *resolution) authentication() {
 	s := &r.settings
+	if r.has("auth-basic") {
+		s.Basic = &policy.BasicAuth{Secret: s.basic.Secret, Realm: cmp.Or(s.basic.Realm, "Restricted")}
+	}
 	if r.has("auth-url") {
 		external := s.external
 		external.Method = cmp.Or(external.Method, "GET")
@@ -158,6 +163,9 @@ func (s Settings) Filters() []policy.Filter {
 	}
 	if c := s.cors; c.AnyOrigin || len(c.Origins)+len(c.OriginPatterns) > 0 {
 		out = append(out, withDefaults(c))
+	}
+	if s.Basic != nil {
+		out = append(out, *s.Basic)
 	}
 	if s.External != nil {
 		out = append(out, *s.External)

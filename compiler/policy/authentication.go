@@ -1,5 +1,17 @@
 package policy
 
+// BasicAuth serves only who knows a password (RFC 7617). The Authorization
+// header goes on to the servers.
+type BasicAuth struct {
+	// Secret holds the users, as htpasswd under the key auth. It is one of the
+	// namespace of whoever names it.
+	Secret string
+	// Realm is what users are told that the password is for.
+	Realm string
+	// Users is the name of the list of users that the Secret's are joined to.
+	Users string
+}
+
 // ExternalAuth asks a Service whether a request may pass. An answer of 2xx
 // passes it; 401 and 403 are what the client gets; anything else, or no answer
 // in time, refuses the request with 503.
@@ -31,6 +43,9 @@ type ServiceRef struct {
 
 // Milliseconds returns the timeout as a number.
 func (a ExternalAuth) Milliseconds() int { return a.Timeout.Seconds() * 1000 }
+
+// Kind returns "BasicAuth".
+func (BasicAuth) Kind() Kind { return "BasicAuth" }
 
 // Kind returns "ExternalAuth".
 func (ExternalAuth) Kind() Kind { return "ExternalAuth" }

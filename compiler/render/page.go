@@ -30,6 +30,7 @@ type Page struct {
 	Certificates []routing.Certificate
 	ServerNames  []routing.ServerName
 	ErrorPages   []routing.ErrorPage
+	Userlists    []routing.Userlist
 	Default      string // the name of a backend, or ""
 	Listeners    []routing.Listener
 	// DefaultCertificate is the file of a certificate, or "".
@@ -111,6 +112,7 @@ func newPage(in Input) Page {
 	return Page{
 		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
 		Default: m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
+		Userlists:   m.Userlists,
 		connections: m.ConnectionBackends, objects: indexObjects(in.Objects),
 	}
 }
@@ -164,6 +166,8 @@ func originsOf(v any) []routing.Origin {
 		return []routing.Origin{v.Origin}
 	case Object:
 		return []routing.Origin{v.Origin}
+	case routing.Userlist:
+		return v.Origins
 	case routing.Host:
 		return hostOrigins(v)
 	case routing.Listener:

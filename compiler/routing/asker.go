@@ -13,15 +13,25 @@ type asker struct {
 	values  []options.Values // of the Ingress, of the Service
 }
 
-// report reports an option whose value leads to nothing, at the object whose
-// value it is. The routes are closed for it.
-func (a asker) report(t *translation, option, message, hint string) {
-	object, at := a.ingress.Ref, a.ingress.Position
+// origin is the object and the place of an option's value that holds.
+func (a asker) origin(option string) Origin {
 	if options.Giver(option, a.values...) == 1 && a.service != nil {
-		object, at = a.service.Ref, a.service.Position
+		return Origin{a.service.Ref, a.service.Position(annotationPath(option)...)}
 	}
+	return originOf(a.ingress, annotationPath(option)...)
+}
+
+// report reports an option whose value leads to nothing. The routes are closed
+// for it.
+func (a asker) report(t *translation, option, message, hint string) {
+	a.reportAs(t, diag.Error, option, message+"; the routes that it protects answer 503", hint)
+}
+
+// reportAs reports something of an option's value.
+func (a asker) reportAs(t *translation, severity diag.Severity, option, message, hint string) {
+	at := a.origin(option)
 	t.found = append(t.found, diag.Diagnostic{
-		Severity: diag.Error, Position: at(annotationPath(option)...), Object: object, Hint: hint,
-		Message: "annotation " + options.Prefix + option + message + "; the routes that it protects answer 503",
+		Severity: severity, Position: at.Position, Object: at.Object, Hint: hint,
+		Message: "annotation " + options.Prefix + option + message,
 	})
 }

@@ -14,6 +14,9 @@ import (
 // authenticate finds what settings let clients in by, and reports whether all of
 // it can be had.
 func (t *translation) authenticate(s *options.Settings, by asker) bool {
+	if s.Basic != nil {
+		t.basicAuth(s.Basic, by)
+	}
 	return s.External == nil || t.externalAuth(s.External, by)
 }
 

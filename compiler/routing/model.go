@@ -16,6 +16,7 @@ type Model struct {
 	Hosts        []Host        // by name
 	Backends     []Backend     // by name
 	Certificates []Certificate // by file
+	Userlists    []Userlist    // by name
 	NetworkLists []NetworkList // by name
 	ErrorPages   []ErrorPage   // by status
 	// ServerNames are the TLS hosts that need more than to be one of a

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -97,4 +98,16 @@ func comparePrefixes(a, b netip.Prefix) int {
 		return c
 	}
 	return a.Bits() - b.Bits()
+}
+
+// modelNetworks returns the lists of networks as the model has them.
+func (t *translation) modelNetworks() []NetworkList {
+	var out []NetworkList
+	for _, list := range t.lists {
+		if list != nil {
+			out = append(out, *list)
+		}
+	}
+	slices.SortFunc(out, func(a, b NetworkList) int { return cmp.Compare(a.String(), b.String()) })
+	return out
 }

@@ -118,7 +118,8 @@ type translation struct {
 	fallback *claim                                  // of the default backend
 	asked    asked                                   // by the Ingress at hand
 	offered  map[snapshots.SecretName]options.Values // by the Services that were met
-	lists    map[policy.NetworkList]*NetworkList     // those that were read; nil is malformed
+	users    map[snapshots.SecretName]*Userlist
+	lists    map[policy.NetworkList]*NetworkList // those that were read; nil is malformed
 	tls      map[string]*tlsClaim
 	clients  map[string]*clientClaim
 	certs    map[string]*Certificate // by file
@@ -160,6 +161,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		aliases:    map[diag.Object][]string{},
 		replaced:   map[string]bool{},
 		offered:    map[snapshots.SecretName]options.Values{},
+		users:      map[snapshots.SecretName]*Userlist{},
 		lists:      map[policy.NetworkList]*NetworkList{},
 		tls:        map[string]*tlsClaim{},
 		clients:    map[string]*clientClaim{},
@@ -196,12 +198,7 @@ func (t *translation) model() Model {
 	for _, file := range slices.Sorted(maps.Keys(t.certs)) {
 		m.Certificates = append(m.Certificates, *t.certs[file])
 	}
-	for _, list := range t.lists {
-		if list != nil {
-			m.NetworkLists = append(m.NetworkLists, *list)
-		}
-	}
-	slices.SortFunc(m.NetworkLists, func(a, b NetworkList) int { return cmp.Compare(a.String(), b.String()) })
+	m.Userlists, m.NetworkLists = t.modelUsers(), t.modelNetworks()
 	m.ErrorPages = t.pages
 	if t.fallback != nil {
 		m.Default, m.DefaultOrigin = t.fallback.backend, t.fallback.origin
