@@ -87,6 +87,7 @@ func TestInjection(t *testing.T) {
 				}
 			}
 			model, found := routing.Translate(in, routing.Config{
+				HTTPSPort:      config.Default().HTTPS.Port,
 				TCPAnnotations: config.TCPAnnotations{Ports: []string{"1-65535"}, Namespaces: config.Namespaces{"*"}},
 			})
 			artifact, faults := set.Render(render.Input{Model: model, Config: config.Default()})

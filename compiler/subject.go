@@ -58,12 +58,13 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 		out[kind][u.name] = u
 	}
 	for _, f := range files {
-		switch f.Path {
+		switch path := generic(f.Path); path {
 		case snapshots.ConfigFile:
 			sections(f, add)
-		case "maps/exact.map", "maps/prefix.map":
+		case "maps/exact.map", "maps/prefix.map", "maps/sni_*":
 			routes(f, add)
-		case "maps/host.map", "maps/rewrite.map", "files/https.crtlist": // they follow from routes, filters and certificates
+		case "maps/host.map", "maps/rewrite.map", "maps/terminated_*", "files/https.crtlist", "files/sni_*":
+			// They follow from routes, filters and certificates.
 		default:
 			add("file", unit{name: f.Path, content: string(f.Content)})
 		}
@@ -75,6 +76,16 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 		add("certificate", unit{name: c.File, content: c.Secret.String()})
 	}
 	return out
+}
+
+// generic names a file of a listener as those of every listener.
+func generic(path string) string {
+	for _, prefix := range []string{"maps/sni_", "maps/terminated_", "files/sni_"} {
+		if strings.HasPrefix(path, prefix) {
+			return prefix + "*"
+		}
+	}
+	return path
 }
 
 // sections splits haproxy.cfg. Backends are a kind of their own.

@@ -22,15 +22,25 @@ var onConnections = map[string]bool{
 // whole says what options that look at requests cannot be applied to.
 const whole = "connections that are passed on as they are"
 
+// ofServerTLS are those of them that say how HAProxy speaks TLS or HTTP to
+// servers: where clients speak TLS to these, it does neither.
+var ofServerTLS = map[string]bool{
+	"health-check-path": true, "health-check-host": true, "health-check-status": true,
+	"backend-protocol": true, "backend-verify": true, "backend-sni": true, "backend-ca-secret": true, "backend-client-secret": true,
+}
+
 // ForConnections is [Resolve] for connections whose requests are not looked at.
-// An option that looks at them is left out and reported; closed says that it
-// protects something.
-func ForConnections(objects ...Values) (s Settings, problems map[int][]Problem, closed bool) {
+// With encrypted, they are known to hold TLS. An option that looks at requests is
+// left out and reported; closed says that it protects something.
+func ForConnections(encrypted bool, objects ...Values) (s Settings, problems map[int][]Problem, closed bool) {
 	r := resolution{objects: objects}
 	kept := make([]Values, len(objects))
 	for i, v := range objects {
 		kept[i].Closed = v.Closed
 		for _, g := range v.given {
+			if encrypted && ofServerTLS[g.option.Name] {
+				continue
+			}
 			if g.option.Matches || onConnections[g.option.Name] {
 				kept[i].given = append(kept[i].given, g)
 			} else {

@@ -14,6 +14,8 @@ type Settings struct {
 	Aliases []string
 	// ExactPaths makes ImplementationSpecific paths exact ones.
 	ExactPaths bool
+	// Passthrough passes TLS connections on as they are.
+	Passthrough bool
 	// Clients is what is asked of TLS clients; what it means for requests is in
 	// Protection too.
 	Clients    Clients

@@ -17,6 +17,8 @@ type asked struct {
 	carried    bool
 	aliases    []string
 	exactPaths bool
+	// passthrough says that TLS connections are passed on as they are.
+	passthrough bool
 	// shut says that the Ingress cannot be translated, and that its routes are
 	// to refuse requests rather than leave them to others.
 	shut bool
@@ -38,7 +40,7 @@ func (t *translation) ask(ing ingress) {
 	if !t.asked.carried { // else it is said with a backend
 		t.reportProblems(ing.Ref, ing.Position, alone[0])
 	}
-	t.asked.exactPaths, t.asked.clients = settings.ExactPaths, settings.Clients
+	t.asked.exactPaths, t.asked.passthrough, t.asked.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
 	if len(settings.Aliases) == 0 {
 		return
 	}

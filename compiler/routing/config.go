@@ -40,6 +40,8 @@ type Config struct {
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API.
 	Refused map[diag.Object]bool
+	// HTTPSPort is that of the listener for HTTPS; 0 is none.
+	HTTPSPort int
 	// Ports are those of the listeners for requests and of the status page, and
 	// what they are called. No Service may open them.
 	Ports map[int]string

@@ -61,6 +61,7 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), routes: map[PathMatch]claim{}}
 	}
 	t.hosts[key].open = t.hosts[key].open || t.servesAll()
+	t.claimConnections(ing, i, rule, host, originOf(ing, at...))
 	if rule.HTTP == nil {
 		return
 	}

@@ -202,7 +202,7 @@ func connectionsOf(port int, host string) string {
 
 // modelListeners returns the listeners as the model has them.
 func (t *translation) modelListeners() []Listener {
-	var out []Listener
+	out := t.passthroughListener()
 	for port, l := range t.listeners {
 		m := Listener{Name: tcpListenerName(port), Port: port, Protocol: TCP, Trusted: l.trusted}
 		for _, c := range l.routes {

@@ -130,6 +130,7 @@ type translation struct {
 
 	listeners   map[int]*connectionListener // by port
 	connections map[string]*Backend
+	passed      map[string]hostClaim // by host
 }
 
 // virtualHost is a host with its routes, by what they match.
@@ -170,6 +171,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 
 		listeners:   map[int]*connectionListener{},
 		connections: map[string]*Backend{},
+		passed:      map[string]hostClaim{},
 	}
 }
 

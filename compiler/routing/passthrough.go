@@ -1,0 +1,113 @@
+package routing
+
+import (
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// passthroughOption is named in what is said of connections that are passed on.
+const passthroughOption = "annotation " + options.Prefix + "ssl-passthrough "
+
+// hostClaim is who has a host first, and so says what becomes of the connections
+// that ask for it over TLS: with a backend they are passed on to that.
+type hostClaim struct {
+	by      ingress
+	backend string
+	origin  Origin
+}
+
+// claimConnections takes the TLS connections of a host that a rule names. They
+// belong to the oldest Ingress with the host, whether it passes them on or not:
+// on what a host's connections end, one Ingress alone can decide.
+func (t *translation) claimConnections(ing ingress, i int, rule networkingv1.IngressRule, host string, at Origin) {
+	passes := t.asked.passthrough && !t.asked.shut
+	key := hostName(host)
+	winner, taken := t.passed[key]
+	switch {
+	case taken && winner.by.Ref == ing.Ref:
+	case taken && passes:
+		t.report(diag.Error, ing, at.Position, passthroughOption+"is not heeded for host "+host+": what becomes of its TLS connections is up to "+precedes(winner.by, ing),
+			"give it a host of its own"+winnerAt(winner.origin))
+	case taken && winner.backend != "":
+		t.report(diag.Warning, ing, at.Position, "TLS connections for host "+host+" do not get here: they are passed on as they are by "+precedes(winner.by, ing),
+			"only requests in the clear do"+winnerAt(winner.origin))
+	case taken:
+	default:
+		claim := hostClaim{by: ing, origin: at}
+		if passes {
+			claim.backend = t.passOn(ing, i, rule, host, at)
+		}
+		t.passed[key] = claim
+	}
+}
+
+// passOn returns the backend for connections of a host, "" if there can be none.
+func (t *translation) passOn(ing ingress, i int, rule networkingv1.IngressRule, host string, at Origin) string {
+	switch {
+	case t.cfg.HTTPSPort == 0:
+		t.report(diag.Warning, ing, at.Position, passthroughOption+"has no effect: nothing listens for HTTPS", "")
+		return ""
+	case host == "":
+		t.report(diag.Error, ing, at.Position, passthroughOption+"is not heeded for a rule without a host: there is none that TLS could ask for", "name the host")
+		return ""
+	}
+	var paths []networkingv1.HTTPIngressPath
+	if rule.HTTP != nil {
+		paths = rule.HTTP.Paths
+	}
+	isRoot := func(p networkingv1.HTTPIngressPath) bool {
+		return matchOf(p, t.asked.exactPaths) == PathMatch{Type: Prefix, Path: ""}
+	}
+	root := slices.IndexFunc(paths, isRoot)
+	for j, p := range paths {
+		if j != root {
+			t.report(diag.Warning, ing, ing.Position("spec", "rules", i, "http", "paths", j, "path"),
+				"path "+shown(orSlash(p.Path))+ofHost(host)+" is for requests in the clear only: TLS connections are passed on as they are", "only a path / of type Prefix says where to")
+		}
+	}
+	if root < 0 {
+		t.report(diag.Error, ing, at.Position, passthroughOption+"is not heeded for host "+host+": no path / of type Prefix says where its connections go", "add one")
+		return ""
+	}
+	return t.passthroughBackend(ing, paths[root].Backend, at)
+}
+
+// passthroughBackend adds the backend to which an Ingress passes connections on,
+// and returns its name. No namespace is its first part, which three more follow.
+func (t *translation) passthroughBackend(ing ingress, ref networkingv1.IngressBackend, at Origin) string {
+	r := t.resolveService(ing, ref) // what is wrong with it is said of the route
+	if ref.Service == nil {
+		return t.connectionBackend("tls_"+Unavailable, r, at, func(*Backend) bool { return true }).Name
+	}
+	name := snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: ref.Service.Name}
+	return t.connectionBackend("tls_"+r.name+"."+ing.Ref.Name, r, at, func(b *Backend) bool {
+		service, exists := t.services[name]
+		return exists && t.equipConnections(b, service, t.asked.values, &ing)
+	}).Name
+}
+
+// passthroughListener returns the listener for HTTPS, if any connection to it is
+// passed on. Hosts that are not, but that one which is has a wildcard for, are
+// among its routes.
+func (t *translation) passthroughListener() []Listener {
+	l := Listener{Name: "https", Port: t.cfg.HTTPSPort, Protocol: HTTPS}
+	for host, c := range t.passed {
+		_, parent, _ := strings.Cut(host, ".")
+		switch wildcard := t.passed["."+parent]; {
+		case c.backend != "":
+			l.Routes = append(l.Routes, ConnectionRoute{SNI: host, Backend: c.backend, Origin: c.origin})
+		case host != "" && !strings.HasPrefix(host, ".") && wildcard.backend != "":
+			l.Routes = append(l.Routes, ConnectionRoute{SNI: host, Terminate: true, Origin: c.origin})
+		}
+	}
+	if len(l.Routes) == 0 {
+		return nil
+	}
+	return []Listener{l}
+}
