@@ -69,11 +69,12 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 	var done push.Done
 	if err == nil {
 		var good *snapshots.Bound
-		if running, err := bindRunning(); err == nil {
+		running, goodErr := bindRunning()
+		if goodErr == nil {
 			good = &running
 		}
 		done, err = i.target.Push(ctx, want, good, i.onDisk)
-		err = withoutSecrets(err, want)
+		err = withoutSecrets(err, want, running)
 	}
 	e.send(context.WithoutCancel(ctx), func(now time.Time) { e.pushed(i, p, want, done, err, now.Sub(began), now) })
 }

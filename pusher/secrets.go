@@ -81,9 +81,13 @@ func (r redacted) Unwrap() error { return r.error }
 
 // withoutSecrets keeps what HAProxy quotes of its configuration out of logs and of
 // the status.
-func withoutSecrets(err error, bound snapshots.Bound) error {
+func withoutSecrets(err error, bound ...snapshots.Bound) error {
 	if err == nil {
 		return nil
 	}
-	return redacted{err, bound.Redact(err.Error())}
+	text := err.Error()
+	for _, b := range bound {
+		text = b.Redact(text)
+	}
+	return redacted{err, text}
 }
