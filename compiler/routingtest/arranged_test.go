@@ -24,13 +24,16 @@ type arranged struct {
 
 // startArranged is start for slots that are changed before they are bound, and
 // with a runtime socket.
-func startArranged(t *testing.T, yaml string, arrange func([]snapshots.Slot) []snapshots.Slot) arranged {
+func startArranged(t *testing.T, yaml string, arrange func([]snapshots.Slot) []snapshots.Slot, configure ...func(*config.Config)) arranged {
 	t.Helper()
 	cfg := config.Default()
 	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	cfg.Bind.Addresses = []string{ip}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, ip), 0, 0
 	cfg.MaxConn = 100
+	for _, f := range configure {
+		f(&cfg)
+	}
 	result, objects := compile(t, yaml, cfg)
 	table := slots(t, result.Draft, objects)
 	for key, group := range table {

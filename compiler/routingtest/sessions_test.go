@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -244,6 +245,46 @@ func TestSessionsOfTwoServices(t *testing.T) {
 		}
 		if got := e.get(t, "api.example", "/", both); got.seen.Name != api.server || len(got.Cookies()) > 0 {
 			t.Errorf("api: %s, want %s", got.seen.Name, api.server)
+		}
+	}
+}
+
+// The key of the cookies is joined when a snapshot is bound, and makes all the
+// difference; no snapshot holds it. Without its Secret sessions are kept too.
+func TestSessionKey(t *testing.T) {
+	t.Parallel()
+	yaml := served(t, "web", []int{mirror(t, "one", nil)}, "affinity", "cookie")
+	keyed := func(cfg *config.Config) {
+		cfg.Affinity = config.Affinity{KeySecret: "edge/affinity", Key: "cookie-key"}
+	}
+	secret := func(key string) string {
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {namespace: edge, name: affinity}\nstringData: {cookie-key: %q}\n", key)
+	}
+	of := func(a arranged) session {
+		s := enter(t, a.edge, "web.example")
+		s.stays(t, a.edge, "web.example")
+		return s
+	}
+	const key = `it's a "key" # of $HOME \ its own`
+	one, same := of(startArranged(t, yaml+secret(key), asTheyAre, keyed)), of(startArranged(t, yaml+secret(key), reversed, keyed))
+	if one != same {
+		t.Errorf("one key, two cookies: %v, %v", one, same)
+	}
+	seen := map[session]string{one: "the key"}
+	for name, a := range map[string]arranged{
+		"another key": startArranged(t, yaml+secret("another"), asTheyAre, keyed),
+		"no Secret":   startArranged(t, yaml, asTheyAre, keyed),
+		"no key":      startArranged(t, yaml, asTheyAre),
+	} {
+		s := of(a)
+		if other, there := seen[s]; there {
+			t.Errorf("%s and %s give the same cookie", name, other)
+		}
+		seen[s] = name
+		for _, f := range a.result.Draft.Files {
+			if strings.Contains(string(f.Content), "another") {
+				t.Errorf("%s holds the key", f.Path)
+			}
 		}
 	}
 }
