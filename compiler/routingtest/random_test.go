@@ -178,13 +178,14 @@ type client struct {
 	reader  *bufio.Reader
 }
 
-// ask sends a request with host and target as they are.
-func (c *client) ask(t *testing.T, host, target string) string {
+// ask sends a request with host and target as they are, and perhaps with more
+// header lines.
+func (c *client) ask(t *testing.T, host, target string, lines ...string) string {
 	t.Helper()
 	if c.conn == nil {
 		c.connect(t)
 	}
-	if _, err := fmt.Fprintf(c.conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, host); err != nil {
+	if _, err := fmt.Fprintf(c.conn, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target, host, strings.Join(lines, "")); err != nil {
 		t.Fatal(err)
 	}
 	response, err := http.ReadResponse(c.reader, &http.Request{Method: http.MethodGet})

@@ -12,29 +12,34 @@ import (
 // compiler or the templates. Services without endpoints are called "empty", and
 // those that do not exist "gone".
 func expected(ingresses []ingress, host, target string) string {
-	inOrder := slices.SortedFunc(slices.Values(ingresses), older)
-	rules := rulesOf(inOrder, ownerOf(inOrder, hostOf(host)))
-	path, _, _ := strings.Cut(target, "?")
-	for _, r := range rules {
-		if r.kind == "E" && r.path == path {
-			return answerOf(r.service)
-		}
+	if r, ok := ruleFor(ingresses, host, target); ok {
+		return answerOf(r.service)
 	}
-	best, most := "", 0
-	for _, r := range rules {
-		if n := sharedElements(r.path, path); r.kind != "E" && n > most {
-			best, most = r.service, n
-		}
-	}
-	if most > 0 {
-		return answerOf(best)
-	}
-	for _, i := range inOrder {
+	for _, i := range slices.SortedFunc(slices.Values(ingresses), older) {
 		if i.fallback != "" {
 			return answerOf(i.fallback)
 		}
 	}
 	return "404"
+}
+
+// ruleFor returns the rule that a request falls under.
+func ruleFor(ingresses []ingress, host, target string) (rule referenceRule, ok bool) {
+	inOrder := slices.SortedFunc(slices.Values(ingresses), older)
+	rules := rulesOf(inOrder, ownerOf(inOrder, hostOf(host)))
+	path, _, _ := strings.Cut(target, "?")
+	for _, r := range rules {
+		if r.kind == "E" && r.path == path {
+			return r, true
+		}
+	}
+	most := 0
+	for _, r := range rules {
+		if n := sharedElements(r.path, path); r.kind != "E" && n > most {
+			rule, most = r, n
+		}
+	}
+	return rule, most > 0
 }
 
 // older orders Ingresses by rows 33 and 35.
@@ -71,7 +76,7 @@ func ownerOf(ingresses []ingress, host string) string {
 	return "-"
 }
 
-type referenceRule struct{ kind, path, service string }
+type referenceRule struct{ namespace, host, kind, path, service string }
 
 // rulesOf returns the rules for a host with paths, in the order of their claims.
 func rulesOf(ingresses []ingress, host string) []referenceRule {
@@ -79,7 +84,7 @@ func rulesOf(ingresses []ingress, host string) []referenceRule {
 	for _, i := range ingresses {
 		for _, r := range i.rules {
 			if words := strings.Fields(r); words[0] == host && len(words) == 4 {
-				out = append(out, referenceRule{words[1], words[2], words[3]})
+				out = append(out, referenceRule{or(i.namespace, "shop"), host, words[1], words[2], words[3]})
 			}
 		}
 	}
