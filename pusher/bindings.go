@@ -15,6 +15,8 @@ import (
 type bindings struct {
 	slots snapshots.Slots
 	live  snapshots.Live
+	// expiry is that of the live certificates.
+	expiry expiry
 	// recorded: the endpoints are those in the snapshots, not live ones.
 	recorded bool
 
@@ -141,11 +143,15 @@ func (b *bindings) prune() {
 }
 
 // setLive takes new live data.
-func (b *bindings) setLive(live snapshots.Live) {
-	if !sameSecrets(b.live, live) {
-		b.shapes++
-	}
+func (b *bindings) setLive(live snapshots.Live, now time.Time) {
+	live.Expired = b.live.Expired
+	changed := !sameSecrets(b.live, live)
 	b.live = live
+	if changed {
+		b.shapes++
+		b.expiry = b.expiry.follow(live.Certificates)
+		b.lookAtExpiry(now)
+	}
 }
 
 // sameSecrets reports whether all that comes from Secrets is the same.

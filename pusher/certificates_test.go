@@ -56,6 +56,12 @@ func (r *rig) publishTLS(revision string) snapshots.ID {
 // serial number.
 func (r *rig) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
 	r.t.Helper()
+	return r.secretUntil(time.Now().Add(time.Hour), edit)
+}
+
+// secretUntil is secret with a certificate that expires at a time.
+func (r *rig) secretUntil(end time.Time, edit func(crt, key []byte) ([]byte, []byte)) string {
+	r.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		r.t.Fatal(err)
@@ -63,7 +69,7 @@ func (r *rig) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
 	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "shop.example.com"}, DNSNames: []string{"shop.example.com"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

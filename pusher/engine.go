@@ -65,7 +65,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 		metrics: newMetrics(o.Metrics),
 	}
 	e.state.Rollout = s.Rollout.Resume()
-	e.bindings.setLive(snapshots.Live{Fallback: fallback})
+	e.bindings.setLive(snapshots.Live{Fallback: fallback}, now)
 	e.liveRead = o.Live == ""
 	return e
 }
@@ -108,6 +108,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	e.tellInstances()
 	e.readSnapshots(ctx, now)
 	e.assignSlots(now)
+	e.bindings.expire(now)
 	if e.ready(now) {
 		next, pushes := e.policy.Step(e.state.Rollout, e.observe(), now)
 		e.noteUploads(pushes)

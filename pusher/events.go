@@ -46,7 +46,7 @@ func (e *engine) takeLive(read liveData, err error, now time.Time) {
 		merged, err = mergeLive(e.live, read)
 		merged.Fallback = e.fallback
 		e.live, e.liveRead = merged, true
-		e.bindings.setLive(merged.Live)
+		e.bindings.setLive(merged.Live, now)
 		e.bindings.due = now
 	}
 	e.trouble("live", err, now)

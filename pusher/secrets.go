@@ -24,7 +24,7 @@ func (e *engine) troubleWithSecrets(now time.Time) {
 	}
 	var errs []error
 	for _, need := range slices.SortedFunc(maps.Keys(needed), snapshots.Need.Compare) {
-		if err := secretTrouble(need, needed[need], e.live.faults[need]); err != nil {
+		if err := secretTrouble(need, needed[need], e.bindings.withExpiry(need, e.live.faults[need])); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -53,7 +53,7 @@ func secretTrouble(need snapshots.Need, missing bool, faults []error) error {
 		return fmt.Errorf("a value that nobody knows is used: Secret %s has none under %s that is one line without '%%'", need.Secret, need.Key)
 	case snapshots.UseCertificate:
 	}
-	return fmt.Errorf("the fallback certificate is served: Secret %s has no usable certificate", need.Secret)
+	return fmt.Errorf("the fallback certificate is served: Secret %s has no usable certificate%s", need.Secret, why)
 }
 
 // inShort joins the first few faults.

@@ -93,6 +93,9 @@ const endMarker = "# hapsnap end "
 //   - A line of a crt-list whose certificate is missing is left out, so that its
 //     hosts get the fallback certificate. If it asks for client certificates it
 //     stays, with the fallback certificate, for the hosts of others do not ask.
+//   - The fallback certificate takes the place of one that is expired in a
+//     crt-list, without a reload. Where a host has another certificate, the line
+//     is left out.
 //   - Where haproxy.cfg names the certificate, and for authorities anywhere, the
 //     fallback certificate stands in: it has signed nobody's.
 //   - A list of users has none.
@@ -148,6 +151,7 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 // missingNeeds returns what was missing in files and in the text.
 func missingNeeds(files *boundFiles, secrets *boundSecrets) []Need {
 	out := slices.AppendSeq(slices.Collect(maps.Values(files.missing)), maps.Keys(secrets.missing))
+	out = append(out, files.fallen...)
 	slices.SortFunc(out, Need.Compare)
 	return slices.Compact(out)
 }

@@ -22,7 +22,7 @@ var testLayout = Layout{Maps: "/etc/haproxy/maps", Certificates: "/etc/haproxy/s
 
 // bindCase is a file of testdata/bind: the files of a snapshot; "certificates",
 // lines of file, Secret and use; "secrets" and "authorities", lines of Secret and
-// kind of key; "users", lines of Secret and htpasswd; "values", lines of Secret
+// kind of key; "expired", Secrets; "users", lines of Secret and htpasswd; "values", lines of Secret
 // with key and value;
 // "endpoints", lines of service, address and perhaps "draining"; and what is
 // wanted under want/.
@@ -42,6 +42,15 @@ func readBindCase(tb testing.TB, archive *txtar.Archive) bindCase {
 			d.Certificates = readReferences(tb, f.Data)
 		case f.Name == "secrets":
 			c.live.Certificates = readSecrets(tb, f.Data)
+		case f.Name == "expired":
+			c.live.Expired = map[SecretName]bool{}
+			for _, name := range strings.Fields(string(f.Data)) {
+				secret, err := ParseSecretName(name)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				c.live.Expired[secret] = true
+			}
 		case f.Name == "authorities":
 			c.live.Authorities = readAuthorities(tb, f.Data)
 		case f.Name == "users":

@@ -20,6 +20,10 @@ type boundFiles struct {
 	// standIns hold the fallback certificate under the names of missing ones.
 	// They are for those that something has to be in the place of.
 	standIns map[string]BoundFile
+	// expired are certificates that are not served any more, see expiredFiles.
+	expired map[string]bool
+	// fallen are what the fallback certificate has taken the place of.
+	fallen []Need
 }
 
 // bindFiles places all files of the snapshot but haproxy.cfg. Crt-lists come
@@ -29,19 +33,18 @@ func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
 		layout: layout, paths: map[string]string{},
 		missing: map[string]Need{}, standIns: map[string]BoundFile{},
 	}
+	lists := slices.DeleteFunc(slices.Clone(s.Files), func(f File) bool { return !isList(f) })
+	b.expired = expiredFiles(s.Manifest.Spec.Certificates, lists, live)
 	for _, ref := range s.Manifest.Spec.Certificates {
 		if err := b.addCertificate(ref, live); err != nil {
 			return nil, err
 		}
 	}
-	var lists []File
 	for _, f := range s.Files {
 		if err := checkFilePath(f.Path); err != nil {
 			return nil, err
 		}
-		if strings.HasSuffix(f.Path, ".crtlist") {
-			lists = append(lists, f)
-		} else if f.Path != ConfigFile && f.Path != EndpointsFile {
+		if !isList(f) && f.Path != ConfigFile && f.Path != EndpointsFile {
 			b.add(b.placed(fileKind(f.Path), f.Path, f.Content))
 		}
 	}
@@ -54,6 +57,8 @@ func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
 	}
 	return b, nil
 }
+
+func isList(f File) bool { return strings.HasSuffix(f.Path, ".crtlist") }
 
 func fileKind(source string) FileKind {
 	if strings.HasPrefix(source, mapsFolder) {
@@ -99,6 +104,13 @@ func (b *boundFiles) addCertificate(ref CertificateRef, live Live) error {
 		return nil
 	}
 	content, kind, err := secretFile(ref, live)
+	if alone, expired := b.expired[ref.File]; expired {
+		content, kind, err = nil, "", errExpired
+		if alone {
+			content, b.fallen = live.Fallback, append(b.fallen, Need{Use: ref.Use, Secret: ref.Secret})
+			kind, err = certificateKind(content)
+		}
+	}
 	if err == nil {
 		b.add(b.placed(kind, ref.File, content))
 		return nil

@@ -56,6 +56,8 @@ type Live struct {
 	Endpoints map[ServicePort][]Endpoint
 	// Certificates hold PEM: the chain, then the private key.
 	Certificates map[SecretName][]byte
+	// Expired are those of the certificates that are not to be served any more.
+	Expired map[SecretName]bool
 	// Authorities are what [ParseAuthorities] returned.
 	Authorities map[SecretName][]byte
 	// Users are what [ParseHtpasswd] returned.

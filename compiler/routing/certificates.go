@@ -67,7 +67,7 @@ func (t *translation) certificateOf(name snapshots.SecretName, named Origin) (c 
 	}
 	c.Observed, t.kinds[file] = &observed, keyKind(secret.Value)
 	if !t.cfg.Now.IsZero() && t.cfg.Now.After(observed.NotAfter) {
-		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it")
+		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it; until then its hosts get the default certificate")
 	}
 	return c, true
 }

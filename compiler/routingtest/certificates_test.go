@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
@@ -117,9 +118,13 @@ func TestRow51BadSecrets(t *testing.T) {
 	_, otherKey := keyPair(t, "other")
 	secrets := secretOf(t, "good") + secretYAML("mismatch", certificate, otherKey) + secretYAML("no-certificate", []byte("lots"), key) +
 		secretYAML("no-key", certificate, []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")) + secretYAML("empty", nil, nil)
-	bad := []string{"missing", "mismatch", "no-certificate", "no-key", "empty"}
-	i := ingress{rules: []string{"good.example P / a"}, tls: []string{"good good.example"}}
-	want := map[string]string{"good.example": "good", "x.example": "fallback.invalid"}
+	ca := newAuthority(t, "ca")
+	crt, private := ca.issue(t, "", time.Now().Add(-time.Minute), "expired", "expired.example")
+	rsa, rsaKey := ca.issue(t, "RSA", time.Now().Add(-time.Minute), "one-expired", "two.example")
+	secrets += secretYAML("expired", crt, private) + secretYAML("one-expired", rsa, rsaKey) + ca.secret(t, "", "one-valid", "two.example")
+	bad := []string{"missing", "mismatch", "no-certificate", "no-key", "empty", "expired"}
+	i := ingress{rules: []string{"good.example P / a"}, tls: []string{"good good.example", "one-expired two.example", "one-valid two.example"}}
+	want := map[string]string{"good.example": "good", "x.example": "fallback.invalid", "two.example": "one-valid"}
 	for _, name := range bad {
 		i.rules = append(i.rules, name+".example P / b")
 		i.tls = append(i.tls, name+" "+name+".example")

@@ -127,9 +127,13 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 	secrets := inputs.Values(objects.Secrets)
 	certificates, _ := live.Certificates(secrets)
 	more := live.GatherSecrets(secrets)
+	expired := map[snapshots.SecretName]bool{}
+	for name, pem := range certificates {
+		expired[name] = time.Now().After(live.ExpiresAt(pem))
+	}
 	bound, err := snapshots.Bind(s, snapshots.Binding{
 		Live: snapshots.Live{
-			Certificates: certificates, Authorities: more.Authorities, Users: more.Users, Values: more.Values,
+			Certificates: certificates, Expired: expired, Authorities: more.Authorities, Users: more.Users, Values: more.Values,
 			Fallback: selfSigned(t, "fallback.invalid"),
 		},
 		Slots: slots,

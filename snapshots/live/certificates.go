@@ -1,8 +1,11 @@
 package live
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,4 +68,18 @@ func Certificate(secret corev1.Secret) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, snapshots.ErrNoKey)
 	}
 	return snapshots.JoinKeyPair(certificate, key)
+}
+
+// ExpiresAt returns when the first certificate of PEM data expires; zero if that
+// cannot be told.
+func ExpiresAt(data []byte) time.Time {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return time.Time{}
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}
+	}
+	return leaf.NotAfter
 }
