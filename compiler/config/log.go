@@ -18,9 +18,10 @@ type Log struct {
 	// may follow, as in 10.0.0.5:1514 and [fd00::5]:1514, else it is 514. A name
 	// is not accepted, for HAProxy would not start while it cannot be resolved.
 	Target string `json:"target"`
-	// Format is how a request is written: http is HAProxy's own line, json an object
+	// Format is how requests are written: http is HAProxy's own line, json an object
 	// with times in milliseconds, and anything with % in it a log-format of
-	// HAProxy's.
+	// HAProxy's. Connections that are routed as wholes are written as http or json
+	// too. What HAProxy says of itself and of servers stays text.
 	Format string `json:"format"`
 	// Facility is the facility of syslog, such as daemon or local0.
 	Facility string `json:"facility"`
@@ -82,6 +83,35 @@ const jsonFormat = `{"time":%Ts.%ms,"client":"%ci","client_port":%cp,"frontend":
 	`"version":"%[capture.req.ver,json(utf8s)]","status":%ST,"bytes_sent":%B,"bytes_received":%U,"termination":"%ts",` +
 	`"retries":%rc,"time_request":%TR,"time_queue":%Tw,"time_connect":%Tc,"time_response":%Tr,"time_active":%Ta,` +
 	`"tls_version":"%sslv","tls_cipher":"%sslc"}`
+
+// jsonConnectionFormat is the same for connections that are routed as wholes, and
+// jsonErrorFormat for those that end before there is anything to route: in the
+// TLS handshake, or with what is no request.
+const (
+	jsonConnectionFormat = `{"time":%Ts.%ms,"client":"%ci","client_port":%cp,"frontend":"%f","backend":"%b","server":"%s",` +
+		`"host":"%[var(sess.sni),bytes(0,255),json(utf8s)]","bytes_sent":%B,"bytes_received":%U,"termination":"%ts",` +
+		`"retries":%rc,"time_queue":%Tw,"time_connect":%Tc,"time_total":%Tt,"tls_version":"%sslv","tls_cipher":"%sslc"}`
+	jsonErrorFormat = `{"time":%Ts.%ms,"client":"%ci","client_port":%cp,"frontend":"%f","status":%ST,"termination":"%ts",` +
+		`"error":"%[fc_err_str,json(utf8s)]","tls_error":"%[ssl_fc_err_str,json(utf8s)]"}`
+)
+
+// ConnectionFormat returns the log-format of connections that are routed as
+// wholes, or "" for HAProxy's own lines.
+func (l Log) ConnectionFormat() string {
+	if l.Format == LogJSON {
+		return jsonConnectionFormat
+	}
+	return ""
+}
+
+// ErrorFormat returns the log-format of connections that fail before there is a
+// request, or "" for HAProxy's own lines.
+func (l Log) ErrorFormat() string {
+	if l.Format == LogJSON {
+		return jsonErrorFormat
+	}
+	return ""
+}
 
 // None reports that nothing is logged.
 func (l Log) None() bool { return l.Target == LogNowhere }

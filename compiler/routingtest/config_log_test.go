@@ -1,8 +1,10 @@
 package routingtest
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,10 +93,7 @@ func TestLogInJSON(t *testing.T) {
 	} {
 		e.send(t, false, c.request)
 		message := logged(t, server, "{")
-		var got map[string]any
-		if err := json.Unmarshal([]byte(message[strings.IndexByte(message, '{'):]), &got); err != nil {
-			t.Fatalf("%v: %s", err, message)
-		}
+		got := object(t, message)
 		for key, want := range c.want {
 			if got[key] != want {
 				t.Errorf("%s: %.1100q, want %.1100q, in %.99s", key, got[key], want, message)
@@ -103,5 +102,61 @@ func TestLogInJSON(t *testing.T) {
 		if age := time.Since(time.UnixMilli(int64(got["time"].(float64) * 1000))); age < -time.Second || age > deadline {
 			t.Errorf("time %v is %s ago", got["time"], age)
 		}
+	}
+}
+
+// So is every line of a connection that is routed as a whole, and of one that
+// fails before there is a request.
+func TestLogOfConnectionsInJSON(t *testing.T) {
+	t.Parallel()
+	server := syslogServer(t)
+	var port int
+	e := startWith(t, serviceYAML("shop", "a", echo(t, "a")), func(cfg *config.Config) {
+		cfg.Log.Target, cfg.Log.Format = server.LocalAddr().String(), config.LogJSON
+		port = freePort(t, cfg.Bind.Addresses[0])
+		cfg.TCPServices = []config.TCPService{{Port: port, Service: "shop/a:80"}}
+	})
+	clean(t, e)
+	host, _, err := net.SplitHostPort(e.http)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw(t, net.JoinHostPort(host, strconv.Itoa(port)), "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	got := object(t, logged(t, server, `"time_total"`))
+	if got["host"] != "-" || got["backend"] == "" || got["server"] != "s1" || got["bytes_sent"].(float64) < 17 {
+		t.Errorf("a connection is logged as %v", got)
+	}
+	if _, err := e.handshake(t, only(tls.VersionTLS11)); err == nil {
+		t.Fatal("TLS 1.1 was accepted")
+	}
+	got = object(t, logged(t, server, `"error"`))
+	if got["error"] != "SSL handshake failure" || got["frontend"] != "https" || !strings.Contains(got["tls_error"].(string), "unsupported protocol") {
+		t.Errorf("a failed handshake is logged as %v", got)
+	}
+	if got["status"].(float64) > 0 {
+		t.Errorf("a failed handshake has a status: %v", got)
+	}
+}
+
+// object decodes the object that a message ends in.
+func object(t *testing.T, message string) map[string]any {
+	t.Helper()
+	var got map[string]any
+	if err := json.Unmarshal([]byte(message[strings.IndexByte(message, '{'):]), &got); err != nil {
+		t.Fatalf("%v: %s", err, message)
+	}
+	return got
+}
+
+// Without any log nothing that would be logged is left over to warn of.
+func TestLogNowhere(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Log.Target = config.LogNowhere
+	cfg.TCPServices = []config.TCPService{{Port: 5432, Service: "shop/a:80"}, {Port: 5433, Service: "shop/b:80", SNI: []string{"b.example"}}}
+	i := optioned("a", "backend-protocol", "fcgi", "fcgi-root", "/srv")
+	result, _ := compile(t, common(t)+i.yaml(), cfg)
+	if len(result.Diagnostics) > 0 {
+		t.Error(result.Diagnostics)
 	}
 }
