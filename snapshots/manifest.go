@@ -78,7 +78,7 @@ func (n SecretName) Compare(o SecretName) int {
 //   - a certificate with its private key, of a Secret of type kubernetes.io/tls,
 //     which is served to clients or shown to servers;
 //   - with [UseCA] the certificate authorities under the key ca.crt of any Secret,
-//     without a key: a ca-file, such as "certs/ca_shop_clients.pem".
+//     without a key: a ca-file, such as "certs/ca__shop_clients.pem".
 //
 // Without a Secret it is the fallback certificate, which the pusher makes.
 type CertificateRef struct {

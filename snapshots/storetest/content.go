@@ -31,7 +31,7 @@ func testPublish(t trial) {
 	s := t.Open(nil)
 	draft := Draft("web", "files/errors.http", "HTTP/1.0 503 no\r\n\r\n", "maps/empty.map", "")
 	draft.Certificates = append(draft.Certificates, snapshots.CertificateRef{
-		File: "certs/ca_shop_clients.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "clients"}, Use: snapshots.UseCA,
+		File: "certs/ca__shop_clients.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "clients"}, Use: snapshots.UseCA,
 	})
 	id := publish(t, s, draft)
 	if want := snapshots.NewID(1, draft.Digest()); id != want {
