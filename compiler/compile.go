@@ -10,7 +10,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -100,7 +99,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 	routed, refused := objects, map[diag.Object]bool{}
 	routed.Ingresses = slices.Clone(objects.Ingresses)
 	for _, ing := range c.in.Objects.Ingresses {
-		if slices.Contains(without, ing.Ref) && options.Protect(ing.Value.Annotations) {
+		if slices.Contains(without, ing.Ref) {
 			refused[ing.Ref] = true
 			routed.Ingresses = append(routed.Ingresses, ing)
 		}

@@ -8,7 +8,7 @@ import (
 // Document returns the document that lists all options, in Markdown.
 func Document() string {
 	var b strings.Builder
-	b.WriteString(head)
+	fmt.Fprintf(&b, head, ownNames())
 	for _, group := range Groups {
 		fmt.Fprintf(&b, "\n## %s\n\n| annotation | on | value | default | what it does |\n|---|---|---|---|---|\n", group)
 		for _, o := range All() {
@@ -29,9 +29,21 @@ All names begin with ` + "`" + Prefix + "`" + `. Values are strings: quote numbe
 
 - An option that may be on both kinds of objects may be on an Ingress, for its routes, or on a Service, for every route to it. The Service wins.
 - An Ingress with options has HAProxy backends of its own, so that its options cost other routes nothing.
+- A ConfigMap that ` + "`" + `spec.parameters` + "`" + ` of an IngressClass names (kind ` + "`" + `ConfigMap` + "`" + `, ` + "`" + `scope: Namespace` + "`" + `) holds defaults for the Ingresses of the class. Its keys are names of annotations that may be on an Ingress, without the prefix; %s cannot have a default. The Ingress wins over it, and the Service over both. What they name, such as a Secret, is of the Ingress's namespace. Parameters that cannot be had might protect something, so that the routes of the class answer 503.
 - A wrong value is an error on its object, at its line. The option is then ignored, except where a lock (🔒) follows its name: such an option protects something, and if its value cannot be used, the routes answer 503 rather than let requests through.
 - A name that is not known is ignored with a warning.
 `
+
+// ownNames lists the options that are about one Ingress.
+func ownNames() string {
+	var out []string
+	for _, o := range All() {
+		if o.Own {
+			out = append(out, "`"+o.Name+"`")
+		}
+	}
+	return strings.Join(out, ", ")
+}
 
 // row returns the option's row of its table.
 func (o Option) row() string {

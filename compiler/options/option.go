@@ -17,6 +17,9 @@ type Place int
 const (
 	OnIngress Place = 1 << iota
 	OnService
+	// OnClass are the parameters of an IngressClass: values for those of its
+	// Ingresses that have none.
+	OnClass
 
 	onBoth = OnIngress | OnService
 )
@@ -28,6 +31,8 @@ func (p Place) String() string {
 		return "Ingress"
 	case OnService:
 		return "Service"
+	case OnClass:
+		return "IngressClass"
 	}
 	return "Ingress, Service"
 }
@@ -63,6 +68,8 @@ type Option struct {
 	// Closes says that the option protects something: if its value cannot be
 	// used, requests are answered 503 rather than let through.
 	Closes bool
+	// Own says that the option is about one Ingress, and no default for many.
+	Own bool
 	// Matches says that the option changes which requests are matched, and
 	// nothing that becomes of them.
 	Matches bool
@@ -92,6 +99,14 @@ func define[T any](o Option, parse func(string) (T, error), set func(*Settings, 
 		o.most = mostWord
 	}
 	return o
+}
+
+// mayBe reports whether the option may be on an object of a kind.
+func (o Option) mayBe(on Place) bool {
+	if on == OnClass {
+		return o.On&OnIngress != 0 && !o.Own
+	}
+	return o.On&on != 0
 }
 
 // parse reads a value.

@@ -47,7 +47,7 @@ func routingOptions() []Option {
 			Summary: "Replaces the Host header.",
 		}, hostPort, func(s *Settings, v string) { s.host = v }),
 		define(Option{
-			Name: "server-alias", Group: Routing, On: OnIngress, Matches: true, Value: "DNS names, separated by commas; `*.` is a wildcard for one label",
+			Name: "server-alias", Group: Routing, On: OnIngress, Own: true, Matches: true, Value: "DNS names, separated by commas; `*.` is a wildcard for one label",
 			Example: "www.shop.example", most: mostText,
 			Summary: "More names of the Ingress's host, of which it must have one.",
 		}, listOf(alias), func(s *Settings, v []string) { s.Aliases = v }),

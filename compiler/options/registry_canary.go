@@ -31,19 +31,19 @@ func IsCanary(annotations map[string]string) bool {
 func canaryOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: canaryOption, Group: Splitting, On: OnIngress, Matches: true, Value: valueBool, Example: "true", Default: "`false`",
+			Name: canaryOption, Group: Splitting, On: OnIngress, Own: true, Matches: true, Value: valueBool, Example: "true", Default: "`false`",
 			Summary: "Makes the Ingress a canary: with another Ingress of its namespace, it shares the routes that have the same host, path and pathType, and has none of its own. The other's options hold for its requests, protection above all; options of its own do not count, and one that protects something keeps it from being used, as do options of its Service that the other does not have. Its `tls` and `defaultBackend` are not read. Of several canaries of a route, the oldest is used. While its Service has no usable endpoint, the other Ingress gets all.",
 		}, boolean, func(*Settings, bool) {}),
 		define(Option{
-			Name: "canary-weight", Group: Splitting, On: OnIngress, Matches: true, Needs: canaryOption, Value: "a number from 0 to 100", Example: "10",
+			Name: "canary-weight", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a number from 0 to 100", Example: "10",
 			Summary: "How many of a hundred requests the canary gets of those for which neither header nor cookie decides. The rest goes to the other Ingress's Service; while that has no usable endpoint, the canary gets all, unless its weight is 0. With 100 the other gets none, whatever becomes of the canary. With `balance` `random`, or one that goes by a hash, the weight holds about, of a hash for its values. `balance` `leastconn` and `first` know no weights: `random` prefers endpoints with few connections too.",
 		}, number(0, 100), func(s *Settings, v int) { s.Canary.Weight = &v }),
 		define(Option{
-			Name: "canary-by-header", Group: Splitting, On: OnIngress, Matches: true, Needs: canaryOption, Value: "a name, or a name and a value, as `NAME VALUE` or `NAME=VALUE`", Example: "X-Canary",
+			Name: "canary-by-header", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a name, or a name and a value, as `NAME VALUE` or `NAME=VALUE`", Example: "X-Canary",
 			Summary: "The header that decides first: requests in which it is `always` go to the canary, and with `never` they do not. With a value, exactly that goes to the canary, and nothing else decides.",
 		}, headerRule, func(s *Settings, v HeaderRule) { s.Canary.Header = v }),
 		define(Option{
-			Name: "canary-by-cookie", Group: Splitting, On: OnIngress, Matches: true, Needs: canaryOption, Value: "the name of a cookie", Example: "canary",
+			Name: "canary-by-cookie", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "the name of a cookie", Example: "canary",
 			Summary: "The cookie that decides where the header does not: `always` goes to the canary, `never` does not.",
 		}, cookieName, func(s *Settings, v string) { s.Canary.Cookie = v }),
 	}

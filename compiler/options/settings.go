@@ -86,18 +86,21 @@ func (r *resolution) has(name string) bool {
 	return slices.ContainsFunc(r.objects, func(v Values) bool { return v.Has(name) })
 }
 
-// report adds a problem of the last object that has the option.
+// report adds a problem of the last object that has the option. What has no
+// effect here may have some on other Ingresses of the class.
 func (r *resolution) report(severity diag.Severity, name, message, hint string) {
-	for i, v := range slices.Backward(r.objects) {
-		if !v.Has(name) {
-			continue
-		}
-		if r.problems == nil {
-			r.problems = map[int][]Problem{}
-		}
-		r.problems[i] = append(r.problems[i], Problem{severity, Prefix + name, "annotation " + Prefix + name + " " + message, hint})
+	i := Giver(name, r.objects...)
+	if i < 0 {
 		return
 	}
+	inherited := r.objects[i].Inherits(name)
+	if inherited && severity == diag.Warning {
+		return
+	}
+	if r.problems == nil {
+		r.problems = map[int][]Problem{}
+	}
+	r.problems[i] = append(r.problems[i], Problem{severity, Prefix + name, titleOf(name, inherited) + " " + message, hint, inherited})
 }
 
 // needs reports options that mean nothing alone.

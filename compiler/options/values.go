@@ -14,6 +14,8 @@ type Problem struct {
 	Severity      diag.Severity
 	Annotation    string // its name
 	Message, Hint string
+	// Inherited says that it is about a parameter of the IngressClass.
+	Inherited bool
 }
 
 // Values are the options of one object.
@@ -25,8 +27,9 @@ type Values struct {
 
 // given is one option with a value that can be used.
 type given struct {
-	option Option
-	apply  apply
+	option    Option
+	apply     apply
+	inherited bool // from an IngressClass
 }
 
 // Carried reports whether there is an option that asks for something of the
@@ -59,10 +62,6 @@ func (v Values) First() string {
 	return Prefix + v.given[0].option.Name
 }
 
-// Protect reports whether annotations hold an option that protects something,
-// usable or not.
-func Protect(annotations map[string]string) bool { return Protects(annotations) != "" }
-
 // Protects returns the name of the first annotation that protects something,
 // usable or not, or "".
 func Protects(annotations map[string]string) string {
@@ -76,6 +75,47 @@ func Protects(annotations map[string]string) string {
 
 // Closing reports whether the option of a name protects something.
 func Closing(name string) bool { return registry[name].Closes }
+
+// titleOf is what an option is called in messages.
+func titleOf(name string, inherited bool) string {
+	if inherited {
+		return "parameter " + name
+	}
+	return "annotation " + Prefix + name
+}
+
+// Parameters returns the content of a ConfigMap that an IngressClass names, as
+// annotations. Its keys may do without the prefix.
+func Parameters(data map[string]string) map[string]string {
+	out := make(map[string]string, len(data))
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		out[Prefix+strings.TrimPrefix(key, Prefix)] = data[key]
+	}
+	return out
+}
+
+// Inherit returns the values of an Ingress with those of its class, which it
+// wins over.
+func (v Values) Inherit(class Values) Values {
+	out := Values{Closed: v.Closed || class.Closed, given: slices.Clone(v.given)}
+	for _, g := range class.given {
+		if !v.Has(g.option.Name) {
+			out.given = append(out.given, g)
+		}
+	}
+	slices.SortStableFunc(out.given, func(a, b given) int { return strings.Compare(a.option.Name, b.option.Name) })
+	return out
+}
+
+// Inherits reports whether an option is that of the class.
+func (v Values) Inherits(name string) bool {
+	return slices.ContainsFunc(v.given, func(g given) bool { return g.inherited && g.option.Name == name })
+}
+
+// Protect reports whether an option protects something, usable or not.
+func (v Values) Protect() bool {
+	return v.Closed || slices.ContainsFunc(v.given, func(g given) bool { return g.option.Closes })
+}
 
 // Read reads the annotations of an object. An option whose value cannot be used
 // is left out; if it protects something, the values are closed.
@@ -113,13 +153,17 @@ func (r *reader) annotation(name, text string) {
 	case !ok:
 		r.report(diag.Warning, name, "is not known, and ignored", didYouMean(name))
 		return
-	case o.On&r.on == 0:
+	case r.on == OnClass && !o.mayBe(OnClass):
+		r.values.Closed = r.values.Closed || o.Closes
+		r.report(diag.Error, name, "cannot be a default for the Ingresses of a class", "set it on the objects that it is for")
+		return
+	case !o.mayBe(r.on):
 		r.report(diag.Error, name, fmt.Sprintf("is an option of %s, and not of this object", o.On), "move it there")
 		return
 	}
 	apply, err := o.parse(text)
 	if err == nil {
-		r.values.given = append(r.values.given, given{o, apply})
+		r.values.given = append(r.values.given, given{o, apply, r.on == OnClass})
 		return
 	}
 	message, hint := described(text, err)
@@ -138,7 +182,7 @@ func (r *reader) report(severity diag.Severity, name, message, hint string) {
 	if !strings.HasPrefix(message, ":") {
 		message = " " + message
 	}
-	r.problems = append(r.problems, Problem{severity, Prefix + name, "annotation " + Prefix + name + message, hint})
+	r.problems = append(r.problems, Problem{severity, Prefix + name, titleOf(name, r.on == OnClass) + message, hint, r.on == OnClass})
 }
 
 // registry are the options by name.

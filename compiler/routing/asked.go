@@ -12,7 +12,8 @@ import (
 
 // asked is what an Ingress asks for beyond its spec.
 type asked struct {
-	values options.Values
+	values options.Values // of the Ingress, and those of its class that it has not
+	class  *parameters    // nil if the class has none
 	// carried says that its requests need a backend of their own.
 	carried    bool
 	aliases    []string
@@ -32,7 +33,11 @@ type asked struct {
 func (t *translation) ask(ing ingress) {
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
 	t.reportProblems(ing.Ref, ing.Position, problems)
-	t.asked = asked{values: values, carried: values.Carried()}
+	class := t.inherited(ing)
+	if class != nil {
+		values = values.Inherit(class.values)
+	}
+	t.asked = asked{values: values, class: class, carried: values.Carried()}
 	if values.First() == "" {
 		return // as most
 	}
@@ -67,6 +72,23 @@ func (t *translation) reportProblems(object diag.Object, at func(...any) diag.Po
 	}
 }
 
+// reportAsked adds problems of the options of the Ingress at hand, which may be
+// those of its class.
+func (t *translation) reportAsked(ing ingress, problems []options.Problem) {
+	var own, inherited []options.Problem
+	for _, p := range problems {
+		if p.Inherited {
+			inherited = append(inherited, p)
+		} else {
+			own = append(own, p)
+		}
+	}
+	t.reportProblems(ing.Ref, ing.Position, own)
+	if t.asked.class != nil {
+		t.reportInherited(t.asked.class, inherited)
+	}
+}
+
 // equip gives a new backend what its Ingress and its Service ask for. If a part
 // of it that protects something cannot be had, nothing is served.
 func (t *translation) equip(b *Backend, ing ingress, r resolved) {
@@ -83,9 +105,12 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 		by.service = &service
 	}
 	settings, problems, closed := options.Resolve(by.values...)
-	t.reportProblems(ing.Ref, ing.Position, problems[0])
+	t.reportAsked(ing, problems[0])
 	if exists {
 		t.reportProblems(service.Ref, service.Position, problems[1])
+	}
+	if t.asked.class != nil {
+		b.Origins = append(b.Origins, t.asked.class.origin)
 	}
 	if name := offered.First(); name != "" {
 		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})

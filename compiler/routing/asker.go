@@ -29,9 +29,12 @@ func (a asker) report(t *translation, option, message, hint string) {
 
 // reportAs reports something of an option's value.
 func (a asker) reportAs(t *translation, severity diag.Severity, option, message, hint string) {
-	at := a.origin(option)
+	at, title := a.origin(option), "annotation "+options.Prefix+option
+	if t.asked.class != nil && options.Giver(option, a.values...) == 0 && a.values[0].Inherits(option) {
+		at, title = t.asked.class.originOf(options.Prefix+option), "parameter "+option
+	}
 	t.found = append(t.found, diag.Diagnostic{
 		Severity: severity, Position: at.Position, Object: at.Object, Hint: hint,
-		Message: "annotation " + options.Prefix + option + message,
+		Message: title + message,
 	})
 }

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"fmt"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -18,6 +19,7 @@ type classes struct {
 	controllers map[string]string // of the IngressClass objects, by name
 	isDefault   bool              // a class of ours is the default
 	hasDefault  bool              // any class is
+	unnamed     string            // the class of Ingresses of ours that name none
 }
 
 func newClasses(objects []inputs.Object[networkingv1.IngressClass], cfg Config) classes {
@@ -29,7 +31,17 @@ func newClasses(objects []inputs.Object[networkingv1.IngressClass], cfg Config) 
 			c.isDefault = c.isDefault || o.Value.Spec.Controller == cfg.ControllerClass
 		}
 	}
+	c.unnamed = cmp.Or(newestDefault(objects, cfg.ControllerClass), cfg.IngressClass)
 	return c
+}
+
+// nameOf returns the name of the class that an Ingress of ours has.
+func (c classes) nameOf(ing ingress) string {
+	field := ""
+	if name := ing.Value.Spec.IngressClassName; name != nil {
+		field = *name
+	}
+	return cmp.Or(ing.Value.Annotations[classAnnotation], field, c.unnamed)
 }
 
 // claim reports whether an Ingress is ours, and what its author should know.

@@ -38,7 +38,8 @@ type Config struct {
 	// fits, if it has a name.
 	DefaultCertificate snapshots.SecretName
 	// Refused are Ingresses that cannot be published for what they say. They are
-	// treated like those that break a rule of the API.
+	// treated like those that break a rule of the API: left out, or closed if they
+	// protect something.
 	Refused map[diag.Object]bool
 	// HTTPSPort is that of the listener for HTTPS; 0 is none.
 	HTTPSPort int

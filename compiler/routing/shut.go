@@ -14,12 +14,12 @@ import (
 // something, and answers them with 503: otherwise their requests might match a
 // route of another Ingress, which does not protect them. A canary has none.
 func (t *translation) shut(ing ingress) {
-	protects := options.Protects(ing.Value.Annotations)
+	protects, at := t.protected(ing)
 	if protects == "" || options.IsCanary(ing.Value.Annotations) {
 		return
 	}
-	t.report(diag.Warning, ing, ing.Position("metadata", "annotations", protects),
-		"annotation "+protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see what else is said of this Ingress")
+	t.report(diag.Warning, ing, at,
+		protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see what else is said of this Ingress")
 	t.ask(ing)
 	t.asked.shut = true
 	sound := inputs.Object[networkingv1.Ingress]{Ref: ing.Ref, Value: ing.Value.DeepCopy(), At: ing.At}

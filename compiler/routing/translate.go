@@ -30,14 +30,18 @@ type (
 func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	t := newTranslation(in, cfg.withDefaults())
 	t.pages = t.errorPages()
-	classes := newClasses(in.Classes, t.cfg)
+	t.classes = newClasses(in.Classes, t.cfg)
+	t.readParameters(in.Classes)
 	broken := make(map[diag.Object]bool, len(in.Broken))
 	for _, ing := range in.Broken {
 		broken[ing.Ref] = true
 	}
 	var canaries []ingress
 	for _, ing := range byAge(slices.Concat(in.Ingresses, in.Broken)) {
-		ours, found := classes.claim(ing)
+		ours, found := t.classes.claim(ing)
+		if t.cfg.Refused[ing.Ref] && !t.protects(ing) {
+			continue // as if it were not there
+		}
 		if broken[ing.Ref] { // what is wrong with it was said when it was read
 			if ours {
 				t.shut(ing)
@@ -126,7 +130,10 @@ type translation struct {
 	kinds    map[string]string       // of their keys, by file
 	pages    []ErrorPage
 	standard string // the file of the default certificate
-	found    []diag.Diagnostic
+	classes  classes
+	// parameters are those of the classes that are ours, by class.
+	parameters map[string]*parameters
+	found      []diag.Diagnostic
 
 	listeners   map[int]*connectionListener // by port
 	connections map[string]*Backend
@@ -157,6 +164,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		services:   byName(in.Services),
 		secrets:    byName(in.Secrets),
 		configMaps: byName(in.ConfigMaps),
+		parameters: map[string]*parameters{},
 		hosts:      map[string]*virtualHost{},
 		backends:   map[string]*Backend{},
 		aliases:    map[diag.Object][]string{},
