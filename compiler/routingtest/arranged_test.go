@@ -57,10 +57,11 @@ func startArranged(t *testing.T, yaml string, arrange func([]snapshots.Slot) []s
 // runtime gives HAProxy a command.
 func (a arranged) runtime(t *testing.T, command string) string {
 	t.Helper()
-	c, err := net.Dial("unix", a.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c net.Conn
+	await(t, func() (err error) { // it may come after the ports
+		c, err = net.Dial("unix", a.socket)
+		return err
+	})
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
 		t.Fatal(err)
