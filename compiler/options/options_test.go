@@ -85,6 +85,10 @@ func TestProblems(t *testing.T) {
 		"lookahead":         {options.OnIngress, "rewrite-path", `^/(?=a) /`, ": \"^/(?=a)\" is not a regular expression: invalid or unsupported Perl syntax: `(?=`", ""},
 		"header with colon": {options.OnIngress, "request-headers", "set X-A: b", `: "X-A:" is not the name of a header`, "use letters, digits and -"},
 		"hop by hop":        {options.OnIngress, "request-headers", "remove Transfer-Encoding", `: "Transfer-Encoding" is not a header that can be edited`, "for Host, use hapsnap.dev/rewrite-host"},
+		"canary's header":   {options.OnIngress, "canary-by-header", "X Canary: a", `: "Canary: a" is not a value that can be compared`, "use letters, digits and -._~:/@+=,;*"},
+		"no value":          {options.OnIngress, "canary-by-header", "X-Canary=", `: "X-Canary=" is not a value that can be compared`, "use letters, digits and -._~:/@+=,;*"},
+		"canary's cookie":   {options.OnIngress, "canary-by-cookie", "a=b", `: "a=b" is not the name of a cookie`, "use letters, digits, - and _"},
+		"no percentage":     {options.OnIngress, "canary-weight", "101", `: "101" is out of range`, "use 0 to 100"},
 		"origin with path":  {options.OnIngress, "cors-allow-origin", "https://a.example/", `: "https://a.example/" is not an origin`, `use such as https://shop.example, https://*.shop.example, or "*"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +104,35 @@ func TestProblems(t *testing.T) {
 				t.Errorf("got  %q, %q\nwant %q, %q", p.Message, p.Hint, want, c.hint)
 			}
 		})
+	}
+}
+
+func TestIsCanary(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "false": false, "": true, "no": true} {
+		if got := options.IsCanary(map[string]string{options.Prefix + "canary": value}); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+	if options.IsCanary(map[string]string{options.Prefix + "canary-weight": "10"}) {
+		t.Error("a weight alone makes a canary")
+	}
+}
+
+func TestDifferent(t *testing.T) {
+	prefixed := func(pairs ...string) map[string]string {
+		out := map[string]string{"example.com/balance": "x"}
+		for i := 0; i < len(pairs); i += 2 {
+			out[options.Prefix+pairs[i]] = pairs[i+1]
+		}
+		return out
+	}
+	own := prefixed("canary", "true", "canary-weight", "1", "no-option", "x", "retries", "1", "balance", "uri", "hsts", "1", "tcp-port", "1")
+	first, second := prefixed("retries", "1", "balance", "source"), prefixed("retries", "2", "balance", "uri")
+	if diff := cmp.Diff([]string{"balance", "hsts"}, options.Different(own, first, second)); diff != "" {
+		t.Error(diff)
+	}
+	if got := options.Different(own, own); got != nil {
+		t.Errorf("%v differ from themselves", got)
 	}
 }
 

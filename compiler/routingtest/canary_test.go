@@ -219,7 +219,7 @@ func TestCanarySessions(t *testing.T) {
 	}
 }
 
-// Another weight is no reason for a reload.
+// Another weight changes nothing that HAProxy could not be told at run time.
 func TestCanaryWeightKeepsShape(t *testing.T) {
 	t.Parallel()
 	shape := func(weight string) string {
