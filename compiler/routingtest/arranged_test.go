@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,6 +47,10 @@ func startArranged(t *testing.T, yaml string, arrange func([]snapshots.Slot) []s
 	write(t, dir, bound)
 	a := arranged{edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), result: result}, socket, bound.Servers}
 	run(t, dir, a.http)
+	await(t, func() error { // the socket gets its name after the port is open
+		_, err := os.Stat(socket)
+		return err
+	})
 	for _, s := range bound.Servers {
 		if s.State == snapshots.SlotDrain {
 			a.runtime(t, fmt.Sprintf("set server %s/%s state drain", s.Backend, s.Name))
