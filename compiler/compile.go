@@ -112,7 +112,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		IngressClass:       c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
 		ExternalNames: externalNames(c.in.Config.ExternalNames),
-		HTTPSPort:     c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
+		Snippets:      c.in.Config.Snippets.Namespaces, HTTPSPort: c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
 		DefaultCertificate: defaultCertificate(c.in.Config),
 	})
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects)})

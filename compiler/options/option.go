@@ -49,10 +49,11 @@ const (
 	HeaderEdit  Group = "Headers"
 	Protecting  Group = "Protection"
 	TCPServices Group = "TCP services"
+	Snippets    Group = "Snippets"
 )
 
 // Groups are the groups in the order of the document.
-var Groups = []Group{Routing, Splitting, Backends, Sessions, HeaderEdit, Protecting, TCPServices}
+var Groups = []Group{Routing, Splitting, Backends, Sessions, HeaderEdit, Protecting, TCPServices, Snippets}
 
 // Option is one annotation.
 type Option struct {

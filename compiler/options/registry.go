@@ -11,7 +11,7 @@ func All() []Option {
 	return slices.Concat(
 		routingOptions(), canaryOptions(), serverOptions(), connectionOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
 		protectionOptions(), authenticationOptions(), externalAuthOptions(), clientOptions(),
-		tcpOptions(),
+		tcpOptions(), snippetOptions(),
 	)
 }
 

@@ -22,6 +22,8 @@ type Settings struct {
 	Canary     Canary
 	Protection policy.Protection
 	Upstream   policy.Upstream
+	// Snippet are lines of haproxy.cfg, for those who may write any.
+	Snippet []policy.Line
 	// Connections are ports of the Service's own.
 	Connections Connections
 	// Basic and External say who is let in; nil is anybody.

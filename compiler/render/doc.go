@@ -21,6 +21,8 @@
 //	                      the status, or the text
 //	listenQUIC ADDRESS PORT
 //	                      the same for HTTP/3
+//	verbatim LINE         a whole line that an object's author may write: of a
+//	                      backend's Snippet, and of nothing else
 //	keys MAP, values MAP  in the order of the keys
 //
 // # What a value may be

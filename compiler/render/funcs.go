@@ -42,7 +42,7 @@ regexSplit mustRegexSplit regexQuoteMeta`
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
-		"quote": quote, "literal": literal, "words": words, "listen": listen, "listenQUIC": listenQUIC, "socket": socket, "secret": secretWord,
+		"quote": quote, "literal": literal, "words": words, "listen": listen, "listenQUIC": listenQUIC, "socket": socket, "verbatim": verbatim, "secret": secretWord,
 		"answer": answers(nil).write, // until there are pages to bind to
 		"keys":   sortedKeys, "values": sortedValues,
 		"print": fmt.Sprint, "printf": printf,

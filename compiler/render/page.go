@@ -158,6 +158,8 @@ func originsOf(v any) []routing.Origin {
 		return routeOrigins(v.Routes)
 	case routing.Certificate:
 		return known(v.Origin)
+	case routing.SnippetLine:
+		return known(v.Origin)
 	case routing.ConnectionRoute:
 		return known(v.Origin)
 	case routing.ErrorPage:

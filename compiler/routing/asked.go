@@ -115,7 +115,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	if name := offered.First(); name != "" {
 		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})
 	}
-	if closed || t.asked.refused || !t.findLists(&settings.Protection, by) || !t.authenticate(&settings, by) {
+	if closed || t.asked.refused || !t.findLists(&settings.Protection, by) || !t.authenticate(&settings, by) || !t.addSnippet(b, ing, settings.Snippet) {
 		b.Targets = nil
 		return
 	}

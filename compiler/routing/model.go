@@ -135,8 +135,10 @@ type Backend struct {
 	Targets []Target
 	// Protection and Upstream are nil where nothing was asked for.
 	Protection *policy.Protection
-	Filters    []policy.Filter
-	Upstream   *policy.Upstream
+	// Snippet is written behind Protection and before Filters.
+	Snippet  []SnippetLine
+	Filters  []policy.Filter
+	Upstream *policy.Upstream
 	// Prefixes are what the routes match that lead here, each once, sorted, if
 	// a filter replaces it. The root is "".
 	Prefixes []string
