@@ -86,7 +86,7 @@ func TestHTTP3(t *testing.T) {
 	if got.Header.Get("X-Forwarded-Proto") != "https" || got.Header.Get("X-Forwarded-For") != "127.0.0.1" {
 		t.Errorf("forwarded as %v", got.Header)
 	}
-	for host, want := range map[string]string{"shop.example": "shop.example", "other.example": "standard.example"} {
+	for host, want := range map[string]string{"shop.example": "web", "other.example": "standard"} {
 		response, _ := e.http3(t, "POST", host, "/", strings.Repeat("x", 100_000))
 		if name := response.TLS.PeerCertificates[0].Subject.CommonName; name != want {
 			t.Errorf("%s: certificate of %s, want %s", host, name, want)

@@ -130,8 +130,7 @@ func TestDefaultCertificate(t *testing.T) {
 	e := startWith(t, objects, func(cfg *config.Config) { cfg.HTTPS.DefaultCertificate = "shop/standard" })
 	clean(t, e)
 	serves(t, e, map[string]string{
-		"shop.example": "shop.example", "also.example": "standard.example", "x.example": "standard.example",
-		"standard.example": "standard.example", "": "standard.example",
+		"shop.example": "web", "also.example": "standard", "x.example": "standard", "standard.example": "standard", "": "standard",
 	})
 }
 
