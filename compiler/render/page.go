@@ -29,10 +29,13 @@ type Page struct {
 	Backends     []routing.Backend
 	Certificates []routing.Certificate
 	ServerNames  []routing.ServerName
-	ErrorPages   []routing.ErrorPage
-	Userlists    []routing.Userlist
-	Default      string // the name of a backend, or ""
-	Listeners    []routing.Listener
+	// SeveralAuthorities says that clients of different hosts are asked for
+	// certificates of different authorities.
+	SeveralAuthorities bool
+	ErrorPages         []routing.ErrorPage
+	Userlists          []routing.Userlist
+	Default            string // the name of a backend, or ""
+	Listeners          []routing.Listener
 	// DefaultCertificate is the file of a certificate, or "".
 	DefaultCertificate string
 
@@ -71,24 +74,6 @@ func (p Page) LeastUsable() int {
 	return (len(p.Served())*p.Config.Status.Ready.MinBackendsPercent + 99) / 100
 }
 
-// SeveralAuthorities reports whether clients of different hosts are asked for
-// certificates of different authorities.
-func (p Page) SeveralAuthorities() bool {
-	first := ""
-	for _, name := range p.ServerNames {
-		if name.Clients == nil {
-			continue
-		}
-		if first == "" {
-			first = name.Clients.Authority
-		}
-		if name.Clients.Authority != first {
-			return true
-		}
-	}
-	return false
-}
-
 // Choices returns, each once and by name, what maps lead to where a request's
 // host and path do not decide alone.
 func (p Page) Choices() []routing.Choice { return routing.Choices(p.Hosts) }
@@ -111,10 +96,21 @@ func newPage(in Input) Page {
 	m := in.Model
 	return Page{
 		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
-		Default: m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
+		SeveralAuthorities: severalAuthorities(m.ServerNames),
+		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		Userlists:   m.Userlists,
 		connections: m.ConnectionBackends, objects: indexObjects(in.Objects),
 	}
+}
+
+func severalAuthorities(names []routing.ServerName) bool {
+	authorities := map[string]bool{}
+	for _, name := range names {
+		if name.Clients != nil {
+			authorities[name.Clients.Authority] = true
+		}
+	}
+	return len(authorities) > 1
 }
 
 // each returns the dots that a template for each of something is executed

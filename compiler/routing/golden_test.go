@@ -147,6 +147,9 @@ func describe(m routing.Model, found []diag.Diagnostic) string {
 	}
 	for _, n := range m.ServerNames {
 		fmt.Fprintf(&b, "server name %s, not %s: %s%s\n", n.Host, strings.Join(n.Except, " "), strings.Join(n.Certificates, " "), from(n.Origin))
+		if c := n.Clients; c != nil {
+			fmt.Fprintf(&b, "\tclients by %s, required %v\n", c.Authority, c.Required)
+		}
 	}
 	for _, d := range found {
 		b.WriteString(d.String() + "\n")

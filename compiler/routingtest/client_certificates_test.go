@@ -83,6 +83,7 @@ func TestRow53ClientCertificates(t *testing.T) {
 		{"shared.example", "shared.example", "/", "b", "b", "refused"},
 		{"shared.example", "shared.example", "/admin", "403", "a", "refused"},
 		{"open.example", "open.example", "/", "b", "b", "b"},
+		{"open.example", "free.wild.example", "/", "b", "b", "b"},
 		{"open.example", "required.example", "/", "421", "421", "421"},
 		{"open.example", "optional.example", "/", "421", "421", "421"},
 		{"", "required.example", "/", "421", "421", "421"},
