@@ -142,6 +142,9 @@ func attacked(i int, o options.Option, value string) inputs.Object[networkingv1.
 			ing.Annotations[options.Prefix+other.Name] = other.Example
 		}
 	}
+	if o.Name == "backend-ca-secret" {
+		ing.Annotations[options.Prefix+"backend-sni"] = "web.internal"
+	}
 	if strings.HasPrefix(o.Name, "fcgi-") {
 		ing.Annotations[options.Prefix+"backend-protocol"] = "fcgi"
 	}

@@ -88,5 +88,5 @@ func (r *resolution) connections() {
 		r.closed = true
 		r.report(diag.Error, "backend-sni", "cannot be the host of a request for "+whole+"; they are refused", "name the host")
 	}
-	u.Protocol = policy.Opaque
+	u.Protocol, u.FastCGI = policy.Opaque, nil
 }

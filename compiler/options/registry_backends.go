@@ -62,16 +62,8 @@ func connectionOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "backend-protocol", Group: Backends, On: onBoth, Value: "`h1`, `h2` or `grpc`, each perhaps with `-tls`, or `fcgi`", Example: "h2-tls", Default: "`h1`",
-			Summary: "What is spoken to endpoints. Certificates are not verified unless `backend-verify` says so.",
-		}, oneOf(protocols), func(s *Settings, v protocol) { s.Upstream.Protocol, s.tls = v.name, v.tls }),
-		define(Option{
-			Name: "backend-verify", Group: Backends, On: onBoth, Closes: true, Value: "`none` or `system`", Example: "none", Default: "`none`",
-			Summary: "`system` accepts an endpoint only with a certificate for `backend-sni` by an authority that HAProxy's system knows.",
-		}, oneOf(map[string]bool{"none": false, "system": true}), func(s *Settings, v bool) { s.verify = v }),
-		define(Option{
-			Name: "backend-sni", Group: Backends, On: onBoth, Closes: true, Value: "a DNS name, or `request-host`", Example: "internal.example",
-			Summary: "The name that endpoints are asked for over TLS.",
-		}, serverName, func(s *Settings, v policy.TLS) { s.sni = v }),
+			Summary: "What is spoken to endpoints. Certificates are not verified unless `backend-verify` or `backend-ca-secret` says so.",
+		}, oneOf(protocols), func(s *Settings, v protocol) { s.Upstream.Protocol, s.servers.on = v.name, v.tls }),
 		define(Option{
 			Name: "send-proxy-protocol", Group: Backends, On: onBoth, Value: "`v1` or `v2`", Example: "v2",
 			Summary: "Tells endpoints the client's address by the PROXY protocol.",

@@ -24,6 +24,8 @@ type Settings struct {
 	Upstream   policy.Upstream
 	// Snippet are lines of haproxy.cfg, for those who may write any.
 	Snippet []policy.Line
+	// ServerSecrets are those that TLS to the servers needs, if there is any.
+	ServerSecrets ServerSecrets
 	// Connections are ports of the Service's own.
 	Connections Connections
 	// Basic and External say who is let in; nil is anybody.
@@ -39,9 +41,7 @@ type Settings struct {
 	hsts         string
 	host         string
 	path         *policy.RewritePath
-	verify       bool
-	sni          policy.TLS
-	tls          bool
+	servers      serverTLS
 	fastCGI      policy.FastCGI
 	rate         policy.RateLimit
 	sticky       bool
@@ -113,25 +113,6 @@ func (r *resolution) needs() {
 				r.report(diag.Warning, g.option.Name, "has no effect without "+Prefix+needs, "")
 			}
 		}
-	}
-}
-
-// tls joins what is said of TLS to the servers. Whoever asks for certificates to
-// be verified must not be served without.
-func (r *resolution) tls() {
-	s := &r.settings
-	switch {
-	case s.tls:
-		s.Upstream.TLS = &policy.TLS{Verify: s.verify, ServerName: s.sni.ServerName, OfRequest: s.sni.OfRequest}
-		if s.verify && !r.has("backend-sni") {
-			r.closed = true
-			r.report(diag.Error, "backend-verify", "cannot verify a certificate without a name"+closes, "set "+Prefix+"backend-sni")
-		}
-	case s.verify:
-		r.closed = true
-		r.report(diag.Error, "backend-verify", "needs TLS to the servers"+closes, "set "+Prefix+"backend-protocol to one that ends in -tls")
-	case r.has("backend-sni"):
-		r.report(diag.Warning, "backend-sni", "has no effect without TLS to the servers", "set "+Prefix+"backend-protocol to one that ends in -tls")
 	}
 }
 

@@ -65,9 +65,13 @@ const (
 
 // TLS says how servers are spoken to over TLS.
 type TLS struct {
-	// Verify checks the server's certificate against the certificate
-	// authorities of the system, and against ServerName.
+	// Verify checks the server's certificate against Authorities, and against
+	// the name that is sent.
 	Verify bool
+	// Authorities is the file of certificate authorities, and Certificate that of
+	// the certificate to show to servers that ask for one, as snapshots name the
+	// files of Secrets. Without them these are the system's authorities, and none.
+	Authorities, Certificate string
 	// ServerName is sent as SNI. With OfRequest it is the request's host.
 	ServerName string
 	OfRequest  bool

@@ -125,6 +125,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	}
 	if u := settings.Upstream; u != (policy.Upstream{}) {
 		nameCookie(&u, r)
+		t.nameSecrets(u.TLS, settings.ServerSecrets, by)
 		b.Upstream = &u
 	}
 }

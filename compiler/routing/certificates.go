@@ -72,26 +72,33 @@ func (t *translation) certificateOf(name snapshots.SecretName, named Origin) (c 
 	return c, true
 }
 
-// authority returns the certificate authorities of a Secret, which it makes and
-// checks if they are new. Without them nobody is let in, for a snapshot that is
-// pushed without its authorities is given some that signed nothing.
+// authority returns the certificate authorities of a Secret that an Ingress names
+// for its clients.
 func (t *translation) authority(ing ingress, name snapshots.SecretName, named Origin) *Certificate {
-	file := authorityFile(name)
-	if c := t.certs[file]; c != nil {
-		return c
-	}
-	c := &Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
-	t.certs[file] = c
-	secret, exists := t.secrets[name]
-	if !exists {
+	c, isNew := t.authorityOf(name, named)
+	if _, exists := t.secrets[name]; isNew && !exists {
 		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
 			"no certificate is accepted until it does where snapshots are pushed")
-		return c
-	}
-	if _, err := live.Authorities(*secret.Value); err != nil {
-		t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
 	}
 	return c
+}
+
+// authorityOf returns the certificate authorities of a Secret, which it makes and
+// checks if they are new. Without them nobody is let in, for a snapshot that is
+// pushed without its authorities is given some that signed nothing.
+func (t *translation) authorityOf(name snapshots.SecretName, named Origin) (c *Certificate, isNew bool) {
+	file := authorityFile(name)
+	if c := t.certs[file]; c != nil {
+		return c, false
+	}
+	c = &Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
+	t.certs[file] = c
+	if secret, exists := t.secrets[name]; exists {
+		if _, err := live.Authorities(*secret.Value); err != nil {
+			t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
+		}
+	}
+	return c, true
 }
 
 // observe describes the certificate in a Secret.

@@ -79,6 +79,7 @@ func (t *translation) equipConnections(b *Backend, service inputs.Object[corev1.
 		b.Protection = &p
 	}
 	u := settings.Upstream
+	t.nameSecrets(u.TLS, settings.ServerSecrets, by)
 	b.Upstream = &u
 	return closed
 }
