@@ -1,13 +1,13 @@
 package compiler
 
 import (
+	"bytes"
 	"context"
 	"regexp"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // place is a line of a template, and what is wrong with what it writes.
@@ -21,8 +21,13 @@ type place struct {
 // mostly.
 var quoted = regexp.MustCompile(`'[^']*'|"(?:[^"\\]|\\.)*"`)
 
+// listed matches a list of what was quoted. The keywords that HAProxy knows are
+// more where a script adds to them.
+var listed = regexp.MustCompile(`''(?:, '')+`)
+
 func placeOf(f render.Fault) place {
-	return place{f.Origin.Template, f.Origin.Line, quoted.ReplaceAllString(f.Message, "''")}
+	message := listed.ReplaceAllString(quoted.ReplaceAllString(f.Message, "''"), "''")
+	return place{f.Origin.Template, f.Origin.Line, message}
 }
 
 // ofTemplates returns the faults of an attempt that are those of a template,
@@ -57,9 +62,13 @@ func acceptedPlaces(a attempt) map[place]bool {
 		refused[output{f.File, f.Line}] = true
 	}
 	out := map[place]bool{}
-	for file, lines := range a.artifact.Origins {
-		for i, origin := range lines {
-			if !refused[output{file, i + 1}] {
+	for _, file := range a.artifact.Files {
+		number := 0
+		for line := range bytes.Lines(file.Content) {
+			number++
+			// An empty line is what a template ends with, and says nothing.
+			if len(bytes.TrimSpace(line)) > 0 && !refused[output{file.Path, number}] {
+				origin := a.artifact.Origin(file.Path, number)
 				out[place{template: origin.Template, line: origin.Line}] = true
 			}
 		}
@@ -75,7 +84,7 @@ func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 	if c.probed != nil {
 		return c.probed, nil
 	}
-	a, err := c.publishable(ctx, render.Input{Model: probeModel(), Config: c.in.Config, Objects: probeObjects()})
+	a, err := c.publishable(ctx, render.Input{Model: probeModel(c.in.Config), Config: c.in.Config, Objects: probeObjects()})
 	if err != nil {
 		return nil, err
 	}
@@ -86,36 +95,6 @@ func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 		}
 	}
 	return c.probed, nil
-}
-
-// probeModel has one of everything.
-func probeModel() routing.Model {
-	origin := probeOrigin("Ingress")
-	const served, gone = "hapsnap_probe_http", "hapsnap_gone_80"
-	route := func(t routing.PathType, path, backend string) routing.Route {
-		return routing.Route{Match: routing.Match{PathMatch: routing.PathMatch{Type: t, Path: path}}, Backend: backend, Origin: origin}
-	}
-	chosen := route(routing.Prefix, "/x", gone)
-	chosen.Match.Conditions = []routing.Condition{{Of: routing.Header, Name: "x-probe", Value: "a"}}
-	return routing.Model{
-		Hosts: []routing.Host{
-			{Name: ".probe.invalid", Origin: origin, Routes: []routing.Route{route(routing.Prefix, "", served)}},
-			{Name: "probe.invalid", Origin: origin, Routes: []routing.Route{
-				route(routing.Exact, "/gone", gone), chosen, route(routing.Prefix, "/x", served),
-			}},
-		},
-		Backends: []routing.Backend{
-			{Name: gone, Origins: []routing.Origin{origin}},
-			{Name: served, Origins: []routing.Origin{origin}, Targets: []routing.Target{
-				{Service: snapshots.ServicePort{Namespace: "hapsnap", Service: "probe", Port: "http"}, Weight: 1},
-			}},
-		},
-		Certificates: []routing.Certificate{{
-			File: "certs/hapsnap_probe.pem", Secret: snapshots.SecretName{Namespace: "hapsnap", Name: "probe"},
-			Hosts: []string{"probe.invalid"}, Origin: origin,
-		}},
-		Default: served, DefaultOrigin: origin,
-	}
 }
 
 // probeObjects has one object of each kind that templates can loop over.
