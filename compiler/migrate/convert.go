@@ -1,0 +1,160 @@
+package migrate
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
+)
+
+// object is what rules see of an Ingress or a Service.
+type object struct {
+	kind, namespace string
+	class           string // by field or annotation
+	annotations     map[string]string
+	hasTLS          bool
+	paths           []pathEdit
+}
+
+// pathEdit is a path of a rule, and the prefix that takes its place, or "".
+type pathEdit struct {
+	path, prefix string
+}
+
+// restorePaths leaves the paths as they are.
+func (o *object) restorePaths() {
+	for i, p := range o.paths {
+		o.paths[i] = pathEdit{path: p.path}
+	}
+}
+
+// change is what becomes of the annotations of an object.
+type change struct {
+	removed []string     // full names
+	added   []annotation // ours, in the order of the rules
+	found   []found
+}
+
+// found is a finding with the full name of its annotation; "" is the object.
+type found struct {
+	finding
+	annotation string
+}
+
+// convert translates the annotations of an object that belong to a dialect. It
+// changes the paths of the object where a rule says so.
+func (d Dialect) convert(o *object) change {
+	values, full := d.read(o.annotations)
+	var out change
+	if d.always != nil && o.kind == "Ingress" && (len(values) > 0 || d.isAlone(o.class)) {
+		out.take(d.apply(o, Rule{convert: d.always}, values), full)
+	}
+	known := map[string]bool{}
+	for _, r := range d.Rules {
+		used := slices.DeleteFunc(slices.Clone(r.From), func(name string) bool { return len(full[name]) == 0 })
+		for _, name := range r.From {
+			known[name] = true
+		}
+		if len(used) > 0 {
+			c := d.apply(o, r, values)
+			out.take(c, full)
+			out.remove(used, c.kept, full)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(full)) {
+		if !known[name] {
+			out.found = append(out.found, found{finding{diag.Error, name, "is not known", "look up what it does, and see docs/annotations.md"}, full[name][0]})
+		}
+	}
+	return out
+}
+
+// read returns the values of the dialect's annotations by their short names,
+// and their full names. Of several prefixes the first counts.
+func (d Dialect) read(annotations map[string]string) (values map[string]string, full map[string][]string) {
+	values, full = map[string]string{}, map[string][]string{}
+	for _, prefix := range d.Prefixes {
+		for name, value := range annotations {
+			short, ok := strings.CutPrefix(name, prefix)
+			if !ok {
+				continue
+			}
+			if len(full[short]) == 0 {
+				values[short] = value
+			}
+			full[short] = append(full[short], name)
+		}
+	}
+	return values, full
+}
+
+// isAlone reports whether a class is usual for this dialect, and for no other.
+func (d Dialect) isAlone(class string) bool {
+	return d.hasClass(class) && !slices.ContainsFunc(Dialects(), func(o Dialect) bool { return o.Name != d.Name && o.hasClass(class) })
+}
+
+func (d Dialect) hasClass(class string) bool { return slices.Contains(d.Classes, class) }
+
+// apply calls one rule. What it would write is left out, and its annotations
+// stay, if the compiler would not take it.
+func (d Dialect) apply(o *object, r Rule, values map[string]string) *call {
+	c := &call{object: o, rule: r, values: values}
+	r.convert(c)
+	place := options.OnIngress
+	if o.kind == "Service" {
+		place = options.OnService
+	}
+	for _, a := range c.out {
+		_, problems := options.Read(place, map[string]string{options.Prefix + a.name: a.value})
+		if len(problems) == 0 {
+			continue
+		}
+		c.out = nil
+		for _, name := range r.From {
+			if c.has(name) && !slices.Contains(c.kept, name) {
+				c.keep(name, "cannot be translated: "+problems[0].Message, problems[0].Hint)
+			}
+		}
+		break
+	}
+	return c
+}
+
+// take adds what a rule wrote and said.
+func (x *change) take(c *call, full map[string][]string) {
+	for _, a := range c.out {
+		x.add(a)
+	}
+	for _, f := range c.said {
+		names := full[f.name]
+		if len(names) == 0 {
+			names = []string{""} // of the object
+		}
+		x.found = append(x.found, found{f, names[0]})
+	}
+}
+
+// add adds one of our annotations. What two rules say of headers holds together;
+// of anything else, the later rule is right.
+func (x *change) add(a annotation) {
+	i := slices.IndexFunc(x.added, func(b annotation) bool { return b.name == a.name })
+	switch {
+	case i < 0:
+		x.added = append(x.added, a)
+	case a.name == "request-headers" || a.name == "response-headers":
+		x.added[i].value += "\n" + a.value
+	default:
+		x.added[i].value = a.value
+	}
+}
+
+// remove takes note of the annotations that were translated.
+func (x *change) remove(used, kept []string, full map[string][]string) {
+	for _, name := range used {
+		if !slices.Contains(kept, name) {
+			x.removed = append(x.removed, full[name]...)
+		}
+	}
+}

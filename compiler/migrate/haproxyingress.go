@@ -1,0 +1,240 @@
+package migrate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// haproxyIngress are the annotations of haproxy-ingress.github.io. Those of the
+// scope Backend may be on Services too.
+func haproxyIngress() Dialect {
+	return Dialect{
+		Name: "HAProxy Ingress (haproxy-ingress.github.io)", Prefixes: []string{"haproxy-ingress.github.io/", "ingress.kubernetes.io/"}, Classes: []string{"haproxy"},
+		Remarks: "It redirects hosts with `tls` to HTTPS, and sends Strict-Transport-Security, without being asked; so does what is written here. " +
+			"Keys of the scope Global go into the CompilerConfig; those of an IngressClass's parameters into the ConfigMap that ours names.",
+		Rules: rules(ingressRouting(), ingressServers(), ingressSessions(), ingressTLS(), ingressProtection(), ingressHeaders(), ingressOthers()),
+		always: func(c *call) {
+			if !c.object.hasTLS || c.value("ssl-passthrough") == "true" {
+				return
+			}
+			if !c.has("ssl-redirect") {
+				c.set("ssl-redirect", "302")
+			}
+			if !c.has("hsts") {
+				ingressHSTS(c)
+			}
+		},
+	}
+}
+
+func ingressRouting() []Rule {
+	return rules(one(
+		mapped("ssl-redirect", "ssl-redirect", map[string]string{"true": "302", "false": "false"}),
+		same("app-root", "app-root"),
+		same("server-alias", "server-alias"),
+		Rule{From: []string{"redirect-to"}, To: []string{"redirect"}, convert: func(c *call) { c.set("redirect", c.value("redirect-to")+" 302") }},
+		Rule{From: []string{"rewrite-target"}, To: []string{"rewrite-path"}, convert: func(c *call) { c.set("rewrite-path", c.value("rewrite-target")) }},
+		mapped("path-type", "path-type-default", map[string]string{"exact": "Exact", "prefix": "Prefix", "begin": "Prefix"}).
+			noted("`begin` compares bytes there, and path elements here; `regex` has no equivalent."),
+		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
+		same("tcp-service-port", "tcp-port").noted("Move it to the Service."),
+	), without("Make an Ingress for the other name with `redirect`.", "redirect-from", "redirect-from-regex", "redirect-from-code", "redirect-to-code"),
+		without("List the names in `server-alias`; `*.` stands for one label.", "server-alias-regex"),
+		without("Use a canary Ingress with `canary-weight`, `canary-by-header` or `canary-by-cookie`.",
+			"blue-green-balance", "blue-green-deploy", "blue-green-mode", "blue-green-cookie", "blue-green-header"),
+		without("Plain HTTP to a host with passthrough is routed by its rules.", "ssl-passthrough-http-port"))
+}
+
+func ingressServers() []Rule {
+	return rules(one(
+		mapped("backend-protocol", "backend-protocol", map[string]string{
+			"h1": "h1", "h2": "h2", "h1-ssl": "h1-tls", "h2-ssl": "h2-tls", "http": "h1", "https": "h1-tls", "grpc": "h2", "grpcs": "h2-tls",
+		}),
+		mapped("secure-backends", "backend-protocol", map[string]string{"true": "h1-tls", "false": ""}),
+		Rule{From: []string{"balance-algorithm"}, To: []string{"balance"}, convert: func(c *call) { c.balance("balance-algorithm") }},
+		same("maxconn-server", "max-connections"),
+		same("maxqueue-server", "max-queue"),
+		same("timeout-connect", "timeout-connect"),
+		same("timeout-keep-alive", "timeout-keep-alive"),
+		same("timeout-queue", "timeout-queue"),
+		same("timeout-server", "timeout-server"),
+		same("timeout-tunnel", "timeout-tunnel"),
+		same("health-check-uri", "health-check-path"),
+		same("health-check-interval", "health-check-interval"),
+		same("backend-check-interval", "health-check-interval"),
+		same("health-check-rise-count", "health-check-rise"),
+		same("health-check-fall-count", "health-check-fall"),
+		mapped("proxy-protocol", "send-proxy-protocol", map[string]string{"v1": "v1", "v2": "v2"}),
+		secretRule("secure-crt-secret", "backend-client-secret"),
+		secretRule("secure-verify-ca-secret", "backend-ca-secret"),
+		Rule{
+			From: []string{"secure-sni", "secure-verify-hostname"}, To: []string{"backend-sni"}, convert: ingressSNI,
+			Note: "The name is also the one that is verified.",
+		},
+	), needless("Spare slots follow the number of endpoints.", "backend-server-slots-increment", "slots-min-free", "dynamic-scaling", "backend-server-naming", "initial-weight"),
+		without("Endpoints are checked where they serve.", "health-check-addr", "health-check-port", "agent-check-addr", "agent-check-interval", "agent-check-port", "agent-check-send"),
+		without("HAProxy balances over the endpoints of a Service itself.", "service-upstream"),
+		without("Use a Service of type ExternalName for what is found by DNS.", "use-resolver"),
+		without("The kernel chooses the address towards endpoints.", "source-address-intf"),
+		without("Set the timeout for all in the CompilerConfig.", "timeout-http-request", "timeout-server-fin"))
+}
+
+// ingressSNI translates the name that endpoints are asked for.
+func ingressSNI(c *call) {
+	name := c.value("secure-verify-hostname")
+	switch sni := c.value("secure-sni"); {
+	case sni == "sni" || sni == "host":
+		name = "request-host"
+	case sni != "":
+		name = sni
+	}
+	if other := c.value("secure-verify-hostname"); other != "" && other != name {
+		c.keepAll(fmt.Sprintf("verifies %q, and asks for %q", other, name), "backend-sni is both")
+		return
+	}
+	c.set("backend-sni", name)
+}
+
+func ingressSessions() []Rule {
+	return rules(one(
+		mapped("affinity", "affinity", map[string]string{"cookie": "cookie"}),
+		same("session-cookie-name", "affinity-cookie-name"),
+		mapped("session-cookie-preserve", "affinity-cookie-preserve", map[string]string{"true": "true", "false": ""}),
+		mapped("session-cookie-same-site", "affinity-cookie-same-site", map[string]string{"true": "None", "false": ""}),
+	), without("Cookies are inserted, with a hash of the endpoint's address.", "session-cookie-strategy", "session-cookie-value-strategy"),
+		needless("Cookies are dynamic here.", "session-cookie-dynamic", "session-cookie-keywords"),
+		without("Use `affinity-cookie-domain`.", "session-cookie-shared"))
+}
+
+func ingressTLS() []Rule {
+	return rules(one(
+		Rule{
+			From: []string{"auth-tls-secret", "auth-tls-verify-client"}, To: []string{"client-ca-secret", "client-verify"}, convert: clientTLS("auth-tls-secret", "auth-tls-verify-client"),
+		},
+		mapped("auth-tls-cert-header", "client-cert-headers", map[string]string{"true": "true", "false": ""}).noted("The headers have other names."),
+	), needless("What protects always fails closed.", "auth-tls-strict", "ssl-fingerprint-lower"),
+		without("Set `errorPages` in the CompilerConfig.", "auth-tls-error-page"),
+		without("Set `tls` in the CompilerConfig: it holds for all hosts.", "ssl-ciphers", "ssl-cipher-suites", "ssl-options-host", "tls-alpn"),
+		without("HAProxy's defaults are used towards endpoints.", "ssl-ciphers-backend", "ssl-cipher-suites-backend", "ssl-options-backend"),
+		without("Let cert-manager issue the certificate into the Secret.", "cert-signer"),
+		without("Name the Secret in `spec.tls`, or leave it to the default certificate.", "ssl-always-add-https"))
+}
+
+func ingressProtection() []Rule {
+	return rules(one(
+		networks("allowlist-source-range", "allow-list"), networks("whitelist-source-range", "allow-list"), networks("denylist-source-range", "deny-list"),
+		Rule{From: []string{"limit-rps", "limit-whitelist"}, To: []string{"rate-limit", "rate-limit-exempt"}, convert: func(c *call) {
+			if c.has("limit-rps") {
+				c.set("rate-limit", c.value("limit-rps"))
+			}
+			if c.has("limit-rps") && c.has("limit-whitelist") {
+				c.set("rate-limit-exempt", c.value("limit-whitelist"))
+			}
+		}},
+		same("proxy-body-size", "max-body-size"),
+		Rule{
+			From: []string{"auth-type", "auth-secret", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: ingressBasic,
+			Note: "The Secret must have the key `auth`, with hashes.",
+		},
+		Rule{
+			From: []string{"auth-url", "auth-method", "auth-signin", "auth-headers-succeed", "auth-headers-request", "auth-headers-fail"},
+			To:   []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"}, convert: ingressExternal,
+			Note: "A Service is named `http://NAME.NAMESPACE:PORT/path` here.",
+		},
+	), without("There is no limit of connections of one client; use `rate-limit`.", "limit-connections"),
+		without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"),
+		without("There is no web application firewall in hapsnap; put one behind or in front.", "waf", "waf-mode"))
+}
+
+func ingressBasic(c *call) {
+	if !c.has("auth-secret") {
+		return
+	}
+	if secret, ok := c.secret("auth-secret"); ok {
+		c.set("auth-basic", secret)
+		c.setRealm("auth-realm")
+		c.differs("auth-secret", "is now bound by HAProxy", "check that its users have hashes (user:hash): passwords in the clear (user::password) are refused")
+	}
+}
+
+// ingressExternal translates external authentication, which may name a Service
+// in a form of its own: svc://NAMESPACE/NAME:PORT/path.
+func ingressExternal(c *call) {
+	url := c.value("auth-url")
+	if rest, ok := strings.CutPrefix(url, "svc://"); ok {
+		service, path, _ := strings.Cut(rest, ":")
+		namespace, name, qualified := strings.Cut(service, "/")
+		if !qualified {
+			namespace, name = c.object.namespace, service
+		}
+		url = "http://" + name + "." + namespace + ":" + path
+	}
+	if strings.Contains(url, "%[") {
+		c.keepAll("the URL holds a sample of HAProxy", "the service gets X-Original-URL, -Method and -Host")
+		return
+	}
+	c.set("auth-url", url)
+	for _, name := range []string{"auth-method", "auth-signin"} {
+		if c.has(name) {
+			c.set(name, c.value(name))
+		}
+	}
+	switch headers := c.value("auth-headers-succeed"); headers {
+	case "-":
+	case "", "*":
+		c.differs("auth-url", "no header of the service's answer is copied to the request", "name those that endpoints need in auth-response-headers")
+	default:
+		c.set("auth-response-headers", headers)
+	}
+}
+
+func ingressHeaders() []Rule {
+	return rules(one(
+		Rule{From: []string{"headers"}, To: []string{"request-headers"}, convert: func(c *call) {
+			var out []string
+			for line := range strings.Lines(c.value("headers")) {
+				if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+					out = append(out, "set "+name+" "+strings.TrimSpace(value))
+				}
+			}
+			c.set("request-headers", strings.Join(out, "\n"))
+		}},
+		Rule{
+			From: []string{"hsts", "hsts-max-age", "hsts-include-subdomains", "hsts-preload"}, To: []string{"hsts"}, convert: ingressHSTS,
+		},
+		Rule{
+			From: []string{"cors-enable", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
+			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
+			Note: "Credentials are allowed with listed origins only.", convert: cors("cors-enable", corsDefaults{credentials: true, age: "86400"}),
+		},
+		mapped("forwardfor", "forwarded-for", map[string]string{"add": "append", "ignore": "off", "ifmissing": "keep"}),
+	))
+}
+
+// ingressHSTS translates what is said of HSTS in four parts.
+func ingressHSTS(c *call) {
+	if c.value("hsts") == "false" {
+		return
+	}
+	value := "15768000"
+	if c.has("hsts-max-age") {
+		value = c.value("hsts-max-age")
+	}
+	if c.value("hsts-include-subdomains") == "true" {
+		value += " includeSubDomains"
+	}
+	if c.value("hsts-preload") == "true" {
+		value += " preload"
+	}
+	c.set("hsts", value)
+}
+
+func ingressOthers() []Rule {
+	return rules(one(
+		Rule{From: []string{"config-backend"}, To: []string{"snippet"}, Note: "If the administrator allows snippets in the namespace.", convert: func(c *call) {
+			c.set("snippet", c.value("config-backend"))
+			c.differs("config-backend", "needs the administrator's leave", "name the namespace in snippets of the CompilerConfig")
+		}},
+	), without("Use `tcpServices` in the CompilerConfig, or the annotations of the Service.", "config-tcp-service", "tcp-service-log-format", "tcp-service-proxy-protocol"),
+		needless("Logs name the backend, which names namespace and Service.", "var-namespace"))
+}

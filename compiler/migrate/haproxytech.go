@@ -1,0 +1,242 @@
+package migrate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// haproxytech are the annotations of HAProxy Technologies' controller. Most may
+// be on Services too.
+func haproxytech() Dialect {
+	return Dialect{
+		Name: "HAProxy Kubernetes Ingress Controller (haproxy.org)", Prefixes: []string{"haproxy.org/", "haproxy.com/"}, Classes: []string{"haproxy"},
+		Remarks: "Annotations with the prefix `ingress.kubernetes.io/` are taken for those of HAProxy Ingress, below. Settings of its ConfigMap go into the CompilerConfig.",
+		Rules:   rules(techRouting(), techServers(), techProtection(), techHeaders(), techOthers()),
+	}
+}
+
+func techRouting() []Rule {
+	return rules(one(
+		Rule{
+			From: []string{"ssl-redirect", "ssl-redirect-code"}, To: []string{"ssl-redirect"}, Note: "302 unless a status is given, as there.",
+			convert: func(c *call) {
+				code := "302"
+				if c.has("ssl-redirect-code") {
+					code = c.value("ssl-redirect-code")
+				}
+				if c.value("ssl-redirect") == "true" {
+					c.set("ssl-redirect", code)
+				}
+			},
+		},
+		Rule{
+			From: []string{"request-redirect", "request-redirect-code"}, To: []string{"redirect"}, convert: techRedirect,
+			Note: "The host becomes a URL, with https if the Ingress has `tls`.",
+		},
+		Rule{From: []string{"path-rewrite"}, To: []string{"rewrite-path"}, convert: techRewrite, Note: "One expression; a path replaces the whole path."},
+		same("set-host", "rewrite-host"),
+		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
+	), without("Make an Ingress for what the condition matches, or a canary.", "route-acl"),
+		without("Redirects to HTTPS go to the port that clients see; redirect to another one with `redirect`.", "ssl-redirect-port"),
+		needless("An Ingress with options has backends of its own.", "standalone-backend"))
+}
+
+// techRedirect translates a redirect to a host or a URL.
+func techRedirect(c *call) {
+	code := "302"
+	if c.has("request-redirect-code") {
+		code = c.value("request-redirect-code")
+	}
+	scheme := "http://"
+	if c.object.hasTLS {
+		scheme = "https://"
+	}
+	c.set("redirect", scheme+c.value("request-redirect")+" "+code)
+}
+
+// techRewrite translates the rewriting of a path by one expression.
+func techRewrite(c *call) {
+	value := c.value("path-rewrite")
+	switch lines := strings.Split(value, "\n"); {
+	case len(lines) > 1:
+		c.keep("path-rewrite", "has several expressions", "write one expression, or make several Ingresses")
+	case len(strings.Fields(value)) == 1:
+		c.set("rewrite-path", "^.* "+value)
+	default:
+		c.set("rewrite-path", value)
+	}
+}
+
+func techServers() []Rule {
+	return rules(one(
+		Rule{From: []string{"load-balance"}, To: []string{"balance"}, convert: func(c *call) { c.balance("load-balance") }, Note: "Algorithms with their arguments, as HAProxy names them; `hdr` and `url_param` become `header` and `query`."},
+		same("pod-maxconn", "max-connections"),
+		same("timeout-check", "health-check-timeout"),
+		same("timeout-connect", "timeout-connect"),
+		same("timeout-queue", "timeout-queue"),
+		same("timeout-server", "timeout-server"),
+		same("timeout-tunnel", "timeout-tunnel"),
+		same("timeout-http-keep-alive", "timeout-keep-alive"),
+		same("check-interval", "health-check-interval"),
+		Rule{From: []string{"check-http"}, To: []string{"health-check-path"}, convert: techCheck, Note: "The method becomes GET."},
+		Rule{From: []string{"check"}, Needless: true, Note: "Endpoints are always checked.", convert: mapped("check", "health-check-path", map[string]string{"true": ""}).convert},
+		mapped("send-proxy-protocol", "send-proxy-protocol", map[string]string{"proxy": "v1", "proxy-v1": "v1", "proxy-v2": "v2"}),
+		Rule{
+			From: []string{"server-ssl", "server-proto"}, To: []string{"backend-protocol"}, convert: func(c *call) {
+				protocol := "h1"
+				if c.value("server-proto") == "h2" {
+					protocol = "h2"
+				}
+				if c.value("server-ssl") == "true" {
+					protocol += "-tls"
+				}
+				c.set("backend-protocol", protocol)
+			},
+		},
+		secretRule("server-ca", "backend-ca-secret"),
+		secretRule("server-crt", "backend-client-secret"),
+		Rule{From: []string{"cookie-persistence"}, To: []string{"affinity", "affinity-cookie-name"}, convert: func(c *call) {
+			c.set("affinity", "cookie")
+			c.set("affinity-cookie-name", c.value("cookie-persistence"))
+		}},
+	), without("Cookies are a hash of the endpoint's address: use `affinity`.", "cookie-persistence-no-dynamic"),
+		needless("Spare slots follow the number of endpoints.", "scale-server-slots"),
+		without("Set the timeout for all in the CompilerConfig.", "timeout-client", "timeout-client-fin", "timeout-http-request", "timeout-server-fin"))
+}
+
+// techCheck takes the path out of a health check.
+func techCheck(c *call) {
+	for word := range strings.FieldsSeq(c.value("check-http")) {
+		if strings.HasPrefix(word, "/") {
+			c.set("health-check-path", word)
+			return
+		}
+	}
+	c.keep("check-http", "names no path", "use health-check-path")
+}
+
+// balance translates an algorithm of HAProxy.
+func (c *call) balance(from string) {
+	name, argument, _ := strings.Cut(strings.TrimSuffix(strings.Replace(c.value(from), "(", " ", 1), ")"), " ")
+	argument = strings.TrimSpace(argument)
+	switch name {
+	case "roundrobin", "leastconn", "first", "source", "random", "uri":
+		c.set("balance", name)
+	case "static-rr":
+		c.set("balance", "roundrobin")
+	case "hdr":
+		c.set("balance", "header "+argument)
+	case "url_param":
+		c.set("balance", "query "+argument)
+	default:
+		c.keep(from, fmt.Sprintf("%q has no equivalent", c.value(from)), "see "+ours+"balance")
+	}
+}
+
+// secretRule translates an annotation that names a Secret.
+func secretRule(from, to string) Rule {
+	return Rule{From: []string{from}, To: []string{to}, Note: "Of the same namespace.", convert: func(c *call) {
+		if secret, ok := c.secret(from); ok {
+			c.set(to, secret)
+		}
+	}}
+}
+
+func techProtection() []Rule {
+	return rules(one(
+		networks("allow-list", "allow-list"), networks("whitelist", "allow-list"),
+		networks("deny-list", "deny-list"), networks("blacklist", "deny-list"),
+		Rule{
+			From: []string{"rate-limit-requests", "rate-limit-period", "rate-limit-status-code", "rate-limit-whitelist"}, To: []string{"rate-limit", "rate-limit-period", "rate-limit-status", "rate-limit-exempt"},
+			convert: techRate,
+		},
+		Rule{
+			From: []string{"auth-type", "auth-secret", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: techBasic,
+			Note: "Their Secrets have a key for each user: put all under the key `auth`, one `user:hash` on a line.",
+		},
+	), needless("HAProxy's tables grow as they need to.", "rate-limit-size"))
+}
+
+// networks translates a list of networks. A file of patterns becomes a named
+// list, which somebody has to make.
+func networks(from, to string) Rule {
+	return Rule{From: []string{from}, To: []string{to}, Note: "Files of patterns become named lists in ConfigMaps, by hand.", convert: func(c *call) {
+		if strings.HasPrefix(c.value(from), "patterns/") {
+			c.keep(from, "is a file of patterns", "put the networks into a ConfigMap, and name the list in "+to)
+			return
+		}
+		c.set(to, c.value(from))
+	}}
+}
+
+// techRate translates a limit whose status was 403 if none was given.
+func techRate(c *call) {
+	if !c.has("rate-limit-requests") {
+		return
+	}
+	c.set("rate-limit", c.value("rate-limit-requests"))
+	if c.has("rate-limit-period") {
+		c.set("rate-limit-period", c.value("rate-limit-period"))
+	}
+	status := "403"
+	if c.has("rate-limit-status-code") {
+		status = c.value("rate-limit-status-code")
+	}
+	c.set("rate-limit-status", status)
+	switch exempt := c.value("rate-limit-whitelist"); {
+	case strings.HasPrefix(exempt, "patterns/"):
+		c.keep("rate-limit-whitelist", "is a file of patterns", "put the networks into a ConfigMap, and name the list in rate-limit-exempt")
+	case exempt != "":
+		c.set("rate-limit-exempt", exempt)
+	}
+}
+
+// techBasic translates password protection, whose Secret has another form.
+func techBasic(c *call) {
+	if c.value("auth-type") != "basic-auth" {
+		c.keepAll(fmt.Sprintf("authentication of type %q has no equivalent", c.value("auth-type")), "use auth-basic or auth-url")
+		return
+	}
+	if secret, ok := c.secret("auth-secret"); ok {
+		c.set("auth-basic", secret)
+		c.setRealm("auth-realm")
+		c.differs("auth-secret", "is translated, but its Secret has another form here", "put all users under the key auth, one user:hash on a line; nobody gets in until then")
+	}
+}
+
+func techHeaders() []Rule {
+	return rules(one(
+		headerEdits("request-set-header", "request-headers"),
+		headerEdits("response-set-header", "response-headers"),
+		mapped("forwarded-for", "forwarded-for", map[string]string{"true": "", "false": "off"}),
+		Rule{
+			From: []string{"cors-enable", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
+			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
+			Note: "Origins that are regular expressions have no equivalent.", convert: cors("cors-enable", corsDefaults{age: "5"}),
+		},
+	), without("Set the PROXY protocol of the listeners in the CompilerConfig, or `forwarded-for`.", "src-ip-header"))
+}
+
+// headerEdits translates lines of a name and a value.
+func headerEdits(from, to string) Rule {
+	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) {
+		var out []string
+		for line := range strings.Lines(c.value(from)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if name == "" {
+				continue
+			}
+			out = append(out, "set "+name+" "+strings.Trim(strings.TrimSpace(value), `"`))
+		}
+		c.set(to, strings.Join(out, "\n"))
+	}}
+}
+
+func techOthers() []Rule {
+	return rules(one(
+		Rule{From: []string{"backend-config-snippet"}, To: []string{"snippet"}, Note: "If the administrator allows snippets in the namespace.", convert: func(c *call) {
+			c.set("snippet", c.value("backend-config-snippet"))
+			c.differs("backend-config-snippet", "needs the administrator's leave", "name the namespace in snippets of the CompilerConfig")
+		}},
+	), without("Set a log format in the CompilerConfig.", "request-capture", "request-capture-len"))
+}

@@ -1,0 +1,290 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
+)
+
+// classAnnotation named an Ingress's class before there was a field.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+// Options say how objects are rewritten.
+type Options struct {
+	// Class is the ingressClassName that Ingresses get of which everything could
+	// be translated; the annotations of the other controller go with their old
+	// class. "" leaves all classes.
+	Class string
+	// Remove takes out every annotation that was translated, even if the object
+	// keeps its class. Whoever still serves it then serves it without them.
+	Remove bool
+}
+
+// Finding is something to say of an annotation of an object. Line and Column
+// are those of its document.
+type Finding struct {
+	Severity      diag.Severity
+	Object        diag.Object
+	Line, Column  int
+	Message, Hint string
+}
+
+// Rewrite rewrites an object if it is an Ingress or a Service with annotations
+// of a [Dialect]. It reports whether the object has changed.
+func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
+	x := rewriting{options: o, node: n}
+	if !x.read() {
+		return false, nil
+	}
+	var changes []change
+	for _, d := range Dialects() {
+		c := d.convert(x.object)
+		for _, f := range c.found {
+			x.report(f)
+		}
+		changes = append(changes, c)
+	}
+	moves := x.moves(changes)
+	for _, c := range changes {
+		x.write(c, o.Remove || moves)
+	}
+	if moves {
+		x.setClass()
+	}
+	return x.changed, x.findings
+}
+
+// moves reports whether the Ingress is to get the class of the options. One
+// that would lose something keeps its own, and serves as before.
+func (x *rewriting) moves(changes []change) bool {
+	isTheirs := func(c change) bool { return len(c.added)+len(c.removed)+len(c.found) > 0 }
+	if x.options.Class == "" || x.object.kind != "Ingress" || (!slices.ContainsFunc(changes, isTheirs) && !x.isForeign()) {
+		return false
+	}
+	left := slices.ContainsFunc(x.findings, func(f Finding) bool { return f.Severity == diag.Error })
+	if left {
+		x.report(found{finding{diag.Warning, "", "keeps its class, for not everything could be translated", ""}, ""})
+	}
+	return !left
+}
+
+// Dialects returns the dialects that are known.
+func Dialects() []Dialect { return []Dialect{nginx(), haproxytech(), haproxyIngress()} }
+
+// rewriting is one call of [Rewrite].
+type rewriting struct {
+	options  Options
+	node     *yaml.Node
+	ref      diag.Object
+	object   *object
+	pathNode []*yaml.Node // of the object's paths
+	changed  bool
+	findings []Finding
+}
+
+// read takes in what rules look at, and reports whether the object is one that
+// may have annotations of an ingress controller.
+func (x *rewriting) read() bool {
+	kind, metadata := text(x.node, "kind"), child(x.node, "metadata")
+	if kind != "Ingress" && kind != "Service" {
+		return false
+	}
+	namespace := text(metadata, "namespace")
+	if namespace == "" {
+		namespace = "default"
+	}
+	x.ref = diag.Object{Kind: kind, Namespace: namespace, Name: text(metadata, "name")}
+	x.object = &object{kind: kind, namespace: namespace, annotations: map[string]string{}}
+	annotations := child(metadata, "annotations")
+	for i := 0; annotations != nil && i+1 < len(annotations.Content); i += 2 {
+		x.object.annotations[annotations.Content[i].Value] = annotations.Content[i+1].Value
+	}
+	spec := child(x.node, "spec")
+	x.object.class = text(spec, "ingressClassName")
+	if class := x.object.annotations[classAnnotation]; class != "" {
+		x.object.class = class
+	}
+	tls := child(spec, "tls")
+	x.object.hasTLS = tls != nil && len(tls.Content) > 0
+	x.readPaths(child(spec, "rules"))
+	return true
+}
+
+func (x *rewriting) readPaths(rules *yaml.Node) {
+	for _, rule := range items(rules) {
+		for _, p := range items(child(child(rule, "http"), "paths")) {
+			x.pathNode = append(x.pathNode, p)
+			x.object.paths = append(x.object.paths, pathEdit{path: text(p, "path")})
+		}
+	}
+}
+
+// write writes what one dialect becomes. What is there already of ours stays as
+// it is.
+func (x *rewriting) write(c change, remove bool) {
+	if !remove {
+		c.removed = nil
+	}
+	c.added = slices.DeleteFunc(c.added, func(a annotation) bool {
+		_, there := x.object.annotations[options.Prefix+a.name]
+		return there
+	})
+	if len(c.removed)+len(c.added) > 0 {
+		x.changed = true
+		x.writeAnnotations(c)
+	}
+	for i, p := range x.object.paths {
+		switch {
+		case p.prefix == "" || text(x.pathNode[i], "path") == p.prefix:
+		case remove:
+			x.changed = true
+			setText(x.pathNode[i], "path", p.prefix)
+			setText(x.pathNode[i], "pathType", "Prefix")
+		default:
+			x.report(found{finding{diag.Warning, "", fmt.Sprintf("the path %q becomes the prefix %q when the Ingress moves", p.path, p.prefix), "until then only the other controller can serve it"}, ""})
+		}
+	}
+}
+
+// report adds a finding, in the place of its annotation.
+func (x *rewriting) report(f found) {
+	at := x.node
+	annotations := child(child(x.node, "metadata"), "annotations")
+	for i := 0; annotations != nil && i+1 < len(annotations.Content); i += 2 {
+		if annotations.Content[i].Value == f.annotation {
+			at = annotations.Content[i]
+		}
+	}
+	message := f.message
+	if f.annotation != "" {
+		message = f.annotation + ": " + message
+	}
+	x.findings = append(x.findings, Finding{f.severity, x.ref, at.Line, at.Column, message, f.hint})
+}
+
+// writeAnnotations puts ours in the place of the first one that is removed, or
+// at the end.
+func (x *rewriting) writeAnnotations(c change) {
+	annotations := x.annotationsNode()
+	var fresh []*yaml.Node
+	for _, a := range c.added {
+		name := options.Prefix + a.name
+		x.object.annotations[name] = a.value
+		fresh = append(fresh, yaml.NewStringRNode(name).YNode(), valueNode(a.value))
+	}
+	var out []*yaml.Node
+	comment := "" // of what is removed, for what follows
+	add := func(pairs ...*yaml.Node) {
+		if len(pairs) > 0 && comment != "" {
+			pairs[0].HeadComment, comment = strings.TrimSuffix(comment+"\n"+pairs[0].HeadComment, "\n"), ""
+		}
+		out = append(out, pairs...)
+	}
+	for i := 0; i+1 < len(annotations.Content); i += 2 {
+		key, value := annotations.Content[i], annotations.Content[i+1]
+		if !slices.Contains(c.removed, key.Value) {
+			add(key, value)
+			continue
+		}
+		comment = strings.TrimPrefix(comment+"\n"+key.HeadComment, "\n")
+		add(fresh...)
+		fresh = nil
+	}
+	add(fresh...)
+	annotations.Content = out
+}
+
+// annotationsNode returns the annotations of the object, which it makes if
+// there are none.
+func (x *rewriting) annotationsNode() *yaml.Node {
+	metadata := child(x.node, "metadata")
+	if n := child(metadata, "annotations"); n != nil && n.Kind == yaml.MappingNode {
+		return n
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: yaml.NodeTagMap}
+	if i := index(metadata, "annotations"); i >= 0 { // null
+		metadata.Content[i+1] = n
+	} else {
+		metadata.Content = append(metadata.Content, yaml.NewStringRNode("annotations").YNode(), n)
+	}
+	return n
+}
+
+// isForeign reports whether the Ingress has the usual class of a dialect.
+func (x *rewriting) isForeign() bool {
+	return slices.ContainsFunc(Dialects(), func(d Dialect) bool { return d.hasClass(x.object.class) })
+}
+
+// setClass gives the Ingress to another class.
+func (x *rewriting) setClass() {
+	x.changed = true
+	spec := child(x.node, "spec")
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		return
+	}
+	setText(spec, "ingressClassName", x.options.Class)
+	annotations := child(child(x.node, "metadata"), "annotations")
+	if i := index(annotations, classAnnotation); i >= 0 {
+		annotations.Content = slices.Delete(annotations.Content, i, i+2)
+	}
+}
+
+// valueNode returns a value that stays a string, on several lines if it has them.
+func valueNode(value string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value, Style: yaml.DoubleQuotedStyle}
+	if strings.Contains(value, "\n") {
+		n.Style = yaml.LiteralStyle
+	}
+	return n
+}
+
+// index returns where a key of a mapping stands, or -1.
+func index(n *yaml.Node, key string) int {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return -1
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// child returns a field of a mapping, or nil.
+func child(n *yaml.Node, key string) *yaml.Node {
+	if i := index(n, key); i >= 0 {
+		return n.Content[i+1]
+	}
+	return nil
+}
+
+// text returns the value of a field, or "".
+func text(n *yaml.Node, key string) string {
+	if c := child(n, key); c != nil {
+		return c.Value
+	}
+	return ""
+}
+
+// items returns the elements of a list.
+func items(n *yaml.Node) []*yaml.Node {
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return n.Content
+}
+
+// setText sets a field of a mapping.
+func setText(n *yaml.Node, key, value string) {
+	if i := index(n, key); i >= 0 {
+		n.Content[i+1].SetString(value)
+		return
+	}
+	n.Content = append(n.Content, yaml.NewStringRNode(key).YNode(), yaml.NewStringRNode(value).YNode())
+}

@@ -1,0 +1,119 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+// Result is what came of a directory of manifests.
+type Result struct {
+	Files    []File            // that changed, by path
+	Findings []diag.Diagnostic // sorted
+	Objects  int               // that changed
+}
+
+// File is a file with rewritten objects. Path is relative to the directory that
+// was read, or the name of the file itself.
+type File struct {
+	Path    string
+	Content []byte
+}
+
+// Directory rewrites the objects in a directory and below it, or in one file, in
+// memory. The error names what could not be read.
+func Directory(dir string, o Options) (Result, error) {
+	var r Result
+	set, err := manifests.Read(dir)
+	if err != nil {
+		return r, err
+	}
+	for _, p := range set.Problems {
+		r.Findings = append(r.Findings, diag.Diagnostic{
+			Severity: diag.Error, Position: diag.Position(p.Position), Object: diag.Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
+			Message: p.Message, Hint: p.Hint,
+		})
+	}
+	files, err := manifests.Files(dir)
+	if err != nil {
+		return r, err
+	}
+	for _, name := range files {
+		content, changed, err := manifests.EditFile(name, func(object *yaml.Node, before int) bool {
+			changed, findings := Rewrite(object, o)
+			for _, f := range findings {
+				r.Findings = append(r.Findings, f.diagnostic(name, before))
+			}
+			if changed {
+				r.Objects++
+			}
+			return changed
+		})
+		if err != nil {
+			return r, err
+		}
+		if changed {
+			r.Files = append(r.Files, File{relative(dir, name), content})
+		}
+	}
+	r.Findings = diag.Sort(r.Findings)
+	return r, nil
+}
+
+// diagnostic gives the finding its place in a file.
+func (f Finding) diagnostic(file string, before int) diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: f.Severity, Position: diag.Position{File: file, Line: before + f.Line, Column: f.Column},
+		Object: f.Object, Message: f.Message, Hint: f.Hint,
+	}
+}
+
+// relative returns the path of a file below the directory that was read.
+func relative(dir, name string) string {
+	path, err := filepath.Rel(dir, name)
+	if err != nil || path == "." {
+		return filepath.Base(name)
+	}
+	return path
+}
+
+// Write writes the files below a directory, which may be the one that was read.
+// Each is replaced as a whole or not at all.
+func (r Result) Write(dir string) error {
+	for _, f := range r.Files {
+		if err := replace(filepath.Join(dir, f.Path), f.Content); err != nil {
+			return fmt.Errorf("write manifests: %w", err)
+		}
+	}
+	return nil
+}
+
+// replace puts a file in the place of another, with the rights of that one.
+func replace(path string, content []byte) error {
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	fresh, err := os.CreateTemp(filepath.Dir(path), ".migrate-*")
+	if err != nil {
+		return err
+	}
+	_, err = fresh.Write(content)
+	if err = errors.Join(err, fresh.Chmod(mode), fresh.Sync(), fresh.Close()); err == nil {
+		err = os.Rename(fresh.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(fresh.Name())
+	}
+	return err
+}

@@ -1,0 +1,172 @@
+package migrate_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/hapsnap/hapsnap/compiler/migrate"
+	"github.com/hapsnap/hapsnap/compiler/options"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and the document")
+
+// Each golden has manifests in the folder in, and what becomes of them in out.
+func TestGolden(t *testing.T) {
+	goldens, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(goldens, "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			golden, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			golden.Files = slices.DeleteFunc(golden.Files, func(f txtar.File) bool { return !strings.HasPrefix(f.Name, "in/") })
+			unpack(t, golden)
+			got := migrated(t, optionsOf(string(golden.Comment)))
+			if *update {
+				golden.Files = append(golden.Files, got...)
+				if err := os.WriteFile(file, txtar.Format(golden), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Files = want.Files[len(golden.Files):]
+			want.Comment = nil
+			if diff := cmp.Diff(string(txtar.Format(want)), string(txtar.Format(&txtar.Archive{Files: got}))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// optionsOf reads the options from a golden's comment.
+func optionsOf(comment string) migrate.Options {
+	o := migrate.Options{Remove: strings.Contains(comment, "--remove")}
+	if strings.Contains(comment, "--class hapsnap") {
+		o.Class = "hapsnap"
+	}
+	return o
+}
+
+func unpack(t *testing.T, a *txtar.Archive) {
+	t.Helper()
+	for _, f := range a.Files {
+		if err := os.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Name, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// migrated returns the findings and the files that changed. A second run finds
+// nothing more to change.
+func migrated(t *testing.T, o migrate.Options) []txtar.File {
+	t.Helper()
+	result, err := migrate.Directory("in", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found strings.Builder
+	for _, d := range result.Findings {
+		fmt.Fprintf(&found, "%s: %s\n", d.Severity, d)
+	}
+	out := []txtar.File{{Name: "found", Data: []byte(found.String())}}
+	for _, f := range result.Files {
+		out = append(out, txtar.File{Name: "out/" + filepath.ToSlash(f.Path), Data: f.Content})
+	}
+	if err := result.Write("in"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := migrate.Directory("in", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Objects != 0 {
+		t.Errorf("a second run changes %d objects", again.Objects)
+	}
+	return out
+}
+
+// Every rule is shown by a golden, and leads to options that exist.
+func TestRulesAreShown(t *testing.T) {
+	var inputs strings.Builder
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		golden, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range golden.Files {
+			if strings.HasPrefix(f.Name, "in/") {
+				inputs.Write(f.Data)
+			}
+		}
+	}
+	known := map[string]bool{}
+	for _, o := range options.All() {
+		known[o.Name] = true
+	}
+	seen := map[string]bool{}
+	for _, d := range migrate.Dialects() {
+		for _, r := range d.Rules {
+			for _, name := range r.From {
+				full := d.Prefixes[0] + name
+				if seen[full] {
+					t.Errorf("%s has two rules", full)
+				}
+				seen[full] = true
+				if len(r.To) > 0 && !strings.Contains(inputs.String(), full+":") {
+					t.Errorf("no golden has %s", full)
+				}
+			}
+			for _, to := range r.To {
+				if !known[to] {
+					t.Errorf("%s leads to %s, which is no option", r.From[0], to)
+				}
+			}
+		}
+	}
+}
+
+// docs/migration.md is what the rules say.
+func TestDocument(t *testing.T) {
+	const file = "../../docs/migration.md"
+	got := migrate.Document()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("run go test ./compiler/migrate -update (-file +rules)\n%s", diff)
+	}
+}

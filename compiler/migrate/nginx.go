@@ -1,0 +1,215 @@
+package migrate
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// nginx are the annotations of ingress-nginx.
+func nginx() Dialect {
+	return Dialect{
+		Name: "ingress-nginx", Prefixes: []string{"nginx.ingress.kubernetes.io/"}, Classes: []string{"nginx"},
+		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so does what is written here. " +
+			"It limits bodies to 1 MB without being asked; hapsnap does not.",
+		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxOthers()),
+		always: func(c *call) {
+			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.has("ssl-passthrough") {
+				c.set("ssl-redirect", "308")
+			}
+		},
+	}
+}
+
+func nginxRouting() []Rule {
+	return rules(one(
+		Rule{From: []string{"ssl-redirect"}, To: []string{"ssl-redirect"}, Note: "See above.", convert: func(c *call) {
+			if c.value("ssl-redirect") == "false" {
+				c.set("ssl-redirect", "false")
+			}
+		}},
+		mapped("force-ssl-redirect", "ssl-redirect", map[string]string{"true": "308", "false": ""}),
+		same("app-root", "app-root"),
+		same("server-alias", "server-alias"),
+		same("upstream-vhost", "rewrite-host"),
+		redirectRule("permanent-redirect", "permanent-redirect-code", "301"),
+		redirectRule("temporal-redirect", "temporal-redirect-code", "302"),
+		Rule{
+			From: []string{"rewrite-target", "use-regex"}, To: []string{"rewrite-path"}, convert: nginxRewrite,
+			Note: "Paths such as `/x(/|$)(.*)` with the target `/$2` become the prefix `/x`. Other regular expressions in paths have no equivalent: an Ingress's path is matched as it stands.",
+		},
+		Rule{
+			From: []string{"canary"}, To: []string{"canary"}, convert: onlyTrue("canary"),
+		},
+		Rule{
+			From: []string{"canary-weight", "canary-weight-total"}, To: []string{"canary-weight"}, convert: nginxWeight,
+			Note: "A weight of another total than 100 is converted if that gives a whole number.",
+		},
+		Rule{
+			From: []string{"canary-by-header", "canary-by-header-value"}, To: []string{"canary-by-header"},
+			convert: func(c *call) {
+				c.set("canary-by-header", strings.TrimSpace(c.value("canary-by-header")+" "+c.value("canary-by-header-value")))
+			},
+		},
+		same("canary-by-cookie", "canary-by-cookie"),
+	), without("Use `canary-by-header` with one value.", "canary-by-header-pattern"),
+		without("Make an Ingress for the other name with `redirect`.", "from-to-www-redirect"),
+		without("Set `spec.defaultBackend`, or give the Service endpoints.", "default-backend"),
+		without("Set `errorPages` in the CompilerConfig.", "custom-http-errors"))
+}
+
+// nginxWeight translates a share of a total into a percentage.
+func nginxWeight(c *call) {
+	weight, err := strconv.Atoi(c.value("canary-weight"))
+	total := 100
+	if c.has("canary-weight-total") && err == nil {
+		total, err = strconv.Atoi(c.value("canary-weight-total"))
+	}
+	if err != nil || total <= 0 || weight*100%total != 0 {
+		c.keep("canary-weight", fmt.Sprintf("%q of %d is not a whole number of percent", c.value("canary-weight"), total), "choose a weight from 0 to 100")
+		return
+	}
+	c.set("canary-weight", strconv.Itoa(weight*100/total))
+}
+
+// prefixPattern is a path of ingress-nginx that stands for a prefix, whose
+// second group is the rest.
+var prefixPattern = regexp.MustCompile(`^(/[A-Za-z0-9_./~-]*?)\(/\|\$\)\(\.\*\)$`)
+
+// nginxRewrite translates the rewriting of paths, and paths that are regular
+// expressions for nothing but that.
+func nginxRewrite(c *call) {
+	target, patterns := c.value("rewrite-target"), 0
+	for i, p := range c.object.paths {
+		switch m := prefixPattern.FindStringSubmatch(p.path); {
+		case m != nil && strings.HasSuffix(target, "/$2"):
+			c.object.paths[i].prefix = orRoot(m[1])
+			patterns++
+		case strings.ContainsAny(p.path, `^$()*[]|\+?{}`):
+			c.object.restorePaths()
+			c.keepAll("the path "+strconv.Quote(p.path)+" is a regular expression", "write it as a Prefix or Exact path; rewrite-path may hold an expression")
+			return
+		}
+	}
+	switch {
+	case !c.has("rewrite-target"): // use-regex, and no path that needs it
+	case patterns > 0 && patterns == len(c.object.paths):
+		c.set("rewrite-path", orRoot(strings.TrimSuffix(target, "/$2")))
+	case patterns > 0 || strings.Contains(target, "$"):
+		c.object.restorePaths()
+		c.keepAll(fmt.Sprintf("%q refers to groups that its paths do not have", target), `use rewrite-path with an expression, such as "^/old/(.*) /new/\1"`)
+	default:
+		c.set("rewrite-path", "^.* "+target)
+		c.differs("rewrite-target", "replaces the whole path, as it did", "with rewrite-path: "+target+" it would replace the path of the rule only")
+	}
+}
+
+func orRoot(path string) string {
+	if path == "" {
+		return "/"
+	}
+	return path
+}
+
+// keepAll keeps all annotations of the rule.
+func (c *call) keepAll(message, hint string) {
+	for _, name := range c.rule.From {
+		if c.has(name) {
+			c.keep(name, message, hint)
+		}
+	}
+}
+
+func nginxServers() []Rule {
+	return rules(one(
+		Rule{From: []string{"backend-protocol"}, To: []string{"backend-protocol"}, convert: mapped("backend-protocol", "backend-protocol", map[string]string{
+			"http": "h1", "https": "h1-tls", "grpc": "grpc", "grpcs": "grpc-tls", "fcgi": "fcgi",
+		}).convert},
+		mapped("load-balance", "balance", map[string]string{"round_robin": "roundrobin", "least_conn": "leastconn", "ewma": "leastconn", "ip_hash": "source"}).
+			noted("`ewma` becomes `leastconn`, which is nearest."),
+		Rule{From: []string{"upstream-hash-by"}, To: []string{"balance"}, convert: nginxHash},
+		seconds("proxy-connect-timeout", "timeout-connect"),
+		seconds("proxy-read-timeout", "timeout-server"),
+		Rule{From: []string{"proxy-next-upstream-tries"}, To: []string{"retries"}, convert: func(c *call) {
+			tries, err := strconv.Atoi(c.value("proxy-next-upstream-tries"))
+			if err != nil || tries < 1 {
+				c.keep("proxy-next-upstream-tries", "asks for any number of tries", "use retries, 0 to 100")
+				return
+			}
+			c.set("retries", strconv.Itoa(tries-1))
+		}, Note: "Of connections that failed; the first try does not count."},
+		Rule{From: []string{"affinity"}, To: []string{"affinity"}, convert: mapped("affinity", "affinity", map[string]string{"cookie": "cookie"}).convert},
+		same("session-cookie-name", "affinity-cookie-name"),
+		same("session-cookie-domain", "affinity-cookie-domain"),
+		same("session-cookie-samesite", "affinity-cookie-same-site"),
+	), needless("Sessions stay with their endpoint; only new ones are balanced.", "affinity-mode", "session-cookie-change-on-failure", "affinity-canary-behavior"),
+		needless("The cookie is of the session, for all paths, and secure over HTTPS.", "session-cookie-path", "session-cookie-expires", "session-cookie-max-age", "session-cookie-secure", "session-cookie-conditional-samesite-none"),
+		needless("HAProxy streams bodies, and needs no buffers set.", "proxy-buffering", "proxy-buffers-number", "proxy-buffer-size", "proxy-busy-buffers-size",
+			"proxy-max-temp-file-size", "proxy-request-buffering", "client-body-buffer-size"),
+		needless("HAProxy speaks HTTP/1.1 to endpoints, and keeps connections open.", "proxy-http-version", "connection-proxy-header"),
+		needless("`timeout-server` covers both directions.", "proxy-send-timeout"),
+		needless("HAProxy tries another endpoint if a connection fails.", "proxy-next-upstream", "proxy-next-upstream-timeout"),
+		without("HAProxy balances over the endpoints of a Service itself.", "service-upstream"))
+}
+
+// nginxHash translates the variables of nginx that name one thing.
+func nginxHash(c *call) {
+	value := strings.NewReplacer("{", "", "}", "").Replace(c.value("upstream-hash-by"))
+	header, isHeader := strings.CutPrefix(value, "$http_")
+	query, isQuery := strings.CutPrefix(value, "$arg_")
+	switch {
+	case value == "$request_uri" || value == "$uri":
+		c.set("balance", "uri")
+	case value == "$remote_addr" || value == "$binary_remote_addr":
+		c.set("balance", "source")
+	case isHeader:
+		c.set("balance", "header "+strings.ReplaceAll(header, "_", "-"))
+	case isQuery:
+		c.set("balance", "query "+query)
+	default:
+		c.keep("upstream-hash-by", fmt.Sprintf("%q has no equivalent", value), "balance hashes the address, the URI, a header or a query parameter")
+	}
+}
+
+func nginxTLS() []Rule {
+	return rules(one(
+		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
+		Rule{
+			From: []string{"auth-tls-secret", "auth-tls-verify-client"}, To: []string{"client-ca-secret", "client-verify"}, convert: clientTLS("auth-tls-secret", "auth-tls-verify-client"),
+		},
+		mapped("auth-tls-pass-certificate-to-upstream", "client-cert-headers", map[string]string{"true": "true", "false": ""}).
+			noted("The headers have other names."),
+		Rule{
+			From: []string{"proxy-ssl-secret", "proxy-ssl-verify", "proxy-ssl-name", "proxy-ssl-server-name"},
+			To:   []string{"backend-client-secret", "backend-verify", "backend-ca-secret", "backend-sni"}, convert: nginxUpstreamTLS,
+		},
+	), needless("HAProxy follows chains of any length.", "auth-tls-verify-depth", "proxy-ssl-verify-depth"),
+		without("Set `errorPages` in the CompilerConfig.", "auth-tls-error-page"),
+		without("Requests are refused by the certificate's authority alone; match the subject in the endpoint, from `client-cert-headers`.", "auth-tls-match-cn"),
+		without("Set `tls` in the CompilerConfig: it holds for all hosts.", "ssl-ciphers", "ssl-prefer-server-ciphers"),
+		without("HAProxy's defaults are used towards endpoints.", "proxy-ssl-ciphers", "proxy-ssl-protocols"))
+}
+
+// nginxUpstreamTLS translates what is said of TLS to endpoints. Its one Secret
+// holds both the certificate to show and the authorities to trust.
+func nginxUpstreamTLS(c *call) {
+	verify := c.value("proxy-ssl-verify") == "on"
+	if name := c.value("proxy-ssl-name"); name != "" {
+		c.set("backend-sni", name)
+	} else if verify || c.value("proxy-ssl-server-name") == "on" {
+		c.set("backend-sni", "request-host")
+	}
+	if !c.has("proxy-ssl-secret") {
+		return
+	}
+	secret, ok := c.secret("proxy-ssl-secret")
+	if !ok {
+		c.out = nil
+		return
+	}
+	c.set("backend-client-secret", secret)
+	if verify {
+		c.set("backend-ca-secret", secret)
+	}
+}

@@ -1,0 +1,167 @@
+package migrate
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// nginxAccess are the annotations that refuse requests.
+func nginxAccess() []Rule {
+	return rules(one(
+		same("whitelist-source-range", "allow-list"),
+		same("allowlist-source-range", "allow-list"),
+		same("denylist-source-range", "deny-list"),
+		Rule{
+			From: []string{"limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-whitelist"}, To: []string{"rate-limit", "rate-limit-period", "rate-limit-status", "rate-limit-exempt"},
+			Note: "A burst of five times the rate, as with ingress-nginx: requests in five periods.", convert: nginxRate,
+		},
+		Rule{From: []string{"proxy-body-size"}, To: []string{"max-body-size"}, convert: func(c *call) {
+			if value := strings.ToLower(c.value("proxy-body-size")); value != "0" {
+				c.set("max-body-size", value)
+			}
+		}, Note: "Bodies of unknown length are refused too."},
+		Rule{
+			From: []string{"auth-type", "auth-secret", "auth-secret-type", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: nginxBasic,
+			Note: "The Secret must have the key `auth` (`auth-secret-type: auth-file`), with hashes that HAProxy can check: not apr1.",
+		},
+		Rule{
+			From: []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"}, To: []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"},
+			convert: nginxExternal, Note: "Without variables of nginx.",
+		},
+	), without("Each protection must be passed. Use one Ingress for each way in.", "satisfy"),
+		without("There is no limit of connections of one client; use `rate-limit`.", "limit-connections"),
+		without("There is no limit of bandwidth.", "limit-rate", "limit-rate-after"),
+		without("Each HAProxy counts for itself: use `rate-limit`, divided by their number.", "global-rate-limit", "global-rate-limit-window", "global-rate-limit-key", "global-rate-limit-ignored-cidrs"),
+		without("Answers of the authentication service are not kept.", "auth-cache-key", "auth-cache-duration"),
+		without("There is no web application firewall in hapsnap; put one behind or in front.", "enable-modsecurity", "enable-owasp-core-rules", "modsecurity-transaction-id", "modsecurity-snippet"),
+		without("Use `auth-url` on the Ingress.", "enable-global-auth", "auth-proxy-set-headers", "auth-snippet", "auth-signin-redirect-param", "auth-keepalive",
+			"auth-keepalive-requests", "auth-keepalive-timeout", "auth-keepalive-share-vars", "auth-request-redirect", "auth-always-set-cookie"))
+}
+
+// nginxRate translates a leaky bucket into a window that lets the same bursts
+// through, and the same rate in the long run.
+func nginxRate(c *call) {
+	name, unit := "limit-rps", "s"
+	if !c.has(name) {
+		name, unit = "limit-rpm", "m"
+	}
+	if c.has("limit-rps") && c.has("limit-rpm") {
+		c.keep("limit-rpm", "is a second limit, beside limit-rps", "use one rate-limit")
+	}
+	if !c.has(name) {
+		return
+	}
+	burst := 5
+	rate, err := strconv.Atoi(c.value(name))
+	if err == nil && c.has("limit-burst-multiplier") {
+		burst, err = strconv.Atoi(c.value("limit-burst-multiplier"))
+	}
+	if err != nil || rate < 1 || burst < 1 {
+		c.keepAll("is not a number of requests", "use rate-limit and rate-limit-period")
+		return
+	}
+	c.set("rate-limit", strconv.Itoa(rate*burst))
+	c.set("rate-limit-period", strconv.Itoa(burst)+unit)
+	c.set("rate-limit-status", "503")
+	if c.has("limit-whitelist") {
+		c.set("rate-limit-exempt", c.value("limit-whitelist"))
+	}
+}
+
+// nginxBasic translates password protection.
+func nginxBasic(c *call) {
+	switch {
+	case c.value("auth-type") != "basic":
+		c.keepAll(fmt.Sprintf("authentication of type %q has no equivalent", c.value("auth-type")), "use auth-basic or auth-url")
+	case c.value("auth-secret-type") == "auth-map":
+		c.keepAll("a Secret with one key for each user has no equivalent", "put all users under the key auth, one on a line")
+	default:
+		if secret, ok := c.secret("auth-secret"); ok {
+			c.set("auth-basic", secret)
+			c.setRealm("auth-realm")
+			c.differs("auth-secret", "is now bound by HAProxy", "check that the Secret has the key auth, and no apr1 hashes")
+		}
+	}
+}
+
+func (c *call) setRealm(name string) {
+	if c.has(name) {
+		c.set("auth-basic-realm", c.value(name))
+	}
+}
+
+// nginxExternal translates external authentication.
+func nginxExternal(c *call) {
+	for _, name := range c.rule.From {
+		if strings.Contains(c.value(name), "$") {
+			c.keepAll(name+" holds a variable of nginx", "the service gets X-Original-URL, -Method and -Host; write the rest out")
+			return
+		}
+	}
+	for _, name := range c.rule.From {
+		if c.has(name) {
+			c.set(name, c.value(name))
+		}
+	}
+}
+
+// secret returns the name of a Secret, which must be of the object's namespace.
+func (c *call) secret(name string) (string, bool) {
+	namespace, secret, qualified := strings.Cut(c.value(name), "/")
+	switch {
+	case !qualified:
+		return namespace, true
+	case namespace == c.object.namespace:
+		return secret, true
+	}
+	c.keepAll("Secret "+c.value(name)+" is of another namespace", "copy it into namespace "+c.object.namespace)
+	return "", false
+}
+
+// clientTLS translates the authorities of clients and how strictly they count.
+func clientTLS(secretName, verifyName string) func(*call) {
+	return func(c *call) {
+		verify, known := map[string]string{"": "required", "on": "required", "optional": "optional"}[c.value(verifyName)]
+		switch {
+		case c.value(verifyName) == "off":
+			return
+		case !known:
+			c.keepAll(fmt.Sprintf("%s %q has no equivalent", verifyName, c.value(verifyName)), "use client-verify required or optional")
+			return
+		}
+		if secret, ok := c.secret(secretName); ok {
+			c.set("client-ca-secret", secret)
+			if verify != "required" {
+				c.set("client-verify", verify)
+			}
+		}
+	}
+}
+
+func nginxHeaders() []Rule {
+	return rules(one(
+		Rule{
+			From: []string{"enable-cors", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
+			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
+			Note: "Credentials are allowed with listed origins only.", convert: cors("enable-cors", corsDefaults{credentials: true, age: "1728000"}),
+		},
+		Rule{From: []string{"x-forwarded-prefix"}, To: []string{"request-headers"}, convert: func(c *call) {
+			c.set("request-headers", "set X-Forwarded-Prefix "+c.value("x-forwarded-prefix"))
+		}},
+	), without("Write the headers into `response-headers`.", "custom-headers"),
+		without("HAProxy does not change cookies; set them in the endpoint.", "proxy-cookie-domain", "proxy-cookie-path"),
+		without("HAProxy does not change Location; send it right from the endpoint, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))
+}
+
+func nginxOthers() []Rule {
+	return rules(
+		without("It is written for nginx. See which of "+"docs/annotations.md does the same, or use `snippet`, if the administrator allows it.",
+			"configuration-snippet", "server-snippet", "stream-snippet"),
+		without("Requests cannot be mirrored yet.", "mirror-target", "mirror-request-body", "mirror-host"),
+		needless("Logs are one setting for all hosts.", "enable-access-log", "enable-rewrite-log"),
+		needless("HAProxy does not trace requests.", "enable-opentracing", "opentracing-trust-incoming-span", "enable-opentelemetry", "opentelemetry-trust-incoming-span", "opentelemetry-operation-name"),
+		needless("Browsers ignore server push.", "http2-push-preload"),
+		needless("A redirect keeps the path as it is.", "preserve-trailing-slash"),
+		needless("ingress-nginx removed it.", "enable-influxdb", "influxdb-measurement", "influxdb-port", "influxdb-host", "influxdb-server-name"))
+}
