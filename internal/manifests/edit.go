@@ -56,7 +56,8 @@ func EditFile(name string, edit func(object *yaml.Node, before int) (changed boo
 // editDocument edits the objects of one document.
 func editDocument(c chunk, edit func(*yaml.Node, int) bool) (text []byte, changed bool, err error) {
 	var root yaml.Node
-	if yaml.NewDecoder(bytes.NewReader(c.text)).Decode(&root) != nil || len(root.Content) == 0 || !isPlain(&root, 0) {
+	unread := yaml.NewDecoder(bytes.NewReader(c.text)).Decode(&root) != nil
+	if unread || len(root.Content) == 0 || !isPlain(&root, 0) {
 		return nil, false, nil
 	}
 	for _, object := range objectNodes(root.Content[0]) {
