@@ -55,9 +55,8 @@ func EditFile(name string, edit func(object *yaml.Node, before int) (changed boo
 
 // editDocument edits the objects of one document.
 func editDocument(c chunk, edit func(*yaml.Node, int) bool) (text []byte, changed bool, err error) {
-	var root yaml.Node
-	unread := yaml.NewDecoder(bytes.NewReader(c.text)).Decode(&root) != nil
-	if unread || len(root.Content) == 0 || !isPlain(&root, 0) {
+	root, ok := plainTree(c.text)
+	if !ok {
 		return nil, false, nil
 	}
 	for _, object := range objectNodes(root.Content[0]) {
@@ -71,10 +70,17 @@ func editDocument(c chunk, edit func(*yaml.Node, int) bool) (text []byte, change
 		out.WriteString("---\n")
 	}
 	enc := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: yaml.SequenceIndentStyle(yaml.DeriveSeqIndentStyle(string(c.text)))})
-	if err := enc.Encode(&root); err != nil {
+	if err := enc.Encode(root); err != nil {
 		return nil, false, err
 	}
 	return out.Bytes(), true, enc.Close()
+}
+
+// plainTree parses a document that has no aliases.
+func plainTree(text []byte) (*yaml.Node, bool) {
+	var root yaml.Node
+	err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&root)
+	return &root, err == nil && len(root.Content) > 0 && isPlain(&root, 0)
 }
 
 // editJSON edits the objects of a JSON file, which is written with sorted keys.
