@@ -14,7 +14,7 @@ func haproxyIngress() Dialect {
 			"Keys of the scope Global go into the CompilerConfig; those of an IngressClass's parameters into the ConfigMap that ours names.",
 		Rules: rules(ingressRouting(), ingressServers(), ingressSessions(), ingressTLS(), ingressProtection(), ingressHeaders(), ingressOthers()),
 		always: func(c *call) {
-			if !c.object.hasTLS || c.value("ssl-passthrough") == "true" {
+			if !c.object.hasTLS || c.passesThrough() {
 				return
 			}
 			if !c.has("ssl-redirect") {
@@ -111,7 +111,7 @@ func ingressTLS() []Rule {
 		Rule{
 			From: []string{"auth-tls-secret", "auth-tls-verify-client"}, To: []string{"client-ca-secret", "client-verify"}, convert: clientTLS("auth-tls-secret", "auth-tls-verify-client"),
 		},
-		mapped("auth-tls-cert-header", "client-cert-headers", map[string]string{"true": "true", "false": ""}).noted("The headers have other names."),
+		mapped("auth-tls-cert-header", "client-cert-headers", map[string]string{"true": "cert, dn, sha1", "false": ""}).noted("The headers have other names."),
 	), needless("What protects always fails closed.", "auth-tls-strict", "ssl-fingerprint-lower"),
 		without("Set `errorPages` in the CompilerConfig.", "auth-tls-error-page"),
 		without("Set `tls` in the CompilerConfig: it holds for all hosts.", "ssl-ciphers", "ssl-cipher-suites", "ssl-options-host", "tls-alpn"),

@@ -15,7 +15,7 @@ func nginx() Dialect {
 			"It limits bodies to 1 MB without being asked; hapsnap does not.",
 		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxOthers()),
 		always: func(c *call) {
-			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.has("ssl-passthrough") {
+			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.passesThrough() {
 				c.set("ssl-redirect", "308")
 			}
 		},
@@ -67,7 +67,7 @@ func nginxWeight(c *call) {
 		total, err = strconv.Atoi(c.value("canary-weight-total"))
 	}
 	if err != nil || total <= 0 || weight*100%total != 0 {
-		c.keep("canary-weight", fmt.Sprintf("%q of %d is not a whole number of percent", c.value("canary-weight"), total), "choose a weight from 0 to 100")
+		c.keepAll(fmt.Sprintf("%q of %d is not a whole number of percent", c.value("canary-weight"), total), "choose a weight from 0 to 100")
 		return
 	}
 	c.set("canary-weight", strconv.Itoa(weight*100/total))
@@ -178,7 +178,7 @@ func nginxTLS() []Rule {
 		Rule{
 			From: []string{"auth-tls-secret", "auth-tls-verify-client"}, To: []string{"client-ca-secret", "client-verify"}, convert: clientTLS("auth-tls-secret", "auth-tls-verify-client"),
 		},
-		mapped("auth-tls-pass-certificate-to-upstream", "client-cert-headers", map[string]string{"true": "true", "false": ""}).
+		mapped("auth-tls-pass-certificate-to-upstream", "client-cert-headers", map[string]string{"true": "cert, verify, dn, issuer-dn", "false": ""}).
 			noted("The headers have other names."),
 		Rule{
 			From: []string{"proxy-ssl-secret", "proxy-ssl-verify", "proxy-ssl-name", "proxy-ssl-server-name"},

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
 // onlyTrue translates an annotation that means something if it is "true".
@@ -14,6 +16,12 @@ func onlyTrue(name string) func(*call) {
 			c.set(name, "true")
 		}
 	}
+}
+
+// passesThrough reports whether TLS is not ended for the object, be it that this
+// was translated before.
+func (c *call) passesThrough() bool {
+	return c.value("ssl-passthrough") == "true" || c.object.annotations[options.Prefix+"ssl-passthrough"] == "true"
 }
 
 // seconds translates a time that is written as a number of seconds.
