@@ -97,10 +97,10 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	if exists {
 		offered = t.offer(service)
 	}
-	if b.Name == Unavailable || (!t.asked.carried && !offered.Carried()) {
+	if b.Name == Unavailable || (!t.asked.carried && !offered.Carried() && !r.port.Carried()) {
 		return // what cannot be named is one for all
 	}
-	by := asker{ingress: ing, values: []options.Values{t.asked.values, offered}}
+	by := asker{ingress: ing, values: []options.Values{t.asked.values.Inherit(r.port), offered}}
 	if exists {
 		by.service = &service
 	}

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -27,6 +28,8 @@ type resolved struct {
 	name    string
 	service snapshots.SecretName
 	targets []Target
+	// port are the options that the Service's port stands for by itself.
+	port    options.Values
 	finding finding
 }
 
@@ -108,7 +111,11 @@ func (t *translation) resolvePort(service *corev1.Service, name snapshots.Secret
 		return noPort(service, name, asked)
 	}
 	target := snapshots.ServicePort{Namespace: name.Namespace, Service: name.Name, Port: port.Name}
-	return resolved{name: backendName(name, key), targets: []Target{{Service: target, Weight: targetWeight}}}
+	r := resolved{name: backendName(name, key), targets: []Target{{Service: target, Weight: targetWeight}}}
+	if port.AppProtocol != nil {
+		r.port = options.AppProtocol(*port.AppProtocol)
+	}
+	return r
 }
 
 // portOf finds the TCP port that an Ingress names, and the name or number that

@@ -126,7 +126,39 @@ func (t *translation) canaryTarget(c canary, main claim, ref networkingv1.Ingres
 		t.report(diag.Warning, c.ingress, at, "the canary has the Service of "+main.by.Ref.String()+", and changes nothing", "give it a Service of its own")
 		return r, false
 	}
-	return r, t.canaryOptions(c, main, serviceOf(served[0]), serviceOf(r.targets[0]))
+	usable := t.canaryOptions(c, main, serviceOf(served[0]), serviceOf(r.targets[0]))
+	return r, t.canaryProtocol(c, main, served[0], r.targets[0]) && usable
+}
+
+// canaryProtocol reports a canary whose endpoints speak another protocol than
+// those of the route, and whether the canary can be used.
+func (t *translation) canaryProtocol(c canary, main claim, served, own Target) bool {
+	_, asked := main.by.Value.Annotations[options.Prefix+"backend-protocol"]
+	_, offered := t.services[serviceOf(served)].Value.Annotations[options.Prefix+"backend-protocol"]
+	if asked || offered || options.SameProtocol(t.appProtocol(served), t.appProtocol(own)) {
+		return true
+	}
+	service := t.services[serviceOf(own)]
+	t.found = append(t.found, diag.Diagnostic{
+		Severity: diag.Error, Object: service.Ref, Position: service.Position("spec", "ports"),
+		Message: fmt.Sprintf("appProtocol is not that of Service %s, so that %s gets nothing", serviceOf(served), c.Ref),
+		Hint:    "give both ports the same appProtocol: a canary's endpoints are spoken to as the others of the route",
+	})
+	return false
+}
+
+// appProtocol returns the appProtocol of a Service's port, or "".
+func (t *translation) appProtocol(target Target) string {
+	service, exists := t.services[serviceOf(target)]
+	if !exists {
+		return ""
+	}
+	for _, port := range service.Value.Spec.Ports {
+		if port.Name == target.Service.Port && port.AppProtocol != nil {
+			return *port.AppProtocol
+		}
+	}
+	return ""
 }
 
 func serviceOf(target Target) snapshots.SecretName {

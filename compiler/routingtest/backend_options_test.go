@@ -75,6 +75,32 @@ func TestBackendProtocols(t *testing.T) {
 	}
 }
 
+// The appProtocol of a Service's port is spoken without any option.
+func TestAppProtocol(t *testing.T) {
+	t.Parallel()
+	onlyH2 := func(s *httptest.Server) {
+		s.Config.Protocols.SetHTTP1(false)
+		s.Config.Protocols.SetUnencryptedHTTP2(true)
+	}
+	var yaml strings.Builder
+	for name, c := range map[string]struct {
+		protocol  string
+		configure func(*httptest.Server)
+	}{"h2c": {"kubernetes.io/h2c", onlyH2}, "grpc": {"grpc", onlyH2}, "secure": {"https", overTLS(false)}, "plain": {"kubernetes.io/ws", nil}} {
+		manifest := served(t, name, []int{mirror(t, name, c.configure)})
+		yaml.WriteString(strings.Replace(manifest, "ports: [{port: 80}]", "ports: [{port: 80, appProtocol: "+c.protocol+"}]", 1))
+	}
+	e := start(t, yaml.String())
+	clean(t, e)
+	for name, want := range map[string]seen{
+		"h2c": {Proto: "HTTP/2.0"}, "grpc": {Proto: "HTTP/2.0"}, "secure": {Proto: "HTTP/1.1", TLS: true}, "plain": {Proto: "HTTP/1.1"},
+	} {
+		if got := e.get(t, name+".example", "/").seen; got.Name != name || got.Proto != want.Proto || got.TLS != want.TLS {
+			t.Errorf("%s: server saw %+v, want %+v", name, got, want)
+		}
+	}
+}
+
 // What the Service says wins over what the Ingress says.
 func TestServiceWins(t *testing.T) {
 	t.Parallel()
