@@ -61,8 +61,8 @@ func serverOptions() []Option {
 func connectionOptions() []Option {
 	return []Option{
 		define(Option{
-			Name: "backend-protocol", Group: Backends, On: onBoth, Value: "`h1`, `h2` or `grpc`, each perhaps with `-tls`, or `fcgi`", Example: "h2-tls", Default: "`h1`",
-			Summary: "What is spoken to endpoints. Certificates are not verified unless `backend-verify` or `backend-ca-secret` says so.",
+			Name: "backend-protocol", Group: Backends, On: onBoth, Value: "`h1`, `h2` or `grpc`, each perhaps with `-tls`, or `fcgi`", Example: "h2-tls", Default: "as the port's `appProtocol` says, else `h1`",
+			Summary: "What is spoken to endpoints. Of a port's `appProtocol`, `kubernetes.io/h2c`, `http2`, `grpc`, `https` and `kubernetes.io/wss` need no annotation. Certificates are not verified unless `backend-verify` or `backend-ca-secret` says so.",
 		}, oneOf(protocols), func(s *Settings, v protocol) { s.Upstream.Protocol, s.servers.on = v.name, v.tls }),
 		define(Option{
 			Name: "send-proxy-protocol", Group: Backends, On: onBoth, Value: "`v1` or `v2`", Example: "v2",
