@@ -86,3 +86,26 @@ func TestRow41NotReady(t *testing.T) {
 		}
 	}
 }
+
+// A headless Service has the same endpoints, at the ports of its pods, which
+// need not be its own.
+func TestHeadless(t *testing.T) {
+	t.Parallel()
+	yaml := fmt.Sprintf(`---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: db}
+spec: {clusterIP: None, ports: [{name: http, port: 80, targetPort: web}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {namespace: shop, name: db-1, labels: {kubernetes.io/service-name: db, service.kubernetes.io/headless: ""}}
+addressType: IPv4
+ports: [{name: http, port: %d, protocol: TCP}]
+endpoints: [{addresses: [127.0.0.1], hostname: db-0}]
+`, echo(t, "db"))
+	i := ingress{rules: []string{"name.example P / db:http", "number.example P / db:80"}}
+	e := start(t, yaml+i.yaml())
+	clean(t, e)
+	answers(t, e, map[string]string{"name.example/": "db", "number.example/": "db"})
+}

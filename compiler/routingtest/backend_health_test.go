@@ -1,0 +1,151 @@
+package routingtest
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// checked is a server whose checks are answered as the test says, one by one.
+type checked struct {
+	port    int
+	came    chan *http.Request // a check, which waits for
+	answers chan int           // its status
+}
+
+func newChecked(t *testing.T) *checked {
+	t.Helper()
+	c := &checked{came: make(chan *http.Request), answers: make(chan int)}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Echo", "checked")
+		if r.URL.Path != "/healthz" {
+			return
+		}
+		select {
+		case c.came <- r:
+			select {
+			case status := <-c.answers:
+				w.WriteHeader(status)
+			case <-t.Context().Done():
+			}
+		case <-t.Context().Done():
+		}
+	}))
+	t.Cleanup(s.Close)
+	c.port = s.Listener.Addr().(*net.TCPAddr).Port
+	return c
+}
+
+// next waits for a check, by when HAProxy has taken in the one before.
+func (c *checked) next(t *testing.T) *http.Request {
+	t.Helper()
+	select {
+	case r := <-c.came:
+		return r
+	case <-time.After(deadline):
+		t.Fatal("no check comes")
+		return nil
+	}
+}
+
+// An endpoint goes down with the third check in a row that fails, and comes up
+// with the second one that does not.
+func TestHealthChecks(t *testing.T) {
+	t.Parallel()
+	c := newChecked(t)
+	e := start(t, served(t, "checked", []int{c.port}, "health-check-path", "/healthz?full=1", "health-check-host", "web.internal",
+		"health-check-interval", "20ms", "health-check-rise", "2", "health-check-fall", "3", "health-check-timeout", "1m", "health-check-status", "200-299"))
+	clean(t, e)
+	r := c.next(t)
+	if r.Host != "web.internal" || r.Method != http.MethodGet || r.URL.RequestURI() != "/healthz?full=1" {
+		t.Errorf("the check is %s %s of %s", r.Method, r.URL.RequestURI(), r.Host)
+	}
+	for i, step := range []struct {
+		status int
+		want   string // of requests, once the check has been taken in
+	}{
+		{204, "checked"}, // the first one decides at once
+		{404, "checked"}, {200, "checked"},
+		{404, "checked"}, {302, "checked"}, {500, "503"},
+		{200, "503"}, {404, "503"},
+		{200, "503"}, {204, "checked"},
+	} {
+		c.answers <- step.status
+		c.next(t)
+		if got := e.http11(t, "GET", "checked.example", "/"); got != step.want {
+			t.Errorf("after check %d, of status %d: %s, want %s", i+1, step.status, got, step.want)
+		}
+	}
+	c.answers <- http.StatusOK
+}
+
+// Checks come as often as the option says.
+func TestHealthCheckInterval(t *testing.T) {
+	t.Parallel()
+	c := newChecked(t)
+	e := start(t, served(t, "checked", []int{c.port}, "health-check-path", "/healthz", "health-check-interval", "300ms", "health-check-timeout", "10s"))
+	clean(t, e)
+	c.next(t)
+	for range 2 {
+		c.answers <- http.StatusOK
+		answered := time.Now()
+		c.next(t)
+		if d := time.Since(answered); d < 200*time.Millisecond || d > soon { // by default 5s
+			t.Errorf("the next check came after %v", d)
+		}
+	}
+	c.answers <- http.StatusOK
+}
+
+// An endpoint that came up gets few requests at first, and in the end its share.
+func TestSlowStart(t *testing.T) {
+	t.Parallel()
+	var ill atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Echo", "slow")
+		if r.URL.Path == "/healthz" && ill.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(s.Close)
+	ports := []int{s.Listener.Addr().(*net.TCPAddr).Port, echo(t, "steady")}
+	e := start(t, served(t, "web", ports, "slow-start", "6s", "health-check-path", "/healthz",
+		"health-check-interval", "20ms", "health-check-timeout", "10s", "health-check-rise", "1", "health-check-fall", "1"))
+	clean(t, e)
+	const requests = 40
+	share := func() int {
+		n := 0
+		for range requests {
+			if e.http11(t, "GET", "web.example", "/") == "slow" {
+				n++
+			}
+		}
+		return n
+	}
+	ill.Store(true)
+	await(t, func() error {
+		if n := share(); n > 0 {
+			return fmt.Errorf("the server that is ill gets %d of %d requests", n, requests)
+		}
+		return nil
+	})
+	ill.Store(false)
+	least := requests // while it grows
+	await(t, func() error {
+		n := share()
+		if n > 0 {
+			least = min(least, n)
+		}
+		if n < requests*9/20 {
+			return fmt.Errorf("the server that came up gets %d of %d requests", n, requests)
+		}
+		return nil
+	})
+	if least > requests/4 {
+		t.Errorf("the server got %d of %d requests at once", least, requests)
+	}
+}
