@@ -113,7 +113,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 		b.Origins = append(b.Origins, t.asked.class.origin)
 	}
 	if name := offered.First(); name != "" {
-		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})
+		b.Origins = append(b.Origins, originOf(service, "metadata", "annotations", name))
 	}
 	if closed || t.asked.refused || !t.findLists(&settings.Protection, by) || !t.authenticate(&settings, by) || !t.addSnippet(b, ing, settings.Snippet) {
 		b.Targets = nil

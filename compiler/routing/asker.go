@@ -16,7 +16,7 @@ type asker struct {
 // origin is the object and the place of an option's value that holds.
 func (a asker) origin(option string) Origin {
 	if options.Giver(option, a.values...) == 1 && a.service != nil {
-		return Origin{a.service.Ref, a.service.Position(annotationPath(option)...)}
+		return originOf(*a.service, annotationPath(option)...)
 	}
 	return originOf(a.ingress, annotationPath(option)...)
 }

@@ -73,7 +73,7 @@ func (t *translation) errorPages() []ErrorPage {
 			t.reportPage(pages, "data", key, message, hint)
 			continue
 		}
-		page.Origin = Origin{pages.Ref, pages.Position("data", key)}
+		page.Origin = originOf(pages, "data", key)
 		byStatus[page.Status], keys[page.Status] = page, key
 	}
 	for _, key := range slices.Sorted(maps.Keys(pages.Value.BinaryData)) {

@@ -80,7 +80,7 @@ func rewrite(t *testing.T, path string, golden *txtar.Archive, got string) {
 }
 
 // gather reads manifests that must be free of faults of form.
-func gather(t *testing.T, files []txtar.File) inputs.Inputs {
+func gather(t testing.TB, files []txtar.File) inputs.Inputs {
 	t.Helper()
 	dir := t.TempDir()
 	for _, f := range files {

@@ -212,9 +212,12 @@ type ClientCheck struct {
 type Origin struct {
 	Object   diag.Object
 	Position diag.Position
+	// Field is where that is in the object, such as spec.rules[0].host; empty for
+	// the whole object. Objects from a cluster have it, and no Position.
+	Field string
 }
 
 // compare orders origins by object, then by position.
 func (o Origin) compare(p Origin) int {
-	return cmp.Or(o.Object.Compare(p.Object), o.Position.Compare(p.Position))
+	return cmp.Or(o.Object.Compare(p.Object), o.Position.Compare(p.Position), cmp.Compare(o.Field, p.Field))
 }

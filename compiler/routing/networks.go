@@ -80,7 +80,7 @@ func (t *translation) readList(list policy.NetworkList, configMap inputs.Object[
 	at := configMap.Position("data", list.Key)
 	if len(wrong) == 0 {
 		slices.SortFunc(networks, comparePrefixes)
-		return &NetworkList{list, slices.Compact(networks), Origin{configMap.Ref, at}}
+		return &NetworkList{list, slices.Compact(networks), originOf(configMap, "data", list.Key)}
 	}
 	more := ""
 	if n := len(wrong) - 1; n > 0 {

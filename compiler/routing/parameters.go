@@ -23,15 +23,16 @@ type parameters struct {
 
 // position returns the place of an annotation's default.
 func (p *parameters) position(annotation string) diag.Position {
-	if _, ok := p.source.Value.Data[annotation]; ok {
-		return p.source.Position("data", annotation)
-	}
-	return p.source.Position("data", annotation[len(options.Prefix):])
+	return p.originOf(annotation).Position
 }
 
 // originOf returns the ConfigMap and the place of an annotation's default.
 func (p *parameters) originOf(annotation string) Origin {
-	return Origin{p.origin.Object, p.position(annotation)}
+	key := annotation
+	if _, ok := p.source.Value.Data[key]; !ok {
+		key = annotation[len(options.Prefix):]
+	}
+	return originOf(p.source, "data", key)
 }
 
 // readParameters reads the parameters of the classes that are ours.
@@ -45,7 +46,7 @@ func (t *translation) readParameters(objects []inputs.Object[networkingv1.Ingres
 
 func (t *translation) parametersOf(class inputs.Object[networkingv1.IngressClass]) *parameters {
 	ref := *class.Value.Spec.Parameters
-	closed := &parameters{origin: Origin{class.Ref, class.Position("spec", "parameters")}, values: options.Values{Closed: true}}
+	closed := &parameters{origin: originOf(class, "spec", "parameters"), values: options.Values{Closed: true}}
 	refuse := func(field, message, hint string) *parameters {
 		t.found = append(t.found, diag.Diagnostic{
 			Severity: diag.Error, Position: class.Position("spec", "parameters", field), Object: class.Ref, Hint: hint,
@@ -71,7 +72,7 @@ func (t *translation) parametersOf(class inputs.Object[networkingv1.IngressClass
 	annotations := options.Parameters(source.Value.Data)
 	var problems []options.Problem
 	p.values, problems = options.Read(options.OnClass, annotations)
-	p.origin = Origin{source.Ref, source.Position("data")}
+	p.origin = originOf(source, "data")
 	t.reportInherited(p, problems)
 	return p
 }

@@ -7,6 +7,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
 // ingress adds what one valid Ingress asks for, as far as no older one has it.
@@ -128,4 +130,7 @@ func orSlash(path string) string {
 	return path
 }
 
-func originOf(ing ingress, path ...any) Origin { return Origin{ing.Ref, ing.Position(path...)} }
+// originOf returns an object and the place of a field in it.
+func originOf[T any](o inputs.Object[T], path ...any) Origin {
+	return Origin{Object: o.Ref, Position: o.Position(path...), Field: manifests.FieldPath(path)}
+}

@@ -99,7 +99,7 @@ func (t *translation) annotatedService(s inputs.Object[corev1.Service]) {
 	}
 	settings, _, _ := options.Resolve(values)
 	by := claimant{
-		name: s.Ref.String(), origin: Origin{s.Ref, s.Position(annotationPath(options.TCPPort)...)},
+		name: s.Ref.String(), origin: originOf(s, annotationPath(options.TCPPort)...),
 		report: func(severity diag.Severity, field, message, hint string) {
 			if field == "target" {
 				field = options.TCPPort

@@ -68,7 +68,7 @@ func (t *translation) equipConnections(b *Backend, service inputs.Object[corev1.
 	}
 	t.reportProblems(service.Ref, service.Position, problems[1])
 	if name := offered.First(); name != "" {
-		b.Origins = append(b.Origins, Origin{service.Ref, service.Position("metadata", "annotations", name)})
+		b.Origins = append(b.Origins, originOf(service, "metadata", "annotations", name))
 	}
 	by := asker{ingress: ingress{Ref: diag.Object{Namespace: service.Ref.Namespace}}, service: &service, values: []options.Values{asked, offered}}
 	if ing != nil {

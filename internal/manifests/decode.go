@@ -78,7 +78,7 @@ func (o Object) blame(into any, omit map[*yaml.Node]bool) (FieldError, *yaml.Nod
 	n := sort.Search(whole.written-1, func(i int) bool { _, err := try(i + 1); return err != nil })
 	e, err := try(n + 1)
 	message, hint := typeMessage(e.last, err)
-	return FieldError{Path: pathString(e.lastPath), Position: o.Position(e.lastPath...), Message: message, Hint: hint}, e.last
+	return FieldError{Path: FieldPath(e.lastPath), Position: o.Position(e.lastPath...), Message: message, Hint: hint}, e.last
 }
 
 // typeMessage says what a decoding error means for the node that caused it.

@@ -22,7 +22,7 @@ func (o Object) duplicates(n *yaml.Node, path []any, found []FieldError) []Field
 		here := append(path, key.Value)
 		if first := earlier.first(i); first != key {
 			found = append(found, FieldError{
-				Path: pathString(here), Position: o.place.at(key),
+				Path: FieldPath(here), Position: o.place.at(key),
 				Message: "is given twice, first on line " + strconv.Itoa(o.place.at(first).Line),
 				Hint:    "keep one of the two",
 			})

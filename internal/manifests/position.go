@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"strconv"
-	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -57,32 +56,34 @@ func field(n *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// pathString writes a path as people do: spec.rules[0].host, with the names
+// FieldPath writes a path as people do: spec.rules[0].host, with the names
 // that are no identifiers in quotes.
-func pathString(path []any) string {
-	var b strings.Builder
+func FieldPath(path []any) string {
+	out := make([]byte, 0, 64) // this is called for every field that matters, of every object
 	for _, step := range path {
 		switch s := step.(type) {
 		case int:
-			b.WriteString("[" + strconv.Itoa(s) + "]")
+			out = append(strconv.AppendInt(append(out, '['), int64(s), 10), ']')
 		case string:
 			if !isIdentifier(s) {
-				b.WriteString("[" + strconv.Quote(s) + "]")
+				out = append(strconv.AppendQuote(append(out, '['), s), ']')
 				continue
 			}
-			if b.Len() > 0 {
-				b.WriteByte('.')
+			if len(out) > 0 {
+				out = append(out, '.')
 			}
-			b.WriteString(s)
+			out = append(out, s...)
 		}
 	}
-	return b.String()
+	return string(out)
 }
 
 // isIdentifier reports whether s can stand in a path without quotes.
 func isIdentifier(s string) bool {
-	notWord := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
 	}
-	return s != "" && strings.IndexFunc(s, notWord) < 0
+	return s != ""
 }

@@ -19,7 +19,7 @@ func (o Object) unknownField(err error, t reflect.Type) FieldError {
 		return FieldError{Message: err.Error(), Position: o.Position()}
 	}
 	path, key := parsePath(o.node, named.FieldPath())
-	out := FieldError{Path: pathString(path), Message: "is not a known field", Position: o.Position(path...)}
+	out := FieldError{Path: FieldPath(path), Message: "is not a known field", Position: o.Position(path...)}
 	if key != nil {
 		out.Position = o.place.at(key)
 	}
