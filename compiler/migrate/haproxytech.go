@@ -76,7 +76,6 @@ func techServers() []Rule {
 		same("timeout-queue", "timeout-queue"),
 		same("timeout-server", "timeout-server"),
 		same("timeout-tunnel", "timeout-tunnel"),
-		same("timeout-http-keep-alive", "timeout-keep-alive"),
 		same("check-interval", "health-check-interval"),
 		Rule{From: []string{"check-http"}, To: []string{"health-check-path"}, convert: techCheck, Note: "The method becomes GET."},
 		Rule{From: []string{"check"}, Needless: true, Note: "Endpoints are always checked.", convert: mapped("check", "health-check-path", map[string]string{"true": ""}).convert},
@@ -100,6 +99,7 @@ func techServers() []Rule {
 			c.set("affinity-cookie-name", c.value("cookie-persistence"))
 		}},
 	), without("Cookies are a hash of the endpoint's address: use `affinity`.", "cookie-persistence-no-dynamic"),
+		without("It is about clients: set `timeouts.httpKeepAlive` in the CompilerConfig.", "timeout-http-keep-alive"),
 		needless("Spare slots follow the number of endpoints.", "scale-server-slots"),
 		without("Set the timeout for all in the CompilerConfig.", "timeout-client", "timeout-client-fin", "timeout-http-request", "timeout-server-fin"))
 }

@@ -3,6 +3,8 @@ package options_test
 import (
 	"flag"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -37,6 +39,38 @@ func place(o options.Option) options.Place {
 		return options.OnIngress
 	}
 	return options.OnService
+}
+
+// Each option has a golden of what is rendered for it, and a test of what it does
+// in a real HAProxy.
+func TestEveryOptionIsShown(t *testing.T) {
+	goldens, behaviour := contents(t, "../testdata/*.txtar"), contents(t, "../routingtest/*_test.go")
+	for _, o := range options.All() {
+		if !regexp.MustCompile(regexp.QuoteMeta(options.Prefix+o.Name) + `"?:`).MatchString(goldens) {
+			t.Errorf("no golden in compiler/testdata has %s", o.Name)
+		}
+		if !regexp.MustCompile(`(?:"|` + regexp.QuoteMeta(options.Prefix) + `)` + regexp.QuoteMeta(o.Name) + `["` + "`" + `:]`).MatchString(behaviour) {
+			t.Errorf("no test in compiler/routingtest has %s", o.Name)
+		}
+	}
+}
+
+// contents returns what is in files.
+func contents(t *testing.T, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	var b strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(text)
+	}
+	return b.String()
 }
 
 func TestRegistry(t *testing.T) {

@@ -172,7 +172,7 @@ func TestTCPServices(t *testing.T) {
 	plain, behind1, behind2 := lineServer(t, "plain", nil), lineServer(t, "v1", proxied), lineServer(t, "v2", proxied)
 	e, at := startTCP(t, 5, func(ports []int) (string, []config.TCPService) {
 		return tcpService("plain", plain, "tcp-port", fmt.Sprint(ports[0], ", ", ports[1], ":80")) +
-				tcpService("v1", behind1, "tcp-port", fmt.Sprint(ports[2]), "send-proxy-protocol", "v1") +
+				tcpService("v1", behind1, "tcp-port", fmt.Sprint(ports[2]), "send-proxy-protocol", "v1", "tcp-proxy-protocol", "127.0.0.8") +
 				serviceYAML("shop", "v2", behind2), []config.TCPService{
 				{Port: ports[3], Service: "shop/v2:80", SendProxyProtocol: 2, ProxyProtocol: config.ProxyProtocol{Trusted: []string{"127.0.0.9"}}},
 				{Port: ports[4], Service: "shop/plain:80"},
@@ -188,6 +188,7 @@ func TestTCPServices(t *testing.T) {
 		{"second port", "127.0.0.7", at[1], "", 1, "plain"},
 		{"by configuration", "127.0.0.7", at[4], "", 1, "plain"},
 		{"client's address, v1", "127.0.0.7", at[2], "", 2, "v1 127.0.0.7 v1"},
+		{"header of a sender that the annotation trusts", "127.0.0.8", at[2], "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", 2, "v1 192.0.2.1 v1"},
 		{"client's address, v2", "127.0.0.7", at[3], "", 2, "v2 127.0.0.7 v2"},
 		{"header of a trusted sender, v1", "127.0.0.9", at[3], "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", 2, "v2 192.0.2.1 v2"},
 		{"header of a trusted sender, v2", "127.0.0.9", at[3], "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x03\xc0\x00\x02\x02\x00\x01\x00\x02", 2, "v2 192.0.2.3 v2"},
