@@ -32,6 +32,7 @@ type Checker struct {
 	Path    string // of the executable
 	Version string // such as "2.6.12-1+deb12u4"
 	keys    keyRing
+	trips   roundTrips
 }
 
 // Find finds the executable by its name or path and asks for its version. The

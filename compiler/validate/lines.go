@@ -24,6 +24,7 @@ var sectionWords = map[string]bool{
 	"global": true, "defaults": true, "frontend": true, "backend": true, "listen": true, "userlist": true,
 	"peers": true, "mailers": true, "resolvers": true, "cache": true, "http-errors": true, "ring": true,
 	"program": true, "log-forward": true, "fcgi-app": true, "crt-store": true, "traces": true, "log-profile": true,
+	"acme": true, "namespace_list": true,
 }
 
 // lineChecker makes our own checks of haproxy.cfg.

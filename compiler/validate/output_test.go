@@ -66,7 +66,7 @@ func TestRoundTripNoticesLosses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			faults, err := checkRoundTrip([]byte(c.config))
+			faults, err := (&roundTrips{}).check([]byte(c.config))
 			if err != nil || len(faults) != c.lost {
 				t.Errorf("%v, %d faults, want %d: %v", err, len(faults), c.lost, faults)
 			}

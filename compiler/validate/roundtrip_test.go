@@ -34,7 +34,7 @@ func TestRoundTripKeepsSecrets(t *testing.T) {
 	if err != nil || len(bound.Missing) > 0 {
 		t.Fatalf("%v, missing %v", err, bound.Missing)
 	}
-	faults, err := checkRoundTrip(bound.Config)
+	faults, err := (&roundTrips{}).check(bound.Config)
 	if err != nil || len(faults) > 0 {
 		t.Errorf("%v, faults %+v in\n%s", err, faults, bound.Config)
 	}

@@ -60,7 +60,7 @@ func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Ve
 	var torn []fault
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		torn, err = checkRoundTrip(lines.bound.Config)
+		torn, err = c.trips.check(lines.bound.Config)
 		return err
 	})
 	g.Go(func() (err error) {
