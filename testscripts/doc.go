@@ -30,9 +30,10 @@
 //	workers
 //		Prints the process id of each instance's worker.
 //
-//	service [-app PROTOCOL] FILE NAMESPACE/NAME [POD...]
+//	service [-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]
 //		Writes a Service with an EndpointSlice for pods, which it starts: servers
-//		that answer with their names. The appProtocol of its port is http.
+//		that answer with their names, in the clear and over TLS. The appProtocol of
+//		its port is http. An annotation may open a port of the instances for it.
 //	secret [-mismatched] FILE NAMESPACE/NAME HOST...
 //		Writes a Secret with a new certificate and its key, or another's.
 //	fill FILE...
@@ -40,7 +41,8 @@
 //
 //	get [-on NAME] URL WANT...
 //		Every instance, or the one named, answers the URL with one of the bodies
-//		or with the status. URLs have no port, or 8080 for that of $PARTNER.
+//		or with the status. URLs have no port, or 8080 for that of $PARTNER and 8081 for
+//		that of $SECOND.
 //	spread URL WANT...
 //		Every instance answers from each of these and from no other.
 //	presents HOST SECRET|fallback
@@ -53,8 +55,9 @@
 //		request that is not answered yet, or a gRPC stream.
 //	say NAME TEXT POD
 //		Says something there, and is answered by one of the pods (a REGEXP).
-//	load NAME URL
-//		Clients ask every instance again and again, on connections that they keep.
+//	load [-new] NAME URL
+//		Clients ask every instance again and again, on connections that they keep,
+//		or on a new one each time.
 //	answered NAME N
 //		They have had this many good answers.
 //	unload NAME
@@ -82,5 +85,6 @@
 //		a fixed time.
 //
 // The environment names $COMPILER and $PUSHER, addresses for the programs' own
-// servers, and $PARTNER, a port of the instances that nothing has yet.
+// servers, and $PARTNER and $SECOND, ports of the instances that nothing has
+// yet.
 package testscripts

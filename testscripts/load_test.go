@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The load on each instance: how many clients ask one request after another on a
+// The load on each instance: how many clients ask one request after another, mostly on a
 // connection that they keep, and how soon.
 const (
 	loadClients = 4
@@ -31,6 +31,10 @@ type load struct {
 
 // startLoad has clients ask every instance for a URL.
 func startLoad(w *world, _ *testscript.TestScript, args []string) error {
+	fresh := len(args) > 0 && args[0] == "-new"
+	if fresh {
+		args = args[1:]
+	}
 	if len(args) != 2 || w.loads[args[0]] != nil || len(w.instances) == 0 {
 		return errUsage
 	}
@@ -40,6 +44,7 @@ func startLoad(w *world, _ *testscript.TestScript, args []string) error {
 		for range loadClients {
 			client := &http.Client{Timeout: talkTimeout, Transport: &http.Transport{
 				DialContext: w.dialer(i), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+				DisableKeepAlives: fresh,
 			}}
 			l.clients.Go(func() { l.run(ctx, client, args[1]) })
 		}

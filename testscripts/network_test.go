@@ -21,9 +21,9 @@ const (
 type network struct {
 	a, b  int
 	guard net.Listener
-	// Port is that of pods and of the programs' own servers, Partner one more of
-	// the instances.
-	Port, HTTP, HTTPS, Status, API, Partner int
+	// Port is that of pods and of the programs' own servers, Partner and Second
+	// two more of the instances.
+	Port, HTTP, HTTPS, Status, API, Partner, Second int
 }
 
 // newNetwork takes a network that no other script has, also none of another
@@ -39,7 +39,7 @@ func newNetwork() (*network, error) {
 			return nil, fmt.Errorf("take a network: %w", err)
 		}
 		n.guard = guard
-		for _, port := range []*int{&n.Port, &n.HTTP, &n.HTTPS, &n.Status, &n.API, &n.Partner} {
+		for _, port := range []*int{&n.Port, &n.HTTP, &n.HTTPS, &n.Status, &n.API, &n.Partner, &n.Second} {
 			if *port, err = n.freePort(); err != nil {
 				return nil, errors.Join(err, guard.Close())
 			}
@@ -54,7 +54,7 @@ func (n *network) freePort() (int, error) {
 	var last error
 	for range 100 {
 		port := 10000 + rand.IntN(20000)
-		if slices.Contains([]int{n.Port, n.HTTP, n.HTTPS, n.Status, n.API, n.Partner}, port) {
+		if slices.Contains([]int{n.Port, n.HTTP, n.HTTPS, n.Status, n.API, n.Partner, n.Second}, port) {
 			continue
 		}
 		listener, err := net.Listen("tcp4", fmt.Sprintf(":%d", port))

@@ -23,7 +23,7 @@ import (
 // service is a Service with its EndpointSlice, as a cluster would have them.
 const service = `apiVersion: v1
 kind: Service
-metadata: {namespace: %[1]s, name: %[2]s}
+metadata: {namespace: %[1]s, name: %[2]s, annotations: {%[6]s}}
 spec:
   selector: {app: %[2]s}
   ports: [{name: http, port: 80, targetPort: %[3]d, appProtocol: %[5]s}]
@@ -40,12 +40,17 @@ endpoints:%[4]s
 `
 
 func writeService(w *world, ts *testscript.TestScript, args []string) error {
-	app := "http"
-	if len(args) > 1 && args[0] == "-app" {
-		app, args = args[1], args[2:]
+	app, tcp := "http", ""
+	flags := map[string]*string{"-app": &app, "-tcp": &tcp}
+	for len(args) > 1 && flags[args[0]] != nil {
+		*flags[args[0]], args = args[1], args[2:]
 	}
 	if len(args) < 2 {
 		return errUsage
+	}
+	annotations := ""
+	if tcp != "" {
+		annotations = fmt.Sprintf("hapsnap.dev/tcp-port: %q", tcp)
 	}
 	namespace, name, ok := strings.Cut(args[1], "/")
 	if !ok {
@@ -62,7 +67,7 @@ func writeService(w *world, ts *testscript.TestScript, args []string) error {
 		}
 		endpoints += "\n- addresses: [" + p.address + "]"
 	}
-	return replaceFile(ts.MkAbs(args[0]), fmt.Appendf(nil, service, namespace, name, w.network.Port, endpoints, app))
+	return replaceFile(ts.MkAbs(args[0]), fmt.Appendf(nil, service, namespace, name, w.network.Port, endpoints, app, annotations))
 }
 
 func writeSecret(w *world, ts *testscript.TestScript, args []string) error {
@@ -105,9 +110,10 @@ func writeSecret(w *world, ts *testscript.TestScript, args []string) error {
 	return replaceFile(ts.MkAbs(args[0]), manifest)
 }
 
-// keyPair is a self-signed certificate and its key in PKCS #8.
+// keyPair is a self-signed certificate and its key, also in PKCS #8.
 type keyPair struct {
 	certificate *x509.Certificate
+	private     *ecdsa.PrivateKey
 	key         []byte
 }
 
@@ -134,7 +140,7 @@ func newKeyPair(hosts []string) (keyPair, error) {
 		return keyPair{}, err
 	}
 	key, err := x509.MarshalPKCS8PrivateKey(private)
-	return keyPair{certificate, key}, err
+	return keyPair{certificate, private, key}, err
 }
 
 var blank = regexp.MustCompile(`@[A-Z_]+@`)

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// pod is a server that answers every request with its name. It also speaks to
-// those who want to talk: see the command talk.
+// pod is a server that answers every request with its name, over TLS to those
+// who begin so. It also speaks to those who want to talk: see the command talk.
 type pod struct {
 	name, address string
 	server        *http.Server
@@ -38,7 +38,11 @@ func (w *world) pod(name string) (*pod, error) {
 	p.server = &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: p, Protocols: new(http.Protocols)}
 	p.server.Protocols.SetHTTP1(true)
 	p.server.Protocols.SetUnencryptedHTTP2(true)
-	go p.server.Serve(listener) //nolint:errcheck // it ends when the world does
+	certificate, err := podCertificate()
+	if err != nil {
+		return nil, err
+	}
+	go p.server.Serve(eitherListener{listener, certificate}) //nolint:errcheck // it ends when the world does
 	w.pods[name] = p
 	return p, nil
 }

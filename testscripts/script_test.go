@@ -113,6 +113,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("COMPILER", w.network.address(compilerHost))
 	env.Setenv("PUSHER", w.network.address(pusherHost))
 	env.Setenv("PARTNER", strconv.Itoa(w.network.Partner))
+	env.Setenv("SECOND", strconv.Itoa(w.network.Second))
 	env.Values[worldKey{}] = w
 	return nil
 }

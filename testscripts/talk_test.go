@@ -30,7 +30,7 @@ type conversation interface {
 
 // dialer connects to one instance whatever the name in an address.
 func (w *world) dialer(i *instance) func(ctx context.Context, network, address string) (net.Conn, error) {
-	ports := map[string]int{"80": w.network.HTTP, "443": w.network.HTTPS, "8080": w.network.Partner}
+	ports := map[string]int{"80": w.network.HTTP, "443": w.network.HTTPS, "8080": w.network.Partner, "8081": w.network.Second}
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -81,9 +81,9 @@ func openWebSocket(w *world, _, location string) (conversation, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := "80"
-	if config.Location.Scheme == "wss" {
-		port = "443"
+	port := config.Location.Port()
+	if port == "" {
+		port = map[string]string{"ws": "80", "wss": "443"}[config.Location.Scheme]
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), talkTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func openWebSocket(w *world, _, location string) (conversation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if port == "443" {
+	if config.Location.Scheme == "wss" {
 		conn = tls.Client(conn, &tls.Config{ServerName: config.Location.Hostname(), InsecureSkipVerify: true})
 	}
 	if err := conn.SetDeadline(time.Now().Add(talkTimeout)); err != nil {
