@@ -36,13 +36,20 @@ func (s Source) folders() []string {
 // Once reads the files and compiles them. The error is that of reading, or as
 // [Compile] returns it; the diagnostics of the Result are complete either way.
 func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, error) {
+	r, _, err := s.compile(ctx, check, now, trigger)
+	return r, err
+}
+
+// compile is Once, and returns the objects too.
+func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	in, err := s.read()
 	if err != nil {
-		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, err
+		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
 	}
 	in.Now, in.Trigger = now, trigger
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
-	return Compile(ctx, in, check)
+	r, err := Compile(ctx, in, check)
+	return r, in.Objects, err
 }
 
 // read reads the files. Whatever cannot be read as a whole is an error.

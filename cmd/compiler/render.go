@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -77,19 +76,12 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	return f.write(cmd.Context(), cmd.OutOrStdout(), result, stores.Options{CacheDir: f.cacheDir, Log: log})
 }
 
-// verdict returns why nothing is to be written, or nil. What the diagnostics
-// say already is not said again.
+// verdict returns why nothing is to be written, or nil.
 func (f *renderFlags) verdict(r compiler.Result, err error) error {
-	switch {
-	case errors.Is(err, compiler.ErrTemplates):
-		return process.Invalid(nil)
-	case errors.Is(err, compiler.ErrGaveUp):
-		return process.Invalid(err)
-	case errors.Is(err, compiler.ErrNothing):
-		return process.WithHint(process.Invalid(err), "name the directory with the manifests; with objects but no Ingress every request is answered 404")
-	case err != nil:
-		return err
-	case diag.HasErrors(r.Diagnostics) && !f.quarantine:
+	if err != nil {
+		return unpublishable(err)
+	}
+	if diag.HasErrors(r.Diagnostics) && !f.quarantine {
 		return process.Invalid(nil)
 	}
 	return nil

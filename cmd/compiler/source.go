@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -27,9 +28,15 @@ type sourceFlags struct {
 	httpPort, httpsPort, status   int
 }
 
+// add declares all of them.
 func (f *sourceFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
+	f.addHow(cmd)
+}
+
+// addHow declares those that say how manifests are compiled.
+func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags, d := cmd.Flags(), config.Default()
-	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
 	flags.StringVar(&f.templates, "templates", "", "directory of templates that replace shipped ones of the same name, or add to them")
 	flags.StringVar(&f.config, "config", "", "file with a CompilerConfig; flags win over it")
 	flags.StringVar(&f.haproxy, "haproxy", "haproxy", "name or path of the haproxy that checks configurations, 2.6 or later")
@@ -49,23 +56,29 @@ func (f *sourceFlags) source(flags *pflag.FlagSet, stderr io.Writer) (compiler.S
 	if f.manifests == "" {
 		return compiler.Source{}, process.WithHint(process.Usage("no manifests are named"), "use -f DIR")
 	}
+	c, err := f.configuration(flags, stderr)
+	return compiler.Source{Manifests: f.manifests, Templates: f.templates, Config: c}, err
+}
+
+// configuration reads the configuration file and puts the flags over it.
+func (f *sourceFlags) configuration(flags *pflag.FlagSet, stderr io.Writer) (config.Config, error) {
 	c := config.Default()
 	if f.config != "" {
 		read, places, found, err := config.Read(f.config)
 		if err != nil {
-			return compiler.Source{}, err
+			return config.Config{}, err
 		}
 		if len(found) > 0 {
 			printDiagnostics(stderr, found)
-			return compiler.Source{}, process.Invalid(nil)
+			return config.Config{}, process.Invalid(nil)
 		}
 		c, f.places = read, places
 	}
 	f.override(flags, &c)
 	for _, fault := range c.Check() {
-		return compiler.Source{}, process.WithHint(process.Usage("%w", fault), fault.Hint)
+		return config.Config{}, process.WithHint(process.Usage("%w", fault), fault.Hint)
 	}
-	return compiler.Source{Manifests: f.manifests, Templates: f.templates, Config: c}, nil
+	return c, nil
 }
 
 // checker finds the haproxy that checks, and has it judge the configuration.
@@ -102,6 +115,20 @@ func (f *sourceFlags) override(flags *pflag.FlagSet, c *config.Config) {
 			set()
 		}
 	}
+}
+
+// unpublishable returns why nothing came of a compile, or nil. What the
+// diagnostics say already is not said again.
+func unpublishable(err error) error {
+	switch {
+	case errors.Is(err, compiler.ErrTemplates):
+		return process.Invalid(nil)
+	case errors.Is(err, compiler.ErrGaveUp):
+		return process.Invalid(err)
+	case errors.Is(err, compiler.ErrNothing):
+		return process.WithHint(process.Invalid(err), "name the directory with the manifests; with objects but no Ingress every request is answered 404")
+	}
+	return err
 }
 
 // printDiagnostics prints what was found, for people and their editors.

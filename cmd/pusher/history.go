@@ -21,7 +21,7 @@ import (
 // historyFlags are those of the verb history.
 type historyFlags struct {
 	storeFlags
-	output outputFlag
+	output process.OutputFlag
 	state  string
 	limit  int
 }
@@ -45,7 +45,7 @@ func historyCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.storeFlags.add(cmd)
-	f.output.add(cmd)
+	f.output.AddTo(cmd)
 	cmd.Flags().StringVar(&f.state, "state", "", "state file of the pusher, to tell what runs")
 	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
 	return cmd
@@ -68,7 +68,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printHistory(w, list, now) })
+	return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printHistory(w, list, now) })
 }
 
 // history reads the manifests of the newest snapshots.

@@ -20,7 +20,7 @@ const fresh = 20 * time.Second
 
 func statusCommand() *cobra.Command {
 	var state string
-	var output outputFlag
+	var output process.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "status --state FILE",
 		Short: "Say what should run, what runs, and what is in the way",
@@ -39,11 +39,11 @@ is in the way. This is read from the state file of a pusher, which need not run.
 				return err
 			}
 			now := time.Now()
-			return output.write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
+			return output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "state file of the pusher (required)")
-	output.add(cmd)
+	output.AddTo(cmd)
 	return cmd
 }
 

@@ -80,24 +80,24 @@ func rewrite(t *testing.T, path string, golden *txtar.Archive, got string) {
 }
 
 // gather reads manifests that must be free of faults of form.
-func gather(t testing.TB, files []txtar.File) inputs.Inputs {
-	t.Helper()
-	dir := t.TempDir()
+func gather(tb testing.TB, files []txtar.File) inputs.Inputs {
+	tb.Helper()
+	dir := tb.TempDir()
 	for _, f := range files {
 		if f.Name == "want" {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	set, err := manifests.Read(dir)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	in, found, _ := inputs.Gather(set)
 	if len(found) > 0 {
-		t.Fatal(found)
+		tb.Fatal(found)
 	}
 	for i := range in.Ingresses {
 		in.Ingresses[i].At = relative(dir, in.Ingresses[i].At)

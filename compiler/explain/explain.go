@@ -1,0 +1,151 @@
+package explain
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Explanation is where a line came from.
+type Explanation struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Text string `json:"text"`
+	// Template wrote the line; nil if none did, and then Note says what did.
+	Template *Template `json:"template,omitempty"`
+	Note     string    `json:"note,omitempty"`
+	// Origins are the fields that the line was written for, in the order in which
+	// they were met, then the annotations whose value is on it.
+	Origins []Origin `json:"origins"`
+}
+
+// Template is a line of a template, as users know the file.
+type Template struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+}
+
+// Origin is a field of an object. File, Line and Column are zero as far as they
+// are unknown. Value is set if it is on the line as it is.
+type Origin struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Field     string `json:"field,omitempty"`
+	Value     string `json:"value,omitempty"`
+	File      string `json:"file,omitempty"`
+	Line      int    `json:"line,omitempty"`
+	Column    int    `json:"column,omitempty"`
+}
+
+// Explain explains a line of the files that an artifact was published as. The
+// error says that there is no such line.
+func Explain(p Place, files []snapshots.File, a render.Artifact, in inputs.Inputs) (Explanation, error) {
+	path, text, err := p.find(files)
+	if err != nil {
+		return Explanation{}, err
+	}
+	origin := a.Origin(path, p.Line)
+	out := Explanation{File: path, Line: p.Line, Text: text, Origins: []Origin{}}
+	for _, o := range origin.Objects {
+		out.Origins = append(out.Origins, originOf(o.Object, o.Position, o.Field))
+	}
+	for _, o := range annotated(origin, text, in) {
+		out.Origins = with(out.Origins, o)
+	}
+	if origin.Line > 0 {
+		out.Template = &Template{File: origin.Template, Line: origin.Line}
+	} else {
+		out.Note = noteOn(path, text)
+	}
+	return out, nil
+}
+
+// noteOn says what wrote a line that no template did.
+func noteOn(path, text string) string {
+	switch {
+	case path == snapshots.EndpointsFile:
+		return "endpoints are recorded from EndpointSlices"
+	case strings.TrimSpace(text) == "":
+		return "no template wrote it: it separates what templates wrote"
+	}
+	return "no template wrote it: the renderer did"
+}
+
+func originOf(o diag.Object, at diag.Position, field string) Origin {
+	return Origin{
+		Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Field: field,
+		File: at.File, Line: at.Line, Column: at.Column,
+	}
+}
+
+// with adds an origin, or its value to what is there of the same field.
+func with(origins []Origin, o Origin) []Origin {
+	plain := o
+	plain.Value = ""
+	if i := slices.Index(origins, plain); i >= 0 {
+		origins[i].Value = o.Value
+		return origins
+	}
+	return append(origins, o)
+}
+
+// annotated returns the options of the line's objects that are on the line in so
+// many words. What a template was executed for is a backend or a route; this
+// tells which option of it a line is about.
+func annotated(line render.LineOrigin, text string, in inputs.Inputs) []Origin {
+	asked := map[diag.Object]bool{}
+	for _, o := range line.Objects {
+		asked[o.Object] = true
+	}
+	var out []Origin
+	for _, o := range in.Ingresses {
+		if asked[o.Ref] {
+			out = append(out, matching(o, o.Value.Annotations, text)...)
+		}
+	}
+	for _, o := range in.Services {
+		if asked[o.Ref] {
+			out = append(out, matching(o, o.Value.Annotations, text)...)
+		}
+	}
+	slices.SortFunc(out, func(a, b Origin) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Field, b.Field))
+	})
+	return out
+}
+
+// matching returns the options of one object that are on a line.
+func matching[T any](o inputs.Object[T], annotations map[string]string, text string) []Origin {
+	var out []Origin
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[name]
+		if !strings.HasPrefix(name, options.Prefix) || !onLine(text, value) {
+			continue
+		}
+		path := []any{"metadata", "annotations", name}
+		found := originOf(o.Ref, o.Position(path...), manifests.FieldPath(path))
+		found.Value = value
+		out = append(out, found)
+	}
+	return out
+}
+
+// onLine reports whether a value is one or more whole words of a line.
+func onLine(text, value string) bool {
+	words, wanted := strings.Fields(text), strings.Fields(value)
+	for i := 0; len(wanted) > 0 && i+len(wanted) <= len(words); i++ {
+		if slices.EqualFunc(words[i:i+len(wanted)], wanted, func(word, want string) bool { return strings.Trim(word, `"'`) == want }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,89 @@
+package explain
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// ingress is one of a cluster, or of a file.
+func ingress(name, file string, annotations map[string]string) inputs.Object[networkingv1.Ingress] {
+	o := inputs.Object[networkingv1.Ingress]{
+		Ref:   diag.Object{Kind: "Ingress", Namespace: "shop", Name: name},
+		Value: &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}},
+	}
+	if file != "" {
+		o.At = func(...any) diag.Position { return diag.Position{File: file, Line: 7, Column: 3} }
+	}
+	return o
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	web := ingress("web", "", map[string]string{"hapsnap.dev/balance": "leastconn", "other": "leastconn", "hapsnap.dev/empty": ""})
+	api := ingress("api", "m.yaml", map[string]string{"hapsnap.dev/balance": "leastconn"})
+	in := inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{web, api}}
+	files := []snapshots.File{
+		{Path: "endpoints.yaml", Content: []byte("services:\n")},
+		{Path: "haproxy.cfg", Content: []byte("balance leastconn\n\nbalance leastconn\n")},
+	}
+	backend := routing.Origin{Object: web.Ref, Field: "spec.defaultBackend"}
+	annotation := routing.Origin{Object: api.Ref, Position: api.Position(), Field: `metadata.annotations["hapsnap.dev/balance"]`}
+	a := render.Artifact{Origins: map[string][]render.LineOrigin{"haproxy.cfg": {
+		{Template: "t.cfg", Line: 4, Objects: []routing.Origin{backend}}, {},
+		{Template: "t.cfg", Line: 4, Objects: []routing.Origin{annotation}},
+	}}}
+	for place, want := range map[Place]Explanation{
+		{"haproxy.cfg", 1}: {
+			Text: "balance leastconn", Template: &Template{"t.cfg", 4},
+			Origins: []Origin{ // the other Ingress is not asked, and the other annotation is not ours
+				{Kind: "Ingress", Namespace: "shop", Name: "web", Field: "spec.defaultBackend"},
+				{Kind: "Ingress", Namespace: "shop", Name: "web", Field: annotation.Field, Value: "leastconn"},
+			},
+		},
+		{"haproxy.cfg", 2}: {Note: "no template wrote it: it separates what templates wrote", Origins: []Origin{}},
+		{"haproxy.cfg", 3}: {
+			Text: "balance leastconn", Template: &Template{"t.cfg", 4},
+			Origins: []Origin{{
+				Kind: "Ingress", Namespace: "shop", Name: "api", Field: annotation.Field, Value: "leastconn",
+				File: "m.yaml", Line: 7, Column: 3,
+			}},
+		},
+		{"endpoints.yaml", 1}: {Text: "services:", Note: "endpoints are recorded from EndpointSlices", Origins: []Origin{}},
+	} {
+		want.File, want.Line = place.File, place.Line
+		got, err := Explain(place, files, a, in)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v: %v (-want +got)\n%s", place, err, diff)
+		}
+	}
+}
+
+func TestOnLine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line, value string
+		want        bool
+	}{
+		{"    balance leastconn", "leastconn", true},
+		{"    balance leastconn", "least", false},
+		{"    balance uri depth 3", "uri depth 3", true},
+		{"    balance uri depth 3", "uri depth 4", false},
+		{"    balance uri", "uri depth 3", false},
+		{`    http-request set-header X "a b"`, "b", true},
+		{"    balance leastconn", "", false},
+		{"", "x", false},
+	} {
+		if got := onLine(c.line, c.value); got != c.want {
+			t.Errorf("%q on %q: %v", c.value, c.line, got)
+		}
+	}
+}
