@@ -67,11 +67,20 @@ func aligneds(known, want []snapshots.BoundServer) []change {
 	return out
 }
 
+// readyFirst returns the changes in the order in which to make them. Servers that
+// are to take traffic come before those that are to stop, or a backend all of whose
+// endpoints are replaced would have no server in between.
+func readyFirst(list []change) []change {
+	stops := func(c change) bool { return c.to.State != snapshots.SlotReady }
+	begin := slices.DeleteFunc(slices.Clone(list), stops)
+	return append(begin, slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !stops(c) })...)
+}
+
 // actions returns the runtime actions of the changes. A slot gets its address
 // before it takes traffic, and stops taking traffic before it loses it.
 func actions(list []change) []dataplane.RuntimeAction {
 	var out []dataplane.RuntimeAction
-	for _, c := range list {
+	for _, c := range readyFirst(list) {
 		s := c.to
 		state := dataplane.SetServerState(s.Backend, s.Name, string(s.State))
 		if s.State != snapshots.SlotReady && c.from.State != s.State {

@@ -172,7 +172,7 @@ func atLeast34(version string) bool {
 // setDirectly changes one server after the other. A slot stops taking traffic
 // before it loses its address.
 func (i Instance) setDirectly(ctx context.Context, list []change) error {
-	for _, c := range list {
+	for _, c := range readyFirst(list) {
 		state := dataplane.ServerChange{AdminState: string(c.to.State)}
 		address := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port}
 		var calls []dataplane.ServerChange
