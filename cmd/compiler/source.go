@@ -47,7 +47,7 @@ func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.addresses, "bind-address", d.Bind.Addresses, `addresses to listen on: IP addresses, "*", or one "${VARIABLE}" that HAProxy expands`)
 	flags.IntVar(&f.httpPort, "http-port", d.HTTP.Port, "port for HTTP; 0 for none")
 	flags.IntVar(&f.httpsPort, "https-port", d.HTTPS.Port, "port for HTTPS; 0 for none")
-	flags.IntVar(&f.status, "status-port", d.Status.Port, "port where HAProxy answers /healthz; 0 for none")
+	flags.IntVar(&f.status, "status-port", d.Status.Port, "port where HAProxy answers /healthz, /ready and /metrics; 0 for none")
 }
 
 // source returns what the flags say. Faults of the configuration file are

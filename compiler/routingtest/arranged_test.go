@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,7 +27,7 @@ type arranged struct {
 func startArranged(t *testing.T, yaml string, arrange func([]snapshots.Slot) []snapshots.Slot, configure ...func(*config.Config)) arranged {
 	t.Helper()
 	cfg := config.Default()
-	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	ip := ownAddress()
 	cfg.Bind.Addresses = []string{ip}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, ip), 0, 0
 	cfg.MaxConn = 100

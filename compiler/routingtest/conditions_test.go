@@ -2,7 +2,6 @@ package routingtest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -25,7 +24,7 @@ func startModel(t *testing.T, model routing.Model) edge {
 		t.Fatal(found)
 	}
 	cfg := config.Default()
-	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	ip := ownAddress()
 	cfg.Bind.Addresses = []string{ip}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port, cfg.MaxConn = freePort(t, ip), 0, 0, 100
 	artifact, faults := set.Render(render.Input{Model: model, Config: cfg})

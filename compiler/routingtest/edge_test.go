@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -52,7 +51,7 @@ func startWith(t *testing.T, yaml string, edit func(*config.Config)) edge {
 func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
 	t.Helper()
 	cfg := config.Default()
-	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	ip := ownAddress()
 	cfg.Bind.Addresses = []string{ip}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, ip), freePort(t, ip), 0
 	cfg.MaxConn = 100
@@ -67,16 +66,6 @@ func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
 	}
 	run(t, dir, addresses...)
 	return e
-}
-
-func freePort(t *testing.T, ip string) int {
-	t.Helper()
-	l, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func haproxy() string { return cmp.Or(os.Getenv("HAPROXY"), "haproxy") }
@@ -183,11 +172,14 @@ func run(t *testing.T, dir string, addresses ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		if err := <-ended; err == nil {
-			t.Error("haproxy had ended by itself")
+		select {
+		case err := <-ended:
+			t.Errorf("haproxy had ended by itself: %v", err)
+		default:
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			<-ended
 		}
 		if t.Failed() {
 			t.Logf("haproxy said:\n%s", output.String())

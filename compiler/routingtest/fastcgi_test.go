@@ -32,9 +32,7 @@ func fastCGI(t *testing.T, ill func() bool) int {
 		env := fcgi.ProcessEnv(r)
 		body, _ := io.ReadAll(r.Body)
 		env["body"], env["url"], env["host"], env["method"] = string(body), r.URL.RequestURI(), r.Host, r.Method
-		if err := json.NewEncoder(w).Encode(env); err != nil {
-			t.Error(err)
-		}
+		_ = json.NewEncoder(w).Encode(env) // a check may have gone, for the status is enough for it
 	})
 	go func() { _ = fcgi.Serve(l, handler) }() // ends with its listener
 	return l.Addr().(*net.TCPAddr).Port

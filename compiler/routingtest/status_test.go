@@ -25,7 +25,7 @@ type watched struct {
 func watch(t *testing.T, yaml string, edit func(*config.Status)) watched {
 	t.Helper()
 	cfg := config.Default()
-	const clients, watchers = "127.0.0.1", "127.0.0.2"
+	clients, watchers := ownAddress(), ownAddress()
 	cfg.Bind.Addresses, cfg.Status.Addresses = []string{clients}, []string{watchers}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, clients), 0, freePort(t, watchers)
 	cfg.MaxConn = 100
@@ -75,10 +75,11 @@ func (w watched) becomes(t *testing.T, status int, body string) {
 // command sends a command of the operator.
 func (w watched) command(t *testing.T, command string) {
 	t.Helper()
-	c, err := net.Dial("unix", w.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c net.Conn
+	await(t, func() (err error) { // the socket may come after the ports
+		c, err = net.Dial("unix", w.socket)
+		return err
+	})
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
 		t.Fatal(err)
@@ -221,7 +222,8 @@ func TestBootstrapIsNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, address := t.TempDir(), fmt.Sprint("127.0.0.1:", freePort(t, "127.0.0.1"))
+	ip := ownAddress()
+	dir, address := t.TempDir(), fmt.Sprint(ip, ":", freePort(t, ip))
 	for old, fresh := range map[string]string{"*:8404": address, "/run/haproxy/stats.sock": filepath.Join(dir, "s")} {
 		if !bytes.Contains(text, []byte(old)) {
 			t.Fatalf("%s is not there", old)
