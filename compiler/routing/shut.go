@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -34,6 +35,9 @@ func (t *translation) shut(ing ingress) {
 	}
 	if backend := ing.Value.Spec.DefaultBackend; backend != nil {
 		t.defaultBackend(sound, *backend)
+	}
+	if len(validation.IsDNS1123Label(ing.Ref.Namespace)) > 0 {
+		return // no Secret is there, and no file may have such a name
 	}
 	for i, entry := range ing.Value.Spec.TLS {
 		t.shutTLS(sound, i, entry)

@@ -30,13 +30,13 @@ func parseJSON(data []byte) ([]*yaml.Node, *Problem) {
 }
 
 // jsonParser builds nodes from the tokens of a decoder. It counts lines as it
-// goes: line is the number of the line that starts at lineStart.
+// goes: line and column are how many lines, and characters of the line, are before.
 type jsonParser struct {
-	data            []byte
-	dec             *json.Decoder
-	depth           int
-	seen            int
-	line, lineStart int
+	data         []byte
+	dec          *json.Decoder
+	depth        int
+	seen         int
+	line, column int
 }
 
 // value reads one value, or io.EOF at the end of the stream.
@@ -92,14 +92,17 @@ func (p *jsonParser) next() *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Line: line, Column: column}
 }
 
-// locate returns the line and column of an offset, which never decreases.
+// locate returns the line and column of an offset, which never decreases. No byte
+// is looked at twice, for all may be on one line.
 func (p *jsonParser) locate(offset int) (line, column int) {
 	for ; p.seen < min(offset, len(p.data)); p.seen++ {
 		if p.data[p.seen] == '\n' {
-			p.line, p.lineStart = p.line+1, p.seen+1
+			p.line, p.column = p.line+1, 0
+		} else if utf8.RuneStart(p.data[p.seen]) {
+			p.column++
 		}
 	}
-	return p.line + 1, utf8.RuneCount(p.data[p.lineStart:p.seen]) + 1
+	return p.line + 1, p.column + 1
 }
 
 // problem turns an error of the decoder into one with a place.

@@ -1,0 +1,207 @@
+package compiler_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+)
+
+// whole is one of every kind of object that the compiler reads, %d being a number
+// of the set.
+const whole = `
+- apiVersion: networking.k8s.io/v1
+  kind: IngressClass
+  metadata: {name: class%[1]d}
+  spec:
+    controller: hapsnap.dev/ingress-controller
+    parameters: {apiGroup: "", kind: ConfigMap, name: parameters%[1]d, namespace: shop, scope: Namespace}
+- apiVersion: v1
+  kind: ConfigMap
+  metadata: {namespace: shop, name: parameters%[1]d}
+  data: {hsts: "60"}
+- apiVersion: networking.k8s.io/v1
+  kind: Ingress
+  metadata:
+    namespace: shop
+    name: web%[1]d
+    labels: {app: web}
+    annotations:
+      hapsnap.dev/allow-list: "@lists%[1]d/offices"
+      hapsnap.dev/auth-basic: users%[1]d
+      hapsnap.dev/balance: leastconn
+  spec:
+    ingressClassName: class%[1]d
+    tls: [{hosts: [web%[1]d.example], secretName: cert%[1]d}]
+    defaultBackend: {service: {name: web%[1]d, port: {name: http}}}
+    rules:
+    - host: web%[1]d.example
+      http:
+        paths:
+        - {path: /a, pathType: Prefix, backend: {service: {name: web%[1]d, port: {name: http}}}}
+        - {path: /b, pathType: Exact, backend: {service: {name: outside%[1]d, port: {number: 80}}}}
+        - {path: /c, pathType: ImplementationSpecific, backend: {resource: {apiGroup: example.com, kind: Bucket, name: bucket}}}
+- apiVersion: networking.k8s.io/v1
+  kind: Ingress
+  metadata: {namespace: shop, name: old%[1]d, annotations: {kubernetes.io/ingress.class: class%[1]d}}
+  spec:
+    rules:
+    - host: old%[1]d.example
+      http:
+        paths:
+        - {path: /a, pathType: Prefix, backend: {service: {name: web%[1]d, port: {name: http}}}}
+- apiVersion: v1
+  kind: Service
+  metadata:
+    namespace: shop
+    name: web%[1]d
+    annotations: {hapsnap.dev/tcp-port: "%[2]d"}
+  spec:
+    type: ClusterIP
+    ports: [{name: http, port: 80, appProtocol: kubernetes.io/h2c, protocol: TCP}]
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: outside%[1]d}
+  spec: {type: ExternalName, externalName: outside%[1]d.example}
+- apiVersion: v1
+  kind: ConfigMap
+  metadata: {namespace: shop, name: lists%[1]d}
+  data: {offices: 192.0.2.0/24}
+- apiVersion: v1
+  kind: Secret
+  metadata: {namespace: shop, name: users%[1]d}
+  type: Opaque
+  stringData: {auth: "user:$5$saltsalt$lpIrPk7bQF8SV4aHZO7lCkrIEXwSvoH5M4OTyVKmFsC"}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {namespace: shop, name: web%[1]d, labels: {kubernetes.io/service-name: web%[1]d}}
+  addressType: IPv4
+  ports: [{name: http, port: 8080, protocol: TCP}]
+  endpoints: [{addresses: [10.0.0.1]}]
+`
+
+// set returns the objects of a set as JSON has them.
+func set(t *testing.T, n int) []any {
+	t.Helper()
+	var objects []any
+	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n), &objects); err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// place is where a string stands in a set: the value of a field, or its name.
+type place struct {
+	path string
+	put  func(root []any, text string)
+}
+
+// places returns every string of a set, and the keys of maps that people name.
+func places(root []any) []place {
+	var out []place
+	var walk func(v any, path string, at func(root []any) any)
+	walk = func(v any, path string, at func(root []any) any) {
+		switch v := v.(type) {
+		case []any:
+			for i := range v {
+				elementAt := func(root []any) any { return at(root).([]any)[i] }
+				if _, isText := v[i].(string); isText {
+					out = append(out, place{fmt.Sprintf("%s[%d]", path, i), func(root []any, text string) { at(root).([]any)[i] = text }})
+				}
+				walk(v[i], fmt.Sprintf("%s[%d]", path, i), elementAt)
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				name := path + "." + key
+				if _, isText := v[key].(string); isText {
+					out = append(out, place{name, func(root []any, text string) { at(root).(map[string]any)[key] = text }})
+				}
+				if strings.HasSuffix(path, "annotations") || strings.HasSuffix(path, "labels") || strings.HasSuffix(path, ".data") || strings.HasSuffix(path, ".stringData") {
+					out = append(out, place{"key " + name, func(root []any, text string) {
+						m := at(root).(map[string]any)
+						m[text] = m[key]
+						delete(m, key)
+					}})
+				}
+				walk(v[key], name, func(root []any) any { return at(root).(map[string]any)[key] })
+			}
+		}
+	}
+	for i, object := range root {
+		o := object.(map[string]any)
+		walk(o, fmt.Sprintf("%s %s", o["kind"], o["metadata"].(map[string]any)["name"]), func(root []any) any { return root[i] })
+	}
+	return out
+}
+
+var plainFile = regexp.MustCompile(`^certs/[A-Za-z0-9_-]+\.pem$`)
+
+// No string of any object, a key of a map included, can write a line of its own,
+// end a word, begin a comment or become an expression, wherever it stands, and a
+// sound object beside it is served.
+func TestInjectionIntoFields(t *testing.T) {
+	t.Parallel()
+	check := haproxy(t)
+	cfg := config.Default()
+	cfg.TCPAnnotations.Ports, cfg.TCPAnnotations.Namespaces = []string{"10000-20000"}, []string{"*"}
+	all := places(set(t, 1))
+	for _, name := range sortedKeys(hostile) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := set(t, 0)
+			for i, p := range all {
+				attacked := set(t, i+1)
+				p.put(attacked, fmt.Sprintf("EVIL%d%sEVIL", i, hostile[name]))
+				objects = append(objects, attacked...)
+			}
+			result := compiled(t, check, cfg, objects)
+			for _, f := range result.Artifact.Files {
+				checkWords(t, f.Path, f.Content)
+				if f.Path == "maps/host.map" && !strings.Contains(string(f.Content), "\nweb0.example web0.example\n") {
+					t.Error("the sound Ingress is not served")
+				}
+			}
+			for _, c := range result.Draft.Certificates {
+				if !plainFile.MatchString(c.File) {
+					t.Errorf("certificate file %q", c.File)
+				}
+			}
+		})
+	}
+}
+
+// compiled returns what becomes of objects, which are written into one file.
+func compiled(t *testing.T, check *validate.Checker, cfg config.Config, objects []any) compiler.Result {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "all.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	result, err := compiler.Source{Manifests: dir, Config: cfg}.Once(t.Context(), check, time.Unix(0, 0), "test")
+	if err != nil {
+		for _, d := range result.Diagnostics {
+			if d.Object == (diag.Object{}) {
+				t.Error(d)
+			}
+		}
+		t.Fatal(err)
+	}
+	return result
+}
