@@ -48,21 +48,30 @@ func quarantined(found []diag.Diagnostic) []snapshots.Quarantined {
 	return out
 }
 
-// recordEndpoints makes the file of the endpoints that were seen of the
-// Services that the artifact has directives for, none included.
+// recordEndpoints makes the file of the endpoints of an artifact.
 func recordEndpoints(a render.Artifact, in inputs.Inputs) (snapshots.File, error) {
-	directives, err := snapshots.Directives(snapshots.Snapshot{Files: a.Files}.Config())
+	named, err := endpointsOf(a, in)
 	if err != nil {
 		return snapshots.File{}, fmt.Errorf("record endpoints: %w", err)
-	}
-	all := live.Endpoints(inputs.Values(in.EndpointSlices))
-	named := map[snapshots.ServicePort][]snapshots.Endpoint{}
-	for _, d := range directives {
-		named[d.Service] = all[d.Service]
 	}
 	content, err := snapshots.MarshalEndpoints(named)
 	if err != nil {
 		return snapshots.File{}, fmt.Errorf("record endpoints: %w", err)
 	}
 	return snapshots.File{Path: snapshots.EndpointsFile, Content: content}, nil
+}
+
+// endpointsOf returns the endpoints that were seen of the Services that the
+// artifact has directives for, none included.
+func endpointsOf(a render.Artifact, in inputs.Inputs) (map[snapshots.ServicePort][]snapshots.Endpoint, error) {
+	directives, err := snapshots.Directives(snapshots.Snapshot{Files: a.Files}.Config())
+	if err != nil {
+		return nil, err
+	}
+	all := live.Endpoints(inputs.Values(in.EndpointSlices))
+	named := map[snapshots.ServicePort][]snapshots.Endpoint{}
+	for _, d := range directives {
+		named[d.Service] = all[d.Service]
+	}
+	return named, nil
 }

@@ -130,14 +130,14 @@ func routes(f snapshots.File, add func(kind string, u unit)) {
 	}
 }
 
-// difference is what changed among the units of a kind.
-type difference struct {
+// delta is what changed among the units of a kind.
+type delta struct {
 	added, removed, changed []string
 	units                   []unit // that are there now and were not, or not so
 }
 
-func compare(before, after map[string]unit) difference {
-	var d difference
+func compare(before, after map[string]unit) delta {
+	var d delta
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		old, ok := before[name]
 		switch {
@@ -159,7 +159,7 @@ func compare(before, after map[string]unit) difference {
 }
 
 // counts returns such as "+2 backends".
-func (d difference) counts(kind string) []string {
+func (d delta) counts(kind string) []string {
 	var out []string
 	for _, c := range []struct {
 		sign string
@@ -176,7 +176,7 @@ func (d difference) counts(kind string) []string {
 }
 
 // names returns such as "~frontend http", for what there are few of.
-func (d difference) names() []string {
+func (d delta) names() []string {
 	var out []string
 	for _, c := range []struct {
 		sign  string

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -58,6 +59,20 @@ func ParseID(s string) (ID, error) {
 		return ID{}, fmt.Errorf("%q: %w", s, ErrBadID)
 	}
 	return id, nil
+}
+
+// FindID returns the snapshot that a person names: in full, or by its revision,
+// such as r12.
+func FindID(ids []ID, name string) (ID, bool) {
+	if id, err := ParseID(name); err == nil {
+		return id, slices.Contains(ids, id)
+	}
+	revision, err := strconv.ParseUint(strings.TrimPrefix(name, "r"), 10, 64)
+	i := slices.IndexFunc(ids, func(id ID) bool { return id.Revision == revision })
+	if err != nil || i < 0 {
+		return ID{}, false
+	}
+	return ids[i], true
 }
 
 // String returns the name, such as "r000123-9f3ac01b2d", or "" for the zero ID.

@@ -18,6 +18,6 @@ func command() *cobra.Command {
 		Args:  process.Args(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(renderCommand(), runCommand(), explainCommand(), migrateCommand(), process.VersionCommand())
+	root.AddCommand(renderCommand(), runCommand(), explainCommand(), diffCommand(), migrateCommand(), process.VersionCommand())
 	return root
 }

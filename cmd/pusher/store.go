@@ -6,9 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,12 +69,8 @@ func (f *storeFlags) edit(cmd *cobra.Command, edit func(snapshots.View, *snapsho
 // find returns the snapshot that a person named: by its whole name, or by its
 // revision, such as r12.
 func find(ids []snapshots.ID, name string) (snapshots.ID, error) {
-	if id, err := snapshots.ParseID(name); err == nil && slices.Contains(ids, id) {
+	if id, ok := snapshots.FindID(ids, name); ok {
 		return id, nil
-	}
-	revision, err := strconv.ParseUint(strings.TrimPrefix(name, "r"), 10, 64)
-	if i := slices.IndexFunc(ids, func(id snapshots.ID) bool { return id.Revision == revision }); err == nil && i >= 0 {
-		return ids[i], nil
 	}
 	return snapshots.ID{}, process.WithHint(process.Usage("the store holds no snapshot %s", name),
 		"name one that pusher history lists, in full or as r12")

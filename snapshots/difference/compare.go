@@ -1,0 +1,151 @@
+package difference
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// CertificatesFile is the name under which the certificate references of a
+// snapshot are compared, as if they were a file.
+const CertificatesFile = "certificates"
+
+// Side is one of two that are compared. Name says what it is, on one line.
+type Side struct {
+	Name         string
+	Files        []snapshots.File
+	Certificates []snapshots.CertificateRef
+	// Endpoints are those to join it with when it is pushed, nil if they are
+	// unknown. They are not looked at where endpoints are a file.
+	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
+}
+
+// Verdict is what it takes to bring a fleet from one side to the other.
+type Verdict string
+
+// The verdicts.
+const (
+	Nothing Verdict = "nothing"
+	Runtime Verdict = "runtime" // servers of the running worker change
+	Reload  Verdict = "reload"
+)
+
+// Difference is how the second of two sides differs from the first.
+type Difference struct {
+	Files   []File // that differ, sorted by path
+	Verdict Verdict
+	// Decides is the line that the verdict is for; zero if nothing differs.
+	Decides Line
+	// Why explains a verdict that the line alone does not.
+	Why string
+}
+
+// File is how a file differs. The lines of Diff are those of a unified diff.
+// Live is set for the endpoints that are no part of either snapshot.
+type File struct {
+	Path           string
+	Live           bool
+	Diff           string
+	Added, Removed int
+}
+
+// Line is a line of a file of one side: of the first if Old is set.
+type Line struct {
+	Old  bool
+	File string
+	Line int // from 1
+	Text string
+}
+
+const (
+	whyName = "a worker names its snapshot, and learns a new name by a reload only"
+	whyGrow = "there are more endpoints than server lines"
+)
+
+// Compare compares two sides. The error is that of a side that cannot be read.
+func Compare(a, b Side) (Difference, error) {
+	c := comparison{a: a, b: b, old: texts(a), new: texts(b)}
+	var d Difference
+	for _, path := range c.paths() {
+		if file, ok := c.file(path, c.old, c.new); ok {
+			d.Files = append(d.Files, file)
+		}
+	}
+	live, err := c.liveEndpoints()
+	if err != nil {
+		return Difference{}, err
+	}
+	if len(d.Files) == 0 {
+		d.Verdict, d.Decides, d.Why, err = c.judgeEndpoints(live)
+	} else {
+		d.Verdict = Reload
+		d.Decides, d.Why, err = c.decidingLine()
+	}
+	if live != nil && err == nil {
+		d.Files = append(d.Files, *live)
+		slices.SortStableFunc(d.Files, func(x, y File) int { return cmp.Compare(x.Path, y.Path) })
+	}
+	return d, err
+}
+
+// comparison is one call of Compare.
+type comparison struct {
+	a, b     Side
+	old, new map[string]string
+}
+
+// texts returns what is compared, by path.
+func texts(s Side) map[string]string {
+	out := map[string]string{}
+	for _, f := range s.Files {
+		out[f.Path] = string(f.Content)
+	}
+	var lines []string
+	for _, c := range s.Certificates {
+		if c.Secret != (snapshots.SecretName{}) {
+			need := snapshots.Need{Use: c.Use, Secret: c.Secret}
+			lines = append(lines, fmt.Sprintf("%s: %s\n", c.File, need))
+		}
+	}
+	slices.Sort(lines)
+	if len(lines) > 0 {
+		out[CertificatesFile] = strings.Join(lines, "")
+	}
+	return out
+}
+
+// paths returns the files of both sides, sorted.
+func (c *comparison) paths() []string {
+	all := maps.Clone(c.old)
+	maps.Copy(all, c.new)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// file compares a file, and reports whether it differs.
+func (c *comparison) file(path string, before, after map[string]string) (File, bool) {
+	x, hadIt := before[path]
+	y, hasIt := after[path]
+	if x == y && hadIt == hasIt {
+		return File{}, false
+	}
+	from, to := "a/"+path+"\t"+c.a.Name, "b/"+path+"\t"+c.b.Name
+	if !hadIt {
+		from = "/dev/null"
+	}
+	if !hasIt {
+		to = "/dev/null"
+	}
+	f := File{Path: path, Diff: unified(from, x, to, y)}
+	for _, change := range changes(f.Diff) {
+		if change.old {
+			f.Removed++
+		} else {
+			f.Added++
+		}
+	}
+	return f, true
+}

@@ -1,0 +1,156 @@
+package difference
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// decidingLine returns the first line by which the shapes of the sides differ,
+// else the first by which the sides do.
+func (c *comparison) decidingLine() (decides Line, why string, err error) {
+	before, err := shapeText(c.old[snapshots.ConfigFile])
+	if err != nil {
+		return Line{}, "", fmt.Errorf("%s: %w", c.a.Name, err)
+	}
+	after, err := shapeText(c.new[snapshots.ConfigFile])
+	if err != nil {
+		return Line{}, "", fmt.Errorf("%s: %w", c.b.Name, err)
+	}
+	if at, differ := first(before, after); differ {
+		return c.lineAt(snapshots.ConfigFile, at), "", nil
+	}
+	for _, path := range c.paths() {
+		if path == snapshots.ConfigFile || path == snapshots.EndpointsFile {
+			continue
+		}
+		if at, differ := first(c.old[path], c.new[path]); differ {
+			return c.lineAt(path, at), "", nil
+		}
+	}
+	grown, err := c.grownAsCompared()
+	if err != nil || grown.File != "" {
+		return grown, whyGrow, err
+	}
+	for _, path := range []string{snapshots.ConfigFile, snapshots.EndpointsFile} {
+		if at, differ := first(c.old[path], c.new[path]); differ {
+			return c.lineAt(path, at), whyName, nil
+		}
+	}
+	return Line{}, whyName, nil // a file without a line has come or gone
+}
+
+// lineAt returns the line at which a file differs.
+func (c *comparison) lineAt(path string, at change) Line {
+	side := c.new
+	if at.old {
+		side = c.old
+	}
+	lines := strings.Split(side[path], "\n")
+	out := Line{Old: at.old, File: path, Line: at.line}
+	if at.line >= 1 && at.line <= len(lines) {
+		out.Text = lines[at.line-1]
+	}
+	return out
+}
+
+// shapeText returns a haproxy.cfg as far as changing it needs a reload: of the
+// directives for servers all but the weight, which [snapshots.Bind] keeps out of
+// the shape. That it keeps the Service out too is of no use here: who has fewer
+// slots is told by live endpoints only.
+func shapeText(config string) (string, error) {
+	directives, err := snapshots.Directives([]byte(config))
+	if err != nil || len(directives) == 0 {
+		return config, err
+	}
+	lines := strings.Split(config, "\n")
+	for _, d := range directives {
+		lines[d.Line-1] = fmt.Sprintf("#hapsnap servers %s slots=%d %s", d.Service, d.Slots, d.Options)
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// liveEndpoints compares the endpoints that both sides would be joined with, of
+// the Services that both have; nil if they are the same or not known.
+func (c *comparison) liveEndpoints() (*File, error) {
+	if c.a.Endpoints == nil || c.b.Endpoints == nil || c.old[snapshots.EndpointsFile] != "" || c.new[snapshots.EndpointsFile] != "" {
+		return nil, nil
+	}
+	x, err := endpointsText(c.a.Endpoints, c.b.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	y, err := endpointsText(c.b.Endpoints, c.a.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	c.old[snapshots.EndpointsFile], c.new[snapshots.EndpointsFile] = x, y
+	f, differ := c.file(snapshots.EndpointsFile, c.old, c.new)
+	if !differ {
+		return nil, nil
+	}
+	f.Live = true
+	return &f, nil
+}
+
+// endpointsText is the endpoints of the Services that others have too, as they
+// would be recorded.
+func endpointsText(endpoints, others map[snapshots.ServicePort][]snapshots.Endpoint) (string, error) {
+	both := map[snapshots.ServicePort][]snapshots.Endpoint{}
+	for service, list := range endpoints {
+		if _, ok := others[service]; ok {
+			both[service] = list
+		}
+	}
+	text, err := snapshots.MarshalEndpoints(both)
+	return string(text), err
+}
+
+// judgeEndpoints is the verdict on sides that differ in live endpoints only, if
+// at all.
+func (c *comparison) judgeEndpoints(live *File) (Verdict, Line, string, error) {
+	if live == nil {
+		return Nothing, Line{}, "", nil
+	}
+	grown, err := c.grown(c.a.Endpoints, c.b.Endpoints)
+	if err != nil || grown.File != "" {
+		return Reload, grown, whyGrow, err
+	}
+	at, _ := first(c.old[snapshots.EndpointsFile], c.new[snapshots.EndpointsFile])
+	return Runtime, c.lineAt(snapshots.EndpointsFile, at), "", nil
+}
+
+// grownAsCompared is grown for the endpoints that are compared, if any are.
+func (c *comparison) grownAsCompared() (Line, error) {
+	var endpoints [2]map[snapshots.ServicePort][]snapshots.Endpoint
+	for i, text := range []string{c.old[snapshots.EndpointsFile], c.new[snapshots.EndpointsFile]} {
+		if text == "" {
+			return Line{}, nil
+		}
+		var err error
+		if endpoints[i], err = snapshots.ParseEndpoints([]byte(text)); err != nil {
+			return Line{}, err
+		}
+	}
+	return c.grown(endpoints[0], endpoints[1])
+}
+
+// grown returns the directive of the first backend, of those that the sides have
+// in common, whose new endpoints do not fit into the slots that the old ones
+// were given; the zero Line if all do.
+func (c *comparison) grown(before, after map[snapshots.ServicePort][]snapshots.Endpoint) (Line, error) {
+	directives, err := snapshots.Directives([]byte(c.new[snapshots.ConfigFile]))
+	if err != nil {
+		return Line{}, err
+	}
+	table, _ := snapshots.AssignSlots(nil, directives, before, time.Time{}, 0)
+	_, keys := snapshots.AssignSlots(table, directives, after, time.Time{}, 0)
+	i := slices.IndexFunc(directives, func(d snapshots.Directive) bool { return slices.Contains(keys, d.Key()) })
+	if i < 0 {
+		return Line{}, nil
+	}
+	return c.lineAt(snapshots.ConfigFile, change{line: directives[i].Line}), nil
+}

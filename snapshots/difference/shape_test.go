@@ -1,0 +1,53 @@
+package difference
+
+import (
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// bind binds a side as the pusher does, to no endpoints.
+func bind(t *testing.T, s Side) snapshots.Bound {
+	t.Helper()
+	sealed := snapshots.Draft{Files: s.Files, Certificates: s.Certificates}.Seal(1, snapshots.ID{})
+	slots, err := snapshots.Placeholder(sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := snapshots.Bind(sealed, snapshots.Binding{Slots: slots, Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bound
+}
+
+// The verdict is what the pusher goes by: it reloads for another node. And what
+// is said to be of the shape is what Bind says is.
+func TestVerdictsAreThoseOfBind(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]Side{
+		"the same":                  sideOf(config),
+		"a weight":                  sideOf(edited("weight=90", "weight=80")),
+		"both weights":              sideOf(edited("90\n    #hapsnap servers shop/next:http weight=10", "0\n    #hapsnap servers shop/next:http weight=1")),
+		"an option of servers":      sideOf(edited("weight=90", "weight=90 -- check")),
+		"more slots":                sideOf(edited("weight=90", "weight=90 slots=9")),
+		"a directive less":          sideOf(edited("    #hapsnap servers shop/next:http weight=10\n", "")),
+		"a line":                    sideOf(edited("roundrobin", "leastconn")),
+		"a comment":                 sideOf(edited("    mode http\n", "    mode http\n    # a comment\n")),
+		"directives change places":  sideOf(edited("web:http weight=90", "web:http weight=10")),
+		"an entry of a map nowhere": sideOf(config, "maps/a.map", "x 1\n"),
+	} {
+		a := sideOf(config)
+		d, err := Compare(a, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := bind(t, a), bind(t, b)
+		if same := snapshots.SameNode(x.Node, y.Node); same != (d.Verdict != Reload) {
+			t.Errorf("%s: %s, and Bind gives the same node: %v", name, d.Verdict, same)
+		}
+		if ofShape := d.Verdict == Reload && d.Why == ""; ofShape != (x.Shape != y.Shape) {
+			t.Errorf("%s: %+v, and Bind gives another shape: %v", name, d.Decides, x.Shape != y.Shape)
+		}
+	}
+}
