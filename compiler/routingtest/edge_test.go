@@ -179,7 +179,7 @@ func run(t *testing.T, dir string, addresses ...string) {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Error(err)
 			}
-			<-ended
+			<-ended //nolint:errcheck // it was killed
 		}
 		if t.Failed() {
 			t.Logf("haproxy said:\n%s", output.String())
