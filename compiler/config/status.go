@@ -33,9 +33,11 @@ type StatusPage struct {
 // Ready says when /ready fails.
 type Ready struct {
 	// MinBackendsPercent is how many of the backends must have a usable server,
-	// in percent. A backend counts if its Service exists, and has no usable
-	// server if the Service has no ready endpoint, or health checks found all of
-	// them down. They are counted once a second at most. 0 does not count them.
+	// in percent. A backend counts if its Service exists, be it for requests, for
+	// connections that are passed on, or for a TCP service; and has no usable
+	// server if the Service has no ready endpoint, its external name has no
+	// address, or health checks found all servers down. They are counted once a
+	// second at most. 0 does not count them.
 	MinBackendsPercent int `json:"minBackendsPercent"`
 }
 

@@ -53,7 +53,7 @@ func routingOptions() []Option {
 		}, listOf(alias), func(s *Settings, v []string) { s.Aliases = v }),
 		define(Option{
 			Name: "ssl-passthrough", Group: Routing, On: OnIngress, Matches: true, Value: valueBool, Example: "true", Default: "`false`",
-			Summary: "TLS connections that ask for a host of the Ingress are passed on as they are to the Service of its path `/`, which has the certificate. Nothing that looks at requests works on them; of what protects, `allow-list` and `deny-list` do, and with any other such option they are refused. Plain HTTP is served as ever. The oldest Ingress with a host says whether its connections are passed on.",
+			Summary: "TLS connections that ask for a host of the Ingress are passed on as they are to the Service of its path `/`, which has the certificate. Nothing that looks at requests works on them; of what protects, `allow-list` and `deny-list` do, and with any other such option they are refused. Plain HTTP is served as ever; requests by a TLS connection that was made for another host, or by HTTP/3, get 421. The oldest Ingress with a host says whether its connections are passed on.",
 		}, boolean, func(s *Settings, v bool) { s.Passthrough = v }),
 		define(Option{
 			Name: "path-type-default", Group: Routing, On: OnIngress, Matches: true, Value: "`Prefix` or `Exact`", Example: "Exact", Default: "`Prefix`",

@@ -62,10 +62,10 @@ func (p Page) Uses(kind policy.Kind) bool {
 	})
 }
 
-// Served returns the backends that have servers, or will once their Services
-// have endpoints.
+// Served returns the backends, of requests and of whole connections, that have
+// servers, or will once their Services have endpoints.
 func (p Page) Served() []routing.Backend {
-	return slices.DeleteFunc(slices.Clone(p.Backends), func(b routing.Backend) bool { return len(b.Targets) == 0 })
+	return slices.DeleteFunc(slices.Concat(p.Backends, p.connections), func(b routing.Backend) bool { return len(b.Targets) == 0 })
 }
 
 // LeastUsable is how many of the backends that are served must have a usable

@@ -94,6 +94,31 @@ func TestHTTP3(t *testing.T) {
 	}
 }
 
+// A host whose TLS connections are passed on is not served over HTTP/3, where TLS
+// would end here.
+func TestHTTP3AndPassthrough(t *testing.T) {
+	t.Parallel()
+	if !speaksQUIC(t) {
+		refusesHTTP3(t)
+		return
+	}
+	inside, _ := ownTLS(t, "inside", "pass.example")
+	objects := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "inside", inside) + all([]ingress{
+		passed("pass", "pass.example P / inside"), passed("wild", "*.wild.example P / inside"),
+		{name: "ended", rules: []string{"ended.example P / a", "a.wild.example P / a"}},
+	})
+	e := startWith(t, objects, func(cfg *config.Config) { cfg.HTTPS.HTTP3.Enabled = true })
+	clean(t, e)
+	for host, want := range map[string]int{"pass.example": 421, "b.wild.example": 421, "a.wild.example": 200, "ended.example": 200} {
+		if response, body := e.http3(t, "GET", host, "/", ""); response.StatusCode != want {
+			t.Errorf("%s over HTTP/3: %s %s, want %d", host, response.Status, body, want)
+		}
+	}
+	if got, _ := e.visit(t, "127.0.0.7", "pass.example", nil, nil); got != "inside" {
+		t.Errorf("over TCP: %s", got)
+	}
+}
+
 // refusesHTTP3 wants the compiler to say that HAProxy has no QUIC.
 func refusesHTTP3(t *testing.T) {
 	t.Helper()

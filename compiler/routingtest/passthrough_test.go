@@ -133,6 +133,13 @@ func TestPassthrough(t *testing.T) {
 			t.Errorf("%d %s", got.StatusCode, got.body)
 		}
 	})
+	for host, want := range map[string]int{"pass.example": 421, "PASS.example.:443": 421, "b.wild.example": 421, "a.wild.example": 200, "ended.example": 200} {
+		t.Run(host+" by a connection for another host", func(t *testing.T) {
+			if got := e.getTLS(t, host, "/"); got.StatusCode != want {
+				t.Errorf("%d %s, want %d", got.StatusCode, got.body, want)
+			}
+		})
+	}
 	t.Run("no TLS", func(t *testing.T) {
 		c := dialFrom(t, "127.0.0.7", e.https)
 		fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: pass.example\r\n\r\n")

@@ -24,12 +24,21 @@ type watched struct {
 // address of its own.
 func watch(t *testing.T, yaml string, edit func(*config.Status)) watched {
 	t.Helper()
+	return watchEdited(t, func(cfg *config.Config) string {
+		edit(&cfg.Status)
+		return yaml
+	})
+}
+
+// watchEdited is watch for manifests that depend on the configuration.
+func watchEdited(t *testing.T, edit func(*config.Config) (yaml string)) watched {
+	t.Helper()
 	cfg := config.Default()
 	clients, watchers := ownAddress(), ownAddress()
 	cfg.Bind.Addresses, cfg.Status.Addresses = []string{clients}, []string{watchers}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, clients), 0, freePort(t, watchers)
 	cfg.MaxConn = 100
-	edit(&cfg.Status)
+	yaml := edit(&cfg)
 	result, objects := compile(t, yaml, cfg)
 	clean(t, edge{result: result})
 	dir := t.TempDir()
@@ -205,6 +214,32 @@ func TestReadyCountsBackends(t *testing.T) {
 				w.becomes(t, 200, "ready")
 			}
 		})
+	}
+}
+
+// The backends of TCP services and of connections that are passed on count like
+// those of requests, and so do those with an external name, once that is found.
+func TestReadyCountsConnections(t *testing.T) {
+	t.Parallel()
+	inside, _ := ownTLS(t, "inside", "pass.example")
+	dns := newNameserver(t)
+	const few = "too few backends have a usable server"
+	w := watchEdited(t, func(cfg *config.Config) string {
+		cfg.HTTPS.Port = freePort(t, cfg.Bind.Addresses[0])
+		cfg.TCPServices = []config.TCPService{{Port: freePort(t, cfg.Bind.Addresses[0]), Service: "shop/db:80"}}
+		cfg.DNS.Nameservers, cfg.DNS.Refresh = []string{dns.address}, "100ms"
+		cfg.Status.Ready.MinBackendsPercent = 100
+		return serviceYAML("shop", "db", echo(t, "db")) + serviceYAML("shop", "inside", inside) + passed("pass", "pass.example P / inside").yaml() +
+			externalService("outside", "outside.partner.test", "", fmt.Sprint(echo(t, "outside")))
+	})
+	w.becomes(t, 503, few)
+	dns.set("outside.partner.test", "127.0.0.1")
+	w.becomes(t, 200, "ready")
+	for _, server := range []string{"tcp_shop_db_80/s1", "tls_shop_inside_80.pass/s1", "shop_inside_80.pass/s1"} {
+		w.command(t, "set server "+server+" state maint")
+		w.becomes(t, 503, few)
+		w.command(t, "set server "+server+" state ready")
+		w.becomes(t, 200, "ready")
 	}
 }
 
