@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
@@ -19,5 +20,9 @@ func command() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(renderCommand(), runCommand(), explainCommand(), diffCommand(), migrateCommand(), process.VersionCommand())
+	process.Completion{
+		Folders: []string{"templates", "cache-dir"},
+		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},
+	}.AddTo(root)
 	return root
 }

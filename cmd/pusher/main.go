@@ -23,5 +23,6 @@ func command() *cobra.Command {
 		pinCommand(), unpinCommand(), retryCommand(), pauseCommand(), resumeCommand(),
 		process.VersionCommand(),
 	)
+	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
 	return root
 }

@@ -29,6 +29,7 @@ is named in full, or by its revision, as r12.`,
 			})
 		},
 	}
+	cmd.ValidArgsFunction = store.complete(allIDs)
 	store.add(cmd)
 	who.add(cmd)
 	return cmd

@@ -29,6 +29,7 @@ another name. It need not be named if it is the only one that is rejected.`,
 			})
 		},
 	}
+	cmd.ValidArgsFunction = store.complete(func(view snapshots.View) []snapshots.ID { return rejectedIDs(view.Channel.Spec.Rejected) })
 	store.add(cmd)
 	return cmd
 }
