@@ -35,6 +35,9 @@ type Input struct {
 	Objects   inputs.Inputs
 	Config    config.Config
 	Templates *render.Set
+	// Memo is what earlier compiles rendered; nil renders everything. The result
+	// is the same.
+	Memo *render.Memo
 	// Found is what was found when the objects were read.
 	Found []diag.Diagnostic
 	// Ignored counts the objects of kinds that are not read, for people.
@@ -64,6 +67,7 @@ type checker interface {
 // the objects that cannot be published. The error is [ErrTemplates] or
 // [ErrGaveUp], or that of a check that could not be made.
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
+	in.Memo.Begin()
 	c := compilation{in: in, check: check, keys: keyTypes(in.Objects)}
 	good, err := c.settle(ctx)
 	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Diagnostics: diag.Sort(slices.Concat(in.Found, good.found, c.reported))}
@@ -115,7 +119,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		Snippets:      c.in.Config.Snippets.Namespaces, HTTPSPort: c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
 		DefaultCertificate: defaultCertificate(c.in.Config),
 	})
-	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects)})
+	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found = slices.Concat(found, a.found)
 	return a, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -27,6 +28,7 @@ type loop struct {
 const idle = time.Hour
 
 func newLoop(o Options) *loop {
+	o.Source.memo = render.NewMemo()
 	return &loop{
 		Options: o, metrics: newMetrics(o.Metrics),
 		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},

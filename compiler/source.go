@@ -23,6 +23,8 @@ type Source struct {
 	Manifests string // a directory of manifests, or one file
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
+
+	memo *render.Memo // of a loop, or nil
 }
 
 // folders returns what is to be watched.
@@ -62,7 +64,7 @@ func (s Source) read() (Input, error) {
 	if err != nil {
 		return Input{}, err
 	}
-	in := Input{Config: s.Config}
+	in := Input{Config: s.Config, Memo: s.memo}
 	var ignored map[manifests.GVK]int
 	in.Objects, in.Found, ignored = inputs.Gather(set)
 	in.Ignored = counts(ignored)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
 // objectIndex finds objects by kind and by name.
@@ -25,4 +26,17 @@ func indexObjects(objects []Object) *objectIndex {
 		x.byOrigin[o.Object] = i
 	}
 	return x
+}
+
+// annotation returns the value of an annotation of the first of some objects that
+// has it, or "".
+func (x *objectIndex) annotation(origins []routing.Origin, name string) string {
+	for _, origin := range origins {
+		if i, ok := x.byOrigin[origin.Object]; ok {
+			if value := x.all[i].Annotations[name]; value != "" {
+				return value
+			}
+		}
+	}
+	return ""
 }

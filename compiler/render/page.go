@@ -13,6 +13,8 @@ type Input struct {
 	Model   routing.Model
 	Config  config.Config
 	Objects []Object // in any order
+	// Memo is what was rendered before; nil renders everything.
+	Memo *Memo
 }
 
 // Object is what a template can read of an object that the compiler was given.
@@ -80,16 +82,7 @@ func (p Page) Choices() []routing.Choice { return routing.Choices(p.Hosts) }
 
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".
-func (p Page) Annotation(name string) string {
-	for _, origin := range p.origins {
-		if i, ok := p.objects.byOrigin[origin.Object]; ok {
-			if value := p.objects.all[i].Annotations[name]; value != "" {
-				return value
-			}
-		}
-	}
-	return ""
-}
+func (p Page) Annotation(name string) string { return p.objects.annotation(p.origins, name) }
 
 // page returns the dot of templates that are executed once.
 func newPage(in Input) Page {
@@ -114,13 +107,9 @@ func severalAuthorities(names []routing.ServerName) bool {
 }
 
 // each returns the dots that a template for each of something is executed
-// with. The zero loop is a template that is executed once.
+// with; those for backends are [backendPage]s. The zero loop is a template that is executed once.
 func (p Page) each(of loop) []Page {
 	switch of {
-	case eachBackend:
-		return pages(p, p.Backends, func(p *Page, b routing.Backend) { p.Backend = b })
-	case eachConnections:
-		return pages(p, p.connections, func(p *Page, b routing.Backend) { p.Backend = b })
 	case eachListener:
 		return pages(p, p.Listeners, func(p *Page, l routing.Listener) { p.Listener = l })
 	case eachHost:

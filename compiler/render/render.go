@@ -20,7 +20,8 @@ const Fallback = "certs/fallback.pem"
 // Render executes the templates. It returns either a whole artifact or, all at
 // once, what keeps it from being whole.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
-	r := &rendering{set: s, page: newPage(in), known: map[routing.Origin]int{}, secrets: map[string]bool{}}
+	r := &rendering{set: s, page: newPage(in), memo: in.Memo, known: map[routing.Origin]int{}, secrets: map[string]bool{}}
+	r.memo.within(scope{s.files, in.Config, r.page.SeveralAuthorities, r.page.ErrorPages})
 	r.bind()
 	a := Artifact{Origins: map[string][]LineOrigin{}}
 	config := r.newAssembly(false)
@@ -58,12 +59,14 @@ func (a *Artifact) add(path string, from *assembly) {
 type rendering struct {
 	set   *Set
 	page  Page
+	memo  *Memo                         // or nil
 	bound map[string]*template.Template // by file extension; "" is any other
 	sets  [][]routing.Origin
 	known map[routing.Origin]int // sets of one
 	// secrets are the words for values of Secrets that templates asked for.
-	secrets map[string]bool
-	faults  []Fault
+	secrets   map[string]bool
+	secretsOf []string // of the backend that is being written
+	faults    []Fault
 }
 
 // bind gives the templates the functions that belong to this rendering, for
@@ -107,6 +110,14 @@ func (r *rendering) newAssembly(blank bool) *assembly {
 
 // sections executes a template of haproxy.cfg, once or for each of something.
 func (r *rendering) sections(into *assembly, i int) {
+	switch r.set.loops[i] {
+	case eachBackend:
+		r.backends(into, i, r.page.Backends)
+		return
+	case eachConnections:
+		r.backends(into, i, r.page.connections)
+		return
+	}
 	for _, page := range r.page.each(r.set.loops[i]) {
 		marked := r.execute(i, page)
 		if len(bytes.TrimSpace(marked)) > 0 {
@@ -154,17 +165,24 @@ func (r *rendering) file(i int, page Page) *assembly {
 // execute returns what a template writes, with its marks, or takes note of why
 // it does not, and returns nothing.
 func (r *rendering) execute(i int, page Page) []byte {
+	out, err := r.try(i, page)
+	if err != nil {
+		r.fail(out, page, err)
+		return nil
+	}
+	return out
+}
+
+// try returns what a template writes, with its marks, until it ends or fails.
+func (r *rendering) try(i int, dot any) ([]byte, error) {
 	var out bytes.Buffer
 	name := r.set.files[i].Name
 	bound, ok := r.bound[path.Ext(name)]
 	if !ok {
 		bound = r.bound[""]
 	}
-	if err := bound.ExecuteTemplate(&out, name, page); err != nil {
-		r.fail(out.Bytes(), page, err)
-		return nil
-	}
-	return out.Bytes()
+	err := bound.ExecuteTemplate(&out, name, dot)
+	return out.Bytes(), err
 }
 
 // fail takes note of a template that could not be executed to its end.

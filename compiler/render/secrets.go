@@ -21,9 +21,17 @@ func secretWord(name, key string) (Text, error) {
 func (r *rendering) secret(name, key string) (Text, error) {
 	word, err := secretWord(name, key)
 	if err == nil {
+		r.secretsOf = append(r.secretsOf, string(word))
 		r.secrets[string(word)] = true
 	}
 	return word, err
+}
+
+// ask takes note of words that were asked for when something was written.
+func (r *rendering) ask(words []string) {
+	for _, word := range words {
+		r.secrets[word] = true
+	}
 }
 
 // checkSecrets refuses words for values of Secrets that no template asked for: an

@@ -1,0 +1,287 @@
+package compiler_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/templates"
+)
+
+// picky stands in for HAProxy: it refuses lines with the word "refused", and,
+// without saying where, configurations with both of "odd-a" and "odd-b".
+type picky struct{}
+
+func (picky) Check(_ context.Context, in validate.Input) (validate.Verdict, error) {
+	var v validate.Verdict
+	for _, f := range in.Artifact.Files {
+		number := 0
+		for line := range bytes.Lines(f.Content) {
+			number++
+			if bytes.Contains(line, []byte("refused")) {
+				v.Faults = append(v.Faults, render.Fault{
+					Message: "refused", File: f.Path, Line: number, Text: strings.TrimSpace(string(line)), Origin: in.Artifact.Origin(f.Path, number),
+				})
+			}
+		}
+		if bytes.Contains(f.Content, []byte("odd-a")) && bytes.Contains(f.Content, []byte("odd-b")) {
+			v.Faults = append(v.Faults, render.Fault{Message: "odd"})
+		}
+	}
+	return v, nil
+}
+
+// world is a cluster that changes.
+type world struct {
+	r         *rand.Rand
+	names     []string // of Ingresses, in the order in which they are read
+	ingresses map[string]*networkingv1.Ingress
+	lines     map[string]int // where they are
+	services  map[string]map[string]string
+	config    config.Config
+	sets      []*render.Set
+	set       int
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	w := &world{
+		r: rand.New(rand.NewPCG(seed, 2)), ingresses: map[string]*networkingv1.Ingress{}, lines: map[string]int{},
+		services: map[string]map[string]string{}, config: config.Default(),
+	}
+	shipped, err := render.Shipped(templates.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, overlay := range []render.Templates{
+		nil,
+		{{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "{{with .Annotation \"note\"}}\n    # note {{.}}\n{{end}}"}},
+		{{Name: "extend/backend.cfg", Path: "moved/backend.cfg", Text: "{{with .Annotation \"note\"}}\n    # note {{.}}\n{{end}}"}},
+		{{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "    # hosts{{range .Hosts}} {{.Name}}{{end}}\n"}},
+		{{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "{{range .Objects \"v1/Service\"}}\n    # {{.Object.Name}}\n{{end}}"}},
+	} {
+		set, found := render.Parse(shipped.Under(overlay))
+		if len(found) > 0 {
+			t.Fatal(found)
+		}
+		w.sets = append(w.sets, set)
+	}
+	for i := range 4 {
+		w.services[fmt.Sprint("svc-", i)] = nil
+	}
+	return w
+}
+
+// noted are annotations that objects may come to have.
+var noted = [][2]string{
+	{"note", "a"}, {"note", "b"}, {"hapsnap.dev/timeout-server", "5s"}, {"hapsnap.dev/timeout-server", "6s"}, {"hapsnap.dev/rate-limit", "10"},
+	{"hapsnap.dev/deny-list", "192.0.2.0/24"}, {"hapsnap.dev/affinity", "cookie"}, {"hapsnap.dev/request-headers", "set X-A b"},
+	{"hapsnap.dev/health-check-path", "/odd-a"}, {"hapsnap.dev/health-check-path", "/healthz"},
+}
+
+// wrong are some that do not work, or only with some templates, or not beside others.
+var wrong = [][2]string{
+	{"note", "two words"}, {"hapsnap.dev/timeout-server", "soon"}, {"hapsnap.dev/health-check-path", "/refused"},
+	{"hapsnap.dev/health-check-path", "/odd-b"}, {"hapsnap.dev/deny-list", "nonsense"}, {"hapsnap.dev/auth-basic", "users"},
+}
+
+// annotate returns annotations with a change.
+func (w *world) annotate(old map[string]string) map[string]string {
+	out := maps.Clone(old)
+	if out == nil || w.r.IntN(4) == 0 {
+		return map[string]string{}
+	}
+	change := noted[w.r.IntN(len(noted))]
+	if w.r.IntN(40) == 0 {
+		change = wrong[w.r.IntN(len(wrong))]
+	}
+	out[change[0]] = change[1]
+	return out
+}
+
+// change does one thing.
+func (w *world) change() {
+	n := len(w.names)
+	switch choice := w.r.IntN(20); {
+	case n < 3 || choice < 3 && n < 9:
+		name := fmt.Sprint("ing-", w.r.IntN(12))
+		if w.ingresses[name] == nil {
+			w.names = append(w.names, name)
+			w.ingresses[name] = w.ingress(name, nil)
+		}
+	case choice < 5:
+		i := w.r.IntN(n)
+		delete(w.ingresses, w.names[i])
+		w.names = slices.Delete(w.names, i, i+1)
+	case choice < 7: // other hosts, paths and Services
+		name := w.names[w.r.IntN(n)]
+		w.ingresses[name] = w.ingress(name, w.ingresses[name].Annotations)
+	case choice < 12:
+		ing := w.ingresses[w.names[w.r.IntN(n)]].DeepCopy()
+		ing.Annotations = w.annotate(ing.Annotations)
+		w.ingresses[ing.Name] = ing
+	case choice < 14:
+		name := fmt.Sprint("svc-", w.r.IntN(4))
+		w.services[name] = w.annotate(w.services[name])
+	case choice < 16:
+		w.lines[w.names[w.r.IntN(n)]] += 1 + w.r.IntN(3)
+	case choice < 18:
+		w.r.Shuffle(n, func(i, j int) { w.names[i], w.names[j] = w.names[j], w.names[i] })
+	case choice < 19:
+		w.set = []int{0, 0, 1, 1, 1, 2, 2, 3, 4}[w.r.IntN(9)]
+	default:
+		w.config.DNS.Prefer = []config.Family{"ipv4", "ipv6"}[w.r.IntN(2)]
+		w.config.Affinity.KeySecret = []string{"", "shop/key"}[w.r.IntN(2)]
+		w.config.Affinity.Key = "key"
+	}
+}
+
+// ingress returns an Ingress with a rule or two.
+func (w *world) ingress(name string, annotations map[string]string) *networkingv1.Ingress {
+	prefix, class := networkingv1.PathTypePrefix, "hapsnap"
+	out := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: annotations},
+		Spec:       networkingv1.IngressSpec{IngressClassName: &class},
+	}
+	for range 1 + w.r.IntN(2) {
+		to := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+			Name: fmt.Sprint("svc-", w.r.IntN(33)/8), Port: networkingv1.ServiceBackendPort{Number: 80}, // the last one is missing
+		}}
+		out.Spec.Rules = append(out.Spec.Rules, networkingv1.IngressRule{
+			Host: fmt.Sprintf("h%d.example", w.r.IntN(20)),
+			IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+				Paths: []networkingv1.HTTPIngressPath{{Path: fmt.Sprint("/", w.r.IntN(3)), PathType: &prefix, Backend: to}},
+			}},
+		})
+	}
+	return out
+}
+
+// objects returns what is read of the world.
+func (w *world) objects() inputs.Inputs {
+	var in inputs.Inputs
+	for _, name := range w.names {
+		at := diag.Position{File: "m.yaml", Line: 1 + w.lines[name], Column: 1}
+		in.Ingresses = append(in.Ingresses, inputs.Object[networkingv1.Ingress]{
+			Ref:   diag.Object{Kind: "Ingress", Namespace: "shop", Name: name},
+			Value: w.ingresses[name], At: func(...any) diag.Position { return at },
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.services)) {
+		in.Services = append(in.Services, inputs.Object[corev1.Service]{
+			Ref: diag.Object{Kind: "Service", Namespace: "shop", Name: name},
+			Value: &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: w.services[name]},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+			},
+		})
+	}
+	return in
+}
+
+// input is what is compiled of the world.
+func (w *world) input(memo *render.Memo) compiler.Input {
+	return compiler.Input{Objects: w.objects(), Config: w.config, Templates: w.sets[w.set], Now: now, Memo: memo}
+}
+
+// After thousands of changes, what was rendered with a memory equals what is
+// rendered afresh: every byte, the origin of every line, and every diagnostic.
+func TestMemoNeverShows(t *testing.T) {
+	t.Parallel()
+	w, memo := newWorld(t, 1), render.NewMemo()
+	faulty := 0
+	for step := range 1000 {
+		for range 1 + w.r.IntN(4) {
+			w.change()
+		}
+		fresh, freshErr := compiler.Compile(t.Context(), w.input(nil), picky{})
+		got, err := compiler.Compile(t.Context(), w.input(memo), picky{})
+		if (err == nil) != (freshErr == nil) || !reflect.DeepEqual(got, fresh) {
+			t.Fatalf("step %d: %v, %v, (-afresh +remembered):\n%s", step, freshErr, err, gocmp.Diff(fresh, got))
+		}
+		if len(got.Diagnostics) > 0 {
+			faulty++
+		}
+	}
+	written, used := memo.Counts()
+	t.Logf("%d pieces were written, %d used again; %d of the compiles had diagnostics", written, used, faulty)
+	if used < written || faulty < 100 || faulty > 990 {
+		t.Error("the test is worth little")
+	}
+}
+
+// Only what changed is rendered again, also where a Service changes whose
+// annotations a template looked at, or where a line moves.
+func TestOnlyWhatChangedIsRendered(t *testing.T) {
+	t.Parallel()
+	in := named(many(50), "note")
+	memo := render.NewMemo()
+	w := newWorld(t, 1)
+	in.Config, in.Templates, in.Memo = config.Default(), w.sets[1], memo
+	rendered := func() int {
+		t.Helper()
+		before, _ := memo.Counts()
+		if _, err := compiler.Compile(t.Context(), in, picky{}); err != nil {
+			t.Fatal(err)
+		}
+		after, _ := memo.Counts()
+		return after - before
+	}
+	if n := rendered(); n != 50 {
+		t.Errorf("%d backends were rendered at first, want 50", n)
+	}
+	for _, c := range []struct {
+		what   string
+		change func()
+		want   int
+	}{
+		{"nothing changed", func() {}, 0},
+		{"an option", func() { annotate(in, 7, "hapsnap.dev/timeout-server", "5s") }, 1},
+		{"an annotation that a template reads", func() { annotate(in, 8, "note", "b") }, 1},
+		{"one that none reads", func() { annotate(in, 8, "other", "b") }, 0},
+		{"a place", func() {
+			in.Objects.Ingresses[9].At = func(...any) diag.Position { return diag.Position{File: "m.yaml", Line: 3} }
+		}, 1},
+		{"the order", func() { slices.Reverse(in.Objects.Ingresses) }, 0},
+		{"the configuration", func() { in.Config.DNS.Prefer = "ipv6" }, 50},
+		{"templates that say the same, elsewhere", func() { in.Templates = w.sets[2] }, 50},
+	} {
+		c.change()
+		if n := rendered(); n != c.want {
+			t.Errorf("%s: %d backends were rendered, want %d", c.what, n, c.want)
+		}
+	}
+}
+
+// named returns an input whose Ingresses have an annotation.
+func named(in inputs.Inputs, name string) compiler.Input {
+	out := compiler.Input{Objects: in, Now: now}
+	for i := range in.Ingresses {
+		annotate(out, i, name, "a")
+	}
+	return out
+}
+
+// annotate replaces an Ingress by one with another annotation.
+func annotate(in compiler.Input, i int, name, value string) {
+	ing := in.Objects.Ingresses[i].Value.DeepCopy()
+	metav1.SetMetaDataAnnotation(&ing.ObjectMeta, name, value)
+	in.Objects.Ingresses[i].Value = ing
+}

@@ -1,0 +1,97 @@
+package render
+
+import (
+	"reflect"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// Memo remembers what templates wrote for backends, for the next rendering. A
+// template's output is used again only where everything that it can read is
+// equal to what it was, positions included: so nothing in it can be out of date.
+//
+// It keeps what was used since [Memo.Begin] and between the two calls before. It
+// is for one goroutine at a time.
+type Memo struct {
+	scope         scope
+	young, old    map[memoKey]memory
+	written, used int
+}
+
+// scope is what all templates for backends can read. Once another applies,
+// nothing is remembered.
+type scope struct {
+	files   Templates
+	config  config.Config
+	several bool // authorities
+	pages   []routing.ErrorPage
+}
+
+// memoKey is where a memory is looked for. Whether it applies is another question.
+type memoKey struct {
+	file int // in the scope's
+	name string
+}
+
+// memory is what a template wrote for a backend, and what it read.
+type memory struct {
+	backend     routing.Backend
+	annotations []annotation
+	wrote       piece
+}
+
+// annotation is one that a template asked for, and what it was told.
+type annotation struct{ name, value string }
+
+// NewMemo returns a Memo that remembers nothing.
+func NewMemo() *Memo { return &Memo{} }
+
+// Begin says that a compile begins, in which there may be several renderings.
+// What neither this one nor the last one uses is forgotten.
+func (m *Memo) Begin() {
+	if m != nil {
+		m.young, m.old = map[memoKey]memory{}, m.young
+	}
+}
+
+// Counts returns how many pieces were written by templates since the Memo was
+// made, and how many were there already.
+func (m *Memo) Counts() (written, used int) { return m.written, m.used }
+
+// within makes the Memo one for a scope.
+func (m *Memo) within(s scope) {
+	if m != nil && (m.young == nil || !reflect.DeepEqual(m.scope, s)) {
+		m.scope, m.young, m.old = s, map[memoKey]memory{}, nil
+	}
+}
+
+// find returns what was written for an equal backend, whose objects have the
+// annotations that were asked for.
+func (m *Memo) find(key memoKey, b routing.Backend, answer func(name string) string) (piece, bool) {
+	if m == nil {
+		return piece{}, false
+	}
+	found, ok := m.young[key]
+	if !ok {
+		found, ok = m.old[key]
+	}
+	if !ok || !reflect.DeepEqual(found.backend, b) {
+		return piece{}, false
+	}
+	for _, a := range found.annotations {
+		if answer(a.name) != a.value {
+			return piece{}, false
+		}
+	}
+	m.young[key] = found
+	m.used++
+	return found.wrote, true
+}
+
+func (m *Memo) keep(key memoKey, x memory) {
+	if m != nil {
+		m.young[key] = x
+		m.written++
+	}
+}
