@@ -235,7 +235,7 @@ func TestReadyCountsConnections(t *testing.T) {
 	w.becomes(t, 503, few)
 	dns.set("outside.partner.test", "127.0.0.1")
 	w.becomes(t, 200, "ready")
-	for _, server := range []string{"tcp_shop_db_80/s1", "tls_shop_inside_80.pass/s1", "shop_inside_80.pass/s1"} {
+	for _, server := range []string{"tcp_shop_db_80/s1", "tls_shop_inside_80.pass/s1", "shop_inside_80/s1"} {
 		w.command(t, "set server "+server+" state maint")
 		w.becomes(t, 503, few)
 		w.command(t, "set server "+server+" state ready")
