@@ -84,16 +84,19 @@ func (c *compilation) probe(ctx context.Context) (map[place]bool, error) {
 	if c.probed != nil {
 		return c.probed, nil
 	}
-	a, err := c.publishable(ctx, render.Input{Model: probeModel(c.in.Config), Config: c.in.Config, Objects: probeObjects()})
-	if err != nil {
-		return nil, err
-	}
-	c.probed = map[place]bool{}
-	for _, f := range a.faults {
-		if !f.Refused || f.Value != "" {
-			c.probed[placeOf(f)] = true
+	found := map[place]bool{}
+	for _, model := range probeModels(c.in.Config) {
+		a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: probeObjects()})
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range a.faults {
+			if !f.Refused || f.Value != "" {
+				found[placeOf(f)] = true
+			}
 		}
 	}
+	c.probed = found
 	return c.probed, nil
 }
 

@@ -29,34 +29,108 @@ var probeTogether = []map[string]string{
 	{"rewrite-path": "/probe"},
 	{"response-headers": "set X-Probe a\nadd X-Probe b\nremove X-Probe"},
 	{"forwarded-for": "keep"}, {"forwarded-for": "off"},
+	{"client-ca-secret": "probe"}, {"client-ca-secret": "other", "client-cert-headers": "verify, dn, issuer-dn, sha1, sha256, cert"},
+	{"allow-list": "@probe/probe", "deny-list": "@probe/probe", "rate-limit": "1", "rate-limit-exempt": "@probe/probe"},
+	{"auth-url": "http://probe.hapsnap/probe", "auth-response-headers": "X-Probe"},
+	{"balance": "header X-Probe"}, {"balance": "query probe"}, {"balance": "random"},
+	{"send-proxy-protocol": "v1"},
+	{"rewrite-path": "/"},
+	{"backend-protocol": "fcgi", "fcgi-root": "/srv", "fcgi-path-info": "^(/.+)(/.*)$"},
+	{"snippet": "http-request set-var(txn.probe) int(1)"},
+}
+
+// These are the hosts of the Ingress whose connections are passed on, and of
+// the one that shares its route with a canary.
+const (
+	probePassed = "passed.probe.invalid"
+	probeShared = "shared.probe.invalid"
+)
+
+// probeModels are what the probe is made of: one model that has one of everything,
+// and one for what templates only write where there is nothing.
+func probeModels(cfg config.Config) []routing.Model {
+	bare := probeInputs()
+	bare.Ingresses = []inputs.Object[networkingv1.Ingress]{probeIngress(0, map[string]string{})}
+	scarce, _ := routing.Translate(bare, probeConfig(cfg, nil))
+	return []routing.Model{probeModel(cfg), scarce}
 }
 
 // probeModel has one of everything: it is translated from an Ingress for each
 // option, with the option's own example, so that a new one is not forgotten.
 func probeModel(cfg config.Config) routing.Model {
-	in := inputs.Inputs{
-		Services: []inputs.Object[corev1.Service]{{
-			Ref:   diag.Object{Kind: "Service", Namespace: "hapsnap", Name: "probe"},
-			Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}},
-		}},
-		ConfigMaps: []inputs.Object[corev1.ConfigMap]{{
-			Ref:   diag.Object{Kind: "ConfigMap", Namespace: "hapsnap", Name: "probe"},
-			Value: &corev1.ConfigMap{Data: map[string]string{"503": "<p>probe"}},
-		}},
-		Ingresses: []inputs.Object[networkingv1.Ingress]{probeIngress(0, nil)},
-	}
+	in := probeInputs()
+	in.Ingresses = append(in.Ingresses, probeIngress(0, nil))
 	for _, o := range options.All() {
 		in.Ingresses = append(in.Ingresses, probeIngress(len(in.Ingresses), probeOptions(o)))
 	}
 	for _, together := range probeTogether {
 		in.Ingresses = append(in.Ingresses, probeIngress(len(in.Ingresses), together))
 	}
-	routed := routing.Config{IngressClass: routing.DefaultIngressClass, HTTPSPort: cfg.HTTPS.Port}
-	if cfg.ErrorPages != "" {
-		routed.ErrorPages = "hapsnap/probe"
-	}
-	model, _ := routing.Translate(in, routed)
+	in.Ingresses = append(in.Ingresses,
+		onHost(probeIngress(len(in.Ingresses), map[string]string{"ssl-passthrough": "true", "allow-list": "192.0.2.0/24, @probe/probe", "deny-list": "192.0.2.1, @probe/probe"}), probePassed),
+		onHost(probeIngress(len(in.Ingresses)+1, nil), "*."+probePassed), onHost(probeIngress(len(in.Ingresses)+2, nil), probeShared),
+		probeCanary(len(in.Ingresses)+3))
+	model, _ := routing.Translate(in, probeConfig(cfg, probeTCP(cfg)))
 	return model
+}
+
+// probeCanary is an Ingress that shares a route with another one.
+func probeCanary(i int) inputs.Object[networkingv1.Ingress] {
+	ing := onHost(probeIngress(i, map[string]string{
+		"canary": "true", "canary-by-header": "X-Probe", "canary-by-cookie": "probe", "canary-weight": "10",
+	}), probeShared)
+	ing.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "canary"
+	return ing
+}
+
+// probeInputs are the objects that Ingresses of the probe name.
+func probeInputs() inputs.Inputs {
+	named := func(kind, name string) diag.Object { return diag.Object{Kind: kind, Namespace: "hapsnap", Name: name} }
+	ports := []corev1.ServicePort{{Name: "http", Port: 80}}
+	return inputs.Inputs{
+		Services: []inputs.Object[corev1.Service]{
+			{Ref: named("Service", "probe"), Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: ports}}},
+			{Ref: named("Service", "canary"), Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: ports}}},
+			{Ref: named("Service", "outside"), Value: &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "outside.probe.invalid", Ports: ports}}},
+		},
+		ConfigMaps: []inputs.Object[corev1.ConfigMap]{{
+			Ref:   named("ConfigMap", "probe"),
+			Value: &corev1.ConfigMap{Data: map[string]string{"503": "<p>probe", "probe": "192.0.2.0/24"}},
+		}},
+	}
+}
+
+// probeConfig is the configuration for translating the probe. What is up to the
+// administrator is allowed.
+func probeConfig(cfg config.Config, tcp []config.TCPService) routing.Config {
+	out := routing.Config{
+		IngressClass: routing.DefaultIngressClass, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
+		Snippets: config.Namespaces{"hapsnap"}, TCPServices: tcp, DefaultCertificate: defaultCertificate(cfg),
+	}
+	if cfg.ErrorPages != "" {
+		out.ErrorPages = "hapsnap/probe"
+	}
+	return out
+}
+
+// probeTCP are TCP services of all kinds: one port whose connections are passed on,
+// one whose TLS ends here, one with both kinds, and one with an external name.
+func probeTCP(cfg config.Config) []config.TCPService {
+	var ports []int
+	for port, taken := 1, cfg.Ports(); len(ports) < 4; port++ {
+		if taken[port] == "" {
+			ports = append(ports, port)
+		}
+	}
+	tls := config.TCPServiceTLS{Secret: "hapsnap/probe"}
+	trusted := config.ProxyProtocol{Trusted: []string{"192.0.2.0/24"}}
+	const to = "hapsnap/probe:http"
+	return []config.TCPService{
+		{Port: ports[0], Service: to, ProxyProtocol: trusted},
+		{Port: ports[1], Service: to, SNI: []string{"ended.probe.invalid"}, TLS: tls}, {Port: ports[1], Service: to, TLS: tls},
+		{Port: ports[2], Service: to, SNI: []string{"ended.probe.invalid"}, TLS: tls}, {Port: ports[2], Service: to, SNI: []string{"*.probe.invalid"}}, {Port: ports[2], Service: to},
+		{Port: ports[3], Service: "hapsnap/outside:http", SendProxyProtocol: 2},
+	}
 }
 
 // probeOptions are an option and what it needs, each with its example.
@@ -72,13 +146,20 @@ func probeOptions(o options.Option) map[string]string {
 	return out
 }
 
+// onHost has an Ingress be for another host.
+func onHost(ing inputs.Object[networkingv1.Ingress], host string) inputs.Object[networkingv1.Ingress] {
+	ing.Value.Spec.Rules, ing.Value.Spec.DefaultBackend = ing.Value.Spec.Rules[:1], nil
+	ing.Value.Spec.Rules[0].Host, ing.Value.Spec.TLS = host, nil
+	return ing
+}
+
 // probeIngress is the i-th Ingress that nobody wrote. Without options it has
 // everything that an Ingress can have besides.
 func probeIngress(i int, asked map[string]string) inputs.Object[networkingv1.Ingress] {
 	class, host := routing.DefaultIngressClass, fmt.Sprintf("p%d.probe.invalid", i)
 	prefix, exact := networkingv1.PathTypePrefix, networkingv1.PathTypeExact
-	to := func(port string) networkingv1.IngressBackend {
-		return networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "probe", Port: networkingv1.ServiceBackendPort{Name: port}}}
+	to := func(service, port string) networkingv1.IngressBackend {
+		return networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: service, Port: networkingv1.ServiceBackendPort{Name: port}}}
 	}
 	rule := func(host string, paths ...networkingv1.HTTPIngressPath) networkingv1.IngressRule {
 		return networkingv1.IngressRule{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: paths}}}
@@ -86,17 +167,18 @@ func probeIngress(i int, asked map[string]string) inputs.Object[networkingv1.Ing
 	ing := &networkingv1.Ingress{}
 	ing.Namespace, ing.Name = "hapsnap", fmt.Sprintf("probe-%d", i)
 	ing.Spec.IngressClassName = &class
-	ing.Spec.Rules = []networkingv1.IngressRule{rule(host, networkingv1.HTTPIngressPath{Path: "/", PathType: &prefix, Backend: to("http")})}
+	ing.Spec.Rules = []networkingv1.IngressRule{rule(host, networkingv1.HTTPIngressPath{Path: "/", PathType: &prefix, Backend: to("probe", "http")})}
 	ing.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{host}, SecretName: "probe"}}
 	ing.Annotations = map[string]string{}
 	for name, value := range asked {
 		ing.Annotations[options.Prefix+name] = value
 	}
 	if asked == nil {
-		fallback := to("http")
+		fallback := to("probe", "http")
 		ing.Spec.DefaultBackend = &fallback
 		ing.Spec.Rules = append(ing.Spec.Rules, rule("*.probe.invalid",
-			networkingv1.HTTPIngressPath{Path: "/gone", PathType: &exact, Backend: to("gone")}))
+			networkingv1.HTTPIngressPath{Path: "/gone", PathType: &exact, Backend: to("probe", "gone")},
+			networkingv1.HTTPIngressPath{Path: "/outside", PathType: &exact, Backend: to("outside", "http")}))
 	}
 	return inputs.Object[networkingv1.Ingress]{Ref: diag.Object{Kind: "Ingress", Namespace: ing.Namespace, Name: ing.Name}, Value: ing}
 }

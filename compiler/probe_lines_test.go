@@ -1,0 +1,128 @@
+package compiler
+
+import (
+	"cmp"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/templates"
+)
+
+// withinLines are templates that write a part of a line of another template.
+var withinLines = []string{"partials/conditions.cfg", "partials/listener-name.cfg", "partials/listener-tls.cfg"}
+
+// Every line of a template that writes something is written for the probe, with one
+// configuration or another: none is forgotten, so that a mistake in any of them is
+// told from one of an object. HAProxy accepts all of it.
+func TestProbeReachesEveryLine(t *testing.T) {
+	t.Parallel()
+	files, err := render.Shipped(templates.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, found := render.Parse(files)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	check, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := map[place]bool{}
+	for name, edit := range probeConfigurations() {
+		cfg := config.Default()
+		edit(&cfg)
+		for _, model := range probeModels(cfg) {
+			artifact, faults := set.Render(render.Input{Model: model, Config: cfg, Objects: probeObjects()})
+			for _, f := range faults {
+				t.Errorf("%s: %+v", name, f)
+			}
+			for _, lines := range artifact.Origins {
+				for _, o := range lines {
+					reached[place{template: o.Template, line: o.Line}] = true
+				}
+			}
+			if name == "http3" { // which not every HAProxy has
+				continue
+			}
+			verdict, err := check.Check(t.Context(), validate.Input{Artifact: artifact})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range verdict.Faults {
+				t.Errorf("%s: %s %q: %s", name, f.Origin.Template, f.Text, f.Message)
+			}
+		}
+	}
+	for _, f := range files {
+		if slices.ContainsFunc(withinLines, func(name string) bool { return strings.HasSuffix(f.Path, name) }) {
+			continue
+		}
+		for _, line := range writingLines(f.Text) {
+			if !reached[place{template: f.Path, line: line}] {
+				t.Errorf("%s:%d is never written: extend the probe, or probeConfigurations", f.Path, line)
+			}
+		}
+	}
+}
+
+// probeConfigurations are what lines depend on that no object asks for.
+func probeConfigurations() map[string]func(*config.Config) {
+	return map[string]func(*config.Config){
+		"default": func(*config.Config) {},
+		"most": func(c *config.Config) {
+			c.NBThread, c.MaxConn = 2, 100
+			c.TLS.Ciphers, c.TLS.CipherSuites, c.TLS.Curves = []string{"ECDHE-ECDSA-AES128-GCM-SHA256"}, []string{"TLS_AES_128_GCM_SHA256"}, []string{"X25519"}
+			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "5s", "5s", "5s"
+			c.ProxyProtocol.Trusted = []string{"192.0.2.0/24"}
+			c.Log.Target, c.Log.Format = "127.0.0.1:514", config.LogJSON
+			c.Status.Stats.Enabled, c.Status.Ready.MinBackendsPercent = true, 50
+			c.ErrorPages, c.HTTPS.DefaultCertificate = "hapsnap/probe", "hapsnap/probe"
+			c.DNS.Nameservers = []string{"192.0.2.53"}
+		},
+		"http3": func(c *config.Config) { c.HTTPS.HTTP3.Enabled = true },
+	}
+}
+
+var (
+	commentAction = regexp.MustCompile(`(?s)\{\{-? ?/\*.*?\*/ ?-?\}\}`)
+	controlAction = regexp.MustCompile(`\{\{-? ?(?:if|else|with|range|end|template|\$\w+(?:, \$\w+)? :?=)[^}]*\}\}`)
+)
+
+// writingLines returns the numbers of the lines of a template that have a text or a
+// value besides what decides.
+func writingLines(text string) []int {
+	text = commentAction.ReplaceAllStringFunc(text, func(comment string) string { return strings.Repeat("\n", strings.Count(comment, "\n")) })
+	text = controlAction.ReplaceAllString(text, "")
+	var out []int
+	for i, line := range strings.Split(text, "\n") {
+		if strings.TrimSpace(line) != "" {
+			out = append(out, i+1)
+		}
+	}
+	return out
+}
+
+// Of what is a part of other lines, the probe has all that an Ingress can ask for.
+func TestProbeHasConditions(t *testing.T) {
+	t.Parallel()
+	parts, yields := map[routing.Part]bool{}, false
+	for _, h := range probeModel(config.Default()).Hosts {
+		for _, r := range h.Routes {
+			yields = yields || r.Yields
+			for _, c := range r.Match.Conditions {
+				parts[c.Of] = true
+			}
+		}
+	}
+	if !parts[routing.Header] || !parts[routing.Cookie] || !yields {
+		t.Errorf("conditions of %v, yields: %v", parts, yields)
+	}
+}
