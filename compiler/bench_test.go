@@ -19,6 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -68,6 +69,53 @@ func BenchmarkCompile10k(b *testing.B) {
 			if r, err = compiler.Compile(b.Context(), in, check); err != nil {
 				b.Fatal(err)
 			}
+		}
+	})
+	b.Run("haproxy-c", func(b *testing.B) {
+		path := stage(b, r.Draft)
+		for b.Loop() {
+			if out, err := exec.Command(check.Path, "-c", "-f", path).CombinedOutput(); err != nil {
+				b.Fatalf("%v\n%s", err, out)
+			}
+		}
+	})
+}
+
+// One Ingress changed among 10,000, from the objects in memory to the published
+// snapshot, beside haproxy -c on the same bound configuration.
+func BenchmarkChange10k(b *testing.B) {
+	check, err := validate.Find(b.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	files, err := render.Shipped(templates.FS)
+	if err != nil {
+		b.Fatal(err)
+	}
+	set, _ := render.Parse(files)
+	cfg := config.Default()
+	cfg.HTTPS.Port = 0 // binding needs a certificate otherwise
+	in := compiler.Input{Objects: many(10000), Config: cfg, Templates: set, Now: now, Memo: render.NewMemo()}
+	store, n := dirstore.Open(b.TempDir(), dirstore.Options{}), 0
+	var r compiler.Result
+	var previous snapshots.Snapshot // as the loop knows it
+	publish := func() {
+		n++
+		annotate(in, 5000, "hapsnap.dev/timeout-server", fmt.Sprint(n, "s"))
+		if r, err = compiler.Compile(b.Context(), in, check); err != nil {
+			b.Fatal(err)
+		}
+		r.Draft.Subject = compiler.Subject(previous, r)
+		id, published, err := store.Publish(b.Context(), r.Draft)
+		if err != nil || !published {
+			b.Fatal(published, err)
+		}
+		previous = r.Draft.Seal(id.Revision, previous.ID())
+	}
+	publish()
+	b.Run("change", func(b *testing.B) {
+		for b.Loop() {
+			publish()
 		}
 	})
 	b.Run("haproxy-c", func(b *testing.B) {

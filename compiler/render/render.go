@@ -20,21 +20,14 @@ const Fallback = "certs/fallback.pem"
 // Render executes the templates. It returns either a whole artifact or, all at
 // once, what keeps it from being whole.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
-	r := &rendering{set: s, page: newPage(in), memo: in.Memo, known: map[routing.Origin]int{}, secrets: map[string]bool{}}
-	r.memo.within(scope{s.files, in.Config, r.page.SeveralAuthorities, r.page.ErrorPages})
-	r.bind()
-	a := Artifact{Origins: map[string][]LineOrigin{}}
-	config := r.newAssembly(false)
-	for i, file := range s.files {
-		switch areaOf(file.Name) {
-		case section:
-			r.sections(config, i)
-		case mapFile, otherFile:
-			r.files(&a, i)
-		}
-	}
-	r.checkSecrets(config)
-	a.add(snapshots.ConfigFile, config)
+	page := newPage(in)
+	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
+	all := s.newParts(page, in.Memo)
+	all.run()
+	r := all.joined()
+	r.checkSecrets(r.config)
+	a := r.artifact
+	a.add(snapshots.ConfigFile, r.config)
 	for _, list := range in.Model.NetworkLists {
 		a.add(list.File(), listOf(list))
 	}
@@ -42,7 +35,7 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 		a.add(page.File(), pageOf(page))
 	}
 	if len(r.faults) > 0 {
-		return Artifact{}, r.faults
+		return Artifact{}, plain(r.faults)
 	}
 	slices.SortFunc(a.Files, func(a, b snapshots.File) int { return cmp.Compare(a.Path, b.Path) })
 	a.Certificates = certificates(a.Files, in.Model.Certificates)
@@ -55,33 +48,58 @@ func (a *Artifact) add(path string, from *assembly) {
 	a.Origins[path] = from.origins
 }
 
-// rendering is one call of Render.
+// rendering is a part of one call of Render.
 type rendering struct {
-	set   *Set
-	page  Page
-	memo  *Memo                         // or nil
-	bound map[string]*template.Template // by file extension; "" is any other
-	sets  [][]routing.Origin
-	known map[routing.Origin]int // sets of one
+	set       *Set
+	page      Page
+	templates []int   // of the set, that are to be executed
+	template  int     // that is being executed
+	check     checker // of its values
+	config    *assembly
+	artifact  Artifact // the other files
+	memo      *Memo    // or nil
+	bound     *template.Template
+	sets      [][]routing.Origin
+	known     map[routing.Origin]int // sets of one
 	// secrets are the words for values of Secrets that templates asked for.
 	secrets   map[string]bool
 	secretsOf []string // of the backend that is being written
-	faults    []Fault
+	faults    []faultOf
 }
 
-// bind gives the templates the functions that belong to this rendering, for
-// each kind of file those that fit it.
-func (r *rendering) bind() {
-	r.bound = map[string]*template.Template{}
-	for ext, check := range map[string]checker{".cfg": checkConfig, ".map": checkList, ".crtlist": checkList, "": checkText} {
-		clone := template.Must(r.set.parsed.Clone()) // fails only for html/template
-		r.bound[ext] = clone.Funcs(template.FuncMap{
-			funcCheck: func(v any) (string, error) { return check(v) },
-			funcEnter: r.enter,
-			"secret":  r.secret,
-			"answer":  answers(r.page.ErrorPages).write,
-		})
+// run executes the templates.
+func (r *rendering) run() {
+	r.bind()
+	for _, i := range r.templates {
+		r.template, r.check = i, checkOf(r.set.files[i].Name)
+		if areaOf(r.set.files[i].Name) == section {
+			r.sections(r.config, i)
+		} else {
+			r.files(&r.artifact, i)
+		}
 	}
+}
+
+// checkers are the checks of values, by file extension.
+var checkers = map[string]checker{".cfg": checkConfig, ".map": checkList, ".crtlist": checkList}
+
+// bind gives the templates the functions that belong to this rendering.
+func (r *rendering) bind() {
+	r.bound = template.Must(r.set.parsed.Clone()) // fails only for html/template
+	r.bound.Funcs(template.FuncMap{
+		funcCheck: func(v any) (string, error) { return r.check(v) },
+		funcEnter: r.enter,
+		"secret":  r.secret,
+		"answer":  answers(r.page.ErrorPages).write,
+	})
+}
+
+// checkOf returns the check of the values in a file of a template.
+func checkOf(name string) checker {
+	if check, ok := checkers[path.Ext(name)]; ok {
+		return check
+	}
+	return checkText
 }
 
 // enter returns the mark for an element of a range.
@@ -176,12 +194,7 @@ func (r *rendering) execute(i int, page Page) []byte {
 // try returns what a template writes, with its marks, until it ends or fails.
 func (r *rendering) try(i int, dot any) ([]byte, error) {
 	var out bytes.Buffer
-	name := r.set.files[i].Name
-	bound, ok := r.bound[path.Ext(name)]
-	if !ok {
-		bound = r.bound[""]
-	}
-	err := bound.ExecuteTemplate(&out, name, dot)
+	err := r.bound.ExecuteTemplate(&out, r.set.files[i].Name, dot)
 	return out.Bytes(), err
 }
 
@@ -196,7 +209,7 @@ func (r *rendering) fail(written []byte, page Page, err error) {
 	if value, ok := errors.AsType[*ValueError](err); ok {
 		f.Message, f.Hint, f.Value = value.Error(), value.Hint, value.Value
 	}
-	r.faults = append(r.faults, f)
+	r.faults = append(r.faults, faultOf{r.template, f})
 }
 
 // placeIn returns the place that an error names, or where the execution stopped.

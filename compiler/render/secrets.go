@@ -44,10 +44,10 @@ func (r *rendering) checkSecrets(config *assembly) {
 	for line := range bytes.Lines(config.text) {
 		number++
 		if bytes.Count(line, []byte(snapshots.SecretMark)) > r.asked(line) {
-			r.faults = append(r.faults, Fault{
+			r.faults = append(r.faults, faultOf{len(r.set.files), Fault{
 				Message: fmt.Sprintf("the line holds %s, which stands for the value of a Secret", snapshots.SecretMark),
 				Hint:    "only templates can ask for one, with the function secret", Origin: config.origins[number-1], Refused: true,
-			})
+			}})
 		}
 	}
 }
