@@ -7,7 +7,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Memo remembers what templates wrote for backends, for the next rendering. A
+// Memo remembers what templates wrote for backends, and the maps, for the next
+// rendering. A
 // template's output is used again only where everything that it can read is
 // equal to what it was, positions included: so nothing in it can be out of date.
 //
@@ -16,6 +17,7 @@ import (
 type Memo struct {
 	scope         scope
 	young, old    map[memoKey]memory
+	maps          mapMemo
 	written, used int
 }
 
@@ -63,6 +65,7 @@ func (m *Memo) Counts() (written, used int) { return m.written, m.used }
 func (m *Memo) within(s scope) {
 	if m != nil && (m.young == nil || !reflect.DeepEqual(m.scope, s)) {
 		m.scope, m.young, m.old = s, map[memoKey]memory{}, nil
+		m.maps.wrote = nil
 	}
 }
 

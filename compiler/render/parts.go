@@ -17,7 +17,7 @@ type parts []*rendering
 // preparing the templates costs, and large maps take as long as haproxy.cfg.
 const fileParts = 2
 
-// newParts prepares the parts. Only the first one has the memo.
+// newParts prepares the parts. Only the first one has templates for backends.
 func (s *Set) newParts(page Page, memo *Memo) parts {
 	var sections []int
 	var files [fileParts][]int
@@ -31,7 +31,7 @@ func (s *Set) newParts(page Page, memo *Memo) parts {
 	}
 	out := parts{s.newRendering(page, memo, sections)}
 	for _, templates := range files {
-		out = append(out, s.newRendering(page, nil, templates))
+		out = append(out, s.newRendering(page, memo, templates))
 	}
 	return out
 }

@@ -22,6 +22,9 @@ const Fallback = "certs/fallback.pem"
 func (s *Set) Render(in Input) (Artifact, []Fault) {
 	page := newPage(in)
 	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
+	if in.Memo != nil {
+		in.Memo.maps.about(page.Hosts)
+	}
 	all := s.newParts(page, in.Memo)
 	all.run()
 	r := all.joined()
@@ -151,6 +154,10 @@ func (r *rendering) sections(into *assembly, i int) {
 // crt-list that every snapshot has.
 func (r *rendering) files(a *Artifact, i int) {
 	name := r.set.files[i].Name
+	if r.set.loops[i] == once && areaOf(name) == mapFile {
+		a.add(name, r.hostMap(i))
+		return
+	}
 	if r.set.loops[i] != eachListener {
 		if file := r.file(i, r.page); !file.empty || !file.blank {
 			a.add(name, file)
@@ -168,11 +175,15 @@ func (r *rendering) files(a *Artifact, i int) {
 // file executes a template that is a file of its own. An empty map or
 // crt-list gets a comment, for the Dataplane API refuses to store nothing.
 func (r *rendering) file(i int, page Page) *assembly {
+	return r.fileOf(i, r.execute(i, page), page.origins)
+}
+
+// fileOf takes the marks out of what was written for objects.
+func (r *rendering) fileOf(i int, marked []byte, origins []routing.Origin) *assembly {
 	ext := path.Ext(r.set.files[i].Name)
 	out := r.newAssembly(ext != ".map" && ext != ".crtlist")
-	marked := r.execute(i, page)
 	out.sets = r.sets
-	out.section(marked, page.origins)
+	out.section(marked, origins)
 	out.empty = len(bytes.TrimSpace(out.text)) == 0
 	if len(out.text) == 0 && !out.blank {
 		out.text, out.origins = []byte("# empty\n"), []LineOrigin{{}}
