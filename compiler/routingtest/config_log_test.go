@@ -3,6 +3,7 @@ package routingtest
 import (
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -26,6 +27,13 @@ func syslogServer(t *testing.T) net.PacketConn {
 // logged returns the first message that holds a text.
 func logged(t *testing.T, c net.PacketConn, text string) string {
 	t.Helper()
+	messages := loggedUntil(t, c, text)
+	return messages[len(messages)-1]
+}
+
+// loggedUntil returns the messages up to the first one that holds a text.
+func loggedUntil(t *testing.T, c net.PacketConn, text string) (messages []string) {
+	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(deadline)); err != nil {
 		t.Fatal(err)
 	}
@@ -35,9 +43,34 @@ func logged(t *testing.T, c net.PacketConn, text string) string {
 		if err != nil {
 			t.Fatalf("no message with %q: %v", text, err)
 		}
-		if message := string(buffer[:n]); strings.Contains(message, text) {
-			return message
+		messages = append(messages, string(buffer[:n]))
+		if strings.Contains(messages[len(messages)-1], text) {
+			return messages
 		}
+	}
+}
+
+// Requests are logged at the level info: above it, only what happens to servers is.
+func TestLogLevel(t *testing.T) {
+	t.Parallel()
+	for level, requests := range map[string]bool{"info": true, "notice": false} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			server := syslogServer(t)
+			a := startArranged(t, common(t)+ingress{rules: []string{"shop.example P / a"}}.yaml(), asTheyAre, func(c *config.Config) {
+				c.Log.Target, c.Log.Level = server.LocalAddr().String(), config.LogLevel(level)
+			})
+			clean(t, a.edge)
+			a.get(t, "shop.example", "/marked")
+			if requests {
+				logged(t, server, "/marked")
+			}
+			a.runtime(t, fmt.Sprintf("disable server %s/%s", a.servers[0].Backend, a.servers[0].Name))
+			messages := loggedUntil(t, server, "going DOWN for maintenance")
+			if strings.Contains(strings.Join(messages, "\n"), "/marked") {
+				t.Errorf("the request was logged at another time, or level: %q", messages)
+			}
+		})
 	}
 }
 
