@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -54,14 +53,9 @@ func scriptName(text string) (string, error) {
 
 // pathInfo reads the expression that divides a path.
 func pathInfo(text string) (string, error) {
-	compiled, err := regexp.Compile(text)
+	compiled, err := expression(text, "use printable ASCII")
 	if err != nil {
-		return "", fault("is not a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "), "")
-	}
-	for _, r := range text {
-		if !unicode.IsPrint(r) || r > 0x7e {
-			return "", fault(fmt.Sprintf("holds %q", r), "use printable ASCII")
-		}
+		return "", err
 	}
 	if n := compiled.NumSubexp(); n < 1 || n > 2 {
 		return "", fault(fmt.Sprintf("has %d groups", n), "the first one in parentheses is the script, the second one PATH_INFO")

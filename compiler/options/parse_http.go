@@ -93,14 +93,9 @@ func rewritePath(text string) (*policy.RewritePath, error) {
 		return nil, fault("has more than two words", `write a path, or a regular expression and what its matches become; in an expression, \s stands for a space`)
 	}
 	pattern, replacement := words[0], words[1]
-	compiled, err := regexp.Compile(pattern)
+	compiled, err := expression(pattern, "paths are compared as they are sent, percent-encoded")
 	if err != nil {
-		return nil, faultOf(pattern, "is not a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "), "")
-	}
-	for _, r := range pattern {
-		if !unicode.IsPrint(r) || r > 0x7e {
-			return nil, faultOf(pattern, fmt.Sprintf("holds %q", r), "paths are compared as they are sent, percent-encoded")
-		}
+		return nil, err
 	}
 	for _, m := range groupForm.FindAllStringSubmatch(replacement, -1) {
 		group, err := strconv.Atoi(m[1])
@@ -112,6 +107,21 @@ func rewritePath(text string) (*policy.RewritePath, error) {
 		return nil, faultOf(replacement, "is not a path", "begin it with a slash")
 	}
 	return &policy.RewritePath{Pattern: pattern, Replacement: replacement}, nil
+}
+
+// expression compiles a regular expression of printable ASCII; hint says what to
+// do about anything else in it.
+func expression(pattern, hint string) (*regexp.Regexp, error) {
+	compiled, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, faultOf(pattern, "is not a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "), "")
+	}
+	for _, r := range pattern {
+		if !unicode.IsPrint(r) || r > 0x7e {
+			return nil, faultOf(pattern, fmt.Sprintf("holds %q", r), hint)
+		}
+	}
+	return compiled, nil
 }
 
 // notEdited are headers that are not for options to change: the connection's

@@ -20,8 +20,8 @@ import (
 // referenced even if it cannot be served as it is here: it is joined when a
 // snapshot is pushed, and may be mended by then.
 func (t *translation) certificate(ing ingress, name snapshots.SecretName, named Origin) *Certificate {
-	c, isNew := t.certificateOf(name, named)
-	if _, exists := t.secrets[name]; isNew && !exists {
+	c, missing := t.certificateOf(name, named, hostsWithout)
+	if missing {
 		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
 			"its hosts get the default certificate until it does where snapshots are pushed")
 	}
@@ -36,9 +36,9 @@ func (t *translation) defaultCertificate() {
 		return
 	}
 	object := diag.Object{Kind: "Secret", Namespace: name.Namespace, Name: name.Name}
-	c, _ := t.certificateOf(name, Origin{Object: object})
+	c, missing := t.certificateOf(name, Origin{Object: object}, hostsWithout)
 	t.standard = c.File
-	if _, exists := t.secrets[name]; !exists {
+	if missing {
 		t.found = append(t.found, diag.Diagnostic{
 			Severity: diag.Warning, Object: object, Message: "does not exist here, and the configuration names it as the default certificate",
 			Hint: "hosts without a certificate get the fallback certificate until it does where snapshots are pushed",
@@ -46,9 +46,13 @@ func (t *translation) defaultCertificate() {
 	}
 }
 
+// hostsWithout is what becomes of hosts while their Secret cannot be used.
+const hostsWithout = "hosts that name this Secret get the default certificate"
+
 // certificateOf returns the certificate of a Secret, which it makes and checks
-// if it is new.
-func (t *translation) certificateOf(name snapshots.SecretName, named Origin) (c *Certificate, isNew bool) {
+// if it is new; without is what becomes of whoever names the Secret while it
+// cannot be used. Missing says that the Secret is not here, once.
+func (t *translation) certificateOf(name snapshots.SecretName, named Origin, without string) (c *Certificate, missing bool) {
 	file := certificateFile(name)
 	if c := t.certs[file]; c != nil {
 		return c, false
@@ -59,24 +63,23 @@ func (t *translation) certificateOf(name snapshots.SecretName, named Origin) (c 
 	if !exists {
 		return c, true
 	}
-	observed, err := observe(secret.Value)
+	observed, kind, err := observe(secret.Value)
 	if err != nil {
-		t.reportSecret(diag.Error, secret, "holds no certificate that can be served: "+err.Error(),
-			"hosts that name this Secret get the default certificate until it is mended")
-		return c, true
+		t.reportSecret(diag.Error, secret, "holds no certificate that can be served: "+err.Error(), without+" until it is mended")
+		return c, false
 	}
-	c.Observed, t.kinds[file] = &observed, keyKind(secret.Value)
+	c.Observed, t.kinds[file] = &observed, kind
 	if !t.cfg.Now.IsZero() && t.cfg.Now.After(observed.NotAfter) {
 		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it; until then its hosts get the default certificate")
 	}
-	return c, true
+	return c, false
 }
 
 // authority returns the certificate authorities of a Secret that an Ingress names
 // for its clients.
 func (t *translation) authority(ing ingress, name snapshots.SecretName, named Origin) *Certificate {
-	c, isNew := t.authorityOf(name, named)
-	if _, exists := t.secrets[name]; isNew && !exists {
+	c, missing := t.authorityOf(name, named)
+	if missing {
 		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
 			"no certificate is accepted until it does where snapshots are pushed")
 	}
@@ -85,39 +88,42 @@ func (t *translation) authority(ing ingress, name snapshots.SecretName, named Or
 
 // authorityOf returns the certificate authorities of a Secret, which it makes and
 // checks if they are new. Without them nobody is let in, for a snapshot that is
-// pushed without its authorities is given some that signed nothing.
-func (t *translation) authorityOf(name snapshots.SecretName, named Origin) (c *Certificate, isNew bool) {
+// pushed without its authorities is given some that signed nothing. Missing says
+// that the Secret is not here, once.
+func (t *translation) authorityOf(name snapshots.SecretName, named Origin) (c *Certificate, missing bool) {
 	file := authorityFile(name)
 	if c := t.certs[file]; c != nil {
 		return c, false
 	}
 	c = &Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
 	t.certs[file] = c
-	if secret, exists := t.secrets[name]; exists {
-		if _, err := live.Authorities(*secret.Value); err != nil {
-			t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
-		}
+	secret, exists := t.secrets[name]
+	if !exists {
+		return c, true
 	}
-	return c, true
+	if _, err := live.Authorities(*secret.Value); err != nil {
+		t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
+	}
+	return c, false
 }
 
-// observe describes the certificate in a Secret.
-func observe(secret *corev1.Secret) (snapshots.ObservedCertificate, error) {
-	pem, err := live.Certificate(*secret)
-	if err != nil {
-		return snapshots.ObservedCertificate{}, err
-	}
-	return snapshots.CheckKeyPair(pem)
-}
-
-// keyKind names the kind of key of the certificate in a Secret, "" if that
-// cannot be told. HAProxy chooses by it among the certificates of a host.
-func keyKind(secret *corev1.Secret) string {
+// observe describes the certificate in a Secret, and names the kind of its key.
+func observe(secret *corev1.Secret) (observed snapshots.ObservedCertificate, kind string, err error) {
 	data, err := live.Certificate(*secret)
 	if err != nil {
+		return snapshots.ObservedCertificate{}, "", err
+	}
+	observed, err = snapshots.CheckKeyPair(data)
+	return observed, keyKind(data), err
+}
+
+// keyKind names the kind of key of a certificate, "" if that cannot be told.
+// HAProxy chooses by it among the certificates of a host.
+func keyKind(data []byte) string {
+	block, _ := pem.Decode(data)
+	if block == nil {
 		return ""
 	}
-	block, _ := pem.Decode(data)
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return ""

@@ -14,24 +14,26 @@ import (
 // authorities that they hold when they are pushed no server is accepted, and
 // another certificate than theirs is one that nobody vouches for.
 func (t *translation) nameSecrets(tls *policy.TLS, secrets options.ServerSecrets, by asker) {
+	const ofServers = "endpoints are shown one that nobody vouches for"
 	if name := secrets.Authorities; name != "" {
-		c, isNew := t.authorityOf(by.secret(name), by.origin("backend-ca-secret"))
+		c, missing := t.authorityOf(by.secret(name), by.origin("backend-ca-secret"))
 		tls.Authorities = c.File
-		t.missing(c, isNew, by, "backend-ca-secret", "no endpoint is accepted until it does where snapshots are pushed")
+		if missing {
+			t.missing(c, by, "backend-ca-secret", "no endpoint is accepted")
+		}
 	}
 	if name := secrets.Certificate; name != "" {
-		c, isNew := t.certificateOf(by.secret(name), by.origin("backend-client-secret"))
+		c, missing := t.certificateOf(by.secret(name), by.origin("backend-client-secret"), ofServers)
 		tls.Certificate = c.File
-		t.missing(c, isNew, by, "backend-client-secret", "endpoints are shown one that nobody vouches for until it does where snapshots are pushed")
+		if missing {
+			t.missing(c, by, "backend-client-secret", ofServers)
+		}
 	}
 }
 
-// missing warns of a Secret that is not here, once.
-func (t *translation) missing(c *Certificate, isNew bool, by asker, option, hint string) {
-	if _, exists := t.secrets[c.Secret]; exists || !isNew {
-		return
-	}
-	by.reportAs(t, diag.Warning, option, fmt.Sprintf(": Secret %s does not exist here", c.Secret), hint)
+// missing warns of a Secret that is not here.
+func (t *translation) missing(c *Certificate, by asker, option, without string) {
+	by.reportAs(t, diag.Warning, option, fmt.Sprintf(": Secret %s does not exist here", c.Secret), without+" until it does where snapshots are pushed")
 }
 
 // secret names a Secret of the namespace of the objects.

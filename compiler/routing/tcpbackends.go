@@ -127,29 +127,22 @@ func portFor(ports []corev1.ServicePort, wanted int32) int32 {
 // connectionCertificate returns the file of a wish's certificate, which is
 // referenced even if it cannot be served as it is here.
 func (t *translation) connectionCertificate(w wish) string {
-	file := certificateFile(w.secret)
-	if t.certs[file] != nil {
-		return file
+	const without = "connections get the default certificate"
+	c, missing := t.certificateOf(w.secret, w.by.origin, without)
+	switch {
+	case missing:
+		w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("Secret %s does not exist here", w.secret), without+" until it does where snapshots are pushed")
+	case c.Observed != nil:
+		t.checkCovers(w, c.Observed.Names)
 	}
-	c := &Certificate{File: file, Secret: w.secret, Origin: w.by.origin}
-	t.certs[file] = c
-	secret, exists := t.secrets[w.secret]
-	if !exists {
-		w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("Secret %s does not exist here", w.secret),
-			"connections get the default certificate until it does where snapshots are pushed")
-		return file
-	}
-	observed, err := observe(secret.Value)
-	if err != nil {
-		t.reportSecret(diag.Error, secret, "holds no certificate that can be served: "+err.Error(),
-			"connections get the default certificate until it is mended")
-		return file
-	}
-	c.Observed = &observed
+	return c.File
+}
+
+// checkCovers warns of hosts of a wish that its certificate is not for.
+func (t *translation) checkCovers(w wish, names []string) {
 	for _, host := range w.hosts {
-		if !covers(observed.Names, host) {
+		if !covers(names, host) {
 			w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("the certificate in Secret %s is not for host %s", w.secret, host), "clients will refuse it")
 		}
 	}
-	return file
 }
