@@ -5,6 +5,10 @@
 //
 //	manifests/web.yaml:7:25: Ingress shop/web: what is wrong
 //		hint: what to do about it
+//
+// An object of a cluster has fields instead:
+//
+//	Ingress shop/web: spec.rules[0].host: what is wrong
 package diag
 
 import (
@@ -15,18 +19,21 @@ import (
 	"strings"
 )
 
-// Position is a place in a file. The zero Position is nowhere, as for an
-// object that came from a cluster. Line and Column count from 1; 0 is unknown.
+// Position is a place in a file, or the field of an object that stands in none,
+// as for one that came from a cluster. The zero Position is nowhere. Line and
+// Column count from 1; 0 is unknown.
 type Position struct {
 	File         string
 	Line, Column int
+	Field        string // such as spec.rules[0].host, if there is no File
 }
 
-// String returns "file:line:col" without the parts that are unknown.
+// String returns "file:line:col" without the parts that are unknown, or the
+// field.
 func (p Position) String() string {
 	switch {
 	case p.File == "":
-		return ""
+		return p.Field
 	case p.Line == 0:
 		return p.File
 	case p.Column == 0:
@@ -35,9 +42,9 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Compare orders positions by file, line and column.
+// Compare orders positions by file, line, column and field.
 func (p Position) Compare(o Position) int {
-	return cmp.Or(cmp.Compare(p.File, o.File), cmp.Compare(p.Line, o.Line), cmp.Compare(p.Column, o.Column))
+	return cmp.Or(cmp.Compare(p.File, o.File), cmp.Compare(p.Line, o.Line), cmp.Compare(p.Column, o.Column), cmp.Compare(p.Field, o.Field))
 }
 
 // Object names an object. Namespace is empty for cluster-scoped ones; the
@@ -99,17 +106,21 @@ type Diagnostic struct {
 }
 
 // String returns the diagnostic as a user reads it, without a final newline.
-// Warnings say so after the position.
+// Warnings say so after the position. Where there is no file, the field stands
+// after the object.
 func (d Diagnostic) String() string {
 	var parts []string
-	if p := d.Position.String(); p != "" {
-		parts = append(parts, p)
+	if d.Position.File != "" {
+		parts = append(parts, d.Position.String())
 	}
 	if d.Severity == Warning {
 		parts = append(parts, "warning")
 	}
 	if o := d.Object.String(); o != "" {
 		parts = append(parts, o)
+	}
+	if d.Position.File == "" && d.Position.Field != "" {
+		parts = append(parts, oneLine(d.Position.Field))
 	}
 	text := strings.Join(append(parts, oneLine(d.Message)), ": ")
 	if d.Hint != "" {

@@ -25,6 +25,11 @@ func TestDiagnosticString(t *testing.T) {
 			"manifests/web.yaml:7:25: Ingress shop/web: what is wrong\n\thint: what to do",
 		},
 		{"warning", diag.Diagnostic{Position: at, Message: "careful"}, "manifests/web.yaml:7:25: warning: careful"},
+		{
+			"a field of an object of a cluster",
+			diag.Diagnostic{Position: diag.Position{Field: "spec.rules[0].host"}, Object: web, Message: "careful"},
+			"warning: Ingress shop/web: spec.rules[0].host: careful",
+		},
 		{"from a cluster", diag.Diagnostic{Severity: diag.Error, Object: web, Message: "no"}, "Ingress shop/web: no"},
 		{
 			"cluster-scoped",
@@ -50,6 +55,7 @@ func TestPositionString(t *testing.T) {
 		"a:1":     {File: "a", Line: 1},
 		"a:1:2":   {File: "a", Line: 1, Column: 2},
 		"a:10:20": {File: "a", Line: 10, Column: 20},
+		"spec":    {Field: "spec"},
 	} {
 		if got := p.String(); got != want {
 			t.Errorf("%#v: got %q, want %q", p, got, want)

@@ -50,7 +50,7 @@ type gatherer struct {
 
 // problem reports what is no object.
 func (g *gatherer) problem(p manifests.Problem) {
-	d := diag.Diagnostic{Severity: diag.Error, Position: diag.Position(p.Position), Message: p.Message, Hint: p.Hint}
+	d := diag.Diagnostic{Severity: diag.Error, Position: inFile(p.Position), Message: p.Message, Hint: p.Hint}
 	if p.Kind != "" && p.Name != "" {
 		d.Object = diag.Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}
 	}
@@ -74,7 +74,7 @@ func (g *gatherer) object(o manifests.Object) {
 		g.in.EndpointSlices = gather(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
 	default:
 		if version := servedVersion(gvk); version != "" {
-			g.report(o, diag.Position(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not one that clusters still serve", o.APIVersion), "use "+version)
+			g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not one that clusters still serve", o.APIVersion), "use "+version)
 			return
 		}
 		g.ignored[gvk]++
@@ -91,6 +91,11 @@ func (g *gatherer) ingress(o manifests.Object) {
 	}
 }
 
+// inFile is a place in a manifest.
+func inFile(p manifests.Position) diag.Position {
+	return diag.Position{File: p.File, Line: p.Line, Column: p.Column}
+}
+
 // gather appends the object to a list if it is sound.
 func gather[T any](g *gatherer, list []Object[T], o manifests.Object, checkName func(string) []string) []Object[T] {
 	if object, sound := decode[T](g, o, checkName); sound {
@@ -102,7 +107,7 @@ func gather[T any](g *gatherer, list []Object[T], o manifests.Object, checkName 
 // decode returns the object, and whether it keeps to its schema and is named as
 // the API server would let it be. If not, it holds what could be read.
 func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []string) (object Object[T], sound bool) {
-	at := func(path ...any) diag.Position { return diag.Position(o.Position(path...)) }
+	at := func(path ...any) diag.Position { return inFile(o.Position(path...)) }
 	value, known := g.before[o.Identity()].(*T)
 	if !known {
 		value = new(T)
@@ -119,14 +124,14 @@ func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []str
 func (g *gatherer) fits(o manifests.Object, errs []manifests.FieldError, checkName func(string) []string) bool {
 	before := len(g.found)
 	for _, e := range errs {
-		g.report(o, diag.Position(e.Position), e.Error(), e.Hint)
+		g.report(o, inFile(e.Position), e.Error(), e.Hint)
 	}
 	for _, message := range checkName(o.Name) {
-		g.report(o, diag.Position(o.Position("metadata", "name")), fmt.Sprintf("name %q: %s", o.Name, withoutRegex(message)), "")
+		g.report(o, inFile(o.Position("metadata", "name")), fmt.Sprintf("name %q: %s", o.Name, withoutRegex(message)), "")
 	}
 	if o.Namespace != "" {
 		for _, message := range validation.IsDNS1123Label(o.Namespace) {
-			g.report(o, diag.Position(o.Position("metadata", "namespace")), fmt.Sprintf("namespace %q: %s", o.Namespace, withoutRegex(message)), "")
+			g.report(o, inFile(o.Position("metadata", "namespace")), fmt.Sprintf("namespace %q: %s", o.Namespace, withoutRegex(message)), "")
 		}
 	}
 	return len(g.found) == before

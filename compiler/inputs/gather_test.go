@@ -113,8 +113,11 @@ items:
 
 func TestPositionOfClusterObject(t *testing.T) {
 	var o inputs.Object[int]
-	if p := o.Position("spec"); p != (diag.Position{}) {
-		t.Errorf("got %v, want nowhere", p)
+	if p, want := o.Position("spec", "rules", 0, "host"), (diag.Position{Field: "spec.rules[0].host"}); p != want {
+		t.Errorf("got %v, want %v", p, want)
+	}
+	if p := o.Position(); p != (diag.Position{}) {
+		t.Errorf("the whole object is at %v, want nowhere", p)
 	}
 }
 

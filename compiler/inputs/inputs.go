@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -22,11 +23,11 @@ type Object[T any] struct {
 	At    func(path ...any) diag.Position
 }
 
-// Position returns the place of a field, or of its nearest parent; nowhere if
-// the object does not come from a file.
+// Position returns the place of a field, or of its nearest parent; the name of
+// the field if the object does not come from a file.
 func (o Object[T]) Position(path ...any) diag.Position {
 	if o.At == nil {
-		return diag.Position{}
+		return diag.Position{Field: manifests.FieldPath(path)}
 	}
 	return o.At(path...)
 }

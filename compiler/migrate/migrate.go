@@ -37,7 +37,8 @@ func Directory(dir string, o Options) (Result, error) {
 	}
 	for _, p := range set.Problems {
 		r.Findings = append(r.Findings, diag.Diagnostic{
-			Severity: diag.Error, Position: diag.Position(p.Position), Object: diag.Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
+			Severity: diag.Error, Position: diag.Position{File: p.Position.File, Line: p.Position.Line, Column: p.Position.Column},
+			Object:  diag.Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name},
 			Message: p.Message, Hint: p.Hint,
 		})
 	}

@@ -72,7 +72,7 @@ func TestCertificateOfSecret(t *testing.T) {
 			[]string{"secret.yaml:6:12: warning: Secret shop/web-tls: the certificate expired on 2025-01-01"}},
 		{"expired, at no particular time", map[string][]byte{"tls.crt": good, "tls.key": key}, []string{"h0.example.com"}, time.Time{}, true, nil},
 		{"for other hosts", map[string][]byte{"tls.crt": good, "tls.key": key}, []string{"foo.com", "a.b.foo.com", "*.h0.example.com"}, during, true, []string{
-			"warning: Ingress shop/web: the certificate in Secret shop/web-tls is not for host foo.com but for *.foo.com, h0.example.com",
+			"warning: Ingress shop/web: spec.tls[0].hosts[0]: the certificate in Secret shop/web-tls is not for host foo.com but for *.foo.com, h0.example.com",
 			"is not for host a.b.foo.com",
 			"is not for host *.h0.example.com",
 		}},

@@ -41,14 +41,15 @@ func shuffle(r *rand.Rand, in *inputs.Inputs) {
 	r.Shuffle(len(in.Secrets), func(i, j int) { in.Secrets[i], in.Secrets[j] = in.Secrets[j], in.Secrets[i] })
 }
 
-// Objects of a cluster have no position, and mean the same.
+// Objects of a cluster stand in no file, and mean the same: what is said of them
+// names the field.
 func TestTranslateWithoutPositions(t *testing.T) {
 	ing := ingressOf("web", 0)
 	model, found := routing.Translate(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}}, routing.Config{})
 	if len(model.Hosts) != 1 || model.Hosts[0].Routes[0].Backend != "shop_web_80" {
 		t.Errorf("got %+v", model)
 	}
-	if len(found) != 1 || found[0].String() != "warning: Ingress shop/web: Service shop/web does not exist; requests for it are answered 503\n\thint: create it, or correct the name" {
+	if len(found) != 1 || found[0].String() != "warning: Ingress shop/web: spec.rules[0].http.paths[0].backend.service.name: Service shop/web does not exist; requests for it are answered 503\n\thint: create it, or correct the name" {
 		t.Errorf("got %v", found)
 	}
 }
