@@ -42,6 +42,11 @@ func (c Config) Check() []FieldError {
 	c.DNS.check(f.at("dns"))
 	c.checkTCP(f)
 	c.Snippets.Namespaces.check(f.at("snippets").at("namespaces"))
+	checkNamespaceNames(f.at("namespaces"), c.Namespaces)
+	f.at("namespaceSelector").add(checkLabelSelector(c.NamespaceSelector), labelSelectorHint)
+	c.Secrets.check(f.at("secrets"))
+	c.ConfigMaps.check(f.at("configMaps"))
+	c.checkKinds(f.at("kinds"))
 	c.Log.check(f.at("log"))
 	return found
 }

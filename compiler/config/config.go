@@ -83,6 +83,22 @@ type Config struct {
 	TCPAnnotations TCPAnnotations `json:"tcpAnnotations"`
 	// Snippets says whose Ingresses may add lines of their own to haproxy.cfg.
 	Snippets Snippets `json:"snippets"`
+	// Namespaces are those that Ingresses, Services, EndpointSlices, ConfigMaps and
+	// Secrets are read from; an empty list is all of them.
+	Namespaces []string `json:"namespaces"`
+	// NamespaceSelector selects, by their labels, the namespaces that these are read
+	// from, such as tenant=true. A namespace must be selected by this and be one of
+	// namespaces.
+	NamespaceSelector string `json:"namespaceSelector"`
+	// Secrets says which Secrets are read from a cluster. From files all are read.
+	Secrets Watched `json:"secrets"`
+	// ConfigMaps says which ConfigMaps are read from a cluster. From files all are
+	// read.
+	ConfigMaps Watched `json:"configMaps"`
+	// Kinds are kinds of objects that templates read, with .Objects and .Indexed: of
+	// a CustomResourceDefinition, or those that are read anyway, to have their
+	// content.
+	Kinds []ObjectKind `json:"kinds"`
 }
 
 // Endpoints says where the endpoints of Services come from.
@@ -151,6 +167,8 @@ func Default() Config {
 		ExternalNames:  ExternalNames{Policy: AllowExternalNames},
 		DNS:            DNS{Refresh: "5s", Prefer: IPv4},
 		TCPAnnotations: TCPAnnotations{Namespaces: Namespaces{"*"}},
+		Secrets:        Watched{Watch: WatchNamed},
+		ConfigMaps:     Watched{Watch: WatchNamed},
 		Log:            Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
 	}
 }
