@@ -48,6 +48,8 @@ type Input struct {
 	CompilerVersion, HAProxyVersion string
 	// Trigger says what the compile was made for, in a few words.
 	Trigger string
+	// Stages is told what the compile is doing, or nil.
+	Stages Stages
 }
 
 // Result is what came of a compile. Draft has no Subject yet: see [Subject].
@@ -74,7 +76,9 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	if err != nil {
 		return r, err
 	}
+	_, end := in.Stages.begin(ctx, stageDraft)
 	r.Draft, err = c.draft(r)
+	end(err)
 	return r, err
 }
 
@@ -108,6 +112,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 			routed.Ingresses = append(routed.Ingresses, ing)
 		}
 	}
+	_, end := c.in.Stages.begin(ctx, stageTranslate)
 	model, found := routing.Translate(routed, routing.Config{
 		Refused:            refused,
 		ErrorPages:         c.in.Config.ErrorPages,
@@ -119,6 +124,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		Snippets:      c.in.Config.Snippets.Namespaces, HTTPSPort: c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
 		DefaultCertificate: defaultCertificate(c.in.Config),
 	})
+	end(nil)
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found = slices.Concat(found, a.found)
 	return a, err
@@ -136,11 +142,15 @@ func defaultCertificate(c config.Config) snapshots.SecretName {
 
 // publishable renders and validates.
 func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt, error) {
+	_, end := c.in.Stages.begin(ctx, stageRender)
 	artifact, faults := c.in.Templates.Render(in)
+	end(nil)
 	if len(faults) > 0 {
 		return attempt{faults: faults}, nil
 	}
+	ctx, end = c.in.Stages.begin(ctx, stageValidate)
 	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys})
+	end(err)
 	if err != nil {
 		return attempt{}, err
 	}

@@ -36,8 +36,13 @@ func (d *debounce) due() time.Time {
 	return quiet
 }
 
-// begin takes the changes so far as compiled; later ones are new.
-func (d *debounce) begin() { d.first, d.last = time.Time{}, time.Time{} }
+// begin takes the changes so far as compiled; later ones are new. It returns when
+// the first of them was, zero if there was none.
+func (d *debounce) begin() (first time.Time) {
+	first = d.first
+	d.first, d.last = time.Time{}, time.Time{}
+	return first
+}
 
 // end takes note of the end of a compile.
 func (d *debounce) end(now time.Time) { d.done = now }

@@ -30,7 +30,7 @@ const idle = time.Hour
 func newLoop(o Options) *loop {
 	o.Source.memo = render.NewMemo()
 	return &loop{
-		Options: o, metrics: newMetrics(o.Metrics),
+		Options: o, metrics: newMetrics(o.Metrics, time.Now),
 		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},
 	}
 }
@@ -49,7 +49,7 @@ func (l *loop) wake() time.Time {
 // turn does what is due.
 func (l *loop) turn(ctx context.Context) {
 	if now := time.Now(); due(l.debounce.due(), now) || due(l.reread.at, now) {
-		l.debounce.begin()
+		l.metrics.begins(l.debounce.begin(), now)
 		l.compile(ctx)
 		l.debounce.end(time.Now())
 	}
@@ -63,13 +63,16 @@ func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 // compile makes the newest draft the pending one. Where nothing can be compiled,
 // what was published stays.
 func (l *loop) compile(ctx context.Context) {
-	began := time.Now()
+	began, timeline := time.Now(), newTimeline()
+	l.Source.stages = timeline.stage
 	result, err := l.Source.Once(ctx, l.Checker, began, l.trigger())
 	if ctx.Err() != nil {
 		return
 	}
 	l.report(result)
 	l.metrics.compiled(time.Since(began), result, err)
+	l.metrics.spent(timeline.took)
+	l.metrics.pieces(l.Source.memo.Counts())
 	l.Status.compiled(err)
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
@@ -119,13 +122,17 @@ func (l *loop) report(r Result) {
 
 // publish brings the pending draft to the store, or keeps it for later.
 func (l *loop) publish(ctx context.Context) {
-	l.previous = head(ctx, l.Store, l.previous)
+	timeline := newTimeline()
+	within, end := timeline.stage(ctx, stagePublish)
+	l.previous = head(within, l.Store, l.previous)
 	draft := l.pending.Draft
 	draft.Subject = Subject(l.previous, *l.pending)
-	id, published, err := l.Store.Publish(ctx, draft)
+	id, published, err := l.Store.Publish(within, draft)
+	end(err)
 	if ctx.Err() != nil {
 		return
 	}
+	l.metrics.spent(timeline.took)
 	l.metrics.published(published, err, time.Now())
 	l.Status.published(id, err)
 	if err != nil {

@@ -2,47 +2,107 @@ package compiler
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are those of one [Run].
+// metrics are those of one [Run]. Only its goroutine tells them anything, apart
+// from the ages, which are asked for by others.
 type metrics struct {
-	duration    prometheus.Histogram
-	compiles    *prometheus.CounterVec
-	quarantined prometheus.Gauge
-	publishes   *prometheus.CounterVec
-	success     prometheus.Gauge
+	duration, wait       prometheus.Histogram
+	stages               *prometheus.HistogramVec
+	compiles, publishes  *prometheus.CounterVec
+	objects              *prometheus.GaugeVec
+	quarantined, success prometheus.Gauge
+	rendered             *prometheus.CounterVec
+	written, used        int // what the counters hold already
+
+	failed            bool         // the last compile
+	succeeded, behind atomic.Int64 // Unix nanoseconds; behind is 0 if the store is not
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
+// newMetrics registers the metrics of a compiler that starts now.
+func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 	m := &metrics{
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "hapsnap_compiler_compile_duration_seconds", Help: "Time from reading the files to a validated draft.",
-			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
-		}),
-		compiles: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hapsnap_compiler_compiles_total", Help: "Compiles, by result: ok, quarantined (objects were left out), templates (nothing could be compiled), error.",
-		}, []string{"result"}),
-		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hapsnap_compiler_quarantined_objects", Help: "Objects that the last compile left out, or a part of them.",
-		}),
-		publishes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "hapsnap_compiler_publishes_total", Help: "Drafts brought to the store, by result: published, unchanged, error.",
-		}, []string{"result"}),
-		success: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "hapsnap_compiler_last_success_timestamp_seconds", Help: "When the store was last known to hold what the files said.",
-		}),
+		duration: histogram("compile_duration_seconds", "Time from reading the files to a validated draft.", 0.01, 12),
+		wait:     histogram("queue_wait_seconds", "Time from the first change that a compile serves to its beginning.", 0.001, 15),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "hapsnap_compiler_stage_duration_seconds", Help: "Time that a compile, or a try to publish, spent in a stage. Rounds of a compile add up.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"stage"}),
+		compiles:    counters("compiles_total", "Compiles, by result: ok, quarantined (objects were left out), templates (nothing could be compiled), error.", "result", "ok", "quarantined", "templates", "error"),
+		publishes:   counters("publishes_total", "Drafts brought to the store, by result: published, unchanged, error.", "result", "published", "unchanged", "error"),
+		rendered:    counters("rendered_pieces_total", "Pieces of files, by where they came from: template (written anew), memory (used again).", "from", "template", "memory"),
+		quarantined: gauge("quarantined_objects", "Objects that the last compile left out, or a part of them."),
+		success:     gauge("last_success_timestamp_seconds", "When the store was last known to hold what the files said."),
+		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hapsnap_compiler_objects", Help: "Objects that the last compile read, by kind.",
+		}, []string{"kind"}),
 	}
-	for _, result := range []string{"ok", "quarantined", "templates", "error"} {
-		m.compiles.WithLabelValues(result)
+	for _, name := range stageNames {
+		m.stages.WithLabelValues(name)
 	}
-	for _, result := range []string{"published", "unchanged", "error"} {
-		m.publishes.WithLabelValues(result)
-	}
-	r.MustRegister(m.duration, m.compiles, m.quarantined, m.publishes, m.success)
+	m.succeeded.Store(clock().UnixNano())
+	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.objects,
+		age("seconds_since_last_success", "Time since the store was last known to hold what the files said, or since the start. It grows while nothing changes.", &m.succeeded, clock),
+		age("behind_seconds", "For how long there has been a change that the store does not hold yet; 0 while there is none.", &m.behind, clock))
 	return m
+}
+
+func histogram(name, help string, least float64, buckets int) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "hapsnap_compiler_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(least, 2, buckets),
+	})
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: "hapsnap_compiler_" + name, Help: help})
+}
+
+// counters returns a counter for each value of a label, which begin at 0.
+func counters(name, help, label string, values ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hapsnap_compiler_" + name, Help: help}, []string{label})
+	for _, v := range values {
+		c.WithLabelValues(v)
+	}
+	return c
+}
+
+// age is the time since another, as of when it is asked for, or 0 if that is none.
+func age(name, help string, since *atomic.Int64, clock func() time.Time) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hapsnap_compiler_" + name, Help: help}, func() float64 {
+		at := since.Load()
+		if at == 0 {
+			return 0
+		}
+		return max(0, clock().Sub(time.Unix(0, at)).Seconds())
+	})
+}
+
+// begins takes note of a compile that begins, and of the first change that it
+// serves, which is zero where there is none.
+func (m *metrics) begins(change, now time.Time) {
+	if change.IsZero() {
+		return
+	}
+	m.wait.Observe(max(0, now.Sub(change).Seconds()))
+	m.behind.CompareAndSwap(0, change.UnixNano())
+}
+
+// spent takes note of what was spent on the stages.
+func (m *metrics) spent(took map[string]time.Duration) {
+	for stage, d := range took {
+		m.stages.WithLabelValues(stage).Observe(d.Seconds())
+	}
+}
+
+// pieces takes note of how much was rendered since the start.
+func (m *metrics) pieces(written, used int) {
+	m.rendered.WithLabelValues("template").Add(float64(written - m.written))
+	m.rendered.WithLabelValues("memory").Add(float64(used - m.used))
+	m.written, m.used = written, used
 }
 
 func (m *metrics) compiled(took time.Duration, r Result, err error) {
@@ -57,11 +117,23 @@ func (m *metrics) compiled(took time.Duration, r Result, err error) {
 		result = "quarantined"
 	}
 	m.compiles.WithLabelValues(result).Inc()
-	if err == nil {
+	if m.failed = err != nil; !m.failed {
 		m.quarantined.Set(float64(len(r.Draft.Quarantined)))
+		m.read(r)
 	}
 }
 
+// read counts the objects that a draft was made from. Kinds that are gone are
+// not said to be there.
+func (m *metrics) read(r Result) {
+	m.objects.Reset()
+	for _, o := range r.Draft.Provenance.Inputs {
+		m.objects.WithLabelValues(o.Kind).Inc()
+	}
+}
+
+// published takes note of a try to publish. A draft that was kept for long is no
+// success if what came after it could not be compiled.
 func (m *metrics) published(published bool, err error, now time.Time) {
 	result := "unchanged"
 	switch {
@@ -71,7 +143,9 @@ func (m *metrics) published(published bool, err error, now time.Time) {
 		result = "published"
 	}
 	m.publishes.WithLabelValues(result).Inc()
-	if err == nil {
+	if err == nil && !m.failed {
 		m.success.Set(float64(now.UnixNano()) / 1e9)
+		m.succeeded.Store(now.UnixNano())
+		m.behind.Store(0)
 	}
 }

@@ -24,7 +24,8 @@ type Source struct {
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
 
-	memo *render.Memo // of a loop, or nil
+	memo   *render.Memo // of a loop, or nil
+	stages Stages
 }
 
 // folders returns what is to be watched.
@@ -44,11 +45,13 @@ func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time
 
 // compile is Once, and returns the objects too.
 func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
+	_, end := s.stages.begin(ctx, stageRead)
 	in, err := s.read()
+	end(err)
 	if err != nil {
 		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
 	}
-	in.Now, in.Trigger = now, trigger
+	in.Now, in.Trigger, in.Stages = now, trigger, s.stages
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
 	return r, in.Objects, err

@@ -1,0 +1,38 @@
+package compiler_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// Every stage of a compile and of a publication is timed.
+func TestRunTimesEachStage(t *testing.T) {
+	t.Parallel()
+	r := run(t, map[string]string{"web.yaml": manifest("web", "5s")})
+	r.awaitRoute(t, "web.example", true)
+	await(t, "samples of the stages", func() error {
+		families, err := r.registry.Gather()
+		if err != nil {
+			return err
+		}
+		stages := map[string]uint64{}
+		for _, f := range families {
+			if f.GetName() != "hapsnap_compiler_stage_duration_seconds" {
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				stages[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
+			}
+		}
+		for _, stage := range []string{"read", "translate", "render", "validate", "draft", "publish"} {
+			if stages[stage] == 0 {
+				return fmt.Errorf("%s has none of %v", stage, stages)
+			}
+		}
+		if len(stages) != 6 {
+			return errors.New("there are other stages")
+		}
+		return nil
+	})
+}
