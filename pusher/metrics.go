@@ -45,6 +45,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for _, o := range []rollout.Outcome{rollout.Applied, rollout.Refused, rollout.Trouble} {
 		m.pushes.WithLabelValues(string(o))
 	}
+	for _, w := range []work{workUpdate, workPersist, workCollect} {
+		m.updates.WithLabelValues(string(w), "done")
+		m.updates.WithLabelValues(string(w), "failed")
+	}
 	return m
 }
 

@@ -1,0 +1,47 @@
+package compiler_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/internal/metricsdoc"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The page lists the metrics as they are registered, and speaks of no others.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	const file, section, prefix = "../docs/metrics.md", "metrics of the compiler", "hapsnap_compiler_"
+	registry := prometheus.NewPedanticRegistry()
+	var result compiler.Result
+	result.Draft.Provenance.Inputs = []snapshots.Input{{Kind: "Ingress"}}
+	compiler.RegisterMetrics(registry, time.Now, result)
+	table, err := metricsdoc.Table(registry, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := metricsdoc.Replace(file, section, table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented, err := metricsdoc.Section(string(page), section)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(table, documented); diff != "" {
+		t.Errorf("%s differs from the registry; rewrite it with -update:\n%s", file, diff)
+	}
+	if unknown, err := metricsdoc.Unknown(string(page), prefix, registry); err != nil || len(unknown) > 0 {
+		t.Errorf("%s speaks of %q: %v", file, unknown, err)
+	}
+}
