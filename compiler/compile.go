@@ -58,6 +58,9 @@ type Result struct {
 	Artifact    render.Artifact
 	Diagnostics []diag.Diagnostic // sorted
 	Ignored     string            // as in the Input
+	// Named are the Secrets and ConfigMaps whose names the compile met, whether
+	// they were among the objects or not.
+	Named routing.Asked
 }
 
 // checker says whether an artifact may be published.
@@ -70,9 +73,12 @@ type checker interface {
 // [ErrGaveUp], or that of a check that could not be made.
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in.Memo.Begin()
-	c := compilation{in: in, check: check, keys: keyTypes(in.Objects)}
+	c := compilation{
+		in: in, check: check, keys: keyTypes(in.Objects),
+		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{},
+	}
 	good, err := c.settle(ctx)
-	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Diagnostics: diag.Sort(slices.Concat(in.Found, good.found, c.reported))}
+	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Named: c.asked(good.artifact), Diagnostics: diag.Sort(slices.Concat(in.Found, good.found, c.reported))}
 	if err != nil {
 		return r, err
 	}
@@ -90,6 +96,8 @@ type compilation struct {
 	out      []diag.Object     // that were left out
 	reported []diag.Diagnostic // why
 	probed   map[place]bool    // nil until it is needed
+
+	secrets, configMaps map[snapshots.SecretName]bool // that were asked for
 }
 
 // attempt is what comes of a set of objects.
@@ -125,6 +133,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		DefaultCertificate: defaultCertificate(c.in.Config),
 	})
 	end(nil)
+	c.noteAsked(model.Asked)
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found = slices.Concat(found, a.found)
 	return a, err

@@ -71,7 +71,8 @@ func unpack(t *testing.T, a *txtar.Archive, folder string) (dir string, found bo
 func source(t *testing.T, a *txtar.Archive) compiler.Source {
 	t.Helper()
 	s := compiler.Source{Config: config.Default()}
-	s.Manifests, _ = unpack(t, a, "manifests")
+	dir, _ := unpack(t, a, "manifests")
+	s.Objects = compiler.Files(dir)
 	if dir, ok := unpack(t, a, "templates"); ok {
 		s.Templates = dir
 	}
@@ -135,7 +136,7 @@ func given(a *txtar.Archive) *txtar.Archive {
 // is asked for.
 func outcome(s compiler.Source, r compiler.Result, err error, whole bool) []txtar.File {
 	var found bytes.Buffer
-	replace := strings.NewReplacer(filepath.Dir(s.Manifests)+"/", "", filepath.Dir(s.Templates)+"/", "")
+	replace := strings.NewReplacer(filepath.Dir(s.Objects.String())+"/", "", filepath.Dir(s.Templates)+"/", "")
 	for _, d := range r.Diagnostics {
 		fmt.Fprintln(&found, replace.Replace(d.String()))
 	}
@@ -185,7 +186,7 @@ func load(t *testing.T, name string) *txtar.Archive {
 func TestOrderTakesNoPart(t *testing.T) {
 	t.Parallel()
 	check := haproxy(t)
-	set, err := manifests.Read(source(t, load(t, "shop.txtar")).Manifests)
+	set, err := manifests.Read(source(t, load(t, "shop.txtar")).Objects.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,7 @@ func shuffled[T any](r *rand.Rand, list []T) []T {
 
 func TestMissingDirectoryIsNoEmptyConfiguration(t *testing.T) {
 	t.Parallel()
-	s := compiler.Source{Manifests: filepath.Join(t.TempDir(), "none"), Config: config.Default()}
+	s := compiler.Source{Objects: compiler.Files(filepath.Join(t.TempDir(), "none")), Config: config.Default()}
 	r, err := s.Once(t.Context(), haproxy(t), now, "test")
 	if !errors.Is(err, os.ErrNotExist) || len(r.Draft.Files) > 0 {
 		t.Errorf("%v, %d files", err, len(r.Draft.Files))

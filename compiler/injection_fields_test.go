@@ -194,7 +194,7 @@ func compiled(t *testing.T, check *validate.Checker, cfg config.Config, objects 
 	if err := os.WriteFile(filepath.Join(dir, "all.json"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	result, err := compiler.Source{Manifests: dir, Config: cfg}.Once(t.Context(), check, time.Unix(0, 0), "test")
+	result, err := compiler.Source{Objects: compiler.Files(dir), Config: cfg}.Once(t.Context(), check, time.Unix(0, 0), "test")
 	if err != nil {
 		for _, d := range result.Diagnostics {
 			if d.Object == (diag.Object{}) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -65,8 +66,12 @@ func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 func (l *loop) compile(ctx context.Context) {
 	began, timeline := time.Now(), newTimeline()
 	l.Source.stages = timeline.stage
-	result, err := l.Source.Once(ctx, l.Checker, began, l.trigger())
+	result, _, err := l.Source.attempt(ctx, l.Checker, began, l.trigger())
 	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, inputs.ErrIncomplete) {
+		l.wait(err)
 		return
 	}
 	l.report(result)
@@ -86,6 +91,13 @@ func (l *loop) compile(ctx context.Context) {
 		l.pending = &result
 		l.republish.now(time.Now())
 	}
+}
+
+// wait says what is waited for. What tells of it is a change of the objects.
+func (l *loop) wait(err error) {
+	l.reread.reset()
+	l.Status.compiled(err)
+	l.Log.Info("compile waits", "for", err)
 }
 
 // trigger says what a compile is made for.

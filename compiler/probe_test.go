@@ -130,5 +130,5 @@ spec: {ports: [{port: 80}]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Source{Manifests: dir, Templates: overlay, Config: config.Default()}.Once(t.Context(), check, time.Now(), "test")
+	return Source{Objects: Files(dir), Templates: overlay, Config: config.Default()}.Once(t.Context(), check, time.Now(), "test")
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/compiler/validate"
-	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
 // Options are those of [Run]. All fields are needed, except the times.
@@ -37,13 +36,13 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// Run keeps the store up to date with the files until ctx is done, and then
+// Run keeps the store up to date with the objects and templates until ctx is done, and then
 // returns nil. Whatever goes wrong is logged, said by Status and tried again:
 // while the store is gone, the newest draft is kept and published once it is
 // back.
 func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
-	changes := manifests.Watch(ctx, o.Source.folders(), o.Log)
+	objects, templates := o.Source.changes(ctx, o.Log)
 	l.debounce.change(time.Now())
 	for {
 		timer := time.NewTimer(time.Until(l.wake()))
@@ -51,7 +50,9 @@ func Run(ctx context.Context, o Options) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
-		case <-changes:
+		case <-objects:
+			l.debounce.change(time.Now())
+		case <-templates:
 			l.debounce.change(time.Now())
 		case <-timer.C:
 		}

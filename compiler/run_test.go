@@ -111,7 +111,7 @@ func run(t *testing.T, files map[string]string) *running {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	o := compiler.Options{
-		Source: compiler.Source{Manifests: r.dir, Templates: r.templates, Config: config.Default()},
+		Source: compiler.Source{Objects: compiler.Files(r.dir), Templates: r.templates, Config: config.Default()},
 		Store:  r.store, Checker: haproxy(t), Log: slog.New(slog.DiscardHandler), Metrics: r.registry, Status: r.status,
 		Interval: 20 * time.Millisecond, MaxWait: 200 * time.Millisecond,
 	}

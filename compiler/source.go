@@ -2,10 +2,9 @@ package compiler
 
 import (
 	"context"
-	"fmt"
-	"maps"
+	"errors"
+	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -18,9 +17,9 @@ import (
 	"github.com/hapsnap/hapsnap/templates"
 )
 
-// Source is the files that are compiled.
+// Source is what is compiled.
 type Source struct {
-	Manifests string // a directory of manifests, or one file
+	Objects   Objects
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
 
@@ -28,16 +27,17 @@ type Source struct {
 	stages Stages
 }
 
-// folders returns what is to be watched.
-func (s Source) folders() []string {
-	if s.Templates == "" {
-		return []string{s.Manifests}
+// changes tell when something may be compiled to something else.
+func (s Source) changes(ctx context.Context, log *slog.Logger) (objects, templates <-chan struct{}) {
+	if s.Templates != "" {
+		templates = manifests.Watch(ctx, []string{s.Templates}, log)
 	}
-	return []string{s.Manifests, s.Templates}
+	return s.Objects.Changes(ctx, log), templates
 }
 
-// Once reads the files and compiles them. The error is that of reading, or as
-// [Compile] returns it; the diagnostics of the Result are complete either way.
+// Once reads the objects and compiles them. If that takes a while to know them, as
+// in a cluster, it waits. The error is that of reading, or as [Compile] returns it;
+// the diagnostics of the Result are complete either way.
 func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, error) {
 	r, _, err := s.compile(ctx, check, now, trigger)
 	return r, err
@@ -45,8 +45,29 @@ func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time
 
 // compile is Once, and returns the objects too.
 func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
+	r, in, err := s.attempt(ctx, check, now, trigger)
+	if !errors.Is(err, inputs.ErrIncomplete) {
+		return r, in, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	changes := s.Objects.Changes(ctx, slog.New(slog.DiscardHandler))
+	for errors.Is(err, inputs.ErrIncomplete) {
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return r, in, errors.Join(ctx.Err(), err)
+		}
+		r, in, err = s.attempt(ctx, check, now, trigger)
+	}
+	return r, in, err
+}
+
+// attempt compiles what is known now. The error wraps [inputs.ErrIncomplete] if that
+// is not all.
+func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	_, end := s.stages.begin(ctx, stageRead)
-	in, err := s.read()
+	in, err := s.read(ctx)
 	end(err)
 	if err != nil {
 		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
@@ -54,25 +75,22 @@ func (s Source) compile(ctx context.Context, check *validate.Checker, now time.T
 	in.Now, in.Trigger, in.Stages = now, trigger, s.stages
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
+	if !s.Objects.Complete(r.Named) {
+		return Result{}, in.Objects, inputs.ErrIncomplete
+	}
 	return r, in.Objects, err
 }
 
-// read reads the files. Whatever cannot be read as a whole is an error.
-func (s Source) read() (Input, error) {
-	set, err := manifests.Read(s.Manifests)
+// read reads the objects and the templates.
+func (s Source) read(ctx context.Context) (Input, error) {
+	objects, err := s.Objects.Read(ctx, s.Config)
+	in := Input{Config: s.Config, Memo: s.memo, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
 	if err != nil {
-		return Input{}, err
+		return in, err
 	}
 	files, err := s.templates()
 	if err != nil {
-		return Input{}, err
-	}
-	in := Input{Config: s.Config, Memo: s.memo}
-	var ignored map[manifests.GVK]int
-	in.Objects, in.Found, ignored = inputs.Gather(set)
-	in.Ignored = counts(ignored)
-	if len(set.Objects) == 0 {
-		return in, fmt.Errorf("%s: %w", s.Manifests, ErrNothing)
+		return in, err
 	}
 	parsed, wrong := render.Parse(files)
 	if len(wrong) > 0 {
@@ -91,13 +109,4 @@ func (s Source) templates() (render.Templates, error) {
 	}
 	overlay, err := render.Overlay(s.Templates)
 	return shipped.Under(overlay), err
-}
-
-// counts returns such as "apps/v1 Deployment: 3".
-func counts(ignored map[manifests.GVK]int) string {
-	var parts []string
-	for _, kind := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {
-		parts = append(parts, fmt.Sprintf("%s: %d", kind, ignored[kind]))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -71,7 +71,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	defer store.Close()
 	o := f.options
 	o.Source, o.Store, o.Checker, o.Log = source, store, check, log
-	log.Info("compiling", "manifests", source.Manifests, "store", store.String(), "haproxy", check.Version)
+	log.Info("compiling", "objects", source.Objects.String(), "store", store.String(), "haproxy", check.Version)
 	return serve(cmd.Context(), o, f.address, log)
 }
 

@@ -94,7 +94,7 @@ func (r *sideReader) compile(path string) (side, error) {
 		}
 		r.config = &c
 	}
-	source := compiler.Source{Manifests: path, Templates: r.flags.templates, Config: *r.config}
+	source := compiler.Source{Objects: compiler.Files(path), Templates: r.flags.templates, Config: *r.config}
 	compiled, result, err := source.Side(r.cmd.Context(), r.check, r.now)
 	printDiagnostics(stderr, result.Diagnostics)
 	return side{compiled, result}, unpublishable(err)

@@ -57,7 +57,7 @@ func (f *sourceFlags) source(flags *pflag.FlagSet, stderr io.Writer) (compiler.S
 		return compiler.Source{}, process.WithHint(process.Usage("no manifests are named"), "use -f DIR")
 	}
 	c, err := f.configuration(flags, stderr)
-	return compiler.Source{Manifests: f.manifests, Templates: f.templates, Config: c}, err
+	return compiler.Source{Objects: compiler.Files(f.manifests), Templates: f.templates, Config: c}, err
 }
 
 // configuration reads the configuration file and puts the flags over it.

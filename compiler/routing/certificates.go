@@ -59,7 +59,7 @@ func (t *translation) certificateOf(name snapshots.SecretName, named Origin, wit
 	}
 	c = &Certificate{File: file, Secret: name, Origin: named}
 	t.certs[file] = c
-	secret, exists := t.secrets[name]
+	secret, exists := t.secrets.find(name)
 	if !exists {
 		return c, true
 	}
@@ -97,7 +97,7 @@ func (t *translation) authorityOf(name snapshots.SecretName, named Origin) (c *C
 	}
 	c = &Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
 	t.certs[file] = c
-	secret, exists := t.secrets[name]
+	secret, exists := t.secrets.find(name)
 	if !exists {
 		return c, true
 	}

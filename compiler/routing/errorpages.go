@@ -55,7 +55,7 @@ func (t *translation) errorPages() []ErrorPage {
 	if !named {
 		return nil
 	}
-	pages, exists := t.configMaps[snapshots.SecretName{Namespace: namespace, Name: name}]
+	pages, exists := t.configMaps.find(snapshots.SecretName{Namespace: namespace, Name: name})
 	if !exists {
 		t.found = append(t.found, diag.Diagnostic{
 			Severity: diag.Error, Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name},

@@ -34,6 +34,14 @@ type Model struct {
 	// Another one that only has requests is not among them: all have the same Hosts.
 	Listeners          []Listener
 	ConnectionBackends []Backend
+	// Asked says what was looked up by name, whether it was there or not.
+	Asked Asked
+}
+
+// Asked names the objects that a translation looked for, sorted. With others the
+// model would be the same.
+type Asked struct {
+	Secrets, ConfigMaps []snapshots.SecretName
 }
 
 // Host is one virtual host. Name is lower case: "" for rules without a host,

@@ -57,7 +57,7 @@ func (t *translation) findList(list policy.NetworkList, by asker) (message, hint
 	if name.Namespace != by.ingress.Ref.Namespace && !slices.Contains(t.cfg.SharedLists, name.String()) {
 		return "is of another namespace, which does not share it", "copy it, or have " + name.String() + " added to shared.networkLists of the configuration"
 	}
-	configMap, exists := t.configMaps[name]
+	configMap, exists := t.configMaps.find(name)
 	if !exists {
 		return fmt.Sprintf("is not to be had: ConfigMap %s does not exist", name), "create it, or correct the name"
 	}

@@ -64,7 +64,7 @@ func (t *translation) parametersOf(class inputs.Object[networkingv1.IngressClass
 		return refuse("scope", "parameters name no namespace, and a ConfigMap has one", want)
 	}
 	name := snapshots.SecretName{Namespace: *ref.Namespace, Name: ref.Name}
-	source, exists := t.configMaps[name]
+	source, exists := t.configMaps.find(name)
 	if !exists {
 		return refuse("name", fmt.Sprintf("ConfigMap %s does not exist", name), "create it, or correct the name")
 	}

@@ -112,8 +112,8 @@ func precedes(winner, loser ingress) string {
 type translation struct {
 	cfg        Config
 	services   map[snapshots.SecretName]inputs.Object[corev1.Service]
-	secrets    map[snapshots.SecretName]inputs.Object[corev1.Secret]
-	configMaps map[snapshots.SecretName]inputs.Object[corev1.ConfigMap]
+	secrets    lookup[corev1.Secret]
+	configMaps lookup[corev1.ConfigMap]
 
 	hosts    map[string]*virtualHost
 	backends map[string]*Backend
@@ -162,8 +162,8 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 	return &translation{
 		cfg:        cfg,
 		services:   byName(in.Services),
-		secrets:    byName(in.Secrets),
-		configMaps: byName(in.ConfigMaps),
+		secrets:    newLookup(in.Secrets),
+		configMaps: newLookup(in.ConfigMaps),
 		parameters: map[string]*parameters{},
 		hosts:      map[string]*virtualHost{},
 		backends:   map[string]*Backend{},
@@ -198,7 +198,7 @@ func (t *translation) report(severity diag.Severity, ing ingress, at diag.Positi
 
 // model returns what was collected, sorted.
 func (t *translation) model() Model {
-	m := Model{DefaultCertificate: t.standard}
+	m := Model{DefaultCertificate: t.standard, Asked: Asked{Secrets: t.secrets.names(), ConfigMaps: t.configMaps.names()}}
 	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
 		m.Hosts = append(m.Hosts, t.modelHost(name))
 	}

@@ -32,7 +32,7 @@ func (t *translation) basicAuth(a *policy.BasicAuth, by asker) {
 		t.users[secret] = list
 		t.checkUsers(secret)
 	}
-	if _, exists := t.secrets[secret]; !exists {
+	if _, exists := t.secrets.find(secret); !exists {
 		by.reportAs(t, diag.Warning, option, fmt.Sprintf(": Secret %s does not exist here", secret), "nobody gets in until it does where snapshots are pushed")
 	}
 	origin := by.origin(option)
@@ -43,7 +43,7 @@ func (t *translation) basicAuth(a *policy.BasicAuth, by asker) {
 
 // checkUsers reports the users of a Secret who cannot be let in, or at a cost.
 func (t *translation) checkUsers(name snapshots.SecretName) {
-	secret, exists := t.secrets[name]
+	secret, exists := t.secrets.find(name)
 	if !exists {
 		return
 	}

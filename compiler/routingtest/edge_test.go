@@ -80,7 +80,7 @@ func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inp
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := compiler.Source{Manifests: dir, Config: cfg}.Once(t.Context(), check, time.Now(), "test")
+	result, err := compiler.Source{Objects: compiler.Files(dir), Config: cfg}.Once(t.Context(), check, time.Now(), "test")
 	if err != nil {
 		t.Fatal(err, result.Diagnostics)
 	}
