@@ -21,6 +21,7 @@ type loop struct {
 	pending   *Result
 	republish retry              // of pending
 	previous  snapshots.Snapshot // the head of the store, as far as is known
+	held      *ShrinkError       // why the pending draft waits for approval, or nil
 	reported  []diag.Diagnostic
 	ignored   string
 }
@@ -136,15 +137,17 @@ func (l *loop) report(r Result) {
 func (l *loop) publish(ctx context.Context) {
 	timeline := newTimeline()
 	within, end := timeline.stage(ctx, stagePublish)
-	l.previous = head(within, l.Store, l.previous)
 	draft := l.pending.Draft
-	draft.Subject = Subject(l.previous, *l.pending)
-	id, published, err := l.Store.Publish(within, draft)
+	id, published, err := l.bring(within, &draft)
 	end(err)
 	if ctx.Err() != nil {
 		return
 	}
 	l.metrics.spent(timeline.took)
+	if shrunk, ok := errors.AsType[*ShrinkError](err); ok {
+		l.hold(shrunk)
+		return
+	}
 	l.metrics.published(published, err, time.Now())
 	l.Status.published(id, err)
 	if err != nil {
@@ -158,8 +161,34 @@ func (l *loop) publish(ctx context.Context) {
 	if l.previous.ID() != id {
 		l.previous = draft.Seal(id.Revision, l.previous.ID())
 	}
-	l.pending = nil
+	l.pending, l.held = nil, nil
 	l.republish.reset()
+}
+
+// bring publishes a draft unless the guard holds it, and gives it its subject.
+func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID, bool, error) {
+	previous, err := head(ctx, l.Store, l.previous)
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	l.previous = previous
+	if err := guard(previous, *draft, l.Source.Config.ShrinkGuard); err != nil {
+		return snapshots.ID{}, false, err
+	}
+	draft.Subject = Subject(previous, *l.pending)
+	return l.Store.Publish(ctx, *draft)
+}
+
+// hold keeps the pending draft until it is approved, or until the head of the
+// store is another one. Each draft is reported once.
+func (l *loop) hold(shrunk *ShrinkError) {
+	if l.held == nil || *l.held != *shrunk {
+		l.Log.Error("snapshot held, what was published stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
+		l.metrics.heldDraft()
+	}
+	l.held = shrunk
+	l.Status.published(snapshots.ID{}, shrunk)
+	l.republish.later(time.Now())
 }
 
 // retry is when to try again. Each failure doubles the wait.
@@ -170,6 +199,9 @@ type retry struct {
 
 func (r *retry) reset()            { *r = retry{} }
 func (r *retry) now(now time.Time) { *r = retry{at: now} }
+
+// later is for what only somebody else can change.
+func (r *retry) later(now time.Time) { *r = retry{at: now.Add(lastRetry)} }
 
 func (r *retry) fail(now time.Time) {
 	r.wait = min(max(2*r.wait, firstRetry), lastRetry)

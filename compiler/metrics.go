@@ -16,6 +16,7 @@ type metrics struct {
 	compiles, publishes  *prometheus.CounterVec
 	objects              *prometheus.GaugeVec
 	quarantined, success prometheus.Gauge
+	held                 prometheus.Gauge
 	rendered             *prometheus.CounterVec
 	written, used        int // what the counters hold already
 
@@ -33,10 +34,11 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"stage"}),
 		compiles:    counters("compiles_total", "Compiles, by result: ok, quarantined (objects were left out), templates (nothing could be compiled), error.", "result", "ok", "quarantined", "templates", "error"),
-		publishes:   counters("publishes_total", "Drafts brought to the store, by result: published, unchanged, error.", "result", "published", "unchanged", "error"),
+		publishes:   counters("publishes_total", "Drafts brought to the store, by result: published, unchanged, held (too much is gone, somebody must approve it), error.", "result", "published", "unchanged", "held", "error"),
 		rendered:    counters("rendered_pieces_total", "Pieces of files, by where they came from: template (written anew), memory (used again).", "from", "template", "memory"),
 		quarantined: gauge("quarantined_objects", "Objects that the last compile left out, or a part of them."),
 		success:     gauge("last_success_timestamp_seconds", "When the store was last known to hold what the files said."),
+		held:        gauge("held_drafts", "1 while the newest draft waits for approval, since too much is gone."),
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hapsnap_compiler_objects", Help: "Objects that the last compile read, by kind.",
 		}, []string{"kind"}),
@@ -45,7 +47,7 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 		m.stages.WithLabelValues(name)
 	}
 	m.succeeded.Store(clock().UnixNano())
-	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.objects,
+	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.held, m.objects,
 		age("seconds_since_last_success", "Time since the store was last known to hold what the files said, or since the start. It grows while nothing changes.", &m.succeeded, clock),
 		age("behind_seconds", "For how long there has been a change that the store does not hold yet; 0 while there is none.", &m.behind, clock))
 	return m
@@ -143,9 +145,18 @@ func (m *metrics) published(published bool, err error, now time.Time) {
 		result = "published"
 	}
 	m.publishes.WithLabelValues(result).Inc()
+	if err == nil {
+		m.held.Set(0)
+	}
 	if err == nil && !m.failed {
 		m.success.Set(float64(now.UnixNano()) / 1e9)
 		m.succeeded.Store(now.UnixNano())
 		m.behind.Store(0)
 	}
+}
+
+// heldDraft counts a draft that waits for approval.
+func (m *metrics) heldDraft() {
+	m.publishes.WithLabelValues("held").Inc()
+	m.held.Set(1)
 }

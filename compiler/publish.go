@@ -2,7 +2,10 @@ package compiler
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -17,22 +20,33 @@ type store interface {
 }
 
 // Publish brings a result to a store once, with a subject that says what it
-// changes.
-func Publish(ctx context.Context, s store, r Result) (id snapshots.ID, published bool, err error) {
-	r.Draft.Subject = Subject(head(ctx, s, snapshots.Snapshot{}), r)
+// changes. The error is a [*ShrinkError] for one that the guard holds.
+func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
+	previous, err := head(ctx, s, snapshots.Snapshot{})
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	if err := guard(previous, r.Draft, g); err != nil {
+		return snapshots.ID{}, false, err
+	}
+	r.Draft.Subject = Subject(previous, r)
 	return s.Publish(ctx, r.Draft)
 }
 
-// head returns the newest snapshot of a store. It is only for the subject of
-// the one that is published next: where it cannot be read, what was known
-// before is returned, and the error is left for Publish to meet and to report.
-func head(ctx context.Context, s store, known snapshots.Snapshot) snapshots.Snapshot {
+// head returns the newest snapshot of a store, zero for an empty one; known is
+// what it was before. A directory that is not there is made when something is
+// published: until then the newest is what is known.
+func head(ctx context.Context, s store, known snapshots.Snapshot) (snapshots.Snapshot, error) {
 	view, err := s.View(ctx)
-	if err != nil || len(view.IDs) == 0 || view.Head() == known.ID() {
-		return known
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return known, nil
+	case err != nil:
+		return known, err
+	case len(view.IDs) == 0:
+		return snapshots.Snapshot{}, nil
+	case view.Head() == known.ID():
+		return known, nil
 	}
-	if found, err := s.Get(ctx, view.Head()); err == nil {
-		return found
-	}
-	return known
+	return s.Get(ctx, view.Head())
 }

@@ -22,9 +22,12 @@ type Status struct {
 func (s *Status) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var shrunk *ShrinkError
 	switch {
 	case s.compileErr != nil:
 		return fmt.Errorf("compile: %w", s.compileErr)
+	case errors.As(s.publishErr, &shrunk):
+		return fmt.Errorf("held: %w; %s", shrunk, shrunk.Approval())
 	case s.publishErr != nil:
 		return fmt.Errorf("publish, trying again: %w", s.publishErr)
 	case !s.started:

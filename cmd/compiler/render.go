@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -23,6 +25,7 @@ type renderFlags struct {
 	output     string
 	cacheDir   string
 	quarantine bool
+	shrink     bool
 }
 
 func renderCommand() *cobra.Command {
@@ -34,7 +37,11 @@ func renderCommand() *cobra.Command {
 nothing is written and the exit code is 3, unless --allow-quarantine is given.
 
 The output is a plain directory, which gets the rendered files in the place of
-what was rendered there before, or a store:
+what was rendered there before, or a store. If half of what a store's newest
+snapshot serves is gone, nothing is published and the exit code is 3, unless that
+is approved by --allow-shrink or by shrinkGuard of the configuration.
+
+A store is one of
 
 ` + stores.Forms,
 		Args: process.Args(cobra.NoArgs),
@@ -45,6 +52,7 @@ what was rendered there before, or a store:
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "directory for the rendered files, or a store (required)")
 	cmd.Flags().StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
 	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "write what is good, without the objects that are not")
+	cmd.Flags().BoolVar(&f.shrink, "allow-shrink", false, "publish to a store though half of its backends or hosts are gone")
 	return cmd
 }
 
@@ -73,7 +81,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err := f.verdict(result, err); err != nil {
 		return err
 	}
-	return f.write(cmd.Context(), cmd.OutOrStdout(), result, stores.Options{CacheDir: f.cacheDir, Log: log})
+	return f.write(cmd.Context(), cmd.OutOrStdout(), result, source.Config.ShrinkGuard, stores.Options{CacheDir: f.cacheDir, Log: log})
 }
 
 // verdict returns why nothing is to be written, or nil.
@@ -88,7 +96,7 @@ func (f *renderFlags) verdict(r compiler.Result, err error) error {
 }
 
 // write brings the result where it belongs.
-func (f *renderFlags) write(ctx context.Context, stdout io.Writer, r compiler.Result, o stores.Options) error {
+func (f *renderFlags) write(ctx context.Context, stdout io.Writer, r compiler.Result, g config.ShrinkGuard, o stores.Options) error {
 	if !isStore(f.output) {
 		r.Draft.Subject = compiler.Subject(snapshots.Snapshot{}, r)
 		return compiler.WriteTree(f.output, r.Draft)
@@ -98,7 +106,13 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, r compiler.Re
 		return err
 	}
 	defer store.Close()
-	id, published, err := compiler.Publish(ctx, store, r)
+	if f.shrink {
+		g = config.ShrinkGuard{}
+	}
+	id, published, err := compiler.Publish(ctx, store, r, g)
+	if shrunk, ok := errors.AsType[*compiler.ShrinkError](err); ok {
+		return process.WithHint(process.Invalid(shrunk), "use --allow-shrink, or "+shrunk.Approval())
+	}
 	if err != nil {
 		return err
 	}

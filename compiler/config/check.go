@@ -48,6 +48,7 @@ func (c Config) Check() []FieldError {
 	c.ConfigMaps.check(f.at("configMaps"))
 	c.checkKinds(f.at("kinds"))
 	c.Log.check(f.at("log"))
+	c.ShrinkGuard.check(f.at("shrinkGuard"))
 	return found
 }
 

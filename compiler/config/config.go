@@ -99,6 +99,12 @@ type Config struct {
 	// a CustomResourceDefinition, or those that are read anyway, to have their
 	// content.
 	Kinds []ObjectKind `json:"kinds"`
+	// ShrinkGuard says when a configuration that lost much at once waits for
+	// somebody to approve it: a volume that is half mounted, or a cluster that is
+	// half read, looks like deletions. It is compared with the newest snapshot of
+	// the store, so that a restart changes nothing. While one is held, what was
+	// published stays, and what no longer lost as much is published as ever.
+	ShrinkGuard ShrinkGuard `json:"shrinkGuard"`
 }
 
 // Endpoints says where the endpoints of Services come from.
@@ -170,5 +176,6 @@ func Default() Config {
 		Secrets:        Watched{Watch: WatchNamed},
 		ConfigMaps:     Watched{Watch: WatchNamed},
 		Log:            Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
+		ShrinkGuard:    ShrinkGuard{LostPercent: 50, MinLost: 5},
 	}
 }

@@ -56,6 +56,9 @@ func TestParseReportsPosition(t *testing.T) {
 		"shared list":    {head + "spec:\n  shared: {networkLists: [geo]}\n", "c.yaml:4:27: spec.shared.networkLists[0]: \"geo\" is not namespace/name\n\thint: use the namespace and the name of a ConfigMap, such as edge/countries"},
 		"key's Secret":   {head + "spec:\n  affinity: {keySecret: shop}\n", "c.yaml:4:25: spec.affinity.keySecret: \"shop\" is not namespace/name\n\thint: use the namespace and the name of a Secret, or leave it out"},
 		"Secret's key":   {head + "spec:\n  affinity: {keySecret: a/b, key: 'x y'}\n", "c.yaml:4:35: spec.affinity.key: \"x y\" is not a key of a Secret\n\thint: use letters, digits, -, _ and ."},
+		"approved":       {head + "spec:\n  shrinkGuard: {approve: r12}\n", "c.yaml:4:26: spec.shrinkGuard.approve: \"r12\" is not a digest\n\thint: use the one that compiler status names, such as 9f3ac01b2d"},
+		"share lost":     {head + "spec:\n  shrinkGuard: {lostPercent: 101}\n", "c.yaml:4:30: spec.shrinkGuard.lostPercent: 101 is not a percentage\n\thint: use 1 to 100, or 0 for no guard"},
+		"least lost":     {head + "spec:\n  shrinkGuard: {minLost: 0}\n", "c.yaml:4:26: spec.shrinkGuard.minLost: 0 is not a number of backends\n\thint: use 1 or more"},
 		"two documents":  {head + "---\n" + head, "c.yaml:3:1: holds more than one document\n\thint: keep one CompilerConfig to a file"},
 	} {
 		t.Run(name, func(t *testing.T) {

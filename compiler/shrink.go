@@ -1,0 +1,113 @@
+package compiler
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// size is what of a snapshot could get lost: backends that have servers, and
+// hosts. A Service that is gone leaves its backend without servers, an Ingress
+// that is gone takes its hosts along, and they may share a backend. Only their
+// numbers count, so that what gets another name is not lost.
+type size struct {
+	backends, hosts int
+}
+
+// sizeOf measures the files of a snapshot or a draft.
+func sizeOf(files []snapshots.File) size {
+	var s size
+	for _, f := range files {
+		switch path := generic(f.Path); path {
+		case snapshots.ConfigFile:
+			s.backends = serving(f.Content)
+		case "maps/host.map", "maps/sni_*":
+			s.hosts += entries(f.Content)
+		}
+	}
+	return s
+}
+
+// readyBackend stands for the instance itself.
+const readyBackend = "hapsnap_ready"
+
+// serving counts the backends of a haproxy.cfg with a line for servers.
+func serving(cfg []byte) int {
+	n, counts := 0, false
+	for line := range bytes.Lines(cfg) {
+		words := bytes.Fields(line)
+		switch {
+		case len(words) < 2:
+		case line[0] != ' ' && line[0] != '\t':
+			counts = string(words[0]) == "backend" && string(words[1]) != readyBackend
+		case counts && isServers(string(words[0]), string(words[1])):
+			n++
+			counts = false // each backend once
+		}
+	}
+	return n
+}
+
+// isServers tells by its first words a line that gives a backend servers.
+func isServers(first, second string) bool {
+	return first == "server" || first == "server-template" || first == "#hapsnap" && second == "servers"
+}
+
+// entries counts the entries of a map.
+func entries(text []byte) int {
+	n := 0
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			n++
+		}
+	}
+	return n
+}
+
+// losses says what is gone on the way from one size to another, as far as the
+// guard calls it a mass loss, such as "600 of 1000 backends gone"; "" is none.
+func losses(before, after size, g config.ShrinkGuard) string {
+	var out []string
+	for _, c := range []struct {
+		what          string
+		before, after int
+	}{{"backends", before.backends, after.backends}, {"hosts", before.hosts, after.hosts}} {
+		lost := c.before - c.after
+		if g.LostPercent > 0 && lost >= max(g.MinLost, 1) && 100*lost >= g.LostPercent*c.before {
+			out = append(out, fmt.Sprintf("%d of %d %s gone", lost, c.before, c.what))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// ShrinkError is a draft that lost so much against the newest snapshot of its
+// store that somebody must approve it.
+type ShrinkError struct {
+	Head   snapshots.ID
+	Digest snapshots.Digest
+	Lost   string // such as "600 of 1000 backends gone"
+}
+
+// Error says what is gone, and since when.
+func (e *ShrinkError) Error() string {
+	return fmt.Sprintf("%s since %s: %s waits for approval", e.Lost, e.Head, e.Digest.Short())
+}
+
+// Approval says how to approve the draft in the configuration.
+func (e *ShrinkError) Approval() string {
+	return fmt.Sprintf("if it is meant, set spec.shrinkGuard.approve of the configuration to %s", e.Digest.Short())
+}
+
+// guard returns a [*ShrinkError] for a draft that is to wait, or nil. The zero
+// Snapshot is that of an empty store.
+func guard(head snapshots.Snapshot, d snapshots.Draft, g config.ShrinkGuard) error {
+	lost := losses(sizeOf(head.Files), sizeOf(d.Files), g)
+	digest := d.Digest()
+	if lost == "" || g.Approves(string(digest)) {
+		return nil
+	}
+	return &ShrinkError{Head: head.ID(), Digest: digest, Lost: lost}
+}

@@ -1,0 +1,110 @@
+package compiler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func TestSizeOf(t *testing.T) {
+	t.Parallel()
+	files := []snapshots.File{
+		{Path: "haproxy.cfg", Content: []byte(`defaults main
+    option httplog
+
+frontend http from main
+    use_backend %[var(txn.b)]
+
+backend two from main
+    #hapsnap servers shop/blue:http weight=1
+    #hapsnap servers shop/green:http weight=9
+
+# backend commented from main
+backend missing from main
+
+backend named from main
+    server s1 example.com:80 resolvers dns
+
+backend hapsnap_ready from main
+    server instance 192.0.2.1:1 no-check
+`)},
+		{Path: "maps/host.map", Content: []byte("# host\nshop.example shop.example\nwww.shop.example shop.example\n")},
+		{Path: "maps/prefix.map", Content: []byte("shop.example|/ two\n")},
+		{Path: "maps/sni_https.map", Content: []byte("tls.example named\n")},
+	}
+	if got, want := sizeOf(files), (size{backends: 2, hosts: 3}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	standard := config.Default().ShrinkGuard
+	for name, c := range map[string]struct {
+		before, after size
+		guard         config.ShrinkGuard
+		want          string
+	}{
+		"an empty store":           {size{}, size{1000, 1000}, standard, ""},
+		"nothing gone":             {size{1000, 1000}, size{1000, 1000}, standard, ""},
+		"more than before":         {size{10, 10}, size{1000, 1000}, standard, ""},
+		"less than half":           {size{1000, 1000}, size{501, 501}, standard, ""},
+		"half":                     {size{1000, 1000}, size{500, 501}, standard, "500 of 1000 backends gone"},
+		"all":                      {size{1000, 900}, size{}, standard, "1000 of 1000 backends gone, 900 of 900 hosts gone"},
+		"Services alone":           {size{1000, 1000}, size{0, 1000}, standard, "1000 of 1000 backends gone"},
+		"hosts that share backend": {size{1, 1000}, size{1, 400}, standard, "600 of 1000 hosts gone"},
+		"one of two":               {size{2, 2}, size{1, 1}, standard, ""},
+		"the only one":             {size{1, 1}, size{}, standard, ""},
+		"four of four":             {size{4, 4}, size{}, standard, ""},
+		"five of ten":              {size{10, 10}, size{5, 6}, standard, "5 of 10 backends gone"},
+		"a smaller share":          {size{1000, 1000}, size{900, 901}, config.ShrinkGuard{LostPercent: 10, MinLost: 5}, "100 of 1000 backends gone"},
+		"a greater number":         {size{1000, 0}, size{500, 0}, config.ShrinkGuard{LostPercent: 50, MinLost: 501}, ""},
+		"no guard":                 {size{1000, 1000}, size{}, config.ShrinkGuard{MinLost: 1}, ""},
+		"a third, exactly":         {size{300, 0}, size{200, 0}, config.ShrinkGuard{LostPercent: 34, MinLost: 1}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := losses(c.before, c.after, c.guard); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// An approval is for one content.
+func TestGuardApproval(t *testing.T) {
+	t.Parallel()
+	head := backends(20).Seal(7, snapshots.ID{})
+	small, smaller := backends(3), backends(2)
+	g := config.Default().ShrinkGuard
+	shrunk, ok := errors.AsType[*ShrinkError](guard(head, small, g))
+	if !ok || shrunk.Head != head.ID() || shrunk.Lost != "17 of 20 backends gone" {
+		t.Fatalf("got %+v, want that the draft is held", shrunk)
+	}
+	if !strings.HasSuffix(shrunk.Approval(), " to "+small.Digest().Short()) {
+		t.Errorf("how to approve: %s", shrunk.Approval())
+	}
+	g.Approve = shrunk.Digest.Short()
+	if err := guard(head, small, g); err != nil {
+		t.Errorf("approved, and %v", err)
+	}
+	if err := guard(head, smaller, g); err == nil {
+		t.Error("another draft is approved")
+	}
+	if err := guard(snapshots.Snapshot{}, small, config.Default().ShrinkGuard); err != nil {
+		t.Errorf("first snapshot of a store: %v", err)
+	}
+}
+
+// backends returns a draft with n backends.
+func backends(n int) snapshots.Draft {
+	var cfg strings.Builder
+	for i := range n {
+		fmt.Fprintf(&cfg, "backend b%d\n    server s1 192.0.2.1:80\n", i)
+	}
+	return snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(cfg.String())}}}
+}
