@@ -27,6 +27,10 @@ var (
 	ErrCorrupt  = errors.New("snapshot is corrupt")
 )
 
+// ErrMoved means that a draft was made to follow a snapshot which is not the
+// newest of the store, or not any more. Nothing was written.
+var ErrMoved = errors.New("the store's newest snapshot is another one")
+
 // File is one file of a snapshot. Path is relative and slash-separated.
 type File struct {
 	Path    string
@@ -70,6 +74,11 @@ type Draft struct {
 	// Subject says in a few words what changed since the parent, such as
 	// "+2 backends, ~1 route (Ingress shop/web)".
 	Subject string
+	// After is the newest snapshot as the writer saw it, zero for an empty store;
+	// nil is whichever it is. A store whose newest is another one refuses the
+	// draft with [ErrMoved], so that a writer who was held up cannot put what is
+	// old on top of what is new.
+	After *ID
 }
 
 // Digest returns the content digest of the draft.

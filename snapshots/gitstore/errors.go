@@ -39,7 +39,7 @@ func again(err error) error {
 func final(err error) bool {
 	_, killed := errors.AsType[stopped](err)
 	return killed || isCorrupt(err) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
-		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused)
+		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused) || errors.Is(err, snapshots.ErrMoved)
 }
 
 // stopped is the error of a step: for what follows, the process was killed.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -46,6 +47,56 @@ func race(t trial, one, two Store) {
 		t.Fatal(err)
 	}
 	wantPublished(t, t.Open(nil), slices.Concat(backends("one", races), backends("two", races))...)
+}
+
+// after returns the draft of a backend that is to follow a snapshot.
+func after(id snapshots.ID, backend string) snapshots.Draft {
+	d := Draft(backend)
+	d.After = &id
+	return d
+}
+
+// testAfter tells what becomes of a writer who was held up: what it looked at is
+// not the newest any more, and what it writes would undo what came since.
+func testAfter(t trial) {
+	quick, slow := t.Open(nil), t.Open(nil)
+	first := publish(t, quick, after(snapshots.ID{}, "first"))
+	if _, _, err := slow.Publish(t.Context(), after(snapshots.ID{}, "late")); !errors.Is(err, snapshots.ErrMoved) {
+		t.Errorf("a draft for an empty store, which it is not: %v", err)
+	}
+	second := publish(t, quick, after(first, "second"))
+	if _, _, err := slow.Publish(t.Context(), after(first, "late")); !errors.Is(err, snapshots.ErrMoved) {
+		t.Errorf("a draft that follows %s after %s: %v", first, second, err)
+	}
+	if id, published, err := slow.Publish(t.Context(), after(first, "second")); err != nil || published || id != second {
+		t.Errorf("what the store holds: %v, published %v, %v", id, published, err)
+	}
+	wantPublished(t, t.Open(nil), "first", "second")
+	publish(t, slow, after(second, "third"))
+}
+
+func testRacingAfter(t trial) {
+	first := publish(t, t.Open(nil), Draft("first"))
+	stores := []Store{t.Open(nil), t.Open(nil), t.Open(nil)}
+	results := make(chan error, len(stores))
+	for i, s := range stores {
+		go func() {
+			_, _, err := s.Publish(t.Context(), after(first, backends("racer", len(stores))[i]))
+			results <- err
+		}()
+	}
+	won := 0
+	for range stores {
+		switch err := <-results; {
+		case err == nil:
+			won++
+		case !errors.Is(err, snapshots.ErrMoved):
+			t.Error(err)
+		}
+	}
+	if ids := view(t, t.Open(nil)).IDs; won != 1 || len(ids) != 2 {
+		t.Errorf("%d of %d writers won, and there are %v", won, len(stores), ids)
+	}
 }
 
 func testRacingEdits(t trial) {

@@ -76,6 +76,8 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"a place that is gone is an error", testBroken},
 		{"a cancelled call does nothing", testCancelled},
 		{"writers that race lose nothing", testRacingWriters},
+		{"a draft that follows a snapshot follows no other", testAfter},
+		{"of writers that follow the same snapshot one wins", testRacingAfter},
 		{"goroutines that share a store lose nothing", testSharedStore},
 		{"channel edits that race lose nothing", testRacingEdits},
 		{"a reader beside a writer sees whole snapshots", testReaderBesideWriter},

@@ -23,8 +23,9 @@ func HeadOf(s snapshots.Snapshot) Head {
 }
 
 // Next returns the snapshot that follows head, and whether there is one: a
-// draft with the digest of the head is what the store already holds. The error
-// wraps [ErrRefused].
+// draft with the digest of the head is what the store already holds, and a draft
+// that is to follow another head is refused. The error wraps [ErrRefused] or
+// [snapshots.ErrMoved].
 func Next(head Head, d snapshots.Draft) (snapshots.Snapshot, bool, error) {
 	if err := Check(d); err != nil {
 		return snapshots.Snapshot{}, false, err
@@ -32,7 +33,17 @@ func Next(head Head, d snapshots.Draft) (snapshots.Snapshot, bool, error) {
 	if !head.ID.IsZero() && head.Digest == d.Digest() {
 		return snapshots.Snapshot{}, false, nil
 	}
+	if d.After != nil && *d.After != head.ID {
+		return snapshots.Snapshot{}, false, fmt.Errorf("%w: it is %s, not %s", snapshots.ErrMoved, named(head.ID), named(*d.After))
+	}
 	return d.Seal(head.ID.Revision+1, head.ID), true, nil
+}
+
+func named(id snapshots.ID) string {
+	if id.IsZero() {
+		return "none"
+	}
+	return id.String()
 }
 
 // Check refuses a draft without a configuration, with a path twice, or with one

@@ -33,6 +33,39 @@ func TestNextNumbersSnapshots(t *testing.T) {
 	}
 }
 
+func TestNextFollowsTheHeadThatIsNamed(t *testing.T) {
+	first, _, err := Next(Head{}, draft("haproxy.cfg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, id := snapshots.ID{}, first.ID()
+	for name, test := range map[string]struct {
+		head  Head
+		after *snapshots.ID
+		moved bool
+	}{
+		"the first":             {Head{}, &none, false},
+		"the next":              {HeadOf(first), &id, false},
+		"whatever there is":     {HeadOf(first), nil, false},
+		"no longer empty":       {HeadOf(first), &none, true},
+		"not there, or deleted": {Head{}, &id, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := draft("haproxy.cfg", "maps/host.map")
+			d.After = test.after
+			_, changed, err := Next(test.head, d)
+			if errors.Is(err, snapshots.ErrMoved) != test.moved || changed == test.moved {
+				t.Errorf("changed %v, %v", changed, err)
+			}
+		})
+	}
+	same := draft("haproxy.cfg")
+	same.After = &none
+	if _, changed, err := Next(HeadOf(first), same); changed || err != nil {
+		t.Errorf("what the store holds is no conflict: changed %v, %v", changed, err)
+	}
+}
+
 func TestNextRefusesDrafts(t *testing.T) {
 	empty := draft("haproxy.cfg")
 	empty.Files[0].Content = nil
