@@ -22,6 +22,8 @@ type loop struct {
 	republish retry              // of pending
 	previous  snapshots.Snapshot // the head of the store, as far as is known
 	held      *ShrinkError       // why the pending draft waits for approval, or nil
+	leads     bool
+	verify    time.Time // when to look at the head of the store; zero: never
 	reported  []diag.Diagnostic
 	ignored   string
 }
@@ -31,6 +33,9 @@ const idle = time.Hour
 
 func newLoop(o Options) *loop {
 	o.Source.memo = render.NewMemo()
+	if o.Leader == nil {
+		o.Leader = alone{}
+	}
 	return &loop{
 		Options: o, metrics: newMetrics(o.Metrics, time.Now),
 		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},
@@ -40,7 +45,11 @@ func newLoop(o Options) *loop {
 // wake returns when there is something to do.
 func (l *loop) wake() time.Time {
 	next := time.Now().Add(idle)
-	for _, at := range []time.Time{l.debounce.due(), l.reread.at, l.republish.at} {
+	times := []time.Time{l.debounce.due(), l.reread.at}
+	if l.leads {
+		times = append(times, l.republish.at, l.verify)
+	}
+	for _, at := range times {
 		if !at.IsZero() && at.Before(next) {
 			next = at
 		}
@@ -55,8 +64,11 @@ func (l *loop) turn(ctx context.Context) {
 		l.compile(ctx)
 		l.debounce.end(time.Now())
 	}
-	if l.pending != nil && (due(l.republish.at, time.Now())) {
-		l.publish(ctx)
+	if l.publishDue(time.Now()) {
+		l.publishWhileLeading(ctx)
+	}
+	if l.leads && due(l.verify, time.Now()) {
+		l.verifyHead(ctx)
 	}
 }
 
@@ -148,6 +160,9 @@ func (l *loop) publish(ctx context.Context) {
 		l.hold(shrunk)
 		return
 	}
+	if l.moved(err) {
+		return
+	}
 	l.metrics.published(published, err, time.Now())
 	l.Status.published(id, err)
 	if err != nil {
@@ -175,7 +190,7 @@ func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID,
 	if err := guard(previous, *draft, l.Source.Config.ShrinkGuard); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	draft.Subject = Subject(previous, *l.pending)
+	draft.Subject, draft.After = Subject(previous, *l.pending), new(previous.ID())
 	return l.Store.Publish(ctx, *draft)
 }
 

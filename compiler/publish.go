@@ -29,7 +29,7 @@ func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id s
 	if err := guard(previous, r.Draft, g); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	r.Draft.Subject = Subject(previous, r)
+	r.Draft.Subject, r.Draft.After = Subject(previous, r), new(previous.ID())
 	return s.Publish(ctx, r.Draft)
 }
 

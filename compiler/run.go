@@ -10,7 +10,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// Options are those of [Run]. All fields are needed, except the times.
+// Options are those of [Run]. All fields are needed, except the leader and the
+// times.
 type Options struct {
 	Source  Source
 	Store   store
@@ -18,6 +19,8 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
 	Status  *Status
+	// Leader says when to publish; nil is always.
+	Leader leader
 	// Interval is how long there must be no change before one that follows
 	// soon upon another is compiled; MaxWait bounds the waiting. Zero is the
 	// default.
@@ -39,10 +42,11 @@ const (
 // Run keeps the store up to date with the objects and templates until ctx is done, and then
 // returns nil. Whatever goes wrong is logged, said by Status and tried again:
 // while the store is gone, the newest draft is kept and published once it is
-// back.
+// back. So it is while another process leads, and published once this one does.
 func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
 	objects, templates := o.Source.changes(ctx, o.Log)
+	l.elected(ctx, time.Now())
 	l.debounce.change(time.Now())
 	for {
 		timer := time.NewTimer(time.Until(l.wake()))
@@ -54,6 +58,8 @@ func Run(ctx context.Context, o Options) error {
 			l.debounce.change(time.Now())
 		case <-templates:
 			l.debounce.change(time.Now())
+		case <-l.Leader.Changed():
+			l.elected(ctx, time.Now())
 		case <-timer.C:
 		}
 		timer.Stop()

@@ -13,12 +13,16 @@ import (
 type Status struct {
 	mu         sync.Mutex
 	started    bool
+	compiles   bool // something was compiled
+	follows    bool // another process publishes
 	compileErr error
 	publishErr error
 	head       snapshots.ID
 }
 
 // Ready returns why the store is not known to hold what the files say, or nil.
+// While another process leads, what it publishes is not our business: then one
+// that has compiled is ready to take over.
 func (s *Status) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,6 +30,8 @@ func (s *Status) Ready() error {
 	switch {
 	case s.compileErr != nil:
 		return fmt.Errorf("compile: %w", s.compileErr)
+	case s.follows && s.compiles:
+		return nil
 	case errors.As(s.publishErr, &shrunk):
 		return fmt.Errorf("held: %w; %s", shrunk, shrunk.Approval())
 	case s.publishErr != nil:
@@ -47,6 +53,20 @@ func (s *Status) compiled(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compileErr = err
+	s.compiles = s.compiles || err == nil
+}
+
+// Leads reports whether this process is the one that publishes.
+func (s *Status) Leads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.follows
+}
+
+func (s *Status) leads(leading bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follows = !leading
 }
 
 func (s *Status) published(id snapshots.ID, err error) {

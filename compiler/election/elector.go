@@ -1,0 +1,242 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// ErrNotLeading is the cause that ends the context of a term.
+var ErrNotLeading = errors.New("another compiler may be the leader by now")
+
+// Options are those of an [Elector]. All fields are needed.
+type Options struct {
+	Leases          coordinationv1.LeasesGetter
+	Namespace, Name string // of the Lease
+	Identity        string // of this process, and of no other: see [Identity]
+	Times           Times
+	Log             *slog.Logger
+	Metrics         prometheus.Registerer
+}
+
+// Elector takes part in the election. It may be used by several goroutines.
+type Elector struct {
+	options Options
+	changed chan struct{}
+
+	mu     sync.Mutex
+	term   term
+	ended  chan struct{} // closed when the term ends; nil without one
+	expiry *time.Timer   // ends the term
+	using  int           // calls of Term that have not ended
+	idle   chan struct{} // closed when none is left; nil before the first
+	holder string
+	failed bool // the last request
+}
+
+// New returns an elector, which takes part once it is run.
+func New(o Options) (*Elector, error) {
+	if err := o.Times.Check(); err != nil {
+		return nil, err
+	}
+	e := &Elector{options: o, changed: make(chan struct{}, 1)}
+	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "hapsnap_compiler_leader", Help: "1 while this process is the one that publishes, else 0.",
+	}, func() float64 {
+		if e.Leading() {
+			return 1
+		}
+		return 0
+	}))
+	return e, nil
+}
+
+// Run takes part until ctx is done. Then it ends the term, waits for whoever
+// uses it, and releases the Lease, so that another process can lead at once.
+func (e *Elector) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		elector, err := leaderelection.NewLeaderElector(e.config())
+		if err != nil {
+			return fmt.Errorf("begin leader election: %w", err)
+		}
+		// What client-go has to say is said by this package.
+		elector.Run(klog.NewContext(ctx, klog.Logger{}))
+	}
+	e.end("stopping")
+	return nil
+}
+
+func (e *Elector) config() leaderelection.LeaderElectionConfig {
+	o := e.options
+	return leaderelection.LeaderElectionConfig{
+		Name: o.Name, LeaseDuration: o.Times.LeaseDuration, RenewDeadline: o.Times.RenewDeadline, RetryPeriod: o.Times.RetryPeriod,
+		ReleaseOnCancel: true,
+		Lock: lock{
+			Interface: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: o.Leases,
+				LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+			},
+			timeout: o.Times.RenewDeadline / 2, before: e.before, after: e.after,
+		},
+		Callbacks: leaderelection.LeaderCallbacks{
+			// Terms begin and end with what is written: see after.
+			OnStartedLeading: func(context.Context) {},
+			OnStoppedLeading: func() {},
+			OnNewLeader:      e.observed,
+		},
+	}
+}
+
+// before lets a record be written. The Lease is only released when nobody uses
+// the term any more: whoever takes it then must be alone.
+func (e *Elector) before(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == e.options.Identity {
+		return nil
+	}
+	e.end("lease given back")
+	idle := e.unused()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for what was begun while leading: %w", ctx.Err())
+	}
+}
+
+// unused returns what is closed when nobody uses a term, or nil if nobody did.
+func (e *Elector) unused() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.idle
+}
+
+// after begins, prolongs or ends the term by what was written.
+func (e *Elector) after(sent time.Time, record resourcelock.LeaderElectionRecord, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		if !e.failed {
+			e.options.Log.Warn("lease not written, trying again", "lease", e.lease(), "err", err)
+		}
+		e.failed = true
+		return
+	}
+	e.failed = false
+	if record.HolderIdentity != e.options.Identity {
+		return
+	}
+	e.term = term{renewed: sent, length: e.options.Times.RenewDeadline}
+	left := time.Until(sent.Add(e.term.length))
+	if e.ended != nil {
+		e.expiry.Reset(left)
+		return
+	}
+	e.ended = make(chan struct{})
+	e.expiry = time.AfterFunc(left, e.expire)
+	e.options.Log.Info("leading", "lease", e.lease(), "identity", e.options.Identity)
+	e.notify()
+}
+
+// expire ends a term that was not prolonged in time.
+func (e *Elector) expire() {
+	if !e.Leading() {
+		e.end("lease not renewed in time")
+	}
+}
+
+func (e *Elector) end(why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.term = term{}
+	if e.ended == nil {
+		return
+	}
+	close(e.ended)
+	e.ended = nil
+	e.expiry.Stop()
+	e.options.Log.Info("not leading any more", "lease", e.lease(), "reason", why)
+	e.notify()
+}
+
+// notify is called with the lock held.
+func (e *Elector) notify() {
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Elector) observed(holder string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.holder = holder
+	if holder != "" && holder != e.options.Identity {
+		e.options.Log.Info("another process leads", "lease", e.lease(), "holder", holder)
+	}
+}
+
+func (e *Elector) lease() string { return e.options.Namespace + "/" + e.options.Name }
+
+// Leading reports whether this process leads right now.
+func (e *Elector) Leading() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.term.holds(time.Now())
+}
+
+// Holder returns the identity that was last seen on the Lease, or "".
+func (e *Elector) Holder() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.holder
+}
+
+// Changed receives when this process may have begun or ceased to lead.
+func (e *Elector) Changed() <-chan struct{} { return e.changed }
+
+// Term returns a context for something that only the leader may do, and false
+// if this process does not lead. The context ends as soon as the term does, with
+// [ErrNotLeading] as its cause. The caller calls end when it is done: until then
+// the Lease is not given to others of our own accord.
+func (e *Elector) Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended == nil || !e.term.holds(time.Now()) {
+		return ctx, func() {}, false
+	}
+	if e.using == 0 {
+		e.idle = make(chan struct{})
+	}
+	e.using++
+	during, cancel := context.WithCancelCause(ctx)
+	go func(ended <-chan struct{}) {
+		select {
+		case <-ended:
+			cancel(ErrNotLeading)
+		case <-during.Done():
+		}
+	}(e.ended)
+	return during, sync.OnceFunc(func() { cancel(context.Canceled); e.release() }), true
+}
+
+// release takes note that a call of Term has ended.
+func (e *Elector) release() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.using--; e.using == 0 {
+		close(e.idle)
+	}
+}

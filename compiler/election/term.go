@@ -1,0 +1,56 @@
+package election
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Times are those of the Lease.
+type Times struct {
+	// LeaseDuration is how long others wait, since they last saw the Lease
+	// renewed, until they take it. The Lease holds it in whole seconds.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long a process leads since it last renewed the Lease.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between attempts to take or to renew it.
+	RetryPeriod time.Duration
+}
+
+// Defaults are the times that Kubernetes' own controllers use.
+func Defaults() Times {
+	return Times{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+}
+
+// Check returns why two processes with these times could lead at once, or none
+// for long.
+func (t Times) Check() error {
+	switch {
+	case t.LeaseDuration < time.Second || t.LeaseDuration%time.Second != 0:
+		return fmt.Errorf("lease duration %s: not a number of whole seconds", t.LeaseDuration)
+	case t.RetryPeriod <= 0:
+		return errors.New("retry period: not more than 0")
+	case t.RenewDeadline >= t.LeaseDuration:
+		return fmt.Errorf("renew deadline %s: not shorter than the lease duration %s", t.RenewDeadline, t.LeaseDuration)
+	case t.RenewDeadline < 2*t.RetryPeriod:
+		return fmt.Errorf("renew deadline %s: shorter than two retry periods of %s", t.RenewDeadline, t.RetryPeriod)
+	}
+	return nil
+}
+
+// term is how long a process leads. The zero term is that of one that does not.
+type term struct {
+	renewed time.Time // when the last request that was granted had been sent
+	length  time.Duration
+}
+
+// holds reports whether the process leads at the time. The clock that never
+// turns back stands still while a machine sleeps, and the clock on the wall can
+// be set: whichever says that more time has passed is believed.
+func (t term) holds(now time.Time) bool {
+	if t.renewed.IsZero() {
+		return false
+	}
+	passed := max(now.Sub(t.renewed), now.Round(0).Sub(t.renewed.Round(0)))
+	return passed < t.length
+}

@@ -1,0 +1,214 @@
+package compiler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// chair is a leadership that tests give and take.
+type chair struct {
+	changed chan struct{}
+
+	mu    sync.Mutex
+	ended chan struct{} // nil: not leading
+}
+
+func newChair() *chair { return &chair{changed: make(chan struct{}, 1)} }
+
+func (c *chair) Changed() <-chan struct{} { return c.changed }
+
+func (c *chair) Term(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended == nil {
+		return ctx, func() {}, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := c.ended
+	go func() {
+		select {
+		case <-ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel, true
+}
+
+func (c *chair) set(leading bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case leading && c.ended == nil:
+		c.ended = make(chan struct{})
+	case !leading && c.ended != nil:
+		close(c.ended)
+		c.ended = nil
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// held is a store whose writer can be held up between looking and writing, as by
+// a process that is paused. It does not notice that its context has ended.
+type held struct {
+	*dirstore.Store
+	begun, goOn chan struct{}
+	result      chan error
+}
+
+func (h *held) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
+	if h.begun == nil {
+		return h.Store.Publish(context.Background(), d)
+	}
+	h.begun <- struct{}{}
+	<-h.goOn
+	id, published, err := h.Store.Publish(context.Background(), d)
+	h.result <- err
+	return id, published, err
+}
+
+// candidate is one of several compilers for the same manifests and store.
+type candidate struct {
+	*chair
+	status *compiler.Status
+}
+
+func runCandidate(t *testing.T, manifests string, store *held) candidate {
+	t.Helper()
+	c := candidate{newChair(), &compiler.Status{}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	o := compiler.Options{
+		Source: compiler.Source{Objects: compiler.Files(manifests), Config: config.Default()},
+		Store:  store, Checker: haproxy(t), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: c.status,
+		Interval: 20 * time.Millisecond, MaxWait: 200 * time.Millisecond, Leader: c.chair,
+	}
+	go func() { ended <- compiler.Run(ctx, o) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("run ended with %v", err)
+		}
+	})
+	return c
+}
+
+func awaitSubjects(t *testing.T, store *dirstore.Store, want ...string) []snapshots.ID {
+	t.Helper()
+	var ids []snapshots.ID
+	await(t, "snapshots", func() error {
+		view, err := store.View(t.Context())
+		if err != nil {
+			return err
+		}
+		ids = view.IDs
+		var got []string
+		for _, id := range ids {
+			m, err := store.Manifest(t.Context(), id)
+			if err != nil {
+				return err
+			}
+			got = append(got, m.Spec.Subject)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("got %q, want %q", got, want)
+		}
+		return nil
+	})
+	return ids
+}
+
+// Followers compile and are ready, and publish only once they lead: then what
+// they have is there at once. Each change is published once, whoever leads.
+func TestOnlyTheLeaderPublishes(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, store := t.TempDir(), dirstore.Open(filepath.Join(root, "store"), dirstore.Options{})
+	put(t, dir, "web.yaml", manifest("web", "5s"))
+	one, two := runCandidate(t, dir, &held{Store: store}), runCandidate(t, dir, &held{Store: store})
+	await(t, "first follower", one.status.Ready)
+	await(t, "second follower", two.status.Ready)
+	if _, err := os.Stat(filepath.Join(root, "store")); !errors.Is(err, os.ErrNotExist) || one.status.Leads() {
+		t.Fatalf("followers published: %v", err)
+	}
+	web, api := "+1 backend, +1 route (Ingress shop/web)", "+1 backend, +1 route (Ingress shop/api)"
+	one.set(true)
+	first := awaitSubjects(t, store, web)
+	await(t, "leader", func() error {
+		if one.status.Head() != first[0] || !one.status.Leads() || two.status.Leads() {
+			return errors.New("not known to lead")
+		}
+		return one.status.Ready()
+	})
+	one.set(false)
+	put(t, dir, "api.yaml", manifest("api", "5s"))
+	two.set(true)
+	ids := awaitSubjects(t, store, web, api)
+	// One that leads again looks at the store, and finds that nothing is missing.
+	two.set(false)
+	one.set(true)
+	await(t, "the head of the other", func() error {
+		if one.status.Head() != ids[1] {
+			return fmt.Errorf("head %s, want %s", one.status.Head(), ids[1])
+		}
+		return nil
+	})
+	awaitSubjects(t, store, web, api)
+}
+
+// A leader that is paused between looking at the store and writing may be no
+// leader any more when it goes on: what it writes then is refused.
+func TestALateWriteUndoesNothing(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, store := t.TempDir(), dirstore.Open(filepath.Join(root, "store"), dirstore.Options{})
+	put(t, dir, "web.yaml", manifest("web", "5s"))
+	paused := &held{Store: store, begun: make(chan struct{}), goOn: make(chan struct{}), result: make(chan error, 1)}
+	old, next := runCandidate(t, dir, paused), runCandidate(t, dir, &held{Store: store})
+	old.set(true)
+	<-paused.begun // with the draft of web alone
+	old.set(false)
+	put(t, dir, "api.yaml", manifest("api", "5s"))
+	await(t, "compiled", next.status.Ready)
+	next.set(true)
+	await(t, "both published", func() error {
+		view, err := store.View(t.Context())
+		if err != nil || len(view.IDs) == 0 {
+			return fmt.Errorf("%v, %v", view.IDs, err)
+		}
+		s, err := store.Get(t.Context(), view.Head())
+		if prefix, _ := s.File("maps/prefix.map"); err != nil || !strings.Contains(string(prefix), "web.example") || !strings.Contains(string(prefix), "api.example") {
+			return fmt.Errorf("%s, %v", prefix, err)
+		}
+		return nil
+	})
+	before, err := store.View(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(paused.goOn)
+	if err := <-paused.result; !errors.Is(err, snapshots.ErrMoved) {
+		t.Errorf("the late write: %v", err)
+	}
+	if after, err := store.View(t.Context()); err != nil || after.Head() != before.Head() {
+		t.Errorf("the head was %s and is %s, %v", before.Head(), after.Head(), err)
+	}
+}
