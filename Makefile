@@ -16,6 +16,9 @@ export HAPROXY
 KEEP ?=
 export KEEP
 
+# The API server, etcd and kubectl that tests run.
+export KUBEBUILDER_ASSETS := $(CURDIR)/build/kube
+
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
 
 # The timeout is each package's.
@@ -26,6 +29,7 @@ PACKAGES ?= ./...
 
 HAPROXY_3_0 := build/haproxy-3.0/haproxy
 GOLANGCI_LINT := build/tools/golangci-lint
+KUBE := build/kube/kube-apiserver build/kube/etcd build/kube/kubectl
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -99,9 +103,12 @@ deps: ## install what the programs and the demo need and the machine lacks
 	@hack/apt-install $(filter haproxy,$(HAPROXY)) git
 	@command -v $(HAPROXY) >/dev/null || { echo 'HAPROXY=$(HAPROXY): not found' >&2; exit 1; }
 
+.PHONY: kube
+kube: $(KUBE) ## build Kubernetes for tests into build/kube, in minutes
+
 # The race detector needs a C compiler.
 .PHONY: test-deps
-test-deps: deps
+test-deps: deps $(KUBE)
 	@$(if $(findstring -race,$(TESTFLAGS)),hack/apt-install gcc libc6-dev)
 
 .PHONY: clean
@@ -111,4 +118,17 @@ clean: ## remove build/
 # Built once; again when tools/ names another version.
 $(GOLANGCI_LINT): tools/go.mod tools/go.sum
 	cd tools && CGO_ENABLED=0 go build -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+# Kubernetes for tests. Built once, in minutes; again when tools/kubernetes names
+# other versions.
+KUBE_VERSION = $(shell sed -n 's,.*k8s.io/kubernetes v\([0-9.]*\).*,\1,p' tools/kubernetes/go.mod)
+KUBE_BUILD = cd tools/kubernetes && CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o ../../$@
+
+build/kube/kube-apiserver build/kube/kubectl: build/kube/%: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	$(KUBE_BUILD) -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=v$(KUBE_VERSION)' k8s.io/kubernetes/cmd/$*
+	@touch $@
+
+build/kube/etcd: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	$(KUBE_BUILD) -ldflags '-s -w' go.etcd.io/etcd/server/v3
 	@touch $@
