@@ -1,0 +1,157 @@
+package kubetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// patience is how long the API server may take for what it does in the background.
+const patience = 30 * time.Second
+
+func newClient(config *rest.Config) (client.Client, error) {
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return c, nil
+}
+
+// Client is that of an administrator, for all kinds. Kinds outside of client-go's
+// scheme are unstructured.
+func (s *Server) Client() client.Client { return s.client }
+
+// Namespace makes a namespace for a test, whose name says which.
+func (s *Server) Namespace(t testing.TB) string {
+	t.Helper()
+	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name[:min(len(name), 50)] + "-"}}
+	if err := s.client.Create(t.Context(), namespace); err != nil {
+		t.Fatal("make a namespace:", err)
+	}
+	return namespace.Name
+}
+
+// Apply brings objects to what YAML documents say, by server-side apply. Those
+// without a namespace are in "default". It returns when the kinds of
+// CustomResourceDefinitions are served.
+func (s *Server) Apply(t testing.TB, documents string) {
+	t.Helper()
+	if err := s.ApplyYAML(t.Context(), documents); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Delete deletes the objects that YAML documents name.
+func (s *Server) Delete(t testing.TB, documents string) {
+	t.Helper()
+	err := s.each(documents, func(o *unstructured.Unstructured) error { return s.client.Delete(t.Context(), o) })
+	if err != nil {
+		t.Fatal("delete", err)
+	}
+}
+
+// ApplyYAML is Apply where there is no test.
+func (s *Server) ApplyYAML(ctx context.Context, documents string) error {
+	err := s.each(documents, func(o *unstructured.Unstructured) error {
+		apply := client.ApplyConfigurationFromUnstructured(o)
+		if err := s.client.Apply(ctx, apply, client.FieldOwner("kubetest"), client.ForceOwnership); err != nil {
+			return err
+		}
+		return s.established(ctx, o)
+	})
+	if err != nil {
+		return fmt.Errorf("apply %w", err)
+	}
+	return nil
+}
+
+// each calls a function with every object of YAML documents.
+func (s *Server) each(documents string, do func(*unstructured.Unstructured) error) error {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewBufferString(documents), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(o)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("documents: %w", err)
+		case len(o.Object) == 0:
+			continue
+		}
+		if err := s.placed(o); err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		if err := do(o); err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+}
+
+// placed puts an object that needs a namespace and names none in "default".
+func (s *Server) placed(o *unstructured.Unstructured) error {
+	namespaced, err := s.client.IsObjectNamespaced(o)
+	if err == nil && namespaced && o.GetNamespace() == "" {
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	return err
+}
+
+// established waits until objects of a CustomResourceDefinition can be listed.
+func (s *Server) established(ctx context.Context, o *unstructured.Unstructured) error {
+	if o.GetKind() != "CustomResourceDefinition" {
+		return nil
+	}
+	list, err := firstList(o)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := s.client.List(ctx, list)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if !meta.IsNoMatchError(err) && client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// firstList is a list of the kind that a CustomResourceDefinition defines, in the
+// first version that is served.
+func firstList(crd *unstructured.Unstructured) (*unstructured.UnstructuredList, error) {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		if version, ok := v.(map[string]any); ok && version["served"] == true {
+			list := &unstructured.UnstructuredList{}
+			list.SetAPIVersion(fmt.Sprintf("%s/%s", group, version["name"]))
+			list.SetKind(kind + "List")
+			return list, nil
+		}
+	}
+	return nil, errors.Join(errors.New("no version is served"), err)
+}
