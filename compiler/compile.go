@@ -73,6 +73,8 @@ type checker interface {
 // [ErrGaveUp], or that of a check that could not be made.
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in.Memo.Begin()
+	selector := inputs.NewSelector(in.Config, in.Objects.Namespaces)
+	in.Objects, in.Found = selector.Objects(in.Objects), selector.Diagnostics(in.Found)
 	c := compilation{
 		in: in, check: check, keys: keyTypes(in.Objects),
 		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{},

@@ -48,9 +48,11 @@ func (p Position) Compare(o Position) int {
 }
 
 // Object names an object. Namespace is empty for cluster-scoped ones; the
-// zero Object is none.
+// zero Object is none. APIVersion is empty for the kinds that the compiler reads
+// without being told; it tells kinds of one name apart, and is not shown.
 type Object struct {
 	Kind, Namespace, Name string
+	APIVersion            string
 }
 
 // String returns "Kind namespace/name", on one line whatever the names hold.
@@ -73,9 +75,9 @@ func oneLine(s string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// Compare orders objects by kind, namespace and name.
+// Compare orders objects by kind, namespace, name and apiVersion.
 func (o Object) Compare(p Object) int {
-	return cmp.Or(cmp.Compare(o.Kind, p.Kind), cmp.Compare(o.Namespace, p.Namespace), cmp.Compare(o.Name, p.Name))
+	return cmp.Or(cmp.Compare(o.Kind, p.Kind), cmp.Compare(o.Namespace, p.Namespace), cmp.Compare(o.Name, p.Name), cmp.Compare(o.APIVersion, p.APIVersion))
 }
 
 // Severity says what a diagnostic means for its object.

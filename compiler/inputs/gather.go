@@ -2,6 +2,7 @@ package inputs
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,26 +11,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
 // Gather decodes the objects that the compiler reads. Those that break their
-// schema are reported and left out, but for [Inputs].Broken. Ignored counts the objects of other kinds.
-func Gather(set manifests.Set) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
-	return new(Gatherer).Gather(set)
+// schema are reported and left out, but for [Inputs].Broken. Kinds are those of
+// which the content is wanted. Ignored counts the objects of other kinds.
+func Gather(set manifests.Set, kinds ...config.ObjectKind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
+	return new(Gatherer).Gather(set, kinds...)
 }
 
 // Gatherer gathers again and again, and decodes only the objects that a
 // [manifests.Reader] read anew. The zero Gatherer is ready. It is not for
 // concurrent use.
 type Gatherer struct {
-	decoded map[any]any // the values without faults, by identity
+	kinds   []config.ObjectKind
+	decoded map[identity]any // the values without faults
+}
+
+// identity is what a value was decoded from: an object, of which a type or the
+// content was wanted.
+type identity struct {
+	object  any
+	content bool
 }
 
 // Gather gathers like the function [Gather].
-func (x *Gatherer) Gather(set manifests.Set) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
-	g := gatherer{ignored: map[manifests.GVK]int{}, before: x.decoded, decoded: make(map[any]any, len(x.decoded))}
+func (x *Gatherer) Gather(set manifests.Set, kinds ...config.ObjectKind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
+	if !reflect.DeepEqual(x.kinds, kinds) { // other fields may be dropped
+		x.kinds, x.decoded = kinds, nil
+	}
+	g := gatherer{ignored: map[manifests.GVK]int{}, before: x.decoded, decoded: make(map[identity]any, len(x.decoded)), kinds: kinds}
+	g.prepare(set)
 	for _, p := range set.Problems {
 		g.problem(p)
 	}
@@ -45,7 +60,21 @@ type gatherer struct {
 	in              Inputs
 	found           []diag.Diagnostic
 	ignored         map[manifests.GVK]int
-	before, decoded map[any]any
+	before, decoded map[identity]any
+	kinds           []config.ObjectKind
+	trimmers        map[manifests.GVK]func(map[string]any)
+	namespaced      map[groupKind]bool
+}
+
+// prepare finds out what is to be known of kinds that the configuration names.
+func (g *gatherer) prepare(set manifests.Set) {
+	if len(g.kinds) == 0 {
+		return
+	}
+	g.namespaced, g.trimmers = namespacedKinds(set), map[manifests.GVK]func(map[string]any){}
+	for _, k := range g.kinds {
+		g.trimmers[manifests.GVK{APIVersion: k.APIVersion, Kind: k.Kind}] = Trimmer(k)
+	}
 }
 
 // problem reports what is no object.
@@ -57,9 +86,22 @@ func (g *gatherer) problem(p manifests.Problem) {
 	g.found = append(g.found, d)
 }
 
-// object takes an object in, counts it, or reports it.
+// object takes an object in, counts it, or reports it. One of a kind that is read
+// anyway and breaks its schema has no content either.
 func (g *gatherer) object(o manifests.Object) {
-	switch gvk := o.GVK(); gvk {
+	before := len(g.found)
+	switch read := g.typed(o); {
+	case read && len(g.found) == before:
+		g.other(o)
+	case !read && !g.other(o):
+		g.unknown(o)
+	}
+}
+
+// typed takes in an object of a kind that is read anyway, and says whether it is
+// one.
+func (g *gatherer) typed(o manifests.Object) bool {
+	switch o.GVK() {
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}:
 		g.ingress(o)
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"}:
@@ -70,15 +112,24 @@ func (g *gatherer) object(o manifests.Object) {
 		g.in.Secrets = gather(g, g.in.Secrets, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "v1", Kind: "ConfigMap"}:
 		g.in.ConfigMaps = gather(g, g.in.ConfigMaps, o, validation.IsDNS1123Subdomain)
+	case manifests.GVK{APIVersion: "v1", Kind: "Namespace"}:
+		g.in.Namespaces = gather(g, g.in.Namespaces, o, validation.IsDNS1123Label)
 	case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
 		g.in.EndpointSlices = gather(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
 	default:
-		if version := servedVersion(gvk); version != "" {
-			g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not one that clusters still serve", o.APIVersion), "use "+version)
-			return
-		}
-		g.ignored[gvk]++
+		return false
 	}
+	return true
+}
+
+// unknown counts an object that is not read, or reports one that its author will
+// expect to be.
+func (g *gatherer) unknown(o manifests.Object) {
+	if version := servedVersion(o.GVK()); version != "" {
+		g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not one that clusters still serve", o.APIVersion), "use "+version)
+		return
+	}
+	g.ignored[o.GVK()]++
 }
 
 // ingress takes an Ingress in, or among those that are broken.
@@ -108,14 +159,14 @@ func gather[T any](g *gatherer, list []Object[T], o manifests.Object, checkName 
 // the API server would let it be. If not, it holds what could be read.
 func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []string) (object Object[T], sound bool) {
 	at := func(path ...any) diag.Position { return inFile(o.Position(path...)) }
-	value, known := g.before[o.Identity()].(*T)
+	value, known := g.before[identity{o.Identity(), false}].(*T)
 	if !known {
 		value = new(T)
 		sound = g.fits(o, append(o.Decode(value), faultsOf(o, value)...), checkName)
 		complete(value, o.Namespace)
 	}
 	if known || sound {
-		g.decoded[o.Identity()] = value
+		g.decoded[identity{o.Identity(), false}] = value
 	}
 	return Object[T]{Ref: ref(o), Value: value, At: at}, known || sound
 }
@@ -160,7 +211,7 @@ func (g *gatherer) report(o manifests.Object, at diag.Position, message, hint st
 }
 
 func ref(o manifests.Object) diag.Object {
-	return diag.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+	return RefOf(o.APIVersion, o.Kind, o.Namespace, o.Name)
 }
 
 // mergeStringData does what the API server does with the plain form of a

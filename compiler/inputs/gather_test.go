@@ -1,6 +1,7 @@
 package inputs_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/manifests"
@@ -22,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // gather reads the files of an archive, and returns positions as if its
 // directory were the current one.
-func gather(t *testing.T, files []txtar.File) (inputs.Inputs, []diag.Diagnostic, map[manifests.GVK]int) {
+func gather(t *testing.T, files []txtar.File, kinds ...config.ObjectKind) (inputs.Inputs, []diag.Diagnostic, map[manifests.GVK]int) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -38,11 +40,23 @@ func gather(t *testing.T, files []txtar.File) (inputs.Inputs, []diag.Diagnostic,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inputs.Gather(set)
+	return inputs.Gather(set, kinds...)
 }
 
 func TestGatherGolden(t *testing.T) {
-	goldens, err := filepath.Abs("testdata/gather.txtar")
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { testGolden(t, file) })
+	}
+}
+
+// testGolden gathers what an archive holds. With a file config.yaml it selects of
+// it what that configuration reads.
+func testGolden(t *testing.T, file string) {
+	goldens, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +70,18 @@ func TestGatherGolden(t *testing.T) {
 		want = string(golden.Files[i].Data)
 	}
 	golden.Files = slices.DeleteFunc(golden.Files, isWant)
-	in, found, ignored := gather(t, golden.Files)
-	got := describe(in, found, ignored)
+	cfg := config.Default()
+	manifests := slices.Clone(golden.Files)
+	if i := slices.IndexFunc(manifests, func(f txtar.File) bool { return f.Name == "config.yaml" }); i >= 0 {
+		var wrong []diag.Diagnostic
+		if cfg, wrong = config.Parse("config.yaml", manifests[i].Data); len(wrong) > 0 {
+			t.Fatal(wrong)
+		}
+		manifests = slices.Delete(manifests, i, i+1)
+	}
+	in, found, ignored := gather(t, manifests, cfg.Kinds...)
+	selector := inputs.NewSelector(cfg, in.Namespaces)
+	got := describe(selector.Objects(in), selector.Diagnostics(found), ignored)
 	if *update {
 		golden.Files = append(golden.Files, txtar.File{Name: "want", Data: []byte(got)})
 		if err := os.WriteFile(goldens, txtar.Format(golden), 0o644); err != nil {
@@ -81,6 +105,13 @@ func describe(in inputs.Inputs, found []diag.Diagnostic, ignored map[manifests.G
 		}
 	}
 	fmt.Fprintf(&b, "%d EndpointSlices\n", len(in.EndpointSlices))
+	for _, o := range in.Others {
+		content, err := json.Marshal(o.Value.Object)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Fprintf(&b, "%s: %s %s\n", o.Position(), o.Ref, content)
+	}
 	for _, g := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {
 		fmt.Fprintf(&b, "ignored: %d of %s\n", ignored[g], g)
 	}

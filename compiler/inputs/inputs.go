@@ -8,6 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/manifests"
@@ -44,6 +45,11 @@ type Inputs struct {
 	Secrets        []Object[corev1.Secret]
 	ConfigMaps     []Object[corev1.ConfigMap]
 	EndpointSlices []Object[discoveryv1.EndpointSlice]
+	// Namespaces are here for their labels.
+	Namespaces []Object[corev1.Namespace]
+	// Others are the objects of the kinds that the configuration names, with their
+	// content: also those of kinds that are above too.
+	Others []Object[unstructured.Unstructured]
 }
 
 // Values returns the plain values of objects.
@@ -72,6 +78,8 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 		Secrets:        without(in.Secrets, out),
 		ConfigMaps:     without(in.ConfigMaps, out),
 		EndpointSlices: without(in.EndpointSlices, out),
+		Namespaces:     without(in.Namespaces, out),
+		Others:         without(in.Others, out),
 	}
 }
 
@@ -80,7 +88,8 @@ func without[T any](objects []Object[T], out map[diag.Object]bool) []Object[T] {
 }
 
 // Provenance lists the objects as a snapshot's manifest records them, sorted.
-// EndpointSlices are left out: they are live data.
+// EndpointSlices are left out, unless templates read them: they are live data. So
+// are Namespaces, which decide what is read and are not in it.
 func (in Inputs) Provenance() []snapshots.Input {
 	var out []snapshots.Input
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Ingresses)
@@ -88,11 +97,16 @@ func (in Inputs) Provenance() []snapshots.Input {
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Secrets)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.ConfigMaps)
+	for _, o := range in.Others {
+		out = record(out, o.Value.GetAPIVersion(), []Object[unstructured.Unstructured]{o})
+	}
 	slices.SortFunc(out, func(a, b snapshots.Input) int {
 		return cmp.Or(cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return out
+	return slices.CompactFunc(out, func(a, b snapshots.Input) bool {
+		return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Namespace == b.Namespace && a.Name == b.Name
+	})
 }
 
 func record[T any](out []snapshots.Input, apiVersion string, objects []Object[T]) []snapshots.Input {

@@ -1,0 +1,123 @@
+package inputs
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+// Selector knows which objects a configuration reads. A cluster selects most of
+// them itself; so that files give the same, all are selected here once more.
+type Selector struct {
+	builtIn    selection
+	others     map[string]selection // by apiVersion/kind
+	namespaces map[string]labels.Set
+}
+
+// selection is what is said of one kind.
+type selection struct {
+	namespaces        []string // none: all
+	namespaceSelector labels.Selector
+	labelSelector     labels.Selector
+	fieldSelector     fields.Selector
+}
+
+// NewSelector returns the Selector of a valid configuration, where these are the
+// namespaces.
+func NewSelector(c config.Config, namespaces []Object[corev1.Namespace]) Selector {
+	s := Selector{
+		builtIn: newSelection(config.ObjectKind{Namespaces: c.Namespaces, NamespaceSelector: c.NamespaceSelector}),
+		others:  map[string]selection{}, namespaces: map[string]labels.Set{},
+	}
+	for _, k := range c.Kinds {
+		s.others[k.GVK()] = newSelection(k)
+	}
+	for _, n := range namespaces {
+		s.namespaces[n.Ref.Name] = n.Value.Labels
+	}
+	return s
+}
+
+// newSelection parses selectors. One that does not parse selects nothing.
+func newSelection(k config.ObjectKind) selection {
+	out := selection{namespaces: k.Namespaces, namespaceSelector: labels.Nothing(), labelSelector: labels.Nothing(), fieldSelector: fields.Nothing()}
+	if s, err := labels.Parse(k.NamespaceSelector); err == nil {
+		out.namespaceSelector = s
+	}
+	if s, err := labels.Parse(k.LabelSelector); err == nil {
+		out.labelSelector = s
+	}
+	if s, err := fields.ParseSelector(k.FieldSelector); err == nil {
+		out.fieldSelector = s
+	}
+	return out
+}
+
+// Objects returns the inputs that are read.
+func (s Selector) Objects(in Inputs) Inputs {
+	in.Ingresses = kept(in.Ingresses, s.inNamespace)
+	in.Broken = kept(in.Broken, s.inNamespace)
+	in.Services = kept(in.Services, s.inNamespace)
+	in.Secrets = kept(in.Secrets, s.inNamespace)
+	in.ConfigMaps = kept(in.ConfigMaps, s.inNamespace)
+	in.EndpointSlices = kept(in.EndpointSlices, s.inNamespace)
+	others := in.Others
+	in.Others = nil
+	for _, o := range others {
+		if s.selects(o.Value) {
+			in.Others = append(in.Others, o)
+		}
+	}
+	return in
+}
+
+// Diagnostics returns those that are not about an object in a namespace that
+// nothing is read from.
+func (s Selector) Diagnostics(found []diag.Diagnostic) []diag.Diagnostic {
+	return slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool {
+		return d.Object.Namespace != "" && !s.inNamespace(d.Object) && !s.namedInNamespace(d.Object)
+	})
+}
+
+// namedInNamespace reports whether the configuration names the kind of an object,
+// and reads it from its namespace.
+func (s Selector) namedInNamespace(ref diag.Object) bool {
+	of, named := s.others[ref.APIVersion+"/"+ref.Kind]
+	return named && s.allows(of, ref.Namespace)
+}
+
+// inNamespace reports whether the kinds that are read anyway are read from the
+// namespace of an object.
+func (s Selector) inNamespace(ref diag.Object) bool { return s.allows(s.builtIn, ref.Namespace) }
+
+// allows reports whether a namespace is selected. An object in none is selected
+// if nothing is said of namespaces.
+func (s Selector) allows(by selection, namespace string) bool {
+	all := len(by.namespaces) == 0 && by.namespaceSelector.Empty()
+	if all || namespace == "" {
+		return all
+	}
+	return (len(by.namespaces) == 0 || slices.Contains(by.namespaces, namespace)) && by.namespaceSelector.Matches(s.labelsOf(namespace))
+}
+
+// labelsOf returns the labels of a namespace. Its name is always one: the API
+// server sees to that.
+func (s Selector) labelsOf(namespace string) labels.Set {
+	return labels.Merge(s.namespaces[namespace], labels.Set{corev1.LabelMetadataName: namespace})
+}
+
+// selects reports whether an object of a kind that the configuration names is read.
+func (s Selector) selects(u *unstructured.Unstructured) bool {
+	of, named := s.others[u.GetAPIVersion()+"/"+u.GetKind()]
+	return named && s.allows(of, u.GetNamespace()) && of.labelSelector.Matches(labels.Set(u.GetLabels())) && of.fieldSelector.Matches(contentFields(u.Object))
+}
+
+func kept[T any](objects []Object[T], keep func(diag.Object) bool) []Object[T] {
+	return slices.DeleteFunc(slices.Clone(objects), func(o Object[T]) bool { return !keep(o.Ref) })
+}
