@@ -39,19 +39,12 @@ func (f Files) String() string { return string(f) }
 
 // Read reads the files. Whatever cannot be read as a whole is an error, and so is a
 // directory without any object: [ErrNothing].
-func (f Files) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
+func (f Files) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
 	set, err := manifests.Read(string(f))
 	if err != nil {
 		return inputs.Gathered{}, err
 	}
-	var g inputs.Gathered
-	var ignored map[manifests.GVK]int
-	g.Objects, g.Found, ignored = inputs.Gather(set, c.Kinds...)
-	g.Ignored = counts(ignored)
-	if len(set.Objects) == 0 {
-		return g, fmt.Errorf("%s: %w", f, ErrNothing)
-	}
-	return g, nil
+	return Given{string(f), set}.Read(ctx, c)
 }
 
 // Complete returns true: files are read as a whole.

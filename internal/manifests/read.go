@@ -62,19 +62,30 @@ func (r *Reader) readFiles(files []file) (Set, error) {
 		if err != nil {
 			return Set{}, fmt.Errorf("read manifests: %w", err)
 		}
-		data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-		isJSON := filepath.Ext(f.path) == ".json"
-		for _, c := range split(data, isJSON) {
-			parts = append(parts, part{place{f.path, c.lines}, c.text, documentKey{isJSON, sha256.Sum256(c.text)}})
-		}
+		parts = append(parts, partsOf(f.path, data, filepath.Ext(f.path) == ".json")...)
 	}
+	return r.set(parts), nil
+}
+
+// partsOf splits a file.
+func partsOf(file string, data []byte, isJSON bool) []part {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	var parts []part
+	for _, c := range split(data, isJSON) {
+		parts = append(parts, part{place{file, c.lines}, c.text, documentKey{isJSON, sha256.Sum256(c.text)}})
+	}
+	return parts
+}
+
+// set parses the parts that are new, and returns what all of them hold.
+func (r *Reader) set(parts []part) Set {
 	r.parse(parts)
 	var set Set
 	for _, p := range parts {
 		set.add(r.parsed[p.key], p.at)
 	}
 	set.sort()
-	return set, nil
+	return set
 }
 
 // part is a document of a file that has been read.
