@@ -125,10 +125,8 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 			Certificates: certificates, Expired: expired, Authorities: more.Authorities, Users: more.Users, Values: more.Values,
 			Fallback: selfSigned(t, "fallback.invalid"),
 		},
-		Slots: slots,
-		Layout: snapshots.Layout{
-			Maps: filepath.Join(dir, "maps"), Certificates: filepath.Join(dir, "certs"), General: filepath.Join(dir, "general"),
-		},
+		Slots:  slots,
+		Layout: validate.LayoutIn(dir),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,10 @@ var sectionWords = map[string]bool{
 	"acme": true, "namespace_list": true,
 }
 
+// IsSection reports whether a line of haproxy.cfg that begins with the word begins
+// a section.
+func IsSection(word string) bool { return sectionWords[word] }
+
 // lineChecker makes our own checks of haproxy.cfg.
 type lineChecker struct {
 	seen   map[string]int // the line of each section

@@ -15,8 +15,10 @@ const (
 	throwawayValue = "throw away"
 )
 
-// placeholders returns live data with something to throw away for each need.
-func (c *Checker) placeholders(keys map[snapshots.SecretName]KeyType, needs []snapshots.Need) (snapshots.Live, error) {
+// StandIns returns live data with something to throw away for each need, and for
+// the fallback certificate. Keys says what kind of key a Secret is known to hold.
+// There are no endpoints among it.
+func (c *Checker) StandIns(keys map[snapshots.SecretName]KeyType, needs []snapshots.Need) (snapshots.Live, error) {
 	live := snapshots.Live{
 		Certificates: map[snapshots.SecretName][]byte{}, Authorities: map[snapshots.SecretName][]byte{},
 		Users: map[snapshots.SecretName][]snapshots.User{}, Values: map[snapshots.SecretKey]string{},

@@ -30,7 +30,7 @@ func TestRoundTripKeepsSecrets(t *testing.T) {
 			"\n    http-request set-header x hapsnap:secret/shop/keys/" + key + " if { req.hdr(y) -m str hapsnap:secret/shop/keys/" + key + " }\n"
 	}
 	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Seal(1, snapshots.ID{})
-	bound, err := snapshots.Bind(s, snapshots.Binding{Live: live, Layout: layoutIn("/x")})
+	bound, err := snapshots.Bind(s, snapshots.Binding{Live: live, Layout: LayoutIn("/x")})
 	if err != nil || len(bound.Missing) > 0 {
 		t.Fatalf("%v, missing %v", err, bound.Missing)
 	}

@@ -17,16 +17,17 @@ import (
 // stagedConfig is the name of the bound configuration in the staging directory.
 const stagedConfig = snapshots.ConfigFile
 
-// layoutIn returns directories below dir, as an instance has them.
-func layoutIn(dir string) snapshots.Layout {
+// LayoutIn returns directories below dir, as an instance has them.
+func LayoutIn(dir string) snapshots.Layout {
 	return snapshots.Layout{
 		Maps: filepath.Join(dir, "maps"), Certificates: filepath.Join(dir, "certs"), General: filepath.Join(dir, "general"),
 	}
 }
 
-// stage writes what an instance would get below dir.
-func stage(dir string, bound snapshots.Bound) error {
-	layout := layoutIn(dir)
+// Stage writes what an instance would get below dir, which is there and empty,
+// bound to the directories of [LayoutIn]. haproxy.cfg is in dir itself.
+func Stage(dir string, bound snapshots.Bound) error {
+	layout := LayoutIn(dir)
 	for _, sub := range []string{layout.Maps, layout.Certificates, layout.General} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return fmt.Errorf("make staging directory: %w", err)
@@ -46,7 +47,7 @@ func stage(dir string, bound snapshots.Bound) error {
 // ask has HAProxy check the bound configuration. It is run in the staging
 // directory, so that messages name the file without its folder.
 func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, error) {
-	if err := stage(dir, lines.bound); err != nil {
+	if err := Stage(dir, lines.bound); err != nil {
 		return Verdict{}, err
 	}
 	var stdout, stderr bytes.Buffer

@@ -43,7 +43,7 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("make staging directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	bound, faults, err := c.bind(in, layoutIn(dir))
+	bound, faults, err := c.bind(in, LayoutIn(dir))
 	if err != nil || len(faults) > 0 {
 		return Verdict{Faults: faults}, err
 	}
@@ -85,7 +85,7 @@ func (c *Checker) bind(in Input, layout snapshots.Layout) (snapshots.Bound, []re
 	if wrong != nil {
 		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, wrong)}, nil
 	}
-	live, err := c.placeholders(in.Keys, needs)
+	live, err := c.StandIns(in.Keys, needs)
 	if err != nil {
 		return snapshots.Bound{}, nil, err
 	}

@@ -1,0 +1,146 @@
+package trial
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// ErrNoListener is returned for a request to a port that no bind line has.
+var ErrNoListener = errors.New("nothing listens on port")
+
+// Trial is a HAProxy that runs. Its methods are for one goroutine at a time.
+type Trial struct {
+	sockets map[int]string
+	lines   []Server // by the number of the server that stands in
+	servers servers
+	process *process
+	dir     string
+}
+
+// Start runs a draft in the HAProxy of the checker, which accepted it. What the
+// Secrets hold is used; what else is needed of Secrets is stood in for.
+func Start(ctx context.Context, check *validate.Checker, d snapshots.Draft, secrets []corev1.Secret) (*Trial, error) {
+	dir, err := socketDirectory()
+	if err != nil {
+		return nil, err
+	}
+	t := &Trial{dir: dir}
+	if err := t.start(ctx, check, d.Seal(1, snapshots.ID{}), secrets); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Close ends HAProxy and the servers.
+func (t *Trial) Close() {
+	if t.process != nil {
+		t.process.kill()
+	}
+	t.servers.close()
+	os.RemoveAll(t.dir)
+}
+
+// longestDirectory leaves room for the name of a socket, in 108 bytes, to which
+// HAProxy adds while it starts.
+const longestDirectory = 70
+
+// socketDirectory makes a directory whose name is short enough for sockets.
+func socketDirectory() (string, error) {
+	dir, err := os.MkdirTemp("", "hapsnap-trial-")
+	if err == nil && len(dir) > longestDirectory {
+		os.Remove(dir)
+		dir, err = os.MkdirTemp("/tmp", "hapsnap-trial-")
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a directory for the trial: %w", err)
+	}
+	return dir, nil
+}
+
+func (t *Trial) start(ctx context.Context, check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) error {
+	bound, services, err := t.bind(check, s, secrets)
+	if err != nil {
+		return err
+	}
+	var wrong error
+	e := enclose(string(bound.Config), t.dir, func(backend, name, address string) string {
+		ours, err := t.servers.add(ctx)
+		wrong = cmp.Or(wrong, err)
+		line := Server{Backend: backend, Name: name, Service: services[[2]string{backend, name}]}
+		if line.Service == "" {
+			line.Address = address
+		}
+		t.lines = append(t.lines, line)
+		return ours
+	})
+	if wrong != nil {
+		return wrong
+	}
+	t.sockets, bound.Config = e.sockets, []byte(e.config)
+	if err := validate.Stage(t.dir, bound); err != nil {
+		return err
+	}
+	t.process, err = run(ctx, check.Path, t.dir)
+	if err != nil {
+		return err
+	}
+	if err := t.process.listens(ctx, e.paths); err != nil {
+		return fmt.Errorf("start the trial: %s", bound.Redact(err.Error()))
+	}
+	return nil
+}
+
+// bind binds the snapshot with one endpoint for each Service, and returns the
+// Services of the server lines, by backend and name.
+func (t *Trial) bind(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (snapshots.Bound, map[[2]string]string, error) {
+	data, err := liveData(check, s, secrets)
+	if err != nil {
+		return snapshots.Bound{}, nil, err
+	}
+	if t.servers.certificate, err = tls.X509KeyPair(data.Fallback, data.Fallback); err != nil {
+		return snapshots.Bound{}, nil, fmt.Errorf("read a throw-away certificate: %w", err)
+	}
+	directives, err := snapshots.Directives(s.Config())
+	if err != nil {
+		return snapshots.Bound{}, nil, err
+	}
+	slots, services := snapshots.Slots{}, map[[2]string]string{}
+	for _, d := range directives {
+		// Where it leads is said later.
+		slots[d.Key()] = []snapshots.Slot{{Address: snapshots.SpareAddress, Port: snapshots.SparePort, State: snapshots.SlotReady}}
+		services[[2]string{d.Backend, d.ServerName(0)}] = d.Service.String()
+	}
+	bound, err := snapshots.Bind(s, snapshots.Binding{Live: data, Slots: slots, Layout: validate.LayoutIn(t.dir)})
+	return bound, services, err
+}
+
+// liveData is what the Secrets hold, over stand-ins for the rest.
+func liveData(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (snapshots.Live, error) {
+	needs, err := snapshots.Needs(s.Config(), s.Manifest.Spec.Certificates)
+	if err != nil {
+		return snapshots.Live{}, err
+	}
+	data, err := check.StandIns(nil, needs)
+	if err != nil {
+		return snapshots.Live{}, err
+	}
+	certificates, _ := live.Certificates(secrets) // those that cannot be served are stood in for
+	more := live.GatherSecrets(secrets)
+	maps.Copy(data.Certificates, certificates)
+	maps.Copy(data.Authorities, more.Authorities)
+	maps.Copy(data.Users, more.Users)
+	maps.Copy(data.Values, more.Values)
+	return data, nil
+}
