@@ -61,43 +61,44 @@ func (t *Trial) Ask(ctx context.Context, r Request) (Answer, error) {
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	response, err := exchange(ctx, c, r)
+	status, header, err := exchange(ctx, c, r)
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask haproxy: %w", err)
 	}
-	return t.answer(response), nil
+	return t.answer(status, header), nil
 }
 
 // answer reads who answered.
-func (t *Trial) answer(r *http.Response) Answer {
-	a := Answer{Status: r.StatusCode, Location: r.Header.Get("Location")}
-	if i, err := strconv.Atoi(r.Header.Get(answeredBy)); err == nil && i >= 0 && i < len(t.lines) {
+func (t *Trial) answer(status int, header http.Header) Answer {
+	a := Answer{Status: status, Location: header.Get("Location")}
+	if i, err := strconv.Atoi(header.Get(answeredBy)); err == nil && i >= 0 && i < len(t.lines) {
 		a.Server = &t.lines[i]
 	}
 	return a
 }
 
 // exchange says who asks, sends the request and reads the head of the answer.
-func exchange(ctx context.Context, c net.Conn, r Request) (*http.Response, error) {
+func exchange(ctx context.Context, c net.Conn, r Request) (status int, header http.Header, err error) {
 	if _, err := io.WriteString(c, proxyHeader(r)); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	if r.TLS {
 		// The certificates are to throw away.
 		secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: serverName(r.Host), NextProtos: []string{"http/1.1"}}) //nolint:gosec // see above
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 		c = secure
 	}
 	if _, err := io.WriteString(c, requestText(r)); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: r.Method})
-	if err == nil {
-		response.Body.Close()
+	if err != nil {
+		return 0, nil, err
 	}
-	return response, err
+	response.Body.Close()
+	return response.StatusCode, response.Header, nil
 }
 
 // proxyHeader is a header of the PROXY protocol, version 1.

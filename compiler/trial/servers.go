@@ -8,7 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/fcgi"
@@ -34,7 +34,7 @@ func (s *servers) add(ctx context.Context) (string, error) {
 	}
 	number := strconv.Itoa(len(s.listeners))
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(answeredBy, number) })
-	server := &http.Server{Handler: handler, Protocols: new(http.Protocols), ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+	server := &http.Server{Handler: handler, Protocols: new(http.Protocols), ReadHeaderTimeout: patience, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
@@ -124,8 +124,8 @@ func (c *peekedConn) skipProxyHeader() error {
 	}
 	switch first[0] {
 	case 'P':
-		if b, err := c.r.Peek(6); err != nil || string(b) != "PROXY " {
-			return nil // another method; an error comes again
+		if b, _ := c.r.Peek(6); string(b) != "PROXY " {
+			return nil // another method
 		}
 		_, err := c.r.ReadString('\n')
 		return err

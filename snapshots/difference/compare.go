@@ -139,7 +139,7 @@ func (c *comparison) file(path string, before, after map[string]string) (File, b
 	if !hasIt {
 		to = "/dev/null"
 	}
-	f := File{Path: path, Diff: unified(from, x, to, y)}
+	f := File{Path: path, Diff: Unified(from, x, to, y)}
 	for _, change := range changes(f.Diff) {
 		if change.old {
 			f.Removed++

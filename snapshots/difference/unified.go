@@ -7,9 +7,9 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// unified returns a unified diff with these headers, or "" for equal texts. An
+// Unified returns a unified diff with these headers, or "" for equal texts. An
 // empty file that comes or goes has headers only.
-func unified(from, x, to, y string) string {
+func Unified(from, x, to, y string) string {
 	text := string(diff.Diff(from, []byte(x), to, []byte(y)))
 	if text == "" {
 		return fmt.Sprintf("--- %s\n+++ %s\n", from, to)
@@ -62,7 +62,7 @@ func first(x, y string) (change, bool) {
 	if x == y {
 		return change{}, false
 	}
-	all := changes(unified("a", x, "b", y))
+	all := changes(Unified("a", x, "b", y))
 	for _, c := range all {
 		if !c.old && c.run == all[0].run {
 			return c, true
