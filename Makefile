@@ -16,7 +16,7 @@ export HAPROXY
 KEEP ?=
 export KEEP
 
-# The API server, etcd and kubectl that tests run.
+# The API server, etcd, kubectl and kustomize that tests run.
 export KUBEBUILDER_ASSETS := $(CURDIR)/build/kube
 
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
@@ -29,7 +29,7 @@ PACKAGES ?= ./...
 
 HAPROXY_3_0 := build/haproxy-3.0/haproxy
 GOLANGCI_LINT := build/tools/golangci-lint
-KUBE := build/kube/kube-apiserver build/kube/etcd build/kube/kubectl
+KUBE := build/kube/kube-apiserver build/kube/etcd build/kube/kubectl build/kube/kustomize
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -131,4 +131,9 @@ build/kube/kube-apiserver build/kube/kubectl: build/kube/%: tools/kubernetes/go.
 
 build/kube/etcd: tools/kubernetes/go.mod tools/kubernetes/go.sum
 	$(KUBE_BUILD) -ldflags '-s -w' go.etcd.io/etcd/server/v3
+	@touch $@
+
+# kubectl has kustomize inside, but runs no function that is a program.
+build/kube/kustomize: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	$(KUBE_BUILD) -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5
 	@touch $@
