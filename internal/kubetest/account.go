@@ -18,15 +18,15 @@ import (
 // ServiceAccount makes a ServiceAccount if there is none, and returns the path of a
 // kubeconfig with a token for it. It may do what RBAC lets it do: nothing, unless
 // the test applies rules.
-func (s *Server) ServiceAccount(t testing.TB, namespace, name string) (kubeconfig string) {
-	t.Helper()
-	content, err := s.ServiceAccountConfig(t.Context(), namespace, name)
+func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) (kubeconfig string) {
+	tb.Helper()
+	content, err := s.ServiceAccountConfig(tb.Context(), namespace, name)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig = filepath.Join(tb.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, content, 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return kubeconfig
 }

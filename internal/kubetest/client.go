@@ -36,12 +36,12 @@ func newClient(config *rest.Config) (client.Client, error) {
 func (s *Server) Client() client.Client { return s.client }
 
 // Namespace makes a namespace for a test, whose name says which.
-func (s *Server) Namespace(t testing.TB) string {
-	t.Helper()
-	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
+func (s *Server) Namespace(tb testing.TB) string {
+	tb.Helper()
+	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(tb.Name()), "-"), "-")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name[:min(len(name), 50)] + "-"}}
-	if err := s.client.Create(t.Context(), namespace); err != nil {
-		t.Fatal("make a namespace:", err)
+	if err := s.client.Create(tb.Context(), namespace); err != nil {
+		tb.Fatal("make a namespace:", err)
 	}
 	return namespace.Name
 }
@@ -49,19 +49,19 @@ func (s *Server) Namespace(t testing.TB) string {
 // Apply brings objects to what YAML documents say, by server-side apply. Those
 // without a namespace are in "default". It returns when the kinds of
 // CustomResourceDefinitions are served.
-func (s *Server) Apply(t testing.TB, documents string) {
-	t.Helper()
-	if err := s.ApplyYAML(t.Context(), documents); err != nil {
-		t.Fatal(err)
+func (s *Server) Apply(tb testing.TB, documents string) {
+	tb.Helper()
+	if err := s.ApplyYAML(tb.Context(), documents); err != nil {
+		tb.Fatal(err)
 	}
 }
 
 // Delete deletes the objects that YAML documents name.
-func (s *Server) Delete(t testing.TB, documents string) {
-	t.Helper()
-	err := s.each(documents, func(o *unstructured.Unstructured) error { return s.client.Delete(t.Context(), o) })
+func (s *Server) Delete(tb testing.TB, documents string) {
+	tb.Helper()
+	err := s.each(documents, func(o *unstructured.Unstructured) error { return s.client.Delete(tb.Context(), o) })
 	if err != nil {
-		t.Fatal("delete", err)
+		tb.Fatal("delete", err)
 	}
 }
 

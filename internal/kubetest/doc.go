@@ -6,6 +6,7 @@
 //
 // The programs are built by `make test` into build/kube, or by `make kube` alone;
 // KUBEBUILDER_ASSETS names another folder. A test fails where they are missing.
+// Binary finds them, and kubectl and kustomize.
 //
 // An API server takes about three seconds to start, so the tests of a package
 // share one, each in a namespace of its own. Only what breaks it has its own

@@ -1,9 +1,7 @@
 package kubetest
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 
@@ -53,55 +51,4 @@ func (s *Server) log() string {
 		return err.Error()
 	}
 	return string(content[max(0, len(content)-4096):])
-}
-
-// Kubectl returns the path of the kubectl that belongs to the API server.
-func Kubectl() (string, error) {
-	if err := findBinaries(); err != nil {
-		return "", err
-	}
-	dir, err := binaries()
-	return filepath.Join(dir, "kubectl"), err
-}
-
-// findBinaries fails if a program is missing.
-func findBinaries() error {
-	dir, err := binaries()
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"kube-apiserver", "etcd", "kubectl"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("find Kubernetes for tests: %w\n\thint: run make kube", err)
-		}
-	}
-	if _, err := exec.LookPath("setpriv"); err != nil {
-		return fmt.Errorf("find setpriv of util-linux: %w", err)
-	}
-	return nil
-}
-
-// binaries returns the folder of the programs, as bin/kube-apiserver finds it.
-func binaries() (string, error) {
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-		return dir, nil
-	}
-	root, err := moduleRoot()
-	return filepath.Join(root, "build", "kube"), err
-}
-
-// moduleRoot looks for go.mod above the folder that tests run in, their package's.
-func moduleRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find the module of %s: no go.mod", start)
-		}
-	}
 }

@@ -16,9 +16,9 @@ import (
 // The API server starts with an empty history at etcd's present revision. That is
 // moved on, past all that clients know, and everything before it is compacted, so
 // that etcd does not help out either.
-func (s *Server) Expire(t testing.TB) {
-	t.Helper()
-	must(t, s.ExpireAPI(t.Context()))
+func (s *Server) Expire(tb testing.TB) {
+	tb.Helper()
+	must(tb, s.ExpireAPI(tb.Context()))
 }
 
 // ExpireAPI is Expire where there is no test.

@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,14 +48,14 @@ func lockPort() (*portLock, error) {
 	var last error
 	for range 100 {
 		port := 10000 + rand.IntN(20000)
-		guard, err := net.Listen("unix", fmt.Sprintf("@hapsnap-kubetest-%d", port))
+		guard, err := new(net.ListenConfig).Listen(context.Background(), "unix", fmt.Sprintf("@hapsnap-kubetest-%d", port))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("lock a port: %w", err)
 		}
-		listener, err := net.Listen("tcp4", fmt.Sprintf(":%d", port))
+		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", fmt.Sprintf(":%d", port))
 		if err == nil {
 			return &portLock{port, guard}, listener.Close()
 		}

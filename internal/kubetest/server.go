@@ -40,15 +40,15 @@ func New() (*Server, error) {
 }
 
 // Start starts an API server for one test.
-func Start(t testing.TB) *Server {
-	t.Helper()
+func Start(tb testing.TB) *Server {
+	tb.Helper()
 	s, err := New()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return s
@@ -93,28 +93,28 @@ func (s *Server) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig")
 
 // Stop ends the API server. etcd runs on. Clients see their watches end, and no
 // connection is accepted until Resume.
-func (s *Server) Stop(t testing.TB) {
-	t.Helper()
-	must(t, s.StopAPI())
+func (s *Server) Stop(tb testing.TB) {
+	tb.Helper()
+	must(tb, s.StopAPI())
 }
 
 // Resume starts the API server again, where it was.
-func (s *Server) Resume(t testing.TB) {
-	t.Helper()
-	must(t, s.ResumeAPI())
+func (s *Server) Resume(tb testing.TB) {
+	tb.Helper()
+	must(tb, s.ResumeAPI())
 }
 
 // Restart ends the API server and starts it again.
-func (s *Server) Restart(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
-	s.Resume(t)
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Stop(tb)
+	s.Resume(tb)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

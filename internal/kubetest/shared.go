@@ -16,11 +16,11 @@ type Shared struct {
 }
 
 // Server returns the API server.
-func (s *Shared) Server(t testing.TB) *Server {
-	t.Helper()
+func (s *Shared) Server(tb testing.TB) *Server {
+	tb.Helper()
 	s.once.Do(func() { s.server, s.err = New() })
 	if s.err != nil {
-		t.Fatal(s.err)
+		tb.Fatal(s.err)
 	}
 	return s.server
 }
