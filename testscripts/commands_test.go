@@ -34,6 +34,7 @@ var commands = map[string]command{
 	"wrote":     {"NAME REGEXP", wroteCall},
 	"pushes":    {"NAME N", countPushes},
 	"workers":   {"", printWorkers},
+	"cluster":   {"start | stop | resume | expire | account NAMESPACE/NAME FILE", changeCluster},
 	"service":   {"[-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]", writeService},
 	"secret":    {"[-mismatched] FILE NAMESPACE/NAME HOST...", writeSecret},
 	"fill":      {"FILE...", fillFiles},

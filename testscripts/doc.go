@@ -7,7 +7,8 @@
 //
 // The stories are in the language of
 // [github.com/rogpeppe/go-internal/testscript], with these commands in addition.
-// Each script has a loopback network and ports of its own.
+// Each script has a loopback network, addresses of pods and ports of its own, in a
+// network namespace that all scripts share (see internal/kubetest).
 //
 //	instances N [-waves 1,100%] [-soak 0s] [-api 3.2]
 //		Starts the instances edge-1 to edge-N, each an HAProxy with a Dataplane
@@ -29,6 +30,16 @@
 //		N configurations were posted to the instance for a reload.
 //	workers
 //		Prints the process id of each instance's worker.
+//
+//	cluster start
+//		Starts an API server, and names it to kubectl and the programs ($KUBECONFIG).
+//		Nothing runs in that cluster: no controller, no node.
+//	cluster stop, cluster resume
+//		Ends the API server, which keeps what it stored; starts it where it was.
+//	cluster expire
+//		Restarts it such that no watch can go on from where it was (410).
+//	cluster account NAMESPACE/NAME FILE
+//		Makes a ServiceAccount, and writes a kubeconfig with a token for it.
 //
 //	service [-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]
 //		Writes a Service with an EndpointSlice for pods, which it starts: servers
@@ -84,7 +95,7 @@
 //		Repeats one of these commands until it succeeds. Nothing ever sleeps for
 //		a fixed time.
 //
-// The environment names $COMPILER and $PUSHER, addresses for the programs' own
-// servers, and $PARTNER and $SECOND, ports of the instances that nothing has
-// yet.
+// kubectl and kustomize are those of the API server's release. The environment
+// names $COMPILER and $PUSHER, addresses for the programs' own servers, and
+// $PARTNER and $SECOND, ports of the instances that nothing has yet.
 package testscripts

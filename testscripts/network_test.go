@@ -9,29 +9,28 @@ import (
 	"syscall"
 )
 
-// Hosts of a script's network. Instances count from 1, pods from podHost.
+// Hosts of a script's network. Instances and pods count from 1.
 const (
-	podHost      = 100
 	compilerHost = 251
 	pusherHost   = 252
 )
 
-// network is 127.A.B.0/24, which belongs to one script at a time, on the whole
-// machine. All its hosts use the same few ports.
+// network is 127.64.B.0/24, with pods in 10.244.B.0/24 as a cluster has them. It
+// belongs to one script at a time. All its hosts use the same few ports.
 type network struct {
-	a, b  int
+	b     int
 	guard net.Listener
 	// Port is that of pods and of the programs' own servers, Partner and Second
 	// two more of the instances.
 	Port, HTTP, HTTPS, Status, API, Partner, Second int
 }
 
-// newNetwork takes a network that no other script has, also none of another
-// process: the name of an abstract socket is the lock, and goes with the process.
+// newNetwork takes a network that no other script has: the name of an abstract
+// socket is the lock.
 func newNetwork() (*network, error) {
 	for {
-		n := &network{a: 64 + rand.IntN(64), b: rand.IntN(256)}
-		guard, err := net.Listen("unix", fmt.Sprintf("@hapsnap-testscripts-127.%d.%d", n.a, n.b))
+		n := &network{b: rand.IntN(256)}
+		guard, err := net.Listen("unix", fmt.Sprintf("@hapsnap-testscripts-%d", n.b))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
@@ -66,7 +65,9 @@ func (n *network) freePort() (int, error) {
 	return 0, fmt.Errorf("find a free port: %w", last)
 }
 
-func (n *network) ip(host int) string { return fmt.Sprintf("127.%d.%d.%d", n.a, n.b, host) }
+func (n *network) ip(host int) string { return fmt.Sprintf("127.64.%d.%d", n.b, host) }
+
+func (n *network) podIP(host int) string { return fmt.Sprintf("10.244.%d.%d", n.b, host) }
 
 // address is a host with the common port.
 func (n *network) address(host int) string { return fmt.Sprintf("%s:%d", n.ip(host), n.Port) }

@@ -28,7 +28,7 @@ func (w *world) pod(name string) (*pod, error) {
 	if p, ok := w.pods[name]; ok {
 		return p, nil
 	}
-	ip := w.network.ip(podHost + len(w.pods))
+	ip := w.network.podIP(1 + len(w.pods))
 	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, w.network.Port))
 	if err != nil {
 		return nil, fmt.Errorf("start pod %s: %w", name, err)

@@ -2,6 +2,7 @@ package testscripts
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,11 +13,18 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hapsnap/hapsnap/internal/kubetest"
 )
 
-// binaries is the folder with both programs, and with the haproxy to use under
-// that name. It comes first on the PATH of every script.
+// binaries is the folder with both programs, and with the haproxy, kubectl
+// and kustomize to use under these names. It comes first on the PATH of every
+// script.
 var binaries string
+
+// binariesVariable names it to the process in the network namespace, which has no
+// other network to get modules from.
+const binariesVariable = "HAPSNAP_TESTSCRIPTS_BINARIES"
 
 var update = flag.Bool("update", false, "rewrite what cmp compares with in the scripts")
 
@@ -26,7 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(withPrograms(m.Run))
+	os.Exit(withPrograms(func() int { return kubetest.InNamespace(m.Run) }))
 }
 
 // moreParallel runs more scripts at once than there are processors, unless told
@@ -42,17 +50,19 @@ func moreParallel() error {
 
 // withPrograms builds the programs for as long as run takes.
 func withPrograms(run func() int) int {
+	if binaries = os.Getenv(binariesVariable); binaries != "" {
+		return run()
+	}
 	dir, err := os.MkdirTemp("", "hapsnap-bin-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := build(dir); err != nil {
+	if err := errors.Join(build(dir), os.Setenv(binariesVariable, dir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	binaries = dir
 	return run()
 }
 
@@ -70,6 +80,15 @@ func build(dir string) error {
 	haproxy, err := findHAProxy(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
 	if err != nil {
 		return err
+	}
+	for _, name := range []string{"kubectl", "kustomize"} {
+		path, err := kubetest.Binary(name)
+		if err != nil {
+			return err
+		}
+		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
+			return err
+		}
 	}
 	return os.Symlink(haproxy, filepath.Join(dir, "haproxy"))
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/kubetest"
 )
 
 // world is everything that one script runs. Only the script's goroutine uses it.
@@ -22,6 +24,7 @@ type world struct {
 	// certificates are the newest of each Secret.
 	certificates map[string]*x509.Certificate
 	taken        []net.Listener
+	cluster      *kubetest.Server
 }
 
 func newWorld(dir string) (*world, error) {
@@ -55,6 +58,9 @@ func (w *world) close() {
 	}
 	for _, listener := range w.taken {
 		listener.Close()
+	}
+	if w.cluster != nil {
+		w.cluster.Close()
 	}
 	w.network.close()
 }
