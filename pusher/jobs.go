@@ -87,7 +87,7 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done 
 		current.busy = ""
 	}
 	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond))
-	e.metrics.pushed(r.Outcome, done.Reloaded)
+	e.metrics.pushed(r.Outcome, done.Reloaded, took)
 	if err != nil {
 		r.Error = push.Gist(err)
 		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)

@@ -1,6 +1,8 @@
 package pusher
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -12,6 +14,7 @@ type metrics struct {
 	phase                                                    *prometheus.GaugeVec
 	pushes, updates                                          *prometheus.CounterVec
 	reloads                                                  prometheus.Counter
+	took                                                     *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -37,13 +40,18 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		reloads: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "reloads_total", Help: "Reloads of HAProxy that pushes caused.",
 		}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "push_duration_seconds", Help: "Time that a push took, by how it ended.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
+		}, []string{"result"}),
 		phase: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "rollout_phase", Help: "1 for the phase that the rollout is in, else 0.",
 		}, []string{"phase"}),
 	}
-	r.MustRegister(m.reloads, m.phase)
+	r.MustRegister(m.reloads, m.took, m.phase)
 	for _, o := range []rollout.Outcome{rollout.Applied, rollout.Refused, rollout.Trouble} {
 		m.pushes.WithLabelValues(string(o))
+		m.took.WithLabelValues(string(o))
 	}
 	for _, w := range []work{workUpdate, workPersist, workCollect} {
 		m.updates.WithLabelValues(string(w), "done")
@@ -52,8 +60,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) pushed(o rollout.Outcome, reloaded bool) {
+func (m *metrics) pushed(o rollout.Outcome, reloaded bool, took time.Duration) {
 	m.pushes.WithLabelValues(string(o)).Inc()
+	m.took.WithLabelValues(string(o)).Observe(took.Seconds())
 	if reloaded {
 		m.reloads.Inc()
 	}
