@@ -1,0 +1,88 @@
+package tracing
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+// flushTime is how long the end of a program waits for its last spans to be sent.
+const flushTime = 2 * time.Second
+
+// Start returns the provider of a program's tracers, and what ends it: stop sends
+// the spans that are left, and takes [flushTime] at most. The service is the name
+// of the program, unless OTEL_SERVICE_NAME says otherwise.
+//
+// The provider makes no spans unless OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. The other variables of the SDK, such
+// as OTEL_TRACES_SAMPLER, are the SDK's to read. What is wrong with them is
+// logged: no program fails for the sake of its traces.
+func Start(ctx context.Context, service string, log *slog.Logger) (provider trace.TracerProvider, stop func()) {
+	endpoint, err := collector(os.Getenv)
+	if err != nil {
+		log.Warn("traces are off", "err", err)
+	}
+	if err != nil || endpoint == "" {
+		return noop.NewTracerProvider(), func() {}
+	}
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		log.Warn("traces are off", "err", err)
+		return noop.NewTracerProvider(), func() {}
+	}
+	sdk := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(&forgiving{SpanExporter: exporter, log: log}),
+		sdktrace.WithResource(describe(ctx, service, log)))
+	log.Info("sending traces", "endpoint", endpoint)
+	return sdk, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		defer cancel()
+		if err := sdk.Shutdown(ctx); err != nil {
+			log.Warn("spans lost", "err", err)
+		}
+	}
+}
+
+// collector returns the URL that the environment names, "" if traces are off.
+func collector(getenv func(string) string) (string, error) {
+	endpoint := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	if endpoint == "" || strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
+		return "", nil
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return "", fmt.Errorf("the endpoint for OTLP is no URL such as http://collector:4318")
+	}
+	protocol := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
+	if protocol == "grpc" {
+		return "", fmt.Errorf("the protocol grpc is not spoken, http/protobuf is")
+	}
+	return u.Redacted(), nil
+}
+
+// describe returns what the spans of a program have in common. The environment
+// comes before what is known.
+func describe(ctx context.Context, service string, log *slog.Logger) *resource.Resource {
+	r, err := resource.New(ctx,
+		resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", service), attribute.String("service.version", process.Version())),
+		resource.WithFromEnv())
+	if err != nil {
+		log.Debug("resource of traces is incomplete", "err", err)
+	}
+	return r
+}
