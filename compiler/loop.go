@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -19,6 +21,7 @@ type loop struct {
 	debounce  debounce
 	reread    retry // of what could not be read or checked
 	pending   *Result
+	timeline  *Timeline          // of pending, or of what was published last
 	republish retry              // of pending
 	previous  snapshots.Snapshot // the head of the store, as far as is known
 	held      *ShrinkError       // why the pending draft waits for approval, or nil
@@ -35,6 +38,9 @@ func newLoop(o Options) *loop {
 	o.Source.memo = render.NewMemo()
 	if o.Leader == nil {
 		o.Leader = alone{}
+	}
+	if o.Tracers == nil {
+		o.Tracers = noop.NewTracerProvider()
 	}
 	return &loop{
 		Options: o, metrics: newMetrics(o.Metrics, time.Now),
@@ -60,8 +66,9 @@ func (l *loop) wake() time.Time {
 // turn does what is due.
 func (l *loop) turn(ctx context.Context) {
 	if now := time.Now(); due(l.debounce.due(), now) || due(l.reread.at, now) {
-		l.metrics.begins(l.debounce.begin(), now)
-		l.compile(ctx)
+		first := l.debounce.begin()
+		l.metrics.begins(first, now)
+		l.compile(ctx, first)
 		l.debounce.end(time.Now())
 	}
 	if l.publishDue(time.Now()) {
@@ -75,21 +82,25 @@ func (l *loop) turn(ctx context.Context) {
 func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
 
 // compile makes the newest draft the pending one. Where nothing can be compiled,
-// what was published stays.
-func (l *loop) compile(ctx context.Context) {
-	began, timeline := time.Now(), newTimeline()
-	l.Source.stages = timeline.stage
-	result, _, err := l.Source.attempt(ctx, l.Checker, began, l.trigger())
+// what was published stays. The first change that it serves is zero if there is none.
+func (l *loop) compile(ctx context.Context, change time.Time) {
+	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
+	timeline.waited(change, began)
+	l.Source.Stages = timeline.Stage
+	result, _, err := l.Source.attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
 	if ctx.Err() != nil {
+		timeline.Dropped("interrupted")
 		return
 	}
 	if errors.Is(err, inputs.ErrIncomplete) {
+		timeline.Dropped("incomplete")
 		l.wait(err)
 		return
 	}
 	l.report(result)
+	timeline.Compiled(result, err)
 	l.metrics.compiled(time.Since(began), result, err)
-	l.metrics.spent(timeline.took)
+	l.metrics.spent(timeline.spent())
 	l.metrics.pieces(l.Source.memo.Counts())
 	l.Status.compiled(err)
 	switch {
@@ -101,7 +112,8 @@ func (l *loop) compile(ctx context.Context) {
 		l.Log.Error("compile not possible, trying again", "err", err, "in", l.reread.wait)
 	default:
 		l.reread.reset()
-		l.pending = &result
+		l.drop("replaced")
+		l.pending, l.timeline = &result, timeline
 		l.republish.now(time.Now())
 	}
 }
@@ -147,15 +159,15 @@ func (l *loop) report(r Result) {
 
 // publish brings the pending draft to the store, or keeps it for later.
 func (l *loop) publish(ctx context.Context) {
-	timeline := newTimeline()
-	within, end := timeline.stage(ctx, stagePublish)
+	within, end := l.timeline.Stage(l.timeline.Within(ctx), stagePublish)
 	draft := l.pending.Draft
+	l.timeline.Sign(&draft)
 	id, published, err := l.bring(within, &draft)
 	end(err)
 	if ctx.Err() != nil {
 		return
 	}
-	l.metrics.spent(timeline.took)
+	l.metrics.spent(l.timeline.spent())
 	if shrunk, ok := errors.AsType[*ShrinkError](err); ok {
 		l.hold(shrunk)
 		return
@@ -170,6 +182,7 @@ func (l *loop) publish(ctx context.Context) {
 		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
 		return
 	}
+	l.timeline.Published(id, draft, published)
 	if published {
 		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
 	}
@@ -204,6 +217,13 @@ func (l *loop) hold(shrunk *ShrinkError) {
 	l.held = shrunk
 	l.Status.published(snapshots.ID{}, shrunk)
 	l.republish.later(time.Now())
+}
+
+// drop ends the timeline of the pending draft, if there is one, and says why.
+func (l *loop) drop(why string) {
+	if l.pending != nil {
+		l.timeline.Dropped(why)
+	}
 }
 
 // retry is when to try again. Each failure doubles the wait.

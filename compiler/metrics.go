@@ -109,20 +109,24 @@ func (m *metrics) pieces(written, used int) {
 
 func (m *metrics) compiled(took time.Duration, r Result, err error) {
 	m.duration.Observe(took.Seconds())
-	result := "ok"
-	switch {
-	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
-		result = "templates"
-	case err != nil:
-		result = "error"
-	case len(r.Draft.Quarantined) > 0:
-		result = "quarantined"
-	}
-	m.compiles.WithLabelValues(result).Inc()
+	m.compiles.WithLabelValues(resultOf(r, err)).Inc()
 	if m.failed = err != nil; !m.failed {
 		m.quarantined.Set(float64(len(r.Draft.Quarantined)))
 		m.read(r)
 	}
+}
+
+// resultOf names what came of a compile.
+func resultOf(r Result, err error) string {
+	switch {
+	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
+		return "templates"
+	case err != nil:
+		return "error"
+	case len(r.Draft.Quarantined) > 0:
+		return "quarantined"
+	}
+	return "ok"
 }
 
 // read counts the objects that a draft was made from. Kinds that are gone are
@@ -137,14 +141,7 @@ func (m *metrics) read(r Result) {
 // published takes note of a try to publish. A draft that was kept for long is no
 // success if what came after it could not be compiled.
 func (m *metrics) published(published bool, err error, now time.Time) {
-	result := "unchanged"
-	switch {
-	case err != nil:
-		result = "error"
-	case published:
-		result = "published"
-	}
-	m.publishes.WithLabelValues(result).Inc()
+	m.publishes.WithLabelValues(publishOf(published, err)).Inc()
 	if err == nil {
 		m.held.Set(0)
 	}
@@ -159,4 +156,18 @@ func (m *metrics) published(published bool, err error, now time.Time) {
 func (m *metrics) heldDraft() {
 	m.publishes.WithLabelValues("held").Inc()
 	m.held.Set(1)
+}
+
+// publishOf names what came of a try to publish.
+func publishOf(published bool, err error) string {
+	_, held := errors.AsType[*ShrinkError](err)
+	switch {
+	case held:
+		return "held"
+	case err != nil:
+		return "error"
+	case published:
+		return "published"
+	}
+	return "unchanged"
 }

@@ -6,18 +6,20 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// Options are those of [Run]. All fields are needed, except the leader and the
-// times.
+// Options are those of [Run]. All fields are needed, except the tracers, the leader
+// and the times.
 type Options struct {
 	Source  Source
 	Store   store
 	Checker *validate.Checker
 	Log     *slog.Logger
 	Metrics prometheus.Registerer
+	Tracers trace.TracerProvider // nil: none
 	Status  *Status
 	// Leader says when to publish; nil is always.
 	Leader leader
@@ -53,6 +55,7 @@ func Run(ctx context.Context, o Options) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
+			l.drop("interrupted")
 			return nil
 		case <-objects:
 			l.debounce.change(time.Now())

@@ -23,8 +23,10 @@ type Source struct {
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
 
-	memo   *render.Memo // of a loop, or nil
-	stages Stages
+	// Stages is told what a compile is doing, or nil.
+	Stages Stages
+
+	memo *render.Memo // of a loop, or nil
 }
 
 // changes tell when something may be compiled to something else.
@@ -66,13 +68,13 @@ func (s Source) compile(ctx context.Context, check *validate.Checker, now time.T
 // attempt compiles what is known now. The error wraps [inputs.ErrIncomplete] if that
 // is not all.
 func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
-	_, end := s.stages.begin(ctx, stageRead)
+	_, end := s.Stages.begin(ctx, stageRead)
 	in, err := s.read(ctx)
 	end(err)
 	if err != nil {
 		return Result{Diagnostics: in.Found, Ignored: in.Ignored}, in.Objects, err
 	}
-	in.Now, in.Trigger, in.Stages = now, trigger, s.stages
+	in.Now, in.Trigger, in.Stages = now, trigger, s.Stages
 	in.CompilerVersion, in.HAProxyVersion = process.Version(), check.Version
 	r, err := Compile(ctx, in, check)
 	if !s.Objects.Complete(r.Named) {

@@ -17,10 +17,10 @@ import (
 var ErrNotOurs = errors.New("holds something else than a rendered snapshot")
 
 // WriteTree makes dir the files of a draft, with the manifest of revision 1.
-// What was rendered there before is replaced as a whole. The draft's time is
-// left out, so that the same inputs give the same bytes.
+// What was rendered there before is replaced as a whole. The draft's time and
+// trace are left out, so that the same inputs give the same bytes.
 func WriteTree(dir string, d snapshots.Draft) error {
-	d.Time = time.Time{}
+	d.Time, d.Provenance.Traceparent = time.Time{}, ""
 	s := d.Seal(1, snapshots.ID{})
 	manifest, err := s.Manifest.Marshal()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/tracing"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -73,15 +75,22 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	result, err := source.Once(cmd.Context(), check, time.Now(), "render")
+	tracers, flush := tracing.Start(cmd.Context(), service, log)
+	defer flush()
+	timeline := compiler.BeginTimeline(tracing.Continue(cmd.Context(), os.Getenv("TRACEPARENT")), tracers, "render")
+	defer timeline.Dropped("error") // unless it ends otherwise
+	source.Stages = timeline.Stage
+	result, err := source.Once(timeline.Within(cmd.Context()), check, time.Now(), "render")
+	timeline.Compiled(result, err)
 	printDiagnostics(stderr, result.Diagnostics)
 	if result.Ignored != "" {
 		log.Info("kinds ignored", "objects", result.Ignored)
 	}
 	if err := f.verdict(result, err); err != nil {
+		timeline.Dropped("refused")
 		return err
 	}
-	return f.write(cmd.Context(), cmd.OutOrStdout(), result, source.Config.ShrinkGuard, stores.Options{CacheDir: f.cacheDir, Log: log})
+	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, stores.Options{CacheDir: f.cacheDir, Log: log})
 }
 
 // verdict returns why nothing is to be written, or nil.
@@ -96,9 +105,10 @@ func (f *renderFlags) verdict(r compiler.Result, err error) error {
 }
 
 // write brings the result where it belongs.
-func (f *renderFlags) write(ctx context.Context, stdout io.Writer, r compiler.Result, g config.ShrinkGuard, o stores.Options) error {
+func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *compiler.Timeline, r compiler.Result, g config.ShrinkGuard, o stores.Options) error {
 	if !isStore(f.output) {
 		r.Draft.Subject = compiler.Subject(snapshots.Snapshot{}, r)
+		timeline.Dropped("directory")
 		return compiler.WriteTree(f.output, r.Draft)
 	}
 	store, err := stores.Open(ctx, f.output, o)
@@ -109,7 +119,7 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, r compiler.Re
 	if f.shrink {
 		g = config.ShrinkGuard{}
 	}
-	id, published, err := compiler.Publish(ctx, store, r, g)
+	id, published, err := timeline.Publish(ctx, store, r, g)
 	if shrunk, ok := errors.AsType[*compiler.ShrinkError](err); ok {
 		return process.WithHint(process.Invalid(shrunk), "use --allow-shrink, or "+shrunk.Approval())
 	}

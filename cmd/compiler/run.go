@@ -8,8 +8,12 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/tracing"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
+
+// service is the name of the program in traces.
+const service = "hapsnap-compiler"
 
 // runFlags are those of the verb run.
 type runFlags struct {
@@ -71,6 +75,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	defer store.Close()
 	o := f.options
 	o.Source, o.Store, o.Checker, o.Log = source, store, check, log
+	var flush func()
+	o.Tracers, flush = tracing.Start(cmd.Context(), service, log)
+	defer flush()
 	log.Info("compiling", "objects", source.Objects.String(), "store", store.String(), "haproxy", check.Version)
 	return serve(cmd.Context(), o, f.address, log)
 }
