@@ -54,6 +54,7 @@ type engine struct {
 	saved    time.Time
 	reviewed time.Time // the uploads
 	metrics  *metrics
+	traces   traces
 }
 
 func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
@@ -62,7 +63,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
 		library: newLibrary(o.State + ".snapshots"), bindings: newBindings(s.Slots, o.Live == ""),
 		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, reloads: map[string]int{},
-		metrics: newMetrics(o.Metrics),
+		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
 	}
 	e.state.Rollout = s.Rollout.Resume()
 	e.bindings.setLive(snapshots.Live{Fallback: fallback}, now)
@@ -113,6 +114,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 		next, pushes := e.policy.Step(e.state.Rollout, e.observe(), now)
 		e.noteUploads(pushes)
 		if e.commit(next, now) {
+			e.trace()
 			e.beginPushes(ctx, pushes)
 		}
 		e.reviewUploads(now)
@@ -190,6 +192,22 @@ func (e *engine) commit(next rollout.State, now time.Time) bool {
 	}
 	e.results, e.reloads = nil, map[string]int{}
 	return true
+}
+
+// trace has the spans follow the rollout.
+func (e *engine) trace() {
+	var target snapshots.ID
+	if r := e.state.Rollout.Rollout; r != nil {
+		target = r.Target
+	}
+	_, known := e.library.have[target]
+	e.traces.follow(e.state.Rollout, e.traceparent(target), known)
+}
+
+// traceparent returns the trace that a snapshot was published in, "" if there is
+// none, or the snapshot is not at hand.
+func (e *engine) traceparent(id snapshots.ID) string {
+	return e.library.have[id].Manifest.Provenance.Traceparent
 }
 
 // save writes the state file.

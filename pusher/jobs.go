@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -45,7 +47,8 @@ func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
 		e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
 		want, running := e.bind(p.Snapshot, i), e.bind(i.snapshot(), i)
 		i.begin(workPush)
-		e.start(func() { e.push(ctx, i, p, want, running) })
+		ctx, span := e.traces.push(ctx, p, e.traceparent(p.Snapshot))
+		e.start(func() { e.push(ctx, i, p, want, running, span) })
 	}
 }
 
@@ -61,7 +64,7 @@ func (e *engine) noteUploads(pushes []rollout.Push) {
 }
 
 // push brings one instance to run a snapshot, and reports how that ended.
-func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error)) {
+func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error), span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
@@ -76,6 +79,7 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 		done, err = i.target.Push(ctx, want, good, i.onDisk)
 		err = withoutSecrets(err, want, running)
 	}
+	endJob(span, done.Reloaded, err)
 	e.send(context.WithoutCancel(ctx), func(now time.Time) { e.pushed(i, p, want, done, err, now.Sub(began), now) })
 }
 
@@ -140,7 +144,8 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 		case workUpdate:
 			i.begin(w)
 			have := i.running
-			e.start(func() { e.update(ctx, i, bind, have) })
+			ctx, span := e.traces.update(ctx, name, i.snapshot(), e.traceparent(i.snapshot()))
+			e.start(func() { e.update(ctx, i, bind, have, span) })
 		case workPersist:
 			i.begin(w)
 			e.start(func() { e.persist(ctx, i, bind) })
@@ -155,7 +160,7 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 }
 
 // update changes servers and certificates in the running worker.
-func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running) {
+func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running, span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began, known := time.Now(), have.Servers != nil
@@ -164,6 +169,7 @@ func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots
 		have, err = i.target.Update(ctx, want, have)
 		err = withoutSecrets(err, want)
 	}
+	endJob(span, have.Reloaded, err)
 	e.send(context.WithoutCancel(ctx), func(now time.Time) {
 		e.ended(i, workUpdate, err, now)
 		if have.Info.PID != 0 {

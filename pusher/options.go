@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -55,6 +57,7 @@ type Options struct {
 
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: none
+	Tracers trace.TracerProvider  // nil: none
 	// Status is called with each new status; nil: nobody.
 	Status func(Status)
 }
@@ -75,6 +78,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
+	}
+	if o.Tracers == nil {
+		o.Tracers = noop.NewTracerProvider()
 	}
 	return o
 }

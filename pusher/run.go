@@ -64,6 +64,7 @@ func (e *engine) finish() {
 			event(time.Now())
 		case <-ended:
 			e.drainEvents()
+			e.traces.end("interrupted", nil)
 			_ = e.save(time.Now()) // noted as trouble, and there is nobody left to tell
 			return
 		}

@@ -47,6 +47,8 @@ var commands = map[string]command{
 	"load":      {"[-new] NAME URL", startLoad},
 	"answered":  {"NAME N", answeredLoad},
 	"unload":    {"NAME", stopLoad},
+	"collector": {"[-hang]", startCollector},
+	"spans":     {"REGEXP", printSpans},
 	"start":     {"[-as NAME] PROGRAM ARG...", startProgram},
 	"quit":      {"NAME", quitProgram},
 	"crash":     {"NAME", crashProgram},

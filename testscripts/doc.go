@@ -74,6 +74,13 @@
 //	unload NAME
 //		They stop. None of their requests has failed.
 //
+//	collector [-hang]
+//		Starts a collector of traces, or one that never answers, and names it in the
+//		environment of the programs that are started afterwards.
+//	spans REGEXP
+//		Prints the traces that came, each as a tree; of several, those with a line
+//		that matches.
+//
 //	start [-as NAME] PROGRAM ARG...
 //		Starts a program in the background.
 //	quit NAME

@@ -82,7 +82,7 @@ func (w *world) newProgram(ts *testscript.TestScript, args []string) *program {
 	}
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"HOME", "PATH", "TMPDIR", "KUBECONFIG", "GIT_CONFIG_NOSYSTEM", "GORACE", "GOCOVERDIR"} {
+	for _, name := range []string{"HOME", "PATH", "TMPDIR", "KUBECONFIG", "GIT_CONFIG_NOSYSTEM", "GORACE", "GOCOVERDIR", "OTEL_EXPORTER_OTLP_ENDPOINT", "TRACEPARENT"} {
 		if value := ts.Getenv(name); value != "" {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}

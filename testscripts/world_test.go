@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/internal/tracing/tracingtest"
 )
 
 // world is everything that one script runs. Only the script's goroutine uses it.
@@ -25,6 +26,7 @@ type world struct {
 	certificates map[string]*x509.Certificate
 	taken        []net.Listener
 	cluster      *kubetest.Server
+	collector    *tracingtest.Collector // nil: none
 }
 
 func newWorld(dir string) (*world, error) {
@@ -55,6 +57,9 @@ func (w *world) close() {
 	}
 	for _, p := range w.pods {
 		p.server.Close()
+	}
+	if w.collector != nil {
+		w.collector.Close()
 	}
 	for _, listener := range w.taken {
 		listener.Close()

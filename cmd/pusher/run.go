@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/tracing"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -79,6 +80,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	defer store.Close()
 	f.options.Store, f.options.Log = store, log
+	var flush func()
+	f.options.Tracers, flush = tracing.Start(cmd.Context(), "hapsnap-pusher", log)
+	defer flush()
 	log.Info("pushing", "store", store.String(), "instances", f.options.Fleet, "live", f.options.Live, "state", f.options.State)
 	err = serve(cmd.Context(), f.options, f.address, log)
 	if invalid, ok := errors.AsType[fleet.InvalidError](err); ok {

@@ -1,0 +1,150 @@
+package pusher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/hapsnap/hapsnap/internal/tracing"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// tracerName names the spans' origin.
+const tracerName = "github.com/hapsnap/hapsnap/pusher"
+
+// traces are the spans of the rollout under way. A rollout goes on in the trace of
+// the compile that published its snapshot; after a restart of the pusher its spans
+// begin anew, in the same trace. Only the engine's goroutine touches them.
+type traces struct {
+	tracer  trace.Tracer
+	target  snapshots.ID
+	started time.Time // of the rollout
+	step    step
+	// The spans are nil where there is none.
+	rollout, part trace.Span
+}
+
+// step is a part of a rollout that has a span: a wave, or the undoing.
+type step struct {
+	undoing bool
+	wave    int
+}
+
+func (s step) String() string {
+	if s.undoing {
+		return "undo"
+	}
+	return "wave"
+}
+
+// follow begins and ends spans as the state says. Traceparent is that of the
+// target, of which known says whether it is at hand.
+func (t *traces) follow(s rollout.State, traceparent string, known bool) {
+	r := s.Rollout
+	if t.rollout != nil && (r == nil || r.Target != t.target || !r.Started.Equal(t.started)) {
+		t.end(t.outcome(s))
+	}
+	if r == nil || !known {
+		return
+	}
+	if t.rollout == nil {
+		t.target, t.started = r.Target, r.Started
+		_, t.rollout = t.tracer.Start(tracing.Continue(context.Background(), traceparent), "rollout", trace.WithAttributes(
+			attribute.String("hapsnap.snapshot", r.Target.String()), attribute.String("hapsnap.intent", r.Intent)))
+	}
+	now := step{r.Phase == rollout.Undoing, r.Wave}
+	if t.part != nil && now != t.step {
+		t.part.End()
+		t.part = nil
+	}
+	if t.part == nil {
+		t.step = now
+		_, t.part = t.tracer.Start(within(t.rollout), now.String(), trace.WithAttributes(
+			attribute.Int("hapsnap.wave", r.Wave+1), attribute.StringSlice("hapsnap.members", r.Members)))
+	}
+}
+
+func within(span trace.Span) context.Context {
+	return trace.ContextWithSpan(context.Background(), span)
+}
+
+// outcome says how the rollout ended, which is an error if it failed.
+func (t *traces) outcome(s rollout.State) (result string, err error) {
+	switch {
+	case t.part != nil && t.step.undoing:
+		return "failed", errors.New(reasonOf(t.target, s.Failed))
+	case s.Good == t.target:
+		return "done", nil
+	}
+	return "replaced", nil
+}
+
+// reasonOf returns why a snapshot failed.
+func reasonOf(id snapshots.ID, failed []rollout.Failure) string {
+	for _, f := range failed {
+		if f.Snapshot == id {
+			return f.Reason
+		}
+	}
+	return "undone"
+}
+
+// end ends the spans.
+func (t *traces) end(result string, err error) {
+	if t.rollout == nil {
+		return
+	}
+	if t.part != nil {
+		t.part.End()
+	}
+	t.rollout.SetAttributes(attribute.String("hapsnap.result", result))
+	tracing.End(t.rollout, err)
+	t.rollout, t.part, t.target = nil, nil, snapshots.ID{}
+}
+
+// push begins the span of a push. One that is part of a rollout is so in the trace
+// too. Any other is a trace of its own with a link to that of the snapshot, which
+// may be weeks old.
+func (t *traces) push(ctx context.Context, p rollout.Push, traceparent string) (context.Context, trace.Span) {
+	options := []trace.SpanStartOption{trace.WithAttributes(
+		attribute.String("hapsnap.instance", p.Instance), attribute.String("hapsnap.snapshot", p.Snapshot.String()),
+		attribute.String("hapsnap.why", string(p.Purpose)))}
+	if t.part != nil && (p.Purpose == rollout.Wave || p.Purpose == rollout.Undo) {
+		return t.tracer.Start(trace.ContextWithSpan(ctx, t.part), "push", options...)
+	}
+	return t.tracer.Start(ctx, "push", append(options, linked(traceparent))...)
+}
+
+// update begins the span of a change at run time.
+func (t *traces) update(ctx context.Context, instance string, running snapshots.ID, traceparent string) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, "update", linked(traceparent), trace.WithAttributes(
+		attribute.String("hapsnap.instance", instance), attribute.String("hapsnap.snapshot", running.String())))
+}
+
+// linked links a span to the trace of a snapshot, if that has one.
+func linked(traceparent string) trace.SpanStartOption {
+	c := trace.SpanContextFromContext(tracing.Continue(context.Background(), traceparent))
+	if !c.IsValid() {
+		return trace.WithLinks()
+	}
+	return trace.WithLinks(trace.Link{SpanContext: c})
+}
+
+// endJob ends the span of a push or an update, which a reload was part of or not.
+// Of an error it says what a person is told, which holds nothing of Secrets.
+func endJob(span trace.Span, reloaded bool, err error) {
+	kind := "runtime"
+	if reloaded {
+		kind = "reload"
+	}
+	span.SetAttributes(attribute.String("hapsnap.kind", kind), attribute.String("hapsnap.result", string(outcome(err))))
+	if err != nil {
+		err = errors.New(push.Gist(err))
+	}
+	tracing.End(span, err)
+}
