@@ -29,9 +29,10 @@ func diffCommand() *cobra.Command {
 first to the second: nothing, a change at run time, or a reload, and the line
 that decides.
 
-Each is a directory of manifests, which is compiled, with the same flags for
-both, or a stored snapshot: STORE@head for the newest, or STORE@r12. A store is
-a directory with snapshots or a URL, as of render.
+Each is a directory of manifests or a cluster, which is compiled, with the same
+flags for both, or a stored snapshot. The word cluster is that of --kubeconfig,
+cluster:NAME that of a context of it. STORE@head is the newest snapshot of a
+store, or STORE@r12. A store is a directory with snapshots or a URL, as of render.
 
 Endpoints of manifests are compared as live data, where both directories have
 EndpointSlices; with --endpoints recorded they are a file. What is in Secrets is
@@ -39,6 +40,7 @@ not compared. Objects that are at fault are reported, and left out as run does i
 		Args: process.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
+	f.cluster.add(cmd)
 	f.addHow(cmd)
 	f.output.AddTo(cmd)
 	cmd.Flags().StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")

@@ -60,16 +60,16 @@ A store is one of
 
 func (f *renderFlags) run(cmd *cobra.Command) error {
 	stderr := cmd.ErrOrStderr()
-	source, err := f.source(cmd.Flags(), stderr)
+	log, err := f.log.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	source, err := f.source(cmd.Context(), cmd.Flags(), stderr, log)
 	if err != nil {
 		return err
 	}
 	if f.output == "" {
 		return process.WithHint(process.Usage("no output is named"), "use -o DIR, or -o with a store such as dir:PATH")
-	}
-	log, err := f.log.Logger(stderr)
-	if err != nil {
-		return err
 	}
 	check, err := f.checker(cmd.Context(), source.Config, stderr)
 	if err != nil {

@@ -52,16 +52,16 @@ A store is one of
 }
 
 func (f *runFlags) run(cmd *cobra.Command) error {
-	source, err := f.source(cmd.Flags(), cmd.ErrOrStderr())
+	log, err := f.log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), log)
 	if err != nil {
 		return err
 	}
 	if f.store == "" {
 		return process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
-	}
-	log, err := f.log.Logger(cmd.ErrOrStderr())
-	if err != nil {
-		return err
 	}
 	process.LimitMemory(log)
 	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())

@@ -37,7 +37,27 @@ func (r *sideReader) read(name string) (side, error) {
 	case revision != "":
 		return storedSide(r.cmd.Context(), store, revision, stores.Options{CacheDir: r.flags.cacheDir, Log: slog.New(slog.DiscardHandler)})
 	}
-	return r.compile(name)
+	objects, err := r.objects(name)
+	if err != nil {
+		return side{}, err
+	}
+	return r.compile(objects)
+}
+
+// objects tells a cluster from files. What exists as a file is one.
+func (r *sideReader) objects(name string) (compiler.Objects, error) {
+	word, kubeContext, _ := strings.Cut(name, ":")
+	if word != "cluster" || exists(name) {
+		return compiler.Files(name), nil
+	}
+	if !r.flags.cluster.wanted() {
+		return nil, process.WithHint(process.Usage("which cluster is not said"), "use --kubeconfig FILE; a file of that name is ./cluster")
+	}
+	connection, err := r.flags.cluster.connect(kubeContext)
+	if err != nil {
+		return nil, err
+	}
+	return follow(r.cmd.Context(), connection, slog.New(slog.NewTextHandler(r.cmd.ErrOrStderr(), nil))), nil
 }
 
 // newest is the name of the newest snapshot of a store.
@@ -52,7 +72,7 @@ func parseSide(name string, exists func(path string) bool) (store, revision stri
 	if i := strings.LastIndexByte(name, '@'); i > 0 && isRevision(name[i+1:]) {
 		return name[:i], name[i+1:], nil
 	}
-	if isStore(name) {
+	if isStore(name) && !strings.HasPrefix(name, "cluster:") {
 		return "", "", process.WithHint(process.Usage("%s names a store and no snapshot of it", redacted(name)), "add @head for the newest, or @r12")
 	}
 	return "", "", nil
@@ -81,8 +101,8 @@ func redacted(url string) string {
 	return url
 }
 
-// compile compiles manifests, and prints what was found.
-func (r *sideReader) compile(path string) (side, error) {
+// compile compiles objects, and prints what was found.
+func (r *sideReader) compile(objects compiler.Objects) (side, error) {
 	stderr := r.cmd.ErrOrStderr()
 	if r.check == nil {
 		c, err := r.flags.configuration(r.cmd.Flags(), stderr)
@@ -94,7 +114,7 @@ func (r *sideReader) compile(path string) (side, error) {
 		}
 		r.config = &c
 	}
-	source := compiler.Source{Objects: compiler.Files(path), Templates: r.flags.templates, Config: *r.config}
+	source := compiler.Source{Objects: objects, Templates: r.flags.templates, Config: *r.config}
 	compiled, result, err := source.Side(r.cmd.Context(), r.check, r.now)
 	printDiagnostics(stderr, result.Diagnostics)
 	return side{compiled, result}, unpublishable(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,6 +19,8 @@ import (
 
 // sourceFlags say what is compiled, and how.
 type sourceFlags struct {
+	cluster clusterFlags
+
 	manifests, templates, config, haproxy string
 
 	ingressClass, controllerClass string
@@ -30,7 +33,8 @@ type sourceFlags struct {
 
 // add declares all of them.
 func (f *sourceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
+	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file; without it a cluster is read")
+	f.cluster.add(cmd)
 	f.addHow(cmd)
 }
 
@@ -51,13 +55,31 @@ func (f *sourceFlags) addHow(cmd *cobra.Command) {
 }
 
 // source returns what the flags say. Faults of the configuration file are
-// printed.
-func (f *sourceFlags) source(flags *pflag.FlagSet, stderr io.Writer) (compiler.Source, error) {
-	if f.manifests == "" {
-		return compiler.Source{}, process.WithHint(process.Usage("no manifests are named"), "use -f DIR")
-	}
+// printed. A cluster is read until ctx is done.
+func (f *sourceFlags) source(ctx context.Context, flags *pflag.FlagSet, stderr io.Writer, log *slog.Logger) (compiler.Source, error) {
 	c, err := f.configuration(flags, stderr)
-	return compiler.Source{Objects: compiler.Files(f.manifests), Templates: f.templates, Config: c}, err
+	if err != nil {
+		return compiler.Source{}, err
+	}
+	objects, err := f.objects(ctx, log)
+	return compiler.Source{Objects: objects, Templates: f.templates, Config: c}, err
+}
+
+// objects returns where the objects come from.
+func (f *sourceFlags) objects(ctx context.Context, log *slog.Logger) (compiler.Objects, error) {
+	switch {
+	case f.manifests != "" && f.cluster.kubeconfig != "":
+		return nil, process.WithHint(process.Usage("both manifests and a cluster are named"), "use -f DIR or --kubeconfig FILE")
+	case f.manifests != "":
+		return compiler.Files(f.manifests), nil
+	case !f.cluster.wanted():
+		return nil, process.WithHint(process.Usage("neither manifests nor a cluster are named"), "use -f DIR or --kubeconfig FILE")
+	}
+	connection, err := f.cluster.connect("")
+	if err != nil {
+		return nil, err
+	}
+	return follow(ctx, connection, log), nil
 }
 
 // configuration reads the configuration file and puts the flags over it.

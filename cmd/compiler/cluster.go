@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+// clusterFlags say which cluster is read.
+type clusterFlags struct {
+	kubeconfig, context string
+}
+
+// add declares them.
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read; in a pod, its own cluster by default")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+}
+
+// wanted reports whether a cluster is to be read, where no files are named.
+func (f *clusterFlags) wanted() bool { return f.kubeconfig != "" || cluster.Inside() }
+
+// connect prepares the connection to the cluster, with a context of the kubeconfig
+// in the place of that of the flags, unless it is empty.
+func (f *clusterFlags) connect(kubeContext string) (cluster.Connection, error) {
+	if kubeContext == "" {
+		kubeContext = f.context
+	}
+	c, err := cluster.Connect(f.kubeconfig, kubeContext, "hapsnap-compiler/"+process.Version())
+	return c, process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with -f")
+}
+
+// follow reads the cluster from now on, until ctx is done.
+func follow(ctx context.Context, c cluster.Connection, log *slog.Logger) *cluster.Cluster {
+	klog.SetSlogLogger(log) // of client-go, which has no other way
+	followed := cluster.New(c)
+	go followed.Run(ctx, log)
+	return followed
+}

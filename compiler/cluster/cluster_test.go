@@ -1,0 +1,228 @@
+package cluster_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+var shared kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
+
+// followed is a cluster that is read in a test.
+type followed struct {
+	*cluster.Cluster
+	changes <-chan struct{}
+	config  config.Config
+}
+
+func follow(t *testing.T, kubeconfig string, c config.Config) *followed {
+	t.Helper()
+	connection, err := cluster.Connect(kubeconfig, "", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	f := &followed{Cluster: cluster.New(connection), config: c}
+	f.changes = f.Changes(t.Context(), log)
+	done := make(chan struct{})
+	go func() { f.Run(t.Context(), log); close(done) }()
+	t.Cleanup(func() { <-done })
+	return f
+}
+
+// in returns a configuration for one namespace.
+func in(namespace string) config.Config {
+	c := config.Default()
+	c.Namespaces = []string{namespace}
+	return c
+}
+
+// await reads after each change until what was read is as it is wanted.
+func (f *followed) await(t *testing.T, what string, wanted func(inputs.Inputs, error) bool) inputs.Inputs {
+	t.Helper()
+	end := time.After(60 * time.Second)
+	for {
+		g, err := f.Read(t.Context(), f.config)
+		if wanted(g.Objects, err) {
+			return g.Objects
+		}
+		select {
+		case <-f.changes:
+		case <-end:
+			t.Fatalf("%s: still %v, %v", what, refs(g.Objects), err)
+		}
+	}
+}
+
+// holds is for await: exactly these objects are known.
+func holds(names ...string) func(inputs.Inputs, error) bool {
+	slices.Sort(names)
+	return func(in inputs.Inputs, err error) bool { return err == nil && slices.Equal(refs(in), names) }
+}
+
+// refs names the objects that were read.
+func refs(in inputs.Inputs) []string {
+	var out []string
+	add := func(refs ...diag.Object) {
+		for _, ref := range refs {
+			out = append(out, ref.Kind+" "+ref.Name)
+		}
+	}
+	for _, o := range in.Ingresses {
+		add(o.Ref)
+	}
+	for _, o := range in.Services {
+		add(o.Ref)
+	}
+	for _, o := range in.Secrets {
+		add(o.Ref)
+	}
+	for _, o := range in.ConfigMaps {
+		add(o.Ref)
+	}
+	for _, o := range in.EndpointSlices {
+		add(o.Ref)
+	}
+	for _, o := range in.Others {
+		add(o.Ref)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func service(namespace, name string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: %s}\nspec: {ports: [{name: http, port: 80}]}\n", name, namespace)
+}
+
+func ingress(namespace, name string) string {
+	return fmt.Sprintf(`---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: %s, namespace: %s}
+spec: {ingressClassName: hapsnap, defaultBackend: {service: {name: web, port: {name: http}}}}
+`, name, namespace)
+}
+
+func configMap(namespace, name, value string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {key: %q}\n", name, namespace, value)
+}
+
+func secret(namespace, name, value string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s, labels: {edge: \"yes\"}}\nstringData: {key: %q}\n", name, namespace, value)
+}
+
+func named(namespace string, secrets ...string) routing.Asked {
+	var out routing.Asked
+	for _, name := range secrets {
+		out.Secrets = append(out.Secrets, snapshots.SecretName{Namespace: namespace, Name: name})
+	}
+	return out
+}
+
+// Nothing is said before all kinds are known, then everything of the namespace that
+// is read, and later what changes.
+func TestReadsAndFollows(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	ours, others := server.Namespace(t), server.Namespace(t)
+	server.Apply(t, service(ours, "web")+ingress(ours, "web")+service(others, "other"))
+	f := follow(t, server.Kubeconfig(), in(ours))
+	if g, err := f.Read(t.Context(), f.config); !errors.Is(err, inputs.ErrIncomplete) || !strings.Contains(err.Error(), "Ingress in "+ours) || len(refs(g.Objects)) > 0 {
+		t.Errorf("before anything was known: %v, %v", refs(g.Objects), err)
+	}
+	got := f.await(t, "start", holds("Ingress web", "Service web"))
+	if o := got.Ingresses[0].Value; o.Spec.DefaultBackend.Service.Name != "web" || o.UID == "" || o.ManagedFields != nil {
+		t.Errorf("read %+v", o)
+	}
+	if at := got.Ingresses[0].Position("spec", "rules", 0).String(); at != "spec.rules[0]" {
+		t.Errorf("a field is at %q", at)
+	}
+	server.Apply(t, service(ours, "new"))
+	f.await(t, "a new one", holds("Ingress web", "Service new", "Service web"))
+	server.Delete(t, service(ours, "web"))
+	f.await(t, "one that is gone", holds("Ingress web", "Service new"))
+}
+
+// Secrets are read once a compile named them, and no others; one that is made later
+// is found.
+func TestSecretsByName(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, secret(namespace, "used", "a")+secret(namespace, "unused", "b"))
+	f := follow(t, server.Kubeconfig(), in(namespace))
+	f.await(t, "start", holds())
+	if !f.Complete(routing.Asked{}) {
+		t.Error("a compile that named nothing is not complete")
+	}
+	if f.Complete(named(namespace, "later", "used")) {
+		t.Error("a compile is complete though what it named was not read")
+	}
+	got := f.await(t, "named", holds("Secret used"))
+	if string(got.Secrets[0].Value.Data["key"]) != "a" {
+		t.Errorf("read %v", got.Secrets[0].Value.Data)
+	}
+	if !f.Complete(named(namespace, "later", "used")) {
+		t.Error("a compile is not complete though one Secret was read and the other is known not to be there")
+	}
+	server.Apply(t, secret(namespace, "later", "c"))
+	f.await(t, "made later", holds("Secret later", "Secret used"))
+	f.Complete(named(namespace, "later"))
+	f.await(t, "not named any more", holds("Secret later"))
+}
+
+func TestSecretsByLabelAndAll(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, secret(namespace, "labelled", "a")+strings.Replace(secret(namespace, "plain", "b"), "edge", "core", 1))
+	c := in(namespace)
+	c.Secrets = config.Watched{Watch: config.WatchSelected, LabelSelector: "edge=yes"}
+	follow(t, server.Kubeconfig(), c).await(t, "by label", holds("Secret labelled"))
+	c.Secrets = config.Watched{Watch: config.WatchAll}
+	follow(t, server.Kubeconfig(), c).await(t, "all", holds("Secret labelled", "Secret plain"))
+}
+
+// A configuration that is read anew changes what is watched.
+func TestConfigurationChanges(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, configMap(namespace, "a", "1")+secret(namespace, "b", "2"))
+	f := follow(t, server.Kubeconfig(), in(namespace))
+	f.await(t, "start", holds())
+	f.config.ConfigMaps.Watch = config.WatchAll
+	f.await(t, "all ConfigMaps", holds("ConfigMap a"))
+	f.config.ConfigMaps.Watch, f.config.Secrets.Watch = config.WatchNamed, config.WatchAll
+	f.await(t, "all Secrets", holds("Secret b"))
+}
+
+// Namespaces are selected by their labels, also by those that they get later.
+func TestNamespacesByLabel(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	a, b := server.Namespace(t), server.Namespace(t)
+	server.Apply(t, service(a, "a")+service(b, "b")+
+		fmt.Sprintf("---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {tier: %s}}\n", a, a))
+	c := config.Default()
+	c.NamespaceSelector = "tier=" + a
+	f := follow(t, server.Kubeconfig(), c)
+	f.await(t, "start", holds("Service a"))
+	server.Apply(t, fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {tier: %s}}\n", b, a))
+	f.await(t, "another namespace", holds("Service a", "Service b"))
+}

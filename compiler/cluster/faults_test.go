@@ -1,0 +1,212 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/kubetest"
+)
+
+// While the API server is gone, what was known is held; what happened in the
+// meantime is known once it is back.
+func TestServerGoneAndBack(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	server.Apply(t, service("default", "a")+service("default", "b")+secret("default", "s", "1"))
+	f := follow(t, server.Kubeconfig(), in("default"))
+	f.await(t, "start", func(_ inputs.Inputs, err error) bool { return err == nil })
+	f.Complete(named("default", "s"))
+	known := holds("Secret s", "Service a", "Service b", "Service kubernetes")
+	f.await(t, "all", known)
+	server.Stop(t)
+	f.awaitTrouble(t, "Service in default")
+	if g, err := f.Read(t.Context(), f.config); !known(g.Objects, err) {
+		t.Errorf("while the API server is gone: %v, %v", refs(g.Objects), err)
+	}
+	server.Resume(t)
+	server.Delete(t, service("default", "b"))
+	server.Apply(t, service("default", "c")+secret("default", "s", "2"))
+	f.await(t, "back", func(in inputs.Inputs, err error) bool {
+		return holds("Secret s", "Service a", "Service c", "Service kubernetes")(in, err) && string(in.Secrets[0].Value.Data["key"]) == "2"
+	})
+	f.awaitNoTrouble(t)
+}
+
+// awaitTrouble waits until it is known that something is not heard of any more.
+func (f *followed) awaitTrouble(t *testing.T, query string) cluster.Trouble {
+	t.Helper()
+	var out cluster.Trouble
+	f.poll(t, "trouble with "+query, func() bool {
+		for _, trouble := range f.Troubles() {
+			if trouble.Query.String() == query {
+				out = trouble
+				return true
+			}
+		}
+		return false
+	})
+	return out
+}
+
+func (f *followed) awaitNoTrouble(t *testing.T) {
+	t.Helper()
+	f.poll(t, "no trouble", func() bool { return len(f.Troubles()) == 0 })
+}
+
+// poll waits for what no change tells of.
+func (f *followed) poll(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(60 * time.Second)
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%s: %v", what, f.Troubles())
+		}
+	}
+}
+
+// A watch that cannot go on from where it was (410) begins anew: nothing that
+// happened in between is missed, and nothing looks deleted meanwhile.
+func TestWatchExpired(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	server.Apply(t, service("default", "a")+service("default", "b"))
+	f := follow(t, server.Kubeconfig(), in("default"))
+	f.await(t, "start", holds("Service a", "Service b", "Service kubernetes"))
+	server.Expire(t)
+	server.Delete(t, service("default", "a"))
+	server.Apply(t, service("default", "c"))
+	f.await(t, "expired", func(in inputs.Inputs, err error) bool {
+		if err != nil || len(in.Services) < 3 {
+			t.Errorf("meanwhile: %v, %v", refs(in), err)
+		}
+		return holds("Service b", "Service c", "Service kubernetes")(in, err)
+	})
+}
+
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.test.example}
+spec:
+  group: test.example
+  scope: Namespaced
+  names: {kind: %[2]s, plural: %[1]s}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+func widget(kind, namespace, name, host string) string {
+	return fmt.Sprintf("---\napiVersion: test.example/v1\nkind: %s\nmetadata: {name: %s, namespace: %s}\nspec: {host: %s, notes: long}\n", kind, name, namespace, host)
+}
+
+// An optional kind is waited for by nobody, and read once there is a definition for
+// it. One that is not optional is waited for.
+func TestKindThatComesLater(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, service(namespace, "web"))
+	c := in(namespace)
+	c.Kinds = []config.ObjectKind{{APIVersion: "test.example/v1", Kind: "Later", Namespaces: []string{namespace}, Drop: []string{"spec.notes"}}}
+	required := follow(t, server.Kubeconfig(), c)
+	required.await(t, "the kind is said to be missing", func(_ inputs.Inputs, err error) bool {
+		return err != nil && strings.Contains(err.Error(), "does not know Later of test.example/v1")
+	})
+	c.Kinds = []config.ObjectKind{c.Kinds[0]}
+	c.Kinds[0].Optional = true
+	optional := follow(t, server.Kubeconfig(), c)
+	optional.await(t, "without the kind", holds("Service web"))
+	server.Apply(t, fmt.Sprintf(widgets, "laters", "Later"))
+	server.Apply(t, widget("Later", namespace, "w", "a.example"))
+	for _, f := range []*followed{required, optional} {
+		got := f.await(t, "with the kind", holds("Later w", "Service web"))
+		content := got.Others[0].Value
+		if host, _, _ := unstructured.NestedString(content.Object, "spec", "host"); host != "a.example" {
+			t.Errorf("read %v", content.Object)
+		}
+		if _, kept, _ := unstructured.NestedString(content.Object, "spec", "notes"); kept || content.GetManagedFields() != nil {
+			t.Errorf("what is to be dropped is kept: %v", content.Object)
+		}
+	}
+}
+
+// A definition that is deleted takes its objects away, one by one, as the API server
+// tells; nothing else is lost, and the kind is read again when it is back.
+func TestDefinitionDeleted(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	definition := fmt.Sprintf(widgets, "goners", "Goner")
+	server.Apply(t, definition)
+	server.Apply(t, service(namespace, "web")+widget("Goner", namespace, "w", "a.example"))
+	c := in(namespace)
+	c.Kinds = []config.ObjectKind{{APIVersion: "test.example/v1", Kind: "Goner", Namespaces: []string{namespace}}}
+	f := follow(t, server.Kubeconfig(), c)
+	f.await(t, "start", holds("Goner w", "Service web"))
+	server.Delete(t, definition)
+	f.await(t, "deleted", holds("Service web"))
+	f.awaitTrouble(t, "Goner in "+namespace)
+	server.Apply(t, service(namespace, "new"))
+	f.await(t, "the others go on", holds("Service new", "Service web"))
+	server.Apply(t, definition)
+	server.Apply(t, widget("Goner", namespace, "back", "b.example"))
+	f.await(t, "back", holds("Goner back", "Service new", "Service web"))
+	f.awaitNoTrouble(t)
+}
+
+// access lets a service account read Services, IngressClasses and, until they are
+// taken away, Ingresses.
+const access = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: %[1]s}
+rules:
+- {apiGroups: [""], resources: [services], verbs: [get, list, watch]}
+- {apiGroups: [networking.k8s.io], resources: [%[2]s], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
+subjects: [{kind: ServiceAccount, name: compiler, namespace: %[1]s}]
+`
+
+// What may not be read any more is held as it was, and said; the rest goes on. A
+// single Secret that may not be read keeps nobody waiting.
+func TestPermissionWithdrawn(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, fmt.Sprintf(access, namespace, "ingresses, ingressclasses"))
+	server.Apply(t, service(namespace, "web")+ingress(namespace, "web"))
+	f := follow(t, server.ServiceAccount(t, namespace, "compiler"), in(namespace))
+	f.await(t, "start", holds("Ingress web", "Service web"))
+	f.Complete(named(namespace, "forbidden"))
+	f.await(t, "a Secret that may not be read", holds("Ingress web", "Service web"))
+	server.Apply(t, fmt.Sprintf(access, namespace, "ingressclasses"))
+	server.Restart(t) // or a watch would last for minutes yet
+	trouble := f.awaitTrouble(t, "Ingress in "+namespace)
+	f.poll(t, "the reason", func() bool {
+		trouble = f.awaitTrouble(t, "Ingress in "+namespace)
+		return strings.Contains(trouble.Err.Error(), "forbidden")
+	})
+	server.Apply(t, service(namespace, "new"))
+	f.await(t, "the rest goes on", holds("Ingress web", "Service new", "Service web"))
+	server.Apply(t, fmt.Sprintf(access, namespace, "ingresses, ingressclasses"))
+	server.Apply(t, ingress(namespace, "new"))
+	f.await(t, "given back", holds("Ingress new", "Ingress web", "Service new", "Service web"))
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Grant is what is allowed in a namespace, or with "" in all of them.
+type Grant struct {
+	Namespace string
+	Rules     []rbacv1.PolicyRule
+}
+
+// reading is what watching takes.
+var reading = []string{"get", "list", "watch"}
+
+// Rules returns what must be allowed for a plan, and no more, by namespace. The
+// resource of a kind that clusters need not have is told by the caller.
+func Rules(plan []Query, resource func(apiVersion, kind string) string) []Grant {
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, q := range plan {
+		group, _, found := strings.Cut(q.APIVersion, "/")
+		if !found {
+			group = ""
+		}
+		rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resourceOf(q, resource)}, Verbs: reading}
+		if q.Name != "" {
+			rule.ResourceNames = []string{q.Name}
+		}
+		rules[q.Namespace] = append(rules[q.Namespace], rule)
+	}
+	var out []Grant
+	for namespace, of := range rules {
+		out = append(out, Grant{namespace, merge(of)})
+	}
+	slices.SortFunc(out, func(a, b Grant) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	return out
+}
+
+func resourceOf(q Query, resource func(apiVersion, kind string) string) string {
+	version, err := schema.ParseGroupVersion(q.APIVersion)
+	if err == nil {
+		if name, known := builtIn[version.WithKind(q.Kind)]; known {
+			return name
+		}
+	}
+	return resource(q.APIVersion, q.Kind)
+}
+
+// merge makes one rule of those for one group that differ only in their resources, or
+// in the names of one resource, and leaves out what another one allows.
+func merge(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	whole := map[string][]string{}    // resources by group
+	named := map[[2]string][]string{} // names by group and resource
+	for _, r := range rules {
+		group, resource := r.APIGroups[0], r.Resources[0]
+		if len(r.ResourceNames) == 0 {
+			whole[group] = append(whole[group], resource)
+			continue
+		}
+		named[[2]string{group, resource}] = append(named[[2]string{group, resource}], r.ResourceNames...)
+	}
+	var out []rbacv1.PolicyRule
+	for group, resources := range whole {
+		out = append(out, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: sorted(resources), Verbs: reading})
+	}
+	for of, names := range named {
+		if !slices.Contains(whole[of[0]], of[1]) {
+			out = append(out, rbacv1.PolicyRule{APIGroups: of[:1:1], Resources: []string{of[1]}, ResourceNames: sorted(names), Verbs: reading})
+		}
+	}
+	slices.SortFunc(out, func(a, b rbacv1.PolicyRule) int {
+		return cmp.Or(slices.Compare(a.APIGroups, b.APIGroups), cmp.Compare(len(a.ResourceNames), len(b.ResourceNames)), slices.Compare(a.Resources, b.Resources))
+	})
+	return out
+}
+
+// sorted returns texts in order, each once.
+func sorted(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
