@@ -23,7 +23,7 @@ type explainFlags struct {
 func explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain FILE:LINE -f DIR",
+		Use:   "explain FILE:LINE [-f DIR | --kubeconfig FILE]",
 		Short: "Say which template, objects and fields wrote a line",
 		Long: `Compile manifests and say where a line of the result comes from: the line of the
 template, and the objects with the fields that it was written for. Annotations

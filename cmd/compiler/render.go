@@ -33,9 +33,9 @@ type renderFlags struct {
 func renderCommand() *cobra.Command {
 	var f renderFlags
 	cmd := &cobra.Command{
-		Use:   "render -f DIR -o DIR|STORE",
-		Short: "Compile manifests once, into a directory or a store",
-		Long: `Compile manifests once. What is wrong is printed as FILE:LINE:COLUMN, and then
+		Use:   "render [-f DIR | --kubeconfig FILE] -o DIR|STORE",
+		Short: "Compile manifests, or a cluster, once, into a directory or a store",
+		Long: `Compile manifests, or the objects of a cluster, once. What is wrong is printed as FILE:LINE:COLUMN, and then
 nothing is written and the exit code is 3, unless --allow-quarantine is given.
 
 The output is a plain directory, which gets the rendered files in the place of
