@@ -188,6 +188,13 @@ func describe(in inputs.Inputs) []render.Object {
 			APIVersion: "v1", Labels: o.Value.Labels, Annotations: o.Value.Annotations,
 		})
 	}
+	for _, o := range in.Others {
+		out = append(out, render.Object{
+			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
+			APIVersion: o.Value.GetAPIVersion(), Labels: o.Value.GetLabels(), Annotations: o.Value.GetAnnotations(),
+			Whole: o.Value.Object,
+		})
+	}
 	return out
 }
 

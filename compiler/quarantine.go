@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -94,7 +97,7 @@ func (c *compilation) candidates() []diag.Object {
 		out = append(out, o.Object)
 	}
 	slices.SortFunc(out, diag.Object.Compare)
-	return out
+	return slices.Compact(out) // an object may be there as itself and as content
 }
 
 // search finds the object without which, and without those after it, the rest
@@ -154,9 +157,15 @@ func (c *compilation) leaveOut(x culprit) {
 	})
 }
 
-// positionOfValue returns the place of the annotation whose value is at fault,
-// as far as that can be told, or else of the object.
+// positionOfValue returns the place of the annotation, or of the field of an
+// object with content, whose value is at fault, as far as that can be told, or
+// else of the object.
 func (c *compilation) positionOfValue(x culprit) diag.Position {
+	for _, o := range c.in.Objects.Others {
+		if o.Ref == x.object {
+			return fieldPosition(o, x)
+		}
+	}
 	for _, o := range c.in.Objects.Ingresses {
 		if o.Ref == x.object {
 			return annotationPosition(o, o.Value.Annotations, x)
@@ -168,6 +177,33 @@ func (c *compilation) positionOfValue(x culprit) diag.Position {
 		}
 	}
 	return x.at
+}
+
+// fieldPosition returns the place of the one field whose value is at fault, or of
+// the one that is missing.
+func fieldPosition(o inputs.Object[unstructured.Unstructured], x culprit) diag.Position {
+	if path, err := config.FieldPath(x.fault.Field); err == nil {
+		return o.Position(anySteps(path)...)
+	}
+	words := strings.Fields(x.fault.Text)
+	var found [][]any
+	inputs.EachField(o.Value.Object, func(path []any, text string) {
+		if text != "" && (text == x.fault.Value || slices.Contains(words, text)) {
+			found = append(found, slices.Clone(path))
+		}
+	})
+	if len(found) != 1 {
+		return x.at
+	}
+	return o.Position(found[0]...)
+}
+
+func anySteps(path []string) []any {
+	out := make([]any, len(path))
+	for i, name := range path {
+		out[i] = name
+	}
+	return out
 }
 
 func annotationPosition[T any](o inputs.Object[T], annotations map[string]string, x culprit) diag.Position {

@@ -27,7 +27,8 @@ func explainCommand() *cobra.Command {
 		Short: "Say which template, objects and fields wrote a line",
 		Long: `Compile manifests and say where a line of the result comes from: the line of the
 template, and the objects with the fields that it was written for. Annotations
-of these objects whose value is on the line as it is are listed with it.
+of these objects whose value is on the line as it is are listed with it, and so
+are fields of the kinds that the configuration names.
 
 The file is one of a snapshot, as render writes it: haproxy.cfg, maps/host.map.
 An instance has more lines in its haproxy.cfg, those of the servers. Objects that

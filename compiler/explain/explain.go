@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
@@ -23,7 +25,8 @@ type Explanation struct {
 	Template *Template `json:"template,omitempty"`
 	Note     string    `json:"note,omitempty"`
 	// Origins are the fields that the line was written for, in the order in which
-	// they were met, then the annotations whose value is on it.
+	// they were met, then the annotations, and the fields of objects with content,
+	// whose value is on it.
 	Origins []Origin `json:"origins"`
 }
 
@@ -99,7 +102,7 @@ func with(origins []Origin, o Origin) []Origin {
 }
 
 // annotated returns the options of the line's objects that are on the line in so
-// many words. What a template was executed for is a backend or a route; this
+// many words, and the fields of those with content. What a template was executed for is a backend or a route; this
 // tells which option of it a line is about.
 func annotated(line render.LineOrigin, text string, in inputs.Inputs) []Origin {
 	asked := map[diag.Object]bool{}
@@ -107,6 +110,11 @@ func annotated(line render.LineOrigin, text string, in inputs.Inputs) []Origin {
 		asked[o.Object] = true
 	}
 	var out []Origin
+	for _, o := range in.Others {
+		if asked[o.Ref] {
+			out = append(out, fieldsOnLine(o, text)...)
+		}
+	}
 	for _, o := range in.Ingresses {
 		if asked[o.Ref] {
 			out = append(out, matching(o, o.Value.Annotations, text)...)
@@ -121,6 +129,32 @@ func annotated(line render.LineOrigin, text string, in inputs.Inputs) []Origin {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Field, b.Field))
 	})
 	return out
+}
+
+// fieldsOnLine returns the fields of an object with content that are on a line.
+func fieldsOnLine(o inputs.Object[unstructured.Unstructured], text string) []Origin {
+	var out []Origin
+	inputs.EachField(o.Value.Object, func(path []any, value string) {
+		if !partOfLine(text, value) {
+			return
+		}
+		found := originOf(o.Ref, o.Position(path...), manifests.FieldPath(path))
+		found.Value = value
+		out = append(out, found)
+	})
+	return out
+}
+
+// partOfLine reports whether a value is one or more whole words of a line, or
+// stands between what templates put between values.
+func partOfLine(text, value string) bool {
+	between := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("|:=,()", r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return onLine(text, value) || onLine(between, value)
 }
 
 // matching returns the options of one object that are on a line.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -85,5 +86,31 @@ func TestOnLine(t *testing.T) {
 		if got := onLine(c.line, c.value); got != c.want {
 			t.Errorf("%q on %q: %v", c.value, c.line, got)
 		}
+	}
+}
+
+// Fields of objects with content are found by their values, where a template
+// joins them with others too.
+func TestExplainFields(t *testing.T) {
+	t.Parallel()
+	widget := inputs.Other(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"namespace": "shop", "name": "a", "labels": map[string]any{"tier": "web"}},
+		"spec":     map[string]any{"hosts": []any{"a.example", "b.example"}, "path": "/a", "port": int64(80), "off": false},
+	}})
+	const text = "b.example|/a/ web shop a 8080"
+	files := []snapshots.File{{Path: "maps/w.map", Content: []byte(text + "\n")}}
+	a := render.Artifact{Origins: map[string][]render.LineOrigin{"maps/w.map": {{Template: "t.map", Line: 1, Objects: []routing.Origin{{Object: widget.Ref}}}}}}
+	got, err := Explain(Place{"maps/w.map", 1}, files, a, inputs.Inputs{Others: []inputs.Object[unstructured.Unstructured]{widget}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Origin{
+		{Kind: "Widget", Namespace: "shop", Name: "a"},
+		{Kind: "Widget", Namespace: "shop", Name: "a", Field: "metadata.labels.tier", Value: "web"},
+		{Kind: "Widget", Namespace: "shop", Name: "a", Field: "spec.hosts[1]", Value: "b.example"},
+	}
+	if diff := cmp.Diff(want, got.Origins); diff != "" {
+		t.Error(diff)
 	}
 }

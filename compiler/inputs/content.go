@@ -17,13 +17,13 @@ func (c contentFields) Has(field string) bool { return c.Get(field) != "" }
 
 // Get returns the text of a field with a plain value, or "".
 func (c contentFields) Get(field string) string {
-	value, _ := Lookup(c, strings.Split(field, "."))
-	text, _ := Scalar(value)
+	value, _ := lookup(c, strings.Split(field, "."))
+	text, _ := scalar(value)
 	return text
 }
 
-// Lookup returns the value at a path of names, and whether there is one.
-func Lookup(content map[string]any, path []string) (any, bool) {
+// lookup returns the value at a path of names, and whether there is one.
+func lookup(content map[string]any, path []string) (any, bool) {
 	var at any = map[string]any(content)
 	for _, name := range path {
 		m, ok := at.(map[string]any)
@@ -37,9 +37,9 @@ func Lookup(content map[string]any, path []string) (any, bool) {
 	return at, true
 }
 
-// Scalar returns the text of a plain value of an object's content, as it is
+// scalar returns the text of a plain value of an object's content, as it is
 // written in YAML, and whether it is one.
-func Scalar(value any) (string, bool) {
+func scalar(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
 		return v, true
@@ -51,20 +51,36 @@ func Scalar(value any) (string, bool) {
 	return "", false
 }
 
-// EachScalar calls do for every plain value below a value, in the order of names
-// and elements. The path must not be kept.
-func EachScalar(value any, path []any, do func(path []any, text string)) {
+// EachField calls do for every plain value of an object's content that its author
+// chose, in the order of names and elements: all but what objects are known by,
+// which stands in too many places to tell anything. The path must not be kept.
+func EachField(content map[string]any, do func(path []any, text string)) {
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		switch name {
+		case "apiVersion", "kind":
+		case "metadata":
+			for _, part := range []string{"annotations", "labels"} {
+				value, _ := lookup(content, []string{name, part})
+				eachScalar(value, []any{name, part}, do)
+			}
+		default:
+			eachScalar(content[name], []any{name}, do)
+		}
+	}
+}
+
+func eachScalar(value any, path []any, do func(path []any, text string)) {
 	switch v := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			EachScalar(v[name], append(path, name), do)
+			eachScalar(v[name], append(path, name), do)
 		}
 	case []any:
 		for i, element := range v {
-			EachScalar(element, append(path, i), do)
+			eachScalar(element, append(path, i), do)
 		}
 	default:
-		if text, ok := Scalar(v); ok {
+		if text, ok := scalar(v); ok {
 			do(path, text)
 		}
 	}

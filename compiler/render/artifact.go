@@ -47,4 +47,7 @@ type Fault struct {
 	// template works as it is meant to. Value is the value, if it is known.
 	Refused bool
 	Value   string
+	// Field is the field of the object's content that is missing, if that is the
+	// fault.
+	Field string
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -40,8 +42,11 @@ func checkConfig(value any) (string, error) {
 		return string(text), nil
 	}
 	s, err := word(value)
-	if err == nil && strings.Contains(s, "$") {
+	switch {
+	case err == nil && strings.Contains(s, "$"):
 		return "", &ValueError{s, "holds '$', which HAProxy expands within quotes", "leave it out, or use quote in the template"}
+	case s == "{" || s == "}": // in a list it could end one condition and begin another
+		return "", &ValueError{s, "is a brace, which is where a condition begins or ends", "leave it out"}
 	}
 	return s, err
 }
@@ -128,10 +133,29 @@ func scalar(value any) (string, error) {
 		return "", fmt.Errorf("nothing %w", errNotScalar)
 	case v.Kind() == reflect.String:
 		return v.String(), nil
-	case v.Kind() == reflect.Bool || v.CanInt() || v.CanUint() || v.CanFloat():
+	case v.CanFloat():
+		return decimal(v.Float()).String(), nil
+	case v.Kind() == reflect.Bool || v.CanInt() || v.CanUint():
 		return fmt.Sprint(value), nil
 	}
 	return "", fmt.Errorf("a value of type %T %w", value, errNotScalar)
+}
+
+// decimal is a number that is printed without an exponent, as people write it.
+type decimal float64
+
+// String returns such as 1000000 and 0.25.
+func (d decimal) String() string { return strconv.FormatFloat(float64(d), 'f', -1, 64) }
+
+// decimals returns values with decimals in the place of floating-point numbers.
+func decimals(values []any) []any {
+	out := slices.Clone(values)
+	for i, value := range out {
+		if v := reflect.ValueOf(value); v.IsValid() && v.CanFloat() {
+			out[i] = decimal(v.Float())
+		}
+	}
+	return out
 }
 
 // elements returns the elements of a list.

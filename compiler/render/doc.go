@@ -25,13 +25,24 @@
 //	                      backend's Snippet, and of nothing else
 //	keys MAP, values MAP  in the order of the keys
 //
+// .Objects "example.com/v1/Widget" are the objects of a kind that the configuration
+// names, .Indexed "example.com/v1/Widget" "byHost" HOST those that hold a value
+// where an index looks, both by namespace and name. Of such an object
+//
+//	.Content.spec.host      is a field that must be there
+//	.Field "spec.timeout"   is one that need not, and then is nothing
+//	.Object.Name, .Labels, .Annotations
+//	                        are there without asking, as of Ingresses and Services
+//
+// Where a template fails at one of them, that one is left out and reported.
+//
 // # What a value may be
 //
 // Every value that a template interpolates is checked where it enters: text
 // with a line break, a control character or an unprintable one is an error
 // anywhere; in haproxy.cfg so is a space, '#', '$', a backslash or a quotation
-// mark, unless the value went through quote. So no object can end a word, a line
-// or a section. The check is put into the parse tree, as html/template does; no
+// mark, unless the value went through quote, or a brace that stands alone. So no
+// object can end a word, a condition, a line or a section. The check is put into the parse tree, as html/template does; no
 // template has to remember it.
 //
 // # What is left to others

@@ -45,7 +45,7 @@ func functions() template.FuncMap {
 		"quote": quote, "literal": literal, "words": words, "listen": listen, "listenQUIC": listenQUIC, "socket": socket, "verbatim": verbatim, "secret": secretWord,
 		"answer": answers(nil).write, // until there are pages to bind to
 		"keys":   sortedKeys, "values": sortedValues,
-		"print": fmt.Sprint, "printf": printf,
+		"print": func(args ...any) string { return fmt.Sprint(decimals(args)...) }, "printf": printf,
 	}
 	for name := range strings.FieldsSeq(hermetic) {
 		funcs[name] = all[name]
@@ -146,7 +146,7 @@ func printf(format string, args ...any) (string, error) {
 			return "", err
 		}
 	}
-	return fmt.Sprintf(format, args...), nil
+	return fmt.Sprintf(format, decimals(args)...), nil
 }
 
 // sortedKeys returns the keys of a map of any kind, sorted.

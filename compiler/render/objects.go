@@ -2,28 +2,92 @@ package render
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
+// Object is what a template can read of an object that the compiler was given.
+type Object struct {
+	routing.Origin
+	APIVersion          string
+	Labels, Annotations map[string]string
+	// Whole is the content, nil if the configuration does not name the kind. It is
+	// not changed.
+	Whole map[string]any
+}
+
+// Content returns the content of an object, as it is written in a manifest. A
+// field that is not there is an error of the object.
+func (o Object) Content() (map[string]any, error) {
+	if o.Whole == nil {
+		return nil, mistake{"there is no content of kind " + o.APIVersion + "/" + o.Object.Kind, listIt}
+	}
+	return o.Whole, nil
+}
+
+// Field returns the value of a field that may be missing, such as "spec.timeout",
+// or nil.
+func (o Object) Field(path string) (any, error) {
+	content, err := o.Content()
+	if err != nil {
+		return nil, err
+	}
+	steps, err := config.FieldPath(path)
+	if err != nil {
+		return nil, mistake{"field: " + err.Error(), "use such as spec.timeout"}
+	}
+	var at any = content
+	for _, name := range steps {
+		m, _ := at.(map[string]any)
+		at = m[name]
+	}
+	return at, nil
+}
+
+// mistake is one of a template, whatever the objects.
+type mistake struct{ message, hint string }
+
+// Error returns the message.
+func (m mistake) Error() string { return m.message }
+
+const listIt = "list it in kinds of the configuration"
+
+// alwaysRead are the kinds that templates have without asking, without their
+// content.
+var alwaysRead = []string{"networking.k8s.io/v1/Ingress", "v1/Service"}
+
 // objectIndex finds objects by kind and by name.
 type objectIndex struct {
 	all      []Object
-	byKind   map[string][]Object
+	byKind   map[string]*kindIndex
 	byOrigin map[diag.Object]int
 }
 
-func indexObjects(objects []Object) *objectIndex {
-	x := &objectIndex{byKind: map[string][]Object{}, byOrigin: map[diag.Object]int{}}
-	x.all = slices.SortedFunc(slices.Values(objects), func(a, b Object) int {
+func indexObjects(objects []Object, kinds []config.ObjectKind) *objectIndex {
+	x := &objectIndex{byKind: map[string]*kindIndex{}, byOrigin: map[diag.Object]int{}}
+	for _, gvk := range alwaysRead {
+		x.byKind[gvk] = &kindIndex{}
+	}
+	for _, k := range kinds {
+		x.byKind[k.GVK()] = newKindIndex(k.Indexes)
+	}
+	x.all = slices.SortedStableFunc(slices.Values(objects), func(a, b Object) int {
 		return cmp.Or(a.Object.Compare(b.Object), cmp.Compare(a.APIVersion, b.APIVersion))
 	})
 	for i, o := range x.all {
-		gvk := o.APIVersion + "/" + o.Object.Kind
-		x.byKind[gvk] = append(x.byKind[gvk], o)
-		x.byOrigin[o.Object] = i
+		if k := x.byKind[o.APIVersion+"/"+o.Object.Kind]; k != nil && k.named == (o.Whole != nil) {
+			k.objects = append(k.objects, o)
+		}
+		// The same object may be there twice, once with what is kept of its content.
+		if _, there := x.byOrigin[o.Object]; !there || o.Whole == nil {
+			x.byOrigin[o.Object] = i
+		}
 	}
 	return x
 }
@@ -39,4 +103,21 @@ func (x *objectIndex) annotation(origins []routing.Origin, name string) string {
 		}
 	}
 	return ""
+}
+
+// hasContent reports whether templates read the content of an object.
+func (x *objectIndex) hasContent(ref diag.Object) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(x.byKind)), func(k *kindIndex) bool { return k.has(ref) })
+}
+
+// kind returns the objects of a kind that templates may read.
+func (x *objectIndex) kind(gvk string) (*kindIndex, error) {
+	if k := x.byKind[gvk]; k != nil {
+		return k, nil
+	}
+	hint := fmt.Sprintf("%s; there are %s", listIt, strings.Join(slices.Sorted(maps.Keys(x.byKind)), ", "))
+	if gvk == "v1/Secret" {
+		hint = "Secrets are not for templates to read: use the function secret for a value"
+	}
+	return nil, mistake{fmt.Sprintf("%q is no kind that templates read", gvk), hint}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
@@ -15,13 +16,6 @@ type Input struct {
 	Objects []Object // in any order
 	// Memo is what was rendered before; nil renders everything.
 	Memo *Memo
-}
-
-// Object is what a template can read of an object that the compiler was given.
-type Object struct {
-	routing.Origin
-	APIVersion          string
-	Labels, Annotations map[string]string
 }
 
 // Page is the dot of a template.
@@ -50,12 +44,39 @@ type Page struct {
 
 	connections []routing.Backend
 	objects     *objectIndex
+	hidden      map[diag.Object]bool // at which the template failed
 	origins     []routing.Origin
 }
 
 // Objects returns the objects of an apiVersion and kind, such as
-// "networking.k8s.io/v1/Ingress", by namespace and name.
-func (p Page) Objects(gvk string) []Object { return p.objects.byKind[gvk] }
+// "networking.k8s.io/v1/Ingress", by namespace and name. It is an error to ask
+// for a kind that the configuration does not name, but for Ingresses and Services.
+func (p Page) Objects(gvk string) ([]Object, error) {
+	kind, err := p.objects.kind(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return p.shown(kind.objects), nil
+}
+
+// Indexed returns the objects of a kind, by namespace and name, that hold a value
+// where an index of the configuration looks.
+func (p Page) Indexed(gvk, index string, value any) ([]Object, error) {
+	kind, err := p.objects.kind(gvk)
+	if err != nil {
+		return nil, err
+	}
+	found, err := kind.by(index, value)
+	return p.shown(found), err
+}
+
+// shown returns the objects that are not hidden.
+func (p Page) shown(objects []Object) []Object {
+	if len(p.hidden) == 0 {
+		return objects
+	}
+	return slices.DeleteFunc(slices.Clone(objects), func(o Object) bool { return p.hidden[o.Object] })
+}
 
 // Uses reports whether a backend has a filter of a kind.
 func (p Page) Uses(kind policy.Kind) bool {
@@ -92,7 +113,7 @@ func newPage(in Input) Page {
 		SeveralAuthorities: severalAuthorities(m.ServerNames),
 		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		Userlists:   m.Userlists,
-		connections: m.ConnectionBackends, objects: indexObjects(in.Objects),
+		connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
 	}
 }
 

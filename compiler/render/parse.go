@@ -192,5 +192,8 @@ func isRefusal(err error) bool {
 	if !errors.As(err, &exec) || errors.Is(err, errNotScalar) {
 		return false
 	}
+	if _, ok := errors.AsType[mistake](err); ok {
+		return false
+	}
 	return errors.Unwrap(exec.Err) != nil
 }

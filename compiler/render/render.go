@@ -3,7 +3,6 @@ package render
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"path"
 	"regexp"
 	"slices"
@@ -191,61 +190,11 @@ func (r *rendering) fileOf(i int, marked []byte, origins []routing.Origin) *asse
 	return out
 }
 
-// execute returns what a template writes, with its marks, or takes note of why
-// it does not, and returns nothing.
-func (r *rendering) execute(i int, page Page) []byte {
-	out, err := r.try(i, page)
-	if err != nil {
-		r.fail(out, page, err)
-		return nil
-	}
-	return out
-}
-
 // try returns what a template writes, with its marks, until it ends or fails.
 func (r *rendering) try(i int, dot any) ([]byte, error) {
 	var out bytes.Buffer
 	err := r.bound.ExecuteTemplate(&out, r.set.files[i].Name, dot)
 	return out.Bytes(), err
-}
-
-// fail takes note of a template that could not be executed to its end.
-func (r *rendering) fail(written []byte, page Page, err error) {
-	here := r.newAssembly(true)
-	here.sets = r.sets
-	f := Fault{Message: messageOf(err), Origin: here.stopped(written, page.origins), Refused: isRefusal(err)}
-	if !f.Refused {
-		f.Origin = r.placeIn(err, f.Origin)
-	}
-	if value, ok := errors.AsType[*ValueError](err); ok {
-		f.Message, f.Hint, f.Value = value.Error(), value.Hint, value.Value
-	}
-	r.faults = append(r.faults, faultOf{r.template, f})
-}
-
-// placeIn returns the place that an error names, or where the execution stopped.
-func (r *rendering) placeIn(err error, stopped LineOrigin) LineOrigin {
-	for _, file := range r.set.files {
-		if line, _, _ := splitError(file.Name, err); line > 0 {
-			return LineOrigin{Template: file.Path, Line: line, Objects: stopped.Objects}
-		}
-	}
-	return stopped
-}
-
-// messageOf takes what text/template says around the cause off an error.
-func messageOf(err error) string {
-	var exec template.ExecError
-	if errors.As(err, &exec) {
-		if cause := errors.Unwrap(exec.Err); cause != nil {
-			return cause.Error()
-		}
-	}
-	text := err.Error()
-	if m := placeOf.FindStringSubmatch(text); m != nil {
-		text = m[4]
-	}
-	return text
 }
 
 // certificateForm finds the certificates that a file names.
