@@ -26,7 +26,8 @@ type elsewhere struct{ alone }
 // compiles again; nothing else makes it do so.
 func TestALeaderLooksAtTheHead(t *testing.T) {
 	t.Parallel()
-	ours, others := snapshots.ID{Revision: 2, Short: "0123456789"}, snapshots.ID{Revision: 3, Short: "9876543210"}
+	published := backends(1).Seal(2, snapshots.ID{})
+	ours, others := published.ID(), snapshots.ID{Revision: 3, Short: "9876543210"}
 	for name, test := range map[string]struct {
 		leader  leader
 		head    snapshots.ID
@@ -44,8 +45,8 @@ func TestALeaderLooksAtTheHead(t *testing.T) {
 				Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: &Status{},
 				Store: seen{ids: []snapshots.ID{test.head}}, Leader: test.leader,
 			})
-			l.Status.published(ours, nil)
-			l.Status.compiled(test.compile)
+			l.Status.published(published, nil, time.Now())
+			l.Status.compiled(nil, test.compile, time.Now())
 			l.elected(t.Context(), time.Now().Add(-2*headInterval))
 			l.debounce.begin()
 			l.leads = true

@@ -102,7 +102,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	l.metrics.compiled(time.Since(began), result, err)
 	l.metrics.spent(timeline.spent())
 	l.metrics.pieces(l.Source.memo.Counts())
-	l.Status.compiled(err)
+	l.Status.compiled(result.Diagnostics, err, time.Now())
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
 		l.Log.Error("nothing compiled, what was published stays", "err", err)
@@ -121,7 +121,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 // wait says what is waited for. What tells of it is a change of the objects.
 func (l *loop) wait(err error) {
 	l.reread.reset()
-	l.Status.compiled(err)
+	l.Status.waiting(err)
 	l.Log.Info("compile waits", "for", err)
 }
 
@@ -176,7 +176,10 @@ func (l *loop) publish(ctx context.Context) {
 		return
 	}
 	l.metrics.published(published, err, time.Now())
-	l.Status.published(id, err)
+	if err == nil && l.previous.ID() != id {
+		l.previous = draft.Seal(id.Revision, l.previous.ID())
+	}
+	l.Status.published(l.previous, err, time.Now())
 	if err != nil {
 		l.republish.fail(time.Now())
 		l.Log.Error("snapshot not published, keeping it and trying again", "err", err, "in", l.republish.wait)
@@ -185,9 +188,6 @@ func (l *loop) publish(ctx context.Context) {
 	l.timeline.Published(id, draft, published)
 	if published {
 		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
-	}
-	if l.previous.ID() != id {
-		l.previous = draft.Seal(id.Revision, l.previous.ID())
 	}
 	l.pending, l.held = nil, nil
 	l.republish.reset()
@@ -215,7 +215,7 @@ func (l *loop) hold(shrunk *ShrinkError) {
 		l.metrics.heldDraft()
 	}
 	l.held = shrunk
-	l.Status.published(snapshots.ID{}, shrunk)
+	l.Status.published(l.previous, shrunk, time.Now())
 	l.republish.later(time.Now())
 }
 

@@ -29,7 +29,7 @@ func tenants(n int) []string {
 }
 
 // awaitHeld waits until a draft is held, and returns it.
-func (r *running) awaitHeld(t *testing.T, lost string) *compiler.ShrinkError {
+func (r *running) awaitHeld(t *testing.T, lost string) compiler.ShrinkError {
 	t.Helper()
 	var held *compiler.ShrinkError
 	await(t, "draft held", func() error {
@@ -40,7 +40,7 @@ func (r *running) awaitHeld(t *testing.T, lost string) *compiler.ShrinkError {
 		return nil
 	})
 	r.awaitMetric(t, "hapsnap_compiler_held_drafts", 1)
-	return held
+	return *held
 }
 
 func TestRunHoldsAMassLoss(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRunHoldsAMassLoss(t *testing.T) {
 	c := config.Default()
 	c.ShrinkGuard.Approve = "0123456789"
 	stop = r.start(t, c)
-	if again := r.awaitHeld(t, held.Lost); *again != *held {
+	if again := r.awaitHeld(t, held.Lost); again != held {
 		t.Errorf("held %+v after a restart, %+v before", again, held)
 	}
 	stop()

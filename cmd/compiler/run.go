@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +46,7 @@ A store is one of
 	flags := cmd.Flags()
 	flags.StringVar(&f.store, "store", "", "store for the snapshots (required)")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
-	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz and /metrics, such as :8080; none if empty")
+	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
 	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
 	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait under constant change")
 	return cmd
@@ -82,13 +83,16 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	return serve(cmd.Context(), o, f.address, log)
 }
 
-// serve runs the compiler beside the server for health and metrics.
+// serve runs the compiler beside the server for health, metrics and status.
 func serve(ctx context.Context, o compiler.Options, address string, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	registry := process.NewRegistry()
 	o.Metrics, o.Status = registry, &compiler.Status{}
-	_, wait, err := process.Server{Address: address, Ready: o.Status.Ready, Metrics: registry, Log: log}.Start(ctx)
+	_, wait, err := process.Server{
+		Address: address, Ready: o.Status.Ready, Metrics: registry, Log: log,
+		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status)},
+	}.Start(ctx)
 	if err != nil {
 		return err
 	}

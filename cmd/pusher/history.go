@@ -121,7 +121,7 @@ func printHistory(w io.Writer, list []revision, now time.Time) error {
 	for _, r := range list {
 		old := "-"
 		if !r.Time.IsZero() {
-			old = age(now.Sub(r.Time))
+			old = process.Age(now.Sub(r.Time))
 		}
 		subject := r.Subject
 		if r.Error != "" {

@@ -53,7 +53,7 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 		fmt.Fprintf(w, "%-9s %s\n", name, text)
 	}
 	if old := now.Sub(s.Updated); old > fresh {
-		line("updated", "%s ago: the pusher does not run", age(old))
+		line("updated", "%s ago: the pusher does not run", process.Age(old))
 	}
 	line("wanted", "%s", s.Channel.Message)
 	if good := s.Good; good.IsZero() {
@@ -68,7 +68,7 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 		line("rejected", "%s: %s", f.Snapshot, f.Reason)
 	}
 	for _, t := range s.Troubles {
-		line("trouble", "%s, for %s: %s", t.About, age(now.Sub(t.Since)), t.Error)
+		line("trouble", "%s, for %s: %s", t.About, process.Age(now.Sub(t.Since)), t.Error)
 	}
 	fmt.Fprintln(w)
 	return printInstances(w, s.Instances)

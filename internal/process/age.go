@@ -1,12 +1,12 @@
-package main
+package process
 
 import (
 	"fmt"
 	"time"
 )
 
-// age returns a duration in its largest unit, as a person would say it.
-func age(d time.Duration) string {
+// Age returns a duration in its largest unit, as a person would say it.
+func Age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))

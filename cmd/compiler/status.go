@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// statusFlags are those of the verb status.
+type statusFlags struct {
+	address, store, cacheDir string
+	output                   process.OutputFlag
+	exitCode                 bool
+}
+
+func statusCommand() *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status --address HOST:PORT | --store STORE",
+		Short: "Say what was published, what was left out, and what is in the way",
+		Long: `Say which snapshot is the newest, what it holds, which objects were left out and
+why, and what waits for somebody. A compiler that runs is asked at the address
+that it was given with --metrics-address. A store says what its newest snapshot
+lists, also if no compiler runs.
+
+The exit code is 0 if there is an answer and 1 if there is none. With --exit-code
+it is 3 if the answer says that objects or templates are at fault or that a loss
+waits for approval, and else 1 if the compiler is not ready.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, time.Now()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.address, "address", "", "address of a compiler that runs, such as localhost:8080")
+	flags.StringVar(&f.store, "store", "", "store whose newest snapshot is to be looked at")
+	flags.StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 3 or 1 if something is wrong")
+	f.output.AddTo(cmd)
+	return cmd
+}
+
+func (f *statusFlags) run(cmd *cobra.Command, now time.Time) error {
+	r, err := f.report(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { return printReport(w, r, now) }); err != nil {
+		return err
+	}
+	if code := exitCode(r); f.exitCode && code != process.ExitOK {
+		return &process.ExitError{Code: code}
+	}
+	return nil
+}
+
+// report asks the compiler or the store.
+func (f *statusFlags) report(ctx context.Context) (compiler.Report, error) {
+	switch {
+	case f.address != "" && f.store != "":
+		return compiler.Report{}, process.WithHint(process.Usage("both a compiler and a store are named"), "use one of --address and --store")
+	case f.address != "":
+		r, err := askCompiler(ctx, f.address)
+		return r, process.WithHint(err, "name the address that compiler run was given with --metrics-address, or use --store if none runs")
+	case f.store != "":
+		return askStore(ctx, f.store, stores.Options{CacheDir: f.cacheDir, Log: slog.New(slog.DiscardHandler)})
+	}
+	return compiler.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT or --store STORE")
+}
+
+// exitCode returns the code of --exit-code.
+func exitCode(r compiler.Report) int {
+	c := r.Compiler
+	switch {
+	case len(r.Found) > 0, c != nil && c.Held != nil:
+		return process.ExitInvalid
+	case c != nil && !c.Ready:
+		return process.ExitFailure
+	}
+	return process.ExitOK
+}
+
+const (
+	statusPath    = "/status"
+	statusTimeout = 10 * time.Second
+)
+
+// serveStatus answers what askCompiler asks.
+func serveStatus(s *compiler.Status) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(s.Report()) // the client is gone
+	})
+}
+
+// askCompiler asks a compiler that runs.
+func askCompiler(ctx context.Context, address string) (compiler.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+statusPath, nil)
+	if err != nil {
+		return compiler.Report{}, process.Usage("%q is not an address: %w", address, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return compiler.Report{}, fmt.Errorf("ask the compiler: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return compiler.Report{}, fmt.Errorf("ask the compiler: %s answers %s", address, response.Status)
+	}
+	var r compiler.Report
+	if err := json.NewDecoder(response.Body).Decode(&r); err != nil || r.Compiler == nil {
+		return compiler.Report{}, fmt.Errorf("ask the compiler: what answers at %s is none", address)
+	}
+	return r, nil
+}
+
+// askStore reads the newest snapshot of a store.
+func askStore(ctx context.Context, url string, o stores.Options) (compiler.Report, error) {
+	store, err := stores.Open(ctx, url, o)
+	if err != nil {
+		return compiler.Report{}, err
+	}
+	defer store.Close()
+	view, err := store.View(ctx)
+	if err != nil {
+		return compiler.Report{}, err
+	}
+	var head snapshots.Snapshot
+	if len(view.IDs) > 0 {
+		if head, err = store.Get(ctx, view.Head()); err != nil {
+			return compiler.Report{}, err
+		}
+	}
+	return compiler.StoredReport(head), nil
+}
+
+// printReport writes a report for people.
+func printReport(w io.Writer, r compiler.Report, now time.Time) error {
+	p := reportPrinter{now: now}
+	p.head(r.Head)
+	if r.Compiler != nil {
+		p.compiler(*r.Compiler)
+	}
+	for _, f := range r.Found {
+		p.found(f)
+	}
+	if len(r.Found) == 0 {
+		p.line("left out", "nothing")
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+// reportPrinter writes a line for each thing that is known.
+type reportPrinter struct {
+	strings.Builder
+	now time.Time
+}
+
+// line writes a line; further lines of the text stand below the first one.
+func (p *reportPrinter) line(name, format string, args ...any) {
+	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n"+strings.Repeat(" ", 10))
+	fmt.Fprintf(p, "%-9s %s\n", name, text)
+}
+
+func (p *reportPrinter) head(h compiler.HeadReport) {
+	if h.Snapshot.IsZero() {
+		p.line("newest", "nothing published yet, as far as is known")
+		return
+	}
+	p.line("newest", "%s, %s old: %s", h.Snapshot, process.Age(p.now.Sub(h.Time)), h.Subject)
+	p.line("holds", "%s with servers, %s, %s", plural(h.Backends, "backend"), plural(h.Hosts, "host"), plural(h.Certificates, "certificate"))
+}
+
+func (p *reportPrinter) compiler(c compiler.CompilerReport) {
+	switch {
+	case c.Ready:
+		p.line("ready", "yes")
+	case c.Held != nil:
+		p.line("ready", "no: a loss waits for approval")
+	default:
+		p.line("ready", "no: %s", c.Reason)
+	}
+	if !c.Leads {
+		p.line("leads", "no: another compiler publishes")
+	}
+	if c.LastSuccess.IsZero() {
+		p.line("success", "not yet")
+	} else {
+		p.line("success", "%s ago", process.Age(p.now.Sub(c.LastSuccess)))
+	}
+	if h := c.Held; h != nil {
+		p.line("held", "%s: %s since %s\n%s", h.Digest.Short(), h.Lost, h.Since, h.Approval)
+	}
+	if c.Warnings > 0 {
+		p.line("warnings", "%d", c.Warnings)
+	}
+}
+
+func (p *reportPrinter) found(f compiler.Finding) {
+	name, since := "left out", ""
+	if f.Kind == "" {
+		name = "wrong"
+	}
+	if !f.Since.IsZero() {
+		since = "\nfor " + process.Age(p.now.Sub(f.Since))
+	}
+	p.line(name, "%s%s", strings.ReplaceAll(f.Diagnostic().String(), "\t", ""), since)
+}
+
+// plural returns such as "2 hosts".
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,70 @@
+package compiler
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// A fault is as old as when it was first found, wherever it stands by now; one that
+// was away is new.
+func TestFindingsKnowTheirAge(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	at := func(minutes int) time.Time { return first.Add(time.Duration(minutes) * time.Minute) }
+	web, api := diag.Object{Kind: "Ingress", Namespace: "shop", Name: "web"}, diag.Object{Kind: "Ingress", Namespace: "shop", Name: "api"}
+	fault := func(o diag.Object, line int, message string) diag.Diagnostic {
+		return diag.Diagnostic{Severity: diag.Error, Object: o, Position: diag.Position{File: "a.yaml", Line: line}, Message: message}
+	}
+	var known []Finding
+	for n, c := range []struct {
+		found []diag.Diagnostic
+		want  []time.Time
+	}{
+		{[]diag.Diagnostic{fault(web, 7, "bad"), {Severity: diag.Warning, Object: api, Message: "odd"}}, []time.Time{at(0)}},
+		{[]diag.Diagnostic{fault(api, 3, "bad"), fault(web, 9, "bad")}, []time.Time{at(1), at(0)}},
+		{[]diag.Diagnostic{fault(api, 3, "worse")}, []time.Time{at(2)}},
+		{[]diag.Diagnostic{fault(api, 3, "bad"), fault(api, 3, "worse")}, []time.Time{at(3), at(2)}},
+	} {
+		known = findings(known, c.found, at(n))
+		var got []time.Time
+		for _, f := range known {
+			got = append(got, f.Since)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("compile %d: %s", n, diff)
+		}
+	}
+	if got := known[1].Diagnostic(); got != fault(api, 3, "worse") {
+		t.Errorf("diagnostic %v", got)
+	}
+}
+
+// What cannot be read says nothing of the faults that were found before.
+func TestStatusKeepsFindingsWhileNothingIsRead(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	bad := []diag.Diagnostic{{Severity: diag.Error, Message: "bad"}, {Severity: diag.Warning, Message: "odd"}}
+	head := backends(3).Seal(4, snapshots.ID{})
+	var s Status
+	s.compiled(bad, nil, now)
+	s.published(head, nil, now)
+	s.compiled(nil, errors.New("gone"), now.Add(time.Minute))
+	s.published(head, nil, now.Add(time.Minute))
+	r := s.Report()
+	if len(r.Found) != 1 || r.Compiler.Warnings != 1 || r.Compiler.CompileError != "gone" || r.Compiler.Ready || !r.Compiler.LastSuccess.Equal(now) {
+		t.Errorf("found %v, compiler %+v", r.Found, r.Compiler)
+	}
+	if r.Head.Snapshot != head.ID() || r.Head.Backends != 3 {
+		t.Errorf("head %+v", r.Head)
+	}
+	s.compiled([]diag.Diagnostic{}, nil, now.Add(2*time.Minute))
+	if r := s.Report(); len(r.Found) != 0 || !r.Compiler.Ready {
+		t.Errorf("found %v, compiler %+v", r.Found, r.Compiler)
+	}
+}
