@@ -112,7 +112,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.Log.Error("compile not possible, trying again", "err", err, "in", l.reread.wait)
 	default:
 		l.reread.reset()
-		l.drop("replaced")
+		l.replace(result.Draft.Digest())
 		l.pending, l.timeline = &result, timeline
 		l.republish.now(time.Now())
 	}
@@ -219,11 +219,23 @@ func (l *loop) hold(shrunk *ShrinkError) {
 	l.republish.later(time.Now())
 }
 
+// replace makes way for a newer draft. That one which the store could not take is
+// never published is not passed over in silence.
+func (l *loop) replace(newer snapshots.Digest) {
+	l.drop("replaced")
+	if l.pending == nil || l.republish.wait == 0 || l.pending.Draft.Digest() == newer {
+		return
+	}
+	l.Log.Warn("snapshot never published, a newer one takes its place", "digest", l.pending.Draft.Digest().Short(), "newer", newer.Short())
+	l.metrics.replacedDraft()
+}
+
 // drop ends the timeline of the pending draft, if there is one, and says why.
 func (l *loop) drop(why string) {
-	if l.pending != nil {
-		l.timeline.Dropped(why)
+	if l.pending == nil {
+		return
 	}
+	l.timeline.Dropped(why)
 }
 
 // retry is when to try again. Each failure doubles the wait.

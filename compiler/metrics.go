@@ -34,7 +34,7 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"stage"}),
 		compiles:    counters("compiles_total", "Compiles, by result: ok, quarantined (objects were left out), templates (nothing could be compiled), error.", "result", "ok", "quarantined", "templates", "error"),
-		publishes:   counters("publishes_total", "Drafts brought to the store, by result: published, unchanged, held (too much is gone, somebody must approve it), error.", "result", "published", "unchanged", "held", "error"),
+		publishes:   counters("publishes_total", "Drafts brought to the store, by result: published, unchanged, held (too much is gone, somebody must approve it), replaced (by a newer one, before the store could take it), error.", "result", "published", "unchanged", "held", "replaced", "error"),
 		rendered:    counters("rendered_pieces_total", "Pieces of files, by where they came from: template (written anew), memory (used again).", "from", "template", "memory"),
 		quarantined: gauge("quarantined_objects", "Objects that the last compile left out, or a part of them."),
 		success:     gauge("last_success_timestamp_seconds", "When the store was last known to hold what the files said."),
@@ -157,6 +157,9 @@ func (m *metrics) heldDraft() {
 	m.publishes.WithLabelValues("held").Inc()
 	m.held.Set(1)
 }
+
+// replacedDraft counts a draft that was never published.
+func (m *metrics) replacedDraft() { m.publishes.WithLabelValues("replaced").Inc() }
 
 // publishOf names what came of a try to publish.
 func publishOf(published bool, err error) string {

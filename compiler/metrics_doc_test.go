@@ -1,6 +1,7 @@
 package compiler_test
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -9,6 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/metricsdoc"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -21,6 +25,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	var result compiler.Result
 	result.Draft.Provenance.Inputs = []snapshots.Input{{Kind: "Ingress"}}
 	compiler.RegisterMetrics(registry, time.Now, result)
+	watching := cluster.New(cluster.Connection{})
+	if _, err := watching.Read(t.Context(), config.Default()); !errors.Is(err, inputs.ErrIncomplete) {
+		t.Fatal(err)
+	}
+	registry.MustRegister(watching)
 	table, err := metricsdoc.Table(registry, prefix)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -88,6 +89,9 @@ func serve(ctx context.Context, o compiler.Options, address string, log *slog.Lo
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	registry := process.NewRegistry()
+	if watching, ok := o.Source.Objects.(prometheus.Collector); ok {
+		registry.MustRegister(watching)
+	}
 	o.Metrics, o.Status = registry, &compiler.Status{}
 	_, wait, err := process.Server{
 		Address: address, Ready: o.Status.Ready, Metrics: registry, Log: log,

@@ -1,0 +1,33 @@
+package cluster
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// What the metrics are called, and say.
+var (
+	watchesDescription  = prometheus.NewDesc("hapsnap_compiler_watches", "Lists of objects of the cluster that are watched, by kind.", []string{"kind"}, nil)
+	troublesDescription = prometheus.NewDesc("hapsnap_compiler_watches_interrupted", "Lists of which nothing new is heard, by kind; what was known is held.", []string{"kind"}, nil)
+)
+
+// Describe and Collect are those of [prometheus.Collector]. Both metrics are there
+// for every kind that is watched.
+func (c *Cluster) Describe(out chan<- *prometheus.Desc) {
+	out <- watchesDescription
+	out <- troublesDescription
+}
+
+// Collect counts the queries and those that are in trouble.
+func (c *Cluster) Collect(out chan<- prometheus.Metric) {
+	watches, troubles := map[string]int{}, map[string]int{}
+	c.mu.Lock()
+	for _, q := range c.planned {
+		watches[q.Kind]++
+	}
+	c.mu.Unlock()
+	for _, trouble := range c.Troubles() {
+		troubles[trouble.Query.Kind]++
+	}
+	for kind, n := range watches {
+		out <- prometheus.MustNewConstMetric(watchesDescription, prometheus.GaugeValue, float64(n), kind)
+		out <- prometheus.MustNewConstMetric(troublesDescription, prometheus.GaugeValue, float64(troubles[kind]), kind)
+	}
+}
