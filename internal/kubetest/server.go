@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Server is an API server with an etcd of its own. Its methods are safe for use by
@@ -55,6 +57,7 @@ func Start(tb testing.TB) *Server {
 }
 
 func (s *Server) start() error {
+	log.SetLogger(logr.Discard()) // else a stack trace asks for one after 30 seconds
 	var err error
 	if s.lock, err = lockPort(); err != nil {
 		return err
