@@ -96,6 +96,11 @@ func TestViolations(t *testing.T) {
 			want: []string{"no program reaches the double: cmd/pusher -> pusher/fleettest -> pusher/dataplane/dataplanetest (the double is for tests and the demo)"},
 		},
 		{
+			name:     "a program to the API server of tests",
+			packages: []Package{imports("compiler", "internal/kubetest"), imports("testscripts", "internal/kubetest")},
+			want:     []string{"no program reaches the API server: compiler -> internal/kubetest (it is for tests)"},
+		},
+		{
 			name:     "a name that only begins like a half",
 			packages: []Package{imports("compiler", "pushers"), imports("compilers", "pusher")},
 		},

@@ -46,6 +46,13 @@ var rules = []rule{
 		exceptTests: true,
 		why:         "the double is for tests and the demo",
 	},
+	{
+		name:        "no program reaches the API server",
+		from:        forUse,
+		never:       under("internal/kubetest"),
+		exceptTests: true,
+		why:         "it is for tests",
+	},
 }
 
 // under reports whether a path is one of the roots or below one.
