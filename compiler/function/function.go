@@ -36,7 +36,7 @@ type Function struct {
 // written, or that of what could not be done.
 func (f Function) Run(ctx context.Context) error {
 	invalid := false
-	process := func(list *framework.ResourceList) error {
+	compile := func(list *framework.ResourceList) error {
 		r := run{function: f, list: list}
 		if err := r.run(ctx); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (f Function) Run(ctx context.Context) error {
 		return nil
 	}
 	source := &kio.ByteReadWriter{Reader: f.In, Writer: f.Out, KeepReaderAnnotations: true}
-	if err := framework.Execute(framework.ResourceListProcessorFunc(process), source); err != nil {
+	if err := framework.Execute(framework.ResourceListProcessorFunc(compile), source); err != nil {
 		return err
 	}
 	if invalid {

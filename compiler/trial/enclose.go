@@ -143,6 +143,7 @@ func (e *enclosure) bind(l line) string {
 // up from the beginning, and always.
 func (e *enclosure) server(l line) string {
 	address := l.word(2)
+	l.text = l.text[:l.words[len(l.words)-1].to] // without a comment, for there is more to come
 	if path := e.internal[address]; path != "" {
 		return l.withWord(2, "unix@"+path)
 	}
