@@ -2,6 +2,7 @@ package compiler_test
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -10,8 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/election"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/metricsdoc"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -30,6 +33,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry.MustRegister(watching)
+	registerOthers(t, registry)
 	table, err := metricsdoc.Table(registry, prefix)
 	if err != nil {
 		t.Fatal(err)
@@ -52,5 +56,22 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if unknown, err := metricsdoc.Unknown(string(page), prefix, registry); err != nil || len(unknown) > 0 {
 		t.Errorf("%s speaks of %q: %v", file, unknown, err)
+	}
+}
+
+// registerOthers registers the metrics of what may run beside the loop.
+func registerOthers(t *testing.T, r prometheus.Registerer) {
+	t.Helper()
+	_, err := election.New(election.Options{
+		Metrics: r, Times: election.Times{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admission.Start(t.Context(), admission.Options{
+		Address: "127.0.0.1:0", CertDir: t.TempDir(), Metrics: r, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
