@@ -27,6 +27,7 @@ type loop struct {
 	held      *ShrinkError       // why the pending draft waits for approval, or nil
 	leads     bool
 	verify    time.Time // when to look at the head of the store; zero: never
+	config    reconfiguration
 	reported  []diag.Diagnostic
 	ignored   string
 }
@@ -51,7 +52,7 @@ func newLoop(o Options) *loop {
 // wake returns when there is something to do.
 func (l *loop) wake() time.Time {
 	next := time.Now().Add(idle)
-	times := []time.Time{l.debounce.due(), l.reread.at}
+	times := []time.Time{l.config.reread.at, l.debounce.due(), l.reread.at}
 	if l.leads {
 		times = append(times, l.republish.at, l.verify)
 	}
@@ -65,6 +66,9 @@ func (l *loop) wake() time.Time {
 
 // turn does what is due.
 func (l *loop) turn(ctx context.Context) {
+	if due(l.config.reread.at, time.Now()) {
+		l.reconfigure(ctx)
+	}
 	if now := time.Now(); due(l.debounce.due(), now) || due(l.reread.at, now) {
 		first := l.debounce.begin()
 		l.metrics.begins(first, now)
@@ -97,6 +101,10 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.wait(err)
 		return
 	}
+	if l.config.former != nil && errors.Is(err, ErrTemplates) {
+		l.refuse(ofNoObject(result.Diagnostics), time.Now())
+		return
+	}
 	l.report(result)
 	timeline.Compiled(result, err)
 	l.metrics.compiled(time.Since(began), result, err)
@@ -111,6 +119,9 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.reread.fail(time.Now())
 		l.Log.Error("compile not possible, trying again", "err", err, "in", l.reread.wait)
 	default:
+		if l.config.former != nil {
+			l.accept(time.Now())
+		}
 		l.reread.reset()
 		l.replace(result.Draft.Digest())
 		l.pending, l.timeline = &result, timeline

@@ -42,8 +42,18 @@ type CompilerReport struct {
 	CompileError string `json:"compileError,omitempty"`
 	PublishError string `json:"publishError,omitempty"`
 	// Held is a draft that waits for approval, or nil.
-	Held     *HeldReport `json:"held,omitempty"`
-	Warnings int         `json:"warnings"`
+	Held *HeldReport `json:"held,omitempty"`
+	// Refused is set while the configuration, as it is written now, is not the one
+	// that is used.
+	Refused  *ConfigReport `json:"refused,omitempty"`
+	Warnings int           `json:"warnings"`
+}
+
+// ConfigReport says why a configuration is not used: what is wrong with it, or that
+// it cannot be read.
+type ConfigReport struct {
+	Error string    `json:"error,omitempty"`
+	Found []Finding `json:"found,omitempty"`
 }
 
 // HeldReport is a draft that waits for approval.

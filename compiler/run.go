@@ -8,11 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// Options are those of [Run]. All fields are needed, except the tracers, the leader
-// and the times.
+// Options are those of [Run]. All fields are needed, except the tracers, the leader,
+// the times, and what changes the configuration.
 type Options struct {
 	Source  Source
 	Store   store
@@ -23,6 +24,10 @@ type Options struct {
 	Status  *Status
 	// Leader says when to publish; nil is always.
 	Leader leader
+	// Configuration takes the place of the Source's when it changes, if that is good;
+	// nil never does. Override is put over it.
+	Configuration Configuration
+	Override      func(*config.Config)
 	// Interval is how long there must be no change before one that follows
 	// soon upon another is compiled; MaxWait bounds the waiting. Zero is the
 	// default.
@@ -49,6 +54,7 @@ func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
 	objects, templates := o.Source.changes(ctx, o.Log)
 	l.elected(ctx, time.Now())
+	configuration := l.configuration(ctx)
 	l.debounce.change(time.Now())
 	for {
 		timer := time.NewTimer(time.Until(l.wake()))
@@ -61,6 +67,11 @@ func Run(ctx context.Context, o Options) error {
 			l.debounce.change(time.Now())
 		case <-templates:
 			l.debounce.change(time.Now())
+			if len(l.config.refused) > 0 { // it may have been the templates
+				l.configurationChanged(time.Now())
+			}
+		case <-configuration:
+			l.configurationChanged(time.Now())
 		case <-l.Leader.Changed():
 			l.elected(ctx, time.Now())
 		case <-timer.C:

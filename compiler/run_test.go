@@ -93,6 +93,8 @@ func (m *memory) newest() (s snapshots.Snapshot, n, tries int) {
 type running struct {
 	dir, templates string
 	store          *memory
+	configuration  compiler.Configuration // nil: it does not change
+	override       func(*config.Config)
 	status         *compiler.Status
 	registry       *prometheus.Registry
 }
@@ -133,6 +135,7 @@ func (r *running) start(t *testing.T, c config.Config) (stop func()) {
 	o := compiler.Options{
 		Source: compiler.Source{Objects: compiler.Files(r.dir), Templates: r.templates, Config: c},
 		Store:  r.store, Checker: haproxy(t), Log: slog.New(slog.DiscardHandler), Metrics: r.registry, Status: r.status,
+		Configuration: r.configuration, Override: r.override,
 		Interval: 20 * time.Millisecond, MaxWait: 200 * time.Millisecond,
 	}
 	go func() { ended <- compiler.Run(ctx, o) }()

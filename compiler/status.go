@@ -23,6 +23,7 @@ type Status struct {
 	found      []Finding
 	warnings   int
 	success    time.Time
+	config     *ConfigReport
 }
 
 // Ready returns why the store is not known to hold what the objects say, or nil.
@@ -71,6 +72,7 @@ func (s *Status) Report() Report {
 	} else if !s.follows {
 		c.PublishError = text(s.publishErr)
 	}
+	c.Refused = s.config
 	return Report{Head: s.head, Found: append([]Finding{}, s.found...), Compiler: c}
 }
 
@@ -101,6 +103,24 @@ func (s *Status) compiled(found []diag.Diagnostic, err error, now time.Time) {
 	if err == nil || len(found) > 0 {
 		s.found, s.warnings = findings(s.found, found, now), warnings(found)
 	}
+}
+
+// configured takes note of what is wrong with the configuration as it is written.
+func (s *Status) configured(found []diag.Diagnostic, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(found) == 0 && err == nil {
+		s.config = nil
+		return
+	}
+	r := &ConfigReport{Error: text(err)}
+	if s.config != nil {
+		r.Found = s.config.Found
+	}
+	if err == nil {
+		r.Found = findings(r.Found, found, now)
+	}
+	s.config = r
 }
 
 // waiting takes note of what keeps from compiling.

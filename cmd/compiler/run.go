@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/tracing"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -35,6 +36,9 @@ func runCommand() *cobra.Command {
 another configuration. Objects that are at fault are left out and reported; the
 rest is published. While the store is out of reach, the newest configuration is
 kept and published once it is back.
+
+The file of --config is watched too. A new configuration that is wrong is reported,
+and the one before is used until it is mended. Flags need a restart.
 
 A store is one of
 
@@ -77,6 +81,10 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	defer store.Close()
 	o := f.options
 	o.Source, o.Store, o.Checker, o.Log = source, store, check, log
+	o.Override = func(c *config.Config) { f.override(cmd.Flags(), c) }
+	if f.config != "" {
+		o.Configuration = compiler.ConfigFile(f.config)
+	}
 	var flush func()
 	o.Tracers, flush = tracing.Start(cmd.Context(), service, log)
 	defer flush()

@@ -36,8 +36,8 @@ that it was given with --metrics-address. A store says what its newest snapshot
 lists, also if no compiler runs.
 
 The exit code is 0 if there is an answer and 1 if there is none. With --exit-code
-it is 3 if the answer says that objects or templates are at fault or that a loss
-waits for approval, and else 1 if the compiler is not ready.`,
+it is 3 if the answer says that objects, templates or the configuration are at fault or
+that a loss waits for approval, and else 1 if the compiler is not ready.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, time.Now()) },
 	}
@@ -82,7 +82,7 @@ func (f *statusFlags) report(ctx context.Context) (compiler.Report, error) {
 func exitCode(r compiler.Report) int {
 	c := r.Compiler
 	switch {
-	case len(r.Found) > 0, c != nil && c.Held != nil:
+	case len(r.Found) > 0, c != nil && (c.Held != nil || c.Refused != nil):
 		return process.ExitInvalid
 	case c != nil && !c.Ready:
 		return process.ExitFailure
@@ -204,9 +204,27 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 	if h := c.Held; h != nil {
 		p.line("held", "%s: %s since %s\n%s", h.Digest.Short(), h.Lost, h.Since, h.Approval)
 	}
+	if c.Refused != nil {
+		p.refused(*c.Refused)
+	}
 	if c.Warnings > 0 {
 		p.line("warnings", "%d", c.Warnings)
 	}
+}
+
+// refused says what is wrong with the configuration.
+func (p *reportPrinter) refused(c compiler.ConfigReport) {
+	if c.Error != "" {
+		p.line("refused", "%s; the configuration before is used", c.Error)
+	}
+	for _, f := range c.Found {
+		p.line("refused", "%s\nfor %s, and the configuration before is used", p.text(f), process.Age(p.now.Sub(f.Since)))
+	}
+}
+
+// text is a finding as it is printed elsewhere.
+func (p *reportPrinter) text(f compiler.Finding) string {
+	return strings.ReplaceAll(f.Diagnostic().String(), "\t", "")
 }
 
 func (p *reportPrinter) found(f compiler.Finding) {
@@ -217,7 +235,7 @@ func (p *reportPrinter) found(f compiler.Finding) {
 	if !f.Since.IsZero() {
 		since = "\nfor " + process.Age(p.now.Sub(f.Since))
 	}
-	p.line(name, "%s%s", strings.ReplaceAll(f.Diagnostic().String(), "\t", ""), since)
+	p.line(name, "%s%s", p.text(f), since)
 }
 
 // plural returns such as "2 hosts".

@@ -46,6 +46,9 @@ type Places struct {
 	data []byte
 }
 
+// PlacesOf knows the fields of a text; file is its name in diagnostics.
+func PlacesOf(file string, data []byte) Places { return Places{file, data} }
+
 // Locate returns faults of the file's fields at their places.
 func (p Places) Locate(faults []FieldError) []diag.Diagnostic {
 	r := reader{file: p.file}
