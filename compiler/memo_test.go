@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -55,6 +56,7 @@ type world struct {
 	ingresses map[string]*networkingv1.Ingress
 	lines     map[string]int // where they are
 	services  map[string]map[string]string
+	widgets   map[string]*unstructured.Unstructured
 	config    config.Config
 	sets      []*render.Set
 	set       int
@@ -64,7 +66,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{
 		r: rand.New(rand.NewPCG(seed, 2)), ingresses: map[string]*networkingv1.Ingress{}, lines: map[string]int{},
-		services: map[string]map[string]string{}, config: config.Default(),
+		services: map[string]map[string]string{}, widgets: map[string]*unstructured.Unstructured{}, config: config.Default(),
 	}
 	shipped, err := render.Shipped(templates.FS)
 	if err != nil {
@@ -76,6 +78,10 @@ func newWorld(t *testing.T, seed uint64) *world {
 		{{Name: "extend/backend.cfg", Path: "moved/backend.cfg", Text: "{{with .Annotation \"note\"}}\n    # note {{.}}\n{{end}}"}},
 		{{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "    # hosts{{range .Hosts}} {{.Name}}{{end}}\n"}},
 		{{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "{{range .Objects \"v1/Service\"}}\n    # {{.Object.Name}}\n{{end}}"}},
+		{ // some backends read the objects, others do not
+			{Name: "extend/backend.cfg", Path: "mine/backend.cfg", Text: "{{if .Annotation \"note\"}}{{range .Objects \"example.com/v1/Widget\"}}\n    # {{.Content.spec.host}}\n{{end}}{{end}}"},
+			{Name: "maps/widgets.map", Path: "mine/widgets.map", Text: "{{range .Hosts}}{{range $.Indexed \"example.com/v1/Widget\" \"byHost\" .Name}}\n{{.Object.Name}} {{.Field \"spec.note\" | default \"-\"}}\n{{end}}{{end}}"},
+		},
 	} {
 		set, found := render.Parse(shipped.Under(overlay))
 		if len(found) > 0 {
@@ -83,6 +89,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 		w.sets = append(w.sets, set)
 	}
+	w.config.Kinds = []config.ObjectKind{{APIVersion: "example.com/v1", Kind: "Widget", LabelSelector: "off!=true", Indexes: map[string]string{"byHost": ".spec.host"}}}
 	for i := range 4 {
 		w.services[fmt.Sprint("svc-", i)] = nil
 	}
@@ -119,7 +126,7 @@ func (w *world) annotate(old map[string]string) map[string]string {
 // change does one thing.
 func (w *world) change() {
 	n := len(w.names)
-	switch choice := w.r.IntN(20); {
+	switch choice := w.r.IntN(24); {
 	case n < 3 || choice < 3 && n < 9:
 		name := fmt.Sprint("ing-", w.r.IntN(12))
 		if w.ingresses[name] == nil {
@@ -145,7 +152,12 @@ func (w *world) change() {
 	case choice < 18:
 		w.r.Shuffle(n, func(i, j int) { w.names[i], w.names[j] = w.names[j], w.names[i] })
 	case choice < 19:
-		w.set = []int{0, 0, 1, 1, 1, 2, 2, 3, 4}[w.r.IntN(9)]
+		w.set = []int{0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 5, 5}[w.r.IntN(12)]
+	case choice < 23:
+		name := fmt.Sprint("widget-", w.r.IntN(8))
+		if w.widgets[name] = w.widget(name); w.r.IntN(4) == 0 {
+			delete(w.widgets, name)
+		}
 	default:
 		w.config.DNS.Prefer = []config.Family{"ipv4", "ipv6"}[w.r.IntN(2)]
 		w.config.Affinity.KeySecret = []string{"", "shop/key"}[w.r.IntN(2)]
@@ -174,6 +186,26 @@ func (w *world) ingress(name string, annotations map[string]string) *networkingv
 	return out
 }
 
+// widget returns an object of another kind, which may not fit the templates.
+func (w *world) widget(name string) *unstructured.Unstructured {
+	spec := map[string]any{"host": fmt.Sprintf("h%d.example", w.r.IntN(20)), "note": []any{"a", int64(7), true, "refused", "odd-a"}[w.r.IntN(5)]}
+	switch w.r.IntN(20) {
+	case 0:
+		delete(spec, "host")
+	case 1:
+		spec["host"] = "two words"
+	case 2:
+		delete(spec, "note")
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "spec": spec}}
+	u.SetNamespace("shop")
+	u.SetName(name)
+	if w.r.IntN(8) == 0 {
+		u.SetLabels(map[string]string{"off": "true"})
+	}
+	return u
+}
+
 // objects returns what is read of the world.
 func (w *world) objects() inputs.Inputs {
 	var in inputs.Inputs
@@ -183,6 +215,9 @@ func (w *world) objects() inputs.Inputs {
 			Ref:   diag.Object{Kind: "Ingress", Namespace: "shop", Name: name},
 			Value: w.ingresses[name], At: func(...any) diag.Position { return at },
 		})
+	}
+	for _, u := range w.widgets { // in any order
+		in.Others = append(in.Others, inputs.Other(u))
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.services)) {
 		in.Services = append(in.Services, inputs.Object[corev1.Service]{

@@ -95,7 +95,7 @@ func printable(s string) error {
 		return err
 	}
 	for _, r := range s {
-		if !unicode.IsPrint(r) {
+		if !unicode.IsPrint(r) || r == utf8.RuneError { // which JSON puts in the place of bytes that are no text
 			return &ValueError{s, fmt.Sprintf("holds the unprintable character %U", r), "leave it out"}
 		}
 	}

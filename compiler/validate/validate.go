@@ -83,7 +83,7 @@ func (c *Checker) bind(in Input, layout snapshots.Layout) (snapshots.Bound, []re
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	needs, wrong := snapshots.Needs(config, draft.Certificates)
 	if wrong != nil {
-		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, wrong)}, nil
+		return snapshots.Bound{}, bindFaults(in.Artifact, wrong), nil
 	}
 	live, err := c.StandIns(in.Keys, needs)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Checker) bind(in Input, layout snapshots.Layout) (snapshots.Bound, []re
 	}
 	bound, wrong := bindDraft(draft, live, layout)
 	if wrong != nil {
-		return snapshots.Bound{}, []render.Fault{bindFault(in.Artifact, wrong)}, nil
+		return snapshots.Bound{}, bindFaults(in.Artifact, wrong), nil
 	}
 	return bound, nil, nil
 }
@@ -111,16 +111,16 @@ func bindDraft(draft snapshots.Draft, live snapshots.Live, layout snapshots.Layo
 // bindPlace matches the place in an error of Bind and of Needs.
 var bindPlace = regexp.MustCompile(`^(?:bind \S+: )?haproxy\.cfg:(\d+): `)
 
-// bindFault is the fault for an error of Bind, with its line if it has one.
-func bindFault(a render.Artifact, err error) render.Fault {
-	p := newPlaces(a)
-	if e, ok := errors.AsType[*snapshots.DirectiveError](err); ok {
-		return p.fault(snapshots.ConfigFile, e.Line, "#hapsnap: "+e.Message, "")
+// bindFaults are the faults for an error of Bind or of Needs, with their lines if
+// they have any.
+func bindFaults(a render.Artifact, err error) []render.Fault {
+	if _, ok := errors.AsType[*snapshots.DirectiveError](err); ok {
+		return directiveFaults(a)
 	}
 	text := err.Error()
 	if m := bindPlace.FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[1])
-		return p.fault(snapshots.ConfigFile, line, strings.TrimPrefix(text, m[0]), "")
+		return []render.Fault{newPlaces(a).fault(snapshots.ConfigFile, line, strings.TrimPrefix(text, m[0]), "")}
 	}
-	return render.Fault{Message: text}
+	return []render.Fault{{Message: text}}
 }

@@ -1,0 +1,33 @@
+package validate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// All directives that cannot be followed are found at once, and nothing is changed.
+func TestDirectiveFaults(t *testing.T) {
+	t.Parallel()
+	const text = "backend a\n    #hapsnap servers shop\n    #hapsnap servers shop/a\n    #hapsnap servers shop/a\nbackend b\n    #hapsnap serves shop/b"
+	a := render.Artifact{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(text)}}}
+	var got []string
+	for _, f := range directiveFaults(a) {
+		got = append(got, fmt.Sprintf("%d: %s: %s", f.Line, f.Text, f.Message))
+	}
+	want := []string{
+		`2: #hapsnap servers shop: #hapsnap: "shop" is not NAMESPACE/SERVICE[:PORT]`,
+		"4: #hapsnap servers shop/a: #hapsnap: backend a has the servers of shop/a already",
+		`6: #hapsnap serves shop/b: #hapsnap: unknown directive "serves shop/b"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if string(a.Files[0].Content) != text {
+		t.Error("the artifact was changed")
+	}
+}
