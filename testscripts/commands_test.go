@@ -39,6 +39,7 @@ var commands = map[string]command{
 	"secret":    {"[-mismatched] FILE NAMESPACE/NAME HOST...", writeSecret},
 	"fill":      {"FILE...", fillFiles},
 	"get":       {"[-on NAME] URL WANT...", getURL},
+	"post":      {"[-on NAME] URL WANT...", postURL},
 	"spread":    {"URL WANT...", spreadURL},
 	"presents":  {"HOST SECRET|fallback", presentsCertificate},
 	"answers":   {"URL STATUS [REGEXP]", answersURL},

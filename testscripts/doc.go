@@ -54,6 +54,8 @@
 //		Every instance, or the one named, answers the URL with one of the bodies
 //		or with the status. URLs have no port, or 8080 for that of $PARTNER and 8081 for
 //		that of $SECOND.
+//	post [-on NAME] URL WANT...
+//		The same with the method POST and nothing in the body.
 //	spread URL WANT...
 //		Every instance answers from each of these and from no other.
 //	presents HOST SECRET|fallback

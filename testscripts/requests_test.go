@@ -32,7 +32,9 @@ func (a answer) is(want string) bool {
 }
 
 // get asks the instance for a URL, whatever the name in it would resolve to.
-func (w *world) get(i *instance, url string) (answer, error) {
+func (w *world) get(i *instance, url string) (answer, error) { return w.ask(i, http.MethodGet, url) }
+
+func (w *world) ask(i *instance, method, url string) (answer, error) {
 	client := &http.Client{
 		Timeout:       5 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -41,7 +43,11 @@ func (w *world) get(i *instance, url string) (answer, error) {
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // presents looks at certificates
 		},
 	}
-	return fetch(client, url)
+	request, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	return do(client, request)
 }
 
 func fetch(client *http.Client, url string) (answer, error) {
@@ -76,6 +82,14 @@ func (w *world) everywhere(check func(*instance) error) error {
 }
 
 func getURL(w *world, _ *testscript.TestScript, args []string) error {
+	return askURL(w, http.MethodGet, args)
+}
+
+func postURL(w *world, _ *testscript.TestScript, args []string) error {
+	return askURL(w, http.MethodPost, args)
+}
+
+func askURL(w *world, method string, args []string) error {
 	only := ""
 	if len(args) > 2 && args[0] == "-on" {
 		only, args = args[1], args[2:]
@@ -90,12 +104,12 @@ func getURL(w *world, _ *testscript.TestScript, args []string) error {
 		if only != "" && i.name != only {
 			return nil
 		}
-		got, err := w.get(i, args[0])
+		got, err := w.ask(i, method, args[0])
 		if err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(args[1:], got.is) {
-			return fmt.Errorf("GET %s: status %d, %q, want one of %q", args[0], got.status, got.body, args[1:])
+			return fmt.Errorf("%s %s: status %d, %q, want one of %q", method, args[0], got.status, got.body, args[1:])
 		}
 		return nil
 	})

@@ -128,6 +128,11 @@ func setup(env *testscript.Env) error {
 	env.Setenv("HOME", home)
 	env.Setenv("PATH", binaries+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	env.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		return err
+	}
+	env.Setenv("EXAMPLES", examples)
 	env.Setenv("GORACE", "halt_on_error=1")
 	env.Setenv("COMPILER", w.network.address(compilerHost))
 	env.Setenv("PUSHER", w.network.address(pusherHost))
