@@ -11,22 +11,52 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-func TestPrintReport(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	before := func(d time.Duration) time.Time { return now.Add(-d) }
-	head := compiler.HeadReport{
+// reportTime is now in these tests.
+var reportTime = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) time.Time { return reportTime.Add(-d) }
+
+// reportCase is a report, the code that it gives, and how it is printed.
+type reportCase struct {
+	report compiler.Report
+	code   int
+	want   string
+}
+
+// newestReport is a head for reports.
+func newestReport() compiler.HeadReport {
+	return compiler.HeadReport{
 		Snapshot: snapshots.ID{Revision: 12, Short: "9f3ac01b2d"}, Time: before(3 * time.Hour), Subject: "+1 route (Ingress shop/web)",
 		Backends: 1, Hosts: 20, Certificates: 3,
 	}
+}
+
+func checkReports(t *testing.T, cases map[string]reportCase) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := printReport(&out, c.report, reportTime); err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(strings.TrimPrefix(c.want, "\n"), out.String()); diff != "" {
+				t.Error(diff)
+			}
+			if got := exitCode(c.report); got != c.code {
+				t.Errorf("exit code %d, want %d", got, c.code)
+			}
+		})
+	}
+}
+
+func TestPrintReport(t *testing.T) {
+	t.Parallel()
+	head := newestReport()
 	bad := compiler.Finding{
 		Kind: "Ingress", Namespace: "shop", Name: "bad", File: "a.yaml", Line: 7, Column: 3, Reason: "no number", Hint: "use 100", Since: before(4 * time.Minute),
 	}
-	for name, c := range map[string]struct {
-		report compiler.Report
-		code   int
-		want   string
-	}{
+	checkReports(t, map[string]reportCase{
 		"all is well": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{Leads: true, Ready: true, LastSuccess: before(2 * time.Second), Warnings: 2}}, 0, `
 newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates
@@ -48,6 +78,13 @@ left out  a.yaml:7:3: Ingress shop/bad: no number
           hint: use 100
           for 4m
 `},
+	})
+}
+
+func TestPrintReportOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	head := newestReport()
+	checkReports(t, map[string]reportCase{
 		"a draft is held": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{
 			Leads:  true,
 			Reason: "held: …", LastSuccess: before(time.Minute),
@@ -91,19 +128,5 @@ newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
 holds     1 backend with servers, 20 hosts, 3 certificates
 left out  nothing
 `},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			if err := printReport(&out, c.report, now); err != nil {
-				t.Fatal(err)
-			}
-			if diff := gocmp.Diff(strings.TrimPrefix(c.want, "\n"), out.String()); diff != "" {
-				t.Error(diff)
-			}
-			if got := exitCode(c.report); got != c.code {
-				t.Errorf("exit code %d, want %d", got, c.code)
-			}
-		})
-	}
+	})
 }
