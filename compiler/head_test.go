@@ -17,7 +17,7 @@ type seen struct {
 	ids []snapshots.ID
 }
 
-func (s seen) View(context.Context) (snapshots.View, error) { return snapshots.View{IDs: s.ids}, nil }
+func (s seen) IDs(context.Context) ([]snapshots.ID, error) { return s.ids, nil }
 
 // elsewhere is an election that this process has won.
 type elsewhere struct{ alone }

@@ -74,11 +74,11 @@ func (l *loop) publishWhileLeading(ctx context.Context) {
 // was published last.
 func (l *loop) verifyHead(ctx context.Context) {
 	l.verify = time.Now().Add(headInterval)
-	view, err := l.Store.View(ctx)
-	if err != nil || l.Status.Ready() != nil || l.pending != nil || view.Head() == l.Status.Head() {
+	ids, err := l.Store.IDs(ctx)
+	if err != nil || l.Status.Ready() != nil || l.pending != nil || newestOf(ids) == l.Status.Head() {
 		return
 	}
-	l.Log.Warn("the store holds another snapshot than was published, compiling again", "snapshot", view.Head().String(), "published", l.Status.Head().String())
+	l.Log.Warn("the store holds another snapshot than was published, compiling again", "snapshot", newestOf(ids).String(), "published", l.Status.Head().String())
 	l.debounce.change(time.Now())
 }
 

@@ -15,7 +15,9 @@ type store interface {
 	// Publish numbers a draft and keeps it. A draft with the digest of the
 	// head is not written: then published is false.
 	Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error)
-	View(ctx context.Context) (snapshots.View, error)
+	// IDs returns those of all snapshots, the newest last. What people say in the
+	// channel, and whether it can be read, does not concern the compiler.
+	IDs(ctx context.Context) ([]snapshots.ID, error)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 }
 
@@ -37,16 +39,20 @@ func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id s
 // what it was before. A directory that is not there is made when something is
 // published: until then the newest is what is known.
 func head(ctx context.Context, s store, known snapshots.Snapshot) (snapshots.Snapshot, error) {
-	view, err := s.View(ctx)
+	ids, err := s.IDs(ctx)
+	newest := newestOf(ids)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return known, nil
 	case err != nil:
 		return known, err
-	case len(view.IDs) == 0:
+	case len(ids) == 0:
 		return snapshots.Snapshot{}, nil
-	case view.Head() == known.ID():
+	case newest == known.ID():
 		return known, nil
 	}
-	return s.Get(ctx, view.Head())
+	return s.Get(ctx, newest)
 }
+
+// newestOf returns the newest of snapshots, the zero ID of none.
+func newestOf(ids []snapshots.ID) snapshots.ID { return snapshots.View{IDs: ids}.Head() }

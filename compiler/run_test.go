@@ -48,17 +48,14 @@ func (m *memory) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, bo
 	return s.ID(), true, nil
 }
 
-func (m *memory) View(context.Context) (snapshots.View, error) {
+func (m *memory) IDs(context.Context) ([]snapshots.ID, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var v snapshots.View
+	var ids []snapshots.ID
 	for _, s := range m.kept {
-		v.IDs = append(v.IDs, s.ID())
+		ids = append(ids, s.ID())
 	}
-	if m.gone != nil {
-		m.tries++
-	}
-	return v, m.gone
+	return ids, m.gone
 }
 
 func (m *memory) Get(_ context.Context, id snapshots.ID) (snapshots.Snapshot, error) {

@@ -127,13 +127,13 @@ func storedSide(ctx context.Context, url, revision string, o stores.Options) (si
 		return side{}, err
 	}
 	defer store.Close()
-	view, err := store.View(ctx)
+	ids, err := store.IDs(ctx)
 	if err != nil {
 		return side{}, err
 	}
-	id, ok := view.Head(), len(view.IDs) > 0
+	id, ok := snapshots.View{IDs: ids}.Head(), len(ids) > 0
 	if revision != newest {
-		id, ok = snapshots.FindID(view.IDs, revision)
+		id, ok = snapshots.FindID(ids, revision)
 	}
 	if !ok {
 		return side{}, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists those that it holds")

@@ -133,13 +133,13 @@ func askStore(ctx context.Context, url string, o stores.Options) (compiler.Repor
 		return compiler.Report{}, err
 	}
 	defer store.Close()
-	view, err := store.View(ctx)
+	ids, err := store.IDs(ctx)
 	if err != nil {
 		return compiler.Report{}, err
 	}
 	var head snapshots.Snapshot
-	if len(view.IDs) > 0 {
-		if head, err = store.Get(ctx, view.Head()); err != nil {
+	if len(ids) > 0 {
+		if head, err = store.Get(ctx, ids[len(ids)-1]); err != nil {
 			return compiler.Report{}, err
 		}
 	}

@@ -14,10 +14,7 @@ import (
 // View returns the IDs of all snapshots and the channel. An empty directory is
 // an empty store; one that cannot be read is an error.
 func (s *Store) View(ctx context.Context) (snapshots.View, error) {
-	if err := ctx.Err(); err != nil {
-		return snapshots.View{}, fmt.Errorf("read %s: %w", s, err)
-	}
-	ids, err := s.list()
+	ids, err := s.IDs(ctx)
 	if err != nil {
 		return snapshots.View{}, err
 	}
@@ -26,6 +23,14 @@ func (s *Store) View(ctx context.Context) (snapshots.View, error) {
 		return snapshots.View{}, err
 	}
 	return snapshots.View{IDs: ids, Channel: channel}, nil
+}
+
+// IDs returns the IDs of all snapshots, the newest last. The channel is not read.
+func (s *Store) IDs(ctx context.Context) ([]snapshots.ID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", s, err)
+	}
+	return s.list()
 }
 
 // Get returns a snapshot whose every digest has been verified. The error wraps

@@ -16,12 +16,35 @@ import (
 // an error, and so is a branch that is not as we left it: [ErrForeign],
 // [ErrRewound].
 func (s *Store) View(ctx context.Context) (view snapshots.View, err error) {
-	done, err := s.begin(ctx)
+	err = s.look(ctx, func(r refs, ids []snapshots.ID) error {
+		channel, _, err := s.readChannel(ctx, r)
+		view = snapshots.View{IDs: ids, Channel: channel}
+		return err
+	})
 	if err != nil {
 		return snapshots.View{}, err
 	}
+	return view, nil
+}
+
+// IDs returns the IDs of all snapshots, the newest last. The channel is not read;
+// else it is as View.
+func (s *Store) IDs(ctx context.Context) (ids []snapshots.ID, err error) {
+	err = s.look(ctx, func(_ refs, found []snapshots.ID) error {
+		ids = found
+		return nil
+	})
+	return ids, err
+}
+
+// look lists the repository's references, and hands them on with the snapshots.
+func (s *Store) look(ctx context.Context, take func(refs, []snapshots.ID) error) error {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
 	defer done()
-	err = repeat(ctx, func() error {
+	return repeat(ctx, func() error {
 		r, err := s.list(ctx)
 		if err != nil {
 			return err
@@ -30,14 +53,8 @@ func (s *Store) View(ctx context.Context) (view snapshots.View, err error) {
 		if err != nil {
 			return err
 		}
-		channel, _, err := s.readChannel(ctx, r)
-		view = snapshots.View{IDs: r.ids(head), Channel: channel}
-		return err
+		return take(r, r.ids(head))
 	})
-	if err != nil {
-		return snapshots.View{}, err
-	}
-	return view, nil
 }
 
 // Get returns a snapshot whose every digest has been verified. The error wraps

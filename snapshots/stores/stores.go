@@ -24,6 +24,9 @@ type Reader interface {
 	// for polling. An empty store has no IDs; one that is not there, or out of
 	// reach, is an error.
 	View(ctx context.Context) (snapshots.View, error)
+	// IDs returns those of View, also where the channel cannot be read: it is
+	// for those whom the channel does not concern.
+	IDs(ctx context.Context) ([]snapshots.ID, error)
 	// Get returns a snapshot whose every digest has been verified, or an error
 	// that wraps [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one
 	// of them is why.

@@ -48,6 +48,9 @@ func testChannelUnreadable(t trial) {
 			if v, err := s.View(t.Context()); err == nil {
 				t.Errorf("the channel %q is read as %+v", text, v.Channel)
 			}
+			if ids, err := s.IDs(t.Context()); err != nil || len(ids) != 1 {
+				t.Errorf("the channel %q: the snapshots are %v, %v", text, ids, err)
+			}
 			if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(snapshots.ID{Revision: 1, Short: "0123456789"})); err == nil {
 				t.Errorf("the channel %q was written over", text)
 			}

@@ -12,6 +12,7 @@ import (
 // Reader is what a pusher calls.
 type Reader interface {
 	View(ctx context.Context) (snapshots.View, error)
+	IDs(ctx context.Context) ([]snapshots.ID, error)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
 }
