@@ -24,7 +24,7 @@ func (c contentFields) Get(field string) string {
 
 // lookup returns the value at a path of names, and whether there is one.
 func lookup(content map[string]any, path []string) (any, bool) {
-	var at any = map[string]any(content)
+	var at any = content
 	for _, name := range path {
 		m, ok := at.(map[string]any)
 		if !ok {

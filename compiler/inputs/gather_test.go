@@ -56,6 +56,7 @@ func TestGatherGolden(t *testing.T) {
 // testGolden gathers what an archive holds. With a file config.yaml it selects of
 // it what that configuration reads.
 func testGolden(t *testing.T, file string) {
+	t.Helper()
 	goldens, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
