@@ -55,6 +55,9 @@ func (m *memory) IDs(context.Context) ([]snapshots.ID, error) {
 	for _, s := range m.kept {
 		ids = append(ids, s.ID())
 	}
+	if m.gone != nil {
+		m.tries++
+	}
 	return ids, m.gone
 }
 
