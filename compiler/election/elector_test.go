@@ -1,0 +1,216 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/hapsnap/hapsnap/compiler/election"
+	"github.com/hapsnap/hapsnap/internal/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
+
+// Times that let a test see several terms.
+const (
+	leaseDuration = 3 * time.Second
+	renewDeadline = 2 * time.Second
+	retryPeriod   = 200 * time.Millisecond
+)
+
+// process is an elector that runs until it is stopped or killed.
+type process struct {
+	*election.Elector
+	identity string
+	registry *prometheus.Registry
+	kill     func() // without a word to the API server
+	stop     func() // releases the Lease, and waits
+}
+
+func start(t *testing.T, config *rest.Config, namespace string) process {
+	t.Helper()
+	p := process{identity: election.Identity("compiler"), registry: prometheus.NewRegistry()}
+	dead, kill := context.WithCancel(context.Background())
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mortal{next, dead} })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Elector, err = election.New(election.Options{
+		Leases: client.CoordinationV1(), Namespace: namespace, Name: "compiler", Identity: p.identity, Log: slog.New(slog.DiscardHandler), Metrics: p.registry,
+		Times: election.Times{LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	p.kill = kill
+	p.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		ended <- nil
+	}
+	t.Cleanup(func() { kill(); p.stop() })
+	return p
+}
+
+// mortal sends nothing any more once the process is dead.
+type mortal struct {
+	next http.RoundTripper
+	dead context.Context
+}
+
+func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.dead.Err() != nil {
+		return nil, errors.New("the process is dead")
+	}
+	return m.next.RoundTrip(r)
+}
+
+func await(t *testing.T, within time.Duration, what string, is func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		if time.Since(begun) > within {
+			t.Fatalf("%s: not within %s", what, within)
+		}
+		<-tick.C
+	}
+	return time.Since(begun)
+}
+
+// awaitLeader waits until one of two leads, and returns it and the other.
+func awaitLeader(t *testing.T, one, two process) (leader, follower process) {
+	t.Helper()
+	await(t, 30*time.Second, "one leads", func() bool { return one.Leading() || two.Leading() })
+	if one.Leading() {
+		return one, two
+	}
+	return two, one
+}
+
+// The successor of a leader that was killed leads within the lease duration, and
+// one retry: not sooner than the leader's own term ends.
+func TestAKilledLeaderHasASuccessor(t *testing.T) {
+	t.Parallel()
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	leader, follower := awaitLeader(t, start(t, server.Config(), namespace), start(t, server.Config(), namespace))
+	during, end, ok := leader.Term(t.Context())
+	defer end()
+	if _, _, leads := follower.Term(t.Context()); !ok || leads {
+		t.Fatalf("the leader leads: %v, the follower: %v", ok, leads)
+	}
+	leader.kill()
+	overlap := false
+	took := await(t, leaseDuration+2*time.Second, "the successor", func() bool {
+		leads := follower.Leading()
+		overlap = overlap || leads && (leader.Leading() || during.Err() == nil)
+		return leads
+	})
+	if overlap || took < retryPeriod {
+		t.Errorf("after %s: both led: %v", took, overlap)
+	}
+	if !errors.Is(context.Cause(during), election.ErrNotLeading) {
+		t.Errorf("what was begun ended with %v", context.Cause(during))
+	}
+	if got := follower.Holder(); got != follower.identity && got != leader.identity {
+		t.Errorf("holder %q", got)
+	}
+	wantGauge(t, leader, 0)
+	wantGauge(t, follower, 1)
+}
+
+func wantGauge(t *testing.T, p process, want int) {
+	t.Helper()
+	text := "# HELP hapsnap_compiler_leader 1 while this process is the one that publishes, else 0.\n# TYPE hapsnap_compiler_leader gauge\nhapsnap_compiler_leader " + string(rune('0'+want)) + "\n"
+	if err := testutil.GatherAndCompare(p.registry, strings.NewReader(text), "hapsnap_compiler_leader"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A leader that stops gives the Lease back, but not before what it had begun has
+// ended.
+func TestALeaderThatStopsHandsOver(t *testing.T) {
+	t.Parallel()
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	leader, follower := awaitLeader(t, start(t, server.Config(), namespace), start(t, server.Config(), namespace))
+	during, end, _ := leader.Term(t.Context())
+	stopped := make(chan struct{})
+	go func() { leader.stop(); close(stopped) }()
+	<-during.Done()
+	select {
+	case <-stopped:
+		t.Error("stopped while something that only the leader may do was going on")
+	default:
+	}
+	if leader.Leading() || follower.Leading() {
+		t.Error("somebody leads while the last leader finishes")
+	}
+	end()
+	<-stopped
+	// Well below the lease duration, which a released Lease sets to a second.
+	await(t, leaseDuration-time.Second, "the successor", follower.Leading)
+}
+
+// Without an API server nobody leads; when it is back somebody does, in the same
+// process.
+func TestALeaderStepsDownWithoutTheAPIServer(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	namespace := server.Namespace(t)
+	leader := start(t, server.Config(), namespace)
+	await(t, 30*time.Second, "leads", leader.Leading)
+	<-leader.Changed()
+	server.Stop(t)
+	await(t, renewDeadline+time.Second, "steps down", func() bool { return !leader.Leading() })
+	await(t, time.Second, "says so", func() bool {
+		select {
+		case <-leader.Changed():
+			return true
+		default:
+			return false
+		}
+	})
+	server.Resume(t)
+	await(t, 30*time.Second, "leads again", leader.Leading)
+}
+
+// The rules are enough, and name the one Lease.
+func TestTheRulesAreEnough(t *testing.T) {
+	t.Parallel()
+	server := cluster.Server(t)
+	namespace := server.Namespace(t)
+	config := permitted(t, server, namespace, election.Rules("compiler"))
+	leader := start(t, config, namespace)
+	await(t, 30*time.Second, "leads", leader.Leading)
+	leader.stop()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), "another", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("another Lease: %v", err)
+	}
+}
