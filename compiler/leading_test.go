@@ -91,7 +91,7 @@ type candidate struct {
 	status *compiler.Status
 }
 
-func runCandidate(t *testing.T, manifests string, store *held) candidate {
+func runCandidate(t *testing.T, manifests string, store *held, edits ...func(*compiler.Options)) candidate {
 	t.Helper()
 	c := candidate{newChair(), &compiler.Status{}}
 	ctx, stop := context.WithCancel(t.Context())
@@ -100,6 +100,9 @@ func runCandidate(t *testing.T, manifests string, store *held) candidate {
 		Source: compiler.Source{Objects: compiler.Files(manifests), Config: config.Default()},
 		Store:  store, Checker: haproxy(t), Log: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Status: c.status,
 		Interval: 20 * time.Millisecond, MaxWait: 200 * time.Millisecond, Leader: c.chair,
+	}
+	for _, edit := range edits {
+		edit(&o)
 	}
 	go func() { ended <- compiler.Run(ctx, o) }()
 	t.Cleanup(func() {

@@ -21,6 +21,7 @@ type loop struct {
 	debounce  debounce
 	reread    retry // of what could not be read or checked
 	pending   *Result
+	from      inputs.Inputs      // what the last compile read
 	timeline  *Timeline          // of pending, or of what was published last
 	republish retry              // of pending
 	previous  snapshots.Snapshot // the head of the store, as far as is known
@@ -91,7 +92,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	began, timeline := time.Now(), BeginTimeline(ctx, l.Tracers, l.trigger())
 	timeline.waited(change, began)
 	l.Source.Stages = timeline.Stage
-	result, _, err := l.Source.attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
+	result, objects, err := l.Source.attempt(timeline.Within(ctx), l.Checker, began, l.trigger())
 	if ctx.Err() != nil {
 		timeline.Dropped("interrupted")
 		return
@@ -125,6 +126,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.reread.reset()
 		l.replace(result.Draft.Digest())
 		l.pending, l.timeline = &result, timeline
+		l.tellCompiled(objects, result)
 		l.republish.now(time.Now())
 	}
 }
@@ -200,6 +202,7 @@ func (l *loop) publish(ctx context.Context) {
 	if published {
 		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
 	}
+	l.tellPublished(*l.pending)
 	l.pending, l.held = nil, nil
 	l.republish.reset()
 }

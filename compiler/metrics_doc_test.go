@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/admission"
+	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/election"
@@ -34,6 +35,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	registry.MustRegister(watching)
 	registerOthers(t, registry)
+	announce.New(announce.Options{Metrics: registry})
 	table, err := metricsdoc.Table(registry, prefix)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 )
 
 // Options are those of [Run]. All fields are needed, except the tracers, the leader,
-// the times, and what changes the configuration.
+// the announcer, the times, and what changes the configuration.
 type Options struct {
 	Source  Source
 	Store   store
@@ -28,6 +28,8 @@ type Options struct {
 	// nil never does. Override is put over it.
 	Configuration Configuration
 	Override      func(*config.Config)
+	// Announcer tells the objects what became of them; nil tells nobody.
+	Announcer announcer
 	// Interval is how long there must be no change before one that follows
 	// soon upon another is compiled; MaxWait bounds the waiting. Zero is the
 	// default.

@@ -49,6 +49,7 @@ func (c Config) Check() []FieldError {
 	c.checkKinds(f.at("kinds"))
 	c.Log.check(f.at("log"))
 	c.ShrinkGuard.check(f.at("shrinkGuard"))
+	c.IngressStatus.check(f.at("ingressStatus"))
 	return found
 }
 

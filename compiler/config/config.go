@@ -105,6 +105,12 @@ type Config struct {
 	// the store, so that a restart changes nothing. While one is held, what was
 	// published stays, and what no longer lost as much is published as ever.
 	ShrinkGuard ShrinkGuard `json:"shrinkGuard"`
+	// IngressStatus says which addresses the status of an Ingress names while the
+	// published snapshot has a line of it, be it one that keeps its routes closed.
+	// One without any has ours taken away; so has one that moves to another class,
+	// unless another controller has written its own by then. With neither a Service
+	// nor addresses no status is written.
+	IngressStatus IngressStatus `json:"ingressStatus"`
 }
 
 // Endpoints says where the endpoints of Services come from.

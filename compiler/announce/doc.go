@@ -1,0 +1,13 @@
+// Package announce tells a cluster what became of its objects: Events on objects
+// that were left out, or have a fault, or are good again; and the addresses at
+// which Ingresses are served, in their status.
+//
+// What is to be said follows from the last compile and the last publish, and is
+// decided by pure functions: [Events], [Addresses] and the ledgers of what was
+// said. Only the leader says it, at a bounded rate, and nothing twice: an Event
+// has a name made of what it says, so that another leader, or the same one after
+// a restart, meets it and leaves it; a status is written only if it differs.
+// Objects that come from files, which have no UID, are told nothing.
+//
+// Notes are messages of package diag, which hold no values of Secrets.
+package announce

@@ -1,0 +1,109 @@
+package announce
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+)
+
+func ingress(name, uid string, has ...string) inputs.Object[networkingv1.Ingress] {
+	value := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid), ResourceVersion: "1"}}
+	value.Status.LoadBalancer.Ingress = addresses(has)
+	return inputs.Object[networkingv1.Ingress]{Ref: ref(name), Value: value}
+}
+
+func ref(name string) diag.Object {
+	return diag.Object{Kind: "Ingress", Namespace: "shop", Name: name}
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	class := inputs.Object[networkingv1.IngressClass]{
+		Ref:   diag.Object{Kind: "IngressClass", Name: "edge"},
+		Value: &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: "edge", UID: "u2"}},
+	}
+	in := inputs.Inputs{
+		Ingresses: []inputs.Object[networkingv1.Ingress]{ingress("web", "u1"), ingress("file", "")},
+		Classes:   []inputs.Object[networkingv1.IngressClass]{class},
+	}
+	found := []diag.Diagnostic{
+		{Severity: diag.Error, Object: ref("web"), Position: diag.Position{Field: "spec.rules[0].host"}, Message: "no host", Hint: "give one"},
+		{Severity: diag.Error, Object: ref("web"), Position: diag.Position{Field: "spec.rules[0].host"}, Message: "no host", Hint: "give one"},
+		{Severity: diag.Warning, Object: ref("web"), Message: "strange"},
+		{Severity: diag.Warning, Object: class.Ref, Message: "unused"},
+		{Severity: diag.Error, Object: ref("file"), Position: diag.Position{File: "web.yaml", Line: 3}, Message: "is in a file"},
+		{Severity: diag.Error, Object: ref("gone"), Message: "is not there"},
+		{Severity: diag.Error, Message: "a template is at fault"},
+	}
+	web := corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Namespace: "shop", Name: "web", UID: "u1"}
+	field := web
+	field.FieldPath = "spec.rules[0].host"
+	want := []Event{
+		{Regarding: field, Type: "Warning", Reason: LeftOut, Note: "spec.rules[0].host: no host; hint: give one"},
+		{Regarding: web, Type: "Warning", Reason: Faulty, Note: "strange"},
+		{Regarding: corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass", Name: "edge", UID: "u2"}, Type: "Warning", Reason: Faulty, Note: "unused"},
+	}
+	got := Events(in, found)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got[0].namespace() != "shop" || got[2].namespace() != "default" {
+		t.Errorf("namespaces %s and %s", got[0].namespace(), got[2].namespace())
+	}
+	mended := good(in, leftOut(found), map[diag.Object]bool{})
+	if diff := cmp.Diff([]Event{{Regarding: web, Type: "Normal", Reason: Accepted, Note: "nothing of it is left out any more"}}, mended); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNamesFollowFromWhatIsSaid(t *testing.T) {
+	t.Parallel()
+	event := func(name, uid, note string) Event {
+		return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: name, UID: types.UID(uid)}, Type: "Warning", Reason: LeftOut, Note: note}
+	}
+	same := event("web", "u1", "no host").name()
+	if got := event("web", "u1", "no host").name(); got != same || !strings.HasPrefix(got, "web.") {
+		t.Errorf("%s and %s", same, got)
+	}
+	for what, e := range map[string]Event{
+		"another note": event("web", "u1", "no port"), "another object of the same name": event("web", "u2", "no host"),
+		"a long name": event(strings.Repeat("a-", 126)+"a", "u1", "no host"), "no name of an Event": event("system:node", "u1", "no host"),
+	} {
+		if name := e.name(); name == same || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			t.Errorf("%s: %s", what, name)
+		}
+	}
+}
+
+// A note that is too long ends between two characters, and one that is not text
+// is made text.
+func TestNotesAreCut(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{strings.Repeat("x", 1024), strings.Repeat("x", 1025), strings.Repeat("ä", 600), "x" + strings.Repeat("ä", 600), strings.Repeat("€", 400), "\xff" + strings.Repeat("😀", 300)} {
+		got := note(diag.Diagnostic{Message: text})
+		if len(got) > 1024 || len(got) < 1000 || !utf8.ValidString(got) {
+			t.Errorf("%d bytes of %d, valid %v", len(got), len(text), utf8.ValidString(got))
+		}
+		if (len(text) > 1024) != strings.HasSuffix(got, "…") {
+			t.Errorf("%d bytes end with %q", len(text), got[len(got)-3:])
+		}
+	}
+}
+
+func TestReferencesHaveNoNamesOfFiles(t *testing.T) {
+	t.Parallel()
+	if got := references(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ingress("web", "")}}); len(got) > 0 {
+		t.Error(fmt.Sprint(got))
+	}
+}

@@ -1,0 +1,110 @@
+package announce
+
+import "time"
+
+// The times of Events. The API server keeps one for an hour, unless told
+// otherwise, since it was last written.
+const (
+	// refresh is after how long something is said again that still holds.
+	refresh = 30 * time.Minute
+	// pause is how long something is not said again whatever happens, as when an
+	// object is mended and broken in turns.
+	pause = 5 * time.Minute
+	// forget is when an Event is gone from the API server.
+	forget = 2 * time.Hour
+)
+
+// wish is an Event that is to be there.
+type wish struct {
+	Event
+	name  string
+	since time.Time // when it was first wished for, without a break
+	once  bool      // it is not said again while it holds
+}
+
+// record is what was written of an Event.
+type record struct {
+	at    time.Time
+	count int32 // how often it was said
+}
+
+// ledger decides which Event is written next. Its methods are given the time.
+type ledger struct {
+	wishes []wish
+	said   map[string]record // by the name of the Event
+}
+
+// wish replaces what is to be said. What held before goes on holding; what is
+// said once stays until it is said.
+func (l *ledger) wish(lasting, once []Event, now time.Time) {
+	before := map[string]wish{}
+	for _, w := range l.wishes {
+		before[w.name] = w
+	}
+	var next []wish
+	add := func(e Event, once bool) {
+		w := wish{Event: e, name: e.name(), since: now, once: once}
+		if old, ok := before[w.name]; ok && !once {
+			w.since = old.since
+		}
+		next = append(next, w)
+		delete(before, w.name)
+	}
+	for _, e := range lasting {
+		add(e, false)
+	}
+	for _, e := range once {
+		add(e, true)
+	}
+	l.wishes = append(next, l.unsaid(before, lasting)...)
+	l.prune(now)
+}
+
+// unsaid returns what was to be said once and has not been, unless something else
+// is to be said of that object by now.
+func (l *ledger) unsaid(before map[string]wish, lasting []Event) []wish {
+	faulty := map[string]bool{}
+	for _, e := range lasting {
+		faulty[string(e.Regarding.UID)] = true
+	}
+	var out []wish
+	for _, w := range l.wishes {
+		if _, left := before[w.name]; left && w.once && l.said[w.name].at.Before(w.since) && !faulty[string(w.Regarding.UID)] {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// prune forgets what the API server has forgotten.
+func (l *ledger) prune(now time.Time) {
+	for name, r := range l.said {
+		if now.Sub(r.at) > forget {
+			delete(l.said, name)
+		}
+	}
+}
+
+// next returns what is to be written now, new things before those that are said
+// again, and how often it was said before.
+func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
+	for _, w := range l.wishes {
+		switch r, said := l.said[w.name]; {
+		case !said:
+			return w, 0, true
+		case r.at.Before(w.since) && now.Sub(r.at) >= pause:
+			return w, r.count, true
+		}
+	}
+	for _, w := range l.wishes {
+		if r := l.said[w.name]; !w.once && now.Sub(r.at) >= refresh {
+			return w, r.count, true
+		}
+	}
+	return wish{}, 0, false
+}
+
+// wrote takes note that an Event was written, or can never be.
+func (l *ledger) wrote(name string, now time.Time) {
+	l.said[name] = record{at: now, count: l.said[name].count + 1}
+}

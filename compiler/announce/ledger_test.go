@@ -1,0 +1,80 @@
+package announce
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func said(object, text string) Event {
+	return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: object, UID: types.UID(object)}, Type: "Warning", Reason: LeftOut, Note: text}
+}
+
+func accepted(object string) Event {
+	return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: object, UID: types.UID(object)}, Type: "Normal", Reason: Accepted, Note: "good"}
+}
+
+// drain writes all that is due, and returns it with how often it was said before.
+func (l *ledger) drain(now time.Time) []string {
+	var out []string
+	for {
+		w, before, ok := l.next(now)
+		if !ok {
+			return out
+		}
+		out = append(out, fmt.Sprintf("%s %s %d", w.Regarding.Name, w.Note, before))
+		l.wrote(w.name, now)
+	}
+}
+
+// What holds is said once, however often it is found, and once more before the
+// API server forgets it; what comes and goes is not said each time.
+func TestEventsAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	l := ledger{said: map[string]record{}}
+	begin := time.Unix(1e9, 0)
+	bad, other := said("web", "bad"), said("api", "bad")
+	for _, step := range []struct {
+		at            time.Duration
+		lasting, once []Event
+		want          string
+	}{
+		{0, []Event{bad}, nil, "[web bad 0]"},
+		{time.Second, []Event{bad}, nil, "[]"},
+		{2 * time.Second, []Event{bad, other}, nil, "[api bad 0]"},
+		{3 * time.Second, []Event{bad, other}, nil, "[]"},
+		{4 * time.Second, []Event{other}, []Event{accepted("web")}, "[web good 0]"},
+		{5 * time.Second, []Event{other}, nil, "[]"},
+		{6 * time.Second, []Event{bad, other}, nil, "[]"},                  // too soon
+		{time.Minute, []Event{other}, []Event{accepted("web")}, "[]"},      // too soon, too
+		{10 * time.Minute, []Event{other}, nil, "[web good 1]"},            // it was still to be said
+		{11 * time.Minute, []Event{bad, other}, nil, "[web bad 1]"},        // again
+		{29 * time.Minute, []Event{bad, other}, nil, "[]"},                 // nothing new
+		{31 * time.Minute, []Event{bad, other}, nil, "[api bad 1]"},        // still
+		{42 * time.Minute, []Event{bad, other}, nil, "[web bad 2]"},        // still
+		{43 * time.Minute, nil, nil, "[]"},                                 // gone
+		{4 * time.Hour, []Event{bad, other}, nil, "[web bad 0 api bad 0]"}, // forgotten by everybody
+	} {
+		now := begin.Add(step.at)
+		l.wish(step.lasting, step.once, now)
+		if got := fmt.Sprint(l.drain(now)); got != step.want {
+			t.Errorf("after %s: %s, want %s", step.at, got, step.want)
+		}
+	}
+}
+
+// An object that is left out again before anybody could say that it was good is
+// not said to be good.
+func TestWhatIsOverIsNotSaid(t *testing.T) {
+	t.Parallel()
+	l := ledger{said: map[string]record{}}
+	now := time.Unix(1e9, 0)
+	l.wish(nil, []Event{accepted("web"), accepted("api")}, now)
+	l.wish([]Event{said("web", "bad")}, nil, now.Add(time.Second))
+	if got := fmt.Sprint(l.drain(now.Add(time.Second))); got != "[web bad 0 api good 0]" {
+		t.Error(got)
+	}
+}

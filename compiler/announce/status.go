@@ -1,0 +1,189 @@
+package announce
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+)
+
+// address is one of status.loadBalancer.ingress.
+type address = networkingv1.IngressLoadBalancerIngress
+
+// Addresses returns where Ingresses are served, sorted, and whether that is
+// known: it is not if nothing is configured, or the Service is not there. A
+// Service that waits for its load balancer is known to have none.
+func Addresses(c config.IngressStatus, in inputs.Inputs) ([]address, bool) {
+	if c.Service == "" {
+		return addresses(c.Addresses), len(c.Addresses) > 0
+	}
+	namespace, name, _ := strings.Cut(c.Service, "/")
+	for _, s := range in.Services {
+		if s.Ref.Namespace == namespace && s.Ref.Name == name {
+			return addresses(ofService(s.Value)), true
+		}
+	}
+	return nil, false
+}
+
+// ofService returns the addresses of a Service, as ingress-nginx does with
+// --publish-service: for a load balancer those that it was given and the
+// external IPs, else the external name, the external IPs or the cluster IP.
+func ofService(s *corev1.Service) []string {
+	var out []string
+	switch s.Spec.Type {
+	case corev1.ServiceTypeExternalName:
+		return []string{s.Spec.ExternalName}
+	case corev1.ServiceTypeLoadBalancer:
+		for _, i := range s.Status.LoadBalancer.Ingress {
+			out = append(out, i.IP, i.Hostname)
+		}
+		return append(out, s.Spec.ExternalIPs...)
+	}
+	if len(s.Spec.ExternalIPs) > 0 {
+		return s.Spec.ExternalIPs
+	}
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil
+	}
+	return []string{s.Spec.ClusterIP}
+}
+
+// addresses sorts IPs and host names, without repeats.
+func addresses(texts []string) []address {
+	var out []address
+	for _, text := range texts {
+		if ip, err := netip.ParseAddr(text); err == nil {
+			out = append(out, address{IP: ip.String()})
+		} else if text != "" {
+			out = append(out, address{Hostname: text})
+		}
+	}
+	return sorted(out)
+}
+
+func sorted(list []address) []address {
+	return slices.CompactFunc(slices.SortedFunc(slices.Values(list), compareAddresses), same)
+}
+
+func compareAddresses(a, b address) int {
+	return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.Hostname, b.Hostname))
+}
+
+func same(a, b address) bool { return compareAddresses(a, b) == 0 }
+
+// desire is what statuses are to say.
+type desire struct {
+	in        inputs.Inputs
+	served    map[diag.Object]bool // Ingresses that the published snapshot serves
+	addresses []address
+	known     bool // the addresses
+}
+
+// change is a status to be written: the addresses, or none to take ours back.
+type change struct {
+	ref       diag.Object
+	uid       types.UID
+	version   string // of the Ingress as it was seen
+	addresses []address
+}
+
+// changes returns the statuses that are not as they should be, in the order of
+// the Ingresses. Without an answer to where they are served, nothing changes.
+func (d desire) changes() []change {
+	if !d.known {
+		return nil
+	}
+	var out []change
+	for _, ing := range slices.Concat(d.in.Ingresses, d.in.Broken) {
+		has := sorted(ing.Value.Status.LoadBalancer.Ingress)
+		c := change{ref: ing.Ref, uid: ing.Value.UID, version: ing.Value.ResourceVersion}
+		switch ours := slices.EqualFunc(has, d.addresses, same); {
+		case c.uid == "" || ing.At != nil || ing.Value.DeletionTimestamp != nil:
+		case d.served[ing.Ref] && !ours:
+			c.addresses = d.addresses
+			out = append(out, c)
+		case !d.served[ing.Ref] && ours && len(has) > 0:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// The times of statuses.
+const (
+	// fights is how many times a status is written within a window until somebody
+	// else is taken to write it too.
+	fights = 3
+	window = 10 * time.Minute
+	// truce is how long such a status is left alone.
+	truce = time.Hour
+)
+
+// mark is what was written of a status.
+type mark struct {
+	version   string // of the Ingress, for which it was
+	addresses []address
+	at        []time.Time // the last times, within the window
+}
+
+// marks decide which status is written next, by UID. Its methods are given the
+// time.
+type marks map[types.UID]mark
+
+// next returns the first change that is due.
+func (m marks) next(changes []change, now time.Time) (change, bool) {
+	for _, c := range changes {
+		if m.due(c, now) {
+			return c, true
+		}
+	}
+	return change{}, false
+}
+
+// due reports whether a change is to be written. What was written for the same
+// version of the Ingress has not been seen to arrive yet, or changed nothing.
+func (m marks) due(c change, now time.Time) bool {
+	was, ok := m[c.uid]
+	if !ok {
+		return true
+	}
+	if was.version == c.version && slices.EqualFunc(was.addresses, c.addresses, same) {
+		return false
+	}
+	return len(was.at) < fights || now.Sub(was.at[0]) >= window && now.Sub(was.at[len(was.at)-1]) >= truce
+}
+
+// wrote takes note of a change that was written, and reports whether somebody
+// else seems to write the same status: then it is left alone for a while.
+func (m marks) wrote(c change, now time.Time) (fight bool) {
+	was := m[c.uid]
+	var recent []time.Time
+	if slices.EqualFunc(was.addresses, c.addresses, same) {
+		recent = slices.DeleteFunc(slices.Clone(was.at), func(at time.Time) bool { return now.Sub(at) >= window })
+	}
+	m[c.uid] = mark{version: c.version, addresses: c.addresses, at: append(recent, now)}
+	return len(recent)+1 == fights
+}
+
+// keep forgets Ingresses that are gone.
+func (m marks) keep(in inputs.Inputs) {
+	there := map[types.UID]bool{}
+	for _, ing := range slices.Concat(in.Ingresses, in.Broken) {
+		there[ing.Value.UID] = true
+	}
+	for uid := range m {
+		if !there[uid] {
+			delete(m, uid)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package announce
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+)
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	balancer := corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.0.0.1", ExternalIPs: []string{"192.0.2.9", "192.0.2.1"}}}
+	pending := *balancer.DeepCopy()
+	pending.Spec.ExternalIPs = nil
+	balancer.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example"}, {IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeVIP)}, {IP: "2001:DB8::1"}}
+	of := func(spec corev1.ServiceSpec) *corev1.Service { return &corev1.Service{Spec: spec} }
+	for name, test := range map[string]struct {
+		service *corev1.Service
+		given   []string
+		want    string
+	}{
+		"a load balancer":             {&balancer, nil, "[/lb.example 192.0.2.1/ 192.0.2.9/ 2001:db8::1/] true"},
+		"one that is pending":         {&pending, nil, "[] true"},
+		"external IPs":                {of(corev1.ServiceSpec{Type: "NodePort", ClusterIP: "10.0.0.1", ExternalIPs: []string{"192.0.2.2"}}), nil, "[192.0.2.2/] true"},
+		"node ports":                  {of(corev1.ServiceSpec{Type: "NodePort", ClusterIP: "10.0.0.1"}), nil, "[10.0.0.1/] true"},
+		"a cluster IP":                {of(corev1.ServiceSpec{ClusterIP: "10.0.0.1"}), nil, "[10.0.0.1/] true"},
+		"headless":                    {of(corev1.ServiceSpec{ClusterIP: "None"}), nil, "[] true"},
+		"an external name":            {of(corev1.ServiceSpec{Type: "ExternalName", ExternalName: "edge.example"}), nil, "[/edge.example] true"},
+		"a Service that is not there": {nil, nil, "[] false"},
+		"given":                       {nil, []string{"edge.example", "192.0.2.3", "192.0.2.3"}, "[/edge.example 192.0.2.3/] true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, in := config.IngressStatus{Service: "edge/haproxy"}, inputs.Inputs{}
+			if test.given != nil {
+				c = config.IngressStatus{Addresses: test.given}
+			}
+			if test.service != nil {
+				in.Services = []inputs.Object[corev1.Service]{{Ref: diag.Object{Kind: "Service", Namespace: "edge", Name: "haproxy"}, Value: test.service}}
+			}
+			got, known := Addresses(c, in)
+			if text := fmt.Sprint(shown(got), known); text != test.want {
+				t.Errorf("got %s, want %s", text, test.want)
+			}
+		})
+	}
+	if got, known := Addresses(config.IngressStatus{}, inputs.Inputs{}); known || got != nil {
+		t.Errorf("nothing configured: %v, %v", got, known)
+	}
+}
+
+func shown(list []address) []string {
+	var out []string
+	for _, a := range list {
+		out = append(out, a.IP+"/"+a.Hostname)
+	}
+	return out
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	leaving := ingress("leaving", "u9")
+	leaving.Value.DeletionTimestamp = &leaving.Value.CreationTimestamp
+	d := desire{
+		in: inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{
+			ingress("new", "u1"), ingress("right", "u2", "192.0.2.1", "edge.example"), ingress("old", "u3", "192.0.2.7"),
+			ingress("left-out", "u4", "edge.example", "192.0.2.1"), ingress("others", "u5", "192.0.2.7"), ingress("empty", "u6"),
+			ingress("file", ""), leaving,
+		}, Broken: []inputs.Object[networkingv1.Ingress]{ingress("broken", "u7", "192.0.2.1", "edge.example")}},
+		served:    map[diag.Object]bool{ref("new"): true, ref("right"): true, ref("old"): true, ref("file"): true, ref("leaving"): true},
+		addresses: addresses([]string{"edge.example", "192.0.2.1"}), known: true,
+	}
+	both := "[/edge.example 192.0.2.1/]"
+	want := "new " + both + " old " + both + " left-out [] broken [] "
+	if got := listed(d.changes()); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	d.known = false
+	if got := listed(d.changes()); got != "" {
+		t.Errorf("without known addresses: %s", got)
+	}
+	// A load balancer that lost its addresses takes them away; those without any
+	// are left alone.
+	d.known, d.addresses = true, nil
+	if got := listed(d.changes()); got != "right [] old [] " {
+		t.Errorf("without addresses: %s", got)
+	}
+}
+
+func listed(changes []change) string {
+	text := ""
+	for _, c := range changes {
+		text += fmt.Sprint(c.ref.Name, " ", shown(c.addresses), " ")
+	}
+	return text
+}
+
+// A status is written once for a version of its Ingress; a fight ends after
+// three times, for an hour.
+func TestStatusesAreWrittenOnce(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(1e9, 0)
+	m := marks{}
+	ours, others := addresses([]string{"192.0.2.1"}), addresses([]string{"192.0.2.7"})
+	for i, step := range []struct {
+		at        time.Duration
+		version   string
+		addresses []address
+		write     bool
+		fight     bool
+	}{
+		{0, "1", ours, true, false},
+		{time.Second, "1", ours, false, false}, // not seen to arrive yet
+		{2 * time.Second, "2", others, true, false},
+		{3 * time.Second, "2", ours, true, false}, // and back
+		{4 * time.Second, "4", ours, true, false}, // overwritten
+		{5 * time.Second, "5", ours, true, true},  // and once more
+		{6 * time.Second, "6", ours, false, false},
+		{30 * time.Minute, "7", ours, false, false},
+		{2 * time.Hour, "8", ours, true, false},
+		{2*time.Hour + time.Second, "8", ours, false, false},
+	} {
+		c := change{ref: ref("web"), uid: "u1", version: step.version, addresses: step.addresses}
+		now := begin.Add(step.at)
+		_, write := m.next([]change{c}, now)
+		fight := write && m.wrote(c, now)
+		if write != step.write || fight != step.fight {
+			t.Errorf("step %d: written %v, fight %v", i, write, fight)
+		}
+	}
+	m.keep(inputs.Inputs{})
+	if len(m) > 0 {
+		t.Error("an Ingress that is gone is remembered")
+	}
+}
