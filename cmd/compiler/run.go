@@ -7,8 +7,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/tracing"
@@ -24,6 +26,7 @@ type runFlags struct {
 	log             process.LogOptions
 	store, cacheDir string
 	address         string
+	leader          leaderFlags
 	options         compiler.Options
 }
 
@@ -52,6 +55,7 @@ A store is one of
 	flags.StringVar(&f.store, "store", "", "store for the snapshots (required)")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
+	f.leader.add(flags)
 	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
 	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait under constant change")
 	return cmd
@@ -68,6 +72,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	if f.store == "" {
 		return process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
+	}
+	if err := f.leader.check(); err != nil {
+		return err
 	}
 	process.LimitMemory(log)
 	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
@@ -89,11 +96,12 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	o.Tracers, flush = tracing.Start(cmd.Context(), service, log)
 	defer flush()
 	log.Info("compiling", "objects", source.Objects.String(), "store", store.String(), "haproxy", check.Version)
-	return serve(cmd.Context(), o, f.address, log)
+	return f.serve(cmd.Context(), o, log)
 }
 
-// serve runs the compiler beside the server for health, metrics and status.
-func serve(ctx context.Context, o compiler.Options, address string, log *slog.Logger) error {
+// serve runs the compiler beside the server for health, metrics and status, and,
+// where it follows a cluster, beside what writes to it.
+func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	registry := process.NewRegistry()
@@ -102,14 +110,37 @@ func serve(ctx context.Context, o compiler.Options, address string, log *slog.Lo
 	}
 	o.Metrics, o.Status = registry, &compiler.Status{}
 	_, wait, err := process.Server{
-		Address: address, Ready: o.Status.Ready, Metrics: registry, Log: log,
+		Address: f.address, Ready: o.Status.Ready, Metrics: registry, Log: log,
 		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status)},
 	}.Start(ctx)
 	if err != nil {
 		return err
 	}
-	err = compiler.Run(ctx, o)
+	group, ctx := errgroup.WithContext(ctx)
+	if err := f.addWriters(ctx, group, &o, registry); err != nil {
+		return err
+	}
+	group.Go(func() error { return compiler.Run(ctx, o) })
+	err = group.Wait()
 	stop()
 	wait()
 	return err
+}
+
+// addWriters runs what writes to the cluster, if one is followed.
+func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *compiler.Options, registry prometheus.Registerer) error {
+	if _, follows := o.Source.Objects.(*cluster.Cluster); !follows {
+		return nil
+	}
+	connection, err := f.cluster.connect("")
+	if err != nil {
+		return err
+	}
+	w, err := f.leader.writers(connection.Config, registry, o.Log)
+	if err != nil {
+		return err
+	}
+	o.Leader, o.Announcer = w.leader, w.announcer
+	group.Go(func() error { return w.run(ctx) })
+	return nil
 }
