@@ -105,6 +105,9 @@ type Diagnostic struct {
 	Object   Object
 	Message  string // what is wrong, without the position and the object
 	Hint     string // what to do about it; may be empty
+	// Conflict says that nothing is wrong with the object: another one, which
+	// comes first, has what it claims.
+	Conflict bool
 }
 
 // String returns the diagnostic as a user reads it, without a final newline.

@@ -60,7 +60,7 @@ func (t *translation) share(c canary, host string, p networkingv1.HTTPIngressPat
 		t.report(diag.Error, c.ingress, at.Position, what+" is not shared: it is a route of "+main.by.Ref.String(), "a canary is in the namespace of the Ingress whose routes it shares")
 		return
 	case main.sharedBy != nil:
-		t.report(diag.Error, c.ingress, at.Position, what+" is not shared: it was taken by the canary "+precedes(*main.sharedBy, c.ingress), "remove one of the two")
+		t.reportLost(diag.Error, c.ingress, *main.sharedBy, at.Position, what+" is not shared: it was taken by the canary "+precedes(*main.sharedBy, c.ingress), "remove one of the two")
 		return
 	}
 	target, ok := t.canaryTarget(c, main, p.Backend, sub(path, "backend"))

@@ -71,6 +71,13 @@ func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
 		"set ingressClassName: "+c.cfg.IngressClass)
 }
 
+// IsOurs reports whether an Ingress is the business of this compiler, as its class
+// says.
+func IsOurs(ing *networkingv1.Ingress, objects []inputs.Object[networkingv1.IngressClass], cfg Config) bool {
+	ours, _ := newClasses(objects, cfg.withDefaults()).claim(ingress{Value: ing})
+	return ours
+}
+
 // isOurs reports whether the class in the field is ours. Its IngressClass
 // decides; manifests without any go by the name alone.
 func (c classes) isOurs(name string) bool {

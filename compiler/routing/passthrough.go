@@ -32,10 +32,10 @@ func (t *translation) claimConnections(ing ingress, i int, rule networkingv1.Ing
 	switch {
 	case taken && winner.by.Ref == ing.Ref:
 	case taken && passes:
-		t.report(diag.Error, ing, at.Position, passthroughOption+"is not heeded for host "+host+": what becomes of its TLS connections is up to "+precedes(winner.by, ing),
+		t.reportLost(diag.Error, ing, winner.by, at.Position, passthroughOption+"is not heeded for host "+host+": what becomes of its TLS connections is up to "+precedes(winner.by, ing),
 			"give it a host of its own"+winnerAt(winner.origin))
 	case taken && winner.backend != "":
-		t.report(diag.Warning, ing, at.Position, "TLS connections for host "+host+" do not get here: they are passed on as they are by "+precedes(winner.by, ing),
+		t.reportLost(diag.Warning, ing, winner.by, at.Position, "TLS connections for host "+host+" do not get here: they are passed on as they are by "+precedes(winner.by, ing),
 			"only requests in the clear do"+winnerAt(winner.origin))
 	case taken:
 	default:

@@ -36,7 +36,7 @@ func (t *translation) defaultBackend(ing ingress, backend networkingv1.IngressBa
 	case t.fallback == nil:
 		t.fallback = &claim{by: ing, backend: t.backend(ing, backend, path), origin: originOf(ing, path...)}
 	case t.fallback.backend != name:
-		t.report(diag.Error, ing, ing.Position(path...),
+		t.reportLost(diag.Error, ing, t.fallback.by, ing.Position(path...),
 			"defaultBackend is not used: it was taken by "+precedes(t.fallback.by, ing),
 			"there is one for all Ingresses; use a rule with a host and path / instead"+winnerAt(t.fallback.origin))
 	}
@@ -87,10 +87,10 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(name))
 	hint := "remove one of the two" + winnerAt(winner.origin)
 	if winner.backend == t.resolve(ing, p.Backend).name {
-		t.report(diag.Warning, ing, at.Position, what+" is sent to the same backend by "+precedes(winner.by, ing), hint)
+		t.reportLost(diag.Warning, ing, winner.by, at.Position, what+" is sent to the same backend by "+precedes(winner.by, ing), hint)
 		return
 	}
-	t.report(diag.Error, ing, at.Position, what+" is not used: it was taken by "+precedes(winner.by, ing), hint)
+	t.reportLost(diag.Error, ing, winner.by, at.Position, what+" is not used: it was taken by "+precedes(winner.by, ing), hint)
 }
 
 // ofHost names the host of a rule in a message.

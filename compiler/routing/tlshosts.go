@@ -64,7 +64,7 @@ func (t *translation) tlsHost(ing ingress, secret snapshots.SecretName, host str
 	case slices.Contains(claim.secrets, secret):
 		return
 	case claim.by.Ref != ing.Ref:
-		t.report(diag.Error, ing, at.Position,
+		t.reportLost(diag.Error, ing, claim.by, at.Position,
 			fmt.Sprintf("Secret %s is not used for host %s: Secret %s was named by %s", secret, host, claim.secrets[0], precedes(claim.by, ing)),
 			"name the same Secret in both"+winnerAt(claim.origin))
 		return

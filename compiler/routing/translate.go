@@ -196,6 +196,13 @@ func (t *translation) report(severity diag.Severity, ing ingress, at diag.Positi
 	t.found = append(t.found, diag.Diagnostic{Severity: severity, Position: at, Object: ing.Ref, Message: message, Hint: hint})
 }
 
+// reportLost adds a finding on an Ingress that claims what the winner has; that
+// may be the same Ingress.
+func (t *translation) reportLost(severity diag.Severity, ing, winner ingress, at diag.Position, message, hint string) {
+	t.report(severity, ing, at, message, hint)
+	t.found[len(t.found)-1].Conflict = winner.Ref != ing.Ref
+}
+
 // model returns what was collected, sorted.
 func (t *translation) model() Model {
 	m := Model{DefaultCertificate: t.standard, Asked: Asked{Secrets: t.secrets.names(), ConfigMaps: t.configMaps.names()}}
