@@ -50,6 +50,7 @@ func (c Config) Check() []FieldError {
 	c.Log.check(f.at("log"))
 	c.ShrinkGuard.check(f.at("shrinkGuard"))
 	c.IngressStatus.check(f.at("ingressStatus"))
+	c.Admission.check(f.at("admission"))
 	return found
 }
 

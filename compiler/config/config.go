@@ -111,6 +111,8 @@ type Config struct {
 	// unless another controller has written its own by then. With neither a Service
 	// nor addresses no status is written.
 	IngressStatus IngressStatus `json:"ingressStatus"`
+	// Admission says how the admission webhook answers, if there is one.
+	Admission Admission `json:"admission"`
 }
 
 // Endpoints says where the endpoints of Services come from.
@@ -183,5 +185,6 @@ func Default() Config {
 		ConfigMaps:     Watched{Watch: WatchNamed},
 		Log:            Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
 		ShrinkGuard:    ShrinkGuard{LostPercent: 50, MinLost: 5},
+		Admission:      Admission{FailurePolicy: IgnoreFailure},
 	}
 }

@@ -58,6 +58,7 @@ func TestParseReportsPosition(t *testing.T) {
 		"Secret's key":   {head + "spec:\n  affinity: {keySecret: a/b, key: 'x y'}\n", "c.yaml:4:35: spec.affinity.key: \"x y\" is not a key of a Secret\n\thint: use letters, digits, -, _ and ."},
 		"approved":       {head + "spec:\n  shrinkGuard: {approve: r12}\n", "c.yaml:4:26: spec.shrinkGuard.approve: \"r12\" is not a digest\n\thint: use the one that compiler status names, such as 9f3ac01b2d"},
 		"share lost":     {head + "spec:\n  shrinkGuard: {lostPercent: 101}\n", "c.yaml:4:30: spec.shrinkGuard.lostPercent: 101 is not a percentage\n\thint: use 1 to 100, or 0 for no guard"},
+		"failure policy": {head + "spec:\n  admission: {failurePolicy: open}\n", "c.yaml:4:30: spec.admission.failurePolicy: \"open\" is neither Ignore nor Fail\n\thint: use Ignore or Fail"},
 		"least lost":     {head + "spec:\n  shrinkGuard: {minLost: 0}\n", "c.yaml:4:26: spec.shrinkGuard.minLost: 0 is not a number of backends\n\thint: use 1 or more"},
 		"two documents":  {head + "---\n" + head, "c.yaml:3:1: holds more than one document\n\thint: keep one CompilerConfig to a file"},
 	} {
