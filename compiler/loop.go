@@ -44,6 +44,9 @@ func newLoop(o Options) *loop {
 	if o.Tracers == nil {
 		o.Tracers = noop.NewTracerProvider()
 	}
+	if o.Judge != nil {
+		o.Source.Objects = &sharedObjects{Objects: o.Source.Objects}
+	}
 	return &loop{
 		Options: o, metrics: newMetrics(o.Metrics, time.Now),
 		debounce: debounce{interval: cmp.Or(o.Interval, DefaultInterval), maxWait: cmp.Or(o.MaxWait, DefaultMaxWait)},
@@ -106,6 +109,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.refuse(ofNoObject(result.Diagnostics), time.Now())
 		return
 	}
+	l.Judge.note(compiled{source: l.Source, classes: objects.Classes, found: result.Diagnostics, err: err})
 	l.report(result)
 	timeline.Compiled(result, err)
 	l.metrics.compiled(time.Since(began), result, err)

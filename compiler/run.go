@@ -13,7 +13,7 @@ import (
 )
 
 // Options are those of [Run]. All fields are needed, except the tracers, the leader,
-// the announcer, the times, and what changes the configuration.
+// the announcer, the judge, the times, and what changes the configuration.
 type Options struct {
 	Source  Source
 	Store   store
@@ -30,6 +30,8 @@ type Options struct {
 	Override      func(*config.Config)
 	// Announcer tells the objects what became of them; nil tells nobody.
 	Announcer announcer
+	// Judge is told what was compiled, or nil.
+	Judge *Judge
 	// Interval is how long there must be no change before one that follows
 	// soon upon another is compiled; MaxWait bounds the waiting. Zero is the
 	// default.

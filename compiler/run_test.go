@@ -100,10 +100,10 @@ type running struct {
 }
 
 // run starts a compiler of the default configuration.
-func run(t *testing.T, files map[string]string) *running {
+func run(t *testing.T, files map[string]string, change ...func(*compiler.Options)) *running {
 	t.Helper()
 	r := prepare(t, files)
-	r.start(t, config.Default())
+	r.start(t, config.Default(), change...)
 	return r
 }
 
@@ -127,7 +127,7 @@ func prepare(t *testing.T, files map[string]string) *running {
 
 // start starts a compiler, which stops with the test or before. It is a new one
 // each time, as after a restart.
-func (r *running) start(t *testing.T, c config.Config) (stop func()) {
+func (r *running) start(t *testing.T, c config.Config, change ...func(*compiler.Options)) (stop func()) {
 	t.Helper()
 	r.status, r.registry = &compiler.Status{}, prometheus.NewRegistry()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -137,6 +137,9 @@ func (r *running) start(t *testing.T, c config.Config) (stop func()) {
 		Store:  r.store, Checker: haproxy(t), Log: slog.New(slog.DiscardHandler), Metrics: r.registry, Status: r.status,
 		Configuration: r.configuration, Override: r.override,
 		Interval: 20 * time.Millisecond, MaxWait: 200 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&o)
 	}
 	go func() { ended <- compiler.Run(ctx, o) }()
 	stop = sync.OnceFunc(func() {
