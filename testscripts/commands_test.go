@@ -37,6 +37,7 @@ var commands = map[string]command{
 	"cluster":   {"start | stop | resume | expire | account NAMESPACE/NAME FILE", changeCluster},
 	"service":   {"[-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]", writeService},
 	"secret":    {"[-mismatched] FILE NAMESPACE/NAME HOST...", writeSecret},
+	"certify":   {"FOLDER", certifyWebhook},
 	"fill":      {"FILE...", fillFiles},
 	"get":       {"[-on NAME] URL WANT...", getURL},
 	"post":      {"[-on NAME] URL WANT...", postURL},

@@ -47,6 +47,9 @@
 //		its port is http. An annotation may open a port of the instances for it.
 //	secret [-mismatched] FILE NAMESPACE/NAME HOST...
 //		Writes a Secret with a new certificate and its key, or another's.
+//	certify FOLDER
+//		Writes a new certificate of $WEBHOOK and its key, tls.crt and tls.key. Who
+//		is to believe it finds it in $CA_BUNDLE.
 //	fill FILE...
 //		Replaces @NAME@ in files by the environment variable.
 //
@@ -105,6 +108,6 @@
 //		a fixed time.
 //
 // kubectl and kustomize are those of the API server's release. The environment
-// names $COMPILER and $PUSHER, addresses for the programs' own servers, and
-// $PARTNER and $SECOND, ports of the instances that nothing has yet.
+// names $COMPILER and $PUSHER, addresses for the programs' own servers, $WEBHOOK,
+// one more of the compiler's, and $PARTNER and $SECOND, ports of the instances that nothing has yet.
 package testscripts

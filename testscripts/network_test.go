@@ -13,6 +13,7 @@ import (
 const (
 	compilerHost = 251
 	pusherHost   = 252
+	webhookHost  = 253
 )
 
 // network is 127.64.B.0/24, with pods in 10.244.B.0/24 as a cluster has them. It

@@ -136,6 +136,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("GORACE", "halt_on_error=1")
 	env.Setenv("COMPILER", w.network.address(compilerHost))
 	env.Setenv("PUSHER", w.network.address(pusherHost))
+	env.Setenv("WEBHOOK", w.network.address(webhookHost))
 	env.Setenv("PARTNER", strconv.Itoa(w.network.Partner))
 	env.Setenv("SECOND", strconv.Itoa(w.network.Second))
 	env.Values[worldKey{}] = w

@@ -21,7 +21,7 @@ func command() *cobra.Command {
 	}
 	root.AddCommand(renderCommand(), runCommand(), statusCommand(), explainCommand(), diffCommand(), migrateCommand(), testCommand(), fnCommand(), process.VersionCommand())
 	process.Completion{
-		Folders: []string{"templates", "cache-dir"},
+		Folders: []string{"templates", "cache-dir", "webhook-cert-dir"},
 		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},
 	}.AddTo(root)
 	return root

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 
@@ -27,6 +28,7 @@ type runFlags struct {
 	store, cacheDir string
 	address         string
 	leader          leaderFlags
+	webhook         webhookFlags
 	options         compiler.Options
 }
 
@@ -56,6 +58,7 @@ A store is one of
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
 	f.leader.add(flags)
+	f.webhook.add(flags)
 	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
 	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait under constant change")
 	return cmd
@@ -74,6 +77,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
 	}
 	if err := f.leader.check(); err != nil {
+		return err
+	}
+	if err := f.webhook.check(); err != nil {
 		return err
 	}
 	process.LimitMemory(log)
@@ -96,11 +102,14 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	o.Tracers, flush = tracing.Start(cmd.Context(), service, log)
 	defer flush()
 	log.Info("compiling", "objects", source.Objects.String(), "store", store.String(), "haproxy", check.Version)
+	if f.webhook.address != "" {
+		o.Judge = compiler.NewJudge(source, check, o.Override)
+	}
 	return f.serve(cmd.Context(), o, log)
 }
 
-// serve runs the compiler beside the server for health, metrics and status, and,
-// where it follows a cluster, beside what writes to it.
+// serve runs the compiler beside the servers for health, metrics and status, and for
+// reviews, and, where it follows a cluster, beside what writes to it.
 func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -109,8 +118,13 @@ func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logg
 		registry.MustRegister(watching)
 	}
 	o.Metrics, o.Status = registry, &compiler.Status{}
+	reviews, err := f.webhook.start(ctx, o.Judge, registry, log)
+	if err != nil {
+		return err
+	}
 	_, wait, err := process.Server{
-		Address: f.address, Ready: o.Status.Ready, Metrics: registry, Log: log,
+		Address: f.address, Metrics: registry, Log: log,
+		Ready:  func() error { return errors.Join(o.Status.Ready(), reviews.ready()) },
 		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status)},
 	}.Start(ctx)
 	if err != nil {
@@ -124,6 +138,7 @@ func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logg
 	err = group.Wait()
 	stop()
 	wait()
+	reviews.wait()
 	return err
 }
 

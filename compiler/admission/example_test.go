@@ -1,0 +1,43 @@
+package admission
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+)
+
+// The example asks where the server answers, about what it judges, and fails as the
+// configuration does by default.
+func TestExample(t *testing.T) {
+	text, err := os.ReadFile("../../examples/admission/webhook.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c admissionregistrationv1.ValidatingWebhookConfiguration
+	first, _, _ := bytes.Cut(text, []byte("\n---\n"))
+	if err := yaml.UnmarshalStrict(first, &c); err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]bool{}
+	for _, w := range c.Webhooks {
+		if got := *w.ClientConfig.Service.Path; got != Path {
+			t.Errorf("%s asks at %s, not %s", w.Name, got, Path)
+		}
+		if got, want := string(*w.FailurePolicy), string(config.Default().Admission.FailurePolicy); got != want {
+			t.Errorf("%s has the failure policy %s, not %s", w.Name, got, want)
+		}
+		for _, rule := range w.Rules {
+			for _, resource := range rule.Resources {
+				asked[resource] = true
+			}
+		}
+	}
+	if len(asked) != 2 || !asked["ingresses"] || !asked["configmaps"] {
+		t.Errorf("asked about %v", asked)
+	}
+}
