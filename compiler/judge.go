@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +82,8 @@ func (j *Judge) FailsClosed() bool {
 	return j.now().source.Config.Admission.FailurePolicy == config.FailClosed
 }
 
-// Ingress judges an Ingress. One that is not ours is sound.
+// Ingress judges an Ingress. One that is not ours, or in a namespace that nothing is
+// read from, is sound.
 func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admission.Verdict, error) {
 	before := j.now()
 	c := before.source.Config
@@ -98,8 +100,9 @@ func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admissi
 		Value: ing,
 	}
 	r, err := j.compile(ctx, before.source, c, func(in inputs.Inputs) inputs.Inputs {
+		read := inputs.NewSelector(c, in.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{object}})
 		in = in.Without(object.Ref)
-		in.Ingresses = append(in.Ingresses[:len(in.Ingresses):len(in.Ingresses)], object)
+		in.Ingresses = slices.Concat(in.Ingresses, read.Ingresses)
 		return in
 	})
 	return verdict(object.Ref, before, r.Diagnostics, err)
@@ -123,7 +126,9 @@ func (j *Judge) Configuration(ctx context.Context, document []byte) (admission.V
 	}
 	source := before.source
 	source.Config = c
-	r, err := j.compile(ctx, source, before.source.Config, func(in inputs.Inputs) inputs.Inputs { return in })
+	r, err := j.compile(ctx, source, before.source.Config, func(in inputs.Inputs) inputs.Inputs {
+		return inputs.NewSelector(c, in.Namespaces).Objects(in)
+	})
 	return verdict(diag.Object{}, before, r.Diagnostics, err)
 }
 

@@ -66,7 +66,10 @@ func TestJudgeOfIngresses(t *testing.T) {
 	r, judge := judging(t, map[string]string{
 		"web.yaml": manifest("web", "5s"), "class.yaml": class,
 		"../templates/extend/backend.cfg": "{{with .Annotation \"example.com/timeout\"}}    timeout server {{.}}\n{{end}}",
-	}, func(o *compiler.Options) { o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"} })
+	}, func(o *compiler.Options) {
+		o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"}
+		o.Source.Config.Namespaces = []string{"shop"}
+	})
 	for _, c := range []struct {
 		name, ingress    string
 		faults, warnings string // parts of them; "" is none
@@ -105,6 +108,7 @@ func TestJudgeOfIngresses(t *testing.T) {
 			"", "Ingress shop/web: path \"/\" (Prefix) of host web.example is not used: it was taken by Ingress shop/alpha",
 		},
 		{"another class", strings.Replace(reviewed("new", "new.example", `hapsnap.dev/rate-limit: lots`), "Name: hapsnap", "Name: other", 1), "", ""},
+		{"a namespace that nothing is read from", strings.Replace(reviewed("new", "new.example", `hapsnap.dev/rate-limit: lots`), "namespace: shop", "namespace: other", 1), "", ""},
 		{"a change of one that is there", reviewed("web", "web.example", `example.com/timeout: 7s`), "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
