@@ -9,17 +9,21 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // clusterFlags say which cluster is read.
 type clusterFlags struct {
 	kubeconfig, context string
+	configMap           string
+	setting             *cluster.Setting // in that ConfigMap, once it is read
 }
 
 // add declares them.
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read; in a pod, its own cluster by default")
 	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+	cmd.Flags().StringVar(&f.configMap, "config-map", "", "ConfigMap of the cluster, as namespace/name, with a CompilerConfig under the key "+cluster.SettingKey+", in the place of --config")
 }
 
 // wanted reports whether a cluster is to be read, where no files are named.
@@ -41,4 +45,20 @@ func follow(ctx context.Context, c cluster.Connection, log *slog.Logger) *cluste
 	followed := cluster.New(c)
 	go followed.Run(ctx, log)
 	return followed
+}
+
+// configuration waits for the configuration in the ConfigMap, which is followed from
+// now on, until ctx is done.
+func (f *clusterFlags) configuration(ctx context.Context, log *slog.Logger) (name string, data []byte, err error) {
+	configMap, err := snapshots.ParseSecretName(f.configMap)
+	if err != nil {
+		return "", nil, process.WithHint(process.Usage("--config-map: %w", err), "name a ConfigMap such as edge/hapsnap-compiler")
+	}
+	connection, err := f.connect("")
+	if err != nil {
+		return "", nil, err
+	}
+	f.setting = cluster.NewSetting(connection, configMap)
+	go f.setting.Run(ctx, log)
+	return f.setting.First(ctx)
 }

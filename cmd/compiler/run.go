@@ -95,7 +95,10 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	o := f.options
 	o.Source, o.Store, o.Checker, o.Log = source, store, check, log
 	o.Override = func(c *config.Config) { f.override(cmd.Flags(), c) }
-	if f.config != "" {
+	switch {
+	case f.cluster.setting != nil:
+		o.Configuration = f.cluster.setting
+	case f.config != "":
 		o.Configuration = compiler.ConfigFile(f.config)
 	}
 	var flush func()

@@ -105,7 +105,7 @@ func redacted(url string) string {
 func (r *sideReader) compile(objects compiler.Objects) (side, error) {
 	stderr := r.cmd.ErrOrStderr()
 	if r.check == nil {
-		c, err := r.flags.configuration(r.cmd.Flags(), stderr)
+		c, err := r.flags.configuration(r.cmd.Context(), r.cmd.Flags(), stderr, slog.New(slog.NewTextHandler(stderr, nil)))
 		if err != nil {
 			return side{}, err
 		}

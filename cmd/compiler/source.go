@@ -57,7 +57,7 @@ func (f *sourceFlags) addHow(cmd *cobra.Command) {
 // source returns what the flags say. Faults of the configuration file are
 // printed. A cluster is read until ctx is done.
 func (f *sourceFlags) source(ctx context.Context, flags *pflag.FlagSet, stderr io.Writer, log *slog.Logger) (compiler.Source, error) {
-	c, err := f.configuration(flags, stderr)
+	c, err := f.configuration(ctx, flags, stderr, log)
 	if err != nil {
 		return compiler.Source{}, err
 	}
@@ -82,25 +82,40 @@ func (f *sourceFlags) objects(ctx context.Context, log *slog.Logger) (compiler.O
 	return follow(ctx, connection, log), nil
 }
 
-// configuration reads the configuration file and puts the flags over it.
-func (f *sourceFlags) configuration(flags *pflag.FlagSet, stderr io.Writer) (config.Config, error) {
+// configuration reads the configuration and puts the flags over it.
+func (f *sourceFlags) configuration(ctx context.Context, flags *pflag.FlagSet, stderr io.Writer, log *slog.Logger) (config.Config, error) {
 	c := config.Default()
-	if f.config != "" {
-		read, places, found, err := config.Read(f.config)
-		if err != nil {
-			return config.Config{}, err
-		}
+	name, data, err := f.configurationText(ctx, log)
+	if err != nil {
+		return config.Config{}, err
+	}
+	if name != "" {
+		read, found := config.Parse(name, data)
 		if len(found) > 0 {
 			printDiagnostics(stderr, found)
 			return config.Config{}, process.Invalid(nil)
 		}
-		c, f.places = read, places
+		c, f.places = read, config.PlacesOf(name, data)
 	}
 	f.override(flags, &c)
 	for _, fault := range c.Check() {
 		return config.Config{}, process.WithHint(process.Usage("%w", fault), fault.Hint)
 	}
 	return c, nil
+}
+
+// configurationText returns the configuration as it is written, and its name, or no
+// name if none is named.
+func (f *sourceFlags) configurationText(ctx context.Context, log *slog.Logger) (name string, data []byte, err error) {
+	switch {
+	case f.config != "" && f.cluster.configMap != "":
+		return "", nil, process.WithHint(process.Usage("two configurations are named"), "use --config FILE or --config-map NAMESPACE/NAME")
+	case f.cluster.configMap != "":
+		return f.cluster.configuration(ctx, log)
+	case f.config != "":
+		return compiler.ConfigFile(f.config).Read(ctx)
+	}
+	return "", nil, nil
 }
 
 // checker finds the haproxy that checks, and has it judge the configuration.
