@@ -19,7 +19,10 @@ func command() *cobra.Command {
 		Args:  process.Args(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(renderCommand(), runCommand(), statusCommand(), explainCommand(), diffCommand(), migrateCommand(), testCommand(), fnCommand(), process.VersionCommand())
+	root.AddCommand(
+		renderCommand(), runCommand(), statusCommand(), explainCommand(), diffCommand(),
+		testCommand(), fnCommand(), migrateCommand(), rbacCommand(), process.VersionCommand(),
+	)
 	process.Completion{
 		Folders: []string{"templates", "cache-dir", "webhook-cert-dir"},
 		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},

@@ -112,13 +112,17 @@ func unversioned(u *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// timeless returns a shallow copy of an object without its version.
+// timeless returns a shallow copy of an object without its version, and without the
+// status of an Ingress: that is for us to write, and no compile looks at it.
 func timeless(o metav1.Object) any {
 	out := reflect.New(reflect.TypeOf(o).Elem())
 	out.Elem().Set(reflect.ValueOf(o).Elem())
 	object, _ := out.Interface().(metav1.Object)
 	object.SetResourceVersion("")
 	object.SetGeneration(0)
+	if ing, ok := object.(*networkingv1.Ingress); ok {
+		ing.Status = networkingv1.IngressStatus{}
+	}
 	return out.Interface()
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 )
@@ -45,4 +46,17 @@ func (r resolver) resolve(apiVersion, kind string) (resource schema.GroupVersion
 		}
 	}
 	return resource, false, nil
+}
+
+// Resource returns the resource of a kind, for rules. Where the cluster does not know
+// the kind, or without a cluster, it is what its name leads one to expect.
+func (c Connection) Resource(apiVersion, kind string) string {
+	if c.Discovery != nil {
+		if found, ok, err := (resolver{c.Discovery}).resolve(apiVersion, kind); ok && err == nil {
+			return found.Resource
+		}
+	}
+	version, _ := schema.ParseGroupVersion(apiVersion) // of a configuration that was checked
+	plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
+	return plural.Resource
 }
