@@ -22,7 +22,7 @@ type address = networkingv1.IngressLoadBalancerIngress
 // Addresses returns where Ingresses are served, sorted, and whether that is
 // known: it is not if nothing is configured, or the Service is not there. A
 // Service that waits for its load balancer is known to have none.
-func Addresses(c config.IngressStatus, in inputs.Inputs) ([]address, bool) {
+func Addresses(c config.IngressStatus, in inputs.Inputs) ([]networkingv1.IngressLoadBalancerIngress, bool) {
 	if c.Service == "" {
 		return addresses(c.Addresses), len(c.Addresses) > 0
 	}

@@ -27,7 +27,7 @@ func (a *Announcer) nextEvent(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err := a.eventLimit.Wait(ctx); err != nil {
-		return false, nil //nolint:nilerr // ctx has ended, which its owner knows
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -89,7 +89,7 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err := a.statusLimit.Wait(ctx); err != nil {
-		return false, nil //nolint:nilerr // ctx has ended, which its owner knows
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -26,85 +26,88 @@ func TestModule(t *testing.T) {
 	}
 }
 
+// violations are packages, and what the rules say of them.
+var violations = []struct {
+	name     string
+	packages []Package
+	want     []string
+}{
+	{
+		name: "kept",
+		packages: []Package{
+			imports("cmd/compiler", "compiler"),
+			imports("cmd/pusher", "pusher", "pusher/dataplane"),
+			imports("compiler", "snapshots", "templates", "compiler/routing"),
+			imports("compiler/routing"),
+			imports("pusher", "snapshots", "pusher/dataplane"),
+			imports("pusher/dataplane"),
+			imports("pusher/dataplane/dataplanetest", "pusher/dataplane"),
+			imports("pusher/fleettest", "pusher/dataplane/dataplanetest"),
+			imports("examples/demo", "pusher/dataplane/dataplanetest"),
+			imports("snapshots", "internal/process"),
+			imports("templates/sections", "templates"),
+			{ImportPath: module + "/templates", XTestImports: []string{module + "/templates"}},
+			{ImportPath: module + "/pusher", TestImports: []string{module + "/pusher/dataplane/dataplanetest"}},
+		},
+	},
+	{
+		name:     "compiler to pusher",
+		packages: []Package{imports("compiler/routing", "pusher/dataplane")},
+		want:     []string{"the compiler reaches no pusher: compiler/routing -> pusher/dataplane (it writes snapshots and knows no instance)"},
+	},
+	{
+		name: "compiler to pusher through another",
+		packages: []Package{
+			imports("cmd/compiler", "internal/a"),
+			imports("internal/a", "internal/b"),
+			imports("internal/b", "internal/a", "pusher"),
+		},
+		want: []string{"the compiler reaches no pusher: cmd/compiler -> internal/a -> internal/b -> pusher (it writes snapshots and knows no instance)"},
+	},
+	{
+		name:     "pusher to compiler, in a test",
+		packages: []Package{{ImportPath: module + "/pusher/rollout", XTestImports: []string{module + "/compiler"}}},
+		want:     []string{"the pusher reaches no compiler: pusher/rollout [test] -> compiler (it reads snapshots and never renders)"},
+	},
+	{
+		name:     "pusher's program to templates",
+		packages: []Package{imports("cmd/pusher", "templates")},
+		want:     []string{"the pusher reaches no compiler: cmd/pusher -> templates (it reads snapshots and never renders)"},
+	},
+	{
+		name:     "snapshots to a half",
+		packages: []Package{imports("snapshots/gitstore", "compiler/diag")},
+		want:     []string{"snapshots reaches neither half: snapshots/gitstore -> compiler/diag (it is the contract between them)"},
+	},
+	{
+		name:     "templates to ours",
+		packages: []Package{imports("templates", "snapshots")},
+		want:     []string{"templates reaches nothing of ours: templates -> snapshots (templates are data; what reads them is in compiler)"},
+	},
+	{
+		name: "a program to the double",
+		packages: []Package{
+			imports("cmd/pusher", "pusher/fleettest"),
+			imports("pusher/fleettest", "pusher/dataplane/dataplanetest"),
+		},
+		want: []string{"no program reaches the double: cmd/pusher -> pusher/fleettest -> pusher/dataplane/dataplanetest (the double is for tests and the demo)"},
+	},
+	{
+		name:     "a program to the API server of tests",
+		packages: []Package{imports("compiler", "internal/kubetest"), imports("testscripts", "internal/kubetest")},
+		want:     []string{"no program reaches the API server: compiler -> internal/kubetest (it is for tests)"},
+	},
+	{
+		name:     "a name that only begins like a half",
+		packages: []Package{imports("compiler", "pushers"), imports("compilers", "pusher")},
+	},
+}
+
 // Every rule finds what it is about. So a rule that binds nothing, because of a
 // typo or a package that moved, does not pass for one that is kept.
 func TestViolations(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name     string
-		packages []Package
-		want     []string
-	}{
-		{
-			name: "kept",
-			packages: []Package{
-				imports("cmd/compiler", "compiler"),
-				imports("cmd/pusher", "pusher", "pusher/dataplane"),
-				imports("compiler", "snapshots", "templates", "compiler/routing"),
-				imports("compiler/routing"),
-				imports("pusher", "snapshots", "pusher/dataplane"),
-				imports("pusher/dataplane"),
-				imports("pusher/dataplane/dataplanetest", "pusher/dataplane"),
-				imports("pusher/fleettest", "pusher/dataplane/dataplanetest"),
-				imports("examples/demo", "pusher/dataplane/dataplanetest"),
-				imports("snapshots", "internal/process"),
-				imports("templates/sections", "templates"),
-				{ImportPath: module + "/templates", XTestImports: []string{module + "/templates"}},
-				{ImportPath: module + "/pusher", TestImports: []string{module + "/pusher/dataplane/dataplanetest"}},
-			},
-		},
-		{
-			name:     "compiler to pusher",
-			packages: []Package{imports("compiler/routing", "pusher/dataplane")},
-			want:     []string{"the compiler reaches no pusher: compiler/routing -> pusher/dataplane (it writes snapshots and knows no instance)"},
-		},
-		{
-			name: "compiler to pusher through another",
-			packages: []Package{
-				imports("cmd/compiler", "internal/a"),
-				imports("internal/a", "internal/b"),
-				imports("internal/b", "internal/a", "pusher"),
-			},
-			want: []string{"the compiler reaches no pusher: cmd/compiler -> internal/a -> internal/b -> pusher (it writes snapshots and knows no instance)"},
-		},
-		{
-			name:     "pusher to compiler, in a test",
-			packages: []Package{{ImportPath: module + "/pusher/rollout", XTestImports: []string{module + "/compiler"}}},
-			want:     []string{"the pusher reaches no compiler: pusher/rollout [test] -> compiler (it reads snapshots and never renders)"},
-		},
-		{
-			name:     "pusher's program to templates",
-			packages: []Package{imports("cmd/pusher", "templates")},
-			want:     []string{"the pusher reaches no compiler: cmd/pusher -> templates (it reads snapshots and never renders)"},
-		},
-		{
-			name:     "snapshots to a half",
-			packages: []Package{imports("snapshots/gitstore", "compiler/diag")},
-			want:     []string{"snapshots reaches neither half: snapshots/gitstore -> compiler/diag (it is the contract between them)"},
-		},
-		{
-			name:     "templates to ours",
-			packages: []Package{imports("templates", "snapshots")},
-			want:     []string{"templates reaches nothing of ours: templates -> snapshots (templates are data; what reads them is in compiler)"},
-		},
-		{
-			name: "a program to the double",
-			packages: []Package{
-				imports("cmd/pusher", "pusher/fleettest"),
-				imports("pusher/fleettest", "pusher/dataplane/dataplanetest"),
-			},
-			want: []string{"no program reaches the double: cmd/pusher -> pusher/fleettest -> pusher/dataplane/dataplanetest (the double is for tests and the demo)"},
-		},
-		{
-			name:     "a program to the API server of tests",
-			packages: []Package{imports("compiler", "internal/kubetest"), imports("testscripts", "internal/kubetest")},
-			want:     []string{"no program reaches the API server: compiler -> internal/kubetest (it is for tests)"},
-		},
-		{
-			name:     "a name that only begins like a half",
-			packages: []Package{imports("compiler", "pushers"), imports("compilers", "pusher")},
-		},
-	} {
+	for _, c := range violations {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(c.want, Violations(module, c.packages)); diff != "" {
