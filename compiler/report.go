@@ -45,8 +45,17 @@ type CompilerReport struct {
 	Held *HeldReport `json:"held,omitempty"`
 	// Refused is set while the configuration, as it is written now, is not the one
 	// that is used.
-	Refused  *ConfigReport `json:"refused,omitempty"`
-	Warnings int           `json:"warnings"`
+	Refused *ConfigReport `json:"refused,omitempty"`
+	// Interrupted are lists of the cluster of which nothing new is heard.
+	Interrupted []WatchReport `json:"interrupted,omitempty"`
+	Warnings    int           `json:"warnings"`
+}
+
+// WatchReport is a list of objects that is held as it was known.
+type WatchReport struct {
+	Objects string    `json:"objects"`
+	Error   string    `json:"error"`
+	Since   time.Time `json:"since"`
 }
 
 // ConfigReport says why a configuration is not used: what is wrong with it, or that

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -79,6 +80,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err := f.leader.check(); err != nil {
 		return err
 	}
+	f.webhook.configMap = cmp.Or(f.webhook.configMap, f.cluster.configMap)
 	if err := f.webhook.check(); err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logg
 	_, wait, err := process.Server{
 		Address: f.address, Metrics: registry, Log: log,
 		Ready:  func() error { return errors.Join(o.Status.Ready(), reviews.ready()) },
-		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status)},
+		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status, o.Source.Objects)},
 	}.Start(ctx)
 	if err != nil {
 		return err

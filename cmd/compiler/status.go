@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -96,11 +97,26 @@ const (
 )
 
 // serveStatus answers what askCompiler asks.
-func serveStatus(s *compiler.Status) http.Handler {
+func serveStatus(s *compiler.Status, objects compiler.Objects) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		r := s.Report()
+		r.Compiler.Interrupted = interrupted(objects)
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s.Report()) // the client is gone
+		_ = json.NewEncoder(w).Encode(r) // the client is gone
 	})
+}
+
+// interrupted returns what is not heard of, where a cluster is followed.
+func interrupted(objects compiler.Objects) []compiler.WatchReport {
+	followed, ok := objects.(*cluster.Cluster)
+	if !ok {
+		return nil
+	}
+	var out []compiler.WatchReport
+	for _, t := range followed.Troubles() {
+		out = append(out, compiler.WatchReport{Objects: t.Query.String(), Error: t.Err.Error(), Since: t.Since})
+	}
+	return out
 }
 
 // askCompiler asks a compiler that runs.
@@ -195,6 +211,9 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 	}
 	if !c.Leads {
 		p.line("leads", "no: another compiler publishes")
+	}
+	for _, i := range c.Interrupted {
+		p.line("watch", "%s, not heard of for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)
 	}
 	if c.LastSuccess.IsZero() {
 		p.line("success", "not yet")

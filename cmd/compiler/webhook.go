@@ -22,7 +22,7 @@ type webhookFlags struct {
 func (f *webhookFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "webhook-address", "", "address for the reviews of an API server over HTTPS, such as :9443; none if empty")
 	flags.StringVar(&f.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for them, read again when they change")
-	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration; none if empty")
+	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration; that of --config-map if empty")
 }
 
 // check returns a usage error for flags that do not fit.

@@ -77,10 +77,14 @@ func (f *follower) unresolved(err error, log *slog.Logger) {
 	news := f.absent != (err == nil)
 	f.absent = err == nil
 	f.mu.Unlock()
-	if err == nil {
-		err = fmt.Errorf("the cluster does not know %s of %s", f.query.Kind, f.query.APIVersion)
+	switch {
+	case err == nil && !f.query.Optional:
+		f.failed(fmt.Errorf("the cluster does not know %s of %s", f.query.Kind, f.query.APIVersion), log)
+	case err != nil:
+		f.failed(err, log)
+	case news:
+		log.Info("the cluster does not know an optional kind", "objects", f.query.String(), "apiVersion", f.query.APIVersion)
 	}
-	f.failed(err, log)
 	if news {
 		f.changed()
 	}
