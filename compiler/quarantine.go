@@ -15,9 +15,10 @@ import (
 )
 
 // maxRounds bounds how often objects are left out and the rest is tried again.
-// HAProxy reports all syntax errors of a file in one run, so that one or two
-// rounds are usual.
-const maxRounds = 20
+// HAProxy reports most errors of a file in one run, so that one or two rounds are
+// usual. There are some of which it reports one and stops: then each object that is
+// at fault takes a round.
+const maxRounds = 500
 
 // settle leaves out objects until what remains may be published.
 func (c *compilation) settle(ctx context.Context) (attempt, error) {
