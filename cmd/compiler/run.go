@@ -107,7 +107,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	o.Tracers, flush = tracing.Start(cmd.Context(), service, log)
 	defer flush()
 	log.Info("compiling", "objects", source.Objects.String(), "store", store.String(), "haproxy", check.Version)
-	if f.webhook.address != "" {
+	if f.webhook.enabled() {
 		o.Judge = compiler.NewJudge(source, check, o.Override)
 	}
 	return f.serve(cmd.Context(), o, log)

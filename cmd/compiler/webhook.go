@@ -19,17 +19,23 @@ type webhookFlags struct {
 	address, certDir, configMap string
 }
 
+// defaultWebhookAddress has the port that webhooks have by custom.
+const defaultWebhookAddress = ":9443"
+
 func (f *webhookFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.address, "webhook-address", "", "address for the reviews of an API server over HTTPS, such as :9443; none if empty")
-	flags.StringVar(&f.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for them, read again when they change")
+	flags.StringVar(&f.address, "webhook-address", defaultWebhookAddress, "address for the reviews of an API server over HTTPS, if --webhook-cert-dir is given")
+	flags.StringVar(&f.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for reviews, read again when they change; no reviews if empty")
 	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration; that of --config-map if empty")
 }
+
+// enabled reports whether there are to be reviews.
+func (f *webhookFlags) enabled() bool { return f.certDir != "" }
 
 // check returns a usage error for flags that do not fit.
 func (f *webhookFlags) check() error {
 	namespace, name, ok := strings.Cut(f.configMap, "/")
 	switch {
-	case f.address != "" && f.certDir == "":
+	case f.address != defaultWebhookAddress && f.certDir == "":
 		return process.WithHint(process.Usage("the webhook has no certificate"), "use --webhook-cert-dir with a directory for tls.crt and tls.key; they may come later")
 	case f.configMap != "" && (!ok || namespace == "" || name == ""):
 		return process.WithHint(process.Usage("--webhook-config-map=%s: not a name", f.configMap), "use NAMESPACE/NAME")
@@ -44,7 +50,7 @@ type webhook struct {
 
 // start starts the server if there is to be one.
 func (f *webhookFlags) start(ctx context.Context, judge *compiler.Judge, metrics prometheus.Registerer, log *slog.Logger) (webhook, error) {
-	if f.address == "" {
+	if !f.enabled() {
 		return webhook{}, nil
 	}
 	namespace, name, _ := strings.Cut(f.configMap, "/")
