@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -56,8 +57,12 @@ func Start(tb testing.TB) *Server {
 	return s
 }
 
+// silence gives controller-runtime a logger, which asks for one with a stack trace
+// after 30 seconds, and has one place for it in the process.
+var silence = sync.OnceFunc(func() { log.SetLogger(logr.Discard()) })
+
 func (s *Server) start() error {
-	log.SetLogger(logr.Discard()) // else a stack trace asks for one after 30 seconds
+	silence()
 	var err error
 	if s.lock, err = lockPort(); err != nil {
 		return err
