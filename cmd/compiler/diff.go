@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"time"
 
@@ -66,7 +65,9 @@ func (f *diffFlags) run(cmd *cobra.Command, a, b string) error {
 		return err
 	}
 	report := reportOf(d, from, to)
-	if err := f.output.Write(cmd.OutOrStdout(), report, report.print); err != nil {
+	stdout := cmd.OutOrStdout()
+	printed := func(w io.Writer) error { return report.Print(w, process.Coloured(stdout)) }
+	if err := f.output.Write(stdout, report, printed); err != nil {
 		return err
 	}
 	if f.exitCode && d.Verdict != difference.Nothing {
@@ -81,46 +82,17 @@ type side struct {
 	result compiler.Result
 }
 
-// diffReport is what is printed of a difference.
-type diffReport struct {
-	A       string       `json:"a"`
-	B       string       `json:"b"`
-	Verdict string       `json:"verdict"`
-	Decides *decidedLine `json:"decides,omitempty"`
-	Why     string       `json:"why,omitempty"`
-	Files   []diffFile   `json:"files"`
-}
-
-// decidedLine is the line that decides, and the objects that it came from.
-type decidedLine struct {
-	Side    string   `json:"side"` // a or b
-	File    string   `json:"file"`
-	Line    int      `json:"line"`
-	Text    string   `json:"text"`
-	Objects []string `json:"objects,omitempty"`
-}
-
-type diffFile struct {
-	Path    string `json:"path"`
-	Live    bool   `json:"live,omitempty"`
-	Added   int    `json:"added"`
-	Removed int    `json:"removed"`
-	Diff    string `json:"diff"`
-}
-
-func reportOf(d difference.Difference, a, b side) diffReport {
-	r := diffReport{A: a.Name, B: b.Name, Verdict: string(d.Verdict), Why: d.Why, Files: []diffFile{}}
-	for _, f := range d.Files {
-		r.Files = append(r.Files, diffFile{Path: f.Path, Live: f.Live, Added: f.Added, Removed: f.Removed, Diff: f.Diff})
-	}
-	if d.Decides.File == "" {
+// reportOf is the report of a difference, with the objects that wrote the line
+// that decides.
+func reportOf(d difference.Difference, a, b side) difference.Report {
+	r := d.Report(a.Name, b.Name)
+	if r.Decides == nil {
 		return r
 	}
-	name, of := "b", b
+	of := b
 	if d.Decides.Old {
-		name, of = "a", a
+		of = a
 	}
-	r.Decides = &decidedLine{Side: name, File: d.Decides.File, Line: d.Decides.Line, Text: d.Decides.Text}
 	seen := map[string]bool{}
 	for _, o := range of.result.Artifact.Origin(d.Decides.File, d.Decides.Line).Objects {
 		if object := o.Object.String(); !seen[object] {
@@ -129,34 +101,4 @@ func reportOf(d difference.Difference, a, b side) diffReport {
 		}
 	}
 	return r
-}
-
-// maxObjects is how many objects are printed of a line that many share.
-const maxObjects = 3
-
-// print prints the differences, then the verdict on a line of its own.
-func (r diffReport) print(w io.Writer) error {
-	for _, f := range r.Files {
-		fmt.Fprint(w, f.Diff)
-	}
-	if r.Decides == nil {
-		_, err := fmt.Fprintln(w, r.Verdict)
-		return err
-	}
-	sign := "+"
-	if r.Decides.Side == "a" {
-		sign = "-"
-	}
-	fmt.Fprintf(w, "%s: %s:%d: %s%s\n", r.Verdict, r.Decides.File, r.Decides.Line, sign, r.Decides.Text)
-	for i, object := range r.Decides.Objects {
-		if i == maxObjects {
-			fmt.Fprintf(w, "\tand %d more objects\n", len(r.Decides.Objects)-i)
-			break
-		}
-		fmt.Fprintf(w, "\t%s\n", object)
-	}
-	if r.Why != "" {
-		fmt.Fprintf(w, "\t%s\n", r.Why)
-	}
-	return nil
 }

@@ -12,9 +12,14 @@ import (
 // complete returns the completion of an argument that names a snapshot: those of
 // the store, as far as it is named and can be read, the newest first.
 func (f *storeFlags) complete(which func(snapshots.View) []snapshots.ID) cobra.CompletionFunc {
+	return f.completeUpTo(1, which)
+}
+
+// completeUpTo is complete for several arguments.
+func (f *storeFlags) completeUpTo(n int, which func(snapshots.View) []snapshots.ID) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-		if len(args) > 0 || f.store == "" {
+		if len(args) >= n || f.store == "" {
 			return nil, directive
 		}
 		store, err := f.open(cmd.Context(), slog.New(slog.DiscardHandler))

@@ -30,6 +30,8 @@ func TestSnapshotsAreCompleted(t *testing.T) {
 	}{
 		{all + asTheyStand, []string{"pin", "--store", url, ""}},
 		{asTheyStand[1:], []string{"pin", "--store", url, ids[0].String(), ""}},
+		{all + asTheyStand, []string{"diff", "--store", url, ids[0].String(), ""}},
+		{asTheyStand[1:], []string{"diff", "--store", url, ids[0].String(), ids[1].String(), ""}},
 		{asTheyStand[1:], []string{"pin", ""}},
 		{asTheyStand[1:], []string{"pin", "--store", "ftp://x", ""}},
 		{ids[1].String() + asTheyStand, []string{"retry", "--store", url, ""}},

@@ -19,7 +19,7 @@ func command() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(
-		runCommand(), statusCommand(), historyCommand(), showCommand(), verifyCommand(),
+		runCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
 		pinCommand(), unpinCommand(), retryCommand(), pauseCommand(), resumeCommand(),
 		process.VersionCommand(),
 	)

@@ -1,0 +1,123 @@
+package difference
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Report is a difference as programs print it, also as JSON.
+type Report struct {
+	A       string       `json:"a"`
+	B       string       `json:"b"`
+	Verdict string       `json:"verdict"`
+	Decides *DecidedLine `json:"decides,omitempty"`
+	Why     string       `json:"why,omitempty"`
+	Files   []FileReport `json:"files"`
+}
+
+// DecidedLine is the line that decides, and the objects that it came from, where
+// they are known.
+type DecidedLine struct {
+	Side    string   `json:"side"` // a or b
+	File    string   `json:"file"`
+	Line    int      `json:"line"`
+	Text    string   `json:"text"`
+	Objects []string `json:"objects,omitempty"`
+}
+
+// FileReport is one file that differs.
+type FileReport struct {
+	Path    string `json:"path"`
+	Live    bool   `json:"live,omitempty"`
+	Added   int    `json:"added"`
+	Removed int    `json:"removed"`
+	Diff    string `json:"diff"`
+}
+
+// Report returns the difference between the sides with these names.
+func (d Difference) Report(a, b string) Report {
+	r := Report{A: a, B: b, Verdict: string(d.Verdict), Why: d.Why, Files: []FileReport{}}
+	for _, f := range d.Files {
+		r.Files = append(r.Files, FileReport{Path: f.Path, Live: f.Live, Added: f.Added, Removed: f.Removed, Diff: f.Diff})
+	}
+	if d.Decides.File == "" {
+		return r
+	}
+	side := "b"
+	if d.Decides.Old {
+		side = "a"
+	}
+	r.Decides = &DecidedLine{Side: side, File: d.Decides.File, Line: d.Decides.Line, Text: d.Decides.Text}
+	return r
+}
+
+// maxObjects is how many objects are printed of a line that many share.
+const maxObjects = 3
+
+// Print prints the differences, then the verdict on a line of its own. Coloured
+// is for terminals.
+func (r Report) Print(w io.Writer, coloured bool) error {
+	for _, f := range r.Files {
+		text := f.Diff
+		if coloured {
+			text = colour(text)
+		}
+		fmt.Fprint(w, text)
+	}
+	if r.Decides == nil {
+		_, err := fmt.Fprintln(w, r.Verdict)
+		return err
+	}
+	sign := "+"
+	if r.Decides.Side == "a" {
+		sign = "-"
+	}
+	fmt.Fprintf(w, "%s: %s:%d: %s%s\n", r.Verdict, r.Decides.File, r.Decides.Line, sign, r.Decides.Text)
+	for i, object := range r.Decides.Objects {
+		if i == maxObjects {
+			fmt.Fprintf(w, "\tand %d more objects\n", len(r.Decides.Objects)-i)
+			break
+		}
+		fmt.Fprintf(w, "\t%s\n", object)
+	}
+	if r.Why != "" {
+		fmt.Fprintf(w, "\t%s\n", r.Why)
+	}
+	return nil
+}
+
+// The colours of git, as sequences of ECMA-48.
+const (
+	bold  = "\x1b[1m"
+	red   = "\x1b[31m"
+	green = "\x1b[32m"
+	cyan  = "\x1b[36m"
+	plain = "\x1b[m"
+)
+
+// colour colours the lines of a unified diff of one file. Each line is reset by
+// itself, so that a pager may begin anywhere.
+func colour(diff string) string {
+	var out strings.Builder
+	headers := 2
+	for line := range strings.Lines(diff) {
+		text, end := strings.CutSuffix(line, "\n")
+		paint := ""
+		switch {
+		case headers > 0:
+			paint = bold
+		case text != "":
+			paint = map[byte]string{'@': cyan, '-': red, '+': green}[text[0]]
+		}
+		headers--
+		if paint != "" {
+			text = paint + text + plain
+		}
+		out.WriteString(text)
+		if end {
+			out.WriteString("\n")
+		}
+	}
+	return out.String()
+}
