@@ -1,0 +1,59 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+func rejectCommand() *cobra.Command {
+	var f storeFlags
+	var who whoFlags
+	cmd := &cobra.Command{
+		Use:   "reject SNAPSHOT --store STORE",
+		Short: "Keep the content of a snapshot from running, under any name",
+		Long: `Keep the content of a snapshot from running, under this name or another, until
+pusher retry. The pusher does so itself when a rollout fails. The next older
+snapshot that may run is rolled out in its place; but one that is pinned is not
+passed over: what runs is held.`,
+		Args: process.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.with(cmd.Context(), func(store stores.Store) error { return reject(cmd, store, args[0], who) })
+		},
+	}
+	cmd.ValidArgsFunction = f.complete(allIDs)
+	f.add(cmd)
+	who.add(cmd)
+	return cmd
+}
+
+func reject(cmd *cobra.Command, store stores.Store, name string, who whoFlags) error {
+	id, err := stored(cmd.Context(), store, name)
+	if err != nil {
+		return err
+	}
+	manifest, err := store.Manifest(cmd.Context(), id)
+	if err != nil {
+		return damaged(err)
+	}
+	now := time.Now()
+	r := snapshots.Rejection{
+		Digest: manifest.Spec.Digest, Snapshot: id, At: now,
+		Reason: cmp.Or(who.reason, "by "+who.by),
+	}
+	want, _, err := change(cmd.Context(), store, now, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+		*c = c.Reject(r)
+		return fmt.Sprintf("reject %s%s", id, who.because()), nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), want.Message)
+	return err
+}
