@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -17,6 +20,7 @@ type clusterFlags struct {
 	kubeconfig, context string
 	configMap           string
 	setting             *cluster.Setting // in that ConfigMap, once it is read
+	logs                sync.Once        // the library of Kubernetes does, from then on
 }
 
 // add declares them.
@@ -31,17 +35,15 @@ func (f *clusterFlags) wanted() bool { return f.kubeconfig != "" || cluster.Insi
 
 // connect prepares the connection to the cluster, with a context of the kubeconfig
 // in the place of that of the flags, unless it is empty.
-func (f *clusterFlags) connect(kubeContext string) (cluster.Connection, error) {
-	if kubeContext == "" {
-		kubeContext = f.context
-	}
-	c, err := cluster.Connect(f.kubeconfig, kubeContext, "hapsnap-compiler/"+process.Version())
+func (f *clusterFlags) connect(kubeContext string, log *slog.Logger) (cluster.Connection, error) {
+	// There is one logger for all of client-go, and whatever runs reads it.
+	f.logs.Do(func() { klog.SetSlogLogger(log) })
+	c, err := cluster.Connect(f.kubeconfig, cmp.Or(kubeContext, f.context), "hapsnap-compiler/"+process.Version())
 	return c, process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with -f")
 }
 
 // follow reads the cluster from now on, until ctx is done.
 func follow(ctx context.Context, c cluster.Connection, log *slog.Logger) *cluster.Cluster {
-	klog.SetSlogLogger(log) // of client-go, which has no other way
 	followed := cluster.New(c)
 	go followed.Run(ctx, log)
 	return followed
@@ -54,11 +56,16 @@ func (f *clusterFlags) configuration(ctx context.Context, log *slog.Logger) (nam
 	if err != nil {
 		return "", nil, process.WithHint(process.Usage("--config-map: %w", err), "name a ConfigMap such as edge/hapsnap-compiler")
 	}
-	connection, err := f.connect("")
+	connection, err := f.connect("", log)
 	if err != nil {
 		return "", nil, err
 	}
 	f.setting = cluster.NewSetting(connection, configMap)
 	go f.setting.Run(ctx, log)
 	return f.setting.First(ctx)
+}
+
+// warnings returns the log of a verb that ends when it is done: what is in its way.
+func warnings(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

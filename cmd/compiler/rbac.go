@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"slices"
 	"time"
 
@@ -54,13 +53,13 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return process.Usage("--service-account: %w", err)
 	}
-	c, err := f.configuration(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+	c, err := f.configuration(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), warnings(cmd.ErrOrStderr()))
 	if err != nil {
 		return err
 	}
 	var connection cluster.Connection
 	if f.manifests == "" && f.cluster.wanted() {
-		if connection, err = f.cluster.connect(""); err != nil {
+		if connection, err = f.cluster.connect("", warnings(cmd.ErrOrStderr())); err != nil {
 			return err
 		}
 	}
@@ -95,7 +94,7 @@ func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]cluster.Query, 
 		}
 		return cluster.Plan(c, routing.Asked{}), nil
 	}
-	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	log := warnings(cmd.ErrOrStderr())
 	objects, err := f.objects(cmd.Context(), log)
 	if err != nil {
 		return nil, err

@@ -152,7 +152,7 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *com
 	if _, follows := o.Source.Objects.(*cluster.Cluster); !follows {
 		return nil
 	}
-	connection, err := f.cluster.connect("")
+	connection, err := f.cluster.connect("", o.Log)
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,12 @@ func (r *sideReader) objects(name string) (compiler.Objects, error) {
 	if !r.flags.cluster.wanted() {
 		return nil, process.WithHint(process.Usage("which cluster is not said"), "use --kubeconfig FILE; a file of that name is ./cluster")
 	}
-	connection, err := r.flags.cluster.connect(kubeContext)
+	log := warnings(r.cmd.ErrOrStderr())
+	connection, err := r.flags.cluster.connect(kubeContext, log)
 	if err != nil {
 		return nil, err
 	}
-	return follow(r.cmd.Context(), connection, slog.New(slog.NewTextHandler(r.cmd.ErrOrStderr(), nil))), nil
+	return follow(r.cmd.Context(), connection, log), nil
 }
 
 // newest is the name of the newest snapshot of a store.
@@ -105,7 +106,7 @@ func redacted(url string) string {
 func (r *sideReader) compile(objects compiler.Objects) (side, error) {
 	stderr := r.cmd.ErrOrStderr()
 	if r.check == nil {
-		c, err := r.flags.configuration(r.cmd.Context(), r.cmd.Flags(), stderr, slog.New(slog.NewTextHandler(stderr, nil)))
+		c, err := r.flags.configuration(r.cmd.Context(), r.cmd.Flags(), stderr, warnings(stderr))
 		if err != nil {
 			return side{}, err
 		}

@@ -75,7 +75,7 @@ func (f *sourceFlags) objects(ctx context.Context, log *slog.Logger) (compiler.O
 	case !f.cluster.wanted():
 		return nil, process.WithHint(process.Usage("neither manifests nor a cluster are named"), "use -f DIR or --kubeconfig FILE")
 	}
-	connection, err := f.cluster.connect("")
+	connection, err := f.cluster.connect("", log)
 	if err != nil {
 		return nil, err
 	}
