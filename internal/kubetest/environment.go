@@ -4,8 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// A machine with few processors may have better things to do.
+const (
+	startTimeout = 2 * time.Minute
+	stopTimeout  = time.Minute
 )
 
 // environment describes the server to envtest. Ports and folders are ours, so that
@@ -20,7 +27,7 @@ func (s *Server) environment() (*envtest.Environment, error) {
 		return nil, err
 	}
 	existing := false
-	env := &envtest.Environment{UseExistingCluster: &existing}
+	env := &envtest.Environment{UseExistingCluster: &existing, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: stopTimeout}
 	scripts := filepath.Join(root, "internal", "kubetest", "bin")
 	env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(scripts, "etcd"), DataDir: filepath.Join(s.dir, "etcd")}
 	api := env.ControlPlane.GetAPIServer()

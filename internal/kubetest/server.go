@@ -70,7 +70,8 @@ func (s *Server) start() error {
 	if s.env, err = s.environment(); err != nil {
 		return err
 	}
-	if err := s.thread.run(func() error { _, err := s.env.Start(); return err }); err != nil {
+	start := func() error { _, err := s.env.Start(); return err }
+	if err := inTurn(func() error { return s.thread.run(start) }); err != nil {
 		return fmt.Errorf("start the API server: %w\n%s", err, s.log())
 	}
 	if err := os.WriteFile(s.Kubeconfig(), s.env.KubeConfig, 0o600); err != nil {
@@ -136,7 +137,7 @@ func (s *Server) StopAPI() error {
 
 // ResumeAPI is Resume where there is no test.
 func (s *Server) ResumeAPI() error {
-	if err := s.thread.run(s.env.ControlPlane.APIServer.Start); err != nil {
+	if err := inTurn(func() error { return s.thread.run(s.env.ControlPlane.APIServer.Start) }); err != nil {
 		return fmt.Errorf("start the API server again: %w\n%s", err, s.log())
 	}
 	return nil
