@@ -1,7 +1,6 @@
 package function
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,9 +22,6 @@ const (
 
 // maxSize is how much all values of a ConfigMap may have together, in bytes.
 const maxSize = 1 << 20
-
-// maxListed is how many files a message about the size lists.
-const maxListed = 10
 
 var (
 	errTooLarge = errors.New("does not fit into a ConfigMap, which holds 1 MiB")
@@ -99,14 +95,7 @@ func fits(files []snapshots.File) error {
 	if total <= maxSize {
 		return nil
 	}
-	bySize := slices.SortedFunc(slices.Values(files), func(a, b snapshots.File) int {
-		return cmp.Or(cmp.Compare(len(b.Content), len(a.Content)), cmp.Compare(a.Path, b.Path))
-	})
-	var sizes []string
-	for _, f := range bySize[:min(len(bySize), maxListed)] {
-		sizes = append(sizes, fmt.Sprintf("%s %d", f.Path, len(f.Content)))
-	}
 	return process.WithHint(
-		fmt.Errorf("the snapshot has %d bytes and %w; the largest files: %s", total, errTooLarge, strings.Join(sizes, ", ")),
+		fmt.Errorf("the snapshot has %d bytes and %w; the largest files: %s", total, errTooLarge, snapshots.Largest(files)),
 		"publish it to a git store with compiler run or compiler render")
 }

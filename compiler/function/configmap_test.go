@@ -74,7 +74,7 @@ func TestTooLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, listed, _ := strings.Cut(err.Error(), "the largest files: ")
-	if names := strings.Split(listed, ", "); len(names) != maxListed || names[0] != "maps/11.map 87011" || names[9] != "maps/02.map 87002" {
+	if names := strings.Split(listed, ", "); len(names) != 10 || names[0] != "maps/11.map 87011" || names[9] != "maps/02.map 87002" {
 		t.Errorf("%q", names)
 	}
 }
