@@ -1,0 +1,151 @@
+package configmapstore
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+)
+
+const (
+	// maxPiece is how much of a snapshot is in one ConfigMap, which holds 1 MiB
+	// with its names.
+	maxPiece = 900 << 10
+	// maxPieces keeps a snapshot to 28 MiB, compressed: etcd holds 2 GiB of
+	// everything unless it was told otherwise, and a history is many snapshots.
+	maxPieces = 32
+	// maxManifest is how much of a manifest is read, uncompressed.
+	maxManifest = 64 << 20
+)
+
+// packed is a snapshot as it is put into ConfigMaps.
+type packed struct {
+	manifest   []byte
+	manifestGz []byte   // in its place, if it is too large for a ConfigMap
+	pieces     [][]byte // of the tar.gz with the files
+}
+
+// pack returns the same bytes for the same snapshot. One that is too large is
+// refused with its largest files.
+func pack(s snapshots.Snapshot) (packed, error) {
+	manifest, err := s.Manifest.Marshal()
+	if err != nil {
+		return packed{}, fmt.Errorf("encode manifest: %w", err)
+	}
+	archive, err := tarGz(s.Files)
+	if err != nil {
+		return packed{}, fmt.Errorf("compress files: %w", err)
+	}
+	p := packed{manifest: manifest, pieces: slices.Collect(slices.Chunk(archive, maxPiece))}
+	if len(manifest) > maxPiece {
+		if p.manifestGz, err = compress(manifest); err != nil {
+			return packed{}, fmt.Errorf("compress manifest: %w", err)
+		}
+	}
+	if len(p.pieces) > maxPieces || len(p.manifestGz) > maxPiece {
+		return packed{}, tooLarge(s, manifest, len(archive))
+	}
+	return p, nil
+}
+
+func tooLarge(s snapshots.Snapshot, manifest []byte, size int) error {
+	files := append(slices.Clone(s.Files), snapshots.File{Path: snapshots.ManifestFile, Content: manifest})
+	return process.WithHint(
+		fmt.Errorf("%w: it has %d bytes, compressed, and a snapshot in ConfigMaps may have %d, its manifest %d; the largest files: %s",
+			sequence.ErrRefused, size, maxPieces*maxPiece, maxPiece, snapshots.Largest(files)),
+		"publish it to a git store")
+}
+
+func compress(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err := z.Write(data)
+	err = errors.Join(err, z.Close())
+	return out.Bytes(), err
+}
+
+func tarGz(files []snapshots.File) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	t := tar.NewWriter(z)
+	for _, f := range files {
+		if err := t.WriteHeader(&tar.Header{Name: f.Path, Mode: 0o644, Size: int64(len(f.Content))}); err != nil {
+			return nil, err
+		}
+		if _, err := t.Write(f.Content); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(t.Close(), z.Close())
+	return out.Bytes(), err
+}
+
+// unpackManifest reads the manifest from the values of its ConfigMap.
+func unpackManifest(data map[string]string, binary map[string][]byte) (snapshots.Manifest, error) {
+	text, found := data[manifestKey]
+	if found {
+		return snapshots.ParseManifest([]byte(text))
+	}
+	z, err := gzip.NewReader(bytes.NewReader(binary[manifestGzKey]))
+	if err != nil {
+		return snapshots.Manifest{}, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
+	}
+	content, err := io.ReadAll(io.LimitReader(z, maxManifest))
+	if err != nil {
+		return snapshots.Manifest{}, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
+	}
+	return snapshots.ParseManifest(content)
+}
+
+// unpackFiles reads the files that a manifest lists from the pieces. It reads no
+// more of a file than it should have: the digests are the caller's to verify.
+func unpackFiles(manifest snapshots.Manifest, pieces [][]byte) ([]snapshots.File, error) {
+	var readers []io.Reader
+	for _, piece := range pieces {
+		readers = append(readers, bytes.NewReader(piece))
+	}
+	z, err := gzip.NewReader(io.MultiReader(readers...))
+	if err != nil {
+		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
+	}
+	t := tar.NewReader(z)
+	var files []snapshots.File
+	for _, listed := range manifest.Spec.Files {
+		f, err := unpackFile(t, listed)
+		if err != nil {
+			return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
+		}
+		files = append(files, f)
+	}
+	if _, err := t.Next(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: chunks: there is more than the manifest lists", snapshots.ErrCorrupt)
+	}
+	// The checksum of gzip comes after the last of tar.
+	if _, err := io.Copy(io.Discard, io.LimitReader(z, maxPiece)); err != nil {
+		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
+	}
+	return files, nil
+}
+
+func unpackFile(t *tar.Reader, listed snapshots.FileDigest) (snapshots.File, error) {
+	header, err := t.Next()
+	if err != nil {
+		return snapshots.File{}, fmt.Errorf("%s: %w", listed.Path, err)
+	}
+	if header.Name != listed.Path || header.Size != listed.Size {
+		return snapshots.File{}, fmt.Errorf("%s of %d bytes is where %s of %d should be", header.Name, header.Size, listed.Path, listed.Size)
+	}
+	content, err := io.ReadAll(t)
+	return snapshots.File{Path: listed.Path, Content: content}, err
+}
+
+// chunkNames reads the names of the chunks.
+func chunkNames(data map[string]string) []string { return strings.Fields(data[chunksKey]) }

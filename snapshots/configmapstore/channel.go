@@ -1,0 +1,75 @@
+package configmapstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+)
+
+// UpdateChannel lets edit change the channel, and writes what it made of it. It
+// calls edit again if another writer was faster. It returns the error of edit as it
+// is, and then writes nothing.
+func (s *Store) UpdateChannel(ctx context.Context, subject string, _ time.Time, edit func(*snapshots.Channel) error) error {
+	for try := 1; ; try++ {
+		channel, o, err := s.channel(ctx)
+		if err != nil {
+			return err
+		}
+		data, changed, err := sequence.Edit(channel, edit)
+		if err != nil || !changed {
+			return err
+		}
+		err = s.writeChannel(ctx, o, data)
+		switch {
+		case err == nil:
+			return nil
+		case !overtaken(err) || try == tries:
+			return fmt.Errorf("write channel (%s): %w", subject, err)
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// writeChannel replaces the channel, or makes it if there is no ConfigMap of it yet.
+// Whatever else people put there stays.
+func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte) error {
+	if o == nil {
+		_, err := s.create(ctx, newChannel(s.name, data))
+		return err
+	}
+	o.Data[channelKey] = string(data)
+	return s.update(ctx, o)
+}
+
+// channel returns the channel and its ConfigMap; none is the channel in which
+// nobody has said anything. An unreadable one is an error, and never that channel.
+func (s *Store) channel(ctx context.Context) (snapshots.Channel, *corev1.ConfigMap, error) {
+	name := channelName(s.name)
+	o, err := s.get(ctx, name)
+	if apierrors.IsNotFound(err) {
+		o, err = nil, s.placed(ctx)
+	}
+	if err != nil {
+		return snapshots.Channel{}, nil, fmt.Errorf("read channel: %w", because(ctx, err))
+	}
+	if o == nil {
+		return snapshots.Channel{}, nil, nil
+	}
+	text, found := o.Data[channelKey]
+	if !found {
+		return snapshots.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w: it has no key %s", s.namespace, name, snapshots.ErrBadChannel, channelKey)
+	}
+	channel, err := snapshots.ParseChannel([]byte(text))
+	if err != nil {
+		return snapshots.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
+	}
+	return channel, o, nil
+}

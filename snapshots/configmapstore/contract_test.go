@@ -1,0 +1,76 @@
+package configmapstore
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Backend {
+		t.Helper()
+		p := newPlace(t)
+		return storetest.Backend{
+			Open: func(step func(string) error) storetest.Store {
+				s := p.open()
+				if step != nil {
+					s.step = step
+				}
+				return s
+			},
+			Tamper:     p.tamper,
+			SetChannel: p.setChannel,
+			Break:      func() { p.gone.Store(true) },
+		}
+	})
+}
+
+// tamper changes the first byte of a file of a snapshot.
+func (p *place) tamper(id snapshots.ID, path string) {
+	p.Helper()
+	manifest := p.object(manifestName("edge", id.Revision))
+	if path == snapshots.ManifestFile {
+		manifest.Data[manifestKey] = "x" + manifest.Data[manifestKey][1:]
+		p.replace(manifest)
+		return
+	}
+	m, err := unpackManifest(manifest.Data, manifest.BinaryData)
+	if err != nil {
+		p.Fatal(err)
+	}
+	names := chunkNames(manifest.Data)
+	if len(names) != 1 {
+		p.Fatal("there is more than one chunk to tamper with")
+	}
+	chunk := p.object(names[0])
+	files, err := unpackFiles(m, [][]byte{chunk.BinaryData[pieceKey]})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for i := range files {
+		if files[i].Path == path {
+			files[i].Content[0]++
+		}
+	}
+	if chunk.BinaryData[pieceKey], err = tarGz(files); err != nil {
+		p.Fatal(err)
+	}
+	p.replace(chunk)
+}
+
+func (p *place) setChannel(data []byte) {
+	p.Helper()
+	o := newChannel("edge", data)
+	o.Namespace = p.namespace
+	err := p.client.Create(p.Context(), o)
+	if apierrors.IsAlreadyExists(err) {
+		err = p.client.Update(p.Context(), o)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}

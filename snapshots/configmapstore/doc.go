@@ -1,0 +1,22 @@
+// Package configmapstore keeps snapshots in ConfigMaps of one namespace of a
+// cluster. The store edge has
+//
+//	edge-r000123              snapshot.yaml, and the names of its chunks; immutable
+//	edge-r000123-3f2a91c4-000 a piece of a tar.gz with the other files; immutable
+//	edge-channel              channel.yaml, what people say should run
+//
+// It promises that a reader never sees half of anything. A manifest is created
+// first, with a label that says that it is staged; its chunks are created then;
+// and the label is changed last, which is the only thing about it that can be
+// changed. Nobody lists or reads what is staged. The revision is in the name, so
+// of two writers one is told that the name is taken, and looks again. Every digest
+// is verified when a snapshot is read.
+//
+// A writer that dies leaves something staged. The next one waits for as long as it
+// may be at work, then removes it; the dead one, if it was only slow, finds that
+// its manifest is gone, and looks again too. Chunks are owned by their manifest, so
+// that they go with it, whoever deletes it.
+//
+// Labels and annotations are those that are made here, and no others: nothing is
+// copied from what made the store. They keep Argo CD and Flux from pruning.
+package configmapstore

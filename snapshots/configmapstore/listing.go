@@ -1,0 +1,99 @@
+package configmapstore
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// stored is the manifest of a snapshot in a listing.
+type stored struct {
+	id      snapshots.ID
+	name    string
+	uid     types.UID
+	version string // of the object
+}
+
+// listing is the ConfigMaps of a store, without what is in them.
+type listing struct {
+	complete []stored // by ID, ascending
+	staged   []stored
+	chunks   map[types.UID][]string // by the manifest that owns them
+}
+
+// newListing reads what the API server lists. An object that merely has the labels
+// of one of ours is passed over.
+func newListing(store string, items []metav1.PartialObjectMetadata) listing {
+	l := listing{chunks: map[types.UID][]string{}}
+	for _, o := range items {
+		switch o.Labels[PartLabel] {
+		case partManifest:
+			l.addManifest(store, o)
+		case partChunk:
+			for _, owner := range o.OwnerReferences {
+				l.chunks[owner.UID] = append(l.chunks[owner.UID], o.Name)
+			}
+		}
+	}
+	slices.SortFunc(l.complete, func(a, b stored) int { return a.id.Compare(b.id) })
+	return l
+}
+
+func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
+	id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
+	if err != nil || o.Name != manifestName(store, id.Revision) {
+		return
+	}
+	found := stored{id, o.Name, o.UID, o.ResourceVersion}
+	switch o.Labels[StateLabel] {
+	case stateComplete:
+		l.complete = append(l.complete, found)
+	case stateStaged:
+		l.staged = append(l.staged, found)
+	}
+}
+
+// ids returns the snapshots that are there, ascending.
+func (l listing) ids() []snapshots.ID {
+	var ids []snapshots.ID
+	for _, s := range l.complete {
+		ids = append(ids, s.id)
+	}
+	return ids
+}
+
+// head returns the newest snapshot, or the zero value.
+func (l listing) head() stored {
+	if len(l.complete) == 0 {
+		return stored{}
+	}
+	return l.complete[len(l.complete)-1]
+}
+
+// find returns a snapshot that is there.
+func (l listing) find(id snapshots.ID) (stored, bool) {
+	i, found := slices.BinarySearchFunc(l.complete, id, func(s stored, id snapshots.ID) int { return s.id.Compare(id) })
+	if !found {
+		return stored{}, false
+	}
+	return l.complete[i], true
+}
+
+// orphans returns the chunks, sorted, that no manifest owns.
+func (l listing) orphans() []string {
+	owned := map[types.UID]bool{}
+	for _, s := range slices.Concat(l.complete, l.staged) {
+		owned[s.uid] = true
+	}
+	var out []string
+	for owner, names := range l.chunks {
+		if !owned[owner] {
+			out = append(out, names...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,94 @@
+package configmapstore
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hapsnap/hapsnap/internal/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
+
+// place is a namespace of a test, and what tests do there behind the stores' back.
+type place struct {
+	*testing.T
+	namespace string
+	client    client.Client
+	config    *rest.Config
+	gone      atomic.Bool // the API server cannot be reached
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	server := cluster.Server(t)
+	p := &place{T: t, namespace: server.Namespace(t), client: server.Client(), config: server.Config()}
+	p.config.QPS = -1
+	p.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			if p.gone.Load() {
+				return nil, errors.New("no route to host")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	return p
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// open opens the store edge, which does not wait long for writers that are dead.
+func (p *place) open() *Store {
+	p.Helper()
+	s, err := Open(Options{Config: p.config, Namespace: p.namespace, Name: "edge"})
+	if err != nil {
+		p.Fatal(err)
+	}
+	s.patience = 50 * time.Millisecond
+	return s
+}
+
+// objects returns what the store has in the API server, one part of it.
+func (p *place) objects(part string) []corev1.ConfigMap {
+	p.Helper()
+	var list corev1.ConfigMapList
+	if err := p.client.List(p.Context(), &list, client.InNamespace(p.namespace), client.MatchingLabels{PartLabel: part}); err != nil {
+		p.Fatal(err)
+	}
+	return list.Items
+}
+
+func (p *place) object(name string) *corev1.ConfigMap {
+	p.Helper()
+	o := &corev1.ConfigMap{}
+	if err := p.client.Get(p.Context(), client.ObjectKey{Namespace: p.namespace, Name: name}, o); err != nil {
+		p.Fatal(err)
+	}
+	return o
+}
+
+// replace puts another object in the place of one that is immutable.
+func (p *place) replace(o *corev1.ConfigMap) {
+	p.Helper()
+	if err := p.client.Delete(p.Context(), o); err != nil {
+		p.Fatal(err)
+	}
+	o.ObjectMeta = metav1.ObjectMeta{
+		Namespace: o.Namespace, Name: o.Name, Labels: o.Labels, Annotations: o.Annotations, OwnerReferences: o.OwnerReferences,
+	}
+	if err := p.client.Create(p.Context(), o); err != nil {
+		p.Fatal(err)
+	}
+}

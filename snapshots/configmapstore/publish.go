@@ -1,0 +1,251 @@
+package configmapstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+)
+
+// tries is how often a writer may be overtaken, and interval how long it waits before
+// it looks again. Waiting for another one to finish is no try.
+const (
+	tries    = 20
+	interval = 30 * time.Millisecond
+)
+
+var (
+	errBusy  = errors.New("another writer is at work")
+	errMoved = errors.New("another writer was faster")
+)
+
+// Publish stores the draft as the newest snapshot. A draft with the content of the
+// newest is not stored: its ID is returned, and false. A newest snapshot that does
+// not verify is an error that wraps [snapshots.ErrCorrupt]; nothing is put on top of
+// it. One that is too large is refused with its largest files.
+//
+// After an error, whether the snapshot is published is not known; publishing the
+// same draft again finds out.
+func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
+	if err := sequence.Check(d); err != nil {
+		return snapshots.ID{}, false, err
+	}
+	p := publication{Store: s, mine: map[types.UID]bool{}, seen: map[types.UID]sighting{}}
+	for try := 1; ; {
+		id, published, err := p.try(ctx, d)
+		switch {
+		case err == nil:
+			return id, published, nil
+		case overtaken(err) && try < tries:
+			try++
+		case !errors.Is(err, errBusy):
+			return snapshots.ID{}, false, fmt.Errorf("publish snapshot: %w", err)
+		}
+		if err := pause(ctx); err != nil {
+			return snapshots.ID{}, false, fmt.Errorf("publish snapshot: %w", err)
+		}
+	}
+}
+
+// publication is one call of Publish.
+type publication struct {
+	*Store
+	mine map[types.UID]bool     // the manifests that it made
+	seen map[types.UID]sighting // those of others that are staged
+}
+
+// sighting is what was last seen of a manifest that is staged.
+type sighting struct {
+	chunks int
+	since  time.Time
+}
+
+// try looks at the store, and publishes if nobody else is about to.
+func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
+	l, err := p.list(ctx, nil)
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	head, err := p.verifiedHead(ctx, l)
+	if err != nil {
+		return snapshots.ID{}, false, err
+	}
+	if p.mine[l.head().uid] { // the answer that it is complete was lost
+		return head.ID, true, nil
+	}
+	next, changed, err := sequence.Next(head, d)
+	if err != nil || !changed {
+		return head.ID, false, err
+	}
+	if p.busy(l, time.Now()) {
+		return snapshots.ID{}, false, errBusy
+	}
+	if err := p.sweep(ctx, l); err != nil {
+		return snapshots.ID{}, false, err
+	}
+	if err := p.store(ctx, next); err != nil {
+		return snapshots.ID{}, false, fmt.Errorf("write %s: %w", next.ID(), err)
+	}
+	p.remember(sequence.HeadOf(next))
+	return next.ID(), true, nil
+}
+
+// busy reports whether another writer may still be at work on what is staged.
+func (p *publication) busy(l listing, now time.Time) bool {
+	busy := false
+	for _, staged := range l.staged {
+		if p.mine[staged.uid] {
+			continue
+		}
+		chunks := len(l.chunks[staged.uid])
+		last, known := p.seen[staged.uid]
+		if !known || last.chunks != chunks {
+			last = sighting{chunks, now}
+			p.seen[staged.uid] = last
+		}
+		busy = busy || now.Sub(last.since) < p.patience
+	}
+	return busy
+}
+
+// sweep removes what is staged, the manifests first, and chunks that have none.
+func (p *publication) sweep(ctx context.Context, l listing) error {
+	chunks := l.orphans()
+	for _, staged := range l.staged {
+		seen := &metav1.Preconditions{UID: &staged.uid, ResourceVersion: &staged.version}
+		if err := p.Store.remove(ctx, staged.name, seen); err != nil {
+			return err
+		}
+		p.log.Info("removed a half-written snapshot", "store", p.String(), "snapshot", staged.id)
+		chunks = append(chunks, l.chunks[staged.uid]...)
+	}
+	return p.removeAll(ctx, chunks)
+}
+
+// store writes a snapshot: the manifest that claims the revision, the chunks, and
+// last the label that makes them a snapshot.
+func (p *publication) store(ctx context.Context, next snapshots.Snapshot) error {
+	files, err := pack(next)
+	if err != nil {
+		return err
+	}
+	d := newDraft(p.name, next, files, newAttempt())
+	manifest, err := p.create(ctx, d.manifest)
+	if err != nil {
+		return err
+	}
+	p.mine[manifest.UID] = true
+	if err := p.confirm(ctx, next.Manifest.Spec.Parent); err != nil {
+		return err
+	}
+	for _, chunk := range d.chunks {
+		if _, err := p.create(ctx, ownedBy(chunk, manifest.Name, manifest.UID)); err != nil {
+			return err
+		}
+	}
+	return p.complete(ctx, manifest)
+}
+
+// confirm looks again whether the parent is still the newest: the name was free
+// also if others have published since, and deleted what they published. From now
+// on the claim keeps them from it.
+func (p *publication) confirm(ctx context.Context, parent snapshots.ID) error {
+	ids, err := p.IDs(ctx)
+	if err != nil {
+		return err
+	}
+	if (snapshots.View{IDs: ids}).Head() != parent {
+		return errMoved
+	}
+	return nil
+}
+
+// verifiedHead returns the newest snapshot after verifying it, unless this Store did
+// so before: it is immutable.
+func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, error) {
+	newest := l.head().id
+	if newest.IsZero() {
+		return sequence.Head{}, nil
+	}
+	if known := s.known(); known.ID == newest {
+		return known, nil
+	}
+	head, err := s.Get(ctx, newest)
+	if errors.Is(err, snapshots.ErrNotFound) {
+		return sequence.Head{}, fmt.Errorf("%w: %w", errMoved, err)
+	}
+	if err != nil {
+		return sequence.Head{}, err
+	}
+	return s.remember(sequence.HeadOf(head)), nil
+}
+
+// Delete removes snapshots. Those that are not there are passed over; the newest is
+// refused, and then nothing is removed.
+func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
+	l, err := s.list(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if id == l.head().id && !id.IsZero() {
+			return fmt.Errorf("delete snapshot %s: it is the newest", id)
+		}
+	}
+	for _, id := range ids {
+		found, ok := l.find(id)
+		if !ok {
+			continue
+		}
+		// The manifest goes first: without it, the chunks are nothing.
+		err := s.remove(ctx, found.name, &metav1.Preconditions{UID: &found.uid})
+		if err == nil || apierrors.IsConflict(err) { // another one bears the name
+			err = s.removeAll(ctx, l.chunks[found.uid])
+		}
+		if err != nil {
+			return fmt.Errorf("delete snapshot %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) removeAll(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := s.remove(ctx, name, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overtaken reports whether a write failed because of another writer, so that a look
+// at the store says more.
+func overtaken(err error) bool {
+	return errors.Is(err, errMoved) || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+}
+
+// pause waits before the store is looked at again.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(interval):
+		return nil
+	}
+}
+
+// newAttempt returns a word that no other writer has.
+func newAttempt() string {
+	var random [4]byte
+	rand.Read(random[:]) // never fails
+	return hex.EncodeToString(random[:])
+}

@@ -1,0 +1,120 @@
+package configmapstore
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// View returns the IDs of all snapshots and the channel: two calls, of which none
+// fetches a snapshot.
+func (s *Store) View(ctx context.Context) (snapshots.View, error) {
+	ids, err := s.IDs(ctx)
+	if err != nil {
+		return snapshots.View{}, err
+	}
+	channel, _, err := s.channel(ctx)
+	if err != nil {
+		return snapshots.View{}, err
+	}
+	return snapshots.View{IDs: ids, Channel: channel}, nil
+}
+
+// IDs returns the IDs of all snapshots, the newest last. The channel is not read.
+func (s *Store) IDs(ctx context.Context) ([]snapshots.ID, error) {
+	l, err := s.list(ctx, labels.Set{PartLabel: partManifest, StateLabel: stateComplete})
+	return l.ids(), err
+}
+
+// Get returns a snapshot whose every digest has been verified. The error wraps
+// [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one of them is why.
+func (s *Store) Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error) {
+	o, manifest, err := s.manifest(ctx, id)
+	if err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	snapshot, err := s.read(ctx, o, manifest)
+	if err != nil {
+		return snapshots.Snapshot{}, s.unlessDeleted(ctx, id, fmt.Errorf("read snapshot %s: %w", id, err))
+	}
+	return snapshot, nil
+}
+
+// Manifest returns the manifest of a snapshot without reading its files.
+func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error) {
+	_, manifest, err := s.manifest(ctx, id)
+	return manifest, err
+}
+
+// manifest returns the manifest of a complete snapshot, and where it is from.
+func (s *Store) manifest(ctx context.Context, id snapshots.ID) (*corev1.ConfigMap, snapshots.Manifest, error) {
+	o, err := s.find(ctx, id)
+	if err != nil {
+		return nil, snapshots.Manifest{}, err
+	}
+	manifest, err := unpackManifest(o.Data, o.BinaryData)
+	if err != nil {
+		return nil, snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w", id, err)
+	}
+	if named := snapshots.NewID(manifest.Spec.Revision, manifest.Spec.Digest); named != id {
+		return nil, snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w: it holds %s", id, snapshots.ErrCorrupt, named)
+	}
+	return o, manifest, nil
+}
+
+// find returns the ConfigMap of a complete snapshot.
+func (s *Store) find(ctx context.Context, id snapshots.ID) (*corev1.ConfigMap, error) {
+	o, err := s.get(ctx, manifestName(s.name, id.Revision))
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := s.placed(ctx); err != nil {
+			return nil, fmt.Errorf("read snapshot %s: %w", id, because(ctx, err))
+		}
+		return nil, s.notFound(id)
+	case err != nil:
+		return nil, fmt.Errorf("read snapshot %s: %w", id, err)
+	case o.Labels[NameLabel] != s.name || o.Labels[PartLabel] != partManifest,
+		o.Labels[StateLabel] != stateComplete, o.Labels[SnapshotLabel] != id.String():
+		return nil, s.notFound(id)
+	}
+	return o, nil
+}
+
+// read returns the snapshot of a manifest, verified.
+func (s *Store) read(ctx context.Context, o *corev1.ConfigMap, manifest snapshots.Manifest) (snapshots.Snapshot, error) {
+	names := chunkNames(o.Data)
+	if len(names) > maxPieces {
+		return snapshots.Snapshot{}, fmt.Errorf("%w: it has %d chunks", snapshots.ErrCorrupt, len(names))
+	}
+	var pieces [][]byte
+	for _, name := range names {
+		chunk, err := s.get(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return snapshots.Snapshot{}, fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, name)
+		}
+		if err != nil {
+			return snapshots.Snapshot{}, err
+		}
+		pieces = append(pieces, chunk.BinaryData[pieceKey])
+	}
+	files, err := unpackFiles(manifest, pieces)
+	if err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	snapshot := snapshots.Snapshot{Manifest: manifest, Files: files}
+	return snapshot, snapshot.Verify()
+}
+
+// unlessDeleted returns err, or says that the snapshot is not there if it was
+// deleted while it was being read: missing chunks are then no corruption.
+func (s *Store) unlessDeleted(ctx context.Context, id snapshots.ID, err error) error {
+	if _, gone := s.find(ctx, id); gone != nil {
+		return gone
+	}
+	return err
+}

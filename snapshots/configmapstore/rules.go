@@ -1,0 +1,29 @@
+package configmapstore
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// Reading returns what a reader of a store must be allowed to do in its namespace.
+// A chunk has no name that could be known before. The namespace itself is asked for
+// where nothing is in it.
+func Reading(namespace string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{namespace}, Verbs: []string{"get"}},
+	}
+}
+
+// Writing returns what a writer of a store must be allowed to do in its namespace.
+func Writing(namespace string) []rbacv1.PolicyRule {
+	rules := Reading(namespace)
+	rules[0].Verbs = []string{"create", "delete", "get", "list", "patch"}
+	return rules
+}
+
+// Channel returns what it takes to change the channel of a store, besides reading it.
+// Creating cannot be limited to a name.
+func Channel(store string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{channelName(store)}, Verbs: []string{"update"}},
+	}
+}

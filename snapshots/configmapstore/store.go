@@ -1,0 +1,112 @@
+package configmapstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+)
+
+// patience is how long what another writer staged is left alone while nothing is
+// added to it. A chunk takes far less.
+const patience = 10 * time.Second
+
+// Options are what a store must be told, but for Log.
+type Options struct {
+	Config    *rest.Config // how the API server is reached
+	Namespace string
+	Name      string       // which begins the names of the ConfigMaps
+	Log       *slog.Logger // default: discards
+}
+
+// Store is a history of snapshots in the ConfigMaps of a namespace. It is safe for
+// concurrent use, also by several processes.
+type Store struct {
+	namespace, name string
+	core            corev1client.CoreV1Interface
+	metadata        metadata.Interface
+	log             *slog.Logger
+
+	mu   sync.Mutex    // guards head
+	head sequence.Head // the newest snapshot that this Store wrote or verified
+
+	patience time.Duration
+	// step is called at each point where the process could be killed. Tests
+	// set it; an error from it ends the call there and then.
+	step func(string) error
+}
+
+// Check says whether namespace and name can be those of a store.
+func Check(namespace, name string) error {
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return fmt.Errorf("namespace %q: %s", namespace, problems[0])
+	}
+	problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...)
+	if len(problems) > 0 {
+		return fmt.Errorf("name %q: %s", name, problems[0])
+	}
+	return nil
+}
+
+// Open names a store. Nothing is sent to the API server.
+func Open(o Options) (*Store, error) {
+	if err := Check(o.Namespace, o.Name); err != nil {
+		return nil, err
+	}
+	meta, err := metadata.NewForConfig(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", o.Config.Host, err)
+	}
+	config := rest.CopyConfig(o.Config)
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", o.Config.Host, err)
+	}
+	return &Store{
+		namespace: o.Namespace, name: o.Name, core: core, metadata: meta,
+		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		patience: patience,
+		step:     func(string) error { return nil },
+	}, nil
+}
+
+// String returns the store's URL.
+func (s *Store) String() string { return "configmap:" + s.namespace + "/" + s.name }
+
+// Close does nothing: connections are shared with other clients of the program.
+func (s *Store) Close() error { return nil }
+
+// known returns the newest snapshot that this Store wrote or verified.
+func (s *Store) known() sequence.Head {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head
+}
+
+func (s *Store) remember(h sequence.Head) sequence.Head {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.head = h
+	return h
+}
+
+// errNoNamespace means that the place of a store is not there, which the API server
+// does not say when it lists what is in it.
+var errNoNamespace = errors.New("the namespace is not there")
+
+// notFound is the error of a snapshot that the store does not hold.
+func (s *Store) notFound(id snapshots.ID) error {
+	return fmt.Errorf("snapshot %s in %s: %w", id, s, snapshots.ErrNotFound)
+}

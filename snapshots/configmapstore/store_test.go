@@ -1,0 +1,271 @@
+package configmapstore
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func publish(t *testing.T, s *Store, d snapshots.Draft) snapshots.ID {
+	t.Helper()
+	id, published, err := s.Publish(t.Context(), d)
+	if err != nil || !published {
+		t.Fatalf("publish: %s, published %v, %v", id, published, err)
+	}
+	return id
+}
+
+// ten is a configuration of 10 MB that does not compress.
+func ten() snapshots.Draft {
+	large := make([]byte, 10<<20)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range large {
+		large[i] = byte(random.Uint32())
+	}
+	return storetest.Draft("web", "files/large.bin", string(large))
+}
+
+// 10 MB are a manifest and chunks that fit into ConfigMaps, can no more be changed,
+// go with their manifest, and are left alone by Argo CD and Flux.
+func TestTenMegabytes(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	d := ten()
+	id := publish(t, p.open(), d)
+	got, err := p.open().Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := d.Seal(1, snapshots.ID{})
+	for _, f := range want.Files {
+		if content, _ := got.File(f.Path); !bytes.Equal(content, f.Content) {
+			t.Errorf("%s came back different", f.Path)
+		}
+	}
+	manifest := p.object("edge-r000001")
+	if manifest.Labels[StateLabel] != stateComplete || manifest.Annotations[DigestAnnotation] != string(d.Digest()) {
+		t.Errorf("the manifest has %v, %v", manifest.Labels, manifest.Annotations)
+	}
+	chunks := p.objects(partChunk)
+	if len(chunks) != 12 {
+		t.Errorf("there are %d chunks", len(chunks))
+	}
+	for _, o := range append(chunks, *manifest) {
+		p.checkObject(o, manifest)
+	}
+}
+
+func (p *place) checkObject(o corev1.ConfigMap, manifest *corev1.ConfigMap) {
+	p.Helper()
+	if o.Immutable == nil || !*o.Immutable || len(o.BinaryData[pieceKey]) > 900<<10 {
+		p.Errorf("%s: immutable %v, %d bytes", o.Name, o.Immutable, len(o.BinaryData[pieceKey]))
+	}
+	for key, want := range map[string]string{
+		"argocd.argoproj.io/compare-options": "IgnoreExtraneous", "argocd.argoproj.io/sync-options": "Prune=false",
+		"kustomize.toolkit.fluxcd.io/prune": "disabled",
+	} {
+		if o.Annotations[key] != want {
+			p.Errorf("%s: annotation %s is %q", o.Name, key, o.Annotations[key])
+		}
+	}
+	if o.Name != manifest.Name && (len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != manifest.UID || o.OwnerReferences[0].Name != manifest.Name) {
+		p.Errorf("%s is owned by %v", o.Name, o.OwnerReferences)
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// doomed opens a store whose process dies at a step.
+func (p *place) doomed(step string) *Store {
+	s := p.open()
+	s.step = func(at string) error {
+		if strings.HasPrefix(at, step) {
+			return errKilled
+		}
+		return nil
+	}
+	return s
+}
+
+// What a writer left that died is not read, and the next one removes it.
+func TestHalfASnapshot(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]string{
+		"a claim": "after create edge-r000002", "a claim with chunks": "before complete edge-r000002", "some chunks": "after delete edge-r000002",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			first := publish(t, p.open(), storetest.Draft("a"))
+			if strings.Contains(step, "delete") { // first there must be something to delete
+				_, _, err := p.doomed("before complete edge-r000002").Publish(t.Context(), storetest.Draft("b"))
+				if !errors.Is(err, errKilled) {
+					t.Fatal(err)
+				}
+			}
+			if _, _, err := p.doomed(step).Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, errKilled) {
+				t.Fatal(err)
+			}
+			s := p.open()
+			if ids, err := s.IDs(t.Context()); err != nil || !slices.Equal(ids, []snapshots.ID{first}) {
+				t.Errorf("listed: %v, %v", ids, err)
+			}
+			if _, err := s.Get(t.Context(), snapshots.NewID(2, storetest.Draft("b").Digest())); !errors.Is(err, snapshots.ErrNotFound) {
+				t.Errorf("half a snapshot is read: %v", err)
+			}
+			second := publish(t, s, storetest.Draft("c"))
+			if manifests, chunks := p.objects(partManifest), p.objects(partChunk); second.Revision != 2 || len(manifests) != 2 || len(chunks) != 2 {
+				t.Errorf("%s is one of %d manifests with %d chunks", second, len(manifests), len(chunks))
+			}
+		})
+	}
+}
+
+// A writer that was taken for dead finds that its claim is gone, and what it wrote
+// comes after what came meanwhile.
+func TestSlowWriter(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	slow, once := p.open(), true
+	slow.step = func(at string) error {
+		if once && strings.HasPrefix(at, "before complete") {
+			once = false
+			publish(t, p.open(), storetest.Draft("quick"))
+		}
+		return nil
+	}
+	if id := publish(t, slow, storetest.Draft("slow")); id.Revision != 2 {
+		t.Errorf("the slow one published %s", id)
+	}
+	if ids, err := p.open().IDs(t.Context()); err != nil || len(ids) != 2 || len(p.objects(partChunk)) != 2 {
+		t.Errorf("there are %v, %v, and %d chunks", ids, err, len(p.objects(partChunk)))
+	}
+}
+
+// A revision that is free again, since others published it and deleted it, is not
+// taken: what it would follow is long gone by.
+func TestRevisionThatIsFreeAgain(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	publish(t, p.open(), storetest.Draft("a"))
+	slow, once := p.open(), true
+	slow.step = func(at string) error {
+		if once && at == "before create edge-r000002" {
+			once = false
+			quick := p.open()
+			second := publish(t, quick, storetest.Draft("b"))
+			publish(t, quick, storetest.Draft("c"))
+			return quick.Delete(t.Context(), second)
+		}
+		return nil
+	}
+	id := publish(t, slow, storetest.Draft("slow"))
+	got, err := p.open().Get(t.Context(), id)
+	if err != nil || id.Revision != 4 || got.Manifest.Spec.Parent.Revision != 3 {
+		t.Errorf("published %s after %s, %v", id, got.Manifest.Spec.Parent, err)
+	}
+}
+
+func TestMissingChunk(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	id := publish(t, p.open(), storetest.Draft("a"))
+	chunk := p.objects(partChunk)[0]
+	if err := p.client.Delete(t.Context(), &chunk); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.open().Get(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) || !strings.Contains(err.Error(), chunk.Name) {
+		t.Errorf("get: %v", err)
+	}
+}
+
+// A namespace that is not there is no empty store.
+func TestNoNamespace(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s, err := Open(Options{Config: p.config, Namespace: "not-there", Name: "edge"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, viewed := s.View(t.Context())
+	_, got := s.Get(t.Context(), snapshots.ID{Revision: 1, Short: "0123456789"})
+	_, _, published := s.Publish(t.Context(), storetest.Draft("a"))
+	edited := s.UpdateChannel(t.Context(), "nothing", noon, func(*snapshots.Channel) error { return nil })
+	for i, err := range []error{viewed, got, published, edited} {
+		if !errors.Is(err, errNoNamespace) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+}
+
+// Two stores of a namespace have nothing to do with each other, also where the name
+// of one begins like that of the other.
+func TestTwoStores(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	publish(t, p.open(), storetest.Draft("a"))
+	other, err := Open(Options{Config: p.config, Namespace: p.namespace, Name: "edge-r000001"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := publish(t, other, storetest.Draft("b")); id.Revision != 1 {
+		t.Errorf("published %s", id)
+	}
+	if ids, err := p.open().IDs(t.Context()); err != nil || len(ids) != 1 {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+// A channel keeps what people added to its ConfigMap; without its key it is an error.
+func TestChannelOfPeople(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s := p.open()
+	pause := func(c *snapshots.Channel) error { *c = c.Paused(snapshots.Pause{By: "ops", At: noon}); return nil }
+	resume := func(c *snapshots.Channel) error { *c = c.Resumed(); return nil }
+	if err := s.UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
+		t.Fatal(err)
+	}
+	o := p.object("edge-channel")
+	if !strings.Contains(o.Data["channel.yaml"], "by: ops") || o.Annotations["argocd.argoproj.io/sync-options"] != "Prune=false" {
+		t.Errorf("the channel is %v, %v", o.Data, o.Annotations)
+	}
+	o.Labels["team"], o.Data["note"] = "edge", "call us"
+	if err := p.client.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.UpdateChannel(t.Context(), "resume", noon, resume); err != nil {
+		t.Fatal(err)
+	}
+	o = p.object("edge-channel")
+	if o.Labels["team"] != "edge" || o.Data["note"] != "call us" || strings.Contains(o.Data["channel.yaml"], "ops") {
+		t.Errorf("the channel is %v, %v", o.Data, o.Labels)
+	}
+	delete(o.Data, "channel.yaml")
+	if err := p.client.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := s.View(t.Context()); !errors.Is(err, snapshots.ErrBadChannel) {
+		t.Errorf("a channel without its key: %+v, %v", v, err)
+	}
+}
+
+func TestNamesThatAreNone(t *testing.T) {
+	t.Parallel()
+	for namespace, name := range map[string]string{"": "edge", "edge": "", "Edge": "a", "a": "Edge", "b": strings.Repeat("x", 64), "c": "a_b", "d": "a/b"} {
+		if err := Check(namespace, name); err == nil {
+			t.Errorf("%s/%s is a store", namespace, name)
+		}
+	}
+}
