@@ -1,0 +1,43 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+)
+
+// Objects of other kinds are selected by the API server: by label, by a field that
+// their definition lets be selected, by namespace, and by the labels of namespaces.
+func TestSelectorsOfOtherKinds(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	a, b := server.Namespace(t), server.Namespace(t)
+	definition := fmt.Sprintf(widgets, "pickeds", "Picked")
+	definition = strings.Replace(definition, "    schema:", "    selectableFields: [{jsonPath: .spec.host}]\n    schema:", 1)
+	server.Apply(t, strings.Replace(definition, "x-kubernetes-preserve-unknown-fields: true",
+		"properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {host: {type: string}}}}", 1))
+	labelled := strings.Replace(widget("Picked", a, "labelled", "x.example"), "metadata: {", "metadata: {labels: {edge: \"yes\"}, ", 1)
+	server.Apply(t, labelled+widget("Picked", a, "plain", "y.example")+widget("Picked", b, "other", "x.example")+
+		fmt.Sprintf("---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {tier: %s}}\n", b, b))
+	for name, c := range map[string]struct {
+		kind config.ObjectKind
+		want []string
+	}{
+		"all":                  {config.ObjectKind{}, []string{"Picked labelled", "Picked other", "Picked plain"}},
+		"label":                {config.ObjectKind{LabelSelector: "edge=yes"}, []string{"Picked labelled"}},
+		"field":                {config.ObjectKind{FieldSelector: "spec.host=x.example"}, []string{"Picked labelled", "Picked other"}},
+		"namespace":            {config.ObjectKind{Namespaces: []string{a}}, []string{"Picked labelled", "Picked plain"}},
+		"label of a namespace": {config.ObjectKind{NamespaceSelector: "tier=" + b}, []string{"Picked other"}},
+		"label and field":      {config.ObjectKind{LabelSelector: "edge=yes", FieldSelector: "spec.host=y.example"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := in("none-of-the-others")
+			c.kind.APIVersion, c.kind.Kind = "test.example/v1", "Picked"
+			cfg.Kinds = []config.ObjectKind{c.kind}
+			follow(t, server.Kubeconfig(), cfg).await(t, name, holds(c.want...))
+		})
+	}
+}
