@@ -20,7 +20,8 @@ func command() *cobra.Command {
 	}
 	root.AddCommand(
 		runCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
-		pinCommand(), unpinCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(), pauseCommand(), resumeCommand(),
+		pinCommand(), unpinCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
+		pauseCommand(), resumeCommand(), gcCommand(),
 		process.VersionCommand(),
 	)
 	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
