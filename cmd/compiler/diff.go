@@ -9,13 +9,14 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/difference"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 // diffFlags are those of the verb diff.
 type diffFlags struct {
 	sourceFlags
 	output   process.OutputFlag
-	cacheDir string
+	opening  stores.Options
 	exitCode bool
 }
 
@@ -42,7 +43,7 @@ not compared. Objects that are at fault are reported, and left out as run does i
 	f.cluster.add(cmd)
 	f.addHow(cmd)
 	f.output.AddTo(cmd)
-	cmd.Flags().StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	f.opening.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if they differ")
 	return cmd
 }

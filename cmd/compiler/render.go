@@ -25,7 +25,7 @@ type renderFlags struct {
 	sourceFlags
 	log        process.LogOptions
 	output     string
-	cacheDir   string
+	opening    stores.Options
 	quarantine bool
 	shrink     bool
 }
@@ -52,7 +52,7 @@ A store is one of
 	f.add(cmd)
 	f.log.AddFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "directory for the rendered files, or a store (required)")
-	cmd.Flags().StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	f.opening.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "write what is good, without the objects that are not")
 	cmd.Flags().BoolVar(&f.shrink, "allow-shrink", false, "publish to a store though half of its backends or hosts are gone")
 	return cmd
@@ -90,7 +90,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 		timeline.Dropped("refused")
 		return err
 	}
-	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, stores.Options{CacheDir: f.cacheDir, Log: log})
+	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, f.opening.WithLog(log))
 }
 
 // verdict returns why nothing is to be written, or nil.

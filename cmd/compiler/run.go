@@ -25,12 +25,13 @@ const service = "hapsnap-compiler"
 // runFlags are those of the verb run.
 type runFlags struct {
 	sourceFlags
-	log             process.LogOptions
-	store, cacheDir string
-	address         string
-	leader          leaderFlags
-	webhook         webhookFlags
-	options         compiler.Options
+	log     process.LogOptions
+	store   string
+	opening stores.Options
+	address string
+	leader  leaderFlags
+	webhook webhookFlags
+	options compiler.Options
 }
 
 func runCommand() *cobra.Command {
@@ -56,7 +57,7 @@ A store is one of
 	f.log.AddFlags(cmd.Flags())
 	flags := cmd.Flags()
 	flags.StringVar(&f.store, "store", "", "store for the snapshots (required)")
-	flags.StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	f.opening.AddFlags(flags)
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
 	f.leader.add(flags)
 	f.webhook.add(flags)
@@ -89,7 +90,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	store, err := stores.Open(cmd.Context(), f.store, stores.Options{CacheDir: f.cacheDir, Log: log})
+	store, err := stores.Open(cmd.Context(), f.store, f.opening.WithLog(log))
 	if err != nil {
 		return err
 	}

@@ -17,19 +17,20 @@ import (
 
 // storeFlags name a store.
 type storeFlags struct {
-	store, cacheDir string
+	store   string
+	opening stores.Options
 }
 
 func (f *storeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.store, "store", "", "store with the snapshots, such as git+file:///PATH (required)")
-	cmd.Flags().StringVar(&f.cacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	f.opening.AddFlags(cmd.Flags())
 }
 
 func (f *storeFlags) open(ctx context.Context, log *slog.Logger) (stores.Store, error) {
 	if f.store == "" {
 		return nil, process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
 	}
-	return stores.Open(ctx, f.store, stores.Options{CacheDir: f.cacheDir, Log: log})
+	return stores.Open(ctx, f.store, f.opening.WithLog(log))
 }
 
 // with opens the store for as long as it is used.

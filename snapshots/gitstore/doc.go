@@ -28,6 +28,9 @@
 // names, for each push; that is little once its gc has packed them, and where
 // old snapshots are deleted.
 //
-// Remotes are file:// and paths, served by the git that is installed, and
-// https:// and ssh:// as far as go-git goes without being given credentials.
+// Remotes are file:// and paths, served by the git that is installed, https://,
+// which http:// stands in for on the same host, and ssh://. Their credentials are in
+// files ([Credentials]), read for each connection, and in no text of ours. An SSH
+// server whose key is not known is never spoken to. No call takes longer than its
+// context says, nor than two minutes.
 package gitstore

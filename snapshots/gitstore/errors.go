@@ -22,6 +22,9 @@ var (
 // errClosed is returned by a store that was closed.
 var errClosed = errors.New("store is closed")
 
+// errSilent means that a call was given up. The next is left to the caller.
+var errSilent = errors.New("the repository does not answer")
+
 // retryable is an error after which the repository is looked at afresh.
 type retryable struct{ error }
 
@@ -38,7 +41,7 @@ func again(err error) error {
 // final reports whether only a person, or the caller, can help.
 func final(err error) bool {
 	_, killed := errors.AsType[stopped](err)
-	return killed || isCorrupt(err) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
+	return killed || isCorrupt(err) || isRefused(err) || errors.Is(err, errSilent) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
 		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused) || errors.Is(err, snapshots.ErrMoved)
 }
 

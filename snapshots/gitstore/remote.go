@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/plumbing/transport/client"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
@@ -38,12 +40,29 @@ type update struct {
 
 // wire is the repository at an endpoint, through go-git's transports.
 type wire struct {
-	endpoint *transport.Endpoint
-	step     func(string) error
+	endpoint    *transport.Endpoint
+	password    string // of the URL
+	credentials Credentials
+	patience    time.Duration
+	web         transport.Transport // keeps connections, also those of another CAFile; nil unless http
+	step        func(string) error
 }
 
+// newWire takes the password out of the endpoint: it is in no text made of it.
+func newWire(e *transport.Endpoint, c Credentials, step func(string) error) *wire {
+	w := &wire{endpoint: e, password: e.Password, credentials: c, patience: patience, step: step}
+	e.Password = ""
+	if e.Protocol == "http" || e.Protocol == "https" {
+		w.web = githttp.NewClientWithOptions(nil, &githttp.ClientOptions{CacheMaxEntries: 1})
+	}
+	return w
+}
+
+// patience is how long one call may take. Packs are small.
+const patience = 2 * time.Minute
+
 func (w *wire) List(ctx context.Context) (map[string]plumbing.Hash, error) {
-	return within(ctx, func(ctx context.Context) (_ map[string]plumbing.Hash, err error) {
+	return within(ctx, w, func(ctx context.Context) (_ map[string]plumbing.Hash, err error) {
 		session, err := w.uploadPack()
 		if err != nil {
 			return nil, err
@@ -61,7 +80,7 @@ func (w *wire) List(ctx context.Context) (map[string]plumbing.Hash, error) {
 }
 
 func (w *wire) Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error {
-	_, err := within(ctx, func(ctx context.Context) (_ struct{}, err error) {
+	_, err := within(ctx, w, func(ctx context.Context) (_ struct{}, err error) {
 		session, err := w.uploadPack()
 		if err != nil {
 			return struct{}{}, err
@@ -139,7 +158,7 @@ func (w *wire) Push(ctx context.Context, updates []update, pack []byte) error {
 // push makes the updates if the repository can make them all or none, and the
 // first of them otherwise. It returns the rest.
 func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]update, error) {
-	return within(ctx, func(ctx context.Context) (rest []update, err error) {
+	return within(ctx, w, func(ctx context.Context) (rest []update, err error) {
 		session, err := w.receivePack()
 		if err != nil {
 			return nil, err
@@ -191,40 +210,58 @@ func accepted(report *packp.ReportStatus, updates []update) error {
 }
 
 func (w *wire) uploadPack() (transport.UploadPackSession, error) {
-	t, err := client.NewClient(w.endpoint)
+	t, endpoint, auth, err := w.connection()
 	if err != nil {
 		return nil, err
 	}
-	return t.NewUploadPackSession(w.endpoint, nil)
+	return t.NewUploadPackSession(endpoint, auth)
 }
 
 func (w *wire) receivePack() (transport.ReceivePackSession, error) {
-	t, err := client.NewClient(w.endpoint)
+	t, endpoint, auth, err := w.connection()
 	if err != nil {
 		return nil, err
 	}
-	return t.NewReceivePackSession(w.endpoint, nil)
+	return t.NewReceivePackSession(endpoint, auth)
 }
 
-// within runs f and returns when it does, or when ctx ends. Not every transport
-// keeps to ctx: dialling an SSH server, or waiting for a hook of a local
-// repository that outlives its killed parent, goes on. It is then left to
-// itself, and must not share what the caller uses afterwards.
-func within[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+// connection reads the credentials as they are now.
+func (w *wire) connection() (transport.Transport, *transport.Endpoint, transport.AuthMethod, error) {
+	endpoint, auth, err := w.credentials.access(w.endpoint, w.password)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if w.web != nil {
+		return w.web, endpoint, auth, nil
+	}
+	t, err := client.NewClient(endpoint)
+	return t, endpoint, auth, err
+}
+
+// within runs f and returns when it does, or when ctx ends or patience does. Not
+// every transport keeps to ctx: the handshake with an SSH server, or waiting for a
+// hook of a local repository that outlives its killed parent, goes on. It is then
+// left to itself, and must not share what the caller uses afterwards.
+func within[T any](ctx context.Context, w *wire, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, w.patience, fmt.Errorf("%w within %s", errSilent, w.patience))
+	defer cancel()
 	done := make(chan result, 1)
 	go func() {
 		value, err := f(ctx)
-		done <- result{value, err}
+		done <- result{value, explain(err, w.endpoint)}
 	}()
 	select {
 	case r := <-done:
+		if r.err != nil && ctx.Err() != nil {
+			return r.value, fmt.Errorf("%w: %w", context.Cause(ctx), r.err)
+		}
 		return r.value, r.err
 	case <-ctx.Done():
 		var none T
-		return none, ctx.Err()
+		return none, context.Cause(ctx)
 	}
 }

@@ -25,12 +25,13 @@ const DefaultBranch = "main"
 
 // Options say where a store is, and who writes to it.
 type Options struct {
-	URL      string // file:///path, a path, https://… or ssh://…
-	Branch   string // default: DefaultBranch
-	Name     string // in the subjects of commits; default: the branch
-	CacheDir string // for what is fetched; default: hapsnap in the user's cache folder
-	Author   Author
-	Log      *slog.Logger // default: discards
+	URL         string // file:///path, a path, https://… or ssh://…; http:// on this host
+	Credentials Credentials
+	Branch      string // default: DefaultBranch
+	Name        string // in the subjects of commits; default: the branch
+	CacheDir    string // for what is fetched; default: hapsnap in the user's cache folder
+	Author      Author
+	Log         *slog.Logger // default: discards
 }
 
 // Author is who the commits are by.
@@ -88,6 +89,9 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.Credentials.check(endpoint); err != nil {
+		return nil, err
+	}
 	s := &Store{
 		options:  o,
 		endpoint: endpoint,
@@ -96,7 +100,7 @@ func Open(o Options) (*Store, error) {
 		turn:     make(chan struct{}, 1),
 		step:     func(string) error { return nil },
 	}
-	s.remote = &wire{endpoint: endpoint, step: s.at}
+	s.remote = newWire(endpoint, o.Credentials, s.at)
 	s.turn <- struct{}{}
 	return s, nil
 }

@@ -112,11 +112,11 @@ func (r repository) tamper(t *testing.T, id snapshots.ID, path string) {
 	}
 }
 
-func (r repository) backend(t *testing.T) storetest.Backend {
+func (r repository) backend(t *testing.T, change ...func(*Options)) storetest.Backend {
 	t.Helper()
 	return storetest.Backend{
 		Open: func(step func(string) error) storetest.Store {
-			s := r.open(t)
+			s := r.open(t, change...)
 			if step != nil {
 				s.step = step
 			}

@@ -60,16 +60,17 @@ type Store interface {
 
 // Options are what the URL does not say. The zero value is fine.
 type Options struct {
-	CacheDir string          // git: for what is fetched
-	Author   gitstore.Author // git: who the commits are by
-	Log      *slog.Logger
+	CacheDir    string               // git: for what is fetched
+	Credentials gitstore.Credentials // git: of remotes
+	Author      gitstore.Author      // git: who the commits are by
+	Log         *slog.Logger
 }
 
 // Forms are the URLs that Open takes, for help texts.
 const Forms = `dir:PATH, or the PATH of a directory
 git+file:///PATH?branch=NAME
-git+https://HOST/PATH?branch=NAME
-git+ssh://USER@HOST/PATH?branch=NAME`
+git+https://[USER@]HOST/PATH?branch=NAME, with --git-token-file
+git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key`
 
 // Open opens the store at a URL, which has one of the [Forms]; the branch of a
 // git store is main unless the URL names one. The store is not contacted. A URL
@@ -118,9 +119,10 @@ func isBareRepository(path string) bool {
 	return true
 }
 
-// gitSchemes are those that go-git has a transport for, but for those that
-// neither authenticate the server nor hide what is sent.
-var gitSchemes = []string{"git+file", "git+https", "git+ssh"}
+// gitSchemes are those that go-git has a transport for, but for git://, which
+// neither authenticates the server nor hides what is sent. Nor does http://, which
+// is for what is on the same host.
+var gitSchemes = []string{"git+file", "git+https", "git+http", "git+ssh"}
 
 func openGit(text string, o Options) (Store, error) {
 	u, err := url.Parse(text)
@@ -143,7 +145,10 @@ func openGit(text string, o Options) (Store, error) {
 	}
 	remote := *u
 	remote.Scheme, remote.RawQuery = strings.TrimPrefix(u.Scheme, "git+"), ""
-	s, err := gitstore.Open(gitstore.Options{URL: remote.String(), Branch: branch, CacheDir: o.CacheDir, Author: o.Author, Log: o.Log})
+	s, err := gitstore.Open(gitstore.Options{URL: remote.String(), Credentials: o.Credentials, Branch: branch, CacheDir: o.CacheDir, Author: o.Author, Log: o.Log})
+	if hint := process.Hint(err); hint != "" {
+		return nil, process.WithHint(process.Usage("store %s: %w", u.Redacted(), err), hint)
+	}
 	if err != nil {
 		return nil, usage("store %s: %w", u.Redacted(), err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -24,9 +25,10 @@ func TestOpenNamesStores(t *testing.T) {
 		"git+file:///srv/x:y":    "git+file:///srv/x:y?branch=main",
 		"git+file:///a?branch=b": "git+file:///a?branch=b",
 		"git+https://user:secret@git.example:8443/shop/edge.git?branch=env/edge": "git+https://user@git.example:8443/shop/edge.git?branch=env%2Fedge",
+		"git+http://localhost:3000/shop/edge.git":                                "git+http://localhost:3000/shop/edge.git?branch=main",
 		"git+ssh://git@git.example/shop/edge.git":                                "git+ssh://git@git.example/shop/edge.git?branch=main",
 	} {
-		s, err := Open(t.Context(), text, Options{CacheDir: t.TempDir()})
+		s, err := Open(t.Context(), text, Options{CacheDir: t.TempDir(), Credentials: gitstore.Credentials{SSHKeyFile: "key"}})
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -47,7 +49,6 @@ func TestOpenRefusesWhatItCannotBe(t *testing.T) {
 		"dir:":                                `store "dir:" names no directory`,
 		"s3:bucket":                           `store "s3:bucket": unknown scheme s3:`,
 		"file:///srv/a":                       `unknown scheme file:`,
-		"git+http://git.example/a":            "unknown scheme git+http:",
 		"git+git://git.example/a":             "unknown scheme git+git:",
 		"git+file://srv/a":                    "the path of git+file:// is absolute",
 		"git+file:a":                          "the path of git+file:// is absolute",
@@ -108,6 +109,12 @@ func TestOpenedStoresWork(t *testing.T) {
 		defer again.Close()
 		if _, err := again.Get(t.Context(), id); err != nil {
 			t.Errorf("%s: %v", again, err)
+		}
+	}
+	// What is wrong with the credentials alone has a hint of its own.
+	for text, want := range map[string]string{"git+http://git.example/a": "use git+https://", "git+ssh://git.example/a": "use --git-ssh-key FILE"} {
+		if _, err := Open(t.Context(), text, Options{}); process.Code(t.Context(), err) != process.ExitUsage || process.Hint(err) != want {
+			t.Errorf("open %s: %v, hint %q", text, err, process.Hint(err))
 		}
 	}
 	// The repository itself is no directory of snapshots.

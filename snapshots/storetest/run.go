@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,13 +53,41 @@ type trial struct {
 	Backend
 }
 
+// test is one of the suite.
+type test struct {
+	name string
+	run  func(t trial)
+}
+
 // Run runs the suite. Each test gets a backend of its own.
 func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 	t.Helper()
-	for _, test := range []struct {
-		name string
-		run  func(t trial)
-	}{
+	run(t, newBackend, suite())
+}
+
+// RunSome runs the tests of the suite with these names, for one more way to a
+// place that another run has tried everything on.
+func RunSome(t *testing.T, newBackend func(t *testing.T) Backend, names ...string) {
+	t.Helper()
+	some := slices.DeleteFunc(suite(), func(test test) bool { return !slices.Contains(names, test.name) })
+	if len(some) != len(names) {
+		t.Fatalf("of the tests %q there are %d", names, len(some))
+	}
+	run(t, newBackend, some)
+}
+
+func run(t *testing.T, newBackend func(t *testing.T) Backend, tests []test) {
+	t.Helper()
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(trial{t, newBackend(t)})
+		})
+	}
+}
+
+func suite() []test {
+	return []test{
 		{"an empty store has no snapshots and no error", testEmpty},
 		{"what is published is read", testPublish},
 		{"the same content twice is one snapshot", testUnchanged},
@@ -85,10 +114,5 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"a publish that is killed is there or not", testKilledPublish},
 		{"a channel edit that is killed is there or not", testKilledEdit},
 		{"a deletion that is killed is made up for", testKilledDelete},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(trial{t, newBackend(t)})
-		})
 	}
 }

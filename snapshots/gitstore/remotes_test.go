@@ -1,0 +1,244 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+// overWire are the tests of the suite in which the way to the repository
+// matters. What is done there is the same for all ways.
+var overWire = []string{
+	"an empty store has no snapshots and no error",
+	"what is published is read",
+	"the same content twice is one snapshot",
+	"deleted snapshots are gone, the newest is kept",
+	"the channel is kept",
+	"a place that is gone is an error",
+	"a cancelled call does nothing",
+	"of writers that follow the same snapshot one wins",
+}
+
+func TestContractOverHTTPS(t *testing.T) {
+	t.Parallel()
+	storetest.RunSome(t, func(t *testing.T) storetest.Backend {
+		t.Helper()
+		r := newRepository(t)
+		return r.backend(t, newWebServer(t, r).at)
+	}, overWire...)
+}
+
+func TestContractOverSSH(t *testing.T) {
+	t.Parallel()
+	storetest.RunSome(t, func(t *testing.T) storetest.Backend {
+		t.Helper()
+		return newRepository(t).backend(t, newSSHServer(t).at)
+	}, overWire...)
+}
+
+// refuses fails unless all calls return the error, with the hint, after one
+// connection each, and no text gives the secret away.
+func refuses(t *testing.T, s *Store, asked func() int32, want error, hint string) {
+	t.Helper()
+	_, viewed := s.View(t.Context())
+	_, _, published := s.Publish(t.Context(), storetest.Draft("b"))
+	edited := s.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(*snapshots.Channel) error { return nil })
+	for call, err := range map[string]error{"view": viewed, "publish": published, "update channel": edited} {
+		if !errors.Is(err, want) || !strings.Contains(process.Hint(err), hint) {
+			t.Errorf("%s: %v, hint %q", call, err, process.Hint(err))
+		}
+		if err != nil && strings.Contains(err.Error()+process.Hint(err)+s.String(), secret) {
+			t.Errorf("%s: the secret is in %q", call, err)
+		}
+	}
+	if n := asked(); n > 3 {
+		t.Errorf("three calls asked %d times", n)
+	}
+}
+
+// A token that is refused is reported as such, once; the file is read again, so
+// that the store works as soon as the file and the server agree.
+func TestTokenRotates(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	server := newWebServer(t, r)
+	s := r.open(t, server.at)
+	publish(t, s, storetest.Draft("a"))
+	server.let("rotated-" + secret)
+	server.asked.Store(0)
+	refuses(t, s, server.asked.Load, ErrDenied, "--git-token-file")
+	write(t, server.tokenFile(), []byte("rotated-"+secret))
+	if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 {
+		t.Errorf("published %s", id)
+	}
+	if err := os.Remove(server.tokenFile()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.View(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the file: %v", err)
+	}
+}
+
+// With a user in the URL, the file holds a password. It may be in the URL too,
+// and is then in no other text.
+func TestPasswords(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	server := newWebServer(t, r)
+	for user, file := range map[string]string{"ann": server.tokenFile(), "bob:" + secret: ""} {
+		s := r.open(t, server.at, func(o *Options) {
+			o.URL = strings.Replace(o.URL, "https://", "https://"+user+"@", 1)
+			o.Credentials.TokenFile = file
+		})
+		if _, err := s.View(t.Context()); err != nil {
+			t.Errorf("%s: %v", user, err)
+		}
+		server.let("another")
+		server.asked.Store(0)
+		refuses(t, s, server.asked.Load, ErrDenied, "password of "+user[:3])
+		server.let(secret)
+	}
+}
+
+// A server that is not who its certificate says gets no token.
+func TestCertificateIsVerified(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	server := newWebServer(t, r)
+	s := r.open(t, server.at, func(o *Options) { o.Credentials.CAFile = "" })
+	if _, err := s.View(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("view: %v", err)
+	}
+	if n := server.asked.Load(); n != 0 {
+		t.Errorf("the server was asked %d times", n)
+	}
+}
+
+func TestHostKeysAreStrict(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	server := newSSHServer(t)
+	s := r.open(t, server.at)
+	publish(t, s, storetest.Draft("a"))
+	user := server.newKey(t, "key")
+
+	refused := func(want error, hint string) {
+		t.Helper()
+		before, err := os.ReadFile(server.knownHostsFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.asked.Store(0)
+		refuses(t, s, server.asked.Load, want, hint)
+		if after, err := os.ReadFile(server.knownHostsFile()); err != nil || string(after) != string(before) {
+			t.Errorf("the known hosts are %q, %v", after, err)
+		}
+	}
+	refused(ErrDenied, "--git-ssh-key")
+	key := server.setHostKey(t, user)
+	refused(ErrChangedHost, "--git-known-hosts")
+	write(t, server.knownHostsFile(), []byte("# nobody\n"))
+	refused(ErrUnknownHost, "--git-known-hosts")
+	server.know(t, key)
+	if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 {
+		t.Errorf("published %s", id)
+	}
+}
+
+// mute is a server that accepts connections and never says a word.
+func mute(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String()
+}
+
+// A server that hangs costs its caller no more than the context says, and where
+// that says nothing, no more than the store's own patience.
+func TestServersThatHang(t *testing.T) {
+	t.Parallel()
+	keys := newSSHServer(t)
+	for _, scheme := range []string{"http", "https", "ssh"} {
+		s := newRepository(t).open(t, keys.at, func(o *Options) { o.URL = scheme + "://" + mute(t) + "/edge.git" })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if _, err := s.View(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: view: %v", scheme, err)
+		}
+		cancel()
+		s.remote.(*wire).patience = 100 * time.Millisecond
+		if _, _, err := s.Publish(t.Context(), storetest.Draft("a")); !errors.Is(err, errSilent) {
+			t.Errorf("%s: publish: %v", scheme, err)
+		}
+	}
+}
+
+// The server goes away in the middle of a push: before it has read it, or after
+// it was made and before that is said. One snapshot is published either way.
+func TestServerGoesAwayDuringPush(t *testing.T) {
+	t.Parallel()
+	for name, made := range map[string]bool{"before": false, "after": true} {
+		r := newRepository(t)
+		server := newWebServer(t, r)
+		s := r.open(t, server.at)
+		publish(t, s, storetest.Draft("a"))
+		pushes := 0
+		lose := func(_ http.ResponseWriter, q *http.Request, git http.Handler) bool {
+			if q.Method != http.MethodPost || filepath.Base(q.URL.Path) != "git-receive-pack" {
+				return false
+			}
+			if pushes++; pushes > 1 {
+				return false
+			}
+			if made {
+				git.ServeHTTP(httptest.NewRecorder(), q)
+			}
+			panic(http.ErrAbortHandler) // closes the connection
+		}
+		server.meddle.Store(&lose)
+		if id := publish(t, s, storetest.Draft("b")); id.Revision != 2 {
+			t.Errorf("%s: published %s", name, id)
+		}
+		if got := r.git(t, "rev-list", "--count", "edge"); got != "2" {
+			t.Errorf("%s: the branch has %s commits", name, got)
+		}
+		if want := map[bool]int{false: 2, true: 1}[made]; pushes != want {
+			t.Errorf("%s: %d pushes, want %d", name, pushes, want)
+		}
+	}
+}
+
+func TestCredentialsThatCannotWork(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"http://git.example/a":         "only for this host",
+		"http://10.0.0.1/a":            "only for this host",
+		"http://localhost.example/a":   "only for this host",
+		"ssh://git:" + secret + "@h/a": "of no use to SSH",
+		"ssh://git@h/a":                "needs a private key",
+		"https://u:" + secret + "@h/a": "another in a file",
+	} {
+		_, err := Open(Options{URL: text, Credentials: Credentials{TokenFile: "token"}})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) || process.Hint(err) == "" {
+			t.Errorf("%s: %v, hint %q", text, err, process.Hint(err))
+		}
+	}
+	for _, text := range []string{"http://localhost:1/a", "http://127.0.0.1/a", "http://[::1]:1/a"} {
+		if _, err := Open(Options{URL: text}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
