@@ -11,13 +11,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 // clusterFlags say which cluster is read.
 type clusterFlags struct {
 	kubeconfig, context string
+	forStore            bool // that is where the store is, and objects may be in files
 	configMap           string
 	setting             *cluster.Setting // in that ConfigMap, once it is read
 	logs                sync.Once        // the library of Kubernetes does, from then on
@@ -25,9 +28,26 @@ type clusterFlags struct {
 
 // add declares them.
 func (f *clusterFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read; in a pod, its own cluster by default")
-	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+	f.addConnection(cmd)
 	cmd.Flags().StringVar(&f.configMap, "config-map", "", "ConfigMap of the cluster, as namespace/name, with a CompilerConfig under the key "+cluster.SettingKey+", in the place of --config")
+}
+
+// addConnection declares those that say how to reach it.
+func (f *clusterFlags) addConnection(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read, and a store in it; in a pod, its own cluster by default")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+}
+
+// store returns what it takes to open a store, which may be in the cluster.
+func (f *clusterFlags) store(o stores.Options, log *slog.Logger) stores.Options {
+	o.Cluster = f.options("")
+	return o.WithLog(log)
+}
+
+// options returns how the cluster is reached, with a context of the kubeconfig in the
+// place of that of the flags, unless it is empty.
+func (f *clusterFlags) options(kubeContext string) kubeconfig.Options {
+	return kubeconfig.Options{File: f.kubeconfig, Context: cmp.Or(kubeContext, f.context), UserAgent: "hapsnap-compiler/" + process.Version()}
 }
 
 // wanted reports whether a cluster is to be read, where no files are named.
@@ -38,7 +58,7 @@ func (f *clusterFlags) wanted() bool { return f.kubeconfig != "" || cluster.Insi
 func (f *clusterFlags) connect(kubeContext string, log *slog.Logger) (cluster.Connection, error) {
 	// There is one logger for all of client-go, and whatever runs reads it.
 	f.logs.Do(func() { klog.SetSlogLogger(log) })
-	c, err := cluster.Connect(f.kubeconfig, cmp.Or(kubeContext, f.context), "hapsnap-compiler/"+process.Version())
+	c, err := cluster.Connect(f.options(kubeContext))
 	return c, process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with -f")
 }
 

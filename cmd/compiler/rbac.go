@@ -15,6 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 // rbacFlags are those of the verb rbac.
@@ -22,6 +24,7 @@ type rbacFlags struct {
 	sourceFlags
 	leader        leaderFlags
 	name, account string
+	store         string
 }
 
 func rbacCommand() *cobra.Command {
@@ -43,6 +46,7 @@ printed again when there are others.`,
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.leader.lease, "lease", "", "as for run")
+	flags.StringVar(&f.store, "store", "", "as for run; one in a cluster needs roles too")
 	flags.StringVar(&f.name, "name", "hapsnap-compiler", "name of the roles and their bindings")
 	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-compiler", "service account, as namespace/name, that they are for")
 	return cmd
@@ -121,6 +125,13 @@ func (f *rbacFlags) grants(c config.Config, reading []cluster.Grant) ([]cluster.
 	more := []cluster.Grant{{Namespace: namespace, Rules: election.Rules(lease)}}
 	for _, namespace := range told {
 		more = append(more, cluster.Grant{Namespace: namespace, Rules: announce.Rules(c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0)})
+	}
+	if stores.InCluster(f.store) {
+		namespace, _, err := configmapstore.Parse(f.store)
+		if err != nil {
+			return nil, process.Usage("--store: %w", err)
+		}
+		more = append(more, cluster.Grant{Namespace: namespace, Rules: configmapstore.Writing(namespace)})
 	}
 	if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, metav1.NamespaceDefault) {
 		// Events on what is in no namespace are there.

@@ -64,6 +64,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.cluster.forStore = stores.InCluster(f.output)
 	source, err := f.source(cmd.Context(), cmd.Flags(), stderr, log)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 		timeline.Dropped("refused")
 		return err
 	}
-	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, f.opening.WithLog(log))
+	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, f.cluster.store(f.opening, log))
 }
 
 // verdict returns why nothing is to be written, or nil.

@@ -71,6 +71,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	f.cluster.forStore = stores.InCluster(f.store)
 	source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), log)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	store, err := stores.Open(cmd.Context(), f.store, f.opening.WithLog(log))
+	store, err := stores.Open(cmd.Context(), f.store, f.cluster.store(f.opening, log))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (r *sideReader) read(name string) (side, error) {
 	case err != nil:
 		return side{}, err
 	case revision != "":
-		return storedSide(r.cmd.Context(), store, revision, r.flags.opening.WithLog(slog.New(slog.DiscardHandler)))
+		return storedSide(r.cmd.Context(), store, revision, r.flags.cluster.store(r.flags.opening, slog.New(slog.DiscardHandler)))
 	}
 	objects, err := r.objects(name)
 	if err != nil {

@@ -68,7 +68,7 @@ func (f *sourceFlags) source(ctx context.Context, flags *pflag.FlagSet, stderr i
 // objects returns where the objects come from.
 func (f *sourceFlags) objects(ctx context.Context, log *slog.Logger) (compiler.Objects, error) {
 	switch {
-	case f.manifests != "" && f.cluster.kubeconfig != "":
+	case f.manifests != "" && f.cluster.kubeconfig != "" && !f.cluster.forStore:
 		return nil, process.WithHint(process.Usage("both manifests and a cluster are named"), "use -f DIR or --kubeconfig FILE")
 	case f.manifests != "":
 		return compiler.Files(f.manifests), nil

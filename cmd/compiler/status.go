@@ -23,6 +23,7 @@ import (
 type statusFlags struct {
 	address, store string
 	opening        stores.Options
+	cluster        clusterFlags
 	output         process.OutputFlag
 	exitCode       bool
 }
@@ -47,6 +48,7 @@ that a loss waits for approval, and else 1 if the compiler is not ready.`,
 	flags.StringVar(&f.address, "address", "", "address of a compiler that runs, such as localhost:8080")
 	flags.StringVar(&f.store, "store", "", "store whose newest snapshot is to be looked at")
 	f.opening.AddFlags(flags)
+	f.cluster.addConnection(cmd)
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 3 or 1 if something is wrong")
 	f.output.AddTo(cmd)
 	return cmd
@@ -75,7 +77,7 @@ func (f *statusFlags) report(ctx context.Context) (compiler.Report, error) {
 		r, err := askCompiler(ctx, f.address)
 		return r, process.WithHint(err, "name the address that compiler run was given with --metrics-address, or use --store if none runs")
 	case f.store != "":
-		return askStore(ctx, f.store, f.opening.WithLog(slog.New(slog.DiscardHandler)))
+		return askStore(ctx, f.store, f.cluster.store(f.opening, slog.New(slog.DiscardHandler)))
 	}
 	return compiler.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT or --store STORE")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -17,20 +18,25 @@ import (
 
 // storeFlags name a store.
 type storeFlags struct {
-	store   string
-	opening stores.Options
+	store               string
+	opening             stores.Options
+	kubeconfig, context string
 }
 
 func (f *storeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.store, "store", "", "store with the snapshots, such as git+file:///PATH (required)")
 	f.opening.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster that a store is in; in a pod, its own cluster by default")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
 }
 
 func (f *storeFlags) open(ctx context.Context, log *slog.Logger) (stores.Store, error) {
 	if f.store == "" {
 		return nil, process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
 	}
-	return stores.Open(ctx, f.store, f.opening.WithLog(log))
+	o := f.opening.WithLog(log)
+	o.Cluster = kubeconfig.Options{File: f.kubeconfig, Context: f.context, UserAgent: "hapsnap-pusher/" + process.Version()}
+	return stores.Open(ctx, f.store, o)
 }
 
 // with opens the store for as long as it is used.

@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/kubetest"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -30,9 +31,9 @@ type followed struct {
 	config  config.Config
 }
 
-func follow(t *testing.T, kubeconfig string, c config.Config) *followed {
+func follow(t *testing.T, path string, c config.Config) *followed {
 	t.Helper()
-	connection, err := cluster.Connect(kubeconfig, "", "test")
+	connection, err := cluster.Connect(kubeconfig.Options{File: path, UserAgent: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

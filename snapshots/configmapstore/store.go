@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,21 @@ type Store struct {
 	step func(string) error
 }
 
+// Scheme begins the URLs of stores in ConfigMaps.
+const Scheme = "configmap:"
+
+// Parse reads a URL, configmap:NAMESPACE/NAME.
+func Parse(url string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(strings.TrimPrefix(url, Scheme), "/")
+	if !ok || !strings.HasPrefix(url, Scheme) {
+		return "", "", fmt.Errorf("store %q is not %sNAMESPACE/NAME", url, Scheme)
+	}
+	if err := Check(namespace, name); err != nil {
+		return "", "", fmt.Errorf("store %q: %w", url, err)
+	}
+	return namespace, name, nil
+}
+
 // Check says whether namespace and name can be those of a store.
 func Check(namespace, name string) error {
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
@@ -63,11 +79,12 @@ func Open(o Options) (*Store, error) {
 	if err := Check(o.Namespace, o.Name); err != nil {
 		return nil, err
 	}
-	meta, err := metadata.NewForConfig(o.Config)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", o.Config.Host, err)
-	}
 	config := rest.CopyConfig(o.Config)
+	config.WarningHandler = rest.NoWarnings{} // a ConfigMap has none, and else they go to stderr
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	core, err := corev1client.NewForConfig(config)
@@ -83,7 +100,7 @@ func Open(o Options) (*Store, error) {
 }
 
 // String returns the store's URL.
-func (s *Store) String() string { return "configmap:" + s.namespace + "/" + s.name }
+func (s *Store) String() string { return Scheme + s.namespace + "/" + s.name }
 
 // Close does nothing: connections are shared with other clients of the program.
 func (s *Store) Close() error { return nil }

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
@@ -63,6 +65,7 @@ type Options struct {
 	CacheDir    string               // git: for what is fetched
 	Credentials gitstore.Credentials // git: of remotes
 	Author      gitstore.Author      // git: who the commits are by
+	Cluster     kubeconfig.Options   // configmap: where it is
 	Log         *slog.Logger
 }
 
@@ -70,7 +73,8 @@ type Options struct {
 const Forms = `dir:PATH, or the PATH of a directory
 git+file:///PATH?branch=NAME
 git+https://[USER@]HOST/PATH?branch=NAME, with --git-token-file
-git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key`
+git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key
+configmap:NAMESPACE/NAME`
 
 // Open opens the store at a URL, which has one of the [Forms]; the branch of a
 // git store is main unless the URL names one. The store is not contacted. A URL
@@ -86,6 +90,8 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 		return nil, usage("store %q names no directory", text)
 	case scheme == "dir":
 		return openDir(rest, o)
+	case InCluster(text):
+		return openConfigMaps(text, o)
 	case strings.HasPrefix(scheme, "git+"):
 		return openGit(text, o)
 	default:
@@ -95,6 +101,26 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 
 func usage(format string, args ...any) error {
 	return process.WithHint(process.Usage(format, args...), "a store is one of\n\t\t"+strings.ReplaceAll(Forms, "\n", "\n\t\t"))
+}
+
+// InCluster reports whether a URL is that of a store in a cluster, which the
+// options say how to reach.
+func InCluster(text string) bool { return strings.HasPrefix(text, configmapstore.Scheme) }
+
+func openConfigMaps(text string, o Options) (Store, error) {
+	namespace, name, err := configmapstore.Parse(text)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	config, err := o.Cluster.Load()
+	if err != nil {
+		return nil, process.WithHint(fmt.Errorf("open %s: %w", text, err), "name a kubeconfig file with --kubeconfig")
+	}
+	s, err := configmapstore.Open(configmapstore.Options{Config: config, Namespace: namespace, Name: name, Log: o.Log})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", text, err)
+	}
+	return s, nil
 }
 
 func openDir(path string, o Options) (Store, error) {

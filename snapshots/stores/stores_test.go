@@ -1,11 +1,13 @@
 package stores
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -13,6 +15,8 @@ import (
 
 func TestOpenNamesStores(t *testing.T) {
 	t.Parallel()
+	cluster := kubeconfig.Options{File: filepath.Join(t.TempDir(), "kubeconfig")}
+	writeKubeconfig(t, cluster.File)
 	for text, want := range map[string]string{
 		"dir:/srv/snapshots":     "dir:/srv/snapshots",
 		"dir:snapshots/":         "dir:snapshots",
@@ -24,11 +28,12 @@ func TestOpenNamesStores(t *testing.T) {
 		"git+file:///srv/a%3Fb":  "git+file:///srv/a%3Fb?branch=main",
 		"git+file:///srv/x:y":    "git+file:///srv/x:y?branch=main",
 		"git+file:///a?branch=b": "git+file:///a?branch=b",
+		"configmap:edge/shop.eu": "configmap:edge/shop.eu",
 		"git+https://user:secret@git.example:8443/shop/edge.git?branch=env/edge": "git+https://user@git.example:8443/shop/edge.git?branch=env%2Fedge",
 		"git+http://localhost:3000/shop/edge.git":                                "git+http://localhost:3000/shop/edge.git?branch=main",
 		"git+ssh://git@git.example/shop/edge.git":                                "git+ssh://git@git.example/shop/edge.git?branch=main",
 	} {
-		s, err := Open(t.Context(), text, Options{CacheDir: t.TempDir(), Credentials: gitstore.Credentials{SSHKeyFile: "key"}})
+		s, err := Open(t.Context(), text, Options{CacheDir: t.TempDir(), Credentials: gitstore.Credentials{SSHKeyFile: "key"}, Cluster: cluster})
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -42,12 +47,33 @@ func TestOpenNamesStores(t *testing.T) {
 	}
 }
 
+func writeKubeconfig(t *testing.T, path string) {
+	t.Helper()
+	text := `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: [{name: a, cluster: {server: "https://a.example"}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Which cluster a store is in must be known.
+func TestOpenWithoutACluster(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	_, err := Open(t.Context(), "configmap:edge/shop", Options{})
+	if err == nil || process.Hint(err) != "name a kubeconfig file with --kubeconfig" {
+		t.Errorf("%v, hint %q", err, process.Hint(err))
+	}
+}
+
 func TestOpenRefusesWhatItCannotBe(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                                    "no store is named",
 		"dir:":                                `store "dir:" names no directory`,
 		"s3:bucket":                           `store "s3:bucket": unknown scheme s3:`,
+		"configmap:edge":                      `store "configmap:edge" is not configmap:NAMESPACE/NAME`,
+		"configmap:edge/":                     `name ""`,
+		"configmap:/edge":                     `namespace ""`,
+		"configmap:edge/a/b":                  `name "a/b"`,
 		"file:///srv/a":                       `unknown scheme file:`,
 		"git+git://git.example/a":             "unknown scheme git+git:",
 		"git+file://srv/a":                    "the path of git+file:// is absolute",

@@ -1,0 +1,45 @@
+// Package kubeconfig says how an API server is reached: with a kubeconfig file, or
+// as a pod. It is what the compiler, which reads a cluster, and a store in one have
+// in common.
+package kubeconfig
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Options say which API server, and as whom. The zero value is that of the pod.
+type Options struct {
+	File      string // "" is the service account of the pod
+	Context   string // of the file; "" is its current one
+	UserAgent string // names the program
+}
+
+// Load reads the file, or what a pod has in its place. Nothing is sent.
+func (o Options) Load() (*rest.Config, error) {
+	config, err := o.load()
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = o.UserAgent
+	config.QPS = -1 // the API server sees to fairness; single Secrets may be many
+	return config, nil
+}
+
+func (o Options) load() (*rest.Config, error) {
+	if o.File == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("connect as a pod: %w", err)
+		}
+		return config, nil
+	}
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.File}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", o.File, err)
+	}
+	return config, nil
+}
