@@ -83,7 +83,7 @@ func (f *follower) unresolved(err error, log *slog.Logger) {
 	case err != nil:
 		f.failed(err, log)
 	case news:
-		log.Info("the cluster does not know an optional kind", "objects", f.query.String(), "apiVersion", f.query.APIVersion)
+		log.Info("the cluster does not know an optional kind", "objects", f.query.String(), "of", f.query.APIVersion)
 	}
 	if news {
 		f.changed()
