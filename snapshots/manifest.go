@@ -129,6 +129,7 @@ type Provenance struct {
 	TemplatesDigest Digest    `json:"templatesDigest,omitempty"`
 	Inputs          []Input   `json:"inputs,omitempty"`
 	Trigger         string    `json:"trigger,omitempty"`
+	Author          string    `json:"author,omitempty"`      // of the change, if somebody said so
 	Traceparent     string    `json:"traceparent,omitempty"` // W3C Trace Context
 }
 

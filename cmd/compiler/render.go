@@ -28,6 +28,7 @@ type renderFlags struct {
 	opening    stores.Options
 	quarantine bool
 	shrink     bool
+	author     string
 }
 
 func renderCommand() *cobra.Command {
@@ -53,6 +54,7 @@ A store is one of
 	f.log.AddFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "directory for the rendered files, or a store (required)")
 	f.opening.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&f.author, "author", "", "who made the change, for the history; of a commit in CI, its author")
 	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "write what is good, without the objects that are not")
 	cmd.Flags().BoolVar(&f.shrink, "allow-shrink", false, "publish to a store though half of its backends or hosts are gone")
 	return cmd
@@ -120,6 +122,7 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *com
 	if f.shrink {
 		g = config.ShrinkGuard{}
 	}
+	r.Draft.Provenance.Author = f.author
 	id, published, err := timeline.Publish(ctx, store, r, g)
 	if shrunk, ok := errors.AsType[*compiler.ShrinkError](err); ok {
 		return process.WithHint(process.Invalid(shrunk), "use --allow-shrink, or "+shrunk.Approval())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -30,8 +32,10 @@ type historyFlags struct {
 type revision struct {
 	Snapshot snapshots.ID `json:"snapshot"`
 	Time     time.Time    `json:"time,omitzero"`
+	Author   string       `json:"author,omitempty"` // of the change, if known
 	Subject  string       `json:"subject,omitempty"`
-	// States are any of wanted, running, good, pinned, rejected and unreadable.
+	// States are any of pinned, overridden, rejected, waiting (for approval),
+	// wanted, running, rollout, good (where it does not run) and unreadable.
 	States []string `json:"states,omitempty"`
 	Error  string   `json:"error,omitempty"`
 }
@@ -83,7 +87,7 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 		if limit > 0 && len(list) == limit {
 			break
 		}
-		r := revision{Snapshot: id, States: states(id, view.Channel, want, status)}
+		r := revision{Snapshot: id, States: states(id, view.Channel, want, status, now)}
 		manifest, err := store.Manifest(ctx, id)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -91,43 +95,53 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 		if err != nil {
 			r.Error, r.States = err.Error(), append(r.States, "unreadable")
 		}
-		r.Time, r.Subject = manifest.Provenance.Time, manifest.Spec.Subject
+		r.Time, r.Author, r.Subject = manifest.Provenance.Time, manifest.Provenance.Author, manifest.Spec.Subject
 		list = append(list, r)
 	}
 	return list, nil
 }
 
-// states returns what there is to say of a snapshot.
-func states(id snapshots.ID, c snapshots.Channel, want snapshots.Decision, status pusher.Status) []string {
+// states returns what there is to say of a snapshot: what people said of it, then
+// what became of it.
+func states(id snapshots.ID, c snapshots.Channel, want snapshots.Decision, status pusher.Status, now time.Time) []string {
+	_, rejected := c.Rejection(id)
+	spec := c.Spec
 	var out []string
-	if c.Spec.Pin != nil && c.Spec.Pin.Snapshot == id {
-		out = append(out, "pinned")
+	add := func(state string, is bool) {
+		if is {
+			out = append(out, state)
+		}
 	}
-	if _, rejected := c.Rejection(id); rejected {
-		out = append(out, "rejected")
-	}
-	if want.ID == id && len(out) == 0 {
-		out = append(out, "wanted")
-	}
-	if slices.ContainsFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Running == id }) {
-		out = append(out, "running")
-	}
+	add("pinned", spec.Pin != nil && spec.Pin.Snapshot == id)
+	add("overridden", spec.Override != nil && spec.Override.Snapshot == id && now.Before(spec.Override.Expires))
+	add("rejected", rejected)
+	add("waiting", len(out) == 0 && spec.RequireApproval && !slices.Contains(spec.Approved, id))
+	add("wanted", len(out) == 0 && want.ID == id)
+	running := slices.ContainsFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Running == id })
+	add("running", running)
+	add("rollout", status.Rollout != nil && status.Rollout.Target == id && status.Phase() != rollout.Undoing)
+	add("good", !running && status.Good == id)
 	return out
 }
 
+// printHistory prints a table. Authors have a column where one is known.
 func printHistory(w io.Writer, list []revision, now time.Time) error {
+	authors := slices.ContainsFunc(list, func(r revision) bool { return r.Author != "" })
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SNAPSHOT\tAGE\tSTATE\tSUBJECT")
+	row := func(snapshot, age, author, state, subject string) {
+		if authors {
+			age += "\t" + author
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", snapshot, age, state, subject)
+	}
+	row("SNAPSHOT", "AGE", "AUTHOR", "STATE", "SUBJECT")
 	for _, r := range list {
 		old := "-"
 		if !r.Time.IsZero() {
 			old = process.Age(now.Sub(r.Time))
 		}
-		subject := r.Subject
-		if r.Error != "" {
-			subject = r.Error
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Snapshot, old, orDash(strings.Join(r.States, ", ")), orDash(firstLine(subject)))
+		what := cmp.Or(r.Error, r.Subject)
+		row(r.Snapshot.String(), old, orDash(firstLine(r.Author)), orDash(strings.Join(r.States, ", ")), orDash(firstLine(what)))
 	}
 	return table.Flush()
 }

@@ -139,6 +139,7 @@ func printManifest(w io.Writer, m snapshots.Manifest, now time.Time) error {
 	line("compiler", from.CompilerVersion)
 	line("haproxy", from.HAProxyVersion)
 	line("trigger", from.Trigger)
+	line("author", from.Author)
 	line("inputs", strconv.Itoa(len(from.Inputs)))
 	for _, c := range spec.Certificates {
 		line("needs", certificate(c))

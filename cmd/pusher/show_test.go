@@ -28,7 +28,7 @@ func fullStore(t *testing.T) (path string, id snapshots.ID) {
 		},
 		Quarantined: []snapshots.Quarantined{{Kind: "Ingress", Namespace: "shop", Name: "typo", Reason: "a space\nin it"}},
 		Provenance: snapshots.Provenance{
-			CompilerVersion: "v1", HAProxyVersion: "2.6.12", Trigger: "files",
+			CompilerVersion: "v1", HAProxyVersion: "2.6.12", Trigger: "files", Author: "ann",
 			Inputs: []snapshots.Input{{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web"}},
 		},
 		Subject: "+1 route", Time: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
@@ -53,6 +53,7 @@ digest    ` + string(m.Spec.Digest) + `
 compiler  v1
 haproxy   2.6.12
 trigger   files
+author    ann
 inputs    1
 needs     certs/fallback.pem: the fallback certificate
 needs     certs/shop_tls.pem: certificate of Secret shop/tls

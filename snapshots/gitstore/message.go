@@ -22,6 +22,7 @@ func snapshotMessage(name string, m snapshots.Manifest) string {
 		{"Hapsnap-Digest", string(m.Spec.Digest)},
 		{"Hapsnap-Compiler", m.Provenance.CompilerVersion},
 		{"Hapsnap-Trigger", m.Provenance.Trigger},
+		{"Hapsnap-Author", m.Provenance.Author},
 		{"HAProxy-Version", m.Provenance.HAProxyVersion},
 	}
 	return message(strings.TrimSuffix(subject, ":"), trailers)

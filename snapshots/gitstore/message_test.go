@@ -22,6 +22,7 @@ Hapsnap-Parent: r000122-0123456789
 Hapsnap-Digest: sha256:9f3ac01b2d
 Hapsnap-Compiler: v0.1.0
 Hapsnap-Trigger: Ingress shop/web
+Hapsnap-Author: Ann <ann@example.com>
 HAProxy-Version: 2.6.12
 `},
 		"the first, of little": {func(m *snapshots.Manifest) {
@@ -57,7 +58,7 @@ Hapsnap-Trigger: Ingress a Hapsnap-Digest: sha256:00 [31m
 				Revision: 123, Digest: "sha256:9f3ac01b2d", Subject: "+2 backends",
 				Parent: snapshots.ID{Revision: 122, Short: "0123456789"},
 			}
-			m.Provenance = snapshots.Provenance{CompilerVersion: "v0.1.0", HAProxyVersion: "2.6.12", Trigger: "Ingress shop/web"}
+			m.Provenance = snapshots.Provenance{CompilerVersion: "v0.1.0", HAProxyVersion: "2.6.12", Trigger: "Ingress shop/web", Author: "Ann <ann@example.com>"}
 			test.change(&m)
 			if diff := cmp.Diff(test.want, snapshotMessage("edge", m)); diff != "" {
 				t.Errorf("message (-want +got):\n%s", diff)
