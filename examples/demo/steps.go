@@ -120,6 +120,9 @@ func changedLines(diff string) string {
 }
 
 func (s *story) replaceEndpoint(ctx context.Context) error {
+	if err := s.settled(ctx); err != nil { // a master that reloads cannot be asked
+		return err
+	}
 	before, err := s.workers(ctx)
 	if err != nil {
 		return err
@@ -179,6 +182,9 @@ func (s *story) failOnCanary(ctx context.Context) error {
 		return err
 	}
 	defer taken.Close()
+	if err := s.settled(ctx); err != nil {
+		return err
+	}
 	before, err := s.workers(ctx)
 	if err != nil {
 		return err
@@ -188,7 +194,7 @@ func (s *story) failOnCanary(ctx context.Context) error {
 	if err := s.copyIn("changes/templates/haproxy/90-partner.cfg", "templates/haproxy/90-partner.cfg"); err != nil {
 		return err
 	}
-	if err := s.rejected(ctx); err != nil {
+	if err := errors.Join(s.rejected(ctx), s.settled(ctx)); err != nil {
 		return err
 	}
 	after, err := s.workers(ctx)
