@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/filelock"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -109,13 +109,12 @@ func lockState(file string) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("lock state: %w", err)
 	}
-	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	lock, err := filelock.Try(file+".lock", 0o600)
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, fmt.Errorf("lock state %s: another pusher is using it: %w", file, err)
+	case err != nil:
 		return nil, fmt.Errorf("lock state: %w", err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("lock state %s: another pusher is using it: %w", file, err)
-	}
-	return func() { lock.Close() }, nil
+	return lock.Release, nil
 }

@@ -7,12 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/hapsnap/hapsnap/internal/filelock"
 )
 
 const (
@@ -26,6 +27,7 @@ const (
 	repositoryPrefix = "store-"
 	// ownerFile is locked in each of them by the process that uses it.
 	ownerFile = "owner.lock"
+	ownerMode = 0o600
 )
 
 // commitCache is a bare repository on disk that holds the commits which were
@@ -36,7 +38,7 @@ type commitCache struct {
 	limit   int    // of fetches
 	fetches int
 	path    string // of this one, "" until it is needed
-	owner   *os.File
+	owner   *filelock.Lock
 	storage *filesystem.Storage
 }
 
@@ -55,7 +57,7 @@ func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.H
 		c.drop()
 	}
 	if c.storage == nil {
-		if err := c.create(); err != nil {
+		if err := c.create(ctx); err != nil {
 			return fmt.Errorf("make cache in %s: %w", c.folder, err)
 		}
 	}
@@ -74,22 +76,22 @@ func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.H
 
 // create makes a repository of our own, and removes those of processes that
 // were killed.
-func (c *commitCache) create() error {
+func (c *commitCache) create(ctx context.Context) error {
 	if err := os.MkdirAll(c.folder, 0o700); err != nil {
 		return err
 	}
-	gate, err := lockFile(filepath.Join(c.folder, ownerFile), 0)
+	gate, err := filelock.Wait(ctx, filepath.Join(c.folder, ownerFile), ownerMode)
 	if err != nil {
 		return err
 	}
-	defer gate.Close()
+	defer gate.Release()
 	if err := sweep(c.folder); err != nil {
 		return err
 	}
 	if c.path, err = os.MkdirTemp(c.folder, repositoryPrefix); err != nil {
 		return err
 	}
-	if c.owner, err = lockFile(filepath.Join(c.path, ownerFile), 0); err != nil {
+	if c.owner, err = filelock.Try(filepath.Join(c.path, ownerFile), ownerMode); err != nil {
 		return err
 	}
 	repository, err := git.PlainInit(c.path, true)
@@ -111,7 +113,7 @@ func (c *commitCache) drop() {
 		_ = os.RemoveAll(c.path)
 	}
 	if c.owner != nil {
-		_ = c.owner.Close()
+		c.owner.Release()
 	}
 	*c = commitCache{folder: c.folder, limit: c.limit}
 }
@@ -127,34 +129,15 @@ func sweep(folder string) error {
 			continue
 		}
 		path := filepath.Join(folder, entry.Name())
-		owner, err := lockFile(filepath.Join(path, ownerFile), syscall.LOCK_NB)
+		owner, err := filelock.Try(filepath.Join(path, ownerFile), ownerMode)
 		if err != nil {
 			continue // in use
 		}
 		err = os.RemoveAll(path)
-		owner.Close()
+		owner.Release()
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// lockFile makes a file and takes its lock, which is given back when the file
-// is closed or the process ends.
-func lockFile(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|flags)
-		if err == nil {
-			return f, nil
-		}
-		if !errors.Is(err, syscall.EINTR) {
-			f.Close()
-			return nil, err
-		}
-	}
 }
