@@ -35,7 +35,10 @@ type packed struct {
 
 // pack returns the same bytes for the same snapshot. One that is too large is
 // refused with its largest files.
-func pack(s snapshots.Snapshot) (packed, error) {
+func pack(s snapshots.Snapshot) (packed, error) { return packInto(s, maxPiece) }
+
+// packInto packs into pieces of at most so many bytes, all of about the same size.
+func packInto(s snapshots.Snapshot, piece int) (packed, error) {
 	manifest, err := s.Manifest.Marshal()
 	if err != nil {
 		return packed{}, fmt.Errorf("encode manifest: %w", err)
@@ -44,16 +47,22 @@ func pack(s snapshots.Snapshot) (packed, error) {
 	if err != nil {
 		return packed{}, fmt.Errorf("compress files: %w", err)
 	}
-	p := packed{manifest: manifest, pieces: slices.Collect(slices.Chunk(archive, maxPiece))}
-	if len(manifest) > maxPiece {
+	p := packed{manifest: manifest, pieces: split(archive, piece)}
+	if len(manifest) > piece {
 		if p.manifestGz, err = compress(manifest); err != nil {
 			return packed{}, fmt.Errorf("compress manifest: %w", err)
 		}
 	}
-	if len(p.pieces) > maxPieces || len(p.manifestGz) > maxPiece {
+	if len(archive) > maxPieces*maxPiece || len(p.manifestGz) > maxPiece {
 		return packed{}, tooLarge(s, manifest, len(archive))
 	}
 	return p, nil
+}
+
+// split cuts data into as few pieces as there must be.
+func split(data []byte, piece int) [][]byte {
+	n := max(1, (len(data)+piece-1)/piece)
+	return slices.Collect(slices.Chunk(data, (len(data)+n-1)/n))
 }
 
 func tooLarge(s snapshots.Snapshot, manifest []byte, size int) error {

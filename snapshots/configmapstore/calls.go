@@ -12,12 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// list returns the ConfigMaps of the store, or those with more labels. It checks
+// The selectors of list: everything of a store, and what is part of snapshots that
+// can be read.
+const (
+	everything = ""
+	readable   = "," + StateLabel + " in (" + stateComplete + "," + stateDelivered + ")"
+)
+
+// list returns the ConfigMaps of the store, or those that are selected. It checks
 // that there is a namespace where there is nothing in it.
-func (s *Store) list(ctx context.Context, more labels.Set) (listing, error) {
-	selector := labels.Merge(labels.Set{NameLabel: s.name}, more)
+func (s *Store) list(ctx context.Context, more string) (listing, error) {
+	selector := labels.Set{NameLabel: s.name}.String() + more
 	found, err := s.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(s.namespace).
-		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+		List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err == nil && len(found.Items) == 0 {
 		err = s.placed(ctx)
 	}

@@ -17,6 +17,11 @@
 // its manifest is gone, and looks again too. Chunks are owned by their manifest, so
 // that they go with it, whoever deletes it.
 //
+// What another tool delivers of a snapshot ([Delivered]), from git into a cluster, comes
+// in any order. It has the label delivered from the start, and is a snapshot when all
+// of its chunks are there, which the listing alone shows. Nothing owns those chunks:
+// they are deleted by name. Nobody else publishes to such a store.
+//
 // Labels and annotations are those that are made here, and no others: nothing is
 // copied from what made the store. They keep Argo CD and Flux from pruning.
 package configmapstore

@@ -22,20 +22,28 @@ type listing struct {
 	complete []stored // by ID, ascending
 	staged   []stored
 	chunks   map[types.UID][]string // by the manifest that owns them
+
+	delivery bool                      // something of it was delivered
+	arrived  map[snapshots.ID][]string // chunks that were delivered
+	partial  []stored                  // manifests that were, before all of their chunks
 }
 
 // newListing reads what the API server lists. An object that merely has the labels
 // of one of ours is passed over.
 func newListing(store string, items []metav1.PartialObjectMetadata) listing {
-	l := listing{chunks: map[types.UID][]string{}}
+	l := listing{chunks: map[types.UID][]string{}, arrived: map[snapshots.ID][]string{}}
 	for _, o := range items {
-		switch o.Labels[PartLabel] {
-		case partManifest:
+		if o.Labels[PartLabel] != partChunk {
+			continue
+		}
+		l.addDelivered(o)
+		for _, owner := range o.OwnerReferences {
+			l.chunks[owner.UID] = append(l.chunks[owner.UID], o.Name)
+		}
+	}
+	for _, o := range items {
+		if o.Labels[PartLabel] == partManifest {
 			l.addManifest(store, o)
-		case partChunk:
-			for _, owner := range o.OwnerReferences {
-				l.chunks[owner.UID] = append(l.chunks[owner.UID], o.Name)
-			}
 		}
 	}
 	slices.SortFunc(l.complete, func(a, b stored) int { return a.id.Compare(b.id) })
@@ -53,6 +61,8 @@ func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
 		l.complete = append(l.complete, found)
 	case stateStaged:
 		l.staged = append(l.staged, found)
+	case stateDelivered:
+		l.addPart(store, found, o.Annotations[ChunksAnnotation])
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 const (
 	NameLabel     = "hapsnap.dev/snapshots" // the name of the store
 	PartLabel     = "hapsnap.dev/part"      // manifest, chunk or channel
-	StateLabel    = "hapsnap.dev/state"     // of a manifest: staged or complete
+	StateLabel    = "hapsnap.dev/state"     // of a manifest: staged, complete or delivered; of a chunk: delivered or none
 	SnapshotLabel = "hapsnap.dev/snapshot"  // of a manifest or chunk: r000123-9f3ac01b2d
 	// DigestAnnotation holds the whole digest of a manifest's snapshot.
 	DigestAnnotation = "hapsnap.dev/digest"

@@ -71,9 +71,12 @@ type sighting struct {
 
 // try looks at the store, and publishes if nobody else is about to.
 func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
-	l, err := p.list(ctx, nil)
+	l, err := p.list(ctx, everything)
 	if err != nil {
 		return snapshots.ID{}, false, err
+	}
+	if l.delivery {
+		return snapshots.ID{}, false, errDelivered
 	}
 	head, err := p.verifiedHead(ctx, l)
 	if err != nil {
@@ -192,7 +195,7 @@ func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, err
 // Delete removes snapshots. Those that are not there are passed over; the newest is
 // refused, and then nothing is removed.
 func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
-	l, err := s.list(ctx, nil)
+	l, err := s.list(ctx, everything)
 	if err != nil {
 		return err
 	}
@@ -209,11 +212,14 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 		// The manifest goes first: without it, the chunks are nothing.
 		err := s.remove(ctx, found.name, &metav1.Preconditions{UID: &found.uid})
 		if err == nil || apierrors.IsConflict(err) { // another one bears the name
-			err = s.removeAll(ctx, l.chunks[found.uid])
+			err = s.removeAll(ctx, append(l.chunks[found.uid], l.arrived[id]...))
 		}
 		if err != nil {
 			return fmt.Errorf("delete snapshot %s: %w", id, err)
 		}
+	}
+	if err := s.removeAll(ctx, l.strays()); err != nil {
+		return fmt.Errorf("delete what was delivered in part: %w", err)
 	}
 	return nil
 }

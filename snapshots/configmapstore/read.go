@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -27,7 +26,7 @@ func (s *Store) View(ctx context.Context) (snapshots.View, error) {
 
 // IDs returns the IDs of all snapshots, the newest last. The channel is not read.
 func (s *Store) IDs(ctx context.Context) ([]snapshots.ID, error) {
-	l, err := s.list(ctx, labels.Set{PartLabel: partManifest, StateLabel: stateComplete})
+	l, err := s.list(ctx, readable)
 	return l.ids(), err
 }
 
@@ -79,7 +78,7 @@ func (s *Store) find(ctx context.Context, id snapshots.ID) (*corev1.ConfigMap, e
 	case err != nil:
 		return nil, fmt.Errorf("read snapshot %s: %w", id, err)
 	case o.Labels[NameLabel] != s.name || o.Labels[PartLabel] != partManifest,
-		o.Labels[StateLabel] != stateComplete, o.Labels[SnapshotLabel] != id.String():
+		o.Labels[StateLabel] != stateComplete && !isDelivered(o), o.Labels[SnapshotLabel] != id.String():
 		return nil, s.notFound(id)
 	}
 	return o, nil
@@ -88,19 +87,19 @@ func (s *Store) find(ctx context.Context, id snapshots.ID) (*corev1.ConfigMap, e
 // read returns the snapshot of a manifest, verified.
 func (s *Store) read(ctx context.Context, o *corev1.ConfigMap, manifest snapshots.Manifest) (snapshots.Snapshot, error) {
 	names := chunkNames(o.Data)
-	if len(names) > maxPieces {
+	if len(names) > maxChunks {
 		return snapshots.Snapshot{}, fmt.Errorf("%w: it has %d chunks", snapshots.ErrCorrupt, len(names))
 	}
 	var pieces [][]byte
 	for _, name := range names {
 		chunk, err := s.get(ctx, name)
 		if apierrors.IsNotFound(err) {
-			return snapshots.Snapshot{}, fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, name)
+			return snapshots.Snapshot{}, missing(o, name)
 		}
 		if err != nil {
 			return snapshots.Snapshot{}, err
 		}
-		pieces = append(pieces, chunk.BinaryData[pieceKey])
+		pieces = append(pieces, pieceOf(chunk))
 	}
 	files, err := unpackFiles(manifest, pieces)
 	if err != nil {

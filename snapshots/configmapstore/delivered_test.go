@@ -1,0 +1,207 @@
+package configmapstore
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+// delivered returns a snapshot of a few chunks, and its ConfigMaps.
+func (p *place) delivered(revision uint64, name string) (snapshots.Snapshot, []*corev1.ConfigMap) {
+	p.Helper()
+	large := make([]byte, 600_000)
+	random := rand.New(rand.NewPCG(1, revision))
+	for i := range large {
+		large[i] = byte(random.Uint32())
+	}
+	s := storetest.Draft(name, "files/large.bin", string(large)).Seal(revision, snapshots.ID{})
+	return s, p.objectsOf(s)
+}
+
+func (p *place) objectsOf(s snapshots.Snapshot) []*corev1.ConfigMap {
+	p.Helper()
+	objects, err := Delivered("edge", s)
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, o := range objects {
+		o.Namespace = p.namespace
+	}
+	return objects
+}
+
+func (p *place) deliver(objects ...*corev1.ConfigMap) {
+	p.Helper()
+	for _, o := range objects {
+		if err := p.client.Create(p.Context(), o.DeepCopy()); err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// What is delivered comes in any order. It is a snapshot when all of it is there, and
+// what was there before is the newest until then.
+func TestDeliveredInAnyOrder(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	reader := p.open()
+	var before []snapshots.ID
+	random := rand.New(rand.NewPCG(3, 4))
+	for revision := range uint64(4) {
+		s, objects := p.delivered(revision+1, "web")
+		if len(objects) != 5 {
+			t.Fatalf("there are %d objects", len(objects))
+		}
+		random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+		for _, o := range objects {
+			if ids, err := reader.IDs(t.Context()); err != nil || !slices.Equal(ids, before) {
+				t.Fatalf("before %s is there: %v, %v", o.Name, ids, err)
+			}
+			if _, err := reader.Get(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrNotFound) {
+				t.Fatalf("before %s is there: %v", o.Name, err)
+			}
+			p.deliver(o)
+		}
+		before = append(before, s.ID())
+		if v, err := reader.View(t.Context()); err != nil || !slices.Equal(v.IDs, before) {
+			t.Fatalf("all is there: %v, %v", v, err)
+		}
+		if got, err := reader.Get(t.Context(), s.ID()); err != nil || !reflect.DeepEqual(got, s) {
+			t.Errorf("%s came out different: %v", s.ID(), err)
+		}
+	}
+}
+
+// Objects that are to be delivered fit where kubectl repeats them in an annotation,
+// and are the same for the same snapshot.
+func TestDeliveredObjects(t *testing.T) {
+	t.Parallel()
+	s := ten().Seal(7, snapshots.ID{})
+	objects, err := Delivered("edge", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Delivered("edge", s)
+	if err != nil || !reflect.DeepEqual(objects, again) {
+		t.Errorf("the second time it differs: %v", err)
+	}
+	names := map[string]bool{}
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := len(text); size > 256<<10 || !*o.Immutable || o.OwnerReferences != nil || o.Labels[StateLabel] != stateDelivered {
+			t.Errorf("%s has %d bytes, %v", o.Name, size, o.ObjectMeta)
+		}
+		if o.Annotations["kustomize.toolkit.fluxcd.io/prune"] != "disabled" || !strings.HasPrefix(o.Annotations["argocd.argoproj.io/sync-options"], "Prune=false,") {
+			t.Errorf("%s would be pruned: %v", o.Name, o.Annotations)
+		}
+		names[o.Name] = true
+	}
+	if len(names) != 58 || !names["edge-r000007"] || !names["edge-r000007-"+s.ID().Short+"-056"] {
+		t.Errorf("%d objects: %v", len(names), slices.Sorted(maps.Keys(names)))
+	}
+}
+
+func TestDeliveredTooLarge(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 30<<20)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range large {
+		large[i] = byte(random.Uint32())
+	}
+	_, err := Delivered("edge", storetest.Draft("web", "files/large.bin", string(large)).Seal(1, snapshots.ID{}))
+	if !errors.Is(err, sequence.ErrRefused) || !strings.Contains(err.Error(), "files/large.bin") {
+		t.Error(err)
+	}
+}
+
+// A delivered store is no place to publish to; its channel is people's.
+func TestDeliveredIsNotPublishedTo(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	_, objects := p.delivered(1, "web")
+	p.deliver(objects[1]) // also if there is no more than a chunk
+	if _, _, err := p.open().Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, sequence.ErrRefused) {
+		t.Errorf("publish: %v", err)
+	}
+	p.deliver(objects[0], objects[2], objects[3], objects[4])
+	if _, _, err := p.open().Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, sequence.ErrRefused) {
+		t.Errorf("publish: %v", err)
+	}
+	if n := len(p.objects(partManifest)) + len(p.objects(partChunk)); n != 5 {
+		t.Errorf("there are %d objects", n)
+	}
+	pause := func(c *snapshots.Channel) error { *c = c.Paused(snapshots.Pause{By: "ops", At: noon}); return nil }
+	if err := p.open().UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
+		t.Error(err)
+	}
+}
+
+// Deleting takes the chunks along, which nothing owns, and what was left of older
+// snapshots, but not what is still on its way.
+func TestDeliveredIsDeleted(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	first, one := p.delivered(1, "a")
+	_, two := p.delivered(2, "b")
+	_, three := p.delivered(3, "c")
+	fourth, four := p.delivered(4, "d")
+	_, five := p.delivered(5, "e")
+	p.deliver(slices.Concat(one, two[1:], three[:2], four, five[:2])...)
+	s := p.open()
+	if err := s.Delete(t.Context(), fourth.ID()); err == nil {
+		t.Error("the newest is deleted")
+	}
+	if err := s.Delete(t.Context(), first.ID()); err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, o := range slices.Concat(four, five[:2]) {
+		want = append(want, o.Name)
+	}
+	for _, o := range slices.Concat(p.objects(partManifest), p.objects(partChunk)) {
+		got = append(got, o.Name)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("there are %v", got)
+	}
+}
+
+// What arrives other than it was sent is corrupt, and is not taken.
+func TestDeliveredOtherwise(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s, objects := p.delivered(1, "a")
+	objects[2].BinaryData[pieceKey][1000]++
+	p.deliver(objects...)
+	if _, err := p.open().Get(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
+// A chunk whose bytes happen to be text is as good as one of bytes.
+func TestDeliveredAsText(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*corev1.ConfigMap{
+		"text": {Data: map[string]string{pieceKey: "piece"}}, "bytes": {BinaryData: map[string][]byte{pieceKey: []byte("piece")}},
+	} {
+		if got := string(pieceOf(o)); got != "piece" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
