@@ -214,6 +214,11 @@ func (e *engine) traceparent(id snapshots.ID) string {
 func (e *engine) save(now time.Time) error {
 	e.state.Slots = e.bindings.slots
 	e.state.Status = e.status(now)
+	e.state.Instances = make(map[string]kept, len(e.instances))
+	for name, i := range e.instances {
+		i.Disk, i.ByHand = i.running.Disk, i.running.ByHand
+		e.state.Instances[name] = i.kept
+	}
 	err := e.state.save(e.State)
 	e.trouble("state", err, now)
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -96,9 +97,13 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 	if old := e.instances[spec.Name]; old != nil {
 		old.stop()
 		i.busy = old.busy // its job ends as it began
+		i.kept = old.kept
+		i.Disk, i.ByHand = old.running.Disk, old.running.ByHand
 	} else {
+		i.kept = e.state.Instances[spec.Name]
 		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
 	}
+	i.running = push.Running{Disk: i.Disk, ByHand: i.ByHand}
 	ctx, i.stop = context.WithCancel(ctx)
 	e.instances[spec.Name] = i
 	e.start(func() {

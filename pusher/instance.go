@@ -17,6 +17,7 @@ import (
 // touches it.
 type instance struct {
 	fleet.Instance
+	kept
 	target push.Instance
 	stop   context.CancelFunc // ends the asking
 
@@ -39,6 +40,8 @@ type instance struct {
 	garbage      []push.Stored // files to be removed
 	onDisk       push.Known    // the certificates on its disk, for pushes
 	persisted    time.Time
+	inspectAfter time.Time // the next inspection
+	inspectFrom  int       // the backend that it begins with
 	jobError     string
 	jobErrorAt   time.Time
 	jobFailures  int
@@ -83,7 +86,7 @@ func (i *instance) hasServers(want []snapshots.BoundServer) bool {
 		return true
 	}
 	if c := i.compared; c.have != &have[0] || c.want != &want[0] {
-		i.compared = comparison{&have[0], &want[0], slices.Equal(have, want)}
+		i.compared = comparison{&have[0], &want[0], i.running.Has(want)}
 	}
 	return i.compared.same
 }
@@ -120,7 +123,7 @@ const uptimeSlack = 3 * time.Second
 func (i *instance) meet(info dataplane.RuntimeInfo, asked time.Time) {
 	started := asked.Add(-info.Uptime)
 	if info.PID != i.info.PID || info.Node != i.info.Node || started.After(i.started.Add(uptimeSlack)) {
-		i.running, i.started = push.Running{}, started
+		i.running, i.started, i.inspectAfter = i.running.Another(), started, asked
 	}
 	i.info = info
 }

@@ -102,8 +102,10 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done 
 		if done.Reloaded {
 			i.running = push.Running{
 				Servers: push.Loaded(want.Servers), Persisted: true, Certificates: push.Hashes(want), Info: done.Info,
+				ByHand: i.running.ByHand,
 			}
 		}
+		i.running.Disk, i.inspectAfter, e.dirty = done.Disk, now.Add(e.InspectInterval), true
 	}
 	e.results = append(e.results, r)
 }
@@ -126,7 +128,7 @@ func (e *engine) stands(i *instance, now time.Time) work {
 		Busy: i.busy != "", Reachable: i.reachable(), Bound: ok && n.err == nil,
 		SameNode: snapshots.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
-		Garbage: len(i.garbage) > 0,
+		Garbage: len(i.garbage) > 0, InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
 		s.SameServers = i.hasServers(e.bindings.prepared[i.snapshot()].servers)
@@ -154,6 +156,9 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 			garbage := i.garbage
 			i.garbage = nil
 			e.start(func() { e.collect(ctx, i, garbage) })
+		case workInspect:
+			i.begin(w)
+			e.inspect(ctx, i, bind)
 		case workNothing, workReload:
 		}
 	}
@@ -175,6 +180,8 @@ func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots
 		if have.Info.PID != 0 {
 			i.meet(have.Info, began) // rather too early, which is on the safe side
 		}
+		e.noteHands(i, have.ByHand)
+		e.dirty = e.dirty || i.running.Disk != have.Disk
 		i.running = have
 		if have.Reloaded {
 			e.reloads[i.Name] = have.Info.PID
@@ -191,14 +198,19 @@ func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshot
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	want, err := bind()
+	var disk push.Digest
 	if err == nil {
-		err = withoutSecrets(i.target.Persist(ctx, want), want)
+		disk, err = i.target.Persist(ctx, want)
+		err = withoutSecrets(err, want)
 	}
 	e.send(context.WithoutCancel(ctx), func(now time.Time) {
 		e.ended(i, workPersist, err, now)
 		i.persisted = now
 		// What changed meanwhile is not on disk yet.
-		i.running.Persisted = err == nil && slices.Equal(i.running.Servers, want.Servers)
+		i.running.Persisted = err == nil && i.running.Has(want.Servers)
+		if err == nil {
+			i.running.Disk, e.dirty = disk, true
+		}
 	})
 }
 

@@ -10,11 +10,11 @@ import (
 
 // metrics are what the pusher counts.
 type metrics struct {
-	instances, inSync, reachable, behind, troubles, lastSync prometheus.Gauge
-	phase                                                    *prometheus.GaugeVec
-	pushes, updates                                          *prometheus.CounterVec
-	reloads                                                  prometheus.Counter
-	took                                                     *prometheus.HistogramVec
+	instances, inSync, reachable, behind, troubles, fights, lastSync prometheus.Gauge
+	phase                                                            *prometheus.GaugeVec
+	pushes, updates                                                  *prometheus.CounterVec
+	reloads                                                          prometheus.Counter
+	took                                                             *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -34,6 +34,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		reachable: gauge("instances_reachable", "Instances whose worker says what it runs."),
 		behind:    gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
 		troubles:  gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
+		fights:    gauge("fights", "Instances on which another hand keeps undoing repairs, so that they have stopped."),
 		lastSync:  gauge("last_sync_timestamp_seconds", "When all instances were last in sync, as Unix time."),
 		pushes:    counters("pushes_total", "Pushes of a snapshot to an instance, by how they ended.", "result"),
 		updates:   counters("runtime_changes_total", "Changes of instances without a reload, by kind and how they ended.", "kind", "result"),
@@ -53,7 +54,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		m.pushes.WithLabelValues(string(o))
 		m.took.WithLabelValues(string(o))
 	}
-	for _, w := range []work{workUpdate, workPersist, workCollect} {
+	for _, w := range []work{workUpdate, workPersist, workCollect, workInspect, workMend} {
 		m.updates.WithLabelValues(string(w), "done")
 		m.updates.WithLabelValues(string(w), "failed")
 	}
@@ -77,8 +78,11 @@ func (m *metrics) worked(w work, err error) {
 }
 
 func (m *metrics) observe(s Status) {
-	reachable := 0
+	reachable, fights := 0, 0
 	for _, i := range s.Instances {
+		if i.Fight != nil {
+			fights++
+		}
 		if i.Reachable {
 			reachable++
 		}
@@ -87,6 +91,7 @@ func (m *metrics) observe(s Status) {
 	m.inSync.Set(float64(s.InSync()))
 	m.reachable.Set(float64(reachable))
 	m.behind.Set(float64(s.Channel.Behind))
+	m.fights.Set(float64(fights))
 	m.troubles.Set(float64(len(s.Troubles)))
 	if len(s.Instances) > 0 && s.InSync() == len(s.Instances) {
 		m.lastSync.Set(float64(s.Updated.Unix()))

@@ -51,6 +51,9 @@ type Options struct {
 	// PersistInterval is how often at most the file on an instance's disk is
 	// brought up to date with servers that were changed at run time.
 	PersistInterval time.Duration
+	// InspectInterval is how often the files on an instance's disk and the servers in
+	// its worker are compared with what was left there.
+	InspectInterval time.Duration
 	// CollectAfter is how long a file on an instance is kept that no snapshot in
 	// use needs.
 	CollectAfter time.Duration
@@ -72,6 +75,7 @@ func (o Options) withDefaults() Options {
 	set(&o.ReloadTimeout, 30*time.Second)
 	set(&o.DrainTime, 30*time.Second)
 	set(&o.PersistInterval, 5*time.Second)
+	set(&o.InspectInterval, time.Minute)
 	set(&o.CollectAfter, time.Hour)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

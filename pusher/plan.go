@@ -12,6 +12,7 @@ const (
 	workUpdate  work = "update"
 	workPersist work = "persist"
 	workCollect work = "collect"
+	workInspect work = "inspect"
 )
 
 // standing is how an instance stands to the snapshot that it runs, joined with
@@ -28,6 +29,7 @@ type standing struct {
 	PersistAfter time.Time
 	NotBefore    time.Time
 	Garbage      bool
+	InspectAfter time.Time
 }
 
 // classify decides what an instance needs: what must change by a reload, by a
@@ -46,6 +48,8 @@ func classify(s standing, now time.Time) work {
 		return workPersist
 	case s.Persisted && s.Garbage:
 		return workCollect
+	case s.Persisted && !now.Before(s.InspectAfter):
+		return workInspect
 	default:
 		return workNothing
 	}

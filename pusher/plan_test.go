@@ -5,7 +5,7 @@ import (
 )
 
 func TestClassify(t *testing.T) {
-	inSync := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameCertificates: true, Persisted: true}
+	inSync := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameCertificates: true, Persisted: true, InspectAfter: noon.Add(1)}
 	tests := map[string]struct {
 		edit func(*standing)
 		want work
@@ -22,6 +22,8 @@ func TestClassify(t *testing.T) {
 		"not on disk":                    {func(s *standing) { s.Persisted = false }, workPersist},
 		"not on disk, but it was before": {func(s *standing) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
 		"garbage":                        {func(s *standing) { s.Garbage = true }, workCollect},
+		"not looked at for a while":      {func(s *standing) { s.InspectAfter = noon }, workInspect},
+		"not looked at, not on disk":     {func(s *standing) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
 		"garbage, not on disk":           {func(s *standing) { s.Garbage, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workNothing},
 	}
 	for name, test := range tests {

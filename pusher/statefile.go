@@ -27,6 +27,8 @@ type state struct {
 	Slots      snapshots.Slots `json:"slots,omitempty"`
 	// Uploads lists what was uploaded to each instance, apart from certificates.
 	Uploads map[string][]upload `json:"uploads,omitempty"`
+	// Instances holds what else is remembered of each.
+	Instances map[string]kept `json:"instances,omitempty"`
 }
 
 // upload is a file on an instance. Unneeded is since when no snapshot in use

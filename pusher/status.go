@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -71,7 +72,11 @@ type InstanceStatus struct {
 	PID       int          `json:"pid,omitempty"`
 	// InSync is set when it runs what is wanted, with today's servers and
 	// certificates.
-	InSync  bool      `json:"inSync"`
+	InSync bool `json:"inSync"`
+	// ByHand are the servers that another hand took out of traffic.
+	ByHand []push.Hand `json:"byHand,omitempty"`
+	// Fight is set while nothing is repaired, because it is undone again.
+	Fight   *Fight    `json:"fight,omitempty"`
 	Doing   string    `json:"doing,omitempty"`
 	Error   string    `json:"error,omitempty"`
 	ErrorAt time.Time `json:"errorAt,omitzero"`

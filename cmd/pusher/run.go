@@ -61,6 +61,7 @@ A store is one of
 	flags.DurationVar(&o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
 	flags.DurationVar(&o.ReloadTimeout, "reload-timeout", 30*time.Second, "how long a reload of HAProxy may take")
 	flags.DurationVar(&o.DrainTime, "drain-time", 30*time.Second, "how long to drain the server of an endpoint that is gone")
+	flags.DurationVar(&o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what was left there")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
 	return cmd
 }
@@ -117,7 +118,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	for _, flag := range []struct {
 		name  string
 		value time.Duration
-	}{{"poll-interval", f.options.PollInterval}, {"reload-timeout", f.options.ReloadTimeout}, {"drain-time", f.options.DrainTime}} {
+	}{{"poll-interval", f.options.PollInterval}, {"reload-timeout", f.options.ReloadTimeout}, {"drain-time", f.options.DrainTime}, {"inspect-interval", f.options.InspectInterval}} {
 		if flag.value <= 0 {
 			return process.Usage("--%s=%s: want more than nothing", flag.name, flag.value)
 		}

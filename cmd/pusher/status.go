@@ -70,6 +70,11 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 	for _, t := range s.Troubles {
 		line("trouble", "%s, for %s: %s", t.About, process.Age(now.Sub(t.Since)), t.Error)
 	}
+	for _, i := range s.Instances {
+		for _, h := range i.ByHand {
+			line("by hand", "%s: %s", i.Name, h)
+		}
+	}
 	fmt.Fprintln(w)
 	return printInstances(w, s.Instances)
 }

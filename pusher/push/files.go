@@ -80,24 +80,28 @@ func (i Instance) create(ctx context.Context, s dataplane.Storage, f snapshots.B
 
 // replace writes a file that is there, unless it has the content already.
 func (i Instance) replace(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, found dataplane.File, known Known) error {
-	if s == dataplane.Certificates {
-		if known.same(f, found) {
-			known.remember(f)
-			return nil
-		}
-		return known.note(s, f, i.API.ReplaceFile(ctx, s, f.Name, f.Content))
-	}
-	content, err := i.API.ReadFile(ctx, s, f.Name)
-	if err != nil && !errors.Is(err, dataplane.ErrNotFound) {
+	same, err := i.same(ctx, s, f, found, known)
+	switch {
+	case errors.Is(err, dataplane.ErrNotFound):
+		return i.API.CreateFile(ctx, s, f.Name, f.Content)
+	case err != nil:
 		return err
-	}
-	if err == nil && bytes.Equal(content, f.Content) {
+	case same && s == dataplane.Certificates:
+		known.remember(f)
+		return nil
+	case same:
 		return nil
 	}
-	if err != nil {
-		return i.API.CreateFile(ctx, s, f.Name, f.Content)
+	return known.note(s, f, i.API.ReplaceFile(ctx, s, f.Name, f.Content))
+}
+
+// same reports whether a file that the storage lists has the content of f.
+func (i Instance) same(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, found dataplane.File, known Known) (bool, error) {
+	if s == dataplane.Certificates {
+		return known.same(f, found), nil
 	}
-	return i.API.ReplaceFile(ctx, s, f.Name, f.Content)
+	content, err := i.API.ReadFile(ctx, s, f.Name)
+	return bytes.Equal(content, f.Content), err
 }
 
 // note remembers a certificate that was written. One that the API refuses is a

@@ -28,6 +28,8 @@ type Done struct {
 	// Reloaded is set when the push replaced the worker. Then it runs the servers
 	// of the bound snapshot, see [Loaded].
 	Reloaded bool
+	// Disk is what the file on disk is.
+	Disk Digest
 }
 
 // Push makes the instance run what was bound, and its file on disk say the same.
@@ -111,7 +113,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	}
 	switch {
 	case s.settled(p.want):
-		p.done.Info = s.info
+		p.done.Info, p.done.Disk = s.info, digestOf(s.raw.Config)
 		return false, nil
 	case snapshots.SameNode(s.info.Node, p.want.Node):
 		p.done.Info = s.info
@@ -199,7 +201,7 @@ func (p *attempt) prove(ctx context.Context) (sight, error) {
 	if err != nil {
 		return s, err
 	}
-	p.done.Info = s.info
+	p.done.Info, p.done.Disk = s.info, digestOf(s.raw.Config)
 	switch {
 	case !snapshots.SameNode(s.info.Node, p.want.Node):
 		return s, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)

@@ -35,7 +35,22 @@ type Running struct {
 	// Reloaded is set by an update that had to replace the worker, for the sake of
 	// a certificate.
 	Reloaded bool
+	// ByHand are the servers that another hand took out of traffic.
+	ByHand []Hand
+	// Disk is what the file on disk was when it was last written, the zero value if
+	// that is not known.
+	Disk Digest
 }
+
+// Has reports whether the worker is known to have these servers, apart from those
+// that another hand took out of traffic.
+func (r Running) Has(want []snapshots.BoundServer) bool {
+	wanted, _ := respect(want, r.ByHand)
+	return r.Servers != nil && slices.Equal(r.Servers, wanted)
+}
+
+// Another returns what is known of the worker that took this one's place.
+func (r Running) Another() Running { return Running{ByHand: r.ByHand, Disk: r.Disk} }
 
 // Update makes the worker, which has to run the shape that was bound, have the
 // servers and the certificates that were bound, without a reload where that can
@@ -120,7 +135,9 @@ func (i Instance) readBack(ctx context.Context, servers []snapshots.BoundServer,
 }
 
 func (i Instance) setServers(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
-	list := changes(have.Servers, want.Servers)
+	var wanted []snapshots.BoundServer
+	wanted, have.ByHand = respect(want.Servers, have.ByHand)
+	list := changes(have.Servers, wanted)
 	if len(list) == 0 {
 		return have, nil
 	}
@@ -130,7 +147,7 @@ func (i Instance) setServers(ctx context.Context, want snapshots.Bound, have Run
 		have.Persisted = have.Persisted && !slices.ContainsFunc(list, change.onDisk)
 		err = i.setDirectly(ctx, list)
 	} else {
-		err = i.setByPost(ctx, want.Config, list)
+		have.Disk, err = i.setByPost(ctx, want.Config, list)
 		have.Persisted = err == nil
 	}
 	// Whatever the answers were, the worker says what came of it.
@@ -138,12 +155,15 @@ func (i Instance) setServers(ctx context.Context, want snapshots.Bound, have Run
 		have.Servers = nil
 		return have, errors.Join(err, readErr)
 	}
+	known := have.Servers
 	have.Servers = servers
 	if err != nil {
 		return have, err
 	}
-	have.Servers = believed(servers, want.Servers)
-	if left := changes(have.Servers, want.Servers); len(left) > 0 {
+	have.Servers = believed(servers, wanted)
+	have.ByHand = notice(have.ByHand, known, have.Servers, list)
+	wanted, have.ByHand = respect(want.Servers, have.ByHand)
+	if left := changes(have.Servers, wanted); len(left) > 0 {
 		return have, fmt.Errorf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
 			left[0].to.Backend, left[0].to.Name, left[0].from.State, left[0].from.Address, left[0].from.Port,
 			left[0].to.State, left[0].to.Address, left[0].to.Port)
@@ -195,46 +215,51 @@ func (i Instance) setDirectly(ctx context.Context, list []change) error {
 }
 
 // setByPost posts the text without a reload, with what to change in the worker.
-func (i Instance) setByPost(ctx context.Context, config []byte, list []change) error {
+func (i Instance) setByPost(ctx context.Context, config []byte, list []change) (disk Digest, err error) {
 	all := actions(list)
 	for len(all) > 0 {
 		n := min(len(all), maxActions)
-		if err := i.post(ctx, config, all[:n]); err != nil {
-			return err
+		if disk, err = i.post(ctx, config, all[:n]); err != nil {
+			return Digest{}, err
 		}
 		all = all[n:]
 	}
-	return nil
+	return disk, nil
 }
 
-// Persist writes the text to disk, for a worker that runs it already.
-func (i Instance) Persist(ctx context.Context, want snapshots.Bound) error {
+// Persist writes the text to disk, for a worker that runs it already, and returns
+// what the file is now.
+func (i Instance) Persist(ctx context.Context, want snapshots.Bound) (Digest, error) {
 	info, err := i.API.RuntimeInfo(ctx)
 	if err != nil {
-		return err
+		return Digest{}, err
 	}
 	if !snapshots.SameNode(info.Node, want.Node) {
-		return fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+		return Digest{}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	return i.post(ctx, want.Config, nil)
 }
 
 // post writes the text without a reload; another try after a conflict is safe,
 // for only the worker's own snapshot is ever posted so.
-func (i Instance) post(ctx context.Context, config []byte, list []dataplane.RuntimeAction) error {
+func (i Instance) post(ctx context.Context, config []byte, list []dataplane.RuntimeAction) (Digest, error) {
 	var err error
 	for range maxTries {
 		var version int64
 		if version, err = i.version(ctx); err != nil {
-			return err
+			return Digest{}, err
 		}
-		_, err = i.API.PostRaw(ctx, config, dataplane.PostOptions{Version: version, SkipReload: true, Actions: list})
+		var posted dataplane.Posted
+		posted, err = i.API.PostRaw(ctx, config, dataplane.PostOptions{Version: version, SkipReload: true, Actions: list})
+		if err == nil {
+			return digestOf(posted.Config), nil
+		}
 		if !errors.Is(err, dataplane.ErrConflict) {
-			return err
+			return Digest{}, err
 		}
 		i.tidy(ctx)
 	}
-	return err
+	return Digest{}, err
 }
 
 // rotate replaces the certificates whose content changed. One that cannot be

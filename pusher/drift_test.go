@@ -1,0 +1,52 @@
+package pusher
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/push"
+)
+
+func TestJudge(t *testing.T) {
+	edited := []push.Fault{{What: "haproxy.cfg on disk", Want: "ours", Found: "theirs"}}
+	type look struct {
+		at     time.Duration
+		faults []push.Fault
+		repair bool
+		fight  bool
+	}
+	tests := map[string][]look{
+		"nothing found": {{0, nil, false, false}},
+		"repaired":      {{0, edited, true, false}, {time.Minute, nil, false, false}, {2 * time.Minute, edited, true, false}},
+		"a fight, and a truce": {
+			{0, edited, true, false}, {time.Minute, edited, true, false}, {2 * time.Minute, edited, true, false},
+			{3 * time.Minute, edited, false, true}, {30 * time.Minute, edited, false, true}, {62 * time.Minute, edited, false, true},
+			{63 * time.Minute, edited, true, false},
+		},
+		"the other hand gives up": {
+			{0, edited, true, false}, {time.Minute, edited, true, false}, {2 * time.Minute, edited, true, false},
+			{3 * time.Minute, edited, false, true}, {4 * time.Minute, nil, false, false}, {11 * time.Minute, edited, true, false},
+		},
+		"now and then is no fight": {
+			{0, edited, true, false}, {5 * time.Minute, edited, true, false}, {9 * time.Minute, edited, true, false},
+			{10 * time.Minute, edited, true, false}, {15 * time.Minute, edited, true, false},
+		},
+	}
+	for name, looks := range tests {
+		t.Run(name, func(t *testing.T) {
+			var k kept
+			for n, l := range looks {
+				before := k
+				var repair bool
+				k, repair = k.judge(l.faults, noon.Add(l.at))
+				if repair != l.repair || (k.Fight != nil) != l.fight {
+					t.Fatalf("look %d at %s: repair %v, fight %v; before %+v", n, l.at, repair, k.Fight, before)
+				}
+				if k.Fight != nil && !strings.Contains(k.Fight.String(), "haproxy.cfg on disk: want ours, found theirs") {
+					t.Errorf("the fight is told as %q", k.Fight)
+				}
+			}
+		})
+	}
+}

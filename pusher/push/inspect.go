@@ -1,0 +1,233 @@
+package push
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// maxInspected bounds the backends whose servers are asked for in one inspection:
+// there is a call for each.
+const maxInspected = 100
+
+// Digest is the SHA-256 of a haproxy.cfg on an instance's disk, without the lines in
+// which the API counts versions.
+type Digest [sha256.Size]byte
+
+func digestOf(config []byte) Digest {
+	if len(config) == 0 {
+		return Digest{}
+	}
+	return sha256.Sum256(withoutHeader(config))
+}
+
+// MarshalText returns hexadecimal digits, none for the zero value.
+func (d Digest) MarshalText() ([]byte, error) {
+	if d == (Digest{}) {
+		return nil, nil
+	}
+	return []byte(hex.EncodeToString(d[:])), nil
+}
+
+// UnmarshalText reads what [Digest.MarshalText] wrote.
+func (d *Digest) UnmarshalText(text []byte) error {
+	*d = Digest{}
+	if len(text) == 0 {
+		return nil
+	}
+	if len(text) != hex.EncodedLen(len(d)) {
+		return fmt.Errorf("%q is no digest of a file", text)
+	}
+	if _, err := hex.Decode(d[:], text); err != nil {
+		return fmt.Errorf("%q is no digest of a file: %w", text, err)
+	}
+	return nil
+}
+
+// Fault is something on an instance that is not as it was left.
+type Fault struct {
+	What  string `json:"what"`
+	Want  string `json:"want"`
+	Found string `json:"found"`
+}
+
+// String returns "what: want …, found …".
+func (f Fault) String() string { return fmt.Sprintf("%s: want %s, found %s", f.What, f.Want, f.Found) }
+
+// Inspection is what a look at an instance found.
+type Inspection struct {
+	// Running is what the worker has. Servers that are not as they should be are in
+	// there, so that the next [Instance.Update] sets them.
+	Running Running
+	// Faults are the differences; nobody's, where another hand took a server out of
+	// traffic.
+	Faults []Fault
+	// Next is where the next inspection of servers should begin.
+	Next int
+}
+
+// Inspect compares what is on the instance with what was bound, and changes nothing:
+// the file on disk, the files beside it, and the servers of some backends, beginning
+// with that of a number. Have is what is known of the worker, which runs what was bound.
+func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Running, known Known, from int) (Inspection, error) {
+	out := Inspection{Running: have}
+	s, err := i.look(ctx)
+	if err != nil {
+		return out, err
+	}
+	if !snapshots.SameNode(s.info.Node, want.Node) || s.info.PID != have.Info.PID {
+		return out, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
+	}
+	if fault, ok := inspectDisk(s, want, have.Disk); ok {
+		out.Faults = append(out.Faults, fault)
+	} else {
+		out.Running.Disk = digestOf(s.raw.Config)
+	}
+	missing, err := i.inspectFiles(ctx, want.Files, known)
+	if err != nil {
+		return out, err
+	}
+	out.Faults = append(out.Faults, missing...)
+	err = i.inspectServers(ctx, want, &out, from)
+	return out, err
+}
+
+// inspectDisk compares the file on disk with what was written there. Where that is
+// not known, with what was bound, which the API words in its own way.
+func inspectDisk(s sight, want snapshots.Bound, known Digest) (Fault, bool) {
+	found := digestOf(s.raw.Config)
+	edited := s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config)
+	switch {
+	case known != (Digest{}) && found == known:
+		return Fault{}, false
+	case known == (Digest{}) && !edited && s.settled(want):
+		return Fault{}, false
+	}
+	return Fault{What: "haproxy.cfg on disk", Want: "what was written for " + want.Node, Found: foreignWords(s.raw.Config, want.Config)}, true
+}
+
+// foreignWords says which lines the text on disk has that the wanted one has not, by
+// section and first word only: what follows may be a secret.
+func foreignWords(found, want []byte) string {
+	const most = 3
+	ours := map[string]int{}
+	for line := range lines(want) {
+		ours[strings.Join(strings.Fields(string(line)), " ")]++
+	}
+	var words []string
+	section := ""
+	for raw := range lines(withoutHeader(found)) {
+		line := strings.Fields(string(raw))
+		if len(line) == 0 || strings.HasPrefix(line[0], "#") {
+			continue
+		}
+		if sectionKeywords[line[0]] && !isIndented(raw) {
+			section = strings.Join(line[:min(2, len(line))], " ")
+		}
+		text := strings.Join(line, " ")
+		if ours[text]--; ours[text] < 0 && !slices.Contains(words, section+": "+line[0]) && line[0] != "server" {
+			words = append(words, section+": "+line[0])
+		}
+	}
+	if len(words) == 0 {
+		return "another text"
+	}
+	if len(words) > most {
+		words = append(words[:most], "…")
+	}
+	return "another text, in " + strings.Join(words, ", ")
+}
+
+// inspectFiles returns the files that are missing or have another content.
+func (i Instance) inspectFiles(ctx context.Context, files []snapshots.BoundFile, known Known) ([]Fault, error) {
+	var faults []Fault
+	for _, s := range storages {
+		mine := slices.DeleteFunc(slices.Clone(files), func(f snapshots.BoundFile) bool { return f.Kind != s.kind })
+		if len(mine) == 0 {
+			continue
+		}
+		there, err := i.list(ctx, s.storage)
+		if err != nil {
+			return faults, err
+		}
+		for _, f := range mine {
+			found, ok := there[f.Name]
+			same := false
+			if ok {
+				same, err = i.same(ctx, s.storage, f, found, known)
+				ok = !errors.Is(err, dataplane.ErrNotFound)
+				if err != nil && ok {
+					return faults, fmt.Errorf("inspect %s: %w", f.Name, err)
+				}
+			}
+			if !same {
+				faults = append(faults, Fault{What: "file " + f.Name, Want: fmt.Sprintf("%d bytes of the snapshot", len(f.Content)), Found: foundFile(ok)})
+			}
+		}
+	}
+	return faults, nil
+}
+
+func foundFile(there bool) string {
+	if there {
+		return "another content"
+	}
+	return "none"
+}
+
+// inspectServers asks for the servers of some backends.
+func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out *Inspection, from int) error {
+	have := &out.Running
+	if have.Servers == nil || !aligned(have.Servers, want.Servers) {
+		return nil // the next update asks for all of them
+	}
+	all := make([]change, len(want.Servers))
+	for n := range all {
+		all[n].to = want.Servers[n]
+	}
+	backends := backendsOf(all)
+	if from >= len(backends) {
+		from = 0
+	}
+	end := min(from+maxInspected, len(backends))
+	if out.Next = end; end == len(backends) {
+		out.Next = 0
+	}
+	found := slices.Clone(have.Servers)
+	if err := i.readBack(ctx, found, backends[from:end]); err != nil {
+		return err
+	}
+	wanted, _ := respect(want.Servers, have.ByHand)
+	found = believed(found, wanted)
+	have.ByHand = notice(have.ByHand, have.Servers, found, nil)
+	wanted, have.ByHand = respect(want.Servers, have.ByHand)
+	have.Servers = found
+	for _, c := range changes(found, wanted) {
+		out.Faults = append(out.Faults, Fault{What: "server " + c.to.Backend + "/" + c.to.Name, Want: describe(c.to), Found: describe(c.from)})
+	}
+	return nil
+}
+
+func describe(s snapshots.BoundServer) string {
+	return fmt.Sprintf("%s at %s:%d", s.State, s.Address, s.Port)
+}
+
+// Mend uploads the files that an inspection missed and writes the text to disk. The
+// worker notices nothing. It returns what the file on disk is then.
+func (i Instance) Mend(ctx context.Context, want snapshots.Bound, known Known) (Digest, error) {
+	if err := i.upload(ctx, want.Files, known); err != nil {
+		return Digest{}, err
+	}
+	disk, err := i.Persist(ctx, want)
+	if errors.Is(err, dataplane.ErrValidation) {
+		return disk, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return disk, err
+}
