@@ -16,7 +16,7 @@ func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time
 	if err != nil {
 		return difference.Side{}, r, err
 	}
-	side := difference.Side{Name: s.Objects.String(), Files: r.Draft.Files, Certificates: r.Draft.Certificates}
+	side := difference.Side{Name: s.Objects.String(), Files: r.Draft.Files, Certificates: r.Draft.Certificates, Recipients: r.Draft.Recipients}
 	if s.Config.Endpoints != config.Recorded && len(objects.EndpointSlices) > 0 {
 		side.Endpoints, err = endpointsOf(r.Artifact, objects)
 	}

@@ -31,6 +31,9 @@ func Subject(previous snapshots.Snapshot, r Result) string {
 		for _, kind := range []string{"section", "file"} {
 			parts = append(parts, compare(before[kind], after[kind]).names()...)
 		}
+		if to := r.Draft.Recipients; len(to) > 0 && !slices.Equal(to, previous.Manifest.Spec.Recipients) {
+			parts = append(parts, "sealed to other recipients")
+		}
 	}
 	switch {
 	case len(parts) == 0 && len(previous.Files) == 0:
@@ -66,6 +69,9 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 		case "maps/host.map", "maps/rewrite.map", "maps/terminated_*", "files/https.crtlist", "files/sni_*":
 			// They follow from routes, filters and certificates.
 		default:
+			if snapshots.IsSealed(f.Path) {
+				continue // its certificate says what changed
+			}
 			add("file", unit{name: f.Path, content: string(f.Content)})
 		}
 	}
@@ -73,7 +79,7 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 		if c.File == render.Fallback {
 			continue
 		}
-		add("certificate", unit{name: c.File, content: c.Secret.String()})
+		add("certificate", unit{name: c.File, content: fmt.Sprintf("%s %s %s", c.Secret, c.Mode, c.Version)})
 	}
 	return out
 }

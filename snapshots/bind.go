@@ -65,6 +65,10 @@ type Bound struct {
 	// Missing lists what the snapshot takes from Secrets and is not in the live
 	// data, or not usable, sorted. See [Bind] for what stands in for it.
 	Missing []Need
+	// Absent are the paths, on the instance, of certificates whose version is not in
+	// the live data, sorted. They are among no files: what an instance has there that
+	// runs the snapshot is right, and no other instance can be given it.
+	Absent []string
 
 	secrets []string // that Config holds
 }
@@ -98,6 +102,8 @@ const endMarker = "# hapsnap end "
 //     is left out.
 //   - Where haproxy.cfg names the certificate, and for authorities anywhere, the
 //     fallback certificate stands in: it has signed nobody's.
+//   - A certificate of which another version is at hand than the reference names is
+//     not missing but absent, see [Bound.Absent]; the shape is that with it.
 //   - A list of users has none.
 //   - A value is one that nobody knows.
 //
@@ -142,7 +148,8 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 	if bound.Files, err = files.sorted(); err != nil {
 		return Bound{}, err
 	}
-	bound.Shape = shapeOf(text.shape, bound.Files)
+	bound.Absent = slices.Sorted(slices.Values(files.absent))
+	bound.Shape = shapeOf(text.shape, bound.Files, bound.Absent)
 	bound.Node = nodeName(bound.ID, bound.Shape)
 	bound.Config, bound.Lines = text.finish(bound.Node)
 	return bound, nil
@@ -157,10 +164,16 @@ func missingNeeds(files *boundFiles, secrets *boundSecrets) []Need {
 }
 
 // shapeOf ends the digest of the text with the paths of the files. Those of
-// maps and general files tell their contents.
-func shapeOf(text hash.Hash, files []BoundFile) Digest {
+// maps and general files tell their contents. A file that is absent is nonetheless
+// where it would be.
+func shapeOf(text hash.Hash, files []BoundFile, absent []string) Digest {
+	paths := slices.Clone(absent)
 	for _, f := range files {
-		fmt.Fprintf(text, "\x00file %s\n", f.Path)
+		paths = append(paths, f.Path)
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		fmt.Fprintf(text, "\x00file %s\n", path)
 	}
 	return Digest(digestPrefix + hex.EncodeToString(text.Sum(nil)))
 }

@@ -22,6 +22,8 @@ type boundFiles struct {
 	standIns map[string]BoundFile
 	// expired are certificates that are not served any more, see expiredFiles.
 	expired map[string]bool
+	// absent are the paths of certificates whose version is not at hand.
+	absent []string
 	// fallen are what the fallback certificate has taken the place of.
 	fallen []Need
 }
@@ -44,7 +46,7 @@ func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
 		if err := checkFilePath(f.Path); err != nil {
 			return nil, err
 		}
-		if !isList(f) && f.Path != ConfigFile && f.Path != EndpointsFile {
+		if !isList(f) && f.Path != ConfigFile && f.Path != EndpointsFile && !IsSealed(f.Path) {
 			b.add(b.placed(fileKind(f.Path), f.Path, f.Content))
 		}
 	}
@@ -103,6 +105,11 @@ func (b *boundFiles) addCertificate(ref CertificateRef, live Live) error {
 		b.add(b.placed(fallback, ref.File, live.Fallback))
 		return nil
 	}
+	if ref.Version != "" && len(live.Versions[ref.Version]) == 0 {
+		path := b.placed(CertificateFile, ref.File, nil).Path
+		b.paths[ref.File], b.absent = path, append(b.absent, path)
+		return nil
+	}
 	content, kind, err := secretFile(ref, live)
 	if alone, expired := b.expired[ref.File]; expired {
 		content, kind, err = nil, "", errExpired
@@ -129,9 +136,25 @@ func secretFile(ref CertificateRef, live Live) ([]byte, FileKind, error) {
 		content := live.Authorities[ref.Secret]
 		return content, GeneralFile, checkAuthorities(content)
 	}
-	content := live.Certificates[ref.Secret]
+	content := live.certificate(ref)
 	kind, err := certificateKind(content)
 	return content, kind, err
+}
+
+// certificate returns the certificate that a reference is to.
+func (l Live) certificate(ref CertificateRef) []byte {
+	if ref.Versioned() {
+		return l.Versions[ref.Version]
+	}
+	return l.Certificates[ref.Secret]
+}
+
+// expired reports whether that is not to be served any more.
+func (l Live) expired(ref CertificateRef) bool {
+	if ref.Versioned() {
+		return l.ExpiredVersions[ref.Version]
+	}
+	return l.Expired[ref.Secret]
 }
 
 // keepStandIn keeps the fallback certificate for a file that is missing; for

@@ -13,13 +13,13 @@ var errExpired = errors.New("the certificate is expired")
 // valid, which a fallback beside it could take clients from, so that the file's
 // lines are left out. Those that no crt-list names are not served, and stay.
 func expiredFiles(refs []CertificateRef, lists []File, live Live) map[string]bool {
-	if len(live.Expired) == 0 {
+	if len(live.Expired)+len(live.ExpiredVersions) == 0 {
 		return nil
 	}
 	expired, valid := map[string]bool{}, map[string]bool{}
 	for _, ref := range refs {
-		if _, err := certificateKind(live.Certificates[ref.Secret]); err == nil && ref.Use == UseCertificate {
-			expired[ref.File], valid[ref.File] = live.Expired[ref.Secret], !live.Expired[ref.Secret]
+		if _, err := certificateKind(live.certificate(ref)); err == nil && ref.Use == UseCertificate {
+			expired[ref.File], valid[ref.File] = live.expired(ref), !live.expired(ref)
 		}
 	}
 	out := map[string]bool{}

@@ -58,6 +58,11 @@ type Live struct {
 	Certificates map[SecretName][]byte
 	// Expired are those of the certificates that are not to be served any more.
 	Expired map[SecretName]bool
+	// Versions are the certificates, as PEM, that references to versions are to, by
+	// version; those that are at hand.
+	Versions map[string][]byte
+	// ExpiredVersions are those of them that are not to be served any more.
+	ExpiredVersions map[string]bool
 	// Authorities are what [ParseAuthorities] returned.
 	Authorities map[SecretName][]byte
 	// Users are what [ParseHtpasswd] returned.

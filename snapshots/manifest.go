@@ -38,6 +38,7 @@ type Spec struct {
 	Subject      string           `json:"subject,omitempty"`
 	Files        []FileDigest     `json:"files"`
 	Certificates []CertificateRef `json:"certificates,omitempty"`
+	Recipients   []string         `json:"recipients,omitempty"` // as in a [Draft]
 	Quarantined  []Quarantined    `json:"quarantined,omitempty"`
 }
 
@@ -85,6 +86,10 @@ type CertificateRef struct {
 	File   string     `json:"file"`
 	Secret SecretName `json:"secret,omitzero"`
 	Use    Use        `json:"use,omitempty"`
+	// Mode and Version say which certificate of the Secret it is; see
+	// [CertificateVersion]. They are for certificates with their keys only.
+	Mode    CertificateMode `json:"mode,omitempty"`
+	Version string          `json:"version,omitempty"`
 	// Observed is what the compiler saw, if it saw the Secret. It takes no
 	// part in the digest.
 	Observed *ObservedCertificate `json:"observed,omitempty"`
@@ -101,6 +106,9 @@ func (c CertificateRef) check() error {
 		return fmt.Errorf("certificate %s is for the use %q, which is not known", c.File, c.Use)
 	case c.Use == UseCA && c.Secret == (SecretName{}):
 		return fmt.Errorf("certificate %s is for authorities, and of no Secret", c.File)
+	}
+	if err := c.checkMode(); err != nil {
+		return err
 	}
 	return checkName(c.File, certificatesFolder, ".pem")
 }

@@ -33,8 +33,8 @@ const (
 const maxName = 240
 
 // Check reports the first file of the draft whose name no instance could keep, or
-// certificate reference that none could follow; for a name the error wraps
-// [ErrBadName]. The Dataplane API
+// certificate reference that none could follow, or sealed certificate that is not
+// encrypted; for a name the error wraps [ErrBadName]. The Dataplane API
 // replaces every byte of a name but letters, digits, '_', '-' and the last dot,
 // so a name must be free of them.
 func (d Draft) Check() error {
@@ -48,7 +48,7 @@ func (d Draft) Check() error {
 			return err
 		}
 	}
-	return nil
+	return checkSealed(d.Files, d.Certificates, d.Recipients)
 }
 
 // checkFilePath checks the path of a file of a snapshot.
@@ -60,6 +60,8 @@ func checkFilePath(path string) error {
 		return checkName(path, mapsFolder, ".map")
 	case strings.HasPrefix(path, filesFolder):
 		return checkName(path, filesFolder, "")
+	case IsSealed(path):
+		return checkName(strings.TrimSuffix(path, sealedExtension), certificatesFolder, ".pem")
 	}
 	return fmt.Errorf("%q: %w: it is neither in maps/ nor in files/", path, ErrBadName)
 }

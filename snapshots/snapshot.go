@@ -66,8 +66,11 @@ func (s Snapshot) Config() []byte {
 type Draft struct {
 	Files        []File
 	Certificates []CertificateRef
-	Quarantined  []Quarantined
-	Provenance   Provenance
+	// Recipients are those of age's that certificates are sealed to, sorted; none if
+	// no certificate is.
+	Recipients  []string
+	Quarantined []Quarantined
+	Provenance  Provenance
 	// Time is when the draft was validated. Stores use it for the times of
 	// commits and files; it takes no part in the digest.
 	Time time.Time
@@ -82,7 +85,9 @@ type Draft struct {
 }
 
 // Digest returns the content digest of the draft.
-func (d Draft) Digest() Digest { return ContentDigest(fileDigests(d.Files), d.Certificates) }
+func (d Draft) Digest() Digest {
+	return ContentDigest(fileDigests(d.Files), d.Certificates, d.Recipients)
+}
 
 // Seal gives the draft its revision and its parent, which is zero for the
 // first snapshot of a store. The files are sorted, and the manifest lists them.
@@ -94,7 +99,7 @@ func (d Draft) Seal(revision uint64, parent ID) Snapshot {
 	m.Metadata.Name = NewID(revision, digest).String()
 	m.Spec = Spec{
 		Revision: revision, Digest: digest, Parent: parent, Subject: d.Subject,
-		Files: fileDigests(files), Certificates: refs, Quarantined: d.Quarantined,
+		Files: fileDigests(files), Certificates: refs, Recipients: d.Recipients, Quarantined: d.Quarantined,
 	}
 	m.Provenance = d.Provenance
 	m.Provenance.Time = d.Time.UTC().Truncate(time.Second)
@@ -116,7 +121,10 @@ func (s Snapshot) Verify() error {
 			return fmt.Errorf("%w: %s has sha256 %s, not %s", ErrCorrupt, got[i].Path, got[i].SHA256, want[i].SHA256)
 		}
 	}
-	digest := ContentDigest(got, s.Manifest.Spec.Certificates)
+	if err := checkSealed(s.Files, s.Manifest.Spec.Certificates, s.Manifest.Spec.Recipients); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	digest := ContentDigest(got, s.Manifest.Spec.Certificates, s.Manifest.Spec.Recipients)
 	if digest != s.Manifest.Spec.Digest {
 		return fmt.Errorf("%w: content is %s, the manifest says %s", ErrCorrupt, digest, s.Manifest.Spec.Digest)
 	}
@@ -128,18 +136,15 @@ func (s Snapshot) Verify() error {
 
 // ContentDigest hashes the sorted (path, sha256) of all files and the
 // certificate references by Secret name and use. What the compiler saw in a Secret is
-// outside, so that a renewed certificate makes no new snapshot.
-func ContentDigest(files []FileDigest, certificates []CertificateRef) Digest {
-	lines := make([]string, 0, len(files)+len(certificates))
+// outside, so that a renewed certificate makes no new snapshot, unless the reference
+// is to a version. The files of sealed certificates are outside too: their versions
+// and recipients stand for them, for age encrypts the same to other bytes each time.
+func ContentDigest(files []FileDigest, certificates []CertificateRef, recipients []string) Digest {
+	lines := certificateLines(certificates, recipients)
 	for _, f := range files {
-		lines = append(lines, fmt.Sprintf("file %q %s\n", f.Path, f.SHA256))
-	}
-	for _, c := range certificates {
-		line := fmt.Sprintf("certificate %q %s\n", c.File, c.Secret)
-		if c.Use != UseCertificate {
-			line = string(c.Use) + " " + line
+		if !IsSealed(f.Path) {
+			lines = append(lines, fmt.Sprintf("file %q %s\n", f.Path, f.SHA256))
 		}
-		lines = append(lines, line)
 	}
 	slices.Sort(lines)
 	h := sha256.New()

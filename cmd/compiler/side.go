@@ -143,5 +143,5 @@ func storedSide(ctx context.Context, url, revision string, o stores.Options) (si
 	if err != nil {
 		return side{}, err
 	}
-	return side{Side: difference.Side{Name: store.String() + "@" + id.String(), Files: s.Files, Certificates: s.Manifest.Spec.Certificates}}, nil
+	return side{Side: difference.Side{Name: store.String() + "@" + id.String(), Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}}, nil
 }

@@ -144,6 +144,9 @@ func printManifest(w io.Writer, m snapshots.Manifest, now time.Time) error {
 	for _, c := range spec.Certificates {
 		line("needs", certificate(c))
 	}
+	for _, r := range spec.Recipients {
+		line("sealed to", r)
+	}
 	for _, q := range spec.Quarantined {
 		line("left out", fmt.Sprintf("%s %s: %s", q.Kind, snapshots.SecretName{Namespace: q.Namespace, Name: q.Name}, strings.ReplaceAll(q.Reason, "\n", "\n          ")))
 	}
@@ -156,7 +159,14 @@ func certificate(c snapshots.CertificateRef) string {
 	if c.Secret == (snapshots.SecretName{}) {
 		return c.File + ": the fallback certificate"
 	}
-	return fmt.Sprintf("%s: %s", c.File, snapshots.Need{Use: c.Use, Secret: c.Secret})
+	text := fmt.Sprintf("%s: %s", c.File, snapshots.Need{Use: c.Use, Secret: c.Secret})
+	switch {
+	case c.Versioned() && c.Version == "":
+		return fmt.Sprintf("%s, %s, of which there was none to be served", text, c.Mode)
+	case c.Versioned():
+		return fmt.Sprintf("%s, %s, version %.10s", text, c.Mode, c.Version)
+	}
+	return text
 }
 
 func printFiles(w io.Writer, files []snapshots.FileDigest) error {

@@ -13,6 +13,31 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
+// Of a certificate with a version it is said which, and of one that is sealed, to whom.
+func TestPrintVersions(t *testing.T) {
+	t.Parallel()
+	secret := snapshots.SecretName{Namespace: "shop", Name: "tls"}
+	var m snapshots.Manifest
+	m.Spec.Certificates = []snapshots.CertificateRef{
+		{File: "certs/a.pem", Secret: secret, Mode: snapshots.ModeSealed, Version: strings.Repeat("3f2a91c4", 8)},
+		{File: "certs/b.pem", Secret: secret, Mode: snapshots.ModeExact},
+	}
+	m.Spec.Recipients = []string{"age1x"}
+	var out strings.Builder
+	if err := printManifest(&out, m, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"needs     certs/a.pem: certificate of Secret shop/tls, sealed, version 3f2a91c43f\n",
+		"needs     certs/b.pem: certificate of Secret shop/tls, exact, of which there was none to be served\n",
+		"sealed to age1x\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
 // fullStore is a store with a snapshot that has something of everything.
 func fullStore(t *testing.T) (path string, id snapshots.ID) {
 	t.Helper()

@@ -19,6 +19,7 @@ type Side struct {
 	Name         string
 	Files        []snapshots.File
 	Certificates []snapshots.CertificateRef
+	Recipients   []string // that certificates are sealed to
 	// Endpoints are those to join it with when it is pushed, nil if they are
 	// unknown. They are not looked at where endpoints are a file.
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
@@ -98,24 +99,37 @@ type comparison struct {
 	old, new map[string]string
 }
 
-// texts returns what is compared, by path.
+// texts returns what is compared, by path. Of sealed certificates that is their
+// versions, not what age makes of them.
 func texts(s Side) map[string]string {
 	out := map[string]string{}
 	for _, f := range s.Files {
-		out[f.Path] = string(f.Content)
+		if !snapshots.IsSealed(f.Path) {
+			out[f.Path] = string(f.Content)
+		}
 	}
 	var lines []string
 	for _, c := range s.Certificates {
 		if c.Secret != (snapshots.SecretName{}) {
-			need := snapshots.Need{Use: c.Use, Secret: c.Secret}
-			lines = append(lines, fmt.Sprintf("%s: %s\n", c.File, need))
+			lines = append(lines, certificateLine(c))
 		}
 	}
 	slices.Sort(lines)
+	for _, r := range s.Recipients {
+		lines = append(lines, "sealed to "+r+"\n")
+	}
 	if len(lines) > 0 {
 		out[CertificatesFile] = strings.Join(lines, "")
 	}
 	return out
+}
+
+func certificateLine(c snapshots.CertificateRef) string {
+	line := fmt.Sprintf("%s: %s", c.File, snapshots.Need{Use: c.Use, Secret: c.Secret})
+	if c.Versioned() {
+		line += fmt.Sprintf(", %s, version %s", c.Mode, cmp.Or(c.Version, "none"))
+	}
+	return line + "\n"
 }
 
 // paths returns the files of both sides, sorted.

@@ -121,6 +121,36 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
+// Of a sealed certificate the version is compared, and who can open it: what age makes
+// of the same differs each time.
+func TestVerdictsOnVersions(t *testing.T) {
+	t.Parallel()
+	sealed := func(version, recipient, ciphertext string) Side {
+		s := sideOf(config, "certs/a.pem.age", ciphertext)
+		ref := secret("certs/a.pem", "a", "")
+		ref.Mode, ref.Version = snapshots.ModeSealed, version
+		s.Certificates, s.Recipients = []snapshots.CertificateRef{ref}, []string{recipient}
+		return s
+	}
+	reference := sideOf(config)
+	reference.Certificates = []snapshots.CertificateRef{secret("certs/a.pem", "a", "")}
+	checkVerdicts(t, map[string]verdictCase{
+		"sealed anew": {a: sealed("11", "age1x", "one"), b: sealed("11", "age1x", "two"), verdict: Nothing},
+		"renewed": {
+			a: sealed("11", "age1x", "one"), b: sealed("22", "age1x", "two"), verdict: Reload,
+			decides: Line{File: CertificatesFile, Line: 1, Text: "certs/a.pem: certificate of Secret shop/a, sealed, version 22"},
+		},
+		"sealed to another": {
+			a: sealed("11", "age1x", "one"), b: sealed("11", "age1y", "two"), verdict: Reload,
+			decides: Line{File: CertificatesFile, Line: 2, Text: "sealed to age1y"},
+		},
+		"no longer sealed": {
+			a: sealed("", "age1x", "one"), b: reference, verdict: Reload,
+			decides: Line{File: CertificatesFile, Line: 1, Text: "certs/a.pem: certificate of Secret shop/a"},
+		},
+	})
+}
+
 func TestVerdictsOnEndpoints(t *testing.T) {
 	t.Parallel()
 	checkVerdicts(t, map[string]verdictCase{
