@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -74,8 +75,11 @@ func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now ti
 	listed := map[string]bool{}
 	for _, spec := range f.Instances {
 		listed[spec.Name] = true
-		if old := e.instances[spec.Name]; old == nil || old.Instance != spec {
+		switch old := e.instances[spec.Name]; {
+		case old == nil || !old.sameBut(spec):
 			e.meet(ctx, spec, now)
+		case old.Instance != spec:
+			e.renew(old, spec, now)
 		}
 	}
 	for name, i := range e.instances {
@@ -85,6 +89,24 @@ func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now ti
 			e.Log.Info("instance left the fleet", "instance", name)
 		}
 	}
+}
+
+// sameBut reports whether nothing has changed of an instance but what it is asked
+// with.
+func (i *instance) sameBut(spec fleet.Instance) bool {
+	spec.Username, spec.Password, spec.TLS = i.Username, i.Password, i.TLS
+	return i.Instance == spec
+}
+
+// renew has an instance asked with other credentials from now on. Work that is
+// under way goes on, with them: a push is not lost.
+func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
+	if err := i.client.Renew(access(spec)); err != nil {
+		e.trouble("fleet", fmt.Errorf("instance %s: %w", spec.Name, err), now)
+		return
+	}
+	i.Instance = spec
+	e.Log.Info("credentials of instance renewed", "instance", spec.Name)
 }
 
 // meet begins to ask an instance what it runs.
@@ -107,7 +129,7 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 	ctx, i.stop = context.WithCancel(ctx)
 	e.instances[spec.Name] = i
 	e.start(func() {
-		ask(ctx, i.target.API, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
+		ask(ctx, i.client, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
 			e.hearing(ctx, i))
 	})
 }

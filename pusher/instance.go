@@ -18,6 +18,7 @@ import (
 type instance struct {
 	fleet.Instance
 	kept
+	client *dataplane.Client
 	target push.Instance
 	stop   context.CancelFunc // ends the asking
 
@@ -143,38 +144,21 @@ func (i *instance) end(err error, retry time.Duration, now time.Time) {
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
 }
 
-// ask asks the instance again and again what it runs, and reports each answer,
-// until ctx is done.
-func ask(ctx context.Context, api push.Worker, every, timeout time.Duration, report func(dataplane.RuntimeInfo, error, time.Time)) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		asked := time.Now()
-		once, cancel := context.WithTimeout(ctx, timeout)
-		info, err := api.RuntimeInfo(once)
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		report(info, err, asked)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
 // connect returns the instance with a client of its API.
 func connect(spec fleet.Instance, reloadTimeout time.Duration) (*instance, error) {
-	client, err := dataplane.New(dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password})
+	client, err := dataplane.New(access(spec))
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", spec.Name, err)
 	}
 	return &instance{
-		Instance: spec, onDisk: push.Known{},
+		Instance: spec, client: client, onDisk: push.Known{},
 		target: push.Instance{API: client, ReloadTimeout: reloadTimeout},
 	}, nil
+}
+
+// access is what a client of an instance takes.
+func access(spec fleet.Instance) dataplane.Options {
+	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS}
 }
 
 // uploaded returns the list of uploads with those of a push, none of which is

@@ -20,7 +20,12 @@ import (
 // hearing returns what to do with each answer of an instance.
 func (e *engine) hearing(ctx context.Context, i *instance) func(dataplane.RuntimeInfo, error, time.Time) {
 	return func(info dataplane.RuntimeInfo, err error, asked time.Time) {
-		e.send(ctx, func(now time.Time) { i.hear(info, err, asked, now) })
+		e.send(ctx, func(now time.Time) {
+			if isRefused(err) && !isRefused(i.err) {
+				e.logger(i.Name).Error("instance refused, nothing is pushed to it", "err", err)
+			}
+			i.hear(info, err, asked, now)
+		})
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 
 // metrics are what the pusher counts.
 type metrics struct {
-	instances, inSync, reachable, behind, troubles, fights, lastSync prometheus.Gauge
-	phase                                                            *prometheus.GaugeVec
-	pushes, updates                                                  *prometheus.CounterVec
-	reloads                                                          prometheus.Counter
-	took                                                             *prometheus.HistogramVec
+	instances, inSync, reachable, refused, behind, troubles, fights, lastSync prometheus.Gauge
+	phase                                                                     *prometheus.GaugeVec
+	pushes, updates                                                           *prometheus.CounterVec
+	reloads                                                                   prometheus.Counter
+	took                                                                      *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -32,6 +32,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		instances: gauge("instances", "Instances of the fleet."),
 		inSync:    gauge("instances_in_sync", "Instances that run what is wanted, with today's servers and certificates."),
 		reachable: gauge("instances_reachable", "Instances whose worker says what it runs."),
+		refused:   gauge("instances_refused", "Instances whose version of HAProxy or of the Dataplane API is not supported: nothing is pushed to them."),
 		behind:    gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
 		troubles:  gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
 		fights:    gauge("fights", "Instances on which another hand keeps undoing repairs, so that they have stopped."),
@@ -78,8 +79,11 @@ func (m *metrics) worked(w work, err error) {
 }
 
 func (m *metrics) observe(s Status) {
-	reachable, fights := 0, 0
+	reachable, refused, fights := 0, 0, 0
 	for _, i := range s.Instances {
+		if i.Refused {
+			refused++
+		}
 		if i.Fight != nil {
 			fights++
 		}
@@ -90,6 +94,7 @@ func (m *metrics) observe(s Status) {
 	m.instances.Set(float64(len(s.Instances)))
 	m.inSync.Set(float64(s.InSync()))
 	m.reachable.Set(float64(reachable))
+	m.refused.Set(float64(refused))
 	m.behind.Set(float64(s.Channel.Behind))
 	m.fights.Set(float64(fights))
 	m.troubles.Set(float64(len(s.Troubles)))

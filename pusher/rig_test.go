@@ -91,15 +91,19 @@ func listen(t *testing.T) net.Listener {
 
 func (r *rig) addInstance(name string, api dataplanetest.API) {
 	r.t.Helper()
+	r.addInstanceWith(name, dataplanetest.Options{API: api})
+}
+
+func (r *rig) addInstanceWith(name string, o dataplanetest.Options) {
+	r.t.Helper()
 	sockets, err := os.MkdirTemp("", "rig")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { os.RemoveAll(sockets) })
 	r.binds[name] = filepath.Join(sockets, "web.sock")
-	r.instances[name] = dataplanetest.Start(r.t, dataplanetest.Options{
-		API: api, Env: []string{"WEB=unix@" + r.binds[name], "TAKEN=" + r.taken},
-	})
+	o.Env = []string{"WEB=unix@" + r.binds[name], "TAKEN=" + r.taken}
+	r.instances[name] = dataplanetest.Start(r.t, o)
 }
 
 // Write takes the log.
@@ -107,6 +111,12 @@ func (r *rig) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.log.Write(p)
+}
+
+func (r *rig) logged() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.String()
 }
 
 func (r *rig) write(name, text string) {

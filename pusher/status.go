@@ -63,13 +63,16 @@ type Trouble struct {
 
 // InstanceStatus is how one instance stands.
 type InstanceStatus struct {
-	Name      string       `json:"name"`
-	Zone      string       `json:"zone,omitempty"`
-	Reachable bool         `json:"reachable"`
-	Since     time.Time    `json:"since,omitzero"` // of being in reach, or out of it
-	Running   snapshots.ID `json:"running,omitzero"`
-	Node      string       `json:"node,omitempty"`
-	PID       int          `json:"pid,omitempty"`
+	Name      string `json:"name"`
+	Zone      string `json:"zone,omitempty"`
+	Reachable bool   `json:"reachable"`
+	// Refused is set when its version of HAProxy or of the API is not worked with;
+	// Error says which it is. Nothing is pushed to it.
+	Refused bool         `json:"refused,omitempty"`
+	Since   time.Time    `json:"since,omitzero"` // of being in reach, or out of it
+	Running snapshots.ID `json:"running,omitzero"`
+	Node    string       `json:"node,omitempty"`
+	PID     int          `json:"pid,omitempty"`
 	// InSync is set when it runs what is wanted, with today's servers and
 	// certificates.
 	InSync bool `json:"inSync"`

@@ -104,6 +104,8 @@ func running(i pusher.InstanceStatus) string {
 
 func inSync(i pusher.InstanceStatus) string {
 	switch {
+	case i.Refused:
+		return "refused"
 	case !i.Reachable:
 		return "unreachable"
 	case i.InSync:

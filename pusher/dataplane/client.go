@@ -1,14 +1,15 @@
 package dataplane
 
 import (
-	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,7 +19,9 @@ type Options struct {
 	URL string
 	// Username and Password are sent with each request (basic authentication).
 	Username, Password string
-	// HTTP makes the requests; nil stands for a client that gives up connecting
+	// TLS is for https.
+	TLS TLS
+	// HTTP, which knows nothing of TLS above, makes the requests; nil stands for a client that gives up connecting
 	// after 5 seconds and waiting for what it writes after 90. What it reads is
 	// waited for 20 seconds at most, by any client. Its transport must not retry writes.
 	HTTP *http.Client
@@ -26,12 +29,16 @@ type Options struct {
 
 // Client calls one API. Its methods may be used from several goroutines.
 type Client struct {
-	base     string
-	username string
-	password string
-	http     *http.Client
+	base   string
+	access atomic.Pointer[access]
 
 	readTimeout time.Duration
+}
+
+// access is what a request is made with.
+type access struct {
+	username, password string
+	http               *http.Client
 }
 
 // New returns a client. It makes no request.
@@ -46,23 +53,35 @@ func New(o Options) (*Client, error) {
 	if u.User != nil {
 		return nil, errors.New("parse instance url: credentials belong in the user name and password settings")
 	}
-	return &Client{
-		base:     strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/") + "/v3",
-		username: o.Username,
-		password: o.Password,
-		http:     cmp.Or(o.HTTP, defaultHTTP()),
+	c := &Client{base: strings.TrimSuffix(u.Scheme+"://"+u.Host+u.Path, "/") + "/v3", readTimeout: readTimeout}
+	return c, c.Renew(o)
+}
 
-		readTimeout: readTimeout,
-	}, nil
+// Renew has requests made with other credentials from now on, also those that
+// belong to work under way. What was sent before ends as it began. The URL stays.
+func (c *Client) Renew(o Options) error {
+	a := &access{username: o.Username, password: o.Password, http: o.HTTP}
+	if a.http == nil {
+		config, err := o.TLS.config()
+		if err != nil {
+			return fmt.Errorf("prepare TLS: %w", err)
+		}
+		a.http = defaultHTTP(config)
+	}
+	if old := c.access.Swap(a); old != nil {
+		old.http.CloseIdleConnections()
+	}
+	return nil
 }
 
 // defaultHTTP waits long enough for the slowest call, a forced reload of a large
 // configuration, and does not go through a proxy: instances are neighbours.
-func defaultHTTP() *http.Client {
+func defaultHTTP(config *tls.Config) *http.Client {
 	return &http.Client{
 		Timeout: 90 * time.Second,
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			TLSClientConfig:     config,
 			TLSHandshakeTimeout: 5 * time.Second,
 			IdleConnTimeout:     30 * time.Second,
 			MaxIdleConnsPerHost: 4,

@@ -2,7 +2,8 @@
 // in the versions 3.2 to 3.4.
 //
 // It is a thin shell: one method for each call, each a single HTTP exchange. It
-// never retries, never chooses a version and never sends skip_version; what to do
+// never retries (but what was refused for credentials that were renewed under way),
+// never chooses a version and never sends skip_version; what to do
 // after a conflict, a lost answer or a failed reload is the caller's decision.
 // What it promises is that the caller can tell these apart: each failure is an
 // [*Error] that matches exactly one of the Err values of this package, and for a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -43,19 +44,31 @@ type answer struct {
 // became of a reload, waits for a reload that is under way.
 const readTimeout = 20 * time.Second
 
+// do makes a call. What was refused for credentials that were renewed meanwhile is
+// asked for once more: nothing was done.
 func (c *Client) do(ctx context.Context, k call) (answer, error) {
 	if !k.write() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.readTimeout)
 		defer cancel()
 	}
+	access := c.access.Load()
+	a, err := c.exchange(ctx, k, access)
+	if renewed := c.access.Load(); errors.Is(err, ErrUnauthorized) && renewed != access {
+		return c.exchange(ctx, k, renewed)
+	}
+	return a, err
+}
+
+func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, error) {
 	var connected atomic.Bool
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	req, err := c.request(httptrace.WithClientTrace(ctx, trace), k)
 	if err != nil {
 		return answer{}, &Error{Op: k.op, Message: err.Error(), kind: ErrRejected, cause: err}
 	}
-	resp, err := c.http.Do(req)
+	req.SetBasicAuth(access.username, access.password)
+	resp, err := access.http.Do(req)
 	if err != nil {
 		return answer{}, lost(k, connected.Load(), err)
 	}
@@ -92,7 +105,6 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 		req.Header.Set("Content-Type", k.contentType)
 	}
 	req.Header.Set("User-Agent", "hapsnap")
-	req.SetBasicAuth(c.username, c.password)
 	return req, nil
 }
 

@@ -3,6 +3,7 @@ package fleet
 import (
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -21,8 +22,8 @@ const (
 type Fleet struct {
 	Rollout   Rollout
 	Instances []Instance // by name
-	// Files are those that it was read from: the file itself and the password
-	// files, which have to be watched.
+	// Files are those that it was read from: the file itself and those with
+	// passwords, certificates and keys, which have to be watched.
 	Files []string
 }
 
@@ -53,6 +54,7 @@ type Instance struct {
 	URL      string
 	Username string
 	Password string
+	TLS      dataplane.TLS
 	Zone     string
 	Layout   snapshots.Layout
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -64,12 +65,20 @@ type instance struct {
 	Username     string `json:"username,omitempty"`
 	Password     string `json:"password,omitempty"`
 	PasswordFile string `json:"passwordFile,omitempty"`
-	Zone         string `json:"zone,omitempty"`
-	Directories  struct {
-		Maps         string `json:"maps,omitempty"`
-		Certificates string `json:"certificates,omitempty"`
-		General      string `json:"general,omitempty"`
-	} `json:"directories,omitempty"`
+	TLS          struct {
+		CAFile          string `json:"caFile,omitempty"`
+		CertificateFile string `json:"certificateFile,omitempty"`
+		KeyFile         string `json:"keyFile,omitempty"`
+		ServerName      string `json:"serverName,omitempty"`
+	} `json:"tls,omitempty"`
+	Zone        string      `json:"zone,omitempty"`
+	Directories directories `json:"directories,omitempty"`
+}
+
+type directories struct {
+	Maps         string `json:"maps,omitempty"`
+	Certificates string `json:"certificates,omitempty"`
+	General      string `json:"general,omitempty"`
 }
 
 // Read reads a fleet from a file. The error is [InvalidError] where the file is what
@@ -168,18 +177,47 @@ func (r *reader) instance(n int, i instance) Instance {
 		r.fault("such as https://10.0.0.11:5555, without user, password or /v3", fmt.Sprintf("instance %s has no usable url", i.Name), at("url")...)
 	}
 	out := Instance{Name: i.Name, URL: i.URL, Username: i.Username, Password: i.Password, Zone: i.Zone}
-	out.Layout = snapshots.Layout{
-		Maps:         r.directory(i.Directories.Maps, DefaultMaps, at("directories")),
-		Certificates: r.directory(i.Directories.Certificates, DefaultCertificates, at("directories")),
-		General:      r.directory(i.Directories.General, DefaultGeneral, at("directories")),
-	}
+	out.Layout = r.layout(i.Directories, at("directories"))
+	out.TLS = r.tls(i, at("tls"))
 	switch {
 	case i.Password != "" && i.PasswordFile != "":
 		r.fault("", fmt.Sprintf("instance %s has both password and passwordFile", i.Name), at("passwordFile")...)
 	case i.PasswordFile != "":
-		out.Password = r.password(i, at("passwordFile"))
+		out.Password = strings.TrimRight(r.file(i.Name, i.PasswordFile, at("passwordFile")), "\r\n")
 	}
 	return out
+}
+
+// tls reads what HTTPS takes. Nothing of it makes sense for plain HTTP.
+func (r *reader) tls(i instance, at []any) dataplane.TLS {
+	below := func(field string) []any { return append(slices.Clone(at), field) }
+	before := len(r.faults)
+	out := dataplane.TLS{
+		CA:          r.file(i.Name, i.TLS.CAFile, below("caFile")),
+		Certificate: r.file(i.Name, i.TLS.CertificateFile, below("certificateFile")),
+		Key:         r.file(i.Name, i.TLS.KeyFile, below("keyFile")),
+		ServerName:  i.TLS.ServerName,
+	}
+	switch given := i.TLS; {
+	case given == (instance{}.TLS):
+	case strings.HasPrefix(i.URL, "http:"):
+		r.fault("use an https url", fmt.Sprintf("instance %s has tls, and a url without it", i.Name), at...)
+	case (given.CertificateFile == "") != (given.KeyFile == ""):
+		r.fault("", fmt.Sprintf("instance %s has only one of certificateFile and keyFile", i.Name), at...)
+	case len(r.faults) == before: // else a file is missing, which is said
+		if err := out.Check(); err != nil {
+			r.fault("", fmt.Sprintf("instance %s: %v", i.Name, err), at...)
+		}
+	}
+	return out
+}
+
+func (r *reader) layout(d directories, at []any) snapshots.Layout {
+	return snapshots.Layout{
+		Maps:         r.directory(d.Maps, DefaultMaps, at),
+		Certificates: r.directory(d.Certificates, DefaultCertificates, at),
+		General:      r.directory(d.General, DefaultGeneral, at),
+	}
 }
 
 func (r *reader) directory(given, usual string, at []any) string {
@@ -190,21 +228,26 @@ func (r *reader) directory(given, usual string, at []any) string {
 	return path.Clean(dir)
 }
 
-// password reads a password file, whose path counts from the fleet's file.
-func (r *reader) password(i instance, at []any) string {
-	file := i.PasswordFile
+// file reads a file, whose path counts from the fleet's file. None is empty.
+func (r *reader) file(instance, name string, at []any) string {
+	if name == "" {
+		return ""
+	}
+	file := name
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(r.dir, file)
 	}
-	r.files = append(r.files, file)
+	if !slices.Contains(r.files, file) {
+		r.files = append(r.files, file)
+	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		if pathErr := new(os.PathError); errors.As(err, &pathErr) {
 			err = pathErr.Err
 		}
-		r.fault("", fmt.Sprintf("instance %s: read %s: %v", i.Name, i.PasswordFile, err), at...)
+		r.fault("", fmt.Sprintf("instance %s: read %s: %v", instance, name, err), at...)
 	}
-	return strings.TrimRight(string(data), "\r\n")
+	return string(data)
 }
 
 func (r *reader) checkNames(instances []instance) {

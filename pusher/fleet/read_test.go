@@ -75,6 +75,12 @@ func TestReadSaysWhereAFaultIs(t *testing.T) {
 		"two passwords":     {head + "  instances:\n  - {name: a, url: 'http://x', password: p, passwordFile: none}\n", "has both password and passwordFile"},
 		"relative folder":   {head + "  instances:\n  - {name: a, url: 'http://x', directories: {maps: maps}}\n", `"maps" is not an absolute directory`},
 		"not YAML":          {"spec: [\n", ": Fleet: "},
+		"tls without https": {head + "  instances:\n  - {name: a, url: 'http://x', tls: {serverName: edge}}\n", ":7:32: Fleet: instance a has tls, and a url without it"},
+		"missing authority": {head + "  instances:\n  - {name: a, url: 'https://x', tls: {caFile: none}}\n", ":7:47: Fleet: instance a: read none: no such file or directory"},
+		"half a pair":       {head + "  instances:\n  - {name: a, url: 'https://x', tls: {certificateFile: fleet.yaml}}\n", ":7:33: Fleet: instance a has only one of certificateFile and keyFile"},
+		"no certificate":    {head + "  instances:\n  - {name: a, url: 'https://x', tls: {caFile: fleet.yaml}}\n", ":7:33: Fleet: instance a: the authorities hold no certificate in PEM"},
+		"no pair":           {head + "  instances:\n  - {name: a, url: 'https://x', tls: {certificateFile: fleet.yaml, keyFile: fleet.yaml}}\n", "instance a: the client certificate cannot be used"},
+		"no verification":   {head + "  instances:\n  - {name: a, url: 'https://x', tls: {insecureSkipVerify: true}}\n", "tls.insecureSkipVerify is not a known field"},
 		"password as value": {head + "  instances:\n  - {name: a, url: 'http://x', password: {secret: 1}}\n", ": Fleet: spec.instances[0].password"},
 	}
 	for name, test := range tests {

@@ -1,6 +1,7 @@
 package dataplanetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -24,7 +26,8 @@ type api struct {
 	haproxy  *haproxy
 	paths    Dirs
 	username string
-	password string
+	password atomic.Pointer[string]
+	told     Options // the versions that it tells, where they are not its own
 
 	commits sync.Mutex // one commit at a time, as the API does
 
@@ -53,9 +56,10 @@ func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &api{
-		version: o.API, haproxy: h, paths: paths, username: o.Username, password: o.Password,
+		version: o.API, haproxy: h, paths: paths, username: o.Username, told: o,
 		memory: doc, transactions: map[string]document{}, mux: http.NewServeMux(), stop: cancel,
 	}
+	a.password.Store(&o.Password)
 	a.agent = newAgent(h, paths)
 	a.routes()
 	watching, err := a.watch(ctx)
@@ -101,7 +105,7 @@ func unknownPath(w http.ResponseWriter, r *http.Request) {
 func (a *api) authorized(w http.ResponseWriter, r *http.Request) bool {
 	user, password, given := r.BasicAuth()
 	same := func(x, y string) bool { return subtle.ConstantTimeCompare([]byte(x), []byte(y)) == 1 }
-	if given && same(user, a.username) && same(password, a.password) {
+	if given && same(user, a.username) && same(password, *a.password.Load()) {
 		return true
 	}
 	w.Header().Set("Www-Authenticate", `Basic realm="API"`)
@@ -174,7 +178,7 @@ func (a *api) routes() {
 }
 
 func (a *api) getInfo(w http.ResponseWriter, _ *http.Request) error {
-	version := map[API]string{V32: "v3.2.5 double", V34: "v3.4.2 double"}[a.version]
+	version := cmp.Or(a.told.APIVersion, map[API]string{V32: "v3.2.5 double", V34: "v3.4.2 double"}[a.version])
 	writeBody(w, http.StatusOK, map[string]any{
 		"api": map[string]any{"build_date": "2026-01-01T00:00:00.000Z", "version": version}, "system": map[string]any{},
 	})

@@ -2,6 +2,7 @@ package dataplanetest
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -39,6 +40,11 @@ type Options struct {
 	ReloadDelay time.Duration
 	// Username and Password are admin and secret by default.
 	Username, Password string
+	// TLS has the API speak HTTPS, nil plain HTTP.
+	TLS *tls.Config
+	// APIVersion and HAProxyVersion are what the API says its version and that of
+	// HAProxy is; by default those of API and of what runs.
+	APIVersion, HAProxyVersion string
 	// Dir holds all of the instance's files; by default a folder of its own that
 	// goes with it. An instance can be made on the Dir of one that was closed.
 	Dir string

@@ -3,8 +3,10 @@ package dataplanetest
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,7 +18,23 @@ import (
 )
 
 // URL is where a client finds the API, without /v3.
-func (i *Instance) URL() string { return "http://" + i.Addr }
+func (i *Instance) URL() string {
+	if i.options.TLS != nil {
+		return "https://" + i.Addr
+	}
+	return "http://" + i.Addr
+}
+
+// SetPassword has the API ask for another password from now on, also after it was
+// restarted.
+func (i *Instance) SetPassword(password string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.options.Password = password
+	if i.api != nil {
+		i.api.password.Store(&password)
+	}
+}
 
 // StartAPI starts the API, at the address it had before. It counts its reloads
 // from 0 and takes the file on disk for the last good one.
@@ -36,8 +54,14 @@ func (i *Instance) StartAPI() error {
 		return fmt.Errorf("start api: %w", err)
 	}
 	i.Addr = l.Addr().String()
+	if i.options.TLS != nil {
+		l = tls.NewListener(l, i.options.TLS)
+	}
 	i.api, i.listener = a, l
-	i.server = &http.Server{Handler: i.observed(a), ReadHeaderTimeout: 10 * time.Second}
+	i.server = &http.Server{
+		Handler: i.observed(a), ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // of clients that are turned away
+	}
 	go func(s *http.Server) { _ = s.Serve(l) }(i.server) // ends with StopAPI
 	return nil
 }

@@ -16,7 +16,11 @@ func (a *api) getRuntimeInfo(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		body["error"] = err.Error()
 	} else {
-		body["info"] = processInfo(out)
+		info := processInfo(out)
+		if told := a.told.HAProxyVersion; told != "" {
+			info["version"] = told
+		}
+		body["info"] = info
 	}
 	writeBody(w, http.StatusOK, body)
 	return nil

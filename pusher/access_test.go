@@ -1,0 +1,214 @@
+package pusher
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+// signer signs certificates for tests.
+type signer struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	pem         string
+}
+
+func newSigner(t *testing.T) signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer{certificate, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+}
+
+// sign returns a certificate for 127.0.0.1 and edge.example.com, and its key.
+func (a signer) sign(t *testing.T, name string) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"edge.example.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, private.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+}
+
+// guests are the names in the client certificates that an API was shown.
+type guests struct {
+	mu   sync.Mutex
+	last string
+}
+
+func (g *guests) see(s tls.ConnectionState) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last = s.PeerCertificates[0].Subject.CommonName
+	return nil
+}
+
+func (g *guests) is(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last == name
+}
+
+// strictRig has one instance, whose API speaks HTTPS and asks for a certificate.
+func strictRig(t *testing.T) (*rig, signer, *guests) {
+	t.Helper()
+	r, ca, seen := newRig(t, dataplanetest.V32), newSigner(t), &guests{}
+	certificate, key := ca.sign(t, "api")
+	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := x509.NewCertPool()
+	clients.AddCert(ca.certificate)
+	r.addInstanceWith("a", dataplanetest.Options{TLS: &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, VerifyConnection: seen.see,
+	}})
+	r.names = []string{"a"}
+	r.write("ca.pem", ca.pem)
+	r.writeClient(ca.sign(t, "first"))
+	r.write("password", "secret\n")
+	i := r.instances["a"]
+	r.write("fleet.yaml", fmt.Sprintf(`apiVersion: hapsnap.dev/v1alpha1
+kind: Fleet
+metadata: {name: edge}
+spec:
+  instances:
+  - name: a
+    url: %s
+    username: admin
+    passwordFile: password
+    tls: {caFile: ca.pem, certificateFile: client.pem, keyFile: client.key, serverName: edge.example.com}
+    directories: {maps: %s, certificates: %s, general: %s}
+`, i.URL(), i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General))
+	return r, ca, seen
+}
+
+func (r *rig) writeClient(certificate, key string) {
+	r.write("client.key", key)
+	r.write("client.pem", certificate)
+}
+
+func TestCredentialsAreRotatedWhileRunning(t *testing.T) {
+	t.Parallel()
+	r, ca, seen := strictRig(t)
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publish(config("1", "")))
+	if !seen.is("first") {
+		t.Error("the API was not shown the client certificate")
+	}
+
+	// A certificate of another authority is refused by the API, and is replaced by a
+	// good one.
+	r.writeClient(newSigner(t).sign(t, "stranger"))
+	r.until("the API refuses", func(s Status) bool { return !s.instance("a").Reachable })
+	r.writeClient(ca.sign(t, "second"))
+	eventually(t, "the second certificate is used", func() bool { return seen.is("second") })
+	r.until("the instance is back", func(s Status) bool { return s.instance("a").InSync })
+
+	// An API whose certificate nobody trusts is not spoken to.
+	r.write("ca.pem", newSigner(t).pem)
+	r.until("the API is not believed", func(s Status) bool {
+		return !s.instance("a").Reachable && strings.Contains(s.instance("a").Error, "certificate signed by unknown authority")
+	})
+	r.write("ca.pem", ca.pem)
+	r.until("the instance is back", func(s Status) bool { return s.instance("a").InSync })
+	if n := r.pushes("a"); n != 1 {
+		t.Errorf("the instance was pushed to %d times, want once", n)
+	}
+}
+
+// A push whose password changes under way goes on with the new one.
+func TestPasswordRotatedInTheMiddleOfAPush(t *testing.T) {
+	t.Parallel()
+	r, _, _ := strictRig(t)
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publish(config("1", "")))
+	uploads := r.instances["a"].Count(http.MethodPost, "/storage")
+	r.instances["a"].Inject(dataplanetest.Slow(time.Second).On(http.MethodPost, "/storage").Times(1))
+	second := r.publish(config("2", ""))
+	eventually(t, "a file is uploaded", func() bool {
+		return r.instances["a"].Count(http.MethodPost, "/storage") > uploads
+	})
+	r.instances["a"].SetPassword("another")
+	r.write("password", "another\n")
+	r.allRun(second)
+	if log := r.logged(); strings.Contains(log, "push failed") {
+		t.Error("the push was lost")
+	}
+	if n := r.pushes("a"); n != 2 {
+		t.Errorf("the instance was pushed to %d times, want twice", n)
+	}
+}
+
+// What is not supported is refused with a message, and the others go on.
+func TestUnsupportedVersionsAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.addInstanceWith("b", dataplanetest.Options{APIVersion: "v2.9.2 1a2b3c4"})
+	r.addInstanceWith("c", dataplanetest.Options{HAProxyVersion: "2.4.22-f8e3218"})
+	r.writeFleet("a", "b", "c")
+	r.endpoints(echo(t, "one"))
+	id := r.publish(config("1", ""))
+	r.run()
+	s := r.until("the others go on", func(s Status) bool {
+		return s.Good == id && s.instance("a").InSync && s.instance("b").Refused && s.instance("c").Refused
+	})
+	for name, want := range map[string]string{
+		"b": "the Dataplane API is v2.9.2 1a2b3c4: want 3.2 or a later 3",
+		"c": "HAProxy is 2.4.22-f8e3218: want 2.6 or later",
+	} {
+		if got := s.instance(name).Error; got != want {
+			t.Errorf("%s has the error %q, want %q", name, got, want)
+		}
+		if n := r.writes(name); n != 0 {
+			t.Errorf("%s got %d requests that change something", name, n)
+		}
+		if !strings.Contains(r.logged(), "level=ERROR msg=\"instance refused, nothing is pushed to it\" instance="+name) {
+			t.Errorf("the log does not say that %s is refused", name)
+		}
+	}
+}
