@@ -32,11 +32,13 @@ const (
 )
 
 // deliver are the annotations of what is delivered. It outlives the Application, as
-// history does, and Argo CD need not repeat it in an annotation.
+// history does; Argo CD need not repeat it in an annotation, and Flux has no variables
+// to put into it.
 var deliver = map[string]string{
-	"argocd.argoproj.io/compare-options": "IgnoreExtraneous",
-	"argocd.argoproj.io/sync-options":    "Prune=false,Delete=false,ServerSideApply=true",
-	"kustomize.toolkit.fluxcd.io/prune":  "disabled",
+	"argocd.argoproj.io/compare-options":     "IgnoreExtraneous",
+	"argocd.argoproj.io/sync-options":        "Prune=false,Delete=false,ServerSideApply=true",
+	"kustomize.toolkit.fluxcd.io/prune":      "disabled",
+	"kustomize.toolkit.fluxcd.io/substitute": "disabled",
 }
 
 // errDelivered is for writers of a store that somebody else fills.

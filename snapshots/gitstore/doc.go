@@ -5,7 +5,8 @@
 //	refs/tags/edge/r000123-…   each snapshot by its name
 //	refs/heads/edge-channel    channel.yaml, which people may edit in pull requests
 //
-// so that `git log -p haproxy.cfg` shows what changed, any revision can be
+// and, where it is to be delivered into a cluster, what [delivery] adds to the tree; so
+// that `git log -p haproxy.cfg` shows what changed, any revision can be
 // fetched by its name without its history, and one `git ls-remote` says all
 // that a poll asks for.
 //

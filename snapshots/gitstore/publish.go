@@ -92,7 +92,12 @@ func (s *Store) commit(parent tip, next snapshots.Snapshot, made time.Time) (tip
 	if err != nil {
 		return tip{}, nil, fmt.Errorf("encode manifest: %w", err)
 	}
-	files := append([]snapshots.File{{Path: snapshots.ManifestFile, Content: manifest}}, next.Files...)
+	files, err := s.options.Deliver.Files(next)
+	if err != nil {
+		return tip{}, nil, err
+	}
+	files = append(files, snapshots.File{Path: snapshots.ManifestFile, Content: manifest})
+	files = append(files, next.Files...)
 	b := newBuilder(parent.files)
 	tree, all, err := b.files(files)
 	if err != nil {

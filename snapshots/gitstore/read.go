@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/delivery"
 )
 
 // errNoFile is returned for a file that a commit does not have.
@@ -100,13 +101,14 @@ func wanted(m snapshots.Manifest) map[string]bool {
 	return paths
 }
 
-// walk collects the files of a tree. It stops at the first path that is not
-// wanted, so that a tree which names itself a million times costs nothing. A
+// walk collects the files of a tree, but for those that deliver it, which are no part
+// of it. It stops at the first other path that is not wanted, so that a tree which names itself a million times costs nothing. A
 // link, a submodule or an executable is no part of any snapshot.
 func (r reader) walk(tree *object.Tree, folder string, wanted map[string]bool, into blobs) error {
 	for _, entry := range tree.Entries {
 		p := path.Join(folder, entry.Name)
 		switch {
+		case !wanted[p] && delivery.Owns(p):
 		case !wanted[p]:
 			return fmt.Errorf("%w: %s is not in the manifest", snapshots.ErrCorrupt, p)
 		case entry.Mode == filemode.Regular:

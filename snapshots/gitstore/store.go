@@ -17,6 +17,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/delivery"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -30,8 +31,10 @@ type Options struct {
 	Branch      string // default: DefaultBranch
 	Name        string // in the subjects of commits; default: the branch
 	CacheDir    string // for what is fetched; default: hapsnap in the user's cache folder
-	Author      Author
-	Log         *slog.Logger // default: discards
+	// Deliver is the store to which Argo CD or Flux takes what is published; default: none.
+	Deliver delivery.Target
+	Author  Author
+	Log     *slog.Logger // default: discards
 }
 
 // Author is who the commits are by.

@@ -69,12 +69,15 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Forms are the URLs that Open takes, for help texts.
+// Forms are the URLs that Open takes, for help texts. With &deliver=NAMESPACE/NAME,
+// that of a git store has kustomize make ConfigMaps of what is published.
 const Forms = `dir:PATH, or the PATH of a directory
 git+file:///PATH?branch=NAME
 git+https://[USER@]HOST/PATH?branch=NAME, with --git-token-file
 git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key
-configmap:NAMESPACE/NAME`
+configmap:NAMESPACE/NAME
+With &deliver=NAMESPACE/NAME, what is published to git gets a kustomization.yaml, by which
+Argo CD or Flux takes it to the store configmap:NAMESPACE/NAME of a cluster`
 
 // Open opens the store at a URL, which has one of the [Forms]; the branch of a
 // git store is main unless the URL names one. The store is not contacted. A URL
@@ -165,13 +168,13 @@ func openGit(text string, o Options) (Store, error) {
 	if u.Scheme != "git+file" && (u.Host == "" || strings.Trim(u.Path, "/") == "") {
 		return nil, usage("store %s: host or path is missing", u.Redacted())
 	}
-	branch, err := branchOf(u)
+	q, err := parseQuery(u)
 	if err != nil {
 		return nil, err
 	}
 	remote := *u
 	remote.Scheme, remote.RawQuery = strings.TrimPrefix(u.Scheme, "git+"), ""
-	s, err := gitstore.Open(gitstore.Options{URL: remote.String(), Credentials: o.Credentials, Branch: branch, CacheDir: o.CacheDir, Author: o.Author, Log: o.Log})
+	s, err := gitstore.Open(gitstore.Options{URL: remote.String(), Credentials: o.Credentials, Branch: q.branch, Deliver: q.deliver, CacheDir: o.CacheDir, Author: o.Author, Log: o.Log})
 	if hint := process.Hint(err); hint != "" {
 		return nil, process.WithHint(process.Usage("store %s: %w", u.Redacted(), err), hint)
 	}
@@ -179,18 +182,4 @@ func openGit(text string, o Options) (Store, error) {
 		return nil, usage("store %s: %w", u.Redacted(), err)
 	}
 	return s, nil
-}
-
-// branchOf returns the branch that the URL names, or "".
-func branchOf(u *url.URL) (string, error) {
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return "", usage("store %s: what follows ? cannot be parsed", u.Redacted())
-	}
-	for name, values := range query {
-		if name != "branch" || len(values) != 1 || values[0] == "" {
-			return "", usage("store %s: only ?branch=NAME can be given, once", u.Redacted())
-		}
-	}
-	return query.Get("branch"), nil
 }

@@ -1,0 +1,98 @@
+package delivery
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// header is for whoever opens the file. What they add to it would be gone with the
+// next snapshot.
+const header = `# Written with each snapshot. For changes of your own, build this as a base.
+`
+
+// kustomization is kustomization.yaml, as far as it is needed. The names of generated
+// objects get no suffix: they are in what is generated.
+type kustomization struct {
+	APIVersion       string      `yaml:"apiVersion"`
+	Kind             string      `yaml:"kind"`
+	Namespace        string      `yaml:"namespace"`
+	GeneratorOptions options     `yaml:"generatorOptions"`
+	Generators       []generator `yaml:"configMapGenerator"`
+
+	files []snapshots.File // that it names, and the snapshot has not
+}
+
+// generator makes one ConfigMap.
+type generator struct {
+	Name     string   `yaml:"name"`
+	Files    []string `yaml:"files,omitempty"` // key=path
+	Literals []string `yaml:"literals,omitempty"`
+	Options  options  `yaml:"options"`
+}
+
+type options struct {
+	NoSuffix    bool              `yaml:"disableNameSuffixHash,omitempty"`
+	Immutable   bool              `yaml:"immutable,omitempty"`
+	Labels      map[string]string `yaml:"labels,omitempty"`
+	Annotations map[string]string `yaml:"annotations,omitempty"`
+}
+
+func newKustomization(namespace string) *kustomization {
+	return &kustomization{
+		APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization", Namespace: namespace,
+		GeneratorOptions: options{NoSuffix: true},
+	}
+}
+
+// add has a ConfigMap generated, the nth. Its manifest is the file that the tree has
+// anyway; bytes come from files, and other text is in place.
+func (k *kustomization) add(o *corev1.ConfigMap, n int) {
+	g := generator{Name: o.Name, Options: options{Immutable: *o.Immutable, Labels: o.Labels, Annotations: o.Annotations}}
+	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
+		if key == snapshots.ManifestFile {
+			g.Files = append(g.Files, key)
+		} else {
+			g.Literals = append(g.Literals, key+"="+o.Data[key])
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.BinaryData)) {
+		path := fmt.Sprintf("%s/%03d-%s", folder, n, key)
+		g.Files = append(g.Files, key+"="+path)
+		k.files = append(k.files, snapshots.File{Path: path, Content: o.BinaryData[key]})
+	}
+	k.Generators = append(k.Generators, g)
+}
+
+func (k *kustomization) marshal() ([]byte, error) {
+	k.share()
+	text, err := yaml.Marshal(k)
+	return append([]byte(header), text...), err
+}
+
+// share says only once what holds for all ConfigMaps.
+func (k *kustomization) share() {
+	all := &k.GeneratorOptions
+	all.Labels, all.Annotations = maps.Clone(k.Generators[0].Options.Labels), maps.Clone(k.Generators[0].Options.Annotations)
+	for _, g := range k.Generators {
+		keepCommon(all.Labels, g.Options.Labels)
+		keepCommon(all.Annotations, g.Options.Annotations)
+	}
+	for _, g := range k.Generators {
+		removeCommon(g.Options.Labels, all.Labels)
+		removeCommon(g.Options.Annotations, all.Annotations)
+	}
+}
+
+func keepCommon(common, other map[string]string) {
+	maps.DeleteFunc(common, func(key, value string) bool { return other[key] != value })
+}
+
+func removeCommon(from, common map[string]string) {
+	maps.DeleteFunc(from, func(key, _ string) bool { _, shared := common[key]; return shared })
+}
