@@ -33,6 +33,7 @@ type prepared struct {
 	needs      []snapshots.Need
 	slots      snapshots.Slots // of recorded endpoints, else nil
 	servers    []snapshots.BoundServer
+	linger     time.Duration // see [rollout.Seen.Linger]
 	err        error
 }
 
@@ -78,7 +79,7 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 }
 
 func prepare(s snapshots.Snapshot, recorded bool) prepared {
-	p := prepared{snapshot: s}
+	p := prepared{snapshot: s, linger: linger(s.Config())}
 	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
 		return p
 	}

@@ -41,6 +41,7 @@ type engine struct {
 	bindings *bindings
 	state    state
 	decision decision
+	waits    []rollout.Wait
 
 	// What the next step has to hear of.
 	results []rollout.Result
@@ -111,9 +112,10 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	e.assignSlots(now)
 	e.bindings.expire(now)
 	if e.ready(now) {
-		next, pushes := e.policy.Step(e.state.Rollout, e.observe(), now)
+		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(), now)
 		e.noteUploads(pushes)
 		if e.commit(next, now) {
+			e.waits = waits
 			e.trace()
 			e.beginPushes(ctx, pushes)
 		}
@@ -170,7 +172,9 @@ func (e *engine) observe() rollout.Observation {
 	}
 	for _, name := range e.names() {
 		i := e.instances[name]
-		o.Instances = append(o.Instances, i.seen(e.stands(i, time.Time{}) == workReload))
+		seen := i.seen(e.stands(i, time.Time{}) == workReload)
+		seen.Linger = e.bindings.prepared[i.snapshot()].linger
+		o.Instances = append(o.Instances, seen)
 	}
 	return o
 }

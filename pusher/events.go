@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -65,13 +66,7 @@ func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now ti
 	if err != nil {
 		return
 	}
-	e.policy = f.Rollout.Apply(rollout.DefaultPolicy())
-	if len(e.Waves) > 0 {
-		e.policy.Waves = e.Waves
-	}
-	if e.Soak != nil {
-		e.policy.Soak = *e.Soak
-	}
+	e.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()))
 	listed := map[string]bool{}
 	for _, spec := range f.Instances {
 		listed[spec.Name] = true
@@ -107,6 +102,20 @@ func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
 	}
 	i.Instance = spec
 	e.Log.Info("credentials of instance renewed", "instance", spec.Name)
+}
+
+// takePolicy takes what the fleet's file says of rollouts, where flags do not.
+func (e *engine) takePolicy(p rollout.Policy) {
+	if len(e.Waves) > 0 {
+		p.Waves = e.Waves
+	}
+	if e.Soak != nil {
+		p.Soak = *e.Soak
+	}
+	if len(e.instances) > 0 && !reflect.DeepEqual(p, e.policy) {
+		e.Log.Info("settings of the rollout changed")
+	}
+	e.policy = p
 }
 
 // meet begins to ask an instance what it runs.

@@ -90,7 +90,7 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 
 // pushed takes the end of a push.
 func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done push.Done, err error, took time.Duration, now time.Time) {
-	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID}
+	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID, Reloaded: done.Reloaded}
 	i.busy, i.ended = "", now
 	if current := e.instances[p.Instance]; current != nil && current != i {
 		current.busy = ""

@@ -30,7 +30,7 @@ func (e *engine) report(now time.Time) {
 func (e *engine) status(now time.Time) Status {
 	s := Status{
 		Updated: now.UTC().Truncate(time.Second), Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
-		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Instances: []InstanceStatus{},
+		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Waits: wholeSeconds(e.waits), Instances: []InstanceStatus{},
 	}
 	for _, about := range slices.Sorted(maps.Keys(e.troubles)) {
 		s.Troubles = append(s.Troubles, e.troubles[about])
@@ -39,6 +39,17 @@ func (e *engine) status(now time.Time) Status {
 		s.Instances = append(s.Instances, e.instanceStatus(e.instances[name]))
 	}
 	return s
+}
+
+// wholeSeconds returns the waits with their ends as they are told.
+func wholeSeconds(waits []rollout.Wait) []rollout.Wait {
+	out := slices.Clone(waits)
+	for i, w := range out {
+		if !w.Until.IsZero() {
+			out[i].Until = w.Until.UTC().Truncate(time.Second)
+		}
+	}
+	return out
 }
 
 func (e *engine) channelStatus() ChannelStatus {

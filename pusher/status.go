@@ -22,6 +22,8 @@ type Status struct {
 	Good snapshots.ID `json:"good,omitzero"`
 	// Rollout is the one in progress, nil for none.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Waits are what the rollout, or an instance, waits for.
+	Waits []rollout.Wait `json:"waits,omitempty"`
 	// Rejected are the snapshots that failed.
 	Rejected []rollout.Failure `json:"rejected,omitempty"`
 	// Troubles are what keeps the pusher from doing its work, such as a store that

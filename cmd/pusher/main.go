@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	_ "time/tzdata" // blackouts have time zones, and images may have none
 
 	"github.com/spf13/cobra"
 

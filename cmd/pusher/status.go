@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
 // fresh is how old a status may be before it is said how old it is: a pusher that
@@ -64,6 +65,9 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 	if r := s.Rollout; r != nil {
 		line("rollout", "%s", describeRollout(*r))
 	}
+	for _, w := range describeWaits(s.Waits, now) {
+		line("waits for", "%s", w)
+	}
 	for _, f := range s.Rejected {
 		line("rejected", "%s: %s", f.Snapshot, f.Reason)
 	}
@@ -84,6 +88,29 @@ func describeRollout(r pusher.RolloutStatus) string {
 		return fmt.Sprintf("%s of %s: %s", r.Phase, r.Target, r.Reason)
 	}
 	return fmt.Sprintf("%s %s, wave %d: %s", r.Phase, r.Target, r.Wave, strings.Join(r.Members, ", "))
+}
+
+// describeWaits returns a line for each thing that is waited for, with all whose turn
+// it is.
+func describeWaits(waits []rollout.Wait, now time.Time) []string {
+	var lines []string
+	who := map[string][]string{}
+	for _, w := range waits {
+		line := w.For
+		if !w.Until.IsZero() {
+			line += ", in " + max(w.Until.Sub(now), 0).Round(time.Second).String()
+		}
+		if _, known := who[line]; !known {
+			lines = append(lines, line)
+		}
+		who[line] = append(who[line], w.Instance)
+	}
+	for i, line := range lines {
+		if names := strings.TrimSpace(strings.Join(who[line], " ")); names != "" {
+			lines[i] += ": " + names
+		}
+	}
+	return lines
 }
 
 func printInstances(w io.Writer, instances []pusher.InstanceStatus) error {

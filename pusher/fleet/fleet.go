@@ -1,10 +1,7 @@
 package fleet
 
 import (
-	"time"
-
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -25,27 +22,6 @@ type Fleet struct {
 	// Files are those that it was read from: the file itself and those with
 	// passwords, certificates and keys, which have to be watched.
 	Files []string
-}
-
-// Rollout is what the file says of the rollout policy; zero is nothing.
-type Rollout struct {
-	Waves    []rollout.Size
-	Soak     *time.Duration
-	Deadline time.Duration
-}
-
-// Apply returns the policy with what the file says.
-func (r Rollout) Apply(p rollout.Policy) rollout.Policy {
-	if len(r.Waves) > 0 {
-		p.Waves = r.Waves
-	}
-	if r.Soak != nil {
-		p.Soak = *r.Soak
-	}
-	if r.Deadline > 0 {
-		p.Deadline = r.Deadline
-	}
-	return p
 }
 
 // Instance is one HAProxy and its Dataplane API.

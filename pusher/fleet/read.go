@@ -10,13 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -51,12 +49,8 @@ type document struct {
 }
 
 type spec struct {
-	Rollout struct {
-		Waves    []string         `json:"waves,omitempty"`
-		Soak     *metav1.Duration `json:"soak,omitempty"`
-		Deadline *metav1.Duration `json:"deadline,omitempty"`
-	} `json:"rollout,omitempty"`
-	Instances []instance `json:"instances"`
+	Rollout   rolloutDocument `json:"rollout,omitempty"`
+	Instances []instance      `json:"instances"`
 }
 
 type instance struct {
@@ -101,7 +95,7 @@ func Read(file string) (Fleet, error) {
 	}
 	r := reader{object: object, dir: filepath.Dir(file)}
 	fleet := Fleet{Files: []string{file}}
-	fleet.Rollout = r.rollout(d.Spec)
+	fleet.Rollout = r.rollout(d.Spec.Rollout)
 	for n, i := range d.Spec.Instances {
 		fleet.Instances = append(fleet.Instances, r.instance(n, i))
 	}
@@ -144,31 +138,6 @@ type reader struct {
 
 func (r *reader) fault(hint, message string, at ...any) {
 	r.faults = append(r.faults, Fault{r.object.Position(at...), message, hint})
-}
-
-func (r *reader) rollout(s spec) Rollout {
-	var out Rollout
-	for n, text := range s.Rollout.Waves {
-		size, err := rollout.ParseSize(text)
-		if err != nil {
-			r.fault(`such as ["1", "25%", "100%"]`, err.Error(), "spec", "rollout", "waves", n)
-			continue
-		}
-		out.Waves = append(out.Waves, size)
-	}
-	if soak := s.Rollout.Soak; soak != nil {
-		out.Soak = &soak.Duration
-		if soak.Duration < 0 {
-			r.fault("", "a soak time cannot be negative", "spec", "rollout", "soak")
-		}
-	}
-	if deadline := s.Rollout.Deadline; deadline != nil {
-		out.Deadline = deadline.Duration
-		if deadline.Duration < time.Second {
-			r.fault("", "a deadline must be a second or more", "spec", "rollout", "deadline")
-		}
-	}
-	return out
 }
 
 func (r *reader) instance(n int, i instance) Instance {

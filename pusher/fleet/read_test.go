@@ -60,6 +60,33 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestReadOfBudgetAndBlackouts(t *testing.T) {
+	got, err := Read(write(t, head+`  rollout:
+    budget: {perMinute: 30, burst: 5, oldWorkers: 4, within: 5m}
+    blackouts:
+    - {days: [Fri, sat], from: "18:00", to: "8:30", timeZone: Europe/Berlin}
+    - {from: "00:00", to: "24:00"}
+  instances: []
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := rollout.DefaultPolicy()
+	want.Budget = rollout.Budget{PerMinute: 30, Burst: 5, Reloads: 30, Within: 5 * time.Minute, OldWorkers: 4, Linger: 30 * time.Minute}
+	want.Blackouts = []rollout.Blackout{
+		{Days: []time.Weekday{time.Friday, time.Saturday}, From: 18 * time.Hour, To: 8*time.Hour + 30*time.Minute, Zone: berlin},
+		{From: 0, To: 24 * time.Hour, Zone: time.UTC},
+	}
+	same := cmp.Comparer(func(a, b *time.Location) bool { return a.String() == b.String() })
+	if diff := cmp.Diff(want, got.Rollout.Apply(rollout.DefaultPolicy()), same); diff != "" {
+		t.Errorf("read otherwise (-want +got):\n%s", diff)
+	}
+}
+
 func TestReadSaysWhereAFaultIs(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"unknown field":     {head + "  instances: []\n  rolout: {}\n", ":7:3: Fleet: spec.rolout is not a known field"},
@@ -70,6 +97,14 @@ func TestReadSaysWhereAFaultIs(t *testing.T) {
 		"no name":           {head + "  instances:\n  - {url: 'http://x'}\n", ":7:5: Fleet: an instance has no name"},
 		"twice":             {head + "  instances:\n  - {name: a, url: 'http://x'}\n  - {name: a, url: 'http://y'}\n", ":8:12: Fleet: instance a is there twice"},
 		"wave":              {head + "  rollout: {waves: [1%, none]}\n  instances: []\n", `:6:25: Fleet: "none" is not a size of a wave`},
+		"budget":            {head + "  rollout: {budget: {perMinute: -1}}\n  instances: []\n", ":6:33: Fleet: perMinute must be 0 or more"},
+		"burst":             {head + "  rollout: {budget: {burst: 0}}\n  instances: []\n", ":6:29: Fleet: burst must be 1 or more"},
+		"within":            {head + "  rollout: {budget: {within: 0s}}\n  instances: []\n", ":6:30: Fleet: within must be more than nothing"},
+		"day":               {head + "  rollout: {blackouts: [{days: [fry], from: '18:00', to: '8:00'}]}\n  instances: []\n", `:6:33: Fleet: "fry" is no day of the week`},
+		"time of day":       {head + "  rollout: {blackouts: [{from: '25:00', to: '8:00'}]}\n  instances: []\n", `:6:32: Fleet: "25:00" is no time of day`},
+		"no time of day":    {head + "  rollout: {blackouts: [{from: '18:00'}]}\n  instances: []\n", `:6:25: Fleet: "" is no time of day`},
+		"time zone":         {head + "  rollout: {blackouts: [{from: '18:00', to: '8:00', timeZone: Europe/Bern}]}\n  instances: []\n", `:6:63: Fleet: "Europe/Bern" is no time zone`},
+		"unknown limit":     {head + "  rollout: {budget: {perHour: 1}}\n  instances: []\n", ":6:22: Fleet: spec.rollout.budget.perHour is not a known field"},
 		"soak":              {head + "  rollout: {soak: soon}\n  instances: []\n", ":6:19: Fleet: spec.rollout.soak"},
 		"missing password":  {head + "  instances:\n  - {name: a, url: 'http://x', passwordFile: none}\n", ":7:46: Fleet: instance a: read none: no such file or directory"},
 		"two passwords":     {head + "  instances:\n  - {name: a, url: 'http://x', password: p, passwordFile: none}\n", "has both password and passwordFile"},

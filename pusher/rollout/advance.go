@@ -93,22 +93,24 @@ func (t *turn) unhealthy(h *Touch, seen Seen) string {
 // nobody took it, so then others are chosen.
 func (t *turn) pushWave() {
 	r := t.Rollout
-	if t.holdWave() {
+	if t.o.Hold {
+		t.stopClock(true)
 		return
 	}
 	if len(r.Members) == 0 && !t.nextMembers() {
 		return
 	}
-	waiting := false
+	waiting, held := false, false
 	for _, name := range r.Members {
 		if t.has(name) || !t.patient(name, r.Target) {
 			continue
 		}
 		waiting = true
-		t.turnOf(name)
+		held = !t.turnOf(name) || held
 	}
+	t.stopClock(held)
 	switch {
-	case waiting && t.now.Sub(r.Since) > t.Deadline:
+	case waiting && !held && t.now.Sub(r.Since) > t.Deadline:
 		t.fail(fmt.Sprintf("%s did not take %s within %s", t.late(), r.Target, t.Deadline))
 	case waiting:
 	case slices.ContainsFunc(r.Members, t.has):
@@ -118,16 +120,16 @@ func (t *turn) pushWave() {
 	}
 }
 
-// holdWave reports whether the wave is held. Its time does not run meanwhile.
-func (t *turn) holdWave() bool {
+// stopClock keeps the time of the wave from running while it is held: by a hold, a
+// blackout or the budget.
+func (t *turn) stopClock(held bool) {
 	r := t.Rollout
 	switch {
-	case t.o.Hold && r.Held.IsZero():
+	case held && r.Held.IsZero():
 		r.Held = t.now
-	case !t.o.Hold && !r.Held.IsZero():
+	case !held && !r.Held.IsZero():
 		r.Since, r.Held = r.Since.Add(t.now.Sub(r.Held)), time.Time{}
 	}
-	return t.o.Hold
 }
 
 // nextMembers chooses the next wave. It returns false where there is none: all
@@ -139,8 +141,11 @@ func (t *turn) nextMembers() bool {
 		t.finish() // nothing was changed that would have to soak
 		return false
 	}
-	r.Members = pick(all, t.goal(r.Wave, len(all)))
-	r.Since = t.now
+	if t.dark() {
+		return false
+	}
+	r.Members = pick(all, t.size(r.Wave))
+	r.Since, r.Held = t.now, time.Time{}
 	if len(r.Members) == 0 && slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target }) {
 		r.Phase = Soaking
 	}
@@ -152,7 +157,7 @@ func (t *turn) nextMembers() bool {
 func (t *turn) candidates() (all []candidate, missing int) {
 	for _, i := range t.o.Instances {
 		c := candidate{
-			name: i.Name, zone: i.Zone, done: t.has(i.Name),
+			name: i.Name, zone: i.Zone, up: i.Reachable, done: t.has(i.Name),
 			ready: t.patient(i.Name, t.Rollout.Target) && !t.Instances[i.Name].holds(t.Rollout.Target, t.now),
 			first: t.touch(i.Name) != nil,
 		}
@@ -170,19 +175,34 @@ func (t *turn) has(name string) bool {
 	return h != nil && h.Snapshot == t.Rollout.Target && h.Applied
 }
 
-// turnOf begins the push to a member, which is touched from then on.
-func (t *turn) turnOf(name string) {
-	before := len(t.pushes)
-	t.push(name, t.Rollout.Target, Wave)
-	if len(t.pushes) == before {
-		return
+// turnOf begins the push to a member, which is touched from then on. It returns
+// false where the budget is in the way, or a blackout: that lets what was begun
+// come to its end.
+func (t *turn) turnOf(name string) bool {
+	r, before := t.Rollout, len(t.pushes)
+	h := t.touch(name)
+	known := h != nil && h.Snapshot == r.Target
+	if !known && t.dark() {
+		return false
 	}
-	r := t.Rollout
-	if h := t.touch(name); h != nil && h.Snapshot == r.Target {
-		return
+	if may := t.push(name, r.Target, Wave); known || len(t.pushes) == before {
+		t.waitForPush(name)
+		return may
 	}
+	t.waitForPush(name)
 	r.Touched = slices.DeleteFunc(r.Touched, func(h Touch) bool { return h.Instance == name })
 	r.Touched = append(r.Touched, Touch{Instance: name, Snapshot: r.Target})
+	return true
+}
+
+// waitForPush notes that a push is under way, or will be tried again.
+func (t *turn) waitForPush(name string) {
+	switch i := t.Instances[name]; {
+	case i.Push != nil:
+		t.wait(Wait{For: "its push", Instance: name})
+	case t.now.Before(i.NotBefore):
+		t.wait(Wait{For: "another try", Instance: name, Until: i.NotBefore})
+	}
 }
 
 // late names the members that hold up the wave.
@@ -200,15 +220,23 @@ func (t *turn) soak() {
 	for _, h := range r.Touched {
 		if h.Snapshot == r.Target && (!h.Lost.IsZero() || t.Instances[h.Instance].Push != nil) {
 			r.Since = t.now // begins again when the instance is back
+			t.wait(Wait{For: "it to be back", Instance: h.Instance})
 			return
 		}
 	}
-	if t.o.Hold || t.now.Sub(r.Since) < t.Soak {
+	if t.now.Sub(r.Since) < t.Soak {
+		t.wait(Wait{For: "soak", Until: r.Since.Add(t.Soak)})
+		return
+	}
+	if t.o.Hold {
 		return
 	}
 	all, _ := t.candidates()
 	if !slices.ContainsFunc(all, func(c candidate) bool { return !c.done && c.ready }) {
 		t.finish()
+		return
+	}
+	if t.dark() {
 		return
 	}
 	r.Phase, r.Since, r.Members = Pushing, t.now, nil
@@ -233,6 +261,7 @@ func (t *turn) undoTouched() {
 		}
 		waiting = true
 		t.push(h.Instance, t.Good, Undo)
+		t.waitForPush(h.Instance)
 	}
 	if !waiting {
 		t.Rollout = nil

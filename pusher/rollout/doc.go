@@ -18,5 +18,7 @@
 // but the last good snapshot, to the instances that were touched, last touched
 // first. An instance that is down never blocks the others and is brought up to
 // date when it returns. A hold stops the fleet where it is; it does not stop an
-// undo, nor an instance that joins from getting what the fleet runs.
+// undo, nor an instance that joins from getting what the fleet runs. Reloads keep to a
+// budget, apart from those of an undo; in a blackout no wave begins, unless a person
+// ordered it. Step says what it waits for, as [Wait].
 package rollout

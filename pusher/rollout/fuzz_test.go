@@ -34,12 +34,15 @@ var fuzzNames = []string{"a", "b", "c", "d", "e", "f"}
 
 type world struct {
 	*sim
-	t *testing.T
+	t      *testing.T
+	ledger *ledger
 }
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	w := world{newSim(), t}
+	w := world{newSim(), t, &ledger{}}
+	w.policy.Budget = fuzzBudget
+	w.policy.Blackouts = []Blackout{{From: 12*time.Hour + 5*time.Minute, To: 12*time.Hour + 12*time.Minute}}
 	w.obs.Channel = true
 	for i, name := range fuzzNames {
 		w.add(name, []string{"x", "y", "z"}[i%3])
@@ -85,9 +88,12 @@ func (w world) happen(kind byte, n int) {
 }
 
 func (w world) endAny(name string, outcome Outcome) {
-	if _, ok := w.pending[name]; ok {
+	if p, ok := w.pending[name]; ok {
 		if err := w.end(name, outcome); err != nil {
 			w.t.Fatal(err)
+		}
+		if last := w.obs.Results[len(w.obs.Results)-1]; last.Outcome == Applied && !last.Reloaded {
+			w.ledger.giveBack(p)
 		}
 	}
 }
@@ -106,6 +112,7 @@ func (w world) killed(n int) {
 func (w world) leaveOrJoin(name string) {
 	if w.fleet[name] != nil && len(w.fleet) > 1 {
 		delete(w.fleet, name)
+		w.ledger.left(name)
 	} else if w.fleet[name] == nil {
 		w.add(name, "x")
 	}
@@ -132,7 +139,7 @@ func (w world) step() {
 		w.t.Fatal(err)
 	}
 	previous := w.state
-	state, pushes := w.policy.Step(w.state, o, w.now)
+	state, pushes, _ := w.policy.Step(w.state, o, w.now)
 	if after, _ := json.Marshal(previous); string(after) != string(before) {
 		w.t.Fatalf("Step changed the state that it was given:\n%s\n%s", before, after)
 	}
@@ -140,9 +147,13 @@ func (w world) step() {
 	w.state = w.stored(state)
 	for _, p := range pushes {
 		w.check(p, o)
+		w.checkBlackout(p, previous, o)
+		w.ledger.check(w.t, p)
 		w.pending[p.Instance] = p
 	}
 	w.checkFlights()
+	w.checkWish(o)
+	w.checkZones(previous, o)
 }
 
 // stored returns the state as a process would find it after a restart.
@@ -176,7 +187,7 @@ func (w world) check(p Push, o Observation) {
 	unproven := p.Snapshot != w.state.Good
 	switch {
 	case p.Purpose == Wave:
-		if o.Hold || r == nil || r.Phase != Pushing || r.Target != p.Snapshot || (p.Snapshot != o.Want && !w.finishing(o)) || !slices.Contains(r.Members, p.Instance) {
+		if o.Hold || r == nil || r.Phase != Pushing || r.Target != p.Snapshot || (p.Snapshot != o.Want && !w.finishing(o) && !w.dark(o)) || !slices.Contains(r.Members, p.Instance) {
 			w.t.Fatalf("push %+v is not of the wave %+v (want %s, hold %v)", p, r, o.Want, o.Hold)
 		}
 		if _, failed := w.state.Failure(p.Snapshot, o.Intent); failed {
@@ -200,6 +211,12 @@ func (w world) finishing(o Observation) bool {
 		}
 	}
 	return o.MayWait && 2*done > len(w.fleet)
+}
+
+// dark reports whether a newer snapshot has to wait for the end of a blackout.
+func (w world) dark(o Observation) bool {
+	_, dark := w.policy.blackout(w.now)
+	return dark && o.MayWait && !slices.Contains(o.Rejected, w.state.Rollout.Target.Short)
 }
 
 // checkFlights compares the pushes under way with those of the state.

@@ -46,6 +46,9 @@ type Seen struct {
 	// Busy is set while the caller changes something in the running worker, so
 	// that no push can begin.
 	Busy bool
+	// Linger is how long the worker may live after it was replaced, zero if its
+	// configuration does not say.
+	Linger time.Duration
 	// Stale is set when Running, joined with today's live data, needs a reload.
 	Stale bool
 }
@@ -70,8 +73,10 @@ type Result struct {
 	Instance string
 	Snapshot snapshots.ID
 	Outcome  Outcome
-	// PID is the worker after the push, where it was applied.
-	PID int
+	// PID is the worker after the push, where it was applied, and Reloaded is set
+	// if it is another one than before.
+	PID      int
+	Reloaded bool
 	// Error says why not, where it was not.
 	Error string
 }

@@ -10,7 +10,8 @@ import (
 // Policy says how careful a rollout is.
 type Policy struct {
 	// Waves are how many instances have the snapshot after each wave, counted
-	// from the start of the rollout. After the last one come all that remain.
+	// from the start of the rollout. After the last one come all that remain, or
+	// one zone after another if the last one is a zone.
 	Waves []Size
 	// Soak is how long everything pushed so far has to stay healthy before the
 	// next wave, and before the snapshot counts as good.
@@ -24,6 +25,10 @@ type Policy struct {
 	// Retry is the wait after a push that did not come through; it doubles with
 	// each further one, up to RetryMax.
 	Retry, RetryMax time.Duration
+	// Budget limits how often workers are replaced.
+	Budget Budget
+	// Blackouts are when no wave begins.
+	Blackouts []Blackout
 }
 
 // DefaultPolicy is one canary, then a quarter, then all.
@@ -35,22 +40,30 @@ func DefaultPolicy() Policy {
 		Grace:    10 * time.Second,
 		Retry:    time.Second,
 		RetryMax: 2 * time.Minute,
+		Budget:   Budget{Burst: 1, Reloads: 30, Within: 10 * time.Minute, Linger: 30 * time.Minute},
 	}
 }
 
-// Size is a number of instances, absolute or in percent of the fleet.
+// Size is a number of instances, absolute or in percent of the fleet, or one zone
+// more.
 type Size struct {
 	Count   int
 	Percent int
+	Zone    bool
 }
 
-// ParseSize reads "3" or "25%".
+// oneZone is the size of a wave within one zone, as it is written.
+const oneZone = "zone"
+
+// ParseSize reads "3", "25%" or "zone".
 func ParseSize(s string) (Size, error) {
 	digits, percent := strings.CutSuffix(s, "%")
 	n, err := strconv.Atoi(digits)
 	switch {
+	case s == oneZone:
+		return Size{Zone: true}, nil
 	case err != nil || n < 1 || (percent && n > 100):
-		return Size{}, fmt.Errorf("%q is not a size of a wave: want a number such as 1, or a share such as 25%%", s)
+		return Size{}, fmt.Errorf("%q is not a size of a wave: want a number such as 1, a share such as 25%%, or zone", s)
 	case percent:
 		return Size{Percent: n}, nil
 	default:
@@ -60,7 +73,10 @@ func ParseSize(s string) (Size, error) {
 
 // String returns what [ParseSize] reads.
 func (s Size) String() string {
-	if s.Percent > 0 {
+	switch {
+	case s.Zone:
+		return oneZone
+	case s.Percent > 0:
 		return strconv.Itoa(s.Percent) + "%"
 	}
 	return strconv.Itoa(s.Count)
@@ -68,19 +84,25 @@ func (s Size) String() string {
 
 // of returns the number of instances in a fleet of n, shares rounded up.
 func (s Size) of(n int) int {
-	if s.Percent > 0 {
+	switch {
+	case s.Zone:
+		return n
+	case s.Percent > 0:
 		return (n*s.Percent + 99) / 100
 	}
 	return min(s.Count, n)
 }
 
-// goal returns how many of n instances should have the snapshot after the wave,
-// counted from 0.
-func (p Policy) goal(wave, n int) int {
-	if wave >= len(p.Waves) {
-		return n
+// size returns the size of a wave, counted from 0. Behind the last one come all
+// that remain, or one zone after another if that is what the last one was.
+func (p Policy) size(wave int) Size {
+	switch n := len(p.Waves); {
+	case wave < n:
+		return p.Waves[wave]
+	case n > 0 && p.Waves[n-1].Zone:
+		return p.Waves[n-1]
 	}
-	return p.Waves[wave].of(n)
+	return Size{Percent: 100}
 }
 
 // backoff returns the wait after the given number of failures in a row.

@@ -20,6 +20,10 @@ type State struct {
 	Failed []Failure `json:"failed,omitempty"`
 	// Instances holds what is remembered of each, by name.
 	Instances map[string]Instance `json:"instances,omitempty"`
+	// Reloads are those that count for the budget, by instance, oldest first, and
+	// Full is when the fleet's bucket of them is full again, see [Budget].
+	Reloads map[string][]Reload `json:"reloads,omitempty"`
+	Full    time.Time           `json:"full,omitzero"`
 }
 
 // Phase is what a rollout is doing.
@@ -45,7 +49,7 @@ type Rollout struct {
 	Members []string `json:"members,omitempty"`
 	// Since is when the phase began, not counting the time that it was held.
 	Since time.Time `json:"since"`
-	// Held is since when the pushes of the wave are held, zero while they are not.
+	// Held is since when pushes of the wave are held, zero while none is.
 	Held time.Time `json:"held,omitzero"`
 	// Touched lists the instances to which a push was begun, in that order, also
 	// those of a target that was replaced meanwhile.
@@ -166,6 +170,10 @@ func (s State) clone() State {
 			i.Push = &push
 		}
 		out.Instances[name] = i
+	}
+	out.Reloads = make(map[string][]Reload, len(s.Reloads))
+	for name, list := range s.Reloads {
+		out.Reloads[name] = slices.Clone(list)
 	}
 	if s.Rollout != nil {
 		r := *s.Rollout

@@ -13,13 +13,15 @@ import (
 const patience = 3
 
 // Step computes what follows from an observation: the next state, to be stored,
-// and then the pushes to begin. The state given is left as it is.
-func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push) {
+// then the pushes to begin, and what it waits for, to be shown. The state given is
+// left as it is.
+func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push, []Wait) {
 	t := &turn{Policy: p, State: s.clone(), o: o, now: now, seen: make(map[string]Seen, len(o.Instances))}
 	for _, i := range o.Instances {
 		t.seen[i.Name] = i
 	}
 	t.forgetGone()
+	t.forgetReloads()
 	t.forgive()
 	t.takeResults()
 	t.followChannel()
@@ -29,7 +31,7 @@ func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push) {
 	t.advance()
 	t.forget()
 	t.catchUp()
-	return t.State, t.pushes
+	return t.State, t.pushes, t.waits
 }
 
 // turn is one step while it is computed.
@@ -40,6 +42,7 @@ type turn struct {
 	now    time.Time
 	seen   map[string]Seen
 	pushes []Push
+	waits  []Wait
 }
 
 // forgetGone drops what is remembered of instances that left the fleet, except
@@ -75,6 +78,9 @@ func (t *turn) takeResults() {
 			continue
 		}
 		purpose := i.Push.Purpose
+		if r.Outcome == Applied && !r.Reloaded {
+			t.giveBack(r.Instance, i.Push.Since)
+		}
 		t.Instances[r.Instance] = t.remember(i, r)
 		switch r.Outcome {
 		case Applied:
@@ -85,6 +91,7 @@ func (t *turn) takeResults() {
 		}
 	}
 	for name, pid := range t.o.Reloads {
+		t.spend(name)
 		if h := t.touch(name); h != nil {
 			h.PID, h.At = pid, t.now
 		}
@@ -171,20 +178,31 @@ func (t *turn) adoptGood() {
 }
 
 // choose starts, replaces or calls off the rollout, as the channel wants it. A
-// hold keeps everything as it is, and an undo is always finished first.
+// hold keeps everything as it is, and an undo is always finished first. In a blackout
+// none begins, and what was begun remains, unless it is rejected.
 func (t *turn) choose() {
 	if t.o.Hold || (t.Rollout != nil && t.Rollout.Phase == Undoing) {
 		return
 	}
 	switch r := t.Rollout; {
 	case r == nil && t.o.Want != t.Good:
+		if !t.nothingToDo() && t.dark() {
+			return
+		}
 		t.Rollout = t.begin(nil)
 	case r == nil || r.Target == t.o.Want || t.finishFirst():
 	case t.o.Want == t.Good:
 		t.undo(fmt.Sprintf("%s is wanted again", t.Good))
-	default:
+	case !t.dark():
 		t.Rollout = t.begin(r.Touched)
+	case slices.Contains(t.o.Rejected, r.Target.Short):
+		t.undo(fmt.Sprintf("%s is rejected", r.Target))
 	}
+}
+
+// nothingToDo reports whether all run the wanted snapshot as it is.
+func (t *turn) nothingToDo() bool {
+	return !slices.ContainsFunc(t.o.Instances, func(i Seen) bool { return i.Running != t.o.Want })
 }
 
 // finishFirst reports whether a newer snapshot waits for the rollout at hand: most
@@ -238,16 +256,23 @@ func (t *turn) touch(name string) *Touch {
 	return nil
 }
 
-// push begins a push, if the instance can be pushed to now.
-func (t *turn) push(name string, id snapshots.ID, purpose Purpose) {
+// push begins a push, if the instance can be pushed to now. It returns false where
+// only the budget is in the way.
+func (t *turn) push(name string, id snapshots.ID, purpose Purpose) bool {
 	i := t.Instances[name]
 	if seen := t.seen[name]; i.Push != nil || seen.Busy || !seen.Reachable || i.holds(id, t.now) {
-		return
+		return true
 	}
+	if w, over := t.overBudget(name); over && purpose != Undo {
+		t.wait(w)
+		return false
+	}
+	t.spend(name)
 	push := Push{Instance: name, Snapshot: id, Purpose: purpose, Since: t.now}
 	t.pushes = append(t.pushes, push)
 	i.Push = &push
 	t.Instances[name] = i
+	return true
 }
 
 // patient reports whether a push of id to the instance is worth waiting for: it

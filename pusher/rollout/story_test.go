@@ -3,11 +3,13 @@ package rollout
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +86,10 @@ func (s *sim) command(verb string, args []string) error {
 			}
 			s.policy.Waves = append(s.policy.Waves, size)
 		}
+	case "budget": // LIMIT=VALUE …
+		return s.budget(args)
+	case "blackout": // FROM TO [DAY]: times since midnight
+		return s.blackout(args)
 	case "leave":
 		delete(s.fleet, args[0])
 	case "runs": // SNAPSHOT NAME …
@@ -111,6 +117,41 @@ func (s *sim) command(verb string, args []string) error {
 		return s.event(verb, args)
 	}
 	return nil
+}
+
+// budget sets the limits of reloads.
+func (s *sim) budget(args []string) error {
+	b := &s.policy.Budget
+	numbers := map[string]*int{"perMinute": &b.PerMinute, "burst": &b.Burst, "perInstance": &b.Reloads, "oldWorkers": &b.OldWorkers}
+	times := map[string]*time.Duration{"within": &b.Within, "linger": &b.Linger}
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		var err error
+		if to := numbers[name]; to != nil {
+			*to, err = strconv.Atoi(value)
+		} else {
+			*times[name], err = time.ParseDuration(value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sim) blackout(args []string) error {
+	from, errFrom := time.ParseDuration(args[0])
+	to, errTo := time.ParseDuration(args[1])
+	b := Blackout{From: from, To: to}
+	for _, day := range args[2:] {
+		n, err := strconv.Atoi(day)
+		if err != nil {
+			return err
+		}
+		b.Days = append(b.Days, time.Weekday(n))
+	}
+	s.policy.Blackouts = append(s.policy.Blackouts, b)
+	return errors.Join(errFrom, errTo)
 }
 
 // event is something that happens to instances, or to the pusher.
@@ -161,6 +202,7 @@ type sim struct {
 	now     time.Time
 	fleet   map[string]*simInstance
 	pending map[string]Push
+	waits   []Wait
 	said    []string
 }
 
@@ -198,14 +240,16 @@ func (s *sim) add(name, zone string) {
 	s.fleet[name] = &simInstance{zone: zone, up: true, pid: 100 * (len(s.fleet) + 1)}
 }
 
-// take has the instance load what was pushed to it.
-func (s *sim) take(name string) {
+// take has the instance load what was pushed to it, if it has not yet.
+func (s *sim) take(name string) (reloaded bool) {
 	i := s.fleet[name]
-	if i.running != s.pending[name].Snapshot || i.stale {
+	reloaded = i.running != s.pending[name].Snapshot || i.stale
+	if reloaded {
 		i.pid++
 		i.started = s.now
 	}
 	i.running, i.stale = s.pending[name].Snapshot, false
+	return reloaded
 }
 
 // end ends the push under way to an instance.
@@ -216,7 +260,7 @@ func (s *sim) end(name string, outcome Outcome) error {
 	}
 	r := Result{Instance: name, Snapshot: push.Snapshot, Outcome: outcome, Error: "it said no"}
 	if outcome == Applied && s.fleet[name] != nil {
-		s.take(name)
+		r.Reloaded = s.take(name)
 		r.PID, r.Error = s.fleet[name].pid, ""
 	}
 	delete(s.pending, name)
@@ -242,8 +286,8 @@ func (s *sim) observe() Observation {
 func (s *sim) settle() []string {
 	var events []string
 	for range 10 {
-		state, pushes := s.policy.Step(s.state, s.observe(), s.now)
-		s.state, s.obs.Results = state, nil
+		state, pushes, waits := s.policy.Step(s.state, s.observe(), s.now)
+		s.state, s.waits, s.obs.Results = state, waits, nil
 		for _, p := range pushes {
 			s.pending[p.Instance] = p
 			events = append(events, fmt.Sprintf("push %s to %s (%s)", short(p.Snapshot), p.Instance, p.Purpose))
@@ -276,6 +320,16 @@ func (s *sim) describe() []string {
 		lines = append(lines, fmt.Sprintf("rollout of %s: undoing, %s", short(r.Target), r.Reason))
 	default:
 		lines = append(lines, fmt.Sprintf("rollout of %s: wave %d %v %s", short(r.Target), r.Wave+1, r.Members, r.Phase))
+	}
+	for _, w := range s.waits {
+		if slices.Contains([]string{"soak", "its push", "another try", "it to be back"}, w.For) {
+			continue // shows in what happens
+		}
+		line := strings.TrimSpace(w.Instance + " waits for " + w.For)
+		if !w.Until.IsZero() {
+			line += ", until " + w.Until.Format(time.TimeOnly)
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+)
+
+// Rollout is what the file says of the rollout policy; zero is nothing.
+type Rollout struct {
+	Waves     []rollout.Size
+	Soak      *time.Duration
+	Deadline  time.Duration
+	Budget    *rollout.Budget
+	Blackouts []rollout.Blackout
+}
+
+// Apply returns the policy with what the file says.
+func (r Rollout) Apply(p rollout.Policy) rollout.Policy {
+	if len(r.Waves) > 0 {
+		p.Waves = r.Waves
+	}
+	if r.Soak != nil {
+		p.Soak = *r.Soak
+	}
+	if r.Deadline > 0 {
+		p.Deadline = r.Deadline
+	}
+	if r.Budget != nil {
+		p.Budget = *r.Budget
+	}
+	p.Blackouts = r.Blackouts
+	return p
+}
+
+// rolloutDocument is the policy as it is written.
+type rolloutDocument struct {
+	Waves     []string         `json:"waves,omitempty"`
+	Soak      *metav1.Duration `json:"soak,omitempty"`
+	Deadline  *metav1.Duration `json:"deadline,omitempty"`
+	Budget    *budget          `json:"budget,omitempty"`
+	Blackouts []blackout       `json:"blackouts,omitempty"`
+}
+
+type budget struct {
+	PerMinute   *int             `json:"perMinute,omitempty"`
+	Burst       *int             `json:"burst,omitempty"`
+	PerInstance *int             `json:"perInstance,omitempty"`
+	Within      *metav1.Duration `json:"within,omitempty"`
+	OldWorkers  *int             `json:"oldWorkers,omitempty"`
+	Linger      *metav1.Duration `json:"linger,omitempty"`
+}
+
+type blackout struct {
+	Days     []string `json:"days,omitempty"`
+	From     string   `json:"from"`
+	To       string   `json:"to"`
+	TimeZone string   `json:"timeZone,omitempty"`
+}
+
+func (r *reader) rollout(d rolloutDocument) Rollout {
+	var out Rollout
+	for n, text := range d.Waves {
+		size, err := rollout.ParseSize(text)
+		if err != nil {
+			r.fault(`such as ["1", "25%", "100%"], or ["1", "zone"]`, err.Error(), "spec", "rollout", "waves", n)
+			continue
+		}
+		out.Waves = append(out.Waves, size)
+	}
+	if soak := d.Soak; soak != nil {
+		out.Soak = &soak.Duration
+		if soak.Duration < 0 {
+			r.fault("", "a soak time cannot be negative", "spec", "rollout", "soak")
+		}
+	}
+	if deadline := d.Deadline; deadline != nil {
+		out.Deadline = deadline.Duration
+		if deadline.Duration < time.Second {
+			r.fault("", "a deadline must be a second or more", "spec", "rollout", "deadline")
+		}
+	}
+	if d.Budget != nil {
+		out.Budget = r.budget(*d.Budget)
+	}
+	for n, b := range d.Blackouts {
+		out.Blackouts = append(out.Blackouts, r.blackout(b, "spec", "rollout", "blackouts", n))
+	}
+	return out
+}
+
+// budget reads the limits; what is left out is as by default.
+func (r *reader) budget(d budget) *rollout.Budget {
+	b := rollout.DefaultPolicy().Budget
+	for _, f := range []struct {
+		name  string
+		given *int
+		to    *int
+		least int
+	}{
+		{"perMinute", d.PerMinute, &b.PerMinute, 0}, {"burst", d.Burst, &b.Burst, 1},
+		{"perInstance", d.PerInstance, &b.Reloads, 0}, {"oldWorkers", d.OldWorkers, &b.OldWorkers, 0},
+	} {
+		if f.given == nil {
+			continue
+		}
+		if *f.to = *f.given; *f.given < f.least || *f.given > 1_000_000 {
+			r.fault("", fmt.Sprintf("%s must be %d or more", f.name, f.least), "spec", "rollout", "budget", f.name)
+		}
+	}
+	r.positive(d.Within, &b.Within, "budget", "within")
+	r.positive(d.Linger, &b.Linger, "budget", "linger")
+	return &b
+}
+
+// positive reads a duration of the rollout policy that must be more than nothing.
+func (r *reader) positive(given *metav1.Duration, to *time.Duration, section, name string) {
+	if given == nil {
+		return
+	}
+	if *to = given.Duration; given.Duration <= 0 {
+		r.fault("", name+" must be more than nothing", "spec", "rollout", section, name)
+	}
+}
+
+var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+
+func (r *reader) blackout(d blackout, at ...any) rollout.Blackout {
+	out := rollout.Blackout{From: r.clock(d.From, append(at, "from")), To: r.clock(d.To, append(at, "to")), Zone: time.UTC}
+	for n, day := range d.Days {
+		i := slices.Index(weekdays, strings.ToLower(day))
+		if i < 0 {
+			r.fault("one of "+strings.Join(weekdays, ", "), fmt.Sprintf("%q is no day of the week", day), append(at, "days", n)...)
+			continue
+		}
+		out.Days = append(out.Days, time.Weekday(i))
+	}
+	if d.TimeZone != "" {
+		zone, err := time.LoadLocation(d.TimeZone)
+		if err != nil || d.TimeZone == "Local" {
+			r.fault("a name of the tz database, such as Europe/Berlin", fmt.Sprintf("%q is no time zone", d.TimeZone), append(at, "timeZone")...)
+		}
+		out.Zone = zone
+	}
+	return out
+}
+
+// clock reads a time of day, from 00:00 to 24:00.
+func (r *reader) clock(text string, at []any) time.Duration {
+	if text == "24:00" {
+		return 24 * time.Hour
+	}
+	t, err := time.Parse("15:04", text)
+	if err != nil {
+		r.fault("such as 18:00, in quotes", fmt.Sprintf("%q is no time of day", text), at...)
+	}
+	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
+}

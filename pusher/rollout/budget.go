@@ -1,0 +1,126 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Budget limits how often workers are replaced. Zero of anything is no limit. An
+// undo takes from the budget as everything else does, and waits for none of it:
+// what is broken is worse than what is busy.
+type Budget struct {
+	// PerMinute is how many reloads the fleet may have in a minute, and Burst how
+	// many of them at once: a bucket that holds Burst tokens, refilled steadily.
+	PerMinute, Burst int
+	// Reloads is how many an instance may have in any time of the length Within.
+	Reloads int
+	Within  time.Duration
+	// OldWorkers is how many old workers an instance may have that still finish
+	// their connections. They cannot be counted from outside: a worker that was
+	// replaced counts for as long as its configuration lets it live, or for Linger
+	// where it does not say.
+	OldWorkers int
+	Linger     time.Duration
+}
+
+// Reload is one replaced worker.
+type Reload struct {
+	At time.Time `json:"at"`
+	// Gone is when the worker that was replaced is gone at the latest.
+	Gone time.Time `json:"gone"`
+}
+
+// interval is the time between two tokens.
+func (b Budget) interval() time.Duration { return time.Minute / time.Duration(b.PerMinute) }
+
+// fleet returns when the fleet may have the next reload; full is when the bucket
+// would be full again.
+func (b Budget) fleet(full time.Time) time.Time {
+	if b.PerMinute <= 0 {
+		return time.Time{}
+	}
+	return full.Add(-time.Duration(max(b.Burst, 1)-1) * b.interval())
+}
+
+// often returns when an instance with these reloads may have the next.
+func (b Budget) often(reloads []Reload) time.Time {
+	if b.Reloads <= 0 || len(reloads) < b.Reloads {
+		return time.Time{}
+	}
+	return reloads[len(reloads)-b.Reloads].At.Add(b.Within)
+}
+
+// crowded returns when an instance with these reloads is sure to have fewer old
+// workers than it may have.
+func (b Budget) crowded(reloads []Reload) time.Time {
+	if b.OldWorkers <= 0 || len(reloads) < b.OldWorkers {
+		return time.Time{}
+	}
+	gone := make([]time.Time, 0, len(reloads))
+	for _, r := range reloads {
+		gone = append(gone, r.Gone)
+	}
+	slices.SortFunc(gone, time.Time.Compare)
+	return gone[len(gone)-b.OldWorkers]
+}
+
+// overBudget returns what a reload of the instance has to wait for, if it does: of
+// several limits the one that takes longest.
+func (t *turn) overBudget(name string) (Wait, bool) {
+	b, reloads := t.Budget, t.Reloads[name]
+	var out Wait
+	for _, w := range []Wait{
+		{For: fmt.Sprintf("reload budget of the fleet, %d a minute", b.PerMinute), Until: b.fleet(t.Full)},
+		{For: fmt.Sprintf("reload budget, %d in %s", b.Reloads, b.Within), Until: b.often(reloads)},
+		{For: fmt.Sprintf("old workers to end, of which there may be %d", b.OldWorkers), Until: b.crowded(reloads)},
+	} {
+		if w.Until.After(t.now) && w.Until.After(out.Until) {
+			out = w
+		}
+	}
+	out.Instance = name
+	return out, !out.Until.IsZero()
+}
+
+// spend notes a reload of an instance.
+func (t *turn) spend(name string) {
+	b := t.Budget
+	if b.PerMinute > 0 {
+		if t.Full.Before(t.now) {
+			t.Full = t.now
+		}
+		t.Full = t.Full.Add(b.interval())
+	}
+	linger := t.seen[name].Linger
+	if linger <= 0 {
+		linger = b.Linger
+	}
+	if b.Reloads > 0 || b.OldWorkers > 0 {
+		t.Reloads[name] = append(t.Reloads[name], Reload{At: t.now, Gone: t.now.Add(linger)})
+	}
+}
+
+// giveBack takes a reload back that was begun at a time and turned out to be none.
+func (t *turn) giveBack(name string, at time.Time) {
+	if t.Budget.PerMinute > 0 {
+		t.Full = t.Full.Add(-t.Budget.interval())
+	}
+	n := slices.IndexFunc(t.Reloads[name], func(r Reload) bool { return r.At.Equal(at) })
+	if n >= 0 {
+		t.Reloads[name] = slices.Delete(t.Reloads[name], n, n+1)
+	}
+}
+
+// forgetReloads drops those that no limit counts any more.
+func (t *turn) forgetReloads() {
+	for name, list := range t.Reloads {
+		_, there := t.seen[name]
+		list = slices.DeleteFunc(list, func(r Reload) bool {
+			return !r.Gone.After(t.now) && !r.At.Add(t.Budget.Within).After(t.now)
+		})
+		if t.Reloads[name] = list; len(list) == 0 || !there {
+			delete(t.Reloads, name)
+		}
+	}
+}

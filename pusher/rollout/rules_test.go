@@ -1,0 +1,127 @@
+package rollout
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// fuzzBudget is tight enough to be in the way, and lets the fleet come to rest within
+// the time that the fuzzer gives it.
+var fuzzBudget = Budget{PerMinute: 12, Burst: 3, Reloads: 4, Within: 2 * time.Minute, OldWorkers: 3, Linger: time.Minute}
+
+// ledger is what was pushed, apart from what turned out to change nothing. It is
+// kept apart from the state, which it is to check.
+type ledger struct{ pushes []Push }
+
+func (l *ledger) giveBack(p Push) {
+	n := slices.IndexFunc(l.pushes, func(q Push) bool { return q.Instance == p.Instance && q.Since.Equal(p.Since) })
+	if n >= 0 {
+		l.pushes = slices.Delete(l.pushes, n, n+1)
+	}
+}
+
+// left keeps the fleet's count, and forgets the instance.
+func (l *ledger) left(name string) {
+	for i := range l.pushes {
+		if l.pushes[i].Instance == name {
+			l.pushes[i].Instance = ""
+		}
+	}
+}
+
+// since counts the pushes that were begun less than a time ago, to one instance or, for
+// "", to all.
+func (l *ledger) since(name string, now time.Time, ago time.Duration) int {
+	n := 0
+	for _, q := range l.pushes {
+		if (name == "" || q.Instance == name) && now.Sub(q.Since) < ago {
+			n++
+		}
+	}
+	return n
+}
+
+// check holds a push against the budget, counted from scratch.
+func (l *ledger) check(t *testing.T, p Push) {
+	t.Helper()
+	l.pushes = append(l.pushes[max(0, len(l.pushes)-40):], p)
+	if p.Purpose == Undo {
+		return
+	}
+	b := fuzzBudget
+	if n := l.since(p.Instance, p.Since, b.Within); n > b.Reloads {
+		t.Fatalf("%+v is number %d within %s", p, n, b.Within)
+	}
+	if n := l.since(p.Instance, p.Since, b.Linger); n > b.OldWorkers {
+		t.Fatalf("%+v makes %d old workers", p, n)
+	}
+	for _, q := range l.pushes {
+		ago := p.Since.Sub(q.Since)
+		most := b.Burst + int(ago/(time.Minute/time.Duration(b.PerMinute)))
+		if n := l.since("", p.Since, ago+1); n > most {
+			t.Fatalf("%+v is number %d of the fleet within %s, and there may be %d", p, n, ago, most)
+		}
+	}
+}
+
+// checkBlackout finds instances that are touched first in a blackout, for a wish that
+// no person made.
+func (w world) checkBlackout(p Push, before State, o Observation) {
+	if p.Purpose != Wave || !o.MayWait || w.state.Good.IsZero() {
+		return
+	}
+	touched := before.Rollout != nil && slices.ContainsFunc(before.Rollout.Touched, func(h Touch) bool {
+		return h.Instance == p.Instance && h.Snapshot == p.Snapshot
+	})
+	if until, dark := w.policy.blackout(w.now); dark && !touched {
+		w.t.Fatalf("%+v begins in a blackout, which ends %s", p, until)
+	}
+}
+
+// checkWish finds a rollout of something else than what a person ordered.
+func (w world) checkWish(o Observation) {
+	_, failed := w.state.Failure(o.Want, o.Intent)
+	if o.MayWait || o.Hold || failed || o.Want.IsZero() {
+		return
+	}
+	if r := w.state.Rollout; r != nil && r.Target != o.Want && r.Phase != Undoing {
+		w.t.Fatalf("%s is ordered, and %s rolled out", o.Want, r.Target)
+	}
+}
+
+// checkZones finds a wave that takes all that serves in a zone, where that is more
+// than one instance, or in two zones.
+func (w world) checkZones(before State, o Observation) {
+	r := w.state.Rollout
+	if r == nil || before.Rollout == nil || slices.Equal(r.Members, before.Rollout.Members) {
+		return
+	}
+	up, taken := map[string]int{}, map[string]int{}
+	zones := map[string]bool{}
+	for _, i := range o.Instances {
+		zones[i.Zone] = true
+		if i.Reachable {
+			up[i.Zone]++
+		}
+		if slices.Contains(r.Members, i.Name) {
+			taken[i.Zone]++
+		}
+	}
+	if len(zones) < 2 || len(r.Members) < len(before.Rollout.Members) && before.Rollout.Wave == r.Wave {
+		return // the rest of a wave, of which others left
+	}
+	whole := 0
+	for zone, n := range taken {
+		switch {
+		case n < up[zone]:
+		case n > 1:
+			w.t.Fatalf("wave %v takes all of zone %s, where %d serve", r.Members, zone, up[zone])
+		default:
+			whole++
+		}
+	}
+	if whole > 1 {
+		w.t.Fatalf("wave %v takes %d zones of one instance", r.Members, whole)
+	}
+}
