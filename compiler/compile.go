@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -38,6 +39,9 @@ type Input struct {
 	// Memo is what earlier compiles rendered; nil renders everything. The result
 	// is the same.
 	Memo *render.Memo
+	// Read is what is remembered of Secrets, so that they are not read again; nil
+	// remembers nothing.
+	Read *leak.Memo
 	// Found is what was found when the objects were read.
 	Found []diag.Diagnostic
 	// Ignored counts the objects of kinds that are not read, for people.
@@ -73,19 +77,23 @@ type checker interface {
 // [ErrGaveUp], or that of a check that could not be made.
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in.Memo.Begin()
+	private := privateOf(in)
 	selector := inputs.NewSelector(in.Config, in.Objects.Namespaces)
 	in.Objects, in.Found = selector.Objects(in.Objects), selector.Diagnostics(in.Found)
 	c := compilation{
-		in: in, check: check, keys: keyTypes(in.Objects),
+		in: in, check: check, keys: keyTypes(in.Objects), private: private,
 		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{},
 	}
 	good, err := c.settle(ctx)
-	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Named: c.asked(good.artifact), Diagnostics: diag.Sort(slices.Concat(in.Found, good.found, c.reported))}
+	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
 	if err != nil {
 		return r, err
 	}
 	_, end := in.Stages.begin(ctx, stageDraft)
 	r.Draft, err = c.draft(r)
+	if err == nil {
+		err = c.checkDraft(&r)
+	}
 	end(err)
 	return r, err
 }
@@ -95,6 +103,7 @@ type compilation struct {
 	in       Input
 	check    checker
 	keys     map[snapshots.SecretName]validate.KeyType
+	private  *leak.Index
 	out      []diag.Object     // that were left out
 	reported []diag.Diagnostic // why
 	probed   map[place]bool    // nil until it is needed
@@ -160,7 +169,7 @@ func (c *compilation) publishable(ctx context.Context, in render.Input) (attempt
 		return attempt{faults: faults}, nil
 	}
 	ctx, end = c.in.Stages.begin(ctx, stageValidate)
-	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys})
+	verdict, err := c.check.Check(ctx, validate.Input{Artifact: artifact, Keys: c.keys, Private: c.private})
 	end(err)
 	if err != nil {
 		return attempt{}, err

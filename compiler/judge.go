@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -31,6 +32,7 @@ type Judge struct {
 	check    *validate.Checker
 	override func(*config.Config)
 	memo     *render.Memo
+	secrets  *leak.Memo
 	turn     chan struct{} // held by the review that compiles
 
 	mu     sync.Mutex
@@ -56,7 +58,7 @@ func NewJudge(source Source, check *validate.Checker, override func(*config.Conf
 		override = func(*config.Config) {}
 	}
 	return &Judge{
-		check: check, override: override, memo: render.NewMemo(), turn: make(chan struct{}, 1),
+		check: check, override: override, memo: render.NewMemo(), secrets: &leak.Memo{}, turn: make(chan struct{}, 1),
 		newest: compiled{source: source, err: errTooEarly},
 	}
 }
@@ -147,7 +149,7 @@ func (j *Judge) compile(ctx context.Context, s Source, c config.Config, change f
 		reviewed.ask = shared.ask
 		defer shared.ask(routing.Asked{})
 	}
-	s.Objects, s.memo, s.Stages = reviewed, j.memo, nil
+	s.Objects, s.memo, s.secrets, s.Stages = reviewed, j.memo, j.secrets, nil
 	for {
 		r, _, err := s.attempt(ctx, j.check, time.Now(), "review")
 		if !errors.Is(err, inputs.ErrIncomplete) {

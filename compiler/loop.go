@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -37,7 +38,7 @@ type loop struct {
 const idle = time.Hour
 
 func newLoop(o Options) *loop {
-	o.Source.memo = render.NewMemo()
+	o.Source.memo, o.Source.secrets = render.NewMemo(), &leak.Memo{}
 	if o.Leader == nil {
 		o.Leader = alone{}
 	}

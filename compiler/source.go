@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
@@ -26,7 +27,8 @@ type Source struct {
 	// Stages is told what a compile is doing, or nil.
 	Stages Stages
 
-	memo *render.Memo // of a loop, or nil
+	memo    *render.Memo // of a loop, or nil
+	secrets *leak.Memo   // likewise
 }
 
 // changes tell when something may be compiled to something else.
@@ -86,7 +88,7 @@ func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.T
 // read reads the objects and the templates.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
+	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
 	if err != nil {
 		return in, err
 	}

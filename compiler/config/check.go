@@ -45,6 +45,9 @@ func (c Config) Check() []FieldError {
 	checkNamespaceNames(f.at("namespaces"), c.Namespaces)
 	f.at("namespaceSelector").add(checkLabelSelector(c.NamespaceSelector), labelSelectorHint)
 	c.Secrets.check(f.at("secrets"))
+	for i, name := range c.PublicSecrets {
+		f.at("publicSecrets").element(i).add(checkShared(name), "use the namespace and the name of a Secret, such as shop/settings")
+	}
 	c.ConfigMaps.check(f.at("configMaps"))
 	c.checkKinds(f.at("kinds"))
 	c.Log.check(f.at("log"))

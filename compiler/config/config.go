@@ -92,6 +92,10 @@ type Config struct {
 	NamespaceSelector string `json:"namespaceSelector"`
 	// Secrets says which Secrets are read from a cluster. From files all are read.
 	Secrets Watched `json:"secrets"`
+	// PublicSecrets are Secrets, each as namespace/name, with nothing secret in them,
+	// such as settings. The values of all others that were read must not be in a
+	// snapshot; a private key never may.
+	PublicSecrets []string `json:"publicSecrets"`
 	// ConfigMaps says which ConfigMaps are read from a cluster. From files all are
 	// read.
 	ConfigMaps Watched `json:"configMaps"`

@@ -1,6 +1,6 @@
 // Package validate says whether a rendered artifact may be published. It makes
 // the checks that HAProxy does not make (whatever the Dataplane API would
-// damage without a word, and private keys), then joins the artifact with
+// damage without a word, and private keys and values of Secrets), then joins the artifact with
 // placeholders for live data and has HAProxy itself check the whole.
 //
 // What it finds are faults with the origin of the line: the template and the

@@ -2,58 +2,60 @@ package validate
 
 import (
 	"bytes"
-	"encoding/base64"
-	"regexp"
+	"fmt"
 	"slices"
 
+	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-var (
-	keyForm = regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`)
-	// encodedForm matches base64 of "-----BEGIN", at any of the three places
-	// in a group that it can begin.
-	encodedForm = regexp.MustCompile(`(?:LS0tLS1CRUdJTi|0tLS0tQkVHSU4|tLS0tLUJFR0lO)[A-Za-z0-9+/=]*`)
-	// keyTraces are what one of these forms needs.
-	keyTraces = [][]byte{[]byte("PRIVATE KEY-----"), []byte("LS0tLS1CRUdJTi"), []byte("0tLS0tQkVHSU4"), []byte("tLS0tLUJFR0lO")}
-)
-
-// checkKeys refuses every file that holds a private key, in the clear or in
-// base64. The fault does not quote it.
-func checkKeys(a render.Artifact) []render.Fault {
+// checkPrivate refuses every file that holds a private key or the value of a Secret,
+// in whatever form. A fault does not quote it, and there is one for all lines that
+// the same template wrote for the same objects.
+func checkPrivate(a render.Artifact, x *leak.Index) []render.Fault {
+	type cause struct{ what, origin string }
+	seen := map[cause]bool{}
 	var out []render.Fault
 	for _, f := range a.Files {
-		at := findKey(f.Content)
-		if at < 0 {
-			continue
+		line, counted := 1, 0
+		for _, found := range x.Find(f.Content) {
+			line, counted = line+bytes.Count(f.Content[counted:found.At], []byte("\n")), found.At
+			origin := a.Origin(f.Path, line)
+			c := cause{f.Path + found.What, fmt.Sprint(origin.Template, origin.Line, distinct(origin))}
+			if seen[c] || found.Plain && !concerns(origin, found.Secret.Secret.Namespace) {
+				continue
+			}
+			seen[c] = true
+			out = append(out, privateFault(f.Path, line, origin, found))
 		}
-		line := 1 + bytes.Count(f.Content[:at], []byte("\n"))
-		out = append(out, render.Fault{
-			Message: f.Path + " would hold a private key, and snapshots are kept where many can read them",
-			Hint:    "refer to a Secret of type kubernetes.io/tls instead",
-			Origin:  a.Origin(f.Path, line),
-		})
 	}
 	return out
 }
 
-// findKey returns where a private key begins, or -1.
-func findKey(content []byte) int {
-	if !slices.ContainsFunc(keyTraces, func(trace []byte) bool { return bytes.Contains(content, trace) }) {
-		return -1 // as nearly always, and much sooner
+func privateFault(path string, line int, origin render.LineOrigin, found leak.Finding) render.Fault {
+	hint := "refer to a Secret of type kubernetes.io/tls instead"
+	if found.Secret.Key != "" {
+		hint = "a template gets it with the function secret; if nothing in that Secret is secret, list it in publicSecrets"
 	}
-	if loc := keyForm.FindIndex(content); loc != nil {
-		return loc[0]
+	return render.Fault{
+		Message: path + " would hold " + found.What + ", and snapshots are kept where many can read them",
+		Hint:    fmt.Sprintf("it is on line %d of that file; %s", line, hint),
+		Origin:  origin, File: path, Line: line,
 	}
-	for _, loc := range encodedForm.FindAllIndex(content, -1) {
-		run := bytes.TrimRight(content[loc[0]:loc[1]], "=")
-		for skip := range 4 {
-			part := run[skip:]
-			decoded, _ := base64.RawStdEncoding.DecodeString(string(part[:len(part)/4*4]))
-			if bytes.Contains(decoded, []byte("PRIVATE KEY-----")) {
-				return loc[0]
-			}
-		}
+}
+
+// distinct names the objects of a line.
+func distinct(o render.LineOrigin) []string {
+	var out []string
+	for _, object := range o.Objects {
+		out = append(out, object.Object.String())
 	}
-	return -1
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// concerns reports whether an object of a namespace has a part in a line.
+func concerns(o render.LineOrigin, namespace string) bool {
+	return slices.ContainsFunc(o.Objects, func(object routing.Origin) bool { return object.Object.Namespace == namespace })
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -21,6 +22,9 @@ type Input struct {
 	// Keys says what kind of key the Secrets hold that the compiler saw. One
 	// that is not here is taken to be ECDSA.
 	Keys map[snapshots.SecretName]KeyType
+	// Private knows the values of Secrets that must not be published. With nil only
+	// private keys are refused.
+	Private *leak.Index
 }
 
 // Verdict is what was found. Without faults the artifact may be published.
@@ -35,7 +39,7 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	places := newPlaces(in.Artifact)
 	faults := places.located(snapshots.ConfigFile, checkLines(config))
-	if faults = append(faults, checkKeys(in.Artifact)...); len(faults) > 0 {
+	if faults = append(faults, checkPrivate(in.Artifact, in.Private)...); len(faults) > 0 {
 		return Verdict{Faults: faults}, nil
 	}
 	dir, err := os.MkdirTemp("", "hapsnap-validate-")

@@ -1,0 +1,211 @@
+package leak
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"strconv"
+	"unicode/utf8"
+)
+
+const (
+	// leastBase64 and leastHex are what the shortest value becomes.
+	leastBase64 = (leastRandom*8 + 5) / 6
+	leastHex    = 2 * leastRandom
+	// leastWrapped is the least that a line of base64 in several lines has.
+	leastWrapped = 16
+	// mostInflated bounds what is unpacked.
+	mostInflated = 64 << 20
+)
+
+// none marks what is not in an alphabet.
+const none = 0xff
+
+// The values of characters in base64, of either alphabet (RFC 4648, sections 4 and
+// 5), and in hexadecimal.
+var (
+	base64Alphabet = alphabetOf("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", "-_", 62)
+	hexAlphabet    = alphabetOf("0123456789abcdef", "ABCDEF", 10)
+)
+
+// alphabetOf returns the values of characters; those of more begin with a value.
+func alphabetOf(characters, more string, from byte) [256]byte {
+	var out [256]byte
+	for i := range out {
+		out[i] = none
+	}
+	for i := range len(characters) {
+		out[characters[i]] = byte(i)
+	}
+	for i := range len(more) {
+		out[more[i]] = from + byte(i)
+	}
+	return out
+}
+
+// putBase64 decodes a run. A run can have begun with something else: it is decoded
+// from each of the four places in a group. Most runs are words, and of those nothing
+// is kept that nothing could be found in.
+func putBase64(v *view, at int, run []byte) {
+	mixed := isMixed(run)
+	for skip := range min(4, len(run)) {
+		v.begin(at)
+		longest, length := 0, 0
+		bits, n := uint32(0), 0
+		for _, c := range run[skip:] {
+			bits, n = bits<<6|uint32(base64Alphabet[c]), n+6
+			if n < 8 {
+				continue
+			}
+			n -= 8
+			b := byte(bits >> n)
+			v.text = append(v.text, b)
+			if b >= ' ' && b < 0x7f {
+				length++
+				longest = max(longest, length)
+			} else {
+				length = 0
+			}
+		}
+		if !mixed && longest < leastRandom {
+			v.drop()
+		}
+	}
+}
+
+// isMixed reports whether a run has small and capital letters and digits, as base64
+// of what is not ASCII has if it is not very short.
+func isMixed(run []byte) bool {
+	var seen [sign + 1]bool
+	for _, c := range run {
+		seen[kindOf(c)] = true
+	}
+	return seen[lower] && seen[upper] && seen[digit]
+}
+
+func putHex(v *view, at int, run []byte) {
+	for skip := range 2 {
+		v.begin(at)
+		for i := skip; i+1 < len(run); i += 2 {
+			v.text = append(v.text, hexAlphabet[run[i]]<<4|hexAlphabet[run[i+1]])
+		}
+	}
+}
+
+// joinLines calls yield with base64 that goes over several lines: the last words of
+// lines that follow one another.
+func joinLines(text []byte, yield func(at int, joined []byte)) {
+	var joined []byte
+	lines, start, at := 0, 0, 0
+	flush := func() {
+		if lines > 1 {
+			yield(start, joined)
+		}
+		joined, lines = joined[:0], 0
+	}
+	for line := range bytes.Lines(text) {
+		word := wrapped(line)
+		if word != nil && lines == 0 {
+			start = at
+		}
+		at += len(line)
+		if word == nil {
+			flush()
+			continue
+		}
+		joined, lines = append(joined, word...), lines+1
+	}
+	flush()
+}
+
+// wrapped returns the last word of a line if it can be a line of base64.
+func wrapped(line []byte) []byte {
+	line = bytes.TrimRight(line, " \t\r\n\\\"',=")
+	i := len(line)
+	for i > 0 && base64Alphabet[line[i-1]] != none {
+		i--
+	}
+	if len(line)-i < leastWrapped && (len(line)-i < 2 || len(bytes.TrimSpace(line[:i])) > 0) { // the last one may be short
+		return nil
+	}
+	return line[i:]
+}
+
+// inflate unpacks gzip (RFC 1952) where a text begins with it, or, of decoded
+// parts, where one of them does.
+func inflate(v *view, text []byte) {
+	magic := []byte("\x1f\x8b\x08")
+	left := int64(mostInflated)
+	for from := 0; left > 0; from++ {
+		at := bytes.Index(text[from:], magic)
+		if at < 0 {
+			return
+		}
+		from += at
+		r, err := gzip.NewReader(bytes.NewReader(text[from:]))
+		if err != nil {
+			continue
+		}
+		content, _ := io.ReadAll(io.LimitReader(r, left)) // what can be read is read
+		left -= int64(len(content))
+		v.put(from, content)
+	}
+}
+
+// unescaped takes the backslashes out of a line, as JSON, YAML, Lua and HAProxy do.
+func unescaped(line []byte) []byte {
+	out := make([]byte, 0, len(line))
+	for i := 0; i < len(line); i++ {
+		if line[i] != '\\' || i+1 == len(line) {
+			out = append(out, line[i])
+			continue
+		}
+		i++
+		switch c := line[i]; c {
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'x', 'u':
+			digits := map[byte]int{'x': 2, 'u': 4}[c]
+			code, ok := hexNumber(line[i+1:], digits)
+			switch {
+			case !ok:
+				out = append(out, c)
+			case c == 'x':
+				out, i = append(out, byte(code)), i+digits
+			default:
+				out, i = utf8.AppendRune(out, rune(code)), i+digits
+			}
+		default:
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// unquoted takes the percent signs out of a line, as of a URL (RFC 3986, section
+// 2.1).
+func unquoted(line []byte) []byte {
+	out := make([]byte, 0, len(line))
+	for i := 0; i < len(line); i++ {
+		if line[i] == '%' {
+			if code, ok := hexNumber(line[i+1:], 2); ok {
+				out, i = append(out, byte(code)), i+2
+				continue
+			}
+		}
+		out = append(out, line[i])
+	}
+	return out
+}
+
+func hexNumber(text []byte, digits int) (int, bool) {
+	if len(text) < digits {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[:digits]), 16, 32)
+	return int(n), err == nil
+}

@@ -1,0 +1,175 @@
+package leak_test
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"text/template"
+
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/leak"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The values of Secrets that the cases name.
+const (
+	password = "k3-Xw9_Qz7Lp2Rt8"
+	odd      = `o"d\d %41 & ü:P4s5W0rd`
+)
+
+func secret(name string, t corev1.SecretType, data map[string]string) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: t, Data: map[string][]byte{}}
+	for key, value := range data {
+		s.Data[key] = []byte(value)
+	}
+	return s
+}
+
+func secrets(m material) []*corev1.Secret {
+	return []*corev1.Secret{
+		secret("db", corev1.SecretTypeOpaque, map[string]string{
+			"password": password, "odd": odd, "phrase": "correct horse battery staple",
+			"file": "9fQ2-line-Break\r\n", "settings.yaml": "# settings\nlevel: debug\ntoken: \"tok-4f5C6d7E8f9G\"\n",
+			"pin": "4711", "flag": "true", "user": "admin", "word": "secret", "short": "S3cr3",
+			"address": "192.168.178.21", "address6": "2001:db8:85a3::8a2e:370:7334", "network": "10.20.30.40/29",
+			"template": "T3xt-0f-Templates", "host": "sh0p-7f9c4d8b6.example",
+			"chain": m.certificate, "mixed": "# ours\n" + m.certificate + "# end\n",
+		}),
+		secret("login", corev1.SecretTypeBasicAuth, map[string]string{"username": "x9Y8z7W6v5", "password": "p"}),
+		secret("public", corev1.SecretTypeOpaque, map[string]string{"region": "eu3-Zone1-Rack2"}),
+		secret("tls", corev1.SecretTypeTLS, map[string]string{"tls.crt": m.certificate, "ca.crt": m.certificate, "tls.key": m.other}),
+		secret("users", corev1.SecretTypeOpaque, map[string]string{
+			"auth": "alice:$2y$05$nq3Gp6YfkQ8kO6ZyHhYCxuWkd2dQ3KqZ0r6i5Q2mH4v8pQZl2kH1a\nbob:$5$saltsalt$FkKqm9pNFFfXqTtSBXkOZQ0GHbX4Yy1nOqVJEl1Tnh6\n",
+		}),
+	}
+}
+
+func index(m material) *leak.Index {
+	var memo leak.Memo
+	return memo.Index(secrets(m), leak.Public{
+		Secrets: []snapshots.SecretName{{Namespace: "shop", Name: "public"}},
+		Knows: func(value []byte) bool {
+			return string(value) == "sh0p-7f9c4d8b6.example" || bytes.Contains([]byte("# T3xt-0f-Templates in one of them"), value)
+		},
+	})
+}
+
+// filled executes a case.
+func filled(t *testing.T, m material, text string) []byte {
+	t.Helper()
+	parsed, err := template.New("").Funcs(m.funcs()).Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, nil); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func corpus(t *testing.T, name string) []txtar.File {
+	t.Helper()
+	a, err := txtar.ParseFile("testdata/" + name)
+	if err != nil || len(a.Files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	return a.Files
+}
+
+func describe(text []byte, f leak.Finding) string {
+	plain := ""
+	if f.Plain {
+		plain = "plain: "
+	}
+	return fmt.Sprintf("%s%s at line %d", plain, f.What, 1+bytes.Count(text[:f.At], []byte("\n")))
+}
+
+func TestCorpusIsRefused(t *testing.T) {
+	t.Parallel()
+	m := newMaterial(t)
+	for _, f := range corpus(t, "refused.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			want, text, _ := bytes.Cut(filled(t, m, string(f.Data)), []byte("\n"))
+			var got []string
+			for _, found := range index(m).Find(text) {
+				got = append(got, describe(text, found))
+			}
+			if len(got) == 0 || got[0] != string(want) {
+				t.Errorf("got %q, want %q first, in\n%s", got, want, text)
+			}
+		})
+	}
+}
+
+func TestCorpusIsPassed(t *testing.T) {
+	t.Parallel()
+	m := newMaterial(t)
+	for _, f := range corpus(t, "passed.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			text := filled(t, m, string(f.Data))
+			for _, found := range index(m).Find(text) {
+				t.Errorf("%s in\n%s", describe(text, found), text)
+			}
+		})
+	}
+}
+
+// A private key of a Secret is found without anything around it, from any of its
+// lines.
+func TestEveryLineOfAKeyIsFound(t *testing.T) {
+	t.Parallel()
+	m := newMaterial(t)
+	x := index(m)
+	lines := strings.Split(strings.TrimSpace(m.other), "\n")
+	for i, line := range lines[1 : len(lines)-1] {
+		found := x.Find([]byte("x " + line + " y"))
+		if len(line) > 40 && (len(found) == 0 || found[len(found)-1].What != "the value of Secret shop/tls (key tls.key)" && found[0].What != "the value of Secret shop/tls (key tls.key)") {
+			t.Errorf("line %d: %v", i+2, found)
+		}
+	}
+}
+
+func TestMemoKnowsChangedSecrets(t *testing.T) {
+	t.Parallel()
+	var memo leak.Memo
+	one, other := secret("a", "", map[string]string{"x": "One-0f-These"}), secret("a", "", map[string]string{"x": "An0ther-0ne"})
+	text := []byte("One-0f-These An0ther-0ne")
+	for i, s := range []*corev1.Secret{one, one, other, one} {
+		found := memo.Index([]*corev1.Secret{s}, leak.Public{}).Find(text)
+		if len(found) != 1 || (found[0].At == 0) != (s == one) {
+			t.Errorf("%d: %v", i, found)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	m := newMaterial(t)
+	x := index(m)
+	for message, want := range map[string]string{
+		`"` + password + `" is not a number`:                    `"(hidden)" is not a number`,
+		password + ", " + password:                              "(hidden), (hidden)",
+		"all is well":                                           "all is well",
+		"no such ACL: 'correct horse battery staple'":           "no such ACL: '(hidden)'",
+		strconv.Quote(odd) + " is not a number":                 "(hidden): it holds the value of Secret shop/db (key odd)",
+		"-----BEGIN PRIVATE KEY-----\n" + password + " is what": "(hidden): it holds a private key",
+	} {
+		if got := x.Redact(message, "shop"); got != want {
+			t.Errorf("%s: got %q, want %q", message, got, want)
+		}
+	}
+	if got := x.Redact("correct horse battery staple", "other"); got != "correct horse battery staple" {
+		t.Errorf("words of another namespace: %q", got)
+	}
+	if got := (*leak.Index)(nil).Redact("x", ""); got != "x" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,79 @@
+package leak
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Public is what is no secret though it is the value of one.
+type Public struct {
+	// Secrets are those whose values are not secret, as somebody said on purpose.
+	Secrets []snapshots.SecretName
+	// Knows reports whether everybody knows a value. It is asked only of what was
+	// found; nil knows nothing.
+	Knows func(value []byte) bool
+}
+
+// Index knows what is secret of Secrets.
+//
+// What looks random counts anywhere: at least 8 bytes without blanks, within whose
+// words the kind of character (small letter, capital letter, digit, sign) changes
+// three times or more. So do the words of a longer value that look random and have
+// at least 12 bytes, such as the hash in a password list. Any other value of one
+// line counts from 12 bytes on, of which six must be different and one a letter; but
+// only as a whole word and where something of the same namespace is written, since
+// others may use the same words. Shorter values, addresses, certificates, what is
+// below the keys tls.crt and ca.crt, and what is public do not count.
+//
+// An Index is not for several goroutines.
+type Index struct {
+	index  index
+	public Public
+	known  map[*needle]bool // whether what was found is public
+}
+
+func (x *Index) isPublic(n *needle) bool {
+	if is, ok := x.known[n]; ok {
+		return is
+	}
+	is := slices.Contains(x.public.Secrets, n.key.Secret) || x.public.Knows != nil && x.public.Knows(n.value)
+	x.known[n] = is
+	return is
+}
+
+// Memo makes Indexes, and remembers what it read of Secrets. Nil remembers nothing.
+// It is not for several goroutines.
+type Memo struct {
+	secrets []*corev1.Secret
+	needles map[*corev1.Secret][]needle
+	index   index
+}
+
+// Index returns an Index of Secrets, sorted by namespace and name. A Secret must not
+// change once it was given.
+func (m *Memo) Index(secrets []*corev1.Secret, p Public) *Index {
+	if m == nil {
+		m = &Memo{}
+	}
+	if m.needles == nil || !slices.Equal(m.secrets, secrets) {
+		m.read(secrets)
+	}
+	return &Index{index: m.index, public: p, known: map[*needle]bool{}}
+}
+
+func (m *Memo) read(secrets []*corev1.Secret) {
+	known := make(map[*corev1.Secret][]needle, len(secrets))
+	var all []needle
+	for _, s := range secrets {
+		needles, ok := m.needles[s]
+		if !ok {
+			needles = needlesOf(s)
+		}
+		known[s] = needles
+		all = append(all, needles...)
+	}
+	m.secrets, m.needles, m.index = slices.Clone(secrets), known, newIndex(all)
+}
