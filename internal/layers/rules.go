@@ -53,6 +53,13 @@ var rules = []rule{
 		exceptTests: true,
 		why:         "it is for tests",
 	},
+	{
+		name:        "no program is killed on purpose",
+		from:        forUse,
+		never:       under("internal/killtest"),
+		exceptTests: true,
+		why:         "it is for tests",
+	},
 }
 
 // under reports whether a path is one of the roots or below one.

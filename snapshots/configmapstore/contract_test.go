@@ -11,22 +11,50 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Backend {
-		t.Helper()
-		p := newPlace(t)
-		return storetest.Backend{
-			Open: func(step func(string) error) storetest.Store {
-				s := p.open()
-				if step != nil {
-					s.step = step
-				}
-				return s
-			},
-			Tamper:     p.tamper,
-			SetChannel: p.setChannel,
-			Break:      func() { p.gone.Store(true) },
-		}
-	})
+	storetest.Run(t, newBackend)
+}
+
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	storetest.RunKilled(t, newBackend)
+}
+
+func TestFailing(t *testing.T) {
+	t.Parallel()
+	storetest.RunFailing(t, newBackend)
+}
+
+func newBackend(t *testing.T) storetest.Backend {
+	t.Helper()
+	p := newPlace(t)
+	return storetest.Backend{
+		Place: p.server.Kubeconfig() + "#" + p.namespace,
+		Open: func(step func(string) error) storetest.Store {
+			s := p.open()
+			if step != nil {
+				s.step = step
+			}
+			return s
+		},
+		Tamper:     p.tamper,
+		SetChannel: p.setChannel,
+		Litter:     p.litter,
+		Break:      func() { p.gone.Store(true) },
+	}
+}
+
+// litter returns the names of what is staged, and of chunks that nobody owns.
+func (p *place) litter() []string {
+	p.Helper()
+	l, err := p.open().list(p.Context(), everything)
+	if err != nil {
+		p.Fatal(err)
+	}
+	names := l.orphans()
+	for _, s := range l.staged {
+		names = append(names, s.name)
+	}
+	return names
 }
 
 // tamper changes the first byte of a file of a snapshot.

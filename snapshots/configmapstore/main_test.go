@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,18 +12,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
 var cluster kubetest.Shared
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
+func TestMain(m *testing.M) {
+	storetest.Main(openElsewhere)
+	os.Exit(kubetest.Main(m, &cluster))
+}
+
+// openElsewhere opens the store edge in another process.
+func openElsewhere(place string) (storetest.Store, error) {
+	file, namespace, _ := strings.Cut(place, "#")
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, err
+	}
+	s, err := Open(Options{Config: config, Namespace: namespace, Name: "edge"})
+	if err != nil {
+		return nil, err
+	}
+	s.patience = 50 * time.Millisecond
+	return s, nil
+}
 
 // place is a namespace of a test, and what tests do there behind the stores' back.
 type place struct {
 	*testing.T
+	server    *kubetest.Server
 	namespace string
 	client    client.Client
 	config    *rest.Config
@@ -32,7 +54,7 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	server := cluster.Server(t)
-	p := &place{T: t, namespace: server.Namespace(t), client: server.Client(), config: server.Config()}
+	p := &place{T: t, server: server, namespace: server.Namespace(t), client: server.Client(), config: server.Config()}
 	p.config.QPS = -1
 	p.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return transport(func(r *http.Request) (*http.Response, error) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
 // repository is a bare repository that the git that is installed serves and
@@ -110,45 +109,4 @@ func (r repository) tamper(t *testing.T, id snapshots.ID, path string) {
 	if r.git(t, "rev-parse", "refs/heads/edge") == old {
 		r.git(t, "update-ref", "refs/heads/edge", tampered)
 	}
-}
-
-func (r repository) backend(t *testing.T, change ...func(*Options)) storetest.Backend {
-	t.Helper()
-	return storetest.Backend{
-		Open: func(step func(string) error) storetest.Store {
-			s := r.open(t, change...)
-			if step != nil {
-				s.step = step
-			}
-			return s
-		},
-		Tamper: func(id snapshots.ID, path string) { r.tamper(t, id, path) },
-		SetChannel: func(data []byte) {
-			commit := r.commitFile(t, "", channelFile, string(data))
-			r.git(t, "update-ref", "refs/heads/edge-channel", commit)
-		},
-		Break: func() {
-			if err := os.Rename(r.path, r.path+".gone"); err != nil {
-				t.Fatal(err)
-			}
-		},
-	}
-}
-
-func TestContract(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Backend {
-		t.Helper()
-		return newRepository(t).backend(t)
-	})
-}
-
-// TestContractNotAtomic is for repositories that change references one by one,
-// as those of some hosts do.
-func TestContractNotAtomic(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Backend {
-		t.Helper()
-		return newRepository(t, "receive.advertiseAtomic=false").backend(t)
-	})
 }

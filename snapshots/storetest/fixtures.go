@@ -87,12 +87,17 @@ func get(tb testing.TB, s Reader, id snapshots.ID) snapshots.Snapshot {
 // on, all of which can be read, and returns the backends' drafts' digests.
 func wantHistory(tb testing.TB, s Reader) map[snapshots.Digest]snapshots.ID {
 	tb.Helper()
+	return wantHistoryAfter(tb, s, snapshots.ID{})
+}
+
+// wantHistoryAfter is wantHistory where all before a snapshot were deleted, and it.
+func wantHistoryAfter(tb testing.TB, s Reader, parent snapshots.ID) map[snapshots.Digest]snapshots.ID {
+	tb.Helper()
 	digests := map[snapshots.Digest]snapshots.ID{}
-	var parent snapshots.ID
-	for i, id := range view(tb, s).IDs {
+	for _, id := range view(tb, s).IDs {
 		snapshot := get(tb, s, id)
-		if id.Revision != uint64(i+1) || snapshot.ID() != id {
-			tb.Errorf("the snapshot at %d is %s and listed as %s", i, snapshot.ID(), id)
+		if id.Revision != parent.Revision+1 || snapshot.ID() != id {
+			tb.Errorf("the snapshot after %s is %s and listed as %s", parent, snapshot.ID(), id)
 		}
 		if snapshot.Manifest.Spec.Parent != parent {
 			tb.Errorf("the parent of %s is %q, want %q", id, snapshot.Manifest.Spec.Parent, parent)

@@ -43,6 +43,13 @@ type Backend struct {
 	Tamper func(id snapshots.ID, path string)
 	// SetChannel stores these bytes as the channel.
 	SetChannel func(data []byte)
+	// Litter names what is in the place and of no use to anybody.
+	Litter func() []string
+	// Place is where a process of its own finds the place, in one line; see [Main].
+	// Only [RunKilled] needs it.
+	Place string
+	// Sends is set where only what a store sends to others can be left half done.
+	Sends bool
 	// Break takes the place away, as when a disk is not mounted.
 	Break func()
 }
@@ -111,8 +118,8 @@ func suite() []test {
 		{"goroutines that share a store lose nothing", testSharedStore},
 		{"channel edits that race lose nothing", testRacingEdits},
 		{"a reader beside a writer sees whole snapshots", testReaderBesideWriter},
-		{"a publish that is killed is there or not", testKilledPublish},
-		{"a channel edit that is killed is there or not", testKilledEdit},
-		{"a deletion that is killed is made up for", testKilledDelete},
+		{"a publish that is killed is there or not", killedPublish(byStep)},
+		{"a channel edit that is killed is there or not", killedEdit(byStep)},
+		{"a deletion that is killed is made up for", killedDelete(byStep)},
 	}
 }

@@ -1,0 +1,147 @@
+package killtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+)
+
+// The parts of ptrace(2) that package syscall does not name.
+const (
+	requestSyscallInfo = 0x420e  // PTRACE_GET_SYSCALL_INFO, Linux 5.3
+	entry              = 1       // PTRACE_SYSCALL_INFO_ENTRY
+	optionExitKill     = 1 << 20 // PTRACE_O_EXITKILL
+	waitAll            = 1 << 30 // __WALL
+	stopSyscall        = syscall.SIGTRAP | 0x80
+)
+
+// info is struct ptrace_syscall_info as it is on entry to a system call.
+type info struct {
+	op   uint8
+	_    [3]uint8
+	arch uint32
+	ip   uint64
+	sp   uint64
+	nr   uint64
+	args [6]uint64
+}
+
+// trace runs a process until it ends. It needs a thread of its own, since only the
+// thread that started a process may trace it.
+func trace(exe string, env []string, said *os.File, t tracer) (Outcome, error) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer null.Close()
+	pid, err := syscall.ForkExec(exe, []string{exe}, &syscall.ProcAttr{
+		Env: env, Files: []uintptr{null.Fd(), said.Fd(), said.Fd()},
+		Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true},
+	})
+	if err != nil {
+		return Outcome{}, fmt.Errorf("start: %w", err)
+	}
+	defer awaitOthers(pid)
+	t.pid = pid
+	if err := t.begin(); err != nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		return Outcome{}, err
+	}
+	return t.loop()
+}
+
+// tracer follows one process with all its threads.
+type tracer struct {
+	pid     int
+	fate    Fate
+	left    int    // writes to go
+	point   string // the write, once it was come to
+	failing int    // the thread that is in the write, while it fails
+}
+
+// begin waits for the process to stop at its start, and asks for its system calls.
+func (t *tracer) begin() error {
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(t.pid, &status, waitAll, nil); err != nil {
+		return fmt.Errorf("wait for the start: %w", err)
+	}
+	options := syscall.PTRACE_O_TRACECLONE | syscall.PTRACE_O_TRACESYSGOOD | optionExitKill
+	if err := syscall.PtraceSetOptions(t.pid, options); err != nil {
+		return fmt.Errorf("set options: %w", err)
+	}
+	return syscall.PtraceSyscall(t.pid, 0)
+}
+
+func (t *tracer) loop() (Outcome, error) {
+	for {
+		var status syscall.WaitStatus
+		thread, err := syscall.Wait4(-t.pid, &status, waitAll, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return Outcome{}, fmt.Errorf("wait: %w", err)
+		case thread == t.pid && (status.Exited() || status.Signaled()):
+			return Outcome{
+				Met: t.point != "", Killed: status.Signaled(), Failed: status.Exited() && status.ExitStatus() != 0, Point: t.point,
+			}, nil
+		case !status.Stopped():
+			continue // a thread ended
+		}
+		if status.StopSignal() == stopSyscall {
+			if err := t.look(thread); err != nil {
+				return Outcome{}, err
+			}
+		}
+		// A thread that is being killed is gone before it can go on.
+		if err := syscall.PtraceSyscall(thread, passOn(status)); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return Outcome{}, fmt.Errorf("go on: %w", err)
+		}
+	}
+}
+
+// look does what is due where a thread enters a system call or leaves it.
+func (t *tracer) look(thread int) error {
+	switch {
+	case t.failing == thread:
+		t.failing = 0
+		return answer(thread, syscall.ENOSPC)
+	case t.point != "" || !t.due(thread):
+		return nil
+	case t.fate != Fail:
+		return syscall.Kill(t.pid, syscall.SIGKILL)
+	default:
+		t.failing = thread
+		return skip(thread)
+	}
+}
+
+// passOn returns the signal that a stopped thread is to get: one that was sent to
+// it, and not one by which the kernel speaks to the tracer.
+func passOn(status syscall.WaitStatus) int {
+	switch signal := status.StopSignal(); signal {
+	case stopSyscall, syscall.SIGTRAP, syscall.SIGSTOP:
+		return 0
+	default:
+		return int(signal)
+	}
+}
+
+// due reports whether a thread that stopped at a system call is about to make the
+// write at which the process meets its fate.
+func (t *tracer) due(thread int) bool {
+	var i info
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, requestSyscallInfo, uintptr(thread), unsafe.Sizeof(i), uintptr(unsafe.Pointer(&i)), 0, 0)
+	if errno != 0 || i.op != entry || !isWrite(t.pid, i) || (t.fate == KillSending && !isSent(t.pid, i)) {
+		return false
+	}
+	if t.left--; t.left > 0 {
+		return false
+	}
+	t.point = describe(t.pid, i)
+	return true
+}
