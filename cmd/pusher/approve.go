@@ -10,8 +10,7 @@ import (
 )
 
 func approveCommand() *cobra.Command {
-	var store storeFlags
-	var who whoFlags
+	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "approve SNAPSHOT --store STORE",
 		Short: "Let a snapshot run, where that has to be approved",
@@ -20,15 +19,14 @@ requireApproval. The newest snapshot that is approved, and not rejected, is what
 should run.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return store.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
 				id, err := find(view.IDs, args[0])
 				*c = c.Approve(id)
-				return fmt.Sprintf("approve %s%s", id, who.because()), err
+				return fmt.Sprintf("approve %s%s", id, f.who.because()), err
 			})
 		},
 	}
-	cmd.ValidArgsFunction = store.complete(allIDs)
-	store.add(cmd)
-	who.add(cmd)
+	cmd.ValidArgsFunction = f.complete(allIDs)
+	f.add(cmd)
 	return cmd
 }

@@ -21,7 +21,7 @@ func command() *cobra.Command {
 	}
 	root.AddCommand(
 		runCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
-		pinCommand(), unpinCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
+		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
 		pauseCommand(), resumeCommand(), gcCommand(),
 		process.VersionCommand(),
 	)

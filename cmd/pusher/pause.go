@@ -10,8 +10,7 @@ import (
 )
 
 func pauseCommand() *cobra.Command {
-	var store storeFlags
-	var who whoFlags
+	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "pause --store STORE",
 		Short: "Hold the fleet where it is",
@@ -21,13 +20,12 @@ that joins still gets what the fleet runs.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now()
-			return store.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
-				*c = c.Paused(snapshots.Pause{By: who.by, Reason: who.reason, At: now})
-				return "pause" + who.because(), nil
+			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+				*c = c.Paused(snapshots.Pause{By: f.who.by, Reason: f.who.reason, At: now})
+				return "pause" + f.who.because(), nil
 			})
 		},
 	}
-	store.add(cmd)
-	who.add(cmd)
+	f.add(cmd)
 	return cmd
 }

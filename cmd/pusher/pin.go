@@ -11,8 +11,7 @@ import (
 )
 
 func pinCommand() *cobra.Command {
-	var store storeFlags
-	var who whoFlags
+	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "pin SNAPSHOT --store STORE",
 		Short: "Have a snapshot run until it is unpinned",
@@ -22,15 +21,14 @@ is named in full, or by its revision, as r12.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
-			return store.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
 				id, err := find(view.IDs, args[0])
-				*c = c.Pinned(snapshots.Pin{Snapshot: id, By: who.by, Reason: who.reason, At: now})
-				return fmt.Sprintf("pin %s%s", id, who.because()), err
+				*c = c.Pinned(snapshots.Pin{Snapshot: id, By: f.who.by, Reason: f.who.reason, At: now})
+				return fmt.Sprintf("pin %s%s", id, f.who.because()), err
 			})
 		},
 	}
-	cmd.ValidArgsFunction = store.complete(allIDs)
-	store.add(cmd)
-	who.add(cmd)
+	cmd.ValidArgsFunction = f.complete(allIDs)
+	f.add(cmd)
 	return cmd
 }

@@ -13,8 +13,7 @@ import (
 )
 
 func rejectCommand() *cobra.Command {
-	var f storeFlags
-	var who whoFlags
+	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "reject SNAPSHOT --store STORE",
 		Short: "Keep the content of a snapshot from running, under any name",
@@ -24,16 +23,15 @@ snapshot that may run is rolled out in its place; but one that is pinned is not
 passed over: what runs is held.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.with(cmd.Context(), func(store stores.Store) error { return reject(cmd, store, args[0], who) })
+			return f.with(cmd.Context(), func(store stores.Store) error { return f.reject(cmd, store, args[0]) })
 		},
 	}
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
-	who.add(cmd)
 	return cmd
 }
 
-func reject(cmd *cobra.Command, store stores.Store, name string, who whoFlags) error {
+func (f *channelFlags) reject(cmd *cobra.Command, store stores.Store, name string) error {
 	id, err := stored(cmd.Context(), store, name)
 	if err != nil {
 		return err
@@ -42,18 +40,12 @@ func reject(cmd *cobra.Command, store stores.Store, name string, who whoFlags) e
 	if err != nil {
 		return damaged(err)
 	}
-	now := time.Now()
 	r := snapshots.Rejection{
-		Digest: manifest.Spec.Digest, Snapshot: id, At: now,
-		Reason: cmp.Or(who.reason, "by "+who.by),
+		Digest: manifest.Spec.Digest, Snapshot: id, At: time.Now(),
+		Reason: cmp.Or(f.who.reason, "by "+f.who.by),
 	}
-	want, _, err := change(cmd.Context(), store, now, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+	return f.editOf(cmd, store, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
 		*c = c.Reject(r)
-		return fmt.Sprintf("reject %s%s", id, who.because()), nil
+		return fmt.Sprintf("reject %s%s", id, f.who.because()), nil
 	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), want.Message)
-	return err
 }

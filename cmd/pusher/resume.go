@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -10,22 +8,21 @@ import (
 )
 
 func resumeCommand() *cobra.Command {
-	var store storeFlags
+	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "resume --store STORE",
 		Short: "Go on after a pause",
 		Args:  process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return store.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
 				if c.Spec.Pause == nil {
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is paused")
-					return "", err
+					return "", unchanged("nothing is paused")
 				}
 				*c = c.Resumed()
-				return "resume", nil
+				return "resume" + f.who.because(), nil
 			})
 		},
 	}
-	store.add(cmd)
+	f.add(cmd)
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func retryCommand() *cobra.Command {
-	var store storeFlags
+	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "retry [SNAPSHOT] --store STORE",
 		Short: "Have a rejected snapshot tried again",
@@ -19,18 +19,18 @@ func retryCommand() *cobra.Command {
 another name. It need not be named if it is the only one that is rejected.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return store.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
 				r, err := rejection(view, *c, args)
 				if err != nil {
 					return "", err
 				}
 				*c, _ = c.Retry(r.Digest)
-				return fmt.Sprintf("retry %s", r.Snapshot), nil
+				return fmt.Sprintf("retry %s%s", r.Snapshot, f.who.because()), nil
 			})
 		},
 	}
-	cmd.ValidArgsFunction = store.complete(func(view snapshots.View) []snapshots.ID { return rejectedIDs(view.Channel.Spec.Rejected) })
-	store.add(cmd)
+	cmd.ValidArgsFunction = f.complete(func(view snapshots.View) []snapshots.ID { return rejectedIDs(view.Channel.Spec.Rejected) })
+	f.add(cmd)
 	return cmd
 }
 

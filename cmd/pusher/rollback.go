@@ -15,19 +15,17 @@ import (
 
 // rollbackFlags are those of the verb rollback.
 type rollbackFlags struct {
-	storeFlags
-	who    whoFlags
-	output process.OutputFlag
-	to     string
-	state  string
+	channelFlags
+	to    string
+	state string
 }
 
 // rolledBack is what a rollback did.
 type rolledBack struct {
-	From    snapshots.ID `json:"from,omitzero"`
-	To      snapshots.ID `json:"to"`
-	Message string       `json:"message"` // what should run now, and why
-	Undo    string       `json:"undo"`    // the command that goes forward again
+	channelChange
+	From snapshots.ID `json:"from,omitzero"`
+	To   snapshots.ID `json:"to"`
+	Undo string       `json:"undo"` // the command that goes forward again
 }
 
 func rollbackCommand() *cobra.Command {
@@ -45,9 +43,7 @@ pusher unpin.`,
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
 		},
 	}
-	f.storeFlags.add(cmd)
-	f.who.add(cmd)
-	f.output.AddTo(cmd)
+	f.add(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "snapshot to go back to")
 	cmd.Flags().StringVar(&f.state, "state", "", "state file of the pusher, to tell what ran last")
 	_ = cmd.RegisterFlagCompletionFunc("to", f.complete(allIDs)) // fails for unknown flags only
@@ -61,7 +57,7 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	}
 	now := time.Now()
 	var done rolledBack
-	want, _, err := change(cmd.Context(), store, now, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+	made, err := f.change(cmd.Context(), store, now, func(view snapshots.View, c *snapshots.Channel) (string, error) {
 		var err error
 		if done.From, done.To, err = f.target(view, good, now); err != nil {
 			return "", err
@@ -72,7 +68,9 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if err != nil {
 		return err
 	}
-	done.Message, done.Undo = want.Message, "pusher unpin --store "+store.String()
+	made.Reason = f.why(done.From)
+	made.warn(cmd.ErrOrStderr())
+	done.channelChange, done.Undo = made, "pusher unpin --store "+store.String()
 	return f.output.Write(cmd.OutOrStdout(), done, done.print)
 }
 

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/user"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -47,40 +45,6 @@ func (f *storeFlags) with(ctx context.Context, use func(stores.Store) error) err
 	}
 	defer store.Close()
 	return use(store)
-}
-
-// edit changes the channel of the store and prints what should run then. The
-// edit gets what the store holds, to find in it what a person named.
-func (f *storeFlags) edit(cmd *cobra.Command, edit func(snapshots.View, *snapshots.Channel) (subject string, err error)) error {
-	return f.with(cmd.Context(), func(store stores.Store) error {
-		want, changed, err := change(cmd.Context(), store, time.Now(), edit)
-		if err != nil || !changed {
-			return err
-		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), want.Message)
-		return err
-	})
-}
-
-// change changes the channel of a store, and returns what should run then. An edit
-// without a subject found nothing to change, and has said so.
-func change(ctx context.Context, store stores.Store, now time.Time, edit func(snapshots.View, *snapshots.Channel) (subject string, err error)) (want snapshots.Decision, changed bool, err error) {
-	view, err := store.View(ctx)
-	if err != nil {
-		return want, false, err
-	}
-	channel := view.Channel
-	subject, err := edit(view, &channel)
-	if err != nil || subject == "" {
-		return want, false, err
-	}
-	err = store.UpdateChannel(ctx, subject, now, func(c *snapshots.Channel) error {
-		view.Channel = *c
-		_, err := edit(view, c)
-		view.Channel = *c
-		return err
-	})
-	return snapshots.Want(view, now), err == nil, err
 }
 
 // find returns the snapshot that a person named: by its whole name, or by its

@@ -10,23 +10,22 @@ import (
 )
 
 func unpinCommand() *cobra.Command {
-	var store storeFlags
+	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "unpin --store STORE",
 		Short: "Have the newest snapshot run again",
 		Args:  process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return store.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
 				if c.Spec.Pin == nil {
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is pinned")
-					return "", err
+					return "", unchanged("nothing is pinned")
 				}
 				pinned := c.Spec.Pin.Snapshot
 				*c = c.Unpinned()
-				return fmt.Sprintf("unpin %s", pinned), nil
+				return fmt.Sprintf("unpin %s%s", pinned, f.who.because()), nil
 			})
 		},
 	}
-	store.add(cmd)
+	f.add(cmd)
 	return cmd
 }
