@@ -57,7 +57,7 @@ test: test-deps ## install what is missing and run every test
 	go test -count=1 $(TESTFLAGS) $(PACKAGES)
 
 # Packages whose tests take a while and start no haproxy: another one tells nothing.
-WITHOUT_HAPROXY := compiler/announce|compiler/cluster|compiler/election|internal/kubetest|pusher/rollout|snapshots/(configmap|dir|git)store
+WITHOUT_HAPROXY := compiler/announce|compiler/cluster|compiler/election|internal/kubetest|pusher/rollout|snapshots/(configmap|dir|git)store|snapshots/gitstore/signature
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0
@@ -114,6 +114,7 @@ kube: $(KUBE) ## build Kubernetes for tests into build/kube, in minutes
 .PHONY: test-deps
 test-deps: deps $(KUBE)
 	@$(if $(findstring -race,$(TESTFLAGS)),hack/apt-install gcc libc6-dev)
+	@hack/apt-install openssh-client gpg gpg-agent
 
 .PHONY: clean
 clean: ## remove build/

@@ -1,0 +1,134 @@
+package signature
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Allowed names the files that say whose signatures are accepted. They are read
+// for each commit. Without a file, nothing is asked for.
+type Allowed struct {
+	// SignersFile has keys of SSH, in the format of ssh-keygen(1), section
+	// ALLOWED SIGNERS.
+	SignersFile string
+	// KeyringFile has public keys of OpenPGP, with armor or without.
+	KeyringFile string
+}
+
+// Signer is who made a signature.
+type Signer struct {
+	Format string `json:"format,omitempty"` // ssh or gpg
+	// Name is what the list calls the signer: the principals, or the identity
+	// of the key. It is empty for who is not on it.
+	Name string `json:"name,omitempty"`
+	Key  string `json:"key,omitempty"` // fingerprint, of SSH or OpenPGP
+}
+
+// String returns the name and the key.
+func (s Signer) String() string {
+	if s.Name == "" {
+		return s.Key
+	}
+	return fmt.Sprintf("%s (%s)", s.Name, s.Key)
+}
+
+// Enabled reports whether commits are to be verified.
+func (a Allowed) Enabled() bool { return a != Allowed{} }
+
+// Why a signature is not accepted, beside what is wrong with it.
+var (
+	errUnsigned = errors.New("it has no signature")
+	errFormat   = errors.New("its signature is neither of SSH nor of OpenPGP")
+)
+
+// RefusedError says why a signature is not accepted. Any other error is about reading
+// the files of who is allowed.
+type RefusedError struct{ Reason error }
+
+func (r RefusedError) Error() string { return r.Reason.Error() }
+
+// Unwrap returns the reason.
+func (r RefusedError) Unwrap() error { return r.Reason }
+
+// Verify returns who signed a commit, given as git stores it and with the time that
+// it says it was made. The error is a [RefusedError] if that is nobody who is allowed to.
+func (a Allowed) Verify(commit []byte, at time.Time) (Signer, error) {
+	payload, armored, err := Split(commit)
+	switch {
+	case err != nil:
+		return Signer{}, RefusedError{err}
+	case armored == "":
+		return Signer{}, RefusedError{errUnsigned}
+	case strings.HasPrefix(armored, sshBegin):
+		return a.verifySSH(payload, armored, at)
+	case strings.HasPrefix(armored, gpgBegin):
+		return a.verifyGPG(payload, armored, at)
+	default:
+		return Signer{}, RefusedError{errFormat}
+	}
+}
+
+func (a Allowed) verifySSH(payload []byte, armored string, at time.Time) (Signer, error) {
+	key, err := openSSH(payload, armored)
+	if err != nil {
+		return Signer{Format: "ssh"}, RefusedError{err}
+	}
+	claim := Signer{Format: "ssh", Key: fingerprint(key)}
+	if a.SignersFile == "" {
+		return claim, RefusedError{fmt.Errorf("it is signed with the SSH key %s, and no keys of SSH are allowed", claim.Key)}
+	}
+	data, err := os.ReadFile(a.SignersFile)
+	if err != nil {
+		return claim, fmt.Errorf("read allowed signers: %w", err)
+	}
+	list, err := parseSigners(a.SignersFile, string(data))
+	if err != nil {
+		return claim, fmt.Errorf("read allowed signers: %w", err)
+	}
+	if claim.Name, err = list.find(key, at); err != nil {
+		return claim, RefusedError{err}
+	}
+	return claim, nil
+}
+
+func (a Allowed) verifyGPG(payload []byte, armored string, at time.Time) (Signer, error) {
+	claim := gpgClaim(armored)
+	if a.KeyringFile == "" {
+		return claim, RefusedError{fmt.Errorf("it is signed with the OpenPGP key %s, and no keys of OpenPGP are allowed", claim.Key)}
+	}
+	data, err := os.ReadFile(a.KeyringFile)
+	if err != nil {
+		return claim, fmt.Errorf("read key ring: %w", err)
+	}
+	keys, err := parseKeyring(data)
+	if err != nil {
+		return claim, fmt.Errorf("read key ring %s: %w", a.KeyringFile, err)
+	}
+	by, err := verifyGPG(keys, payload, armored, at)
+	if err != nil {
+		return by, RefusedError{err}
+	}
+	return by, nil
+}
+
+// Claim returns who a commit says that signed it. That nobody has verified, and
+// false means that it is not signed.
+func Claim(commit []byte) (Signer, bool) {
+	payload, armored, err := Split(commit)
+	switch {
+	case err != nil || armored == "":
+		return Signer{}, err != nil
+	case strings.HasPrefix(armored, sshBegin):
+		by := Signer{Format: "ssh"}
+		if key, _ := openSSH(payload, armored); key != nil {
+			by.Key = fingerprint(key)
+		}
+		return by, true
+	case strings.HasPrefix(armored, gpgBegin):
+		return gpgClaim(armored), true
+	}
+	return Signer{}, true
+}
