@@ -27,6 +27,11 @@ var (
 	ErrCorrupt  = errors.New("snapshot is corrupt")
 )
 
+// ErrUntrusted means that what a store holds, a snapshot or the channel, is not
+// signed by anybody who is allowed to, where signatures are asked for. What runs is
+// held.
+var ErrUntrusted = errors.New("not signed by an allowed signer")
+
 // ErrMoved means that a draft was made to follow a snapshot which is not the
 // newest of the store, or not any more. Nothing was written.
 var ErrMoved = errors.New("the store's newest snapshot is another one")

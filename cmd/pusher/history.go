@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -35,9 +37,11 @@ type revision struct {
 	Author   string       `json:"author,omitempty"` // of the change, if known
 	Subject  string       `json:"subject,omitempty"`
 	// States are any of pinned, overridden, rejected, waiting (for approval),
-	// wanted, running, rollout, good (where it does not run) and unreadable.
-	States []string `json:"states,omitempty"`
-	Error  string   `json:"error,omitempty"`
+	// wanted, running, rollout, good (where it does not run), unreadable and
+	// untrusted (not signed by who may, where that is asked for).
+	States    []string            `json:"states,omitempty"`
+	Signature *gitstore.Signature `json:"signature,omitempty"` // in git
+	Error     string              `json:"error,omitempty"`
 }
 
 func historyCommand() *cobra.Command {
@@ -93,8 +97,9 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			r.Error, r.States = err.Error(), append(r.States, "unreadable")
+			r.Error, r.States = err.Error(), append(r.States, unread(err))
 		}
+		r.Signature, _ = signatureOf(ctx, store, id) // whatever is in the way of it was so before
 		r.Time, r.Author, r.Subject = manifest.Provenance.Time, manifest.Provenance.Author, manifest.Spec.Subject
 		list = append(list, r)
 	}
@@ -124,24 +129,36 @@ func states(id snapshots.ID, c snapshots.Channel, want snapshots.Decision, statu
 	return out
 }
 
-// printHistory prints a table. Authors have a column where one is known.
+// unread is the state of a snapshot that cannot be had.
+func unread(err error) string {
+	if errors.Is(err, snapshots.ErrUntrusted) {
+		return "untrusted"
+	}
+	return "unreadable"
+}
+
+// printHistory prints a table. Authors and signers have a column where one is known.
 func printHistory(w io.Writer, list []revision, now time.Time) error {
 	authors := slices.ContainsFunc(list, func(r revision) bool { return r.Author != "" })
+	signers := slices.ContainsFunc(list, func(r revision) bool { return signer(r.Signature) != "" })
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(snapshot, age, author, state, subject string) {
+	row := func(snapshot, age, author, signer, state, subject string) {
 		if authors {
 			age += "\t" + author
 		}
+		if signers {
+			age += "\t" + signer
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", snapshot, age, state, subject)
 	}
-	row("SNAPSHOT", "AGE", "AUTHOR", "STATE", "SUBJECT")
+	row("SNAPSHOT", "AGE", "AUTHOR", "SIGNER", "STATE", "SUBJECT")
 	for _, r := range list {
 		old := "-"
 		if !r.Time.IsZero() {
 			old = process.Age(now.Sub(r.Time))
 		}
 		what := cmp.Or(r.Error, r.Subject)
-		row(r.Snapshot.String(), old, orDash(firstLine(r.Author)), orDash(strings.Join(r.States, ", ")), orDash(firstLine(what)))
+		row(r.Snapshot.String(), old, orDash(firstLine(r.Author)), orDash(firstLine(signer(r.Signature))), orDash(strings.Join(r.States, ", ")), orDash(firstLine(what)))
 	}
 	return table.Flush()
 }

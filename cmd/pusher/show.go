@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -58,8 +59,18 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) er
 	if err != nil {
 		return damaged(err)
 	}
+	s := shown{Manifest: manifest}
+	if s.Signature, err = signatureOf(cmd.Context(), store, id); err != nil {
+		return err
+	}
 	now := time.Now()
-	return f.output.Write(cmd.OutOrStdout(), manifest, func(w io.Writer) error { return printManifest(w, manifest, now) })
+	return f.output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printShown(w, s, now) })
+}
+
+// shown is a manifest, and what the store says of its signature.
+type shown struct {
+	snapshots.Manifest
+	Signature *gitstore.Signature `json:"signature,omitempty"` // in git
 }
 
 // stored returns the snapshot of a store that a person named. The channel, which
@@ -121,14 +132,14 @@ func (f *showFlags) completeFile(cmd *cobra.Command, args []string, _ string) ([
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func printManifest(w io.Writer, m snapshots.Manifest, now time.Time) error {
-	spec, from := m.Spec, m.Provenance
+func printShown(w io.Writer, s shown, now time.Time) error {
+	spec, from := s.Spec, s.Provenance
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "%-9s %s\n", name, value)
 		}
 	}
-	line("snapshot", m.Metadata.Name)
+	line("snapshot", s.Metadata.Name)
 	line("subject", spec.Subject)
 	if !from.Time.IsZero() {
 		line("time", fmt.Sprintf("%s, %s ago", from.Time.UTC().Format(time.RFC3339), process.Age(now.Sub(from.Time))))
@@ -140,6 +151,7 @@ func printManifest(w io.Writer, m snapshots.Manifest, now time.Time) error {
 	line("haproxy", from.HAProxyVersion)
 	line("trigger", from.Trigger)
 	line("author", from.Author)
+	line("signed", describeSignature(s.Signature))
 	line("inputs", strconv.Itoa(len(from.Inputs)))
 	for _, c := range spec.Certificates {
 		line("needs", certificate(c))

@@ -24,7 +24,7 @@ func TestPrintVersions(t *testing.T) {
 	}
 	m.Spec.Recipients = []string{"age1x"}
 	var out strings.Builder
-	if err := printManifest(&out, m, time.Time{}); err != nil {
+	if err := printShown(&out, shown{Manifest: m}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -64,7 +64,7 @@ func fullStore(t *testing.T) (path string, id snapshots.ID) {
 	return path, id
 }
 
-func TestPrintManifest(t *testing.T) {
+func TestPrintShown(t *testing.T) {
 	t.Parallel()
 	path, id := fullStore(t)
 	m, err := dirstore.Open(path, dirstore.Options{}).Manifest(t.Context(), id)
@@ -89,7 +89,7 @@ FILE             BYTES  SHA256
 haproxy.cfg      7      ` + m.Spec.Files[0].SHA256 + `
 maps/prefix.map  6      ` + m.Spec.Files[1].SHA256 + "\n"
 	var out strings.Builder
-	if err := printManifest(&out, m, m.Provenance.Time.Add(3*time.Hour)); err != nil || out.String() != want {
+	if err := printShown(&out, shown{Manifest: m}, m.Provenance.Time.Add(3*time.Hour)); err != nil || out.String() != want {
 		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
 	}
 }

@@ -16,15 +16,18 @@ import (
 
 // verification is what was found of the snapshots of a store.
 type verification struct {
-	Snapshots int       `json:"snapshots"` // that were read
-	Failed    []failure `json:"failed"`
+	Snapshots  int       `json:"snapshots"`            // that were read
+	Signatures bool      `json:"signatures,omitempty"` // were asked for
+	Failed     []failure `json:"failed"`
 }
 
-// failure is a snapshot that is not what its digests say, or cannot be read.
+// failure is a snapshot that is not what its digests say, is not signed by who
+// may, or cannot be read.
 type failure struct {
-	Snapshot snapshots.ID `json:"snapshot"`
-	Damaged  bool         `json:"damaged"`
-	Error    string       `json:"error"`
+	Snapshot  snapshots.ID `json:"snapshot"`
+	Damaged   bool         `json:"damaged"`
+	Untrusted bool         `json:"untrusted,omitempty"`
+	Error     string       `json:"error"`
 }
 
 func verifyCommand() *cobra.Command {
@@ -34,11 +37,12 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify --store STORE",
 		Short: "Check every digest of every snapshot that the store keeps",
 		Long: `Check every digest of every snapshot that the store keeps, the oldest first, and
-print a line for each that fails. The exit code is 3 if one is damaged, and 1 if
-one could not be read.`,
+print a line for each that fails. Where --git-allowed-signers or --git-keyring say
+who may sign, the signatures are checked too. The exit code is 3 if a snapshot is
+damaged or not signed by any of them, and 1 if one could not be read.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.with(cmd.Context(), func(store stores.Store) error { return runVerify(cmd, store, &output) })
+			return f.with(cmd.Context(), func(store stores.Store) error { return runVerify(cmd, store, f.opening.Allowed.Enabled(), &output) })
 		},
 	}
 	f.add(cmd)
@@ -46,11 +50,12 @@ one could not be read.`,
 	return cmd
 }
 
-func runVerify(cmd *cobra.Command, store stores.Reader, output *process.OutputFlag) error {
+func runVerify(cmd *cobra.Command, store stores.Reader, signatures bool, output *process.OutputFlag) error {
 	v, err := verify(cmd.Context(), store)
 	if err != nil {
 		return err
 	}
+	v.Signatures = signatures
 	if err := output.Write(cmd.OutOrStdout(), v, v.print); err != nil {
 		return err
 	}
@@ -74,7 +79,9 @@ func verify(ctx context.Context, store stores.Reader) (verification, error) {
 		}
 		v.Snapshots++
 		if err != nil {
-			v.Failed = append(v.Failed, failure{Snapshot: id, Damaged: errors.Is(err, snapshots.ErrCorrupt), Error: err.Error()})
+			v.Failed = append(v.Failed, failure{
+				Snapshot: id, Damaged: errors.Is(err, snapshots.ErrCorrupt), Untrusted: errors.Is(err, snapshots.ErrUntrusted), Error: err.Error(),
+			})
 		}
 	}
 	return v, nil
@@ -94,7 +101,11 @@ func (v verification) print(w io.Writer) error {
 	for _, f := range v.Failed {
 		fmt.Fprintln(w, firstLine(f.Error))
 	}
-	_, err := fmt.Fprintf(w, "%d of %d snapshots are as their digests say\n", v.Snapshots-len(v.Failed), v.Snapshots)
+	signed := ""
+	if v.Signatures {
+		signed = ", and signed by who may"
+	}
+	_, err := fmt.Fprintf(w, "%d of %d snapshots are as their digests say%s\n", v.Snapshots-len(v.Failed), v.Snapshots, signed)
 	return err
 }
 
@@ -102,7 +113,7 @@ func (v verification) print(w io.Writer) error {
 // comes after what is surely damaged.
 func (v verification) exit() error {
 	switch {
-	case slices.ContainsFunc(v.Failed, func(f failure) bool { return f.Damaged }):
+	case slices.ContainsFunc(v.Failed, func(f failure) bool { return f.Damaged || f.Untrusted }):
 		return process.Invalid(nil)
 	case len(v.Failed) > 0:
 		return &process.ExitError{Code: process.ExitFailure}
@@ -110,10 +121,10 @@ func (v verification) exit() error {
 	return nil
 }
 
-// damaged gives the error of a snapshot that is not what its digests say its exit
-// code.
+// damaged gives the error of a snapshot that is not what its digests say, or not
+// signed by who may, its exit code.
 func damaged(err error) error {
-	if errors.Is(err, snapshots.ErrCorrupt) {
+	if errors.Is(err, snapshots.ErrCorrupt) || errors.Is(err, snapshots.ErrUntrusted) {
 		return process.Invalid(err)
 	}
 	return err

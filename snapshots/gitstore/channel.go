@@ -88,9 +88,9 @@ func (s *Store) pushChannel(ctx context.Context, parent plumbing.Hash, beside []
 	if err != nil {
 		return fmt.Errorf("encode channel: %w", err)
 	}
-	commit, err := b.commit(tree, parent, s.signature(now), message)
+	commit, err := b.commit(tree, parent, s.author(now), message, s.sign)
 	if err != nil {
-		return fmt.Errorf("encode channel: %w", err)
+		return err
 	}
 	pack, err := b.pack()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -42,7 +43,7 @@ func again(err error) error {
 func final(err error) bool {
 	_, killed := errors.AsType[stopped](err)
 	return killed || isCorrupt(err) || isRefused(err) || errors.Is(err, errSilent) || errors.Is(err, ErrForeign) || errors.Is(err, ErrRewound) ||
-		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused) || errors.Is(err, snapshots.ErrMoved)
+		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused) || errors.Is(err, snapshots.ErrUntrusted) || errors.Is(err, signature.ErrNoKey) || errors.Is(err, snapshots.ErrMoved)
 }
 
 // stopped is the error of a step: for what follows, the process was killed.

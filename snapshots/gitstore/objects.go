@@ -130,11 +130,16 @@ func sortName(e object.TreeEntry) string {
 	return e.Name
 }
 
-// commit adds a commit; without a parent, the first of its branch.
-func (b *builder) commit(tree, parent plumbing.Hash, by object.Signature, message string) (plumbing.Hash, error) {
+// commit adds a commit; without a parent, the first of its branch. What it says is
+// signed by sign, which returns "" for commits that are not.
+func (b *builder) commit(tree, parent plumbing.Hash, by object.Signature, message string, sign func(*object.Commit) (string, error)) (plumbing.Hash, error) {
 	c := &object.Commit{Author: by, Committer: by, Message: message, TreeHash: tree}
 	if !parent.IsZero() {
 		c.ParentHashes = []plumbing.Hash{parent}
+	}
+	var err error
+	if c.PGPSignature, err = sign(c); err != nil {
+		return plumbing.ZeroHash, err
 	}
 	o := &plumbing.MemoryObject{}
 	if err := c.Encode(o); err != nil {

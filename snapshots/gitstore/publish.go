@@ -71,7 +71,7 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 	if err := s.push(ctx, s.updates(r, parent, made), pack); err != nil {
 		return snapshots.ID{}, false, fmt.Errorf("push %s: %w", made.ID, err)
 	}
-	s.tip, s.seen = made, made.ID
+	s.tip, s.vouched, s.seen = made, made.commit, made.ID
 	return made.ID, true, nil
 }
 
@@ -104,7 +104,7 @@ func (s *Store) commit(parent tip, next snapshots.Snapshot, made time.Time) (tip
 		return tip{}, nil, err
 	}
 	message := snapshotMessage(s.options.Name, next.Manifest)
-	commit, err := b.commit(tree, parent.commit, s.signature(made), message)
+	commit, err := b.commit(tree, parent.commit, s.author(made), message, s.sign)
 	if err != nil {
 		return tip{}, nil, err
 	}
@@ -112,8 +112,8 @@ func (s *Store) commit(parent tip, next snapshots.Snapshot, made time.Time) (tip
 	return tip{Head: sequence.HeadOf(next), commit: commit, files: all}, pack, err
 }
 
-// signature says who commits, and when. Git knows no time before 1970.
-func (s *Store) signature(t time.Time) object.Signature {
+// author says who commits, and when. Git knows no time before 1970.
+func (s *Store) author(t time.Time) object.Signature {
 	if t.Unix() < 0 {
 		t = time.Unix(0, 0)
 	}

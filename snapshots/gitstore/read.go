@@ -24,8 +24,9 @@ var errNoFile = errors.New("no such file")
 // over what they do not find, and refuse names that Windows reserves, such as
 // maps/aux.map.
 type reader struct {
-	from storer.EncodedObjectStorer
-	root *object.Tree
+	from   storer.EncodedObjectStorer
+	commit *object.Commit
+	root   *object.Tree
 }
 
 func newReader(from storer.EncodedObjectStorer, commit plumbing.Hash) (reader, error) {
@@ -40,7 +41,7 @@ func newReader(from storer.EncodedObjectStorer, commit plumbing.Hash) (reader, e
 	if err != nil {
 		return reader{}, fmt.Errorf("read tree of %s: %w", commit, err)
 	}
-	return reader{from, root}, nil
+	return reader{from, c, root}, nil
 }
 
 // snapshot returns the snapshot that the commit holds, verified, and the hashes

@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/delivery"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -34,7 +35,9 @@ type Options struct {
 	// Deliver is the store to which Argo CD or Flux takes what is published; default: none.
 	Deliver delivery.Target
 	Author  Author
-	Log     *slog.Logger // default: discards
+	Key     signature.Key     // for the commits that are made; none if empty
+	Allowed signature.Allowed // whose commits are read; anybody's if empty
+	Log     *slog.Logger      // default: discards
 }
 
 // Author is who the commits are by.
@@ -58,6 +61,7 @@ type Store struct {
 	closed  bool
 	last    refs          // the last listing
 	tip     tip           // the last tip that was verified
+	vouched plumbing.Hash // the last tip whose signature was accepted
 	seen    snapshots.ID  // the newest tip ever seen
 	channel plumbing.Hash // the last tip of the channel's branch
 
@@ -215,13 +219,16 @@ func (s *Store) head(ctx context.Context, r refs) (snapshots.ID, error) {
 	return id, s.advance(r, id)
 }
 
-// advance notes the name of the newest snapshot. The error wraps [ErrRewound]
-// if it is not the newest of all that is known.
+// advance notes the name of the newest snapshot, unless it may turn out to be a
+// stranger's, which is taken back by going back. The error wraps [ErrRewound] if it
+// is not the newest of all that is known.
 func (s *Store) advance(r refs, head snapshots.ID) error {
 	if err := r.check(head, s.seen); err != nil {
 		return fmt.Errorf("read branch %s of %s: %w", s.options.Branch, s, err)
 	}
-	s.seen = head
+	if !s.options.Allowed.Enabled() || s.vouched == r.branch {
+		s.seen = head
+	}
 	return nil
 }
 
@@ -255,8 +262,17 @@ func (s *Store) load(ctx context.Context, commit plumbing.Hash) (snapshots.Snaps
 	return snapshot, files, s.blameCache(err)
 }
 
-// open fetches a commit.
+// open fetches a commit, which has to be signed by somebody who is allowed to.
 func (s *Store) open(ctx context.Context, commit plumbing.Hash) (reader, error) {
+	r, err := s.openAny(ctx, commit)
+	if err != nil {
+		return reader{}, err
+	}
+	return r, s.vouch(r)
+}
+
+// openAny fetches a commit, whoever it is of.
+func (s *Store) openAny(ctx context.Context, commit plumbing.Hash) (reader, error) {
 	if err := s.cache.ensure(ctx, s.remote, commit); err != nil {
 		return reader{}, err
 	}

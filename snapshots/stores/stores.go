@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 )
 
 // Reader reads snapshots.
@@ -65,6 +66,8 @@ type Options struct {
 	CacheDir    string               // git: for what is fetched
 	Credentials gitstore.Credentials // git: of remotes
 	Author      gitstore.Author      // git: who the commits are by
+	Key         signature.Key        // git: that signs them
+	Allowed     signature.Allowed    // git: whose are read
 	Cluster     kubeconfig.Options   // configmap: where it is
 	Log         *slog.Logger
 }
@@ -87,6 +90,10 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 	switch {
 	case text == "":
 		return nil, usage("no store is named")
+	case o.signs() && !strings.HasPrefix(text, "git+"):
+		return nil, process.WithHint(process.Usage("store %s: only what is in git can be signed", text), "leave out --git-signing-key, --git-allowed-signers and --git-keyring")
+	case o.Key.File == "" && o.Key.PassphraseFile != "":
+		return nil, process.WithHint(process.Usage("there is a passphrase and no key that has it"), "use --git-signing-key FILE")
 	case !hasScheme, strings.ContainsAny(scheme, "/."):
 		return openDir(text, o)
 	case scheme == "dir" && rest == "":
@@ -101,6 +108,9 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 		return nil, usage("store %q: unknown scheme %s:", text, scheme)
 	}
 }
+
+// signs reports whether signatures are to be made or verified.
+func (o Options) signs() bool { return o.Key.Enabled() || o.Allowed.Enabled() }
 
 func usage(format string, args ...any) error {
 	return process.WithHint(process.Usage(format, args...), "a store is one of\n\t\t"+strings.ReplaceAll(Forms, "\n", "\n\t\t"))
@@ -174,7 +184,10 @@ func openGit(text string, o Options) (Store, error) {
 	}
 	remote := *u
 	remote.Scheme, remote.RawQuery = strings.TrimPrefix(u.Scheme, "git+"), ""
-	s, err := gitstore.Open(gitstore.Options{URL: remote.String(), Credentials: o.Credentials, Branch: q.branch, Deliver: q.deliver, CacheDir: o.CacheDir, Author: o.Author, Log: o.Log})
+	s, err := gitstore.Open(gitstore.Options{
+		URL: remote.String(), Credentials: o.Credentials, Branch: q.branch, Deliver: q.deliver, CacheDir: o.CacheDir,
+		Author: o.Author, Key: o.Key, Allowed: o.Allowed, Log: o.Log,
+	})
 	if hint := process.Hint(err); hint != "" {
 		return nil, process.WithHint(process.Usage("store %s: %w", u.Redacted(), err), hint)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -152,4 +153,27 @@ func TestOpenedStoresWork(t *testing.T) {
 	if process.Code(t.Context(), err) != process.ExitUsage || process.Hint(err) != "use git+file://"+bare {
 		t.Errorf("open %s: %v, hint %q", bare, err, process.Hint(err))
 	}
+}
+
+// Where nothing can be signed, nobody is left to think that it is.
+func TestSignaturesAreForGit(t *testing.T) {
+	t.Parallel()
+	key, allowed := signature.Key{File: "key"}, signature.Allowed{SignersFile: "signers"}
+	for _, text := range []string{"dir:store", "store", "configmap:edge/shop"} {
+		for _, o := range []Options{{Key: key}, {Allowed: allowed}, {Allowed: signature.Allowed{KeyringFile: "ring"}}} {
+			s, err := Open(t.Context(), text, o)
+			if process.Code(t.Context(), err) != process.ExitUsage || !strings.HasPrefix(process.Hint(err), "leave out --git-signing-key") {
+				t.Errorf("%s with %+v is %v, %v", text, o, s, err)
+			}
+		}
+	}
+	_, err := Open(t.Context(), "git+file:///a", Options{Key: signature.Key{PassphraseFile: "passphrase"}})
+	if process.Hint(err) != "use --git-signing-key FILE" {
+		t.Errorf("a passphrase without a key: %v", err)
+	}
+	s, err := Open(t.Context(), "git+file:///a", Options{Key: key, Allowed: allowed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 }

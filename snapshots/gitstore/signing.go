@@ -1,0 +1,152 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
+)
+
+// sign returns the signature of a commit that is made here. Where signatures are
+// asked for, one that would not be accepted is refused before anybody reads it.
+func (s *Store) sign(c *object.Commit) (string, error) {
+	if !s.options.Key.Enabled() && !s.options.Allowed.Enabled() {
+		return "", nil
+	}
+	if !s.options.Key.Enabled() {
+		return "", process.WithHint(fmt.Errorf("write to %s: %w: there is no key for signatures, and they are asked for", s, snapshots.ErrUntrusted),
+			"name the file of a private key with --git-signing-key")
+	}
+	payload, err := text(c)
+	if err != nil {
+		return "", err
+	}
+	armored, err := s.options.Key.Sign(payload, c.Committer.When)
+	if err != nil || !s.options.Allowed.Enabled() {
+		return armored, err
+	}
+	signed := *c
+	signed.PGPSignature = armored
+	if payload, err = text(&signed); err != nil {
+		return "", err
+	}
+	_, err = s.options.Allowed.Verify(payload, c.Committer.When)
+	if _, refused := errors.AsType[signature.RefusedError](err); refused {
+		return "", fmt.Errorf("write to %s: it would be %w: %w", s, snapshots.ErrUntrusted, err)
+	}
+	return armored, err
+}
+
+// text returns what git stores of a commit.
+func text(c *object.Commit) ([]byte, error) {
+	o := &plumbing.MemoryObject{}
+	if err := c.Encode(o); err != nil {
+		return nil, fmt.Errorf("encode commit: %w", err)
+	}
+	return content(o)
+}
+
+func content(o plumbing.EncodedObject) ([]byte, error) {
+	in, err := o.Reader()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(in)
+}
+
+// vouch returns an error unless the commit is signed by somebody who is allowed to,
+// or nobody asks for it.
+func (s *Store) vouch(r reader) error {
+	if !s.options.Allowed.Enabled() {
+		return nil
+	}
+	stored, err := r.text()
+	if err != nil {
+		return err
+	}
+	_, err = s.options.Allowed.Verify(stored, r.commit.Committer.When)
+	if _, refused := errors.AsType[signature.RefusedError](err); refused {
+		return fmt.Errorf("commit %.12s of %s is %w: %w", r.commit.Hash, who(r.commit), snapshots.ErrUntrusted, err)
+	}
+	if err == nil && r.commit.Hash == s.last.branch {
+		s.vouched = r.commit.Hash
+	}
+	return err
+}
+
+// who is the author of a commit, as one line.
+func who(c *object.Commit) string {
+	return printable(fmt.Sprintf("%s <%s>", c.Author.Name, c.Author.Email))
+}
+
+// text returns the commit as git stores it.
+func (r reader) text() ([]byte, error) {
+	o, err := r.from.EncodedObject(plumbing.CommitObject, r.commit.Hash)
+	if err != nil {
+		return nil, fmt.Errorf("read commit %s: %w", r.commit.Hash, err)
+	}
+	return content(o)
+}
+
+// Signature is what there is to say of the signature of a snapshot.
+type Signature struct {
+	Commit string `json:"commit"`
+	// State is none, unverified if nobody says who may sign, allowed or refused.
+	State string `json:"state"`
+	signature.Signer
+	Error string `json:"error,omitempty"` // why it is refused
+}
+
+// The states of a [Signature].
+const (
+	SignatureNone       = "none"
+	SignatureUnverified = "unverified"
+	SignatureAllowed    = "allowed"
+	SignatureRefused    = "refused"
+)
+
+// Signature returns who signed a snapshot. That nobody did, or somebody who is not
+// allowed to, is no error here.
+func (s *Store) Signature(ctx context.Context, id snapshots.ID) (found Signature, err error) {
+	err = s.find(ctx, id, func(commit plumbing.Hash) error {
+		r, err := s.openAny(ctx, commit)
+		if err != nil {
+			return err
+		}
+		stored, err := r.text()
+		if err != nil {
+			return s.blameCache(err)
+		}
+		found = s.judge(stored, r.commit)
+		return nil
+	})
+	if err != nil {
+		return Signature{}, fmt.Errorf("read signature of %s: %w", id, err)
+	}
+	return found, nil
+}
+
+func (s *Store) judge(stored []byte, c *object.Commit) Signature {
+	found := Signature{Commit: c.Hash.String(), State: SignatureNone}
+	if by, signed := signature.Claim(stored); signed {
+		found.State, found.Signer = SignatureUnverified, by
+	}
+	if !s.options.Allowed.Enabled() {
+		return found
+	}
+	by, err := s.options.Allowed.Verify(stored, c.Committer.When)
+	if err != nil {
+		found.State, found.Error = SignatureRefused, err.Error()
+		return found
+	}
+	found.State, found.Signer = SignatureAllowed, by
+	return found
+}
