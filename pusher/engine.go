@@ -48,6 +48,7 @@ type engine struct {
 	reloads map[string]int
 
 	troubles  map[string]Trouble
+	told      map[string]bool // troubles of which people were notified
 	rejecting bool
 	rejectAt  time.Time // not before
 
@@ -63,7 +64,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 		Options: o, started: now, state: s, fallback: fallback,
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
 		library: newLibrary(o.State + ".snapshots"), bindings: newBindings(s.Slots, o.Live == ""),
-		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, reloads: map[string]int{},
+		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
 	}
 	e.state.Rollout = s.Rollout.Resume()
@@ -193,6 +194,9 @@ func (e *engine) commit(next rollout.State, now time.Time) bool {
 			return false
 		}
 		e.tell(old, next)
+		for _, n := range noticesOf(old, next) {
+			e.notify(n, now)
+		}
 	}
 	e.results, e.reloads = nil, map[string]int{}
 	return true

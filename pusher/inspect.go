@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -48,7 +49,7 @@ func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspecti
 	before := i.kept
 	var repair bool
 	i.kept, repair = i.judge(found.Faults, now)
-	e.tellDrift(i, before, found.Faults, repair)
+	e.tellDrift(i, before, found.Faults, repair, now)
 	if len(found.Faults) == 0 || repair {
 		i.running = found.Running
 	}
@@ -84,7 +85,7 @@ func (e *engine) mend(ctx context.Context, i *instance, bind func() (snapshots.B
 }
 
 // tellDrift logs what an inspection found.
-func (e *engine) tellDrift(i *instance, before kept, faults []push.Fault, repair bool) {
+func (e *engine) tellDrift(i *instance, before kept, faults []push.Fault, repair bool, now time.Time) {
 	log := e.logger(i.Name)
 	for _, f := range faults {
 		if repair {
@@ -94,8 +95,10 @@ func (e *engine) tellDrift(i *instance, before kept, faults []push.Fault, repair
 	switch {
 	case before.Fight == nil && i.Fight != nil:
 		log.Error("repairs stop", "reason", i.Fight.String())
+		e.notify(notify.Notice{Event: notify.RepairsStop, Instance: i.Name, Text: i.Name + ": " + i.Fight.String()}, now)
 	case before.Fight != nil && i.Fight == nil:
 		log.Info("repairs go on")
+		e.notify(notify.Notice{Event: notify.RepairsGoOn, Instance: i.Name, Text: i.Name + ": repairs go on"}, now)
 	}
 }
 

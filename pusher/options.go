@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -61,6 +62,9 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil: none
 	Tracers trace.TracerProvider  // nil: none
+	// Notify is called with what people may want to hear of, and must not block; nil:
+	// nobody.
+	Notify func(notify.Notice)
 	// Status is called with each new status; nil: nobody.
 	Status func(Status)
 }
@@ -82,6 +86,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()
+	}
+	if o.Notify == nil {
+		o.Notify = func(notify.Notice) {}
 	}
 	if o.Tracers == nil {
 		o.Tracers = noop.NewTracerProvider()

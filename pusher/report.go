@@ -15,6 +15,7 @@ import (
 func (e *engine) report(now time.Time) {
 	s := e.status(now)
 	e.metrics.observe(s)
+	e.notifyOfTroubles(now)
 	if e.Status != nil {
 		e.Status(s)
 	}

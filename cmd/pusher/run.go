@@ -30,6 +30,7 @@ type runFlags struct {
 	waves   []string
 	soak    time.Duration
 	address string
+	hook    string // a file with the address of a webhook
 }
 
 func runCommand() *cobra.Command {
@@ -62,6 +63,7 @@ A store is one of
 	flags.DurationVar(&o.ReloadTimeout, "reload-timeout", 30*time.Second, "how long a reload of HAProxy may take")
 	flags.DurationVar(&o.DrainTime, "drain-time", 30*time.Second, "how long to drain the server of an endpoint that is gone")
 	flags.DurationVar(&o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what was left there")
+	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, fight and lasting trouble")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
 	return cmd
 }
@@ -84,6 +86,11 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	var flush func()
 	f.options.Tracers, flush = tracing.Start(cmd.Context(), "hapsnap-pusher", log)
 	defer flush()
+	var told func()
+	if f.options.Notify, told, err = notifying(cmd.Context(), f.hook, log); err != nil {
+		return err
+	}
+	defer told()
 	log.Info("pushing", "store", store.String(), "instances", f.options.Fleet, "live", f.options.Live, "state", f.options.State)
 	err = serve(cmd.Context(), f.options, f.address, log)
 	if invalid, ok := errors.AsType[fleet.InvalidError](err); ok {

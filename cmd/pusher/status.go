@@ -21,12 +21,16 @@ const fresh = 20 * time.Second
 
 func statusCommand() *cobra.Command {
 	var state string
+	var watch bool
 	var output process.OutputFlag
 	cmd := &cobra.Command{
-		Use:   "status --state FILE",
+		Use:   "status [-w] --state FILE",
 		Short: "Say what should run, what runs, and what is in the way",
 		Long: `Say what should run, how far its rollout is, what each instance runs, and what
-is in the way. This is read from the state file of a pusher, which need not run.`,
+is in the way. This is read from the state file of a pusher, which need not run.
+
+With -w it is shown until you end it: live at a terminal, and elsewhere, as to a
+file, as a line for each change; with -o json as an object on a line for each.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if state == "" {
@@ -39,11 +43,15 @@ is in the way. This is read from the state file of a pusher, which need not run.
 			if err != nil {
 				return err
 			}
+			if watch {
+				return watchStatus(cmd.Context(), state, newWatcher(cmd.OutOrStdout(), output))
+			}
 			now := time.Now()
 			return output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "state file of the pusher (required)")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it as it changes")
 	output.AddTo(cmd)
 	return cmd
 }

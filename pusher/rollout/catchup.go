@@ -10,6 +10,7 @@ func (t *turn) catchUp() {
 		id := t.settled(i)
 		switch {
 		case id.IsZero():
+		case i.Running != id && t.fights(i, id):
 		case i.Running != id:
 			t.push(i.Name, id, CatchUp)
 		case i.Stale && t.mayReshape():
@@ -25,6 +26,7 @@ func (t *turn) forget() {
 		i := t.Instances[seen.Name]
 		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
 			delete(t.Instances, seen.Name)
+			t.makePeace(seen.Name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,8 @@ type State struct {
 	Failed []Failure `json:"failed,omitempty"`
 	// Instances holds what is remembered of each, by name.
 	Instances map[string]Instance `json:"instances,omitempty"`
+	// Repairs holds those of each, by name.
+	Repairs map[string]Repairs `json:"repairs,omitempty"`
 	// Reloads are those that count for the budget, by instance, oldest first, and
 	// Full is when the fleet's bucket of them is full again, see [Budget].
 	Reloads map[string][]Reload `json:"reloads,omitempty"`
@@ -175,6 +178,8 @@ func (s State) clone() State {
 	for name, list := range s.Reloads {
 		out.Reloads[name] = slices.Clone(list)
 	}
+	out.Repairs = make(map[string]Repairs, len(s.Repairs))
+	maps.Copy(out.Repairs, s.Repairs)
 	if s.Rollout != nil {
 		r := *s.Rollout
 		r.Members, r.Touched = slices.Clone(r.Members), slices.Clone(r.Touched)

@@ -51,6 +51,7 @@ func (t *turn) forgetGone() {
 	for name, i := range t.Instances {
 		if _, ok := t.seen[name]; !ok && i.Push == nil {
 			delete(t.Instances, name)
+			delete(t.Repairs, name)
 		}
 	}
 	if t.Rollout == nil {
@@ -85,6 +86,9 @@ func (t *turn) takeResults() {
 		switch r.Outcome {
 		case Applied:
 			t.applied(r)
+			if purpose == CatchUp {
+				t.repaired(r.Instance, r.Snapshot)
+			}
 		case Refused:
 			t.refused(r, purpose)
 		case Trouble: // tried again

@@ -1,0 +1,168 @@
+// Package notify tells a webhook what becomes of rollouts, for people who are not
+// looking. Notices are sent one after another, in order, and again while the
+// receiver cannot take them; the pusher never waits for that.
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Event is what a notice is about.
+type Event string
+
+// The events.
+const (
+	RolloutBegins Event = "rollout_begins"
+	RolloutDone   Event = "rollout_done"
+	RolloutFailed Event = "rollout_failed" // it is being undone
+	RolloutUndone Event = "rollout_undone"
+	RepairsStop   Event = "repairs_stop" // another hand keeps undoing them
+	RepairsGoOn   Event = "repairs_go_on"
+	Trouble       Event = "trouble" // for a minute
+	TroubleOver   Event = "trouble_over"
+)
+
+// Notice is one thing to tell. It is posted as JSON, with the text under the name
+// that chat services read.
+type Notice struct {
+	Event    Event     `json:"event"`
+	Text     string    `json:"text"`
+	Time     time.Time `json:"time"`
+	Snapshot string    `json:"snapshot,omitempty"`
+	Instance string    `json:"instance,omitempty"`
+}
+
+// The bounds of what is sent.
+const (
+	queued  = 256             // notices that wait at most; newer ones are dropped
+	timeout = 5 * time.Second // of one try
+)
+
+// Sender posts notices to a webhook.
+type Sender struct {
+	// URL returns the address, and is asked for each try: it may hold a token that is
+	// renewed. It shows in no log.
+	URL func() (string, error)
+	Log *slog.Logger
+	// Backoff is how the tries of one notice are spaced; zero is nine of them over some
+	// ten minutes.
+	Backoff wait.Backoff
+
+	queue chan Notice
+}
+
+// New returns a sender that has to be run.
+func New(address func() (string, error), log *slog.Logger) *Sender {
+	return &Sender{
+		URL: address, Log: log, queue: make(chan Notice, queued),
+		Backoff: wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 0.1, Steps: 9, Cap: 4 * time.Minute},
+	}
+}
+
+// Send queues a notice. It never waits: when the queue is full, the notice is dropped
+// and the log says so.
+func (s *Sender) Send(n Notice) {
+	select {
+	case s.queue <- n:
+	default:
+		s.Log.Warn("notice dropped, too many are waiting", "event", string(n.Event))
+	}
+}
+
+// Run sends until ctx is done; then it gives what is still queued one try each, for
+// as long as one try may take.
+func (s *Sender) Run(ctx context.Context) {
+	client := &http.Client{Timeout: timeout}
+	for {
+		select {
+		case n := <-s.queue:
+			s.deliver(ctx, client, n)
+		case <-ctx.Done():
+			s.flush(client)
+			return
+		}
+	}
+}
+
+func (s *Sender) flush(client *http.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	for {
+		select {
+		case n := <-s.queue:
+			if err := s.post(ctx, client, n); err != nil {
+				s.Log.Warn("notice not sent", "event", string(n.Event), "err", err)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// deliver tries until the notice is taken, refused for good, or too old to matter.
+func (s *Sender) deliver(ctx context.Context, client *http.Client, n Notice) {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, s.Backoff, func(ctx context.Context) (bool, error) {
+		last = s.post(context.WithoutCancel(ctx), client, n) // to its end, so that nothing is told twice
+		if errors.Is(last, errRefused) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		// Told once more, as the process ends.
+		s.Send(n)
+	default:
+		s.Log.Warn("notice not sent", "event", string(n.Event), "err", last)
+	}
+}
+
+var errRefused = errors.New("the webhook refused it")
+
+// post makes one try. What the error says holds neither address nor answer, which
+// may have a token in them.
+func (s *Sender) post(ctx context.Context, client *http.Client, n Notice) error {
+	address, err := s.URL()
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the address of the webhook is no URL")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	if err != nil {
+		return fmt.Errorf("post notice: %w", err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection is used again
+	switch code := response.StatusCode; {
+	case code/100 == 2:
+		return nil
+	case code/100 == 5, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
+		return fmt.Errorf("post notice: the webhook answered %d", code)
+	default:
+		return fmt.Errorf("%w: it answered %d", errRefused, code)
+	}
+}
