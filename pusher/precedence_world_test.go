@@ -1,0 +1,268 @@
+package pusher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// worldStore is a store, and what writes to it.
+type worldStore interface {
+	Store
+	Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error)
+	Delete(ctx context.Context, ids ...snapshots.ID) error
+	Close() error
+}
+
+// world is a store, a pusher's engine that looks at it and saves its state, and
+// instances that are told what to run and do it, or not. Its time is its own.
+type world struct {
+	t       *testing.T
+	random  *rand.Rand
+	open    func() worldStore
+	store   worldStore
+	gone    bool // the store is out of reach
+	options Options
+	e       *engine
+	now     time.Time
+
+	model model // of the store
+	seen  model // what the engine saw of it last
+	known []snapshots.ID
+	whole map[string]snapshots.Digest // by their short forms
+
+	workers map[string]worker
+	pending map[string]rollout.Push
+	pids    int
+	story   []string
+}
+
+// worker is what an instance runs in truth.
+type worker struct {
+	id      snapshots.ID
+	pid     int
+	started time.Time
+}
+
+func newWorld(t *testing.T, seed uint64, open func() worldStore) *world {
+	t.Helper()
+	soak := 10 * time.Second
+	w := &world{
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), open: open, store: open(), now: noon,
+		options: Options{State: filepath.Join(t.TempDir(), "state", "state.json"), Soak: &soak}.withDefaults(),
+		model:   newModel(), seen: newModel(), whole: map[string]snapshots.Digest{},
+		workers: map[string]worker{"a": {}, "b": {}, "c": {}}, pending: map[string]rollout.Push{},
+	}
+	w.begin()
+	return w
+}
+
+// begin starts the pusher from what it saved.
+func (w *world) begin() {
+	w.t.Helper()
+	lock, err := lockState(w.options.State) // makes the folder
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lock()
+	s, err := readState(w.options.State)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.options.Store, w.options.Metrics = w.store, prometheus.NewRegistry()
+	w.e = newEngine(w.options, s, nil, w.now)
+	w.e.takePolicy(rollout.Policy{
+		Waves: []rollout.Size{{Count: 1}, {Percent: 100}}, Deadline: 5 * time.Minute, Grace: 10 * time.Second,
+		Retry: time.Second, RetryMax: 2 * time.Minute,
+	})
+	w.seen = newModel()
+	clear(w.pending)
+	for name, runs := range w.workers {
+		i := &instance{Instance: fleet.Instance{Name: name}, asked: true}
+		i.meet(w.says(runs), w.now)
+		w.e.instances[name] = i
+	}
+}
+
+// says is what a worker says of itself.
+func (w *world) says(runs worker) dataplane.RuntimeInfo {
+	info := dataplane.RuntimeInfo{PID: runs.pid, Uptime: w.now.Sub(runs.started)}
+	if !runs.id.IsZero() {
+		info.Node = runs.id.String() + "_00000000"
+	}
+	return info
+}
+
+// fatalf fails with the story so far.
+func (w *world) fatalf(format string, args ...any) {
+	w.t.Helper()
+	for _, line := range w.story {
+		w.t.Log(line)
+	}
+	w.t.Fatalf(format, args...)
+}
+
+func (w *world) tell(format string, args ...any) {
+	w.story = append(w.story, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
+}
+
+var errGone = errors.New("no route to the store")
+
+// step is a turn of the engine, with what it starts left to the world.
+func (w *world) step() {
+	w.t.Helper()
+	view, err := snapshots.View{}, errGone
+	if !w.gone {
+		view, err = w.store.View(w.t.Context())
+		if err != nil {
+			w.fatalf("view: %v", err)
+		}
+		w.seen = w.model.clone()
+	}
+	e := w.e
+	e.takeView(view, err, w.now)
+	e.decision = decide(e.view, e.state.Rollout.Failed, w.now)
+	e.tellInstances()
+	w.read()
+	before := e.state.Rollout
+	next, pushes, _ := e.policy.Step(before, e.observe(), w.now)
+	w.check(before, next, pushes)
+	if !e.commit(next, w.now) {
+		w.fatalf("the state is not saved")
+	}
+	for _, p := range pushes {
+		e.instances[p.Instance].begin(workPush)
+		w.pending[p.Instance] = p
+	}
+	w.record()
+}
+
+// read has the library hold what is needed, as far as it is there.
+func (w *world) read() {
+	for _, id := range w.e.library.due(slices.SortedFunc(maps.Keys(w.e.inUse()), snapshots.ID.Compare), w.now) {
+		var store Store = w.store
+		if w.gone {
+			store = nowhere{}
+		}
+		s, err := fetch(w.t.Context(), store, w.e.library.dir, id)
+		w.e.library.take(id, s, err, w.now)
+	}
+	w.e.library.keep(w.e.inUse())
+}
+
+// nowhere is a store that is out of reach.
+type nowhere struct{ Store }
+
+func (nowhere) Get(context.Context, snapshots.ID) (snapshots.Snapshot, error) {
+	return snapshots.Snapshot{}, errGone
+}
+
+// check compares a step with what the model says.
+func (w *world) check(before, next rollout.State, pushes []rollout.Push) {
+	w.t.Helper()
+	want := w.seen.wants(w.now)
+	d := w.e.decision
+	if len(before.Unrecorded()) == 0 && (d.ID != want.id || d.Hold != want.id.IsZero()) {
+		w.fatalf("decided for %q (hold %v: %s), want %q", d.ID, d.Hold, d.Message, want.id)
+	}
+	for _, p := range pushes {
+		w.tell("push %s to %s (%s)", p.Snapshot, p.Instance, p.Purpose)
+		finishing := before.Rollout != nil && before.Rollout.Target == p.Snapshot && !want.order && !w.seen.rejected[p.Snapshot.Short]
+		switch {
+		case p.Purpose == rollout.Wave && (want.id.IsZero() || w.gone):
+			w.fatalf("a wave gets %s while what runs is to stay", p.Snapshot)
+		case p.Purpose == rollout.Wave && p.Snapshot != want.id && !finishing:
+			w.fatalf("a wave gets %s, want %s", p.Snapshot, want.id)
+		case p.Purpose != rollout.Wave && p.Snapshot != next.Good:
+			w.fatalf("%s gets %s (%s), and %s is good", p.Instance, p.Snapshot, p.Purpose, next.Good)
+		}
+	}
+}
+
+// record writes what failed into the channel, as the engine does.
+func (w *world) record() {
+	w.t.Helper()
+	for _, f := range w.e.state.Rollout.Unrecorded() {
+		if w.gone {
+			return
+		}
+		w.tell("%s failed: %s", f.Snapshot, f.Reason)
+		if err := rejectInChannel(w.t.Context(), w.store, f, w.whole[f.Snapshot.Short], true, w.now); err != nil {
+			w.fatalf("%v", err)
+		}
+		w.model.rejected[f.Snapshot.Short] = true
+	}
+}
+
+// end ends a push: applied, refused, or in trouble.
+func (w *world) end(p rollout.Push, err error) {
+	i := w.e.instances[p.Instance]
+	delete(w.pending, p.Instance)
+	var done push.Done
+	if err == nil {
+		w.run(p)
+		done = push.Done{Info: w.says(w.workers[p.Instance]), Reloaded: true}
+	}
+	w.e.pushed(i, p, snapshots.Bound{}, done, err, 0, w.now)
+}
+
+// run has an instance run what it was told to.
+func (w *world) run(p rollout.Push) {
+	w.pids++
+	w.workers[p.Instance] = worker{p.Snapshot, w.pids, w.now}
+}
+
+// settle lets everything succeed until nothing moves. Then all instances run what
+// should, or what they ran if that is nothing.
+func (w *world) settle() {
+	w.t.Helper()
+	w.back()
+	for range 300 {
+		w.now = w.now.Add(5 * time.Second)
+		w.step()
+		if w.settled() {
+			return
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.pending)) {
+			w.end(w.pending[name], nil)
+		}
+	}
+	w.fatalf("the fleet does not come to rest: want %+v, run %v, pushes %v, rollout %+v, good %s",
+		w.seen.wants(w.now), w.workers, w.pending, w.e.state.Rollout.Rollout, w.e.state.Rollout.Good)
+}
+
+func (w *world) settled() bool {
+	want := w.seen.wants(w.now)
+	if len(w.pending) > 0 {
+		return false
+	}
+	if want.id.IsZero() {
+		return true // a wave may be under way: it waits
+	}
+	for _, runs := range w.workers {
+		if runs.id.Short != want.id.Short {
+			return false
+		}
+	}
+	return w.e.state.Rollout.Rollout == nil
+}
+
+// back brings the store within reach, and what failed meanwhile into the channel.
+func (w *world) back() {
+	w.gone = false
+	w.record()
+}
