@@ -3,6 +3,7 @@ package configmapstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,11 @@ import (
 // is, and then writes nothing.
 func (s *Store) UpdateChannel(ctx context.Context, subject string, _ time.Time, edit func(*snapshots.Channel) error) error {
 	for try := 1; ; try++ {
-		channel, o, err := s.channel(ctx)
+		ids, err := s.IDs(ctx) // which the channel may name in short
+		if err != nil {
+			return err
+		}
+		channel, o, err := s.channel(ctx, ids)
 		if err != nil {
 			return err
 		}
@@ -41,17 +46,29 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, _ time.Time, 
 // writeChannel replaces the channel, or makes it if there is no ConfigMap of it yet.
 // Whatever else people put there stays.
 func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte) error {
-	if o == nil {
-		_, err := s.create(ctx, newChannel(s.name, data))
+	channel, err := snapshots.ParseChannel(data)
+	if err != nil {
 		return err
 	}
-	o.Data[channelKey] = string(data)
+	fields, err := fieldsOf(channel)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		_, err := s.create(ctx, newChannel(s.name, fields))
+		return err
+	}
+	for _, key := range channelKeys {
+		delete(o.Data, key)
+	}
+	maps.Copy(o.Data, fields)
 	return s.update(ctx, o)
 }
 
 // channel returns the channel and its ConfigMap; none is the channel in which
 // nobody has said anything. An unreadable one is an error, and never that channel.
-func (s *Store) channel(ctx context.Context) (snapshots.Channel, *corev1.ConfigMap, error) {
+// The snapshots of the store are those that it may name in short.
+func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (snapshots.Channel, *corev1.ConfigMap, error) {
 	name := channelName(s.name)
 	o, err := s.get(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -63,11 +80,7 @@ func (s *Store) channel(ctx context.Context) (snapshots.Channel, *corev1.ConfigM
 	if o == nil {
 		return snapshots.Channel{}, nil, nil
 	}
-	text, found := o.Data[channelKey]
-	if !found {
-		return snapshots.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w: it has no key %s", s.namespace, name, snapshots.ErrBadChannel, channelKey)
-	}
-	channel, err := snapshots.ParseChannel([]byte(text))
+	channel, err := channelOf(o.Data, ids)
 	if err != nil {
 		return snapshots.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
 	}

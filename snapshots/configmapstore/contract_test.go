@@ -92,7 +92,13 @@ func (p *place) tamper(id snapshots.ID, path string) {
 
 func (p *place) setChannel(data []byte) {
 	p.Helper()
-	o := newChannel("edge", data)
+	fields := map[string]string{"channel.yaml": string(data)} // which is no key of a channel
+	if c, err := snapshots.ParseChannel(data); err == nil {
+		if fields, err = fieldsOf(c); err != nil {
+			p.Fatal(err)
+		}
+	}
+	o := newChannel("edge", fields)
 	o.Namespace = p.namespace
 	err := p.client.Create(p.Context(), o)
 	if apierrors.IsAlreadyExists(err) {

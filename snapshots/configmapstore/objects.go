@@ -33,7 +33,6 @@ const (
 	manifestGzKey = snapshots.ManifestFile + ".gz" // in its place where it is too large
 	chunksKey     = "chunks"                       // the names of the chunks, a line each, in order
 	pieceKey      = "files.tar.gz"
-	channelKey    = "channel.yaml"
 )
 
 // keep are the annotations that make Argo CD and Flux leave alone what no
@@ -102,8 +101,8 @@ func ownedBy(chunk *corev1.ConfigMap, manifest string, uid types.UID) *corev1.Co
 }
 
 // newChannel returns the ConfigMap of a channel.
-func newChannel(store string, data []byte) *corev1.ConfigMap {
+func newChannel(store string, fields map[string]string) *corev1.ConfigMap {
 	o := part(store, channelName(store), partChannel)
-	o.Data = map[string]string{channelKey: string(data)}
+	o.Data = fields
 	return o
 }

@@ -17,7 +17,7 @@ func (s *Store) View(ctx context.Context) (snapshots.View, error) {
 	if err != nil {
 		return snapshots.View{}, err
 	}
-	channel, _, err := s.channel(ctx)
+	channel, _, err := s.channel(ctx, ids)
 	if err != nil {
 		return snapshots.View{}, err
 	}

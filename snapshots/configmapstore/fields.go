@@ -1,0 +1,206 @@
+package configmapstore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The keys of a channel's ConfigMap. The first line of a value is what a person would
+// write; lines of the form NAME: VALUE after it say who did so, when and why, and
+// may be left out. So one key is changed as a whole: what is said of an old pin is
+// never taken for what is said of a new one.
+const (
+	pinKey      = "pin"             // r000012-9f3ac01b2d, or r12
+	overrideKey = "override"        // likewise; "until: TIME" says when it ends
+	pauseKey    = "pause"           // true
+	approvalKey = "requireApproval" // true or false
+	approvedKey = "approved"        // snapshots
+	rejectedKey = "rejected"        // YAML: a list with digest, snapshot, reason, at
+	noteKey     = "note"            // whatever people like; nobody reads it
+)
+
+var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey}
+
+// fieldsOf returns the keys that say what a channel says. requireApproval is always
+// there, so that a ConfigMap without anything is none that was written.
+func fieldsOf(c snapshots.Channel) (map[string]string, error) {
+	out := map[string]string{approvalKey: strconv.FormatBool(c.Spec.RequireApproval)}
+	if p := c.Spec.Pin; p != nil {
+		out[pinKey] = lines(p.Snapshot.String(), "by", p.By, "at", moment(p.At), "reason", p.Reason)
+	}
+	if o := c.Spec.Override; o != nil {
+		out[overrideKey] = lines(o.Snapshot.String(), "until", moment(o.Expires), "by", o.By, "reason", o.Reason)
+	}
+	if p := c.Spec.Pause; p != nil {
+		out[pauseKey] = lines("true", "by", p.By, "at", moment(p.At), "reason", p.Reason)
+	}
+	var approved strings.Builder
+	for _, id := range c.Spec.Approved {
+		approved.WriteString(id.String() + "\n")
+	}
+	if approved.Len() > 0 {
+		out[approvedKey] = approved.String()
+	}
+	if len(c.Spec.Rejected) > 0 {
+		text, err := yaml.Marshal(c.Spec.Rejected)
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", rejectedKey, err)
+		}
+		out[rejectedKey] = string(text)
+	}
+	return out, nil
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// lines writes a first line, and one for each detail that there is.
+func lines(first string, details ...string) string {
+	text := first
+	for pair := range slices.Chunk(details, 2) {
+		value := pair[1]
+		if value == "" {
+			continue
+		}
+		if strings.ContainsAny(value, "\r\n") || strings.TrimSpace(value) != value || strings.HasPrefix(value, `"`) {
+			value = strconv.Quote(value)
+		}
+		text += "\n" + pair[0] + ": " + value
+	}
+	return text
+}
+
+// channelOf reads the keys of a ConfigMap. These are all the snapshots of the store:
+// a person may name one by its revision. What it does not know is refused, for it may
+// be what somebody wanted most; the error wraps [snapshots.ErrBadChannel].
+func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, error) {
+	r := fieldReader{data: data, ids: ids, known: map[string]bool{noteKey: true}}
+	var c snapshots.Channel
+	if !slices.ContainsFunc(channelKeys, func(key string) bool { _, ok := data[key]; return ok }) {
+		r.fail(approvalKey, "neither it nor any other key of a channel is there")
+	}
+	if first, details := r.field(pinKey, "by", "at", "reason"); first != "" {
+		c.Spec.Pin = &snapshots.Pin{Snapshot: r.snapshot(pinKey, first), By: details["by"], At: r.time(pinKey, details["at"]), Reason: details["reason"]}
+	}
+	if first, details := r.field(overrideKey, "until", "by", "reason"); first != "" {
+		c.Spec.Override = &snapshots.Override{Snapshot: r.snapshot(overrideKey, first), Expires: r.time(overrideKey, details["until"]), By: details["by"], Reason: details["reason"]}
+		if details["until"] == "" {
+			r.fail(overrideKey, "the line until: TIME is missing")
+		}
+	}
+	if first, details := r.field(pauseKey, "by", "at", "reason"); r.flag(pauseKey, first) {
+		c.Spec.Pause = &snapshots.Pause{By: details["by"], At: r.time(pauseKey, details["at"]), Reason: details["reason"]}
+	}
+	first, _ := r.field(approvalKey)
+	c.Spec.RequireApproval = r.flag(approvalKey, first)
+	c = r.approvals(c)
+	r.known[rejectedKey] = true
+	if err := yaml.UnmarshalStrict([]byte(data[rejectedKey]), &c.Spec.Rejected); err != nil {
+		r.fail(rejectedKey, err.Error())
+	}
+	return c, r.end(c)
+}
+
+// fieldReader reads the keys of a channel, and keeps the first fault.
+type fieldReader struct {
+	data  map[string]string
+	ids   []snapshots.ID
+	known map[string]bool
+	err   error
+}
+
+func (r *fieldReader) fail(key, why string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: data.%s: %s", snapshots.ErrBadChannel, key, why)
+	}
+}
+
+// field returns the first line of a value, and the details in the lines after it.
+func (r *fieldReader) field(key string, names ...string) (first string, details map[string]string) {
+	r.known[key] = true
+	first, rest, _ := strings.Cut(strings.TrimSpace(r.data[key]), "\n")
+	details = map[string]string{}
+	for line := range strings.Lines(rest) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || !slices.Contains(names, name) {
+			r.fail(key, fmt.Sprintf("%q is not a line of %s", strings.TrimSpace(line), strings.Join(names, ", ")))
+			continue
+		}
+		value = strings.TrimSpace(value)
+		if plain, err := strconv.Unquote(value); err == nil && strings.HasPrefix(value, `"`) {
+			value = plain
+		}
+		details[name] = value
+	}
+	return strings.TrimSpace(first), details
+}
+
+// snapshot returns the snapshot that a person means. One in full need not be there.
+func (r *fieldReader) snapshot(key, name string) snapshots.ID {
+	if id, err := snapshots.ParseID(name); err == nil {
+		return id
+	}
+	id, ok := snapshots.FindID(r.ids, name)
+	if !ok {
+		r.fail(key, fmt.Sprintf("the store holds no snapshot %q", name))
+	}
+	return id
+}
+
+func (r *fieldReader) time(key, text string) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		r.fail(key, fmt.Sprintf("%q is not a time such as 2026-01-02T15:04:05Z", text))
+	}
+	return t.UTC()
+}
+
+func (r *fieldReader) flag(key, text string) bool {
+	switch text {
+	case "true":
+		return true
+	case "", "false":
+	default:
+		r.fail(key, fmt.Sprintf("%q is neither true nor false", text))
+	}
+	return false
+}
+
+func (r *fieldReader) approvals(c snapshots.Channel) snapshots.Channel {
+	r.known[approvedKey] = true
+	for name := range strings.FieldsFuncSeq(r.data[approvedKey], func(c rune) bool { return c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n' }) {
+		if id := r.snapshot(approvedKey, name); !id.IsZero() {
+			c = c.Approve(id)
+		}
+	}
+	return c
+}
+
+// end returns what was wrong. What is said must also be a channel.
+func (r *fieldReader) end(c snapshots.Channel) error {
+	for _, key := range slices.Sorted(maps.Keys(r.data)) {
+		if !r.known[key] {
+			r.fail(key, "no channel has it")
+		}
+	}
+	if r.err != nil {
+		return r.err
+	}
+	_, err := c.Marshal()
+	return err
+}
