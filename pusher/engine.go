@@ -57,6 +57,8 @@ type engine struct {
 	reviewed time.Time // the uploads
 	metrics  *metrics
 	traces   traces
+	// announcer tells others of the condition; nil: nobody is to be told.
+	announcer *announcer
 }
 
 func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
@@ -66,6 +68,9 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 		library: newLibrary(o.State + ".snapshots"), bindings: newBindings(s.Slots, o.Live == ""),
 		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
+	}
+	if o.Report != nil {
+		e.announcer = newAnnouncer(o.Report, o.Log)
 	}
 	e.state.Rollout = s.Rollout.Resume()
 	e.bindings.setLive(snapshots.Live{Fallback: fallback}, now)

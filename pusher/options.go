@@ -67,6 +67,10 @@ type Options struct {
 	Notify func(notify.Notice)
 	// Status is called with each new status; nil: nobody.
 	Status func(Status)
+	// Report writes the [Condition] of the fleet where others read it: its phase,
+	// message, snapshot, newest, instances, running, and when it was updated. It is
+	// called when something differs, at most every two seconds; nil: nobody.
+	Report func(ctx context.Context, fields map[string]string) error
 }
 
 func (o Options) withDefaults() Options {

@@ -19,6 +19,9 @@ func (e *engine) report(now time.Time) {
 	if e.Status != nil {
 		e.Status(s)
 	}
+	if e.announcer != nil {
+		e.announcer.offer(s.Condition())
+	}
 	if !s.sameAs(e.state.Status) {
 		e.dirty = true
 	}
@@ -59,6 +62,7 @@ func (e *engine) channelStatus() ChannelStatus {
 	if !e.viewRead {
 		return ChannelStatus{Hold: true, Message: NotRead}
 	}
+	s.Newest = e.view.Head()
 	for _, id := range e.view.IDs {
 		if good := e.state.Rollout.Good; id.Compare(good) > 0 {
 			s.Behind++

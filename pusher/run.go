@@ -44,6 +44,9 @@ func Run(ctx context.Context, o Options) error {
 			})
 		})
 	}
+	if e.announcer != nil {
+		e.start(func() { e.announcer.run(ctx) })
+	}
 	e.loop(ctx)
 	cancel()
 	e.finish()

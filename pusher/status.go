@@ -41,6 +41,8 @@ type ChannelStatus struct {
 	Because snapshots.Reason `json:"because,omitempty"`
 	Hold    bool             `json:"hold,omitempty"`
 	Message string           `json:"message,omitempty"`
+	// Newest is the newest snapshot of the store, whether it should run or not.
+	Newest snapshots.ID `json:"newest,omitzero"`
 	// Behind is how many snapshots are newer than what the fleet runs.
 	Behind int `json:"behind"`
 }

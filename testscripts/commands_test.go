@@ -35,6 +35,7 @@ var commands = map[string]command{
 	"pushes":    {"NAME N", countPushes},
 	"workers":   {"", printWorkers},
 	"cluster":   {"start | stop | resume | expire | account NAMESPACE/NAME FILE", changeCluster},
+	"health":    {"PHASE NAMESPACE/NAME", checkHealth},
 	"service":   {"[-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]", writeService},
 	"secret":    {"[-mismatched] FILE NAMESPACE/NAME HOST...", writeSecret},
 	"certify":   {"FOLDER", certifyWebhook},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,7 +81,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer store.Close()
-	f.options.Store, f.options.Log = store, log
+	f.options.Store, f.options.Log, f.options.Report = store, log, reporting(store)
 	var flush func()
 	f.options.Tracers, flush = tracing.Start(cmd.Context(), "hapsnap-pusher", log)
 	defer flush()
@@ -171,10 +170,6 @@ func (l *latest) get() pusher.Status {
 	return l.status
 }
 
-// needed are what the pusher cannot work without. Other troubles are for people to
-// look into, and none is mended by restarting it.
-var needed = []string{"fleet", "live", "state", "store"}
-
 // ready returns why the pusher is not ready: it has not looked around yet, or
 // something is missing that it needs.
 func (l *latest) ready() error {
@@ -182,10 +177,8 @@ func (l *latest) ready() error {
 	if s.Updated.IsZero() || s.Channel.Message == pusher.NotRead {
 		return errors.New(pusher.NotRead)
 	}
-	for _, t := range s.Troubles {
-		if slices.Contains(needed, t.About) {
-			return fmt.Errorf("%s: %s", t.About, t.Error)
-		}
+	if t, blocked := s.Blocked(); blocked {
+		return fmt.Errorf("%s: %s", t.About, t.Error)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ var errDelivered = process.WithHint(
 
 // Delivered returns the ConfigMaps of a snapshot, the same for the same snapshot, in
 // the form in which others may put them into the namespace of a store: the manifest,
-// then its chunks. The error of a snapshot that is too large wraps
+// its chunks, and the status, which says that it was delivered. The error of a snapshot that is too large wraps
 // [sequence.ErrRefused].
 func Delivered(store string, s snapshots.Snapshot) ([]*corev1.ConfigMap, error) {
 	p, err := packInto(s, deliveredPiece)
@@ -57,6 +57,7 @@ func Delivered(store string, s snapshots.Snapshot) ([]*corev1.ConfigMap, error) 
 	}
 	d := newDraft(store, s, p, s.ID().Short)
 	all := append([]*corev1.ConfigMap{d.manifest}, d.chunks...)
+	all = append(all, newStatus(store, s.ID()))
 	for _, o := range all {
 		o.Labels[StateLabel] = stateDelivered
 		for name, value := range deliver {

@@ -4,6 +4,7 @@
 //	edge-r000123              snapshot.yaml, and the names of its chunks; immutable
 //	edge-r000123-3f2a91c4-000 a piece of a tar.gz with the other files; immutable
 //	edge-channel              what people say should run, in a key for each of its fields
+//	edge-status               what the reader says of itself, and what was delivered
 //
 // It promises that a reader never sees half of anything. A manifest is created
 // first, with a label that says that it is staged; its chunks are created then;

@@ -19,6 +19,15 @@ func Writing(namespace string) []rbacv1.PolicyRule {
 	return rules
 }
 
+// Status returns what it takes to write the status of a store. Creating cannot be
+// limited to a name.
+func Status(store string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{statusName(store)}, Verbs: []string{"patch"}},
+	}
+}
+
 // Channel returns what it takes to change the channel of a store, besides reading it.
 // Creating cannot be limited to a name.
 func Channel(store string) []rbacv1.PolicyRule {

@@ -62,7 +62,7 @@ func apply(t *testing.T, documents []byte, flags ...string) {
 func TestApplied(t *testing.T) {
 	t.Parallel()
 	for name, ways := range map[string][][]string{
-		"on the server":    {{"--server-side", "--field-manager=argocd-controller"}, {"--server-side", "--force-conflicts"}},
+		"on the server":    {{"--server-side", "--force-conflicts", "--field-manager=argocd-controller"}, {"--server-side", "--force-conflicts"}},
 		"by the client":    {nil, nil},
 		"by both, in turn": {nil, {"--server-side", "--force-conflicts"}, nil},
 	} {

@@ -126,7 +126,7 @@ func TestKustomizeAsABase(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := configMaps(t, build(t, fs, "/overlay"))
-	if o := got["shop-r000001"]; o == nil || o.Namespace != "other" || o.Labels["team"] != "edge" || len(got) != 2 {
+	if o := got["shop-r000001"]; o == nil || o.Namespace != "other" || o.Labels["team"] != "edge" || len(got) != 3 {
 		t.Errorf("%v", got)
 	}
 }

@@ -53,7 +53,7 @@ func newKustomization(namespace string) *kustomization {
 // add has a ConfigMap generated, the nth. Its manifest is the file that the tree has
 // anyway; bytes come from files, and other text is in place.
 func (k *kustomization) add(o *corev1.ConfigMap, n int) {
-	g := generator{Name: o.Name, Options: options{Immutable: *o.Immutable, Labels: o.Labels, Annotations: o.Annotations}}
+	g := generator{Name: o.Name, Options: options{Immutable: o.Immutable != nil && *o.Immutable, Labels: o.Labels, Annotations: o.Annotations}}
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
 		if key == snapshots.ManifestFile {
 			g.Files = append(g.Files, key)

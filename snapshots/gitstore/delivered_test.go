@@ -50,7 +50,7 @@ func TestDeliveredTree(t *testing.T) {
 	writer, reader := r.open(t, delivering), r.open(t)
 	ids := []snapshots.ID{publish(t, writer, storetest.Draft("a")), publish(t, writer, storetest.Draft("b"))}
 	for i, id := range ids {
-		want := []string{"edge/shop-" + id.String()[:7], "edge/shop-" + id.String() + "-000"}
+		want := []string{"edge/shop-" + id.String()[:7], "edge/shop-" + id.String() + "-000", "edge/shop-status"}
 		if got := built(t, r.checkout(t, "edge/"+id.String())); !slices.Equal(got, want) {
 			t.Errorf("commit %d delivers %v, not %v", i, got, want)
 		}

@@ -1,0 +1,120 @@
+package pusher
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Condition is the status in one word, in those of Argo CD, with what it is about.
+type Condition struct {
+	Phase   Phase
+	Message string
+	Wanted  snapshots.ID // what should run
+	Newest  snapshots.ID // the newest snapshot that was seen in the store
+	// Running is how many of the instances run what should run. Servers and
+	// certificates that are being brought up to date do not count against it.
+	Running, Instances int
+}
+
+// Phase is how a fleet is doing.
+type Phase string
+
+// The phases. Suspended means that a person has said to run something else than the
+// newest snapshot, and that it runs; Degraded, that a person must act.
+const (
+	Healthy     Phase = "Healthy"
+	Progressing Phase = "Progressing"
+	Suspended   Phase = "Suspended"
+	Degraded    Phase = "Degraded"
+)
+
+// longestMessage is how much of an error is repeated, in bytes.
+const longestMessage = 300
+
+// Condition sums the status up.
+func (s Status) Condition() Condition {
+	c := Condition{Wanted: s.Channel.Wanted, Newest: s.Channel.Newest, Instances: len(s.Instances)}
+	for _, i := range s.Instances {
+		if i.Reachable && !i.Running.IsZero() && i.Running == s.Channel.Wanted {
+			c.Running++
+		}
+	}
+	c.Phase, c.Message = s.judge(c)
+	c.Message = firstLine(c.Message, longestMessage)
+	return c
+}
+
+// judge returns the phase and why: the first of what is the case.
+func (s Status) judge(c Condition) (Phase, string) {
+	if s.Channel.Message == NotRead {
+		return Progressing, NotRead
+	}
+	if t, ok := s.Blocked(); ok {
+		return Degraded, t.About + ": " + t.Error
+	}
+	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == snapshots.BecauseNewest {
+		return Degraded, fmt.Sprintf("%s failed: %s", c.Newest, f.Reason)
+	}
+	if s.Channel.Hold {
+		return s.held()
+	}
+	if r := s.Rollout; r != nil {
+		return Progressing, fmt.Sprintf("%s: %d of %d instances, wave %d is %s", r.Target, c.Running, c.Instances, r.Wave, r.Phase)
+	}
+	if i := slices.IndexFunc(s.Instances, func(i InstanceStatus) bool { return i.Error != "" }); i >= 0 {
+		return Degraded, s.Instances[i].Name + ": " + s.Instances[i].Error
+	}
+	switch {
+	case c.Instances == 0:
+		return Progressing, "there are no instances"
+	case c.Running < c.Instances:
+		return Progressing, fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
+	case c.Wanted != c.Newest:
+		return Suspended, s.Channel.Message
+	}
+	return Healthy, fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
+}
+
+// held returns the phase of a fleet that is to stay as it is.
+func (s Status) held() (Phase, string) {
+	switch s.Channel.Because {
+	case snapshots.BecauseEmpty:
+		return Progressing, s.Channel.Message
+	case snapshots.BecausePause, snapshots.BecauseNone:
+		return Suspended, s.Channel.Message
+	}
+	return Degraded, s.Channel.Message
+}
+
+func (s Status) failed(id snapshots.ID) (rollout.Failure, bool) {
+	i := slices.IndexFunc(s.Rejected, func(f rollout.Failure) bool { return f.Snapshot == id })
+	if i < 0 {
+		return rollout.Failure{}, false
+	}
+	return s.Rejected[i], true
+}
+
+// Blocked returns the first trouble with what the pusher cannot work without. Others
+// are for people to look into, and none is mended by restarting it.
+func (s Status) Blocked() (Trouble, bool) {
+	for _, t := range s.Troubles {
+		switch t.About {
+		case "fleet", "live", "state", "store":
+			return t, true
+		}
+	}
+	return Trouble{}, false
+}
+
+// fields returns the condition as text, for others to read.
+func (c Condition) fields(now time.Time) map[string]string {
+	return map[string]string{
+		"phase": string(c.Phase), "message": c.Message, "snapshot": c.Wanted.String(), "newest": c.Newest.String(),
+		"instances": strconv.Itoa(c.Instances), "running": strconv.Itoa(c.Running), "updated": now.UTC().Format(time.RFC3339),
+	}
+}
