@@ -16,7 +16,11 @@ type bindings struct {
 	slots snapshots.Slots
 	live  snapshots.Live
 	// expiry is that of the live certificates.
-	expiry expiry
+	expiry expiry[snapshots.SecretName]
+	// secrets are the versions of the live certificates, versionExpiry is that of the
+	// versions at hand.
+	secrets       versions
+	versionExpiry expiry[string]
 	// recorded: the endpoints are those in the snapshots, not live ones.
 	recorded bool
 
@@ -31,7 +35,8 @@ type prepared struct {
 	snapshot   snapshots.Snapshot
 	directives []snapshots.Directive
 	needs      []snapshots.Need
-	slots      snapshots.Slots // of recorded endpoints, else nil
+	versions   []snapshots.CertificateRef // that name one
+	slots      snapshots.Slots            // of recorded endpoints, else nil
 	servers    []snapshots.BoundServer
 	linger     time.Duration // see [rollout.Seen.Linger]
 	err        error
@@ -79,7 +84,7 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 }
 
 func prepare(s snapshots.Snapshot, recorded bool) prepared {
-	p := prepared{snapshot: s, linger: linger(s.Config())}
+	p := prepared{snapshot: s, versions: versionsOf(s), linger: linger(s.Config())}
 	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
 		return p
 	}
@@ -145,13 +150,14 @@ func (b *bindings) prune() {
 
 // setLive takes new live data.
 func (b *bindings) setLive(live snapshots.Live, now time.Time) {
-	live.Expired = b.live.Expired
+	live.Expired, live.ExpiredVersions, live.Versions = b.live.Expired, b.live.ExpiredVersions, b.live.Versions
 	changed := !sameSecrets(b.live, live)
 	b.live = live
 	if changed {
 		b.shapes++
 		b.expiry = b.expiry.follow(live.Certificates)
 		b.lookAtExpiry(now)
+		b.gatherVersions(now)
 	}
 }
 

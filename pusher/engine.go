@@ -38,6 +38,7 @@ type engine struct {
 	fallback []byte
 
 	library  *library
+	openings *openings
 	bindings *bindings
 	state    state
 	decision decision
@@ -65,7 +66,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
 		Options: o, started: now, state: s, fallback: fallback,
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
-		library: newLibrary(o.State + ".snapshots"), bindings: newBindings(s.Slots, o.Live == ""),
+		library: newLibrary(o.State + ".snapshots"), openings: newOpenings(), bindings: newBindings(s.Slots, o.Live == ""),
 		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
 	}
@@ -115,6 +116,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	e.decision = decide(e.view, e.state.Rollout.Failed, now)
 	e.tellInstances()
 	e.readSnapshots(ctx, now)
+	e.openSnapshots(ctx, now)
 	e.assignSlots(now)
 	e.bindings.expire(now)
 	if e.ready(now) {
@@ -168,6 +170,7 @@ func (e *engine) ready(now time.Time) bool {
 func (e *engine) observe() rollout.Observation {
 	_, storeGone := e.troubles["store"]
 	want, atHand := e.library.have[e.decision.ID]
+	atHand = atHand && e.bindings.complete(e.decision.ID)
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view.Channel),

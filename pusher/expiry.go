@@ -12,16 +12,16 @@ import (
 
 // expiry knows when certificates expire, so that this is noticed at the time,
 // though nothing changes then.
-type expiry struct {
-	certificates map[snapshots.SecretName][]byte
-	ends         map[snapshots.SecretName]time.Time
+type expiry[K comparable] struct {
+	certificates map[K][]byte
+	ends         map[K]time.Time
 	next         time.Time // when to look again; zero is never
 }
 
 // follow returns what is known of other certificates. Only those that are new
 // are read.
-func (x expiry) follow(certificates map[snapshots.SecretName][]byte) expiry {
-	ends := make(map[snapshots.SecretName]time.Time, len(certificates))
+func (x expiry[K]) follow(certificates map[K][]byte) expiry[K] {
+	ends := make(map[K]time.Time, len(certificates))
 	for name, data := range certificates {
 		if end, known := x.ends[name]; known && bytes.Equal(x.certificates[name], data) {
 			ends[name] = end
@@ -29,13 +29,13 @@ func (x expiry) follow(certificates map[snapshots.SecretName][]byte) expiry {
 			ends[name] = live.ExpiresAt(data)
 		}
 	}
-	return expiry{certificates: certificates, ends: ends}
+	return expiry[K]{certificates: certificates, ends: ends}
 }
 
 // at returns the certificates that are expired at a time, and what is known
 // with the time when there will be more of them.
-func (x expiry) at(now time.Time) (map[snapshots.SecretName]bool, expiry) {
-	out := map[snapshots.SecretName]bool{}
+func (x expiry[K]) at(now time.Time) (map[K]bool, expiry[K]) {
+	out := map[K]bool{}
 	x.next = time.Time{}
 	for name, end := range x.ends {
 		switch {
@@ -52,25 +52,32 @@ func (x expiry) at(now time.Time) (map[snapshots.SecretName]bool, expiry) {
 // expire takes expired certificates out of service, and puts those in again that
 // were renewed.
 func (b *bindings) expire(now time.Time) {
-	if b.expiry.next.IsZero() || !now.After(b.expiry.next) {
-		return
+	if passed(b.expiry.next, now) || passed(b.versionExpiry.next, now) {
+		b.lookAtExpiry(now)
 	}
-	b.lookAtExpiry(now)
 }
+
+func passed(at, now time.Time) bool { return !at.IsZero() && now.After(at) }
 
 func (b *bindings) lookAtExpiry(now time.Time) {
 	var expired map[snapshots.SecretName]bool
+	var versions map[string]bool
 	expired, b.expiry = b.expiry.at(now)
-	if !maps.Equal(expired, b.live.Expired) {
-		b.live.Expired = expired
+	versions, b.versionExpiry = b.versionExpiry.at(now)
+	if !maps.Equal(expired, b.live.Expired) || !maps.Equal(versions, b.live.ExpiredVersions) {
+		b.live.Expired, b.live.ExpiredVersions = expired, versions
 		b.shapes++
 	}
 }
 
 // withExpiry adds to the faults of a need that its certificate is expired.
 func (b *bindings) withExpiry(need snapshots.Need, faults []error) []error {
-	if need.Use != snapshots.UseCertificate || !b.live.Expired[need.Secret] {
+	end := b.expiredVersion(need.Secret)
+	if b.live.Expired[need.Secret] {
+		end = b.expiry.ends[need.Secret]
+	}
+	if need.Use != snapshots.UseCertificate || end.IsZero() {
 		return faults
 	}
-	return append(faults, errors.New("it expired on "+b.expiry.ends[need.Secret].UTC().Format("2006-01-02")))
+	return append(faults, errors.New("it expired on "+end.UTC().Format("2006-01-02")))
 }

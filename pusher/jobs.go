@@ -52,8 +52,22 @@ func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
 		e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
 		want, running := e.bind(p.Snapshot, i), e.bind(i.snapshot(), i)
 		i.begin(workPush)
+		if i.snapshot() != p.Snapshot {
+			want = whole(want)
+		}
 		ctx, span := e.traces.push(ctx, p, e.traceparent(p.Snapshot))
 		e.start(func() { e.push(ctx, i, p, want, running, span) })
+	}
+}
+
+// whole binds what can be given to an instance that does not have it yet.
+func whole(bind func() (snapshots.Bound, error)) func() (snapshots.Bound, error) {
+	return func() (snapshots.Bound, error) {
+		bound, err := bind()
+		if err == nil && len(bound.Absent) > 0 {
+			err = fmt.Errorf("push %s: %w: %s", bound.ID, errAbsent, bound.Absent[0])
+		}
+		return bound, err
 	}
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 	// Live is the directory with the manifests of EndpointSlices and Secrets; it is
 	// watched. Without one, snapshots get the endpoints that are recorded in them.
 	Live string
+	// Identity is a file of age identities, which open what certificates are sealed in;
+	// it is read whenever something is to be opened. "" is none.
+	Identity string
 	// State is the file that holds the state. A directory of its name with
 	// ".snapshots" appended keeps the snapshots in use, so that they are at hand
 	// when the store is gone, and next to it is the fallback certificate.

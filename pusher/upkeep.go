@@ -25,6 +25,7 @@ func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
 	}
 	e.troubleWithSnapshots(now)
 	if e.bindings.use(e.library.have) {
+		e.bindings.gatherVersions(now)
 		if len(dropped) > 0 && e.state.Rollout.Rollout == nil {
 			e.bindings.prune()
 		}

@@ -55,6 +55,7 @@ A store is one of
 	flags, o := cmd.Flags(), &f.options
 	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
 	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets")
+	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
 	flags.StringVar(&o.State, "state", "", "file that keeps the state over restarts (required)")
 	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
 	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")

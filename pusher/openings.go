@@ -1,0 +1,96 @@
+package pusher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/sealing"
+)
+
+// errNoIdentity is for who has nothing to open sealed certificates with.
+var errNoIdentity = errors.New("no file of identities is named with --age-identity")
+
+// openings are the snapshots whose certificates are being opened, or could not be.
+type openings struct {
+	asked  map[snapshots.ID]bool
+	failed map[snapshots.ID]missing
+}
+
+func newOpenings() *openings {
+	return &openings{asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{}}
+}
+
+// due reports whether a snapshot is to be opened now, and notes that it is.
+func (o *openings) due(id snapshots.ID, now time.Time) bool {
+	if m, failed := o.failed[id]; o.asked[id] || (failed && now.Sub(m.at) < fetchRetry) {
+		return false
+	}
+	o.asked[id] = true
+	return true
+}
+
+// take notes how opening a snapshot ended.
+func (o *openings) take(id snapshots.ID, err error, now time.Time) {
+	delete(o.asked, id)
+	delete(o.failed, id)
+	if err != nil {
+		o.failed[id] = missing{err, now}
+	}
+}
+
+// openSnapshots sees to it that the certificates are at hand that the snapshots in use
+// carry. What is opened stays in memory.
+func (e *engine) openSnapshots(ctx context.Context, now time.Time) {
+	for _, id := range e.bindings.unopened() {
+		if !e.openings.due(id, now) {
+			continue
+		}
+		s := e.bindings.prepared[id].snapshot
+		e.start(func() {
+			found, err := e.open(s)
+			e.send(ctx, func(now time.Time) {
+				e.openings.take(id, err, now)
+				e.bindings.addVersions(found, now)
+			})
+		})
+	}
+	maps.DeleteFunc(e.openings.failed, func(id snapshots.ID, _ missing) bool {
+		return e.bindings.complete(id) || e.bindings.prepared[id].snapshot.ID() != id
+	})
+	e.troubleWithVersions(now)
+}
+
+// open returns the certificates that a snapshot carries, by version. The file of
+// identities is read each time, for it may be another by now.
+func (e *engine) open(s snapshots.Snapshot) (map[string][]byte, error) {
+	if e.Identity == "" {
+		return sealing.Identities{}.Certificates(s)
+	}
+	identities, err := sealing.ReadIdentities(e.Identity)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.ID(), err)
+	}
+	return identities.Certificates(s)
+}
+
+// troubleWithVersions tells which certificates are not at hand, and why, and which
+// were renewed where a snapshot names what they were before.
+func (e *engine) troubleWithVersions(now time.Time) {
+	var errs []error
+	for _, id := range slices.SortedFunc(maps.Keys(e.openings.failed), snapshots.ID.Compare) {
+		err := e.openings.failed[id].err
+		if e.Identity == "" && errors.Is(err, sealing.ErrNotForUs) {
+			err = fmt.Errorf("%w: %w", err, errNoIdentity)
+		}
+		errs = append(errs, err)
+	}
+	if e.liveRead {
+		errs = append(errs, e.bindings.otherVersions()...)
+	}
+	e.trouble("certificates", errors.Join(errs...), now)
+}
