@@ -42,6 +42,8 @@ type Input struct {
 	// Read is what is remembered of Secrets, so that they are not read again; nil
 	// remembers nothing.
 	Read *leak.Memo
+	// Seals is what earlier compiles sealed, or nil.
+	Seals *sealMemo
 	// Found is what was found when the objects were read.
 	Found []diag.Diagnostic
 	// Ignored counts the objects of kinds that are not read, for people.
@@ -78,6 +80,7 @@ type checker interface {
 func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in.Memo.Begin()
 	private := privateOf(in)
+	in.Seals.begin()
 	selector := inputs.NewSelector(in.Config, in.Objects.Namespaces)
 	in.Objects, in.Found = selector.Objects(in.Objects), selector.Diagnostics(in.Found)
 	c := compilation{
@@ -141,7 +144,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
 		ExternalNames: externalNames(c.in.Config.ExternalNames),
 		Snippets:      c.in.Config.Snippets.Namespaces, HTTPSPort: c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
-		DefaultCertificate: defaultCertificate(c.in.Config),
+		DefaultCertificate: defaultCertificate(c.in.Config), CertificatesAsSeen: c.in.Config.Certificates.RefMode() != snapshots.ModeReference,
 	})
 	end(nil)
 	c.noteAsked(model.Asked)

@@ -21,6 +21,13 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,
 		},
 	}
+	mode := c.in.Config.Certificates.RefMode()
+	d.Certificates = versioned(d.Certificates, mode)
+	if mode == snapshots.ModeSealed {
+		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
+			return snapshots.Draft{}, err
+		}
+	}
 	if c.in.Config.Endpoints == config.Recorded {
 		file, err := recordEndpoints(r.Artifact, c.in.Objects)
 		if err != nil {

@@ -33,6 +33,7 @@ type Judge struct {
 	override func(*config.Config)
 	memo     *render.Memo
 	secrets  *leak.Memo
+	seals    *sealMemo
 	turn     chan struct{} // held by the review that compiles
 
 	mu     sync.Mutex
@@ -58,7 +59,7 @@ func NewJudge(source Source, check *validate.Checker, override func(*config.Conf
 		override = func(*config.Config) {}
 	}
 	return &Judge{
-		check: check, override: override, memo: render.NewMemo(), secrets: &leak.Memo{}, turn: make(chan struct{}, 1),
+		check: check, override: override, memo: render.NewMemo(), secrets: &leak.Memo{}, seals: newSealMemo(), turn: make(chan struct{}, 1),
 		newest: compiled{source: source, err: errTooEarly},
 	}
 }
@@ -149,7 +150,7 @@ func (j *Judge) compile(ctx context.Context, s Source, c config.Config, change f
 		reviewed.ask = shared.ask
 		defer shared.ask(routing.Asked{})
 	}
-	s.Objects, s.memo, s.secrets, s.Stages = reviewed, j.memo, j.secrets, nil
+	s.Objects, s.memo, s.secrets, s.seals, s.Stages = reviewed, j.memo, j.secrets, j.seals, nil
 	for {
 		r, _, err := s.attempt(ctx, j.check, time.Now(), "review")
 		if !errors.Is(err, inputs.ErrIncomplete) {

@@ -38,7 +38,7 @@ type loop struct {
 const idle = time.Hour
 
 func newLoop(o Options) *loop {
-	o.Source.memo, o.Source.secrets = render.NewMemo(), &leak.Memo{}
+	o.Source.memo, o.Source.secrets, o.Source.seals = render.NewMemo(), &leak.Memo{}, newSealMemo()
 	if o.Leader == nil {
 		o.Leader = alone{}
 	}
@@ -223,6 +223,7 @@ func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID,
 		return snapshots.ID{}, false, err
 	}
 	draft.Subject, draft.After = Subject(previous, *l.pending), new(previous.ID())
+	*draft = draft.WithSealed(previous)
 	return l.Store.Publish(ctx, *draft)
 }
 

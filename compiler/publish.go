@@ -32,7 +32,7 @@ func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id s
 		return snapshots.ID{}, false, err
 	}
 	r.Draft.Subject, r.Draft.After = Subject(previous, r), new(previous.ID())
-	return s.Publish(ctx, r.Draft)
+	return s.Publish(ctx, r.Draft.WithSealed(previous))
 }
 
 // head returns the newest snapshot of a store, zero for an empty one; known is

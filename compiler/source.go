@@ -29,6 +29,7 @@ type Source struct {
 
 	memo    *render.Memo // of a loop, or nil
 	secrets *leak.Memo   // likewise
+	seals   *sealMemo    // likewise
 }
 
 // changes tell when something may be compiled to something else.
@@ -88,7 +89,7 @@ func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.T
 // read reads the objects and the templates.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
+	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
 	if err != nil {
 		return in, err
 	}

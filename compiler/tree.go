@@ -3,6 +3,7 @@ package compiler
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,9 +19,11 @@ var ErrNotOurs = errors.New("holds something else than a rendered snapshot")
 
 // WriteTree makes dir the files of a draft, with the manifest of revision 1.
 // What was rendered there before is replaced as a whole. The draft's time and
-// trace are left out, so that the same inputs give the same bytes.
+// trace are left out, so that the same inputs give the same bytes; what is sealed
+// stays as it was where it is unchanged.
 func WriteTree(dir string, d snapshots.Draft) error {
 	d.Time, d.Provenance.Traceparent = time.Time{}, ""
+	d = d.WithSealed(readTree(dir))
 	s := d.Seal(1, snapshots.ID{})
 	manifest, err := s.Manifest.Marshal()
 	if err != nil {
@@ -34,6 +37,31 @@ func WriteTree(dir string, d snapshots.Draft) error {
 		return fmt.Errorf("write %s: %w", dir, err)
 	}
 	return nil
+}
+
+// readTree returns what was rendered there before, zero if there is nothing, or not
+// all of it.
+func readTree(dir string) snapshots.Snapshot {
+	data, err := os.ReadFile(filepath.Join(dir, snapshots.ManifestFile))
+	if err != nil {
+		return snapshots.Snapshot{}
+	}
+	manifest, err := snapshots.ParseManifest(data)
+	if err != nil {
+		return snapshots.Snapshot{}
+	}
+	s := snapshots.Snapshot{Manifest: manifest}
+	for _, f := range manifest.Spec.Files {
+		content, err := fs.ReadFile(os.DirFS(dir), f.Path) // refuses paths that lead out
+		if err != nil {
+			return snapshots.Snapshot{}
+		}
+		s.Files = append(s.Files, snapshots.File{Path: f.Path, Content: content})
+	}
+	if s.Verify() != nil {
+		return snapshots.Snapshot{}
+	}
+	return s
 }
 
 // ours are the files and folders of a rendered snapshot.

@@ -51,11 +51,15 @@ func CertificateVersion(data []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return pair.version(), nil
+}
+
+func (p keyPair) version() string {
 	h := sha256.New()
-	for _, certificate := range pair.chain {
+	for _, certificate := range p.chain {
 		h.Write(certificate.Raw) // DER tells its own length
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Versioned reports whether the reference is to one version of a certificate. The

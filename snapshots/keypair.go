@@ -191,5 +191,6 @@ func (p keyPair) observed() ObservedCertificate {
 		Fingerprint: hex.EncodeToString(sum[:]),
 		Names:       slices.Compact(names),
 		NotAfter:    leaf.NotAfter.UTC(),
+		Version:     p.version(),
 	}
 }

@@ -135,7 +135,7 @@ func TestObservedCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := CheckKeyPair(append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM(t, edKey)...))
-	want := ObservedCertificate{Fingerprint: got.Fingerprint, Names: []string{"::1", "a.example", "b.example"}, NotAfter: noon.Add(time.Hour)}
+	want := ObservedCertificate{Fingerprint: got.Fingerprint, Names: []string{"::1", "a.example", "b.example"}, NotAfter: noon.Add(time.Hour), Version: got.Version}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || len(got.Fingerprint) != 64 {
 		t.Errorf("%v, fingerprint %q (-want +got):\n%s", err, got.Fingerprint, diff)
 	}

@@ -119,6 +119,9 @@ type ObservedCertificate struct {
 	Fingerprint string    `json:"fingerprint"`
 	Names       []string  `json:"names,omitempty"`
 	NotAfter    time.Time `json:"notAfter,omitzero"`
+	// Version is its [CertificateVersion]. It is not written: references that are to a
+	// version say so themselves.
+	Version string `json:"-"`
 }
 
 // Quarantined is an object that was left out, and why.

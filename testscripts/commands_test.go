@@ -38,6 +38,7 @@ var commands = map[string]command{
 	"health":    {"PHASE NAMESPACE/NAME", checkHealth},
 	"service":   {"[-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]", writeService},
 	"secret":    {"[-mismatched] FILE NAMESPACE/NAME HOST...", writeSecret},
+	"identity":  {"FILE NAME", addIdentity},
 	"certify":   {"FOLDER", certifyWebhook},
 	"fill":      {"FILE...", fillFiles},
 	"get":       {"[-on NAME] URL WANT...", getURL},

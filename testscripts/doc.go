@@ -49,6 +49,9 @@
 //		its port is http. An annotation may open a port of the instances for it.
 //	secret [-mismatched] FILE NAMESPACE/NAME HOST...
 //		Writes a Secret with a new certificate and its key, or another's.
+//	identity FILE NAME
+//		Adds a new identity of age to a file; the environment variable names who is to
+//		seal for it.
 //	certify FOLDER
 //		Writes a new certificate of $WEBHOOK and its key, tls.crt and tls.key. Who
 //		is to believe it finds it in $CA_BUNDLE.

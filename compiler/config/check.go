@@ -49,6 +49,7 @@ func (c Config) Check() []FieldError {
 		f.at("publicSecrets").element(i).add(checkShared(name), "use the namespace and the name of a Secret, such as shop/settings")
 	}
 	c.ConfigMaps.check(f.at("configMaps"))
+	c.Certificates.check(f.at("certificates"))
 	c.checkKinds(f.at("kinds"))
 	c.Log.check(f.at("log"))
 	c.ShrinkGuard.check(f.at("shrinkGuard"))

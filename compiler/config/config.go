@@ -99,6 +99,9 @@ type Config struct {
 	// ConfigMaps says which ConfigMaps are read from a cluster. From files all are
 	// read.
 	ConfigMaps Watched `json:"configMaps"`
+	// Certificates says which certificates a snapshot is served with, and where they
+	// are from.
+	Certificates Certificates `json:"certificates"`
 	// Kinds are kinds of objects that templates read, with .Objects and .Indexed: of
 	// a CustomResourceDefinition, or those that are read anyway, to have their
 	// content.
@@ -187,6 +190,7 @@ func Default() Config {
 		TCPAnnotations: TCPAnnotations{Namespaces: Namespaces{"*"}},
 		Secrets:        Watched{Watch: WatchNamed},
 		ConfigMaps:     Watched{Watch: WatchNamed},
+		Certificates:   Certificates{Mode: ReferenceCertificates},
 		Log:            Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
 		ShrinkGuard:    ShrinkGuard{LostPercent: 50, MinLost: 5},
 		Admission:      Admission{FailurePolicy: IgnoreFailure},

@@ -22,6 +22,10 @@ import (
 // ErrInvalid means that the results of the list hold an error.
 var ErrInvalid = errors.New("the results hold an error")
 
+// errSealed keeps a build from giving other bytes each time under the same name: what
+// is unchanged can only be taken from a store.
+var errSealed = errors.New("sealed certificates differ with each build")
+
 // Function is a run of the function.
 type Function struct {
 	In  io.Reader // a ResourceList
@@ -69,6 +73,10 @@ func (r *run) run(ctx context.Context) error {
 	}
 	if err := r.judge(ctx, s.config); err != nil || r.invalid {
 		return err
+	}
+	if s.config.Certificates.Mode == config.SealedCertificates {
+		r.report(one(errSealed.Error(), "publish to a store with compiler run or compiler render, or set mode: exact"))
+		return nil
 	}
 	result, err := r.compile(ctx, s)
 	r.report(result.Diagnostics)

@@ -23,9 +23,17 @@ func (t *translation) certificate(ing ingress, name snapshots.SecretName, named 
 	c, missing := t.certificateOf(name, named, hostsWithout)
 	if missing {
 		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
-			"its hosts get the default certificate until it does where snapshots are pushed")
+			"its hosts get the default certificate until it does"+t.wherePushed())
 	}
 	return c
+}
+
+// wherePushed says where a Secret with a certificate has to be that is not here.
+func (t *translation) wherePushed() string {
+	if t.cfg.CertificatesAsSeen {
+		return ""
+	}
+	return " where snapshots are pushed"
 }
 
 // defaultCertificate takes the certificate for everybody else, if the
@@ -41,7 +49,7 @@ func (t *translation) defaultCertificate() {
 	if missing {
 		t.found = append(t.found, diag.Diagnostic{
 			Severity: diag.Warning, Object: object, Message: "does not exist here, and the configuration names it as the default certificate",
-			Hint: "hosts without a certificate get the fallback certificate until it does where snapshots are pushed",
+			Hint: "hosts without a certificate get the fallback certificate until it does" + t.wherePushed(),
 		})
 	}
 }

@@ -37,6 +37,9 @@ type Config struct {
 	// DefaultCertificate is the Secret whose certificate is served where no other
 	// fits, if it has a name.
 	DefaultCertificate snapshots.SecretName
+	// CertificatesAsSeen says that certificates are those that are seen now, not those
+	// that the Secrets hold when a snapshot is pushed.
+	CertificatesAsSeen bool
 	// Refused are Ingresses that cannot be published for what they say. They are
 	// treated like those that break a rule of the API: left out, or closed if they
 	// protect something.

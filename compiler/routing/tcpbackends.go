@@ -131,7 +131,7 @@ func (t *translation) connectionCertificate(w wish) string {
 	c, missing := t.certificateOf(w.secret, w.by.origin, without)
 	switch {
 	case missing:
-		w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("Secret %s does not exist here", w.secret), without+" until it does where snapshots are pushed")
+		w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("Secret %s does not exist here", w.secret), without+" until it does"+t.wherePushed())
 	case c.Observed != nil:
 		t.checkCovers(w, c.Observed.Names)
 	}

@@ -137,6 +137,12 @@ func liveData(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Se
 		return snapshots.Live{}, err
 	}
 	certificates, _ := live.Certificates(secrets) // those that cannot be served are stood in for
+	data.Versions = map[string][]byte{}
+	for _, ref := range s.Manifest.Spec.Certificates {
+		if content, ok := certificates[ref.Secret]; ok && ref.Version != "" {
+			data.Versions[ref.Version] = content
+		}
+	}
 	more := live.GatherSecrets(secrets)
 	maps.Copy(data.Certificates, certificates)
 	maps.Copy(data.Authorities, more.Authorities)

@@ -23,7 +23,7 @@ type Recipients struct {
 	keys  []age.Recipient
 }
 
-// ParseRecipient checks a recipient, such as age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kudmdpvh9sx6p5u.
+// ParseRecipient checks a recipient, such as age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9.
 // The error does not repeat it, for it may be an identity that is there by mistake.
 func ParseRecipient(text string) (age.Recipient, error) {
 	if strings.ContainsAny(text, "\n\r# ") || !strings.HasPrefix(text, "age1") {

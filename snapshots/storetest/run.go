@@ -104,6 +104,7 @@ func suite() []test {
 		{"names that some systems reserve are names", testNames},
 		{"a large file is kept", testLarge},
 		{"a draft that would configure nothing is refused", testRefused},
+		{"sealed certificates are kept as they were", testSealed},
 		{"what is closed and opened is the same", testReopen},
 		{"deleted snapshots are gone, the newest is kept", testDelete},
 		{"the channel is kept", testChannel},

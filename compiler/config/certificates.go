@@ -1,0 +1,73 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/sealing"
+)
+
+// Certificates says which certificates a snapshot is served with. What else comes
+// from Secrets is always what they hold when a snapshot is pushed: authorities, users
+// and values.
+type Certificates struct {
+	// Mode is reference, exact or sealed.
+	//
+	// With reference, a snapshot names Secrets, and is served with what they hold at
+	// the time. A renewed certificate is no new snapshot, and needs no reload.
+	//
+	// In the other modes a snapshot is served with the certificates that the compiler
+	// saw, and a renewed one is a new snapshot, with a rollout. With exact, the pusher
+	// takes them from the Secrets, and waits while those hold others. With sealed, they
+	// are in the snapshot, encrypted, and the pusher needs none of the Secrets.
+	Mode CertificateMode `json:"mode"`
+	// Recipients are those of age's that can open sealed certificates, such as
+	// age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9: the public key of
+	// each pusher, and of whoever else may. With other recipients everything is sealed
+	// anew, into a new snapshot.
+	Recipients []string `json:"recipients"`
+}
+
+// CertificateMode is one of the modes.
+type CertificateMode string
+
+// The modes.
+const (
+	ReferenceCertificates CertificateMode = "reference"
+	ExactCertificates     CertificateMode = "exact"
+	SealedCertificates    CertificateMode = "sealed"
+)
+
+var certificateModes = map[CertificateMode]snapshots.CertificateMode{
+	ReferenceCertificates: snapshots.ModeReference,
+	ExactCertificates:     snapshots.ModeExact,
+	SealedCertificates:    snapshots.ModeSealed,
+}
+
+// RefMode returns the mode as references have it.
+func (c Certificates) RefMode() snapshots.CertificateMode { return certificateModes[c.Mode] }
+
+func (c Certificates) check(f faults) {
+	if _, known := certificateModes[c.Mode]; !known {
+		f.at("mode").add(fmt.Sprintf("%q is none of reference, exact and sealed", string(c.Mode)), "use one of them")
+	}
+	recipients := f.at("recipients")
+	for i, text := range c.Recipients {
+		if _, err := sealing.ParseRecipient(text); err != nil { // it may be an identity: it is not repeated
+			recipients.element(i).add(err.Error(), "use the public key that age-keygen printed, which begins with age1")
+		}
+	}
+	if slices.ContainsFunc(*f.found, func(e FieldError) bool { return slices.Equal(e.Path[:min(len(e.Path), 2)], recipients.path) }) {
+		return
+	}
+	switch _, err := sealing.NewRecipients(c.Recipients); {
+	case c.Mode == SealedCertificates && errors.Is(err, sealing.ErrNoRecipient):
+		recipients.add("there is nobody to seal certificates to", "make a key with age-keygen -o identity.txt, and name its public key here")
+	case c.Mode != SealedCertificates && len(c.Recipients) > 0:
+		recipients.add("are never used: certificates are not sealed", "set mode: sealed, or leave them out")
+	case err != nil && len(c.Recipients) > 0:
+		recipients.add(err.Error(), "use one kind")
+	}
+}
