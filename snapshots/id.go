@@ -61,9 +61,15 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// FindID returns the snapshot that a person names: in full, or by its revision,
-// such as r12.
+// Newest is how a person names the newest snapshot of a store.
+const Newest = "head"
+
+// FindID returns the snapshot that a person names: in full, by its revision, such as
+// r12, or as [Newest]. The ids ascend.
 func FindID(ids []ID, name string) (ID, bool) {
+	if name == Newest {
+		return View{IDs: ids}.Head(), len(ids) > 0
+	}
 	if id, err := ParseID(name); err == nil {
 		return id, slices.Contains(ids, id)
 	}

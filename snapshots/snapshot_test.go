@@ -117,6 +117,21 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+func TestFindID(t *testing.T) {
+	ids := []ID{idN(1), idN(2), idN(12)}
+	for name, want := range map[string]ID{
+		"r12": idN(12), "2": idN(2), idN(1).String(): idN(1), "head": idN(12),
+		"r3": {}, idN(3).String(): {}, "": {}, "r": {}, "HEAD": {},
+	} {
+		if got, ok := FindID(ids, name); ok == want.IsZero() || (ok && got != want) {
+			t.Errorf("%q is %s, %v, want %s", name, got, ok, want)
+		}
+	}
+	if id, ok := FindID(nil, Newest); ok {
+		t.Errorf("the newest of none is %s", id)
+	}
+}
+
 func TestServicePorts(t *testing.T) {
 	for _, p := range []ServicePort{{"shop", "web", ""}, {"shop", "web", "http"}} {
 		if got, err := ParseServicePort(p.String()); err != nil || got != p {

@@ -61,9 +61,6 @@ func (r *sideReader) objects(name string) (compiler.Objects, error) {
 	return follow(r.cmd.Context(), connection, log), nil
 }
 
-// newest is the name of the newest snapshot of a store.
-const newest = "head"
-
 // parseSide tells a stored snapshot, STORE@REVISION, from manifests, for which
 // revision is empty. What exists as a file or directory is manifests.
 func parseSide(name string, exists func(path string) bool) (store, revision string, err error) {
@@ -86,7 +83,7 @@ func exists(path string) bool {
 
 // isRevision tells the name of a snapshot from the host of a URL.
 func isRevision(text string) bool {
-	if _, err := snapshots.ParseID(text); err == nil || text == newest {
+	if _, err := snapshots.ParseID(text); err == nil || text == snapshots.Newest {
 		return true
 	}
 	digits := strings.TrimPrefix(text, "r")
@@ -132,10 +129,7 @@ func storedSide(ctx context.Context, url, revision string, o stores.Options) (si
 	if err != nil {
 		return side{}, err
 	}
-	id, ok := snapshots.View{IDs: ids}.Head(), len(ids) > 0
-	if revision != newest {
-		id, ok = snapshots.FindID(ids, revision)
-	}
+	id, ok := snapshots.FindID(ids, revision)
 	if !ok {
 		return side{}, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists those that it holds")
 	}

@@ -17,7 +17,7 @@ func pinCommand() *cobra.Command {
 		Short: "Have a snapshot run until it is unpinned",
 		Long: `Have a snapshot run until it is unpinned, whatever is published meanwhile. This
 is how to roll back by hand. It is rolled out through the usual waves. A snapshot
-is named in full, or by its revision, as r12.`,
+is named in full, or by its revision, as r12, or as head, the newest.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()

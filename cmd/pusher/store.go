@@ -47,14 +47,14 @@ func (f *storeFlags) with(ctx context.Context, use func(stores.Store) error) err
 	return use(store)
 }
 
-// find returns the snapshot that a person named: by its whole name, or by its
-// revision, such as r12.
+// find returns the snapshot that a person named: by its whole name, by its revision,
+// such as r12, or as head, the newest.
 func find(ids []snapshots.ID, name string) (snapshots.ID, error) {
 	if id, ok := snapshots.FindID(ids, name); ok {
 		return id, nil
 	}
 	return snapshots.ID{}, process.WithHint(process.Usage("the store holds no snapshot %s", name),
-		"name one that pusher history lists, in full or as r12")
+		"name one that pusher history lists, in full, as r12, or head")
 }
 
 // whoFlags say who does something, and why.
