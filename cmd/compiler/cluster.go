@@ -51,7 +51,7 @@ func (f *clusterFlags) options(kubeContext string) kubeconfig.Options {
 }
 
 // wanted reports whether a cluster is to be read, where no files are named.
-func (f *clusterFlags) wanted() bool { return f.kubeconfig != "" || cluster.Inside() }
+func (f *clusterFlags) wanted() bool { return f.kubeconfig != "" || kubeconfig.Inside() }
 
 // connect prepares the connection to the cluster, with a context of the kubeconfig
 // in the place of that of the flags, unless it is empty.

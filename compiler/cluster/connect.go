@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"k8s.io/client-go/discovery"
@@ -19,9 +18,6 @@ type Connection struct {
 	Dynamic   dynamic.Interface
 	Discovery discovery.DiscoveryInterface
 }
-
-// Inside reports whether the process runs in a pod of a cluster.
-func Inside() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // Connect prepares a connection. Nothing is sent yet.
 func Connect(o kubeconfig.Options) (Connection, error) {

@@ -5,6 +5,7 @@ package kubeconfig
 
 import (
 	"fmt"
+	"os"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,6 +17,9 @@ type Options struct {
 	Context   string // of the file; "" is its current one
 	UserAgent string // names the program
 }
+
+// Inside reports whether the process runs in a pod of a cluster.
+func Inside() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // Load reads the file, or what a pod has in its place. Nothing is sent.
 func (o Options) Load() (*rest.Config, error) {

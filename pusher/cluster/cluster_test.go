@@ -1,0 +1,229 @@
+package cluster_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+var shared kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
+
+// followed is a cluster of a test, and what it said so far.
+type followed struct {
+	*cluster.Cluster
+	endpoints map[snapshots.ServicePort][]snapshots.Endpoint
+	secrets   map[snapshots.SecretName]*corev1.Secret
+	status    cluster.Status
+	since     []time.Time
+}
+
+func follow(t *testing.T, path string, all bool, w cluster.Wanted) *followed {
+	t.Helper()
+	connection, err := cluster.Connect(kubeconfig.Options{File: path, UserAgent: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &followed{
+		Cluster: cluster.New(connection, all), endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{},
+		secrets: map[snapshots.SecretName]*corev1.Secret{},
+	}
+	done := make(chan struct{})
+	go func() { f.Run(t.Context()); close(done) }()
+	t.Cleanup(func() { <-done })
+	f.Want(w)
+	return f
+}
+
+// take adds what changed to what was known.
+func (f *followed) take() {
+	change := f.Take()
+	maps.Copy(f.endpoints, change.Endpoints)
+	maps.DeleteFunc(f.endpoints, func(_ snapshots.ServicePort, e []snapshots.Endpoint) bool { return e == nil })
+	maps.Copy(f.secrets, change.Secrets)
+	maps.DeleteFunc(f.secrets, func(_ snapshots.SecretName, s *corev1.Secret) bool { return s == nil })
+	if f.since = append(f.since, change.Since...); change.Status != nil {
+		f.status = *change.Status
+	}
+}
+
+// await takes each change until all that is known reads as it should.
+func (f *followed) await(t *testing.T, want string) {
+	t.Helper()
+	f.awaitThat(t, want, func() bool { return f.String() == want })
+}
+
+func (f *followed) awaitThat(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	end := time.After(60 * time.Second)
+	for f.take(); !is(); f.take() {
+		select {
+		case <-f.Changes():
+		case <-end:
+			t.Fatalf("%s: still %q, waits for %q, trouble %v", what, f, f.status.Waits, f.status.Trouble)
+		}
+	}
+}
+
+// String lists the endpoints and the Secrets, and how many things are waited for.
+func (f *followed) String() string {
+	var out []string
+	for port, endpoints := range f.endpoints {
+		for _, e := range endpoints {
+			out = append(out, fmt.Sprintf("%s=%s:%d", port.Service, e.Address, e.Port))
+		}
+	}
+	for name, s := range f.secrets {
+		out = append(out, name.Name+"="+string(s.Data["key"]))
+	}
+	slices.Sort(out)
+	if len(f.status.Waits) > 0 {
+		out = append(out, fmt.Sprintf("%d more", len(f.status.Waits)))
+	}
+	return strings.Join(out, " ")
+}
+
+func slice(namespace, service, address string) string {
+	return fmt.Sprintf(`---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[2]s-x, namespace: %[1]s, labels: {kubernetes.io/service-name: %[2]s}}
+addressType: IPv4
+ports: [{name: http, port: 80}]
+endpoints: [{addresses: ["%[3]s"]}]
+`, namespace, service, address)
+}
+
+func secret(namespace, name, value string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\nstringData: {key: %q}\n", name, namespace, value)
+}
+
+func wanted(namespace string, secrets ...string) cluster.Wanted {
+	w := cluster.Wanted{Namespaces: []string{namespace}}
+	for _, name := range secrets {
+		w.Secrets = append(w.Secrets, snapshots.SecretName{Namespace: namespace, Name: name})
+	}
+	return w
+}
+
+// What is wanted is told, then what changes; other Secrets are never seen, and what
+// is wanted no longer is forgotten. The account may do no more than the rules say.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, slice(namespace, "web", "10.244.0.1")+secret(namespace, "tls", "1")+secret(namespace, "other", "x"))
+	w := wanted(namespace, "tls", "later")
+	allow(t, server, cluster.Plan(w, false))
+	f := follow(t, server.ServiceAccount(t, namespace, "pusher"), false, w)
+	f.await(t, "tls=1 web=10.244.0.1:80")
+	if !f.status.Knows(w) || f.status.Trouble != nil || len(f.since) > 0 {
+		t.Errorf("status %+v, changes at %v", f.status, f.since)
+	}
+	server.Apply(t, slice(namespace, "web", "10.244.0.2"))
+	f.await(t, "tls=1 web=10.244.0.2:80")
+	server.Apply(t, slice(namespace, "api", "10.244.0.3")+secret(namespace, "tls", "2")+secret(namespace, "later", "3"))
+	f.await(t, "api=10.244.0.3:80 later=3 tls=2 web=10.244.0.2:80")
+	if len(f.since) == 0 || time.Since(f.since[0]) > time.Minute {
+		t.Errorf("changes at %v", f.since)
+	}
+	// The API server says that all is gone: that is so.
+	server.Delete(t, slice(namespace, "web", "")+slice(namespace, "api", "")+secret(namespace, "later", ""))
+	f.await(t, "tls=2")
+	f.Want(wanted(namespace))
+	f.await(t, "")
+	f.Want(w)
+	f.await(t, "tls=2")
+}
+
+// One watch may be for all namespaces.
+func TestFollowAllNamespaces(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	one, two := server.Namespace(t), server.Namespace(t)
+	server.Apply(t, slice(one, "one", "10.244.0.1")+slice(two, "two", "10.244.0.2"))
+	f := follow(t, server.Kubeconfig(), true, wanted(one))
+	f.awaitThat(t, "both", func() bool {
+		return strings.Contains(f.String(), "one=10.244.0.1:80") && strings.Contains(f.String(), "two=10.244.0.2:80")
+	})
+	if !f.status.Read(one) || !f.status.Read(two) {
+		t.Errorf("status %+v", f.status)
+	}
+}
+
+// allow lets the account pusher of each namespace do what a plan takes.
+func allow(t *testing.T, server *kubetest.Server, plan []cluster.Query) {
+	t.Helper()
+	for namespace, rules := range cluster.Rules(plan) {
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: "pusher"}
+		role := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "pusher"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "pusher"}},
+		}
+		if err := server.Client().Create(t.Context(), role); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Client().Create(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A Secret that may not be read keeps nobody waiting, unless that is so of all.
+func TestForbiddenSecret(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, slice(namespace, "web", "10.244.0.1")+secret(namespace, "tls", "1")+secret(namespace, "hidden", "2"))
+	allow(t, server, cluster.Plan(wanted(namespace, "tls"), false))
+	f := follow(t, server.ServiceAccount(t, namespace, "pusher"), false, wanted(namespace, "hidden"))
+	f.awaitThat(t, "the only Secret is waited for", func() bool {
+		return len(f.status.Waits) == 1 && strings.Contains(f.status.Waits[0], "forbidden") && len(f.endpoints) == 1
+	})
+	f.Want(wanted(namespace, "hidden", "tls"))
+	f.await(t, "tls=1 web=10.244.0.1:80")
+	if err := f.status.Trouble; err == nil || !strings.Contains(err.Error(), "Secret "+namespace+"/hidden") {
+		t.Errorf("trouble: %v", err)
+	}
+}
+
+// While the API server is gone, what was known is held; what happened meanwhile is
+// known once it is back, also if watches cannot go on from where they were.
+func TestServerGoneAndBack(t *testing.T) {
+	t.Parallel()
+	server := kubetest.Start(t)
+	server.Apply(t, slice("default", "web", "10.244.0.1")+slice("default", "api", "10.244.0.2")+secret("default", "tls", "1"))
+	f := follow(t, server.Kubeconfig(), false, wanted("default", "tls"))
+	const first = "api=10.244.0.2:80 tls=1 web=10.244.0.1:80"
+	f.await(t, first)
+	server.Stop(t)
+	f.awaitThat(t, "trouble", func() bool { return f.status.Trouble != nil })
+	if f.String() != first || !f.status.Knows(wanted("default", "tls")) {
+		t.Errorf("while the API server is gone: %q", f)
+	}
+	server.Resume(t)
+	server.Apply(t, slice("default", "web", "10.244.0.3")+secret("default", "tls", "2"))
+	server.Delete(t, slice("default", "api", ""))
+	f.await(t, "tls=2 web=10.244.0.3:80")
+	f.awaitThat(t, "no trouble", func() bool { return f.status.Trouble == nil })
+
+	server.Expire(t)
+	server.Apply(t, slice("default", "web", "10.244.0.4"))
+	f.await(t, "tls=2 web=10.244.0.4:80")
+	f.awaitThat(t, "no trouble", func() bool { return f.status.Trouble == nil })
+}

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func named(namespace, name string) snapshots.SecretName {
+	return snapshots.SecretName{Namespace: namespace, Name: name}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	w := Wanted{Namespaces: []string{"shop", "blog", "shop"}, Secrets: []snapshots.SecretName{named("shop", "tls"), named("blog", "tls"), named("shop", "auth"), named("shop", "tls")}}
+	for all, want := range map[bool]string{
+		false: "EndpointSlices in blog, EndpointSlices in shop, Secret blog/tls, Secret shop/auth, Secret shop/tls",
+		true:  "EndpointSlices, Secret blog/tls, Secret shop/auth, Secret shop/tls",
+	} {
+		var got []string
+		for _, q := range Plan(w, all) {
+			got = append(got, q.String())
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("all namespaces %v: %s", all, strings.Join(got, ", "))
+		}
+	}
+	if got := Plan(Wanted{}, true); len(got) > 0 {
+		t.Errorf("for nothing: %v", got)
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for namespace, rules := range Rules(Plan(Wanted{Namespaces: []string{"shop"}, Secrets: []snapshots.SecretName{named("shop", "tls"), named("shop", "auth"), named("blog", "tls")}}, false)) {
+		for _, r := range rules {
+			got = append(got, fmt.Sprint(namespace, r.Resources, r.ResourceNames, r.Verbs))
+		}
+	}
+	want := map[string]bool{
+		"shop[endpointslices] [] [get list watch]": true, "shop[secrets] [auth tls] [get list watch]": true, "blog[secrets] [tls] [get list watch]": true,
+	}
+	for _, line := range got {
+		if !want[line] || len(got) != len(want) {
+			t.Errorf("rules: %q", got)
+		}
+	}
+}
+
+var errGone = errors.New("connection refused")
+
+// slicesIn and secretAt are queries that stand well.
+func slicesIn(namespace string, objects int) standing {
+	return standing{query: Query{Kind: kindSlice, Namespace: namespace}, synced: true, objects: objects}
+}
+
+func secretAt(name string) standing {
+	return standing{query: Query{Kind: kindSecret, Namespace: "shop", Name: name}, synced: true}
+}
+
+func with(s standing, edit func(*standing)) standing { edit(&s); return s }
+
+func unsynced(s *standing) { s.synced = false }
+func refused(s *standing) {
+	s.err = &url.Error{Op: "Get", URL: "https://api/?timeoutSeconds=42", Err: errGone}
+}
+func forbidden(s *standing) { s.err, s.forbidden = errors.New("forbidden"), true }
+func emptied(s *standing)   { s.emptied = true }
+func never(s *standing)     { unsynced(s); forbidden(s) }
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	const held = ", what was known is held: "
+	tests := map[string]struct {
+		list    []standing
+		knows   bool // shop's endpoints and the Secret a
+		read    bool // shop
+		waits   []string
+		trouble string
+	}{
+		"all is known":              {list: []standing{slicesIn("shop", 1), secretAt("a")}, knows: true, read: true},
+		"nothing is":                {list: []standing{with(slicesIn("shop", 0), unsynced), with(secretAt("a"), unsynced)}, waits: []string{"EndpointSlices in shop", "Secret shop/a"}},
+		"a Secret is not known yet": {list: []standing{slicesIn("shop", 1), with(with(secretAt("a"), unsynced), refused)}, read: true, waits: []string{"Secret shop/a (connection refused)"}},
+		"the API server is gone": {list: []standing{with(slicesIn("shop", 1), refused), with(secretAt("a"), refused)}, knows: true, read: true,
+			trouble: "nothing new is heard of EndpointSlices in shop and others" + held + "connection refused"},
+		"a Secret may not be read":               {list: []standing{slicesIn("shop", 1), with(secretAt("a"), never), secretAt("b")}, knows: true, read: true, trouble: "nothing new is heard of Secret shop/a" + held + "forbidden"},
+		"no Secret may be read":                  {list: []standing{slicesIn("shop", 1), with(secretAt("a"), never)}, read: true, waits: []string{"Secret shop/a (forbidden)"}},
+		"a Secret may not be read any more":      {list: []standing{slicesIn("shop", 1), with(secretAt("a"), forbidden)}, knows: true, read: true, trouble: "nothing new is heard of Secret shop/a" + held + "forbidden"},
+		"the endpoints may not be read":          {list: []standing{with(slicesIn("shop", 0), never), secretAt("a")}, knows: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
+		"the endpoints may not be read any more": {list: []standing{with(slicesIn("shop", 1), forbidden), secretAt("a")}, knows: true, read: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
+		"all endpoints are gone": {list: []standing{with(slicesIn("shop", 1), emptied), secretAt("a")}, knows: true, read: true,
+			trouble: "nothing new is heard of EndpointSlices in shop" + held + errEmptied.Error()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := statusOf(false, test.list)
+			if knows := got.Knows(Wanted{Namespaces: []string{"shop"}, Secrets: []snapshots.SecretName{named("shop", "a")}}); knows != test.knows {
+				t.Errorf("knows what is wanted: %v", knows)
+			}
+			if read := got.Read("shop"); read != test.read {
+				t.Errorf("has read shop: %v", read)
+			}
+			if diff := cmp.Diff(test.waits, got.Waits); diff != "" {
+				t.Errorf("waits (-want +got):\n%s", diff)
+			}
+			if text := fmt.Sprint(got.Trouble); text != test.trouble && (got.Trouble != nil || test.trouble != "") {
+				t.Errorf("trouble: %s", text)
+			}
+		})
+	}
+}
+
+// With one watch for all namespaces, each is known as it is.
+func TestStatusOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	got := statusOf(true, []standing{slicesIn("", 1)})
+	if !got.Read("shop") || !got.Knows(Wanted{Namespaces: []string{"shop", "blog"}}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		list []standing
+		want bool
+	}{
+		"everything is gone":                       {[]standing{with(slicesIn("a", 3), emptied), with(slicesIn("b", 2), emptied), secretAt("s")}, false},
+		"one namespace is, others are not":         {[]standing{with(slicesIn("a", 3), emptied), slicesIn("b", 2)}, true},
+		"one is, others never had any":             {[]standing{with(slicesIn("a", 5), emptied), slicesIn("b", 0)}, false},
+		"a few are":                                {[]standing{with(slicesIn("a", 4), emptied), slicesIn("b", 0)}, true},
+		"one is, others are not heard of":          {[]standing{with(slicesIn("a", 3), emptied), with(slicesIn("b", 2), refused)}, false},
+		"one is, others are not known":             {[]standing{with(slicesIn("a", 3), emptied), with(slicesIn("b", 2), unsynced)}, false},
+		"the only one is, and all namespaces seen": {[]standing{with(slicesIn("", 5), emptied)}, false},
+	} {
+		if got := accepted(test.list); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// standing is how a query stands.
+type standing struct {
+	query Query
+	// synced: all of its objects were known once.
+	synced bool
+	// forbidden: it may not be read at present.
+	forbidden bool
+	// emptied: a list had nothing, where there was something; that is held.
+	emptied bool
+	objects int
+	err     error // why nothing new is heard, or nil
+}
+
+// Status is what is known of a cluster, and what is not.
+type Status struct {
+	all        bool
+	namespaces map[string]bool // true: read; false: it may not be
+	secrets    map[snapshots.SecretName]bool
+	// Waits is what is not known yet, and why, in the order of the plan.
+	Waits []string
+	// Trouble is why nothing new is heard of what is known, nil if something is.
+	Trouble error
+}
+
+// Read reports whether the endpoints of a namespace are known.
+func (s Status) Read(namespace string) bool {
+	if s.all {
+		namespace = ""
+	}
+	return s.namespaces[namespace]
+}
+
+// Knows reports whether all that is wanted is known, as far as it can be: what may
+// not be read is as if it were not there.
+func (s Status) Knows(w Wanted) bool {
+	for _, namespace := range w.Namespaces {
+		if s.all {
+			namespace = ""
+		}
+		if _, settled := s.namespaces[namespace]; !settled {
+			return false
+		}
+	}
+	for _, name := range w.Secrets {
+		if !s.secrets[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// statusOf says how the queries stand, which are in the order of the plan.
+//
+// A Secret that may not be read is as if it were not there, so that nobody else
+// waits for it. If no Secret at all may be read, that is taken for a fault of the
+// roles, and waited for: it would take the certificates of all hosts away.
+func statusOf(all bool, list []standing) Status {
+	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}}
+	readable := false
+	for _, s := range list {
+		readable = readable || s.query.Kind == kindSecret && s.synced
+	}
+	var troubled []standing
+	for _, s := range list {
+		settled := s.synced || s.forbidden && (readable || s.query.Kind == kindSlice)
+		switch {
+		case !settled:
+			out.Waits = append(out.Waits, s.waits())
+		case s.query.Kind == kindSlice:
+			out.namespaces[s.query.Namespace] = s.synced
+		default:
+			out.secrets[snapshots.SecretName{Namespace: s.query.Namespace, Name: s.query.Name}] = true
+		}
+		if settled && (s.err != nil || s.emptied) {
+			troubled = append(troubled, s)
+		}
+	}
+	out.Trouble = troubleOf(troubled)
+	return out
+}
+
+func (s standing) waits() string {
+	if s.err == nil {
+		return s.query.String()
+	}
+	return fmt.Sprintf("%s (%v)", s.query, bare(s.err))
+}
+
+var errEmptied = errors.New("the API server lists none at all, where there were some")
+
+// troubleOf names the first of those in trouble. How many others there are is left
+// out: while a connection breaks they become more from moment to moment.
+func troubleOf(list []standing) error {
+	if len(list) == 0 {
+		return nil
+	}
+	first, others := list[0], ""
+	if len(list) > 1 {
+		others = " and others"
+	}
+	cause := first.err
+	if cause == nil {
+		cause = errEmptied
+	}
+	return fmt.Errorf("nothing new is heard of %s%s, what was known is held: %w", first.query, others, bare(cause))
+}
+
+// bare returns an error without the request that met it, which is another one each
+// time.
+func bare(err error) error {
+	if requested, ok := errors.AsType[*url.Error](err); ok {
+		return requested.Err
+	}
+	return err
+}
+
+// massLoss is how many EndpointSlices are not believed to be gone all at once.
+const massLoss = 5
+
+// accepted reports whether lists in which everything is missing are to be believed:
+// the API server that sent them knows other objects, or they are few. One that knows
+// nothing at all may be a new one, or one with an old or an empty store.
+func accepted(list []standing) bool {
+	known := 0
+	for _, s := range list {
+		if s.query.Kind != kindSlice {
+			continue
+		}
+		if known += s.objects; s.synced && !s.emptied && s.err == nil && s.objects > 0 {
+			return true
+		}
+	}
+	return known < massLoss
+}
+
+// Some lists the first of many things.
+func Some(texts []string) string {
+	const most = 5
+	if more := len(texts) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), more)
+	}
+	return strings.Join(texts, ", ")
+}
