@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"time"
@@ -9,37 +10,46 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
+// endpointsFrom says where the endpoints of snapshots come from.
+type endpointsFrom int
+
+const (
+	fromDirectory endpointsFrom = iota // live ones, whatever is recorded
+	fromSnapshots                      // those that are recorded
+	fromCluster                        // live ones, unless some are recorded
+)
+
+// recorded reports whether a snapshot gets the endpoints that are recorded in it.
+func (f endpointsFrom) recorded(s snapshots.Snapshot) bool {
+	_, has := s.File(snapshots.EndpointsFile)
+	return f == fromSnapshots || f == fromCluster && has
+}
+
 // bindings joins the snapshots in use with live data, and remembers what does not
 // change with every endpoint: the node, which tells whether a reload is needed,
 // only changes with the number of slots and with Secrets.
 type bindings struct {
 	slots snapshots.Slots
 	live  snapshots.Live
+	from  endpointsFrom
 	// expiry is that of the live certificates.
 	expiry expiry[snapshots.SecretName]
 	// secrets are the versions of the live certificates, versionExpiry is that of the
 	// versions at hand.
 	secrets       versions
 	versionExpiry expiry[string]
-	// recorded: the endpoints are those in the snapshots, not live ones.
-	recorded bool
+
+	// What there is to assign: everything, what these Services have, and the slots
+	// that are drained when it is due.
+	stale   bool
+	changed map[snapshots.ServicePort]bool
+	due     time.Time
+	// read reports whether the endpoints of a namespace are known; nil: of all.
+	read func(namespace string) bool
 
 	shapes   int // counts the changes that can change a node
-	due      time.Time
 	prepared map[snapshots.ID]prepared
 	nodes    map[nodeKey]nodeOf
-}
-
-// prepared is what is known of a snapshot without an instance.
-type prepared struct {
-	snapshot   snapshots.Snapshot
-	directives []snapshots.Directive
-	needs      []snapshots.Need
-	versions   []snapshots.CertificateRef // that name one
-	slots      snapshots.Slots            // of recorded endpoints, else nil
-	servers    []snapshots.BoundServer
-	linger     time.Duration // see [rollout.Seen.Linger]
-	err        error
 }
 
 type nodeKey struct {
@@ -56,9 +66,9 @@ type nodeOf struct {
 	err          error
 }
 
-func newBindings(slots snapshots.Slots, recorded bool) *bindings {
+func newBindings(slots snapshots.Slots, from endpointsFrom) *bindings {
 	return &bindings{
-		slots: slots, recorded: recorded,
+		slots: slots, from: from, changed: map[snapshots.ServicePort]bool{},
 		prepared: map[snapshots.ID]prepared{}, nodes: map[nodeKey]nodeOf{},
 	}
 }
@@ -76,80 +86,17 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 	}
 	for id, s := range have {
 		if _, ok := b.prepared[id]; !ok {
-			b.prepared[id] = prepare(s, b.recorded)
+			p := prepare(s, b.from.recorded(s))
+			p.known = b.from != fromCluster
+			b.prepared[id] = p
 			changed = true
 		}
 	}
 	return changed
 }
 
-func prepare(s snapshots.Snapshot, recorded bool) prepared {
-	p := prepared{snapshot: s, versions: versionsOf(s), linger: linger(s.Config())}
-	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
-		return p
-	}
-	if p.needs, p.err = snapshots.Needs(s.Config(), s.Manifest.Spec.Certificates); p.err != nil || !recorded {
-		return p
-	}
-	endpoints, _, err := s.RecordedEndpoints()
-	if p.err = err; err != nil {
-		return p
-	}
-	p.slots, _ = snapshots.AssignSlots(snapshots.Slots{}, p.directives, endpoints, time.Time{}, 0)
-	p.servers, p.err = snapshots.BindServers(p.directives, p.slots)
-	return p
-}
-
-// assign gives the live endpoints their slots, and reports whether the table
-// changed. It has to be called when endpoints or snapshots changed, and when a
-// drained slot falls free, see due.
-func (b *bindings) assign(now time.Time, drain time.Duration) bool {
-	if b.recorded {
-		return false
-	}
-	next, _ := snapshots.AssignSlots(b.slots, b.directives(), b.live.Endpoints, now, drain)
-	if !maps.EqualFunc(b.slots, next, func(x, y []snapshots.Slot) bool { return len(x) == len(y) }) {
-		b.shapes++
-	}
-	changed := !maps.EqualFunc(b.slots, next, slices.Equal[[]snapshots.Slot])
-	b.slots = next
-	b.due, _ = next.NextDrain()
-	for id, p := range b.prepared {
-		if p.err != nil || (!changed && p.servers != nil) {
-			continue
-		}
-		p.servers, p.err = snapshots.BindServers(p.directives, next)
-		b.prepared[id] = p
-	}
-	return changed
-}
-
-// directives returns those of all snapshots in use, which share the slots of the
-// backends that they have in common.
-func (b *bindings) directives() []snapshots.Directive {
-	var out []snapshots.Directive
-	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
-		out = append(out, b.prepared[id].directives...)
-	}
-	return out
-}
-
-// prune drops the slots of backends that no snapshot in use has.
-func (b *bindings) prune() {
-	if b.recorded {
-		return
-	}
-	used := map[snapshots.SlotKey]bool{}
-	for _, d := range b.directives() {
-		used[d.Key()] = true
-	}
-	next := maps.Clone(b.slots)
-	maps.DeleteFunc(next, func(k snapshots.SlotKey, _ []snapshots.Slot) bool { return !used[k] })
-	b.slots = next
-}
-
-// setLive takes new live data.
-func (b *bindings) setLive(live snapshots.Live, now time.Time) {
+// setLive takes new live data, and reports whether something of Secrets changed.
+func (b *bindings) setLive(live snapshots.Live, now time.Time) bool {
 	live.Expired, live.ExpiredVersions, live.Versions = b.live.Expired, b.live.ExpiredVersions, b.live.Versions
 	changed := !sameSecrets(b.live, live)
 	b.live = live
@@ -159,35 +106,39 @@ func (b *bindings) setLive(live snapshots.Live, now time.Time) {
 		b.lookAtExpiry(now)
 		b.gatherVersions(now)
 	}
+	return changed
 }
 
 // sameSecrets reports whether all that comes from Secrets is the same.
 func sameSecrets(a, b snapshots.Live) bool {
-	return maps.EqualFunc(a.Certificates, b.Certificates, slices.Equal[[]byte]) &&
-		maps.EqualFunc(a.Authorities, b.Authorities, slices.Equal[[]byte]) &&
+	return maps.EqualFunc(a.Certificates, b.Certificates, bytes.Equal) &&
+		maps.EqualFunc(a.Authorities, b.Authorities, bytes.Equal) &&
 		maps.EqualFunc(a.Users, b.Users, slices.Equal[[]snapshots.User]) &&
 		maps.Equal(a.Values, b.Values)
 }
 
-// binding returns what the snapshot is bound with for an instance.
+// binding returns what the snapshot is bound with for an instance, unless it is not
+// at hand, or what it needs is not known yet.
 func (b *bindings) binding(id snapshots.ID, layout snapshots.Layout) (snapshots.Snapshot, snapshots.Binding, bool) {
 	p, ok := b.prepared[id]
 	slots := b.slots
-	if b.recorded {
+	if p.recorded {
 		slots = p.slots
 	}
-	return p.snapshot, snapshots.Binding{Live: b.live, Slots: slots, Layout: layout}, ok
+	live := b.live
+	live.Endpoints = nil // which change, and are all in the slots
+	return p.snapshot, snapshots.Binding{Live: live, Slots: slots, Layout: layout}, ok && p.known
 }
 
 // node returns what the worker of an instance should name for the snapshot.
 func (b *bindings) node(id snapshots.ID, layout snapshots.Layout) (nodeOf, bool) {
 	key := nodeKey{id, layout}
-	if n, ok := b.nodes[key]; ok && n.shapes == b.shapes {
-		return n, true
-	}
 	snapshot, binding, ok := b.binding(id, layout)
 	if !ok {
 		return nodeOf{}, false
+	}
+	if n, ok := b.nodes[key]; ok && n.shapes == b.shapes {
+		return n, true
 	}
 	bound, err := snapshots.Bind(snapshot, binding)
 	n := nodeOf{shapes: b.shapes, node: bound.Node, missing: bound.Missing, err: err, certificates: push.Hashes(bound)}

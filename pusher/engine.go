@@ -36,6 +36,9 @@ type engine struct {
 	live     liveData
 	liveRead bool
 	fallback []byte
+	secrets  secretSet // of a cluster
+	waiting  waiting   // for what a cluster has
+	spread   spread
 
 	library  *library
 	openings *openings
@@ -66,16 +69,18 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
 		Options: o, started: now, state: s, fallback: fallback,
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
-		library: newLibrary(o.State + ".snapshots"), openings: newOpenings(), bindings: newBindings(s.Slots, o.Live == ""),
-		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
+		library: newLibrary(o.State + ".snapshots"), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
+		secrets: secretSet{},
+		policy:  rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
 	}
 	if o.Report != nil {
 		e.announcer = newAnnouncer(o.Report, o.Log)
 	}
 	e.state.Rollout = s.Rollout.Resume()
-	e.bindings.setLive(snapshots.Live{Fallback: fallback}, now)
-	e.liveRead = o.Live == ""
+	e.live.Fallback, e.live.Endpoints = fallback, map[snapshots.ServicePort][]snapshots.Endpoint{}
+	e.bindings.setLive(e.live.Live, now)
+	e.liveRead = o.Live == "" // a snapshot is bound when the cluster is known as far as it goes
 	return e
 }
 
@@ -132,6 +137,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 		e.reject(ctx, now)
 		e.troubleWithSecrets(now)
 	}
+	e.troubleWithCluster(now)
 	e.report(now)
 }
 
@@ -148,11 +154,18 @@ func (e *engine) tellInstances() {
 	}
 }
 
+// unknown reports whether a snapshot is at hand, but not all that it needs of the
+// cluster.
+func (e *engine) unknown(id snapshots.ID) bool {
+	p, atHand := e.bindings.prepared[id]
+	return atHand && !p.known
+}
+
 // ready reports whether enough is known to decide: the store, the live objects
 // and every instance were read or asked at least once. Before, what is missing
 // would be taken for what is not there.
 func (e *engine) ready(now time.Time) bool {
-	if !e.liveRead {
+	if !e.liveRead || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
 		return false
 	}
 	if now.Sub(e.started) > firstAnswers {
@@ -170,7 +183,7 @@ func (e *engine) ready(now time.Time) bool {
 func (e *engine) observe() rollout.Observation {
 	_, storeGone := e.troubles["store"]
 	want, atHand := e.library.have[e.decision.ID]
-	atHand = atHand && e.bindings.complete(e.decision.ID)
+	atHand = atHand && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID)
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view.Channel),

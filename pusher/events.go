@@ -50,9 +50,14 @@ func (e *engine) takeLive(read liveData, err error, now time.Time) {
 		merged.Fallback = e.fallback
 		e.live, e.liveRead = merged, true
 		e.bindings.setLive(merged.Live, now)
-		e.bindings.due = now
+		e.bindings.stale = true
 	}
 	e.trouble("live", err, now)
+	e.troubleWithObjects(now)
+}
+
+// troubleWithObjects tells which live objects cannot be used.
+func (e *engine) troubleWithObjects(now time.Time) {
 	var problems []error
 	for _, p := range e.live.problems {
 		problems = append(problems, errors.New(p))

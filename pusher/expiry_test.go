@@ -51,7 +51,7 @@ func TestExpiryIsNoticedByTime(t *testing.T) {
 		})
 	}
 	certificates[snapshots.SecretName{Namespace: "shop", Name: "broken"}] = []byte("lots")
-	b := newBindings(nil, false)
+	b := newBindings(nil, fromDirectory)
 	b.setLive(snapshots.Live{Certificates: certificates}, start)
 	for _, step := range []struct {
 		after   time.Duration

@@ -14,7 +14,7 @@ type metrics struct {
 	phase                                                                     *prometheus.GaugeVec
 	pushes, updates                                                           *prometheus.CounterVec
 	reloads                                                                   prometheus.Counter
-	took                                                                      *prometheus.HistogramVec
+	took, propagation                                                         *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -46,11 +46,19 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "push_duration_seconds", Help: "Time that a push took, by how it ended.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
 		}, []string{"result"}),
+		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "propagation_seconds",
+			Help:    "Time from a change in the cluster until all instances in reach had it, by what changed.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"kind"}),
 		phase: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "rollout_phase", Help: "1 for the phase that the rollout is in, else 0.",
 		}, []string{"phase"}),
 	}
-	r.MustRegister(m.reloads, m.took, m.phase)
+	r.MustRegister(m.reloads, m.took, m.propagation, m.phase)
+	for _, kind := range []string{spreadEndpoints, spreadSecrets} {
+		m.propagation.WithLabelValues(kind)
+	}
 	for _, o := range []rollout.Outcome{rollout.Applied, rollout.Refused, rollout.Trouble} {
 		m.pushes.WithLabelValues(string(o))
 		m.took.WithLabelValues(string(o))

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/internal/metricsdoc"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
 )
 
 var update = flag.Bool("update", false, "rewrite the document")
@@ -19,6 +20,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	const file, section, prefix = "../docs/metrics.md", "metrics of the pusher", "hapsnap_pusher_"
 	registry := prometheus.NewPedanticRegistry()
 	newMetrics(registry).observe(Status{})
+	registry.MustRegister(cluster.New(cluster.Connection{}, false))
 	table, err := metricsdoc.Table(registry, prefix)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -26,14 +27,29 @@ type Store interface {
 	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error
 }
 
+// Cluster is what the pusher needs of a cluster: the EndpointSlices and Secrets that
+// the snapshots in use name. See [cluster.Cluster].
+type Cluster interface {
+	// Run follows what is wanted until ctx is done.
+	Run(ctx context.Context)
+	// Want says what is needed from now on.
+	Want(w cluster.Wanted)
+	// Changes sends when Take has something new, which is what changed since.
+	Changes() <-chan struct{}
+	Take() cluster.Change
+}
+
 // Options say what a pusher works on.
 type Options struct {
 	Store Store
 	// Fleet is the file that lists the instances; it is watched.
 	Fleet string
 	// Live is the directory with the manifests of EndpointSlices and Secrets; it is
-	// watched. Without one, snapshots get the endpoints that are recorded in them.
+	// watched.
 	Live string
+	// Cluster is where they come from if there is no such directory. Snapshots with
+	// endpoints recorded in them get those; so do all where there is neither.
+	Cluster Cluster
 	// Identity is a file of age identities, which open what certificates are sealed in;
 	// it is read whenever something is to be opened. "" is none.
 	Identity string
@@ -74,6 +90,17 @@ type Options struct {
 	// message, snapshot, newest, instances, running, and when it was updated. It is
 	// called when something differs, at most every two seconds; nil: nobody.
 	Report func(ctx context.Context, fields map[string]string) error
+}
+
+// endpointsFrom returns where endpoints come from.
+func (o Options) endpointsFrom() endpointsFrom {
+	switch {
+	case o.Live != "":
+		return fromDirectory
+	case o.Cluster != nil:
+		return fromCluster
+	}
+	return fromSnapshots
 }
 
 func (o Options) withDefaults() Options {

@@ -15,6 +15,7 @@ import (
 func (e *engine) report(now time.Time) {
 	s := e.status(now)
 	e.metrics.observe(s)
+	e.observeSpread(now)
 	e.notifyOfTroubles(now)
 	if e.Status != nil {
 		e.Status(s)
@@ -101,7 +102,7 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 		s.Error, s.ErrorAt, s.Refused = i.err.Error(), i.since, isRefused(i.err)
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
-	s.InSync = s.Reachable && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&
+	s.InSync = s.Reachable && !e.unknown(s.Running) && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&
 		i.busy != workPush && i.busy != workUpdate && e.stands(i, time.Time{}) == workNothing
 	return s
 }

@@ -37,7 +37,12 @@ func Run(ctx context.Context, o Options) error {
 	e.takeFleet(ctx, instances, nil, now)
 	e.start(func() { e.watchFleet(ctx, instances.Files) })
 	e.start(func() { e.watchStore(ctx) })
-	if o.Live != "" {
+	switch o.endpointsFrom() {
+	case fromSnapshots:
+	case fromCluster:
+		e.start(func() { o.Cluster.Run(ctx) })
+		e.start(func() { e.watchCluster(ctx) })
+	case fromDirectory:
 		e.start(func() {
 			watchLive(ctx, o.Live, o.Log, func(read liveData, err error) {
 				e.send(ctx, func(now time.Time) { e.takeLive(read, err, now) })

@@ -29,7 +29,8 @@ func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
 		if len(dropped) > 0 && e.state.Rollout.Rollout == nil {
 			e.bindings.prune()
 		}
-		e.bindings.due = now
+		e.bindings.stale = true
+		e.want()
 	}
 }
 
@@ -64,10 +65,8 @@ func (e *engine) troubleWithSnapshots(now time.Time) {
 
 // assignSlots brings the slot table in line with the endpoints, when that is due.
 func (e *engine) assignSlots(now time.Time) {
-	if !e.liveRead || e.bindings.due.IsZero() || now.Before(e.bindings.due) {
-		return
-	}
-	if e.bindings.assign(now, e.DrainTime) {
+	if e.liveRead && e.bindings.assign(now, e.DrainTime) {
 		e.dirty = true
+		e.spread.assigned()
 	}
 }

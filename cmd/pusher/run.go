@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/tracing"
 	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -30,19 +33,25 @@ type runFlags struct {
 	soak    time.Duration
 	address string
 	hook    string // a file with the address of a webhook
+	// allNamespaces: EndpointSlices are watched in all of them with one watch.
+	allNamespaces bool
+	cluster       *cluster.Cluster // nil: none
 }
 
 func runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run --store STORE --instances FILE [--live DIR] --state FILE",
+		Use:   "run --store STORE --instances FILE [--live DIR | --kubeconfig FILE] --state FILE",
 		Short: "Keep a fleet of instances on the snapshot that should run",
 		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their
 servers and certificates up to date without reloads.
 
-FILE is a Fleet, which lists the instances and how careful to be. DIR holds the
-manifests of EndpointSlices and Secrets, and is watched; without it, snapshots
-get the endpoints that the compiler recorded in them.
+The file of --instances is a Fleet, which lists the instances and how careful to be.
+
+Endpoints and certificates are those of the cluster that --kubeconfig leads to, or
+that the pusher is a pod of, or those of the manifests of EndpointSlices and Secrets
+in DIR. Either is watched. Where there is neither, and for snapshots in which the
+compiler recorded endpoints unless DIR is named, these are used.
 
 A store is one of
 
@@ -54,7 +63,8 @@ A store is one of
 	f.log.AddFlags(cmd.Flags())
 	flags, o := cmd.Flags(), &f.options
 	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
-	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets")
+	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, in the place of a cluster")
+	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, not of each that snapshots name")
 	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
 	flags.StringVar(&o.State, "state", "", "file that keeps the state over restarts (required)")
 	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
@@ -83,6 +93,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	defer store.Close()
 	f.options.Store, f.options.Log, f.options.Report = store, log, reporting(store)
+	if err := f.connect(log); err != nil {
+		return err
+	}
 	var flush func()
 	f.options.Tracers, flush = tracing.Start(cmd.Context(), "hapsnap-pusher", log)
 	defer flush()
@@ -91,8 +104,8 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer told()
-	log.Info("pushing", "store", store.String(), "instances", f.options.Fleet, "live", f.options.Live, "state", f.options.State)
-	err = serve(cmd.Context(), f.options, f.address, log)
+	log.Info("pushing", "store", store.String(), "instances", f.options.Fleet, "live", f.live(), "state", f.options.State)
+	err = f.serve(cmd.Context(), log)
 	if invalid, ok := errors.AsType[fleet.InvalidError](err); ok {
 		fmt.Fprintln(cmd.ErrOrStderr(), invalid)
 		return process.Invalid(nil)
@@ -133,15 +146,41 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
+// connect prepares the connection to the cluster, if endpoints are to come from one.
+func (f *runFlags) connect(log *slog.Logger) error {
+	if f.options.Live != "" || (f.kubeconfig == "" && !kubeconfig.Inside()) {
+		return nil
+	}
+	klog.SetSlogLogger(log) // there is one for all of client-go
+	connection, err := cluster.Connect(f.access())
+	if err != nil {
+		return process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with --live")
+	}
+	f.cluster = cluster.New(connection, f.allNamespaces)
+	f.options.Cluster = f.cluster
+	return nil
+}
+
+// live names where endpoints come from.
+func (f *runFlags) live() string {
+	if f.cluster != nil {
+		return f.cluster.String()
+	}
+	return f.options.Live
+}
+
 // serve runs the pusher beside the server for health, metrics and status.
-func serve(ctx context.Context, o pusher.Options, address string, log *slog.Logger) error {
+func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var last latest
-	registry := process.NewRegistry()
+	o, registry := f.options, process.NewRegistry()
 	o.Metrics, o.Status = registry, last.set
+	if f.cluster != nil {
+		registry.MustRegister(f.cluster)
+	}
 	_, wait, err := process.Server{
-		Address: address, Ready: last.ready, Metrics: registry, Log: log,
+		Address: f.address, Ready: last.ready, Metrics: registry, Log: log,
 		Handle: map[string]http.Handler{"GET /status": http.HandlerFunc(last.serve)},
 	}.Start(ctx)
 	if err != nil {

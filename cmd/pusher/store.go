@@ -33,8 +33,13 @@ func (f *storeFlags) open(ctx context.Context, log *slog.Logger) (stores.Store, 
 		return nil, process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
 	}
 	o := f.opening.WithLog(log)
-	o.Cluster = kubeconfig.Options{File: f.kubeconfig, Context: f.context, UserAgent: "hapsnap-pusher/" + process.Version()}
+	o.Cluster = f.access()
 	return stores.Open(ctx, f.store, o)
+}
+
+// access returns how the cluster is reached.
+func (f *storeFlags) access() kubeconfig.Options {
+	return kubeconfig.Options{File: f.kubeconfig, Context: f.context, UserAgent: "hapsnap-pusher/" + process.Version()}
 }
 
 // with opens the store for as long as it is used.

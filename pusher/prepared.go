@@ -1,0 +1,126 @@
+package pusher
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// prepared is what is known of a snapshot without an instance.
+type prepared struct {
+	snapshot   snapshots.Snapshot
+	directives []snapshots.Directive
+	needs      []snapshots.Need
+	versions   []snapshots.CertificateRef // that name one
+	recorded   bool                       // its endpoints are
+	slots      snapshots.Slots            // of recorded endpoints, else nil
+	servers    []snapshots.BoundServer
+	// wants is what it needs of a cluster; known: that is known, as far as it can be.
+	wants  cluster.Wanted
+	known  bool
+	linger time.Duration // see [rollout.Seen.Linger]
+	err    error
+
+	byService map[snapshots.ServicePort][]int // the directives that join one
+	places    []int                           // where the servers of each directive begin, and the end
+}
+
+func prepare(s snapshots.Snapshot, recorded bool) prepared {
+	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), linger: linger(s.Config())}
+	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
+		return p
+	}
+	p.byService = map[snapshots.ServicePort][]int{}
+	for n, d := range p.directives {
+		p.byService[d.Service] = append(p.byService[d.Service], n)
+	}
+	p.needs, p.err = snapshots.Needs(s.Config(), s.Manifest.Spec.Certificates)
+	if p.wants = p.wanted(); p.err != nil || !recorded {
+		return p
+	}
+	endpoints, _, err := s.RecordedEndpoints()
+	if p.err = err; err != nil {
+		return p
+	}
+	p.slots, _ = snapshots.AssignSlots(snapshots.Slots{}, p.directives, endpoints, time.Time{}, 0)
+	p.servers, p.err = snapshots.BindServers(p.directives, p.slots)
+	return p
+}
+
+// wanted returns what the snapshot needs of a cluster.
+func (p prepared) wanted() cluster.Wanted {
+	var out cluster.Wanted
+	for service := range p.byService {
+		if !p.recorded {
+			out.Namespaces = append(out.Namespaces, service.Namespace)
+		}
+	}
+	slices.Sort(out.Namespaces)
+	out.Namespaces = slices.Compact(out.Namespaces)
+	for _, need := range p.needs {
+		if need.Use != snapshots.UseCertificate || !p.carries(need.Secret) {
+			out.Secrets = append(out.Secrets, need.Secret)
+		}
+	}
+	slices.SortFunc(out.Secrets, snapshots.SecretName.Compare)
+	out.Secrets = slices.Compact(out.Secrets)
+	return out
+}
+
+// carries reports whether the certificate of a Secret comes with the snapshot.
+func (p prepared) carries(secret snapshots.SecretName) bool {
+	return slices.ContainsFunc(p.versions, func(ref snapshots.CertificateRef) bool {
+		return ref.Secret == secret && ref.Mode != snapshots.ModeExact
+	})
+}
+
+// bindAll binds the servers of all directives.
+func (p *prepared) bindAll(slots snapshots.Slots) {
+	p.servers, p.err = snapshots.BindServers(p.directives, slots)
+	p.places = make([]int, 0, len(p.directives)+1)
+	at := 0
+	for _, d := range p.directives {
+		p.places = append(p.places, at)
+		at += len(slots[d.Key()])
+	}
+	p.places = append(p.places, at)
+}
+
+// bindSome binds the servers anew of the backends that join some Services, none of
+// which has another number of slots than before.
+func (p *prepared) bindSome(slots snapshots.Slots, services map[snapshots.ServicePort]bool) {
+	fresh := slices.Clone(p.servers) // what is used elsewhere stays as it is
+	bound := map[string]bool{}
+	for service := range services {
+		for _, n := range p.byService[service] {
+			backend := p.directives[n].Backend
+			if bound[backend] {
+				continue
+			}
+			bound[backend] = true
+			first, end := p.backend(n)
+			var servers []snapshots.BoundServer
+			if servers, p.err = snapshots.BindServers(p.directives[first:end], slots); p.err != nil {
+				return
+			}
+			copy(fresh[p.places[first]:p.places[end]], servers)
+		}
+	}
+	if len(bound) > 0 {
+		p.servers = fresh
+	}
+}
+
+// backend returns the range of the directives of the backend that has the nth.
+func (p *prepared) backend(n int) (first, end int) {
+	first, end = n, n+1
+	for first > 0 && p.directives[first-1].Backend == p.directives[n].Backend {
+		first--
+	}
+	for end < len(p.directives) && p.directives[end].Backend == p.directives[n].Backend {
+		end++
+	}
+	return first, end
+}

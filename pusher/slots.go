@@ -1,0 +1,152 @@
+package pusher
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// assign gives the live endpoints their slots, as far as something changed, and
+// reports whether the table did. It costs what changed, apart from a few copies.
+func (b *bindings) assign(now time.Time, drain time.Duration) bool {
+	drained := !b.due.IsZero() && !now.Before(b.due)
+	switch {
+	case b.from == fromSnapshots:
+		return false
+	case b.stale:
+		return b.assignAll(now, drain)
+	case drained:
+		for key, group := range b.slots {
+			if slices.ContainsFunc(group, func(s snapshots.Slot) bool { return !s.Until.IsZero() && !now.Before(s.Until) }) {
+				b.changed[key.Service] = true
+			}
+		}
+	}
+	if len(b.changed) == 0 && !drained {
+		return false
+	}
+	changed := b.assignSome(b.changed, now, drain)
+	b.changed = map[snapshots.ServicePort]bool{}
+	if drained {
+		b.due = b.nextDrain(now)
+	}
+	return changed
+}
+
+// nextDrain returns when the next slot is drained. One that should be already, but
+// whose endpoints nobody knows, is looked at again after a while.
+func (b *bindings) nextDrain(now time.Time) time.Time {
+	due, drains := b.slots.NextDrain()
+	if drains && !due.After(now) {
+		return now.Add(time.Second)
+	}
+	return due
+}
+
+// assignAll assigns the slots of all directives.
+func (b *bindings) assignAll(now time.Time, drain time.Duration) bool {
+	b.stale, b.changed = false, map[snapshots.ServicePort]bool{}
+	next, _ := snapshots.AssignSlots(b.slots, b.assignable(b.directives()), b.live.Endpoints, now, drain)
+	if !maps.EqualFunc(b.slots, next, func(x, y []snapshots.Slot) bool { return len(x) == len(y) }) {
+		b.shapes++
+	}
+	changed := !maps.EqualFunc(b.slots, next, slices.Equal[[]snapshots.Slot])
+	b.slots = next
+	b.due = b.nextDrain(now)
+	for id, p := range b.prepared {
+		if p.recorded || !p.known || p.err != nil || (!changed && p.servers != nil) {
+			continue
+		}
+		p.bindAll(next)
+		b.prepared[id] = p
+	}
+	return changed
+}
+
+// assignSome assigns the slots of the directives that join some Services.
+func (b *bindings) assignSome(services map[snapshots.ServicePort]bool, now time.Time, drain time.Duration) bool {
+	directives := b.assignable(b.joining(services))
+	next, _ := snapshots.AssignSlots(b.slots, directives, b.live.Endpoints, now, drain)
+	changed, grown := false, false
+	for _, d := range directives {
+		old, group := b.slots[d.Key()], next[d.Key()]
+		changed, grown = changed || !slices.Equal(old, group), grown || len(old) != len(group)
+		if until, drains := (snapshots.Slots{d.Key(): group}).NextDrain(); drains && (b.due.IsZero() || until.Before(b.due)) {
+			b.due = until
+		}
+	}
+	if b.slots = next; !changed {
+		return false
+	}
+	if grown {
+		b.shapes++
+	}
+	for id, p := range b.prepared {
+		switch {
+		case p.recorded || p.err != nil || p.servers == nil:
+			continue
+		case grown:
+			p.bindAll(next)
+		default:
+			p.bindSome(next, services)
+		}
+		b.prepared[id] = p
+	}
+	return true
+}
+
+// directives returns those of all snapshots in use, which share the slots of the
+// backends that they have in common.
+func (b *bindings) directives() []snapshots.Directive {
+	var out []snapshots.Directive
+	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
+		if p := b.prepared[id]; !p.recorded {
+			out = append(out, p.directives...)
+		}
+	}
+	return out
+}
+
+// joining returns those directives that join some Services.
+func (b *bindings) joining(services map[snapshots.ServicePort]bool) []snapshots.Directive {
+	var out []snapshots.Directive
+	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
+		p := b.prepared[id]
+		for _, service := range slices.SortedFunc(maps.Keys(services), snapshots.ServicePort.Compare) {
+			for _, n := range p.byService[service] {
+				if !p.recorded {
+					out = append(out, p.directives[n])
+				}
+			}
+		}
+	}
+	return out
+}
+
+// assignable leaves out the directives whose endpoints are not known: they keep the
+// slots that they have, if there are any.
+func (b *bindings) assignable(directives []snapshots.Directive) []snapshots.Directive {
+	if b.read == nil {
+		return directives
+	}
+	return slices.DeleteFunc(slices.Clone(directives), func(d snapshots.Directive) bool {
+		_, assigned := b.slots[d.Key()]
+		return assigned && !b.read(d.Service.Namespace)
+	})
+}
+
+// prune drops the slots of backends that no snapshot in use has.
+func (b *bindings) prune() {
+	if b.from == fromSnapshots {
+		return
+	}
+	used := map[snapshots.SlotKey]bool{}
+	for _, d := range b.directives() {
+		used[d.Key()] = true
+	}
+	next := maps.Clone(b.slots)
+	maps.DeleteFunc(next, func(k snapshots.SlotKey, _ []snapshots.Slot) bool { return !used[k] })
+	b.slots = next
+}
