@@ -102,8 +102,30 @@ func (e *engine) watchFleet(ctx context.Context, files []string) {
 	}
 }
 
-// watchStore looks into the store again and again.
+// follower is a store that tells when it may have changed.
+type follower interface {
+	// Follow calls changed after each change, until ctx is done.
+	Follow(ctx context.Context, changed func())
+}
+
+// calm is how long the store is left alone after a change: what is published in
+// pieces is one.
+const calm = 100 * time.Millisecond
+
+// watchStore looks into the store again and again, and whenever it may have changed,
+// where it tells.
 func (e *engine) watchStore(ctx context.Context) {
+	changed := make(chan struct{}, 1)
+	if s, ok := e.Store.(follower); ok {
+		e.start(func() {
+			s.Follow(ctx, func() {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			})
+		})
+	}
 	ticker := time.NewTicker(e.PollInterval)
 	defer ticker.Stop()
 	for {
@@ -118,6 +140,13 @@ func (e *engine) watchStore(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			continue
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(calm):
 		}
 	}
 }

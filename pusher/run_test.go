@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
 func TestRolloutCanaryFirst(t *testing.T) {
@@ -105,4 +108,55 @@ func list(t *testing.T, dir string) []string {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+// teller is a store that tells of its changes.
+type teller struct {
+	Store
+	changes chan struct{}
+}
+
+func (s teller) Follow(ctx context.Context, changed func()) {
+	for {
+		select {
+		case <-s.changes:
+			changed()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// A store that tells of its changes is looked into when it does, however rarely it is
+// polled.
+func TestStoreThatTells(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	store := dirstore.Open(path, dirstore.Options{})
+	s := teller{store, make(chan struct{})}
+	e := newEngine(Options{Store: s, PollInterval: time.Hour}.withDefaults(), state{}, nil, time.Now())
+	ctx, cancel := context.WithCancel(t.Context())
+	e.start(func() { e.watchStore(ctx) })
+	defer func() { cancel(); e.jobs.Wait() }()
+	see := func() snapshots.View {
+		select {
+		case event := <-e.events:
+			event(time.Now())
+		case <-time.After(patience):
+			t.Fatal("the store was not looked into")
+		}
+		return e.view
+	}
+	if v := see(); len(v.IDs) != 0 {
+		t.Errorf("at first there is %v", v.IDs)
+	}
+	d := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("global\n")}}, Time: time.Now()}
+	id, _, err := store.Publish(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.changes <- struct{}{}
+	if v := see(); v.Head() != id {
+		t.Errorf("the newest is %s, want %s", v.Head(), id)
+	}
 }

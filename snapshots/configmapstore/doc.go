@@ -23,6 +23,10 @@
 // of its chunks are there, which the listing alone shows. Nothing owns those chunks:
 // they are deleted by name. Nobody else publishes to such a store.
 //
+// What changes can be followed ([Store.Follow]), by one watch of the store's ConfigMaps
+// and without their data. It only says that a look is worth while, so that a watch
+// which misses something does no harm: readers look now and then anyway.
+//
 // Labels and annotations are those that are made here, and no others: nothing is
 // copied from what made the store. They keep Argo CD and Flux from pruning.
 package configmapstore

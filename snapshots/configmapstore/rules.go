@@ -3,11 +3,11 @@ package configmapstore
 import rbacv1 "k8s.io/api/rbac/v1"
 
 // Reading returns what a reader of a store must be allowed to do in its namespace.
-// A chunk has no name that could be known before. The namespace itself is asked for
-// where nothing is in it.
+// A chunk has no name that could be known before. One that may not watch polls. The
+// namespace itself is asked for where nothing is in it.
 func Reading(namespace string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{namespace}, Verbs: []string{"get"}},
 	}
 }
