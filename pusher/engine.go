@@ -127,8 +127,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	if e.ready(now) {
 		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(), now)
 		e.noteUploads(pushes)
-		if e.commit(next, now) {
-			e.waits = waits
+		if e.commit(next, waits, now) {
 			e.trace()
 			e.beginPushes(ctx, pushes)
 		}
@@ -205,13 +204,16 @@ func (e *engine) observe() rollout.Observation {
 func (e *engine) names() []string { return slices.Sorted(maps.Keys(e.instances)) }
 
 // commit saves the state of the rollout, if it changed, before anybody acts on
-// it. It returns false if that cannot be done; then the step is taken again.
-func (e *engine) commit(next rollout.State, now time.Time) bool {
+// it, with what that waits for: the status in the file tells of both. It returns
+// false if that cannot be done; then the step is taken again.
+func (e *engine) commit(next rollout.State, waits []rollout.Wait, now time.Time) bool {
+	before := e.waits
+	e.waits = waits
 	if !sameJSON(next, e.state.Rollout) {
 		old := e.state.Rollout
 		e.state.Rollout = next
 		if err := e.save(now); err != nil {
-			e.state.Rollout = old
+			e.state.Rollout, e.waits = old, before
 			return false
 		}
 		e.tell(old, next)

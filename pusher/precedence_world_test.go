@@ -139,9 +139,9 @@ func (w *world) step() {
 	e.tellInstances()
 	w.read()
 	before := e.state.Rollout
-	next, pushes, _ := e.policy.Step(before, e.observe(), w.now)
+	next, pushes, waits := e.policy.Step(before, e.observe(), w.now)
 	w.check(before, next, pushes)
-	if !e.commit(next, w.now) {
+	if !e.commit(next, waits, w.now) {
 		w.fatalf("the state is not saved")
 	}
 	for _, p := range pushes {
