@@ -99,7 +99,8 @@ var varies = []struct {
 	text    string
 }{
 	{regexp.MustCompile(`r(\d{6})-[0-9a-f]{10}`), "r$1-DIGEST"},
-	{regexp.MustCompile(` +`), " "}, // columns are as wide as what is in them
+	{regexp.MustCompile(`(?m)^( +)[0-9a-f]{7,} edge r`), "${1}COMMIT edge r"}, // the time is in it
+	{regexp.MustCompile(` +`), " "},                                           // columns are as wide as what is in them
 	{regexp.MustCompile(`(?m)^( r\d{6}-DIGEST) \d+s `), "$1 AGE "},
 	{regexp.MustCompile(`pinned by \S+:`), "pinned by USER:"},
 	// HAProxy 3.0 says the same in a few more words.

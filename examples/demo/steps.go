@@ -229,7 +229,10 @@ func (s *story) pin(ctx context.Context) error {
 	if err := s.settled(ctx); err != nil {
 		return err
 	}
-	return s.show(ctx, "pusher history", s.pusher, "history", "--store", s.storeURL(), "--state", "pusher.json")
+	if err := s.show(ctx, "pusher history", s.pusher, "history", "--store", s.storeURL(), "--state", "pusher.json"); err != nil {
+		return err
+	}
+	return s.show(ctx, "git log --oneline", "git", "-C", "edge.git", "log", "--oneline", "--no-decorate", "edge")
 }
 
 // showStatus prints what the pusher says once it has nothing left to do.
