@@ -21,6 +21,9 @@ func Previous(v View, good ID, now time.Time) (from ID, to Decision) {
 	if _, rejected := v.Channel.Rejection(good); slices.Contains(v.IDs, good) && !rejected {
 		return want.ID, Decision{ID: good, Because: BecauseNewest, Message: fmt.Sprintf("%s is the last that the whole fleet ran", good)}
 	}
+	if v.HeadOnly {
+		return want.ID, hold(BecauseNone, "which snapshot was merged before %s is not known", want.ID)
+	}
 	v.Channel = v.Channel.NotOverridden().Unpinned()
 	to = Want(v, now)
 	if to.Because == BecauseEmpty {

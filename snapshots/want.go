@@ -12,6 +12,10 @@ import (
 type View struct {
 	IDs     []ID
 	Channel Channel
+	// HeadOnly is for stores in which people choose the newest, by a merge: of the
+	// older ones nobody knows which were ever chosen, so that none of them runs
+	// unless it is named.
+	HeadOnly bool
 }
 
 // Head returns the newest snapshot, or the zero ID if there is none.
@@ -85,6 +89,9 @@ func (v View) named(id ID, because Reason, message string) Decision {
 func (v View) newest() Decision {
 	spec := v.Channel.Spec
 	rejected, waiting := 0, 0
+	if v.HeadOnly {
+		v.IDs = []ID{v.Head()}
+	}
 	for _, id := range slices.Backward(v.IDs) {
 		if _, ok := v.Channel.Rejection(id); ok {
 			rejected++

@@ -114,6 +114,7 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *com
 		timeline.Dropped("directory")
 		return compiler.WriteTree(f.output, r.Draft)
 	}
+	o.Publish = true
 	store, err := stores.Open(ctx, f.output, o)
 	if err != nil {
 		return err

@@ -10,6 +10,13 @@
 // fetched by its name without its history, and one `git ls-remote` says all
 // that a poll asks for.
 //
+// With a branch for review ([Options.Review]) the branch is people's: they merge into
+// it what the compiler wrote to the other one, whose tags are then the store's, and
+// nothing is published to it.
+//
+// Commits are signed with [Options.Key], and those of strangers are held where
+// [Options.Allowed] says who is none.
+//
 // It promises that nothing is ever pushed by force: each push names the tip
 // that it was built on, and is refused if the tip is another by then. A commit
 // that is no snapshot, or a branch that went back, is [ErrForeign] or

@@ -23,6 +23,9 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID
 	if err := sequence.Check(d); err != nil {
 		return snapshots.ID{}, false, err
 	}
+	if s.reviewed() {
+		return snapshots.ID{}, false, fmt.Errorf("publish to %s: %w", s, errReviewed)
+	}
 	done, err := s.begin(ctx)
 	if err != nil {
 		return snapshots.ID{}, false, err

@@ -29,6 +29,7 @@ func (n names) tag(id snapshots.ID) plumbing.ReferenceName {
 // refs is what one listing of the repository says of a store.
 type refs struct {
 	branch, channel plumbing.Hash // zero: there is none
+	review          plumbing.Hash // of the branch that people merge from
 	tags            map[snapshots.ID]plumbing.Hash
 }
 
@@ -61,6 +62,9 @@ func (r refs) ids(head snapshots.ID) []snapshots.ID {
 	slices.SortFunc(ids, snapshots.ID.Compare)
 	return ids
 }
+
+// tagCommits returns what the tags are on, in no order.
+func (r refs) tagCommits() []plumbing.Hash { return slices.Collect(maps.Values(r.tags)) }
 
 // tagged returns the snapshot whose tag is on the tip of the branch, if any.
 func (r refs) tagged() (snapshots.ID, bool) {

@@ -30,8 +30,11 @@ type Options struct {
 	URL         string // file:///path, a path, https://… or ssh://…; http:// on this host
 	Credentials Credentials
 	Branch      string // default: DefaultBranch
-	Name        string // in the subjects of commits; default: the branch
-	CacheDir    string // for what is fetched; default: hapsnap in the user's cache folder
+	// Review is the branch that the compiler writes to, if that is not Branch itself:
+	// people review there and merge into Branch, which then only says what may run.
+	Review   string
+	Name     string // in the subjects of commits; default: the branch
+	CacheDir string // for what is fetched; default: hapsnap in the user's cache folder
 	// Deliver is the store to which Argo CD or Flux takes what is published; default: none.
 	Deliver delivery.Target
 	Author  Author
@@ -52,7 +55,8 @@ type Author struct {
 type Store struct {
 	options  Options
 	endpoint *transport.Endpoint
-	names    names
+	names    names // of the branch and its channel
+	shelf    names // of what is published: the same, or those of Review
 	remote   remote
 	cache    commitCache
 
@@ -64,6 +68,7 @@ type Store struct {
 	vouched plumbing.Hash // the last tip whose signature was accepted
 	seen    snapshots.ID  // the newest tip ever seen
 	channel plumbing.Hash // the last tip of the channel's branch
+	merge   tip           // the last tip that was merged from Review
 
 	// step is called at each point where the process could be killed. Tests
 	// set it; an error from it ends the call there and then.
@@ -86,8 +91,13 @@ func Open(o Options) (*Store, error) {
 	o.Author.Email = cmp.Or(o.Author.Email, "hapsnap@localhost")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.CacheDir = cmp.Or(o.CacheDir, defaultCache())
-	if err := plumbing.NewBranchReferenceName(o.Branch).Validate(); err != nil {
-		return nil, fmt.Errorf("branch %q: %w", o.Branch, err)
+	for _, branch := range []string{o.Branch, cmp.Or(o.Review, o.Branch)} {
+		if err := plumbing.NewBranchReferenceName(branch).Validate(); err != nil {
+			return nil, fmt.Errorf("branch %q: %w", branch, err)
+		}
+	}
+	if o.Review == o.Branch {
+		return nil, fmt.Errorf("branch %s cannot be reviewed on itself", o.Branch)
 	}
 	if strings.ContainsAny(o.Author.Name+o.Author.Email, "<>\n\x00") {
 		return nil, fmt.Errorf("author %q <%q>: git allows no brackets and line breaks", o.Author.Name, o.Author.Email)
@@ -103,6 +113,7 @@ func Open(o Options) (*Store, error) {
 		options:  o,
 		endpoint: endpoint,
 		names:    names(o.Branch),
+		shelf:    names(cmp.Or(o.Review, o.Branch)),
 		cache:    commitCache{folder: o.CacheDir, limit: freshAfter},
 		turn:     make(chan struct{}, 1),
 		step:     func(string) error { return nil },
@@ -151,7 +162,11 @@ func (s *Store) String() string {
 	if s.endpoint.Port != 0 {
 		u.Host += ":" + strconv.Itoa(s.endpoint.Port)
 	}
-	u.RawQuery = url.Values{"branch": {s.options.Branch}}.Encode()
+	query := url.Values{"branch": {s.options.Branch}}
+	if s.reviewed() {
+		query.Set("review", s.options.Review)
+	}
+	u.RawQuery = query.Encode()
 	return u.String()
 }
 
@@ -205,12 +220,19 @@ func (s *Store) list(ctx context.Context) (refs, error) {
 		return refs{}, fmt.Errorf("list %s: %w", s, err)
 	}
 	s.last = s.names.pick(listing)
+	if s.reviewed() {
+		shelf := s.shelf.pick(listing)
+		s.last.tags, s.last.review = shelf.tags, shelf.branch
+	}
 	return s.last, nil
 }
 
 // head returns the name of the newest snapshot, or zero for none. Only a tip
 // without a tag has to be read for it.
 func (s *Store) head(ctx context.Context, r refs) (snapshots.ID, error) {
+	if s.reviewed() {
+		return s.merged(ctx, r)
+	}
 	id, tagged := r.tagged()
 	if !tagged {
 		t, err := s.verifiedTip(ctx, r)

@@ -18,7 +18,7 @@ import (
 func (s *Store) View(ctx context.Context) (view snapshots.View, err error) {
 	err = s.look(ctx, func(r refs, ids []snapshots.ID) error {
 		channel, _, err := s.readChannel(ctx, r)
-		view = snapshots.View{IDs: ids, Channel: channel}
+		view = snapshots.View{IDs: ids, HeadOnly: s.reviewed(), Channel: channel}
 		return err
 	})
 	if err != nil {
@@ -53,7 +53,11 @@ func (s *Store) look(ctx context.Context, take func(refs, []snapshots.ID) error)
 		if err != nil {
 			return err
 		}
-		return take(r, r.ids(head))
+		ids := r.ids(head)
+		if s.reviewed() {
+			ids = upTo(ids, head)
+		}
+		return take(r, ids)
 	})
 }
 
@@ -127,6 +131,9 @@ func (s *Store) commitOf(ctx context.Context, r refs, id snapshots.ID) (plumbing
 	if commit, ok := r.tags[id]; ok {
 		return commit, nil
 	}
+	if s.reviewed() {
+		return s.untagged(ctx, r, id)
+	}
 	if _, ok := r.tagged(); ok {
 		return plumbing.ZeroHash, snapshots.ErrNotFound
 	}
@@ -181,8 +188,8 @@ func (s *Store) deletions(ctx context.Context, ids []snapshots.ID) ([]update, er
 	}
 	var updates []update
 	for _, id := range slices.Compact(slices.SortedFunc(slices.Values(ids), snapshots.ID.Compare)) {
-		if commit, ok := r.tags[id]; ok {
-			updates = append(updates, update{name: s.names.tag(id), old: commit})
+		if commit, ok := r.tags[id]; ok && id.Revision <= head.Revision {
+			updates = append(updates, update{name: s.shelf.tag(id), old: commit})
 		}
 	}
 	return updates, nil

@@ -2,6 +2,7 @@ package stores
 
 import (
 	"net/url"
+	"slices"
 
 	"github.com/hapsnap/hapsnap/snapshots/delivery"
 )
@@ -9,6 +10,7 @@ import (
 // query is what follows ? in the URL of a git store.
 type query struct {
 	branch  string          // "": the usual one
+	review  string          // "": the branch is written to
 	deliver delivery.Target // zero: none
 }
 
@@ -20,11 +22,11 @@ func parseQuery(u *url.URL) (query, error) {
 		return query{}, usage("store %s: what follows ? cannot be parsed", u.Redacted())
 	}
 	for name, given := range values {
-		if name != "branch" && name != "deliver" || len(given) != 1 || given[0] == "" {
-			return query{}, usage("store %s: only ?branch=NAME can be given, once, and deliver=NAMESPACE/NAME", u.Redacted())
+		if !slices.Contains([]string{"branch", "review", "deliver"}, name) || len(given) != 1 || given[0] == "" {
+			return query{}, usage("store %s: only ?branch=NAME can be given, once, and review=NAME and deliver=NAMESPACE/NAME", u.Redacted())
 		}
 	}
-	q := query{branch: values.Get("branch")}
+	q := query{branch: values.Get("branch"), review: values.Get("review")}
 	if text := values.Get("deliver"); text != "" {
 		if q.deliver, err = delivery.ParseTarget(text); err != nil {
 			return query{}, usage("store %s: deliver: %w", u.Redacted(), err)

@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -69,6 +70,7 @@ type Options struct {
 	Key         signature.Key        // git: that signs them
 	Allowed     signature.Allowed    // git: whose are read
 	Cluster     kubeconfig.Options   // configmap: where it is
+	Publish     bool                 // whether to write snapshots, which not every store is for
 	Log         *slog.Logger
 }
 
@@ -79,6 +81,7 @@ git+file:///PATH?branch=NAME
 git+https://[USER@]HOST/PATH?branch=NAME, with --git-token-file
 git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key
 configmap:NAMESPACE/NAME
+With &review=STAGING, people merge into it from the branch STAGING of the compiler
 With &deliver=NAMESPACE/NAME, what is published to git gets a kustomization.yaml, by which
 Argo CD or Flux takes it to the store configmap:NAMESPACE/NAME of a cluster`
 
@@ -182,10 +185,14 @@ func openGit(text string, o Options) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Publish && q.review != "" {
+		return nil, process.WithHint(process.Usage("store %s: people merge into %s, and nothing else writes there", u.Redacted(), cmp.Or(q.branch, gitstore.DefaultBranch)),
+			"publish to the branch that they merge from: ?branch="+q.review)
+	}
 	remote := *u
 	remote.Scheme, remote.RawQuery = strings.TrimPrefix(u.Scheme, "git+"), ""
 	s, err := gitstore.Open(gitstore.Options{
-		URL: remote.String(), Credentials: o.Credentials, Branch: q.branch, Deliver: q.deliver, CacheDir: o.CacheDir,
+		URL: remote.String(), Credentials: o.Credentials, Branch: q.branch, Review: q.review, Deliver: q.deliver, CacheDir: o.CacheDir,
 		Author: o.Author, Key: o.Key, Allowed: o.Allowed, Log: o.Log,
 	})
 	if hint := process.Hint(err); hint != "" {

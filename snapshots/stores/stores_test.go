@@ -29,6 +29,7 @@ func TestOpenNamesStores(t *testing.T) {
 		"git+file:///srv/a%3Fb":                    "git+file:///srv/a%3Fb?branch=main",
 		"git+file:///srv/x:y":                      "git+file:///srv/x:y?branch=main",
 		"git+file:///a?branch=b":                   "git+file:///a?branch=b",
+		"git+file:///a?branch=b&review=c":          "git+file:///a?branch=b&review=c",
 		"git+file:///a?branch=b&deliver=edge/shop": "git+file:///a?branch=b",
 		"configmap:edge/shop.eu":                   "configmap:edge/shop.eu",
 		"git+https://user:secret@git.example:8443/shop/edge.git?branch=env/edge": "git+https://user@git.example:8443/shop/edge.git?branch=env%2Fedge",
@@ -90,6 +91,9 @@ func TestOpenRefusesWhatItCannotBe(t *testing.T) {
 		"git+file:///a?deliver=edge/Shop":     `deliver: name "Shop"`,
 		"git+file:///a?branch=%zz":            "what follows ? cannot be parsed",
 		"git+file:///a?branch=a..b":           `branch "a..b"`,
+		"git+file:///a?branch=a&review=a":     "branch a cannot be reviewed on itself",
+		"git+file:///a?branch=a&review=a..b":  `branch "a..b"`,
+		"git+file:///a?branch=a&review=":      "only ?branch=NAME can be given, once",
 		"git+https://u:secret@[::1/a":         "the URL of the store cannot be parsed",
 		"git+https://u:secret@git.example?x=": "host or path is missing",
 	} {
@@ -176,4 +180,19 @@ func TestSignaturesAreForGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+}
+
+// The compiler does not write where people merge.
+func TestPublishWhereItIsReviewed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"git+file:///a?review=staging":             "people merge into main",
+		"git+file:///a?branch=live&review=staging": "people merge into live",
+		"git+file:///a?branch=a&review=a..b":       "people merge into a",
+	} {
+		s, err := Open(t.Context(), text, Options{Publish: true})
+		if process.Code(t.Context(), err) != process.ExitUsage || !strings.Contains(err.Error(), want) || !strings.Contains(process.Hint(err), "?branch=") {
+			t.Errorf("%s: %v, %v, hint %q", text, s, err, process.Hint(err))
+		}
+	}
 }
