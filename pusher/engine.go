@@ -40,6 +40,10 @@ type engine struct {
 	waiting  waiting   // for what a cluster has
 	spread   spread
 
+	// backends are the names of those of the snapshot backendsOf.
+	backendsOf snapshots.ID
+	backends   map[string]bool
+
 	library  *library
 	openings *openings
 	bindings *bindings
@@ -133,6 +137,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 		}
 		e.reviewUploads(now)
 		e.beginWork(ctx, now)
+		e.beginSampling(ctx, now)
 		e.reject(ctx, now)
 		e.troubleWithSecrets(now)
 	}

@@ -36,6 +36,10 @@ type instance struct {
 	busy  work
 	ended time.Time
 
+	samples  samples // of its statistics
+	sampling bool
+	sampled  time.Time
+
 	running      push.Running // what its worker is known to have
 	compared     comparison
 	garbage      []push.Stored // files to be removed
@@ -96,7 +100,7 @@ func (i *instance) hasServers(want []snapshots.BoundServer) bool {
 func (i *instance) seen(stale bool) rollout.Seen {
 	return rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
-		Busy: i.busy != "" && i.busy != workPush, Stale: stale,
+		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Sample: i.samples.last(i.started),
 	}
 }
 

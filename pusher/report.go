@@ -79,7 +79,7 @@ func (e *engine) rolloutStatus() *RolloutStatus {
 	}
 	s := &RolloutStatus{
 		Target: r.Target, Phase: r.Phase, Wave: r.Wave + 1, Members: r.Members,
-		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason,
+		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason, Paused: r.Paused,
 	}
 	return s
 }
@@ -134,6 +134,12 @@ func (e *engine) tell(old, next rollout.State) {
 	}
 	if is := next.Rollout; is != nil {
 		was := cmp.Or(old.Rollout, &rollout.Rollout{})
+		switch {
+		case is.Paused != "" && was.Paused == "":
+			e.Log.Error("rollout paused", "snapshot", is.Target, "reason", is.Paused)
+		case is.Paused == "" && was.Paused != "" && is.Target == was.Target:
+			e.Log.Info("pause of rollout ends", "snapshot", is.Target)
+		}
 		if is.Phase != was.Phase || !slices.Equal(is.Members, was.Members) {
 			e.Log.Info("rollout goes on", "snapshot", is.Target, "phase", string(is.Phase), "wave", is.Wave+1, "members", is.Members)
 		}

@@ -37,6 +37,7 @@ type rig struct {
 	instances map[string]*dataplanetest.Instance
 	binds     map[string]string
 	options   Options
+	rollout   string // the policy, as lines of the fleet's file
 	taken     string // an address that is in use
 
 	mu     sync.Mutex
@@ -133,7 +134,7 @@ func (r *rig) write(name, text string) {
 func (r *rig) writeFleet(names ...string) {
 	r.t.Helper()
 	var b strings.Builder
-	b.WriteString("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances:\n")
+	b.WriteString("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n" + r.rollout + "  instances:\n")
 	for _, name := range names {
 		i := r.instances[name]
 		fmt.Fprintf(&b, "  - name: %s\n    url: %s\n    username: admin\n    password: secret\n", name, i.URL())

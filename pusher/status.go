@@ -54,8 +54,9 @@ type RolloutStatus struct {
 	Wave    int           `json:"wave"` // from 1
 	Members []string      `json:"members,omitempty"`
 	Since   time.Time     `json:"since"`
-	// Reason is why it is being undone.
+	// Reason is why it is being undone, and Paused why it goes no further.
 	Reason string `json:"reason,omitempty"`
+	Paused string `json:"paused,omitempty"`
 }
 
 // Trouble is something that a person may have to look at.

@@ -72,6 +72,9 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 	}
 	if r := s.Rollout; r != nil {
 		line("rollout", "%s", describeRollout(*r))
+		if r.Paused != "" {
+			line("paused", "%s", r.Paused)
+		}
 	}
 	for _, w := range describeWaits(s.Waits, now) {
 		line("waits for", "%s", w)

@@ -2,11 +2,13 @@
 package dataplane_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -248,5 +250,40 @@ func checkCredentials(t *testing.T, s *subject) {
 	}
 	if v := s.version(t); v != 1 {
 		t.Errorf("the version is %d", v)
+	}
+}
+
+// checkCounters has a frontend count requests, and a backend lose its last server.
+func checkCounters(t *testing.T, s *subject) {
+	socket := s.run + "/counted.sock"
+	s.post(t, s.config("n1", `
+frontend counted
+  mode http
+  bind unix@`+socket+` mode 600
+  http-request return status 500 if { path /fails }
+  http-request return status 200
+`), dataplane.PostOptions{ForceReload: true})
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	for _, path := range []string{"/", "/fails", "/fails"} {
+		fetch(t, client, http.MethodGet, "http://counted"+path, nil)
+	}
+	frontends, err := s.FrontendStatistics(t.Context())
+	want := dataplane.FrontendStatistics{Name: "counted", Requests: 3, Errors: 2, Connections: 3}
+	if err != nil || !slices.Contains(frontends, want) {
+		t.Errorf("the frontends are %+v, %v, want one as %+v", frontends, err, want)
+	}
+	// s3 is the only server that is not in maintenance; ant needs none.
+	for state, down := range map[string]bool{dataplane.StateMaint: true, dataplane.StateReady: false} {
+		if _, err := s.SetServer(t.Context(), "zebra", "s3", dataplane.ServerChange{AdminState: state}); err != nil {
+			t.Fatal(err)
+		}
+		backends, err := s.BackendStatistics(t.Context())
+		for _, want := range []dataplane.BackendStatistics{{Name: "zebra", Down: down}, {Name: "ant"}} {
+			if err != nil || !slices.Contains(backends, want) {
+				t.Errorf("with s3 in %s the backends are %+v, %v, want one as %+v", state, backends, err, want)
+			}
+		}
 	}
 }

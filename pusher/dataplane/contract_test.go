@@ -71,6 +71,7 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"runtime actions":                         checkRuntimeActions,
 		"a failing action ends the list":          checkFailingAction,
 		"statistics":                              checkStatistics,
+		"counters of the worker":                  checkCounters,
 		"who asks":                                checkCredentials,
 		"raw exchanges":                           checkRawExchanges,
 		"storage exchanges":                       checkStorageExchanges,

@@ -21,7 +21,7 @@ func TestDocumentedFleetIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Instances) != 1 || len(f.Rollout.Waves) != 3 || f.Rollout.Soak == nil || f.Rollout.Budget == nil || len(f.Rollout.Blackouts) != 2 {
+	if len(f.Instances) != 1 || len(f.Rollout.Waves) != 3 || f.Rollout.Soak == nil || f.Rollout.Budget == nil || f.Rollout.Gate == nil || len(f.Rollout.Blackouts) != 2 {
 		t.Errorf("the example is read as %+v", f)
 	}
 }

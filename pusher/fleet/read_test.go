@@ -63,6 +63,7 @@ func TestRead(t *testing.T) {
 func TestReadOfBudgetAndBlackouts(t *testing.T) {
 	got, err := Read(write(t, head+`  rollout:
     budget: {perMinute: 30, burst: 5, oldWorkers: 4, within: 5m}
+    gate: {statistics: false, maxErrors: 0.5%, cannotTell: hold, ignoreFrontends: []}
     blackouts:
     - {days: [Fri, sat], from: "18:00", to: "8:30", timeZone: Europe/Berlin}
     - {from: "00:00", to: "24:00"}
@@ -77,6 +78,7 @@ func TestReadOfBudgetAndBlackouts(t *testing.T) {
 	}
 	want := rollout.DefaultPolicy()
 	want.Budget = rollout.Budget{PerMinute: 30, Burst: 5, Reloads: 30, Within: 5 * time.Minute, OldWorkers: 4, Linger: 30 * time.Minute}
+	want.Gate.Off, want.Gate.Errors, want.Gate.CannotTell, want.Gate.Ignore = true, 0.005, rollout.HoldOn, []string{}
 	want.Blackouts = []rollout.Blackout{
 		{Days: []time.Weekday{time.Friday, time.Saturday}, From: 18 * time.Hour, To: 8*time.Hour + 30*time.Minute, Zone: berlin},
 		{From: 0, To: 24 * time.Hour, Zone: time.UTC},
@@ -104,6 +106,11 @@ func TestReadSaysWhereAFaultIs(t *testing.T) {
 		"time of day":       {head + "  rollout: {blackouts: [{from: '25:00', to: '8:00'}]}\n  instances: []\n", `:6:32: Fleet: "25:00" is no time of day`},
 		"no time of day":    {head + "  rollout: {blackouts: [{from: '18:00'}]}\n  instances: []\n", `:6:25: Fleet: "" is no time of day`},
 		"time zone":         {head + "  rollout: {blackouts: [{from: '18:00', to: '8:00', timeZone: Europe/Bern}]}\n  instances: []\n", `:6:63: Fleet: "Europe/Bern" is no time zone`},
+		"least requests":    {head + "  rollout: {gate: {minRequests: 0}}\n  instances: []\n", ":6:33: Fleet: minRequests must be 1 or more"},
+		"share":             {head + "  rollout: {gate: {maxErrors: 101%}}\n  instances: []\n", `:6:31: Fleet: "101%" is no share`},
+		"share of nothing":  {head + "  rollout: {gate: {minConnections: '5'}}\n  instances: []\n", `:6:36: Fleet: "5" is no share`},
+		"times":             {head + "  rollout: {gate: {maxTimes: 0.5}}\n  instances: []\n", ":6:30: Fleet: maxTimes must be 1 or more"},
+		"cannot tell":       {head + "  rollout: {gate: {cannotTell: guess}}\n  instances: []\n", `:6:32: Fleet: "guess" says not what to do when nobody can tell`},
 		"unknown limit":     {head + "  rollout: {budget: {perHour: 1}}\n  instances: []\n", ":6:22: Fleet: spec.rollout.budget.perHour is not a known field"},
 		"soak":              {head + "  rollout: {soak: soon}\n  instances: []\n", ":6:19: Fleet: spec.rollout.soak"},
 		"missing password":  {head + "  instances:\n  - {name: a, url: 'http://x', passwordFile: none}\n", ":7:46: Fleet: instance a: read none: no such file or directory"},

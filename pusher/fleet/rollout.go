@@ -18,6 +18,7 @@ type Rollout struct {
 	Deadline  time.Duration
 	Budget    *rollout.Budget
 	Blackouts []rollout.Blackout
+	Gate      *rollout.Gate
 }
 
 // Apply returns the policy with what the file says.
@@ -34,6 +35,9 @@ func (r Rollout) Apply(p rollout.Policy) rollout.Policy {
 	if r.Budget != nil {
 		p.Budget = *r.Budget
 	}
+	if r.Gate != nil {
+		p.Gate = *r.Gate
+	}
 	p.Blackouts = r.Blackouts
 	return p
 }
@@ -45,6 +49,7 @@ type rolloutDocument struct {
 	Deadline  *metav1.Duration `json:"deadline,omitempty"`
 	Budget    *budget          `json:"budget,omitempty"`
 	Blackouts []blackout       `json:"blackouts,omitempty"`
+	Gate      *gate            `json:"gate,omitempty"`
 }
 
 type budget struct {
@@ -87,6 +92,9 @@ func (r *reader) rollout(d rolloutDocument) Rollout {
 	}
 	if d.Budget != nil {
 		out.Budget = r.budget(*d.Budget)
+	}
+	if d.Gate != nil {
+		out.Gate = r.gate(*d.Gate)
 	}
 	for n, b := range d.Blackouts {
 		out.Blackouts = append(out.Blackouts, r.blackout(b, "spec", "rollout", "blackouts", n))

@@ -15,6 +15,9 @@ func (t *turn) advance() {
 		t.noteFound()
 		t.watch()
 	}
+	if t.Rollout.Phase != Undoing {
+		t.count()
+	}
 	switch t.Rollout.Phase {
 	case Pushing:
 		t.pushWave()
@@ -52,10 +55,22 @@ func (t *turn) watch() {
 			}
 			continue
 		}
-		if reason := t.unhealthy(h, seen); reason != "" {
-			t.fail(h.Instance + ": " + reason)
-			return
+		reason := t.unhealthy(h, seen)
+		if reason == "" {
+			continue
 		}
+		if others, fail := t.othersFail(); fail {
+			t.pause(h.Instance + ": " + reason + "; " + others)
+			if seen.Reachable && seen.Running == r.Target {
+				h.PID, h.At = seen.PID, t.now
+			}
+			if !seen.Reachable {
+				h.Lost = t.now // it has its grace when the others are back
+			}
+			continue
+		}
+		t.fail(h.Instance + ": " + reason)
+		return
 	}
 }
 
@@ -93,7 +108,7 @@ func (t *turn) unhealthy(h *Touch, seen Seen) string {
 // nobody took it, so then others are chosen.
 func (t *turn) pushWave() {
 	r := t.Rollout
-	if t.o.Hold {
+	if t.o.Hold || t.paused() {
 		t.stopClock(true)
 		return
 	}
@@ -146,6 +161,8 @@ func (t *turn) nextMembers() bool {
 	}
 	r.Members = pick(all, t.size(r.Wave))
 	r.Since, r.Held = t.now, time.Time{}
+	r.From, r.Counted, r.Doubt, r.Suspected = t.now, nil, "", time.Time{}
+	t.knowDown()
 	if len(r.Members) == 0 && slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target }) {
 		r.Phase = Soaking
 	}
@@ -191,7 +208,7 @@ func (t *turn) turnOf(name string) bool {
 	}
 	t.waitForPush(name)
 	r.Touched = slices.DeleteFunc(r.Touched, func(h Touch) bool { return h.Instance == name })
-	r.Touched = append(r.Touched, Touch{Instance: name, Snapshot: r.Target})
+	r.Touched = append(r.Touched, Touch{Instance: name, Snapshot: r.Target, Before: t.seen[name].Sample.Past})
 	return true
 }
 
@@ -224,7 +241,11 @@ func (t *turn) soak() {
 			return
 		}
 	}
-	if t.now.Sub(r.Since) < t.Soak {
+	soaked := t.now.Sub(r.Since) >= t.Soak
+	if !t.pass(soaked) || t.paused() {
+		return
+	}
+	if !soaked {
 		t.wait(Wait{For: "soak", Until: r.Since.Add(t.Soak)})
 		return
 	}

@@ -20,5 +20,7 @@
 // date when it returns. A hold stops the fleet where it is; it does not stop an
 // undo, nor an instance that joins from getting what the fleet runs. Reloads keep to a
 // budget, apart from those of an undo; in a blackout no wave begins, unless a person
-// ordered it. Step says what it waits for, as [Wait].
+// ordered it. What has the snapshot is compared with what was before and with the
+// others, by the [Sample] of each; if these fail as well, the rollout pauses. Step says
+// what it waits for, as [Wait].
 package rollout

@@ -82,8 +82,26 @@ func (w world) happen(kind byte, n int) {
 		w.killed(n)
 	case 12:
 		w.leaveOrJoin(name)
+	case 13:
+		w.serve(name, n)
 	default:
 		w.disturb(name, n)
+	}
+}
+
+// serve has all instances count requests. Some fail, of one or of all; and a backend
+// may be without servers, on one or on all.
+func (w world) serve(name string, n int) {
+	w.sampled = true
+	for other, i := range w.fleet {
+		c := Counters{Requests: int64(n * 20), Connections: int64(n)}
+		if n%3 == 0 || (n%3 == 1 && other == name) {
+			c.Errors = c.Requests / 2
+		}
+		if i.down = nil; n%5 == 0 || (n%5 == 1 && other == name) {
+			i.down = []string{"web"}
+		}
+		i.counted = i.counted.plus(c)
 	}
 }
 
@@ -153,6 +171,7 @@ func (w world) step() {
 	}
 	w.checkFlights()
 	w.checkWish(o)
+	w.checkVerdict(previous, o)
 	w.checkZones(previous, o)
 }
 
@@ -239,7 +258,7 @@ func (w world) checkFlights() {
 func (w world) converge() {
 	w.obs.Hold = false
 	for _, i := range w.fleet {
-		i.up = true
+		i.up, i.down = true, nil
 	}
 	for range 400 {
 		if _, failed := w.state.Failure(w.obs.Want, w.obs.Intent); failed || w.obs.Want.IsZero() {
@@ -277,7 +296,7 @@ func TestStepAtRandom(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(t)
 		for range 20 + seed%200 {
-			w.happen(byte(random.IntN(14)), random.IntN(16))
+			w.happen(byte(random.IntN(16)), random.IntN(16))
 			w.step()
 		}
 		w.converge()

@@ -49,6 +49,8 @@ type Seen struct {
 	// Linger is how long the worker may live after it was replaced, zero if its
 	// configuration does not say.
 	Linger time.Duration
+	// Sample is what its worker counted until it was last asked.
+	Sample Sample
 	// Stale is set when Running, joined with today's live data, needs a reload.
 	Stale bool
 }

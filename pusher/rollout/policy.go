@@ -29,6 +29,8 @@ type Policy struct {
 	Budget Budget
 	// Blackouts are when no wave begins.
 	Blackouts []Blackout
+	// Gate says by which statistics an instance is healthy.
+	Gate Gate
 }
 
 // DefaultPolicy is one canary, then a quarter, then all.
@@ -41,6 +43,10 @@ func DefaultPolicy() Policy {
 		Retry:    time.Second,
 		RetryMax: 2 * time.Minute,
 		Budget:   Budget{Burst: 1, Reloads: 30, Within: 10 * time.Minute, Linger: 30 * time.Minute},
+		Gate: Gate{
+			Requests: 100, Errors: 0.05, Times: 2, Connections: 0.1,
+			CannotTell: Proceed, Extend: 10 * time.Minute, Ignore: []string{"status"},
+		},
 	}
 }
 

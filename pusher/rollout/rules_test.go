@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -123,5 +124,27 @@ func (w world) checkZones(before State, o Observation) {
 	}
 	if whole > 1 {
 		w.t.Fatalf("wave %v takes %d zones of one instance", r.Members, whole)
+	}
+}
+
+// checkVerdict finds snapshots that are blamed by statistics while those that were not
+// touched fail by the same measure.
+func (w world) checkVerdict(before State, o Observation) {
+	r := w.state.Rollout
+	if r == nil || before.Rollout == nil || r.Target != before.Rollout.Target || len(w.state.Failed) == len(before.Failed) {
+		return
+	}
+	if r.Phase != Undoing || !strings.Contains(r.Reason, "5xx") {
+		return
+	}
+	var requests, failed int64
+	for _, i := range o.Instances {
+		untouched := !slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Instance == i.Name })
+		if now, ok := i.Sample.since(before.Rollout.Counted[i.Name]); ok && untouched && i.Reachable {
+			requests, failed = requests+now.Requests, failed+now.Errors
+		}
+	}
+	if requests >= w.policy.Gate.Requests && 2*failed >= requests {
+		w.t.Fatalf("%s is blamed: %s; of %d requests to instances that were not touched %d failed", r.Target, r.Reason, requests, failed)
 	}
 }

@@ -59,6 +59,19 @@ type Rollout struct {
 	Touched []Touch `json:"touched,omitempty"`
 	// Reason says why it is being undone.
 	Reason string `json:"reason,omitempty"`
+	// Paused says why it goes no further, though nothing is wrong with the target.
+	Paused string `json:"paused,omitempty"`
+	// From is when the wave began, or the pause: statistics count from then on, and
+	// Counted is where they began, by instance.
+	From    time.Time       `json:"from,omitzero"`
+	Counted map[string]Base `json:"counted,omitempty"`
+	// Down are the backends that had no server up before a wave, on any instance.
+	Down []string `json:"down,omitempty"`
+	// Doubt is what statistics said against the target, to be counted once more.
+	Doubt string `json:"doubt,omitempty"`
+	// Suspected is since when there is doubt, or backends seem to have lost their
+	// servers.
+	Suspected time.Time `json:"suspected,omitzero"`
 }
 
 // Touch is one instance that may have been changed by a rollout.
@@ -70,6 +83,8 @@ type Touch struct {
 	Applied bool      `json:"applied,omitempty"`
 	PID     int       `json:"pid,omitempty"`
 	At      time.Time `json:"at,omitzero"`
+	// Before is the traffic of the worker that was replaced, in its last minutes.
+	Before Rate `json:"before,omitzero"`
 	// Found is set when it had the snapshot before anything was pushed to it.
 	Found bool `json:"found,omitempty"`
 	// Lost is when it went out of reach, zero while it is within.
@@ -182,7 +197,8 @@ func (s State) clone() State {
 	maps.Copy(out.Repairs, s.Repairs)
 	if s.Rollout != nil {
 		r := *s.Rollout
-		r.Members, r.Touched = slices.Clone(r.Members), slices.Clone(r.Touched)
+		r.Members, r.Touched, r.Down = slices.Clone(r.Members), slices.Clone(r.Touched), slices.Clone(r.Down)
+		r.Counted = maps.Clone(r.Counted)
 		out.Rollout = &r
 	}
 	return out

@@ -86,6 +86,12 @@ func (s *sim) command(verb string, args []string) error {
 			}
 			s.policy.Waves = append(s.policy.Waves, size)
 		}
+	case "gate": // proceed, extend or hold: what to do when nobody can tell
+		s.policy.Gate.CannotTell = CannotTell(args[0])
+	case "traffic": // NAME REQUESTS ERRORS …: what workers count; a connection for each
+		return s.traffic(args)
+	case "backends": // NAME BACKEND …: those that have no server up there
+		s.sampled, s.fleet[args[0]].down = true, args[1:]
 	case "budget": // LIMIT=VALUE …
 		return s.budget(args)
 	case "blackout": // FROM TO [DAY]: times since midnight
@@ -115,6 +121,20 @@ func (s *sim) command(verb string, args []string) error {
 		return err
 	default:
 		return s.event(verb, args)
+	}
+	return nil
+}
+
+func (s *sim) traffic(args []string) error {
+	s.sampled = true
+	for three := range slices.Chunk(args, 3) {
+		requests, err := strconv.ParseInt(three[1], 10, 64)
+		failed, err2 := strconv.ParseInt(three[2], 10, 64)
+		if errors.Join(err, err2) != nil {
+			return errors.Join(err, err2)
+		}
+		i := s.fleet[three[0]]
+		i.counted = i.counted.plus(Counters{requests, failed, requests})
 	}
 	return nil
 }
@@ -170,10 +190,11 @@ func (s *sim) event(verb string, args []string) error {
 	case "restarts": // NAME …: a new worker with what is on disk
 		for _, name := range args {
 			s.fleet[name].pid += 1000
+			s.fleet[name].started, s.fleet[name].counted = s.now, Counters{}
 		}
 	case "recycled": // NAME …: a new worker with the number of the old one
 		for _, name := range args {
-			s.fleet[name].started = s.now
+			s.fleet[name].started, s.fleet[name].counted = s.now, Counters{}
 		}
 	case "stale":
 		for _, name := range args {
@@ -204,6 +225,7 @@ type sim struct {
 	pending map[string]Push
 	waits   []Wait
 	said    []string
+	sampled bool // statistics are asked for
 }
 
 type simInstance struct {
@@ -213,12 +235,17 @@ type simInstance struct {
 	running snapshots.ID
 	pid     int
 	started time.Time
+	counted Counters
+	down    []string
 }
+
+// simBegin is when stories begin, and the workers that are there.
+var simBegin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newSim() *sim {
 	p := DefaultPolicy()
 	return &sim{
-		policy: p, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		policy: p, now: simBegin,
 		fleet: map[string]*simInstance{}, pending: map[string]Push{},
 	}
 }
@@ -246,7 +273,7 @@ func (s *sim) take(name string) (reloaded bool) {
 	reloaded = i.running != s.pending[name].Snapshot || i.stale
 	if reloaded {
 		i.pid++
-		i.started = s.now
+		i.started, i.counted = s.now, Counters{}
 	}
 	i.running, i.stale = s.pending[name].Snapshot, false
 	return reloaded
@@ -276,10 +303,21 @@ func (s *sim) observe() Observation {
 		if i.up {
 			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
 		}
+		if i.up && s.sampled {
+			seen.Sample = i.sample(s.now)
+		}
 		s.obs.Instances = append(s.obs.Instances, seen)
 	}
 	slices.SortFunc(s.obs.Instances, func(a, b Seen) int { return strings.Compare(a.Name, b.Name) })
 	return s.obs
+}
+
+func (i *simInstance) sample(now time.Time) Sample {
+	started := i.started
+	if started.IsZero() {
+		started = simBegin
+	}
+	return Sample{Counters: i.counted, At: now, PID: i.pid, Down: i.down, Past: Rate{i.counted, now.Sub(started)}}
 }
 
 // settle steps until nothing more follows, and returns what happened.
@@ -318,6 +356,8 @@ func (s *sim) describe() []string {
 		lines = append(lines, "no rollout")
 	case r.Phase == Undoing:
 		lines = append(lines, fmt.Sprintf("rollout of %s: undoing, %s", short(r.Target), r.Reason))
+	case r.Paused != "":
+		lines = append(lines, fmt.Sprintf("rollout of %s: wave %d %v %s, paused: %s", short(r.Target), r.Wave+1, r.Members, r.Phase, r.Paused))
 	default:
 		lines = append(lines, fmt.Sprintf("rollout of %s: wave %d %v %s", short(r.Target), r.Wave+1, r.Members, r.Phase))
 	}

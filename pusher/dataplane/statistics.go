@@ -1,0 +1,75 @@
+package dataplane
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+)
+
+// FrontendStatistics are what the worker counted of a frontend since it started.
+type FrontendStatistics struct {
+	Name string
+	// Requests and Errors, answers with 5xx, are those of HTTP; Connections are those
+	// of clients.
+	Requests, Errors, Connections int64
+}
+
+// BackendStatistics are how a backend stands.
+type BackendStatistics struct {
+	Name string
+	// Down is set when it has servers and none of them is up.
+	Down bool
+}
+
+// statisticsBody is an object of the answer, with what is used of it.
+type statisticsBody struct {
+	Name  string
+	Stats struct {
+		Status      string `json:"status"`
+		Requests    int64  `json:"req_tot"`
+		Errors      int64  `json:"hrsp_5xx"`
+		Connections int64  `json:"stot"`
+	}
+}
+
+// FrontendStatistics returns what the worker counted of each frontend. Two workers
+// share no counters: each begins with 0.
+func (c *Client) FrontendStatistics(ctx context.Context) ([]FrontendStatistics, error) {
+	bodies, err := c.statistics(ctx, "frontend")
+	out := make([]FrontendStatistics, 0, len(bodies))
+	for _, b := range bodies {
+		out = append(out, FrontendStatistics{b.Name, b.Stats.Requests, b.Stats.Errors, b.Stats.Connections})
+	}
+	return out, err
+}
+
+// BackendStatistics returns how the backends of the worker stand.
+func (c *Client) BackendStatistics(ctx context.Context) ([]BackendStatistics, error) {
+	bodies, err := c.statistics(ctx, "backend")
+	out := make([]BackendStatistics, 0, len(bodies))
+	for _, b := range bodies {
+		out = append(out, BackendStatistics{Name: b.Name, Down: b.Stats.Status == "DOWN"})
+	}
+	return out, err
+}
+
+func (c *Client) statistics(ctx context.Context, kind string) ([]statisticsBody, error) {
+	const op = "get statistics"
+	a, err := c.do(ctx, call{
+		op: op, method: http.MethodGet, path: "/services/haproxy/stats/native", query: url.Values{"type": {kind}}, ok: []int{http.StatusOK},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var body struct {
+		Error string
+		Stats []statisticsBody
+	}
+	if err := decode(op, a, &body); err != nil {
+		return nil, err
+	}
+	if body.Error != "" {
+		return nil, &Error{Op: op, Status: a.status, Message: firstWords(body.Error, "no statistics"), kind: ErrRuntime}
+	}
+	return body.Stats, nil
+}

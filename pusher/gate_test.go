@@ -1,0 +1,178 @@
+package pusher
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// newGatedRig is a rig with a gate, and a soak time in which there is something to
+// count.
+func newGatedRig(t *testing.T, gate string) *rig {
+	t.Helper()
+	r := newRig(t, dataplanetest.V32, "a", "b", "c")
+	soak := 1500 * time.Millisecond
+	r.options.Soak = &soak
+	r.rollout = "  rollout:\n    gate: {" + gate + "}\n"
+	r.writeFleet(r.names...)
+	return r
+}
+
+// load asks every instance again and again until the test ends.
+func (r *rig) load() {
+	ctx, stop := context.WithCancel(r.t.Context())
+	var clients sync.WaitGroup
+	for _, name := range r.names {
+		clients.Go(func() {
+			pace := time.NewTicker(10 * time.Millisecond)
+			defer pace.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-pace.C:
+					_, _, _ = r.get(name) // its instance counts
+				}
+			}
+		})
+	}
+	r.t.Cleanup(func() { stop(); clients.Wait() })
+}
+
+// fails answers all requests with 500.
+const fails = "    http-request return status 500\n"
+
+func TestGateStopsASnapshotThatAnswers500(t *testing.T) {
+	t.Parallel()
+	r := newGatedRig(t, "minRequests: 20")
+	r.endpoints(echo(t, "one"))
+	good := r.publish(config("1", ""))
+	r.allRunAfter(good)
+	r.load()
+	bad := r.publish(config("2", fails))
+	s := r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	if reason := s.Rejected[0].Reason; !strings.Contains(reason, "a: 100.0% of ") || !strings.Contains(reason, " requests were answered with 5xx") {
+		t.Errorf("it is rejected since %s", reason)
+	}
+	r.allRun(good)
+	if b, c := r.pushes("b"), r.pushes("c"); b != 1 || c != 1 {
+		t.Errorf("b and c got %d and %d pushes, want one each", b, c)
+	}
+}
+
+func TestGateHoldsWhereNobodyCanTell(t *testing.T) {
+	t.Parallel()
+	r := newGatedRig(t, "minRequests: 20, cannotTell: hold")
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publish(config("1", "")))
+	second := r.publish(config("2", fails))
+	r.until("it waits for requests", func(s Status) bool {
+		return s.Phase() == rollout.Soaking && len(s.Waits) == 1 && strings.HasPrefix(s.Waits[0].For, "requests to judge by")
+	})
+	if n := r.pushes("b"); n != 1 {
+		t.Errorf("b got %d pushes, want 1", n)
+	}
+	r.channel(func(c snapshots.Channel) snapshots.Channel {
+		c.Spec.Pin = &snapshots.Pin{Snapshot: second, At: time.Now(), Reason: "a test"}
+		return c
+	})
+	r.allRun(second)
+}
+
+func TestGatePausesWhereAllFail(t *testing.T) {
+	t.Parallel()
+	r := newGatedRig(t, "minRequests: 20")
+	var broken atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if broken.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(server.Close)
+	r.endpoints(server.Listener.Addr().String())
+	r.allRunAfter(r.publish(config("1", "")))
+	r.load()
+	second := r.publish(config("2", ""))
+	r.until("the canary soaks", phase(rollout.Soaking))
+	broken.Store(true)
+	s := r.until("it pauses", func(s Status) bool { return s.Rollout != nil && s.Rollout.Paused != "" })
+	if len(s.Rejected) > 0 || s.Rollout.Target != second {
+		t.Errorf("it is rejected: %+v", s.Rejected)
+	}
+	broken.Store(false)
+	r.allRun(second)
+	if rejected := r.seen().Rejected; len(rejected) > 0 {
+		t.Errorf("the snapshot was blamed for it: %+v", rejected)
+	}
+}
+
+func TestGateFindsBackendsThatLostTheirServers(t *testing.T) {
+	t.Parallel()
+	r := newGatedRig(t, "minRequests: 20")
+	r.endpoints(echo(t, "one"))
+	checked := strings.Replace(config("1", ""), "    balance", "    default-server check inter 50ms fall 1 rise 1\n    balance", 1)
+	good := r.publish(checked)
+	r.allRunAfter(good)
+	// The check asks a port of the endpoint where nobody listens.
+	bad := r.publish(strings.Replace(checked, "check inter", "check port 1 inter", 1))
+	s := r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	if reason := s.Rejected[0].Reason; reason != "a: no server is up of shop_web, which had some before" {
+		t.Errorf("it is rejected since %s", reason)
+	}
+	r.allRun(good)
+}
+
+func TestSummaryOfStatistics(t *testing.T) {
+	t.Parallel()
+	got := summary(
+		[]dataplane.FrontendStatistics{{Name: "http", Requests: 10, Errors: 2, Connections: 5}, {Name: "status", Requests: 7, Errors: 7}, {Name: "tcp", Connections: 3}},
+		[]dataplane.BackendStatistics{{Name: "b", Down: true}, {Name: "c"}, {Name: "a", Down: true}},
+		[]string{"status"}, rollout.Sample{PID: 4},
+	)
+	want := rollout.Sample{PID: 4, Counters: rollout.Counters{Requests: 10, Errors: 2, Connections: 8}, Down: []string{"a", "b"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("added up otherwise (-want +got):\n%s", diff)
+	}
+}
+
+func TestSamplesTellThePast(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	at := func(after time.Duration, pid int, requests int64) rollout.Sample {
+		return rollout.Sample{At: begin.Add(after), PID: pid, Counters: rollout.Counters{Requests: requests}}
+	}
+	tests := map[string]struct {
+		samples []rollout.Sample
+		started time.Duration
+		want    rollout.Rate
+	}{
+		"none":                     {nil, 0, rollout.Rate{}},
+		"one of an old worker":     {[]rollout.Sample{at(time.Hour, 1, 500)}, 0, rollout.Rate{Counters: rollout.Counters{Requests: 500}, For: time.Hour}},
+		"since the oldest":         {[]rollout.Sample{at(time.Hour, 1, 500), at(time.Hour+time.Minute, 1, 530)}, 0, rollout.Rate{Counters: rollout.Counters{Requests: 30}, For: time.Minute}},
+		"too old ones are dropped": {[]rollout.Sample{at(time.Hour, 1, 500), at(time.Hour+4*time.Minute, 1, 600), at(time.Hour+6*time.Minute, 1, 630)}, 0, rollout.Rate{Counters: rollout.Counters{Requests: 30}, For: 2 * time.Minute}},
+		"a young worker":           {[]rollout.Sample{at(time.Minute, 1, 10), at(2*time.Minute, 1, 30)}, 0, rollout.Rate{Counters: rollout.Counters{Requests: 30}, For: 2 * time.Minute}},
+		"another worker":           {[]rollout.Sample{at(time.Hour, 1, 500), at(time.Hour+time.Minute, 2, 10)}, time.Hour, rollout.Rate{Counters: rollout.Counters{Requests: 10}, For: time.Minute}},
+		"another of that number":   {[]rollout.Sample{at(time.Hour, 1, 500), at(time.Hour+time.Minute, 1, 10)}, time.Hour, rollout.Rate{Counters: rollout.Counters{Requests: 10}, For: time.Minute}},
+	}
+	for name, test := range tests {
+		var s samples
+		for _, n := range test.samples {
+			s = s.add(n)
+		}
+		if got := s.last(begin.Add(test.started)).Past; got != test.want {
+			t.Errorf("%s: the past is %+v, want %+v", name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// judged reports whether statistics count in this rollout: without a soak time nobody
+// wants to wait for them.
+func (t *turn) judged() bool { return !t.Gate.Off && t.Soak > 0 }
+
+// count notes where counting begins, for each instance: with the worker that got the
+// snapshot in this wave, for it counts from 0, and for the others when they are first
+// asked in this wave.
+func (t *turn) count() {
+	r := t.Rollout
+	if !t.judged() {
+		return
+	}
+	for _, seen := range t.o.Instances {
+		s := seen.Sample
+		b, known := r.Counted[seen.Name]
+		if s.At.IsZero() || !seen.Reachable || (known && b.PID == s.PID && s.Requests >= b.Requests) {
+			continue
+		}
+		base := Base{Counters: s.Counters, At: s.At, PID: s.PID, Past: s.Past}
+		if b.Past.For > 0 {
+			base.Past = b.Past // what came before a pause, rather than what it is about
+		}
+		h := t.touch(seen.Name)
+		switch {
+		case h != nil && h.Applied && h.PID == s.PID && !h.Found && !h.At.Before(r.From):
+			base = Base{At: h.At, PID: h.PID, Past: h.Before}
+		case s.At.Before(r.From):
+			continue
+		case h != nil && h.Before.For > 0:
+			base.Past = h.Before
+		}
+		if r.Counted == nil {
+			r.Counted = map[string]Base{}
+		}
+		r.Counted[seen.Name] = base
+	}
+}
+
+// knowDown notes backends that have no server up before anything is pushed in a wave.
+// What the rollout did not cause is not its fault.
+func (t *turn) knowDown() {
+	r := t.Rollout
+	for _, seen := range t.o.Instances {
+		if t.has(seen.Name) {
+			continue
+		}
+		for _, backend := range seen.Sample.Down {
+			if i, known := slices.BinarySearch(r.Down, backend); !known {
+				r.Down = slices.Insert(r.Down, i, backend)
+			}
+		}
+	}
+}
+
+// others returns the instances to compare with: those that do not have the target,
+// or, if all have it, those that have held well with it for a wave.
+func (t *turn) others() []Seen {
+	var untouched, earlier []Seen
+	for _, seen := range t.o.Instances {
+		switch h := t.touch(seen.Name); {
+		case h == nil:
+			untouched = append(untouched, seen)
+		case t.has(seen.Name) && !slices.Contains(t.Rollout.Members, seen.Name):
+			earlier = append(earlier, seen)
+		}
+	}
+	if len(untouched) > 0 {
+		return untouched
+	}
+	return earlier
+}
+
+// traffic adds up what instances counted in this wave.
+func (t *turn) traffic(list []Seen) (all window) {
+	for _, seen := range list {
+		base := t.Rollout.Counted[seen.Name]
+		if now, ok := seen.Sample.since(base); ok && seen.Reachable {
+			all = all.with(now, base.Past)
+		}
+	}
+	return all
+}
+
+// finding is what the gate found, in words.
+type finding struct {
+	verdict
+	reason string
+}
+
+// statistics judges each instance that has the target, and the wave as a whole, for
+// each alone may have too few requests.
+func (t *turn) statistics(soaked bool) finding {
+	var having, wave []Seen
+	for _, seen := range t.o.Instances {
+		if t.has(seen.Name) {
+			having = append(having, seen)
+		}
+		if t.has(seen.Name) && slices.Contains(t.Rollout.Members, seen.Name) {
+			wave = append(wave, seen)
+		}
+	}
+	others := t.others()
+	out := t.judge(wave, others, soaked)
+	for _, seen := range having {
+		if f := t.judge([]Seen{seen}, others, soaked); f.verdict > unsure && f.verdict > out.verdict {
+			out = f
+		}
+	}
+	return out
+}
+
+// judge judges some instances that have the target by their statistics.
+func (t *turn) judge(list, others []Seen, soaked bool) finding {
+	now, them := t.traffic(list), t.traffic(slices.DeleteFunc(slices.Clone(others), func(o Seen) bool {
+		return slices.ContainsFunc(list, func(s Seen) bool { return s.Name == o.Name })
+	}))
+	var before Counters
+	for _, seen := range list {
+		before = before.plus(t.Rollout.Counted[seen.Name].Past.Counters)
+	}
+	name := "the wave"
+	if len(list) == 1 {
+		name = list[0].Name
+	}
+	out := finding{verdict: t.Gate.errors(now.Counters, before, them.Counters)}
+	switch {
+	case out.verdict == unsure:
+		out.reason = fmt.Sprintf("requests to judge by, of which there were %d of %d", max(now.Requests, 0), t.Gate.Requests)
+	case out.verdict > unsure:
+		out.reason = fmt.Sprintf("%s: %.1f%% of %d requests were answered with 5xx, %.1f%% before, %.1f%% by the others",
+			name, 100*now.share(), now.Requests, 100*before.share(), 100*them.share())
+	}
+	if !soaked || out.verdict > unsure {
+		return out
+	}
+	if v := t.Gate.connections(now, them); v > unsure {
+		return finding{v, fmt.Sprintf("%s: %d connections came, where %.0f were to be expected", name, now.connected, now.expected)}
+	}
+	return out
+}
+
+// lost finds backends that lost their last server with the target. One that is down
+// for the others as well has lost its endpoints, which is nobody's fault here.
+func (t *turn) lost() finding {
+	others := t.others()
+	compared := slices.ContainsFunc(others, func(o Seen) bool { return !o.Sample.At.IsZero() })
+	for _, seen := range t.o.Instances {
+		h := t.touch(seen.Name)
+		if !t.has(seen.Name) || seen.Sample.PID != h.PID || (h.Before.For == 0 && !compared) {
+			continue
+		}
+		down := slices.DeleteFunc(slices.Clone(seen.Sample.Down), func(backend string) bool {
+			_, known := slices.BinarySearch(t.Rollout.Down, backend)
+			return known || slices.ContainsFunc(others, func(o Seen) bool {
+				return o.Name != seen.Name && slices.Contains(o.Sample.Down, backend)
+			})
+		})
+		if n := len(down); n > 0 {
+			more := ""
+			if n > 3 {
+				more = fmt.Sprintf(" and %d more", n-3)
+			}
+			return finding{sick, fmt.Sprintf("%s: no server is up of %s%s, which had some before", seen.Name, strings.Join(down[:min(n, 3)], ", "), more)}
+		}
+	}
+	return finding{}
+}
+
+// pass is the gate at the end of the soak time, and on the way to it. It returns
+// false where the rollout may not go on yet, or was stopped.
+func (t *turn) pass(soaked bool) bool {
+	r := t.Rollout
+	if !t.judged() {
+		return true
+	}
+	f := t.statistics(soaked)
+	if f.verdict == alike {
+		t.pause(f.reason + "; so it is not the snapshot")
+		return false
+	}
+	if f.verdict == sick || r.Doubt != "" {
+		return t.doubt(f)
+	}
+	if soaked {
+		if l := t.lost(); l.verdict > unsure {
+			return t.confirm(l)
+		}
+		r.Suspected = time.Time{}
+	}
+	return f.verdict != unsure || !soaked || t.mayProceed(f.reason)
+}
+
+// doubt has statistics that speak against the target counted once more, from now on for
+// all: what began a moment ago shows in the counters of some before it does in those
+// of others, which may also have counted for longer.
+func (t *turn) doubt(f finding) bool {
+	r := t.Rollout
+	if r.Doubt == "" {
+		r.Doubt = f.reason
+		t.recount()
+		r.Suspected = t.now
+	}
+	waited := t.now.Sub(r.Suspected) >= max(t.Soak, pauseAtLeast)
+	switch {
+	case f.verdict == well:
+		r.Doubt, r.Suspected = "", time.Time{}
+		return false
+	case f.verdict == sick && (waited || t.othersCounted()):
+		t.fail(f.reason)
+	case f.verdict == unsure && waited && t.othersCounted(): // nobody comes here any more
+		t.fail(r.Doubt)
+	case f.verdict == unsure && waited: // nor anywhere else
+		r.Doubt, r.Suspected = "", time.Time{}
+	default:
+		t.wait(Wait{For: "statistics once more, for " + r.Doubt, Until: r.Suspected.Add(t.Soak)})
+	}
+	return false
+}
+
+// othersCounted reports whether the others had enough requests to compare with, or there
+// are none.
+func (t *turn) othersCounted() bool {
+	others := t.others()
+	return len(others) == 0 || t.traffic(others).Requests >= t.Gate.Requests
+}
+
+// recount has counting begin anew for all, and keeps what was before.
+func (t *turn) recount() {
+	r := t.Rollout
+	r.From = t.now
+	for name, b := range r.Counted {
+		r.Counted[name] = Base{Past: b.Past}
+	}
+}
+
+// confirm fails the rollout for what was found also in what all were asked afterwards:
+// instances are not asked at the same moment.
+func (t *turn) confirm(f finding) bool {
+	r := t.Rollout
+	if r.Suspected.IsZero() {
+		r.Suspected = t.now
+	}
+	for _, seen := range t.o.Instances {
+		if seen.Reachable && !seen.Sample.At.After(r.Suspected) && t.now.Sub(r.Suspected) < t.Deadline {
+			t.wait(Wait{For: "statistics once more"})
+			return false
+		}
+	}
+	t.fail(f.reason)
+	return false
+}
+
+// mayProceed reports whether the rollout goes on although nobody can tell. What a person
+// ordered does, and so does the first snapshot of all, for nobody came before it.
+func (t *turn) mayProceed(reason string) bool {
+	r, answer := t.Rollout, t.Gate.CannotTell
+	switch {
+	case t.Good.IsZero():
+	case answer == HoldOn && t.o.MayWait:
+		t.wait(Wait{For: reason})
+		return false
+	case answer == Extend && t.now.Sub(r.Since) < t.Soak+t.Gate.Extend:
+		t.wait(Wait{For: reason, Until: r.Since.Add(t.Soak + t.Gate.Extend)})
+		return false
+	}
+	return true
+}
+
+// pauseAtLeast is how long a rollout pauses, also without a soak time.
+const pauseAtLeast = time.Second
+
+// pause stops the rollout where it is, for a reason that lies outside of it. It goes on
+// when all were healthy for a soak time.
+func (t *turn) pause(reason string) {
+	r := t.Rollout
+	if r.Paused != "" && t.now.Sub(r.Since) < max(t.Soak/2, pauseAtLeast) {
+		return // noted a moment ago
+	}
+	r.Paused, r.Since, r.Held = reason, t.now, time.Time{}
+	r.Doubt, r.Suspected = "", time.Time{}
+	t.recount()
+}
+
+// paused reports whether the rollout is, and ends the pause when it was long enough.
+func (t *turn) paused() bool {
+	r := t.Rollout
+	if r.Paused == "" {
+		return false
+	}
+	if until := r.Since.Add(max(t.Soak, pauseAtLeast)); t.now.Before(until) {
+		t.wait(Wait{For: "the end of the pause, if all is well", Until: until})
+		return true
+	}
+	r.Paused = ""
+	return false
+}
+
+// othersFail is the guard: it reports whether at least half of the instances that were
+// not touched are out of reach, or lost their worker since the wave began.
+func (t *turn) othersFail() (string, bool) {
+	all, failing := 0, 0
+	for _, seen := range t.o.Instances {
+		if t.touch(seen.Name) != nil {
+			continue
+		}
+		all++
+		if !seen.Reachable || (seen.Started.After(t.Rollout.From.Add(startSlack)) && !t.reloaded(seen.Name)) {
+			failing++
+		}
+	}
+	return fmt.Sprintf("%d of the %d instances that were not touched fail as well", failing, all), all > 0 && 2*failing >= all
+}
+
+// reloaded reports whether the pusher itself replaced the instance's worker since the
+// wave began.
+func (t *turn) reloaded(name string) bool {
+	return slices.ContainsFunc(t.Reloads[name], func(r Reload) bool { return !r.At.Before(t.Rollout.From) })
+}
