@@ -101,10 +101,11 @@ func (t *turn) spend(name string) {
 	}
 }
 
-// giveBack takes a reload back that was begun at a time and turned out to be none.
+// giveBack takes a reload back that was begun at a time and turned out to be none. The
+// bucket gets what cannot have been refilled since.
 func (t *turn) giveBack(name string, at time.Time) {
 	if t.Budget.PerMinute > 0 {
-		t.Full = t.Full.Add(-t.Budget.interval())
+		t.Full = t.Full.Add(-max(0, t.Budget.interval()-t.now.Sub(at)))
 	}
 	n := slices.IndexFunc(t.Reloads[name], func(r Reload) bool { return r.At.Equal(at) })
 	if n >= 0 {

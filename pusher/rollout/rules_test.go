@@ -13,10 +13,15 @@ var fuzzBudget = Budget{PerMinute: 12, Burst: 3, Reloads: 4, Within: 2 * time.Mi
 
 // ledger is what was pushed, apart from what turned out to change nothing. It is
 // kept apart from the state, which it is to check.
-type ledger struct{ pushes []Push }
+type ledger struct{ pushes []entry }
+
+type entry struct {
+	Push
+	left bool // its instance was not in the fleet meanwhile
+}
 
 func (l *ledger) giveBack(p Push) {
-	n := slices.IndexFunc(l.pushes, func(q Push) bool { return q.Instance == p.Instance && q.Since.Equal(p.Since) })
+	n := slices.IndexFunc(l.pushes, func(q entry) bool { return q.Instance == p.Instance && q.Since.Equal(p.Since) })
 	if n >= 0 {
 		l.pushes = slices.Delete(l.pushes, n, n+1)
 	}
@@ -26,7 +31,7 @@ func (l *ledger) giveBack(p Push) {
 func (l *ledger) left(name string) {
 	for i := range l.pushes {
 		if l.pushes[i].Instance == name {
-			l.pushes[i].Instance = ""
+			l.pushes[i].left = true
 		}
 	}
 }
@@ -36,7 +41,7 @@ func (l *ledger) left(name string) {
 func (l *ledger) since(name string, now time.Time, ago time.Duration) int {
 	n := 0
 	for _, q := range l.pushes {
-		if (name == "" || q.Instance == name) && now.Sub(q.Since) < ago {
+		if (name == "" || (q.Instance == name && !q.left)) && now.Sub(q.Since) < ago {
 			n++
 		}
 	}
@@ -46,7 +51,7 @@ func (l *ledger) since(name string, now time.Time, ago time.Duration) int {
 // check holds a push against the budget, counted from scratch.
 func (l *ledger) check(t *testing.T, p Push) {
 	t.Helper()
-	l.pushes = append(l.pushes[max(0, len(l.pushes)-40):], p)
+	l.pushes = append(l.pushes[max(0, len(l.pushes)-40):], entry{Push: p})
 	if p.Purpose == Undo {
 		return
 	}
