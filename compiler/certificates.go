@@ -47,6 +47,23 @@ func (c certificates) of(in inputs.Inputs, name snapshots.SecretName) ([]byte, e
 	return live.Certificate(*in.Secrets[at].Value)
 }
 
+// accompany adds the certificates of a draft as companions, each version once.
+func accompany(d *snapshots.Draft, in inputs.Inputs) error {
+	known, added := certificatesIn(in), map[string]bool{}
+	for _, ref := range d.Certificates {
+		if ref.Version == "" || added[ref.Version] {
+			continue
+		}
+		content, err := known.of(in, ref.Secret)
+		if err != nil {
+			return fmt.Errorf("take certificate of Secret %s: %w", ref.Secret, err)
+		}
+		added[ref.Version] = true
+		d.Companions = append(d.Companions, snapshots.Companion{Version: ref.Version, Content: content})
+	}
+	return nil
+}
+
 // seal adds the certificates of a draft to it, encrypted.
 func seal(d *snapshots.Draft, in inputs.Inputs, to []string, memo *sealMemo) error {
 	recipients, err := sealing.NewRecipients(to)

@@ -23,10 +23,8 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 	}
 	mode := c.in.Config.Certificates.RefMode()
 	d.Certificates = versioned(d.Certificates, mode)
-	if mode == snapshots.ModeSealed {
-		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
-			return snapshots.Draft{}, err
-		}
+	if err := c.carry(&d, mode); err != nil {
+		return snapshots.Draft{}, err
 	}
 	if c.in.Config.Endpoints == config.Recorded {
 		file, err := recordEndpoints(r.Artifact, c.in.Objects)
@@ -36,6 +34,18 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 		d.Files = append(d.Files[:len(d.Files):len(d.Files)], file)
 	}
 	return d, nil
+}
+
+// carry adds the certificates that go with a draft.
+func (c *compilation) carry(d *snapshots.Draft, mode snapshots.CertificateMode) error {
+	switch mode {
+	case snapshots.ModeSealed:
+		return seal(d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals)
+	case snapshots.ModeCompanion:
+		return accompany(d, c.in.Objects)
+	case snapshots.ModeReference, snapshots.ModeExact:
+	}
+	return nil
 }
 
 // quarantined lists the objects that errors were found on, each with the first

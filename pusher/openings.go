@@ -52,7 +52,7 @@ func (e *engine) openSnapshots(ctx context.Context, now time.Time) {
 		}
 		s := e.bindings.prepared[id].snapshot
 		e.start(func() {
-			found, err := e.open(s)
+			found, err := e.open(ctx, s)
 			e.send(ctx, func(now time.Time) {
 				e.openings.take(id, err, now)
 				e.bindings.addVersions(found, now)
@@ -65,9 +65,28 @@ func (e *engine) openSnapshots(ctx context.Context, now time.Time) {
 	e.troubleWithVersions(now)
 }
 
+// companioned is a store that keeps certificates beside snapshots.
+type companioned interface {
+	Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error)
+}
+
+// companions returns the certificates beside a snapshot, by version.
+func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][]byte, error) {
+	keeps, ok := store.(companioned)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", id, snapshots.ErrNoCompanions)
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	return keeps.Companions(ctx, id)
+}
+
 // open returns the certificates that a snapshot carries, by version. The file of
 // identities is read each time, for it may be another by now.
-func (e *engine) open(s snapshots.Snapshot) (map[string][]byte, error) {
+func (e *engine) open(ctx context.Context, s snapshots.Snapshot) (map[string][]byte, error) {
+	if slices.ContainsFunc(versionsOf(s), func(ref snapshots.CertificateRef) bool { return ref.Mode == snapshots.ModeCompanion }) {
+		return companions(ctx, e.Store, s.ID())
+	}
 	if e.Identity == "" {
 		return sealing.Identities{}.Certificates(s)
 	}

@@ -48,6 +48,9 @@ func (d Draft) Check() error {
 			return err
 		}
 	}
+	if err := checkCompanions(d.Certificates, d.Companions); err != nil {
+		return err
+	}
 	return checkSealed(d.Files, d.Certificates, d.Recipients)
 }
 

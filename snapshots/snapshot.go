@@ -73,7 +73,9 @@ type Draft struct {
 	Certificates []CertificateRef
 	// Recipients are those of age's that certificates are sealed to, sorted; none if
 	// no certificate is.
-	Recipients  []string
+	Recipients []string
+	// Companions are the certificates to keep beside the snapshot.
+	Companions  []Companion
 	Quarantined []Quarantined
 	Provenance  Provenance
 	// Time is when the draft was validated. Stores use it for the times of

@@ -132,6 +132,9 @@ func (f *rbacFlags) grants(c config.Config, reading []cluster.Grant) ([]cluster.
 			return nil, process.Usage("--store: %w", err)
 		}
 		more = append(more, cluster.Grant{Namespace: namespace, Rules: configmapstore.Writing(namespace)})
+		if c.Certificates.Mode == config.CompanionCertificates {
+			more = append(more, cluster.Grant{Namespace: namespace, Rules: configmapstore.WritingCompanions()})
+		}
 	}
 	if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, metav1.NamespaceDefault) {
 		// Events on what is in no namespace are there.

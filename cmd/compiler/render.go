@@ -74,6 +74,9 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if f.output == "" {
 		return process.WithHint(process.Usage("no output is named"), "use -o DIR, or -o with a store such as dir:PATH")
 	}
+	if err := companions(source.Config, f.output); err != nil {
+		return err
+	}
 	check, err := f.checker(cmd.Context(), source.Config, stderr)
 	if err != nil {
 		return err
@@ -137,6 +140,16 @@ func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *com
 	}
 	_, err = fmt.Fprintln(stdout, id, word)
 	return err
+}
+
+// companions refuses a configuration that keeps certificates beside the snapshot where
+// that cannot be.
+func companions(c config.Config, store string) error {
+	if c.Certificates.Mode != config.CompanionCertificates || stores.InCluster(store) {
+		return nil
+	}
+	return process.WithHint(process.Usage("%s: %w", store, snapshots.ErrNoCompanions),
+		"publish to configmap:NAMESPACE/NAME, or set certificates.mode: sealed")
 }
 
 // isStore tells the URL of a store from a plain directory.

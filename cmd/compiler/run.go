@@ -79,6 +79,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if f.store == "" {
 		return process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
 	}
+	if err := companions(source.Config, f.store); err != nil {
+		return err
+	}
 	if err := f.leader.check(); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // from Secrets is always what they hold when a snapshot is pushed: authorities, users
 // and values.
 type Certificates struct {
-	// Mode is reference, exact or sealed.
+	// Mode is reference, exact, sealed or companion.
 	//
 	// With reference, a snapshot names Secrets, and is served with what they hold at
 	// the time. A renewed certificate is no new snapshot, and needs no reload.
@@ -21,7 +21,9 @@ type Certificates struct {
 	// In the other modes a snapshot is served with the certificates that the compiler
 	// saw, and a renewed one is a new snapshot, with a rollout. With exact, the pusher
 	// takes them from the Secrets, and waits while those hold others. With sealed, they
-	// are in the snapshot, encrypted, and the pusher needs none of the Secrets.
+	// are in the snapshot, encrypted, and the pusher needs none of the Secrets. With
+	// companion, they are in Secrets beside the snapshot, which only a store in a cluster
+	// has.
 	Mode CertificateMode `json:"mode"`
 	// Recipients are those of age's that can open sealed certificates, such as
 	// age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9: the public key of
@@ -38,12 +40,14 @@ const (
 	ReferenceCertificates CertificateMode = "reference"
 	ExactCertificates     CertificateMode = "exact"
 	SealedCertificates    CertificateMode = "sealed"
+	CompanionCertificates CertificateMode = "companion"
 )
 
 var certificateModes = map[CertificateMode]snapshots.CertificateMode{
 	ReferenceCertificates: snapshots.ModeReference,
 	ExactCertificates:     snapshots.ModeExact,
 	SealedCertificates:    snapshots.ModeSealed,
+	CompanionCertificates: snapshots.ModeCompanion,
 }
 
 // RefMode returns the mode as references have it.
@@ -51,7 +55,7 @@ func (c Certificates) RefMode() snapshots.CertificateMode { return certificateMo
 
 func (c Certificates) check(f faults) {
 	if _, known := certificateModes[c.Mode]; !known {
-		f.at("mode").add(fmt.Sprintf("%q is none of reference, exact and sealed", string(c.Mode)), "use one of them")
+		f.at("mode").add(fmt.Sprintf("%q is none of reference, exact, sealed and companion", string(c.Mode)), "use one of them")
 	}
 	recipients := f.at("recipients")
 	for i, text := range c.Recipients {

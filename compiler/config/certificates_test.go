@@ -16,10 +16,11 @@ func TestCheckOfCertificates(t *testing.T) {
 	secret := identity.String()
 	const good = "age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9"
 	for text, want := range map[string]string{
-		"":            "",
-		"mode: exact": "",
+		"":                "",
+		"mode: companion": "",
+		"mode: exact":     "",
 		"mode: sealed, recipients: [" + good + "]": "",
-		"mode: latest":               `spec.certificates.mode: "latest" is none of reference, exact and sealed`,
+		"mode: latest":               `spec.certificates.mode: "latest" is none of reference, exact, sealed and companion`,
 		"mode: sealed":               "spec.certificates.recipients: there is nobody to seal certificates to",
 		"recipients: [" + good + "]": "spec.certificates.recipients: are never used: certificates are not sealed",
 		"mode: sealed, recipients: [" + good + ", " + secret + "]": "spec.certificates.recipients[1]: is not a recipient of age",

@@ -26,6 +26,12 @@ var ErrInvalid = errors.New("the results hold an error")
 // is unchanged can only be taken from a store.
 var errSealed = errors.New("sealed certificates differ with each build")
 
+// carried says why certificates cannot go with what a function gives.
+var carried = map[config.CertificateMode]error{
+	config.SealedCertificates:    errSealed,
+	config.CompanionCertificates: snapshots.ErrNoCompanions,
+}
+
 // Function is a run of the function.
 type Function struct {
 	In  io.Reader // a ResourceList
@@ -74,8 +80,8 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.judge(ctx, s.config); err != nil || r.invalid {
 		return err
 	}
-	if s.config.Certificates.Mode == config.SealedCertificates {
-		r.report(one(errSealed.Error(), "publish to a store with compiler run or compiler render, or set mode: exact"))
+	if err := carried[s.config.Certificates.Mode]; err != nil {
+		r.report(one(err.Error(), "publish to a store with compiler run or compiler render, or set mode: exact"))
 		return nil
 	}
 	result, err := r.compile(ctx, s)

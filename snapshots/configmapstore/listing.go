@@ -15,6 +15,7 @@ type stored struct {
 	name    string
 	uid     types.UID
 	version string // of the object
+	secrets string // names of Secrets beside it
 }
 
 // listing is the ConfigMaps of a store, without what is in them.
@@ -55,7 +56,7 @@ func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
 	if err != nil || o.Name != manifestName(store, id.Revision) {
 		return
 	}
-	found := stored{id, o.Name, o.UID, o.ResourceVersion}
+	found := stored{id, o.Name, o.UID, o.ResourceVersion, o.Annotations[SecretsAnnotation]}
 	switch o.Labels[StateLabel] {
 	case stateComplete:
 		l.complete = append(l.complete, found)

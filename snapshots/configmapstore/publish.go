@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,7 +96,7 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	if err := p.sweep(ctx, l); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	if err := p.store(ctx, next); err != nil {
+	if err := p.store(ctx, next, d.Companions); err != nil {
 		return snapshots.ID{}, false, fmt.Errorf("write %s: %w", next.ID(), err)
 	}
 	p.remember(sequence.HeadOf(next))
@@ -129,6 +130,9 @@ func (p *publication) sweep(ctx context.Context, l listing) error {
 			return err
 		}
 		p.log.Info("removed a half-written snapshot", "store", p.String(), "snapshot", staged.id)
+		if err := p.removeSecrets(ctx, strings.Fields(staged.secrets)); err != nil {
+			return err
+		}
 		chunks = append(chunks, l.chunks[staged.uid]...)
 	}
 	return p.removeAll(ctx, chunks)
@@ -136,12 +140,17 @@ func (p *publication) sweep(ctx context.Context, l listing) error {
 
 // store writes a snapshot: the manifest that claims the revision, the chunks, and
 // last the label that makes them a snapshot.
-func (p *publication) store(ctx context.Context, next snapshots.Snapshot) error {
+func (p *publication) store(ctx context.Context, next snapshots.Snapshot, companions []snapshots.Companion) error {
 	files, err := pack(next)
 	if err != nil {
 		return err
 	}
-	d := newDraft(p.name, next, files, newAttempt())
+	attempt := newAttempt()
+	d := newDraft(p.name, next, files, attempt)
+	secrets := newCompanions(p.name, next.ID(), companions, attempt)
+	if len(secrets) > 0 {
+		d.manifest.Annotations[SecretsAnnotation] = secretNames(secrets)
+	}
 	manifest, err := p.create(ctx, d.manifest)
 	if err != nil {
 		return err
@@ -152,6 +161,11 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot) error 
 	}
 	for _, chunk := range d.chunks {
 		if _, err := p.create(ctx, ownedBy(chunk, manifest.Name, manifest.UID)); err != nil {
+			return err
+		}
+	}
+	for _, secret := range secrets {
+		if err := p.createSecret(ctx, secret, manifest.Name, manifest.UID); err != nil {
 			return err
 		}
 	}
@@ -212,7 +226,7 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 		// The manifest goes first: without it, the chunks are nothing.
 		err := s.remove(ctx, found.name, &metav1.Preconditions{UID: &found.uid})
 		if err == nil || apierrors.IsConflict(err) { // another one bears the name
-			err = s.removeAll(ctx, append(l.chunks[found.uid], l.arrived[id]...))
+			err = errors.Join(s.removeAll(ctx, append(l.chunks[found.uid], l.arrived[id]...)), s.removeSecrets(ctx, strings.Fields(found.secrets)))
 		}
 		if err != nil {
 			return fmt.Errorf("delete snapshot %s: %w", id, err)

@@ -19,6 +19,12 @@ func Writing(namespace string) []rbacv1.PolicyRule {
 	return rules
 }
 
+// WritingCompanions returns what it takes to keep certificates beside snapshots, besides
+// Writing.
+func WritingCompanions() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete"}}}
+}
+
 // Status returns what it takes to write the status of a store. Creating cannot be
 // limited to a name.
 func Status(store string) []rbacv1.PolicyRule {

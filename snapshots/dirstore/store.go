@@ -63,7 +63,7 @@ func (s *Store) Close() error { return nil }
 // that does not verify is an error that wraps [snapshots.ErrCorrupt]; nothing
 // is put on top of it.
 func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
-	if err := sequence.Check(d); err != nil {
+	if err := sequence.CheckAlone(d); err != nil {
 		return snapshots.ID{}, false, err
 	}
 	if err := os.MkdirAll(s.in(snapshotsDir), 0o755); err != nil {

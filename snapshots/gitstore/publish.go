@@ -20,7 +20,7 @@ import (
 // After an error, whether the snapshot is published is not known; publishing the
 // same draft again finds out.
 func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error) {
-	if err := sequence.Check(d); err != nil {
+	if err := sequence.CheckAlone(d); err != nil {
 		return snapshots.ID{}, false, err
 	}
 	if s.reviewed() {

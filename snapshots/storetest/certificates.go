@@ -33,10 +33,10 @@ func testSealed(t trial) {
 	if diff := cmp.Diff(draft.Seal(1, snapshots.ID{}), get(t, t.Open(nil), id)); diff != "" {
 		t.Errorf("what was read differs (-want +got):\n%s", diff)
 	}
-	clear := sealed("")
-	clear.Files[2].Content = []byte("in the clear")
-	clear.Certificates[0].Version = strings.Repeat("0", 64)
-	if _, published, err := s.Publish(t.Context(), clear); err == nil || published {
+	plain := sealed("")
+	plain.Files[2].Content = []byte("in the clear")
+	plain.Certificates[0].Version = strings.Repeat("0", 64)
+	if _, published, err := s.Publish(t.Context(), plain); err == nil || published {
 		t.Error("what is not encrypted was published")
 	}
 	wantIDs(t, s, id)

@@ -46,6 +46,17 @@ func named(id snapshots.ID) string {
 	return id.String()
 }
 
+// CheckAlone is Check for a store that can keep nothing beside a snapshot.
+func CheckAlone(d snapshots.Draft) error {
+	if err := Check(d); err != nil {
+		return err
+	}
+	if len(d.Companions) > 0 {
+		return fmt.Errorf("%w: %w", ErrRefused, snapshots.ErrNoCompanions)
+	}
+	return nil
+}
+
 // Check refuses a draft without a configuration, with a path twice, or with one
 // that no instance could keep, which are also those that would leave the
 // snapshot's folder or hide in it.

@@ -1,0 +1,110 @@
+package configmapstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// SecretsAnnotation of a manifest has the names of the Secrets beside its snapshot. In
+// it they are seen by whoever deletes the manifest, and need not be listed.
+const SecretsAnnotation = "hapsnap.dev/secrets"
+
+const partSecret = "certificates"
+
+// companionKey is the key of a certificate in a Secret.
+func companionKey(version string) string { return version + ".pem" }
+
+// newCompanions returns the Secrets with the certificates that are kept beside a
+// snapshot, without their owner.
+func newCompanions(store string, id snapshots.ID, companions []snapshots.Companion, attempt string) []*corev1.Secret {
+	var out []*corev1.Secret
+	size := maxPiece
+	for _, c := range companions {
+		if size += len(c.Content); size > maxPiece {
+			like := part(store, fmt.Sprintf("%s-%s-certificates-%03d", manifestName(store, id.Revision), attempt, len(out)), partSecret)
+			like.Labels[SnapshotLabel] = id.String()
+			out = append(out, &corev1.Secret{ObjectMeta: like.ObjectMeta, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{}, Immutable: new(true)})
+			size = len(c.Content)
+		}
+		out[len(out)-1].Data[companionKey(c.Version)] = c.Content
+	}
+	return out
+}
+
+// secretNames are the names of Secrets, as in the annotation.
+func secretNames(secrets []*corev1.Secret) string {
+	var names []string
+	for _, s := range secrets {
+		names = append(names, s.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// createSecret creates a Secret that goes when its manifest goes.
+func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest string, uid types.UID) error {
+	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: manifest, UID: uid}}
+	return s.write(ctx, "create "+o.Name, func() error {
+		_, err := s.core.Secrets(s.namespace).Create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// removeSecrets deletes Secrets of a manifest that is gone. Of a process that is killed
+// before, the API server collects them, for their owner is no more.
+func (s *Store) removeSecrets(ctx context.Context, names []string) error {
+	for _, name := range names {
+		err := s.write(ctx, "delete "+name, func() error {
+			err := s.core.Secrets(s.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Companions returns the certificates that are kept beside a snapshot, by version:
+// those that its manifest names, verified. The errors are those of Get.
+func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error) {
+	o, manifest, err := s.manifest(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string][]byte{}
+	for _, name := range strings.Fields(o.Annotations[SecretsAnnotation]) {
+		secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue // what is missing is told by version
+		case err != nil:
+			return nil, fmt.Errorf("read certificates of %s: %w", id, because(ctx, err))
+		}
+		maps.Copy(values, secret.Data)
+	}
+	out := map[string][]byte{}
+	for _, ref := range manifest.Spec.Certificates {
+		if ref.Mode != snapshots.ModeCompanion || ref.Version == "" {
+			continue
+		}
+		content := values[companionKey(ref.Version)]
+		if version, err := snapshots.CertificateVersion(content); err != nil || version != ref.Version {
+			return nil, fmt.Errorf("read certificates of %s: %w: that of Secret %s is not beside it", id, snapshots.ErrCorrupt, ref.Secret)
+		}
+		out[ref.Version] = slices.Clone(content)
+	}
+	return out, nil
+}

@@ -1,0 +1,147 @@
+package configmapstore
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+// withCompanion returns a draft with a new certificate that is kept beside it.
+func withCompanion(t *testing.T, backend string) snapshots.Draft {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"shop.example"}, NotAfter: noon.Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
+	d := storetest.Draft(backend)
+	d.Certificates[0].Mode = snapshots.ModeCompanion
+	if d.Certificates[0].Version, err = snapshots.CertificateVersion(content); err != nil {
+		t.Fatal(err)
+	}
+	d.Companions = []snapshots.Companion{{Version: d.Certificates[0].Version, Content: content}}
+	return d
+}
+
+func (p *place) secrets() []corev1.Secret {
+	p.Helper()
+	var list corev1.SecretList
+	if err := p.client.List(p.Context(), &list, client.InNamespace(p.namespace)); err != nil {
+		p.Fatal(err)
+	}
+	return list.Items
+}
+
+// A key is in an immutable Secret that goes with its snapshot, and in no ConfigMap.
+func TestCompanions(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s, d := p.open(), withCompanion(t, "web")
+	id := publish(t, s, d)
+	secrets := p.secrets()
+	if len(secrets) != 1 || secrets[0].Immutable == nil || !*secrets[0].Immutable || len(secrets[0].OwnerReferences) != 1 ||
+		secrets[0].OwnerReferences[0].Name != "edge-r000001" || secrets[0].Annotations["argocd.argoproj.io/sync-options"] == "" {
+		t.Fatalf("Secrets are %+v", secrets)
+	}
+	for _, o := range append(p.objects(partManifest), p.objects(partChunk)...) {
+		if text := o.String(); bytes.Contains([]byte(text), []byte("PRIVATE KEY")) {
+			t.Errorf("ConfigMap %s holds a key", o.Name)
+		}
+	}
+	found, err := p.open().Companions(t.Context(), id)
+	if err != nil || len(found) != 1 || !bytes.Equal(found[d.Companions[0].Version], d.Companions[0].Content) {
+		t.Errorf("%d certificates, %v", len(found), err)
+	}
+	publish(t, s, storetest.Draft("next"))
+	if err := s.Delete(t.Context(), id); err != nil || len(p.secrets()) != 0 {
+		t.Errorf("deleted (%v), and %d Secrets are left", err, len(p.secrets()))
+	}
+	if _, err := s.Companions(t.Context(), id); !errors.Is(err, snapshots.ErrNotFound) {
+		t.Errorf("of what was deleted: %v", err)
+	}
+}
+
+// A Secret that holds another certificate, or is gone, is none.
+func TestCompanionsAreVerified(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	id := publish(t, p.open(), withCompanion(t, "web"))
+	secret := p.secrets()[0]
+	if err := p.client.Delete(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.open().Companions(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) {
+		t.Errorf("without its Secret: %v", err)
+	}
+	other := withCompanion(t, "web").Companions[0]
+	for key := range secret.Data {
+		secret.Data[key] = other.Content
+	}
+	secret.ResourceVersion, secret.UID = "", ""
+	if err := p.client.Create(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.open().Companions(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) {
+		t.Errorf("with another certificate: %v", err)
+	}
+}
+
+// Wherever a writer is killed, each snapshot that is there has its certificates, the
+// next writer goes on, and nothing is left of what never was.
+func TestKilledWithCompanions(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	d := withCompanion(t, "web")
+	for n, killed := 1, true; killed; n++ {
+		s, steps := p.open(), 0
+		s.step = func(string) error {
+			if steps++; steps >= n {
+				return errKilled
+			}
+			return nil
+		}
+		d.Files[0].Content = append(d.Files[0].Content, '#')
+		_, _, err := s.Publish(t.Context(), d)
+		if killed = errors.Is(err, errKilled); !killed && err != nil {
+			t.Fatal(err)
+		}
+		next := p.open()
+		if _, _, err := next.Publish(t.Context(), d); err != nil {
+			t.Fatalf("killed at step %d, the next: %v", n, err)
+		}
+		ids, err := next.IDs(t.Context())
+		if err != nil || len(ids) != n {
+			t.Fatalf("killed at step %d: %d snapshots, %v", n, len(ids), err)
+		}
+		for _, id := range ids {
+			if found, err := next.Companions(t.Context(), id); err != nil || len(found) != 1 {
+				t.Errorf("killed at step %d, %s has %d certificates: %v", n, id, len(found), err)
+			}
+		}
+		if got := len(p.secrets()); got != n {
+			t.Errorf("killed at step %d: %d Secrets for %d snapshots", n, got, n)
+		}
+	}
+}
