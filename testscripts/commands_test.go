@@ -37,6 +37,7 @@ var commands = map[string]command{
 	"cluster":   {"start | stop | resume | expire | account NAMESPACE/NAME FILE", changeCluster},
 	"health":    {"PHASE NAMESPACE/NAME", checkHealth},
 	"service":   {"[-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]", writeService},
+	"gone":      {"POD...", endPods},
 	"secret":    {"[-mismatched] FILE NAMESPACE/NAME HOST...", writeSecret},
 	"identity":  {"FILE NAME", addIdentity},
 	"certify":   {"FOLDER", certifyWebhook},

@@ -46,7 +46,10 @@
 //	service [-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]
 //		Writes a Service with an EndpointSlice for pods, which it starts: servers
 //		that answer with their names, in the clear and over TLS. The appProtocol of
-//		its port is http. An annotation may open a port of the instances for it.
+//		its port is http. An annotation may open a port of the instances for it. For
+//		this, gone and spread, web-1..3 are web-1, web-2 and web-3.
+//	gone POD...
+//		Ends pods, which first finish what they are at.
 //	secret [-mismatched] FILE NAMESPACE/NAME HOST...
 //		Writes a Secret with a new certificate and its key, or another's.
 //	identity FILE NAME

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func writeService(w *world, ts *testscript.TestScript, args []string) error {
 		return errUsage
 	}
 	endpoints := " []"
-	for n, podName := range args[2:] {
+	for n, podName := range podNames(args[2:]) {
 		p, err := w.pod(podName)
 		if err != nil {
 			return err
@@ -69,6 +70,25 @@ func writeService(w *world, ts *testscript.TestScript, args []string) error {
 		endpoints += "\n- addresses: [" + p.address + "]"
 	}
 	return replaceFile(ts.MkAbs(args[0]), fmt.Appendf(nil, service, namespace, name, w.network.Port, endpoints, app, annotations))
+}
+
+// podNames expands web-8..11 to web-8, web-9, web-10 and web-11.
+func podNames(args []string) []string {
+	var out []string
+	for _, arg := range args {
+		first, last, found := strings.Cut(arg, "..")
+		name, from, _ := strings.Cut(first, "-")
+		begin, err := strconv.Atoi(from)
+		end, endErr := strconv.Atoi(last)
+		if !found || err != nil || endErr != nil {
+			out = append(out, arg)
+			continue
+		}
+		for n := begin; n <= end; n++ {
+			out = append(out, fmt.Sprintf("%s-%d", name, n))
+		}
+	}
+	return out
 }
 
 func writeSecret(w *world, ts *testscript.TestScript, args []string) error {

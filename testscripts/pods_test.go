@@ -1,6 +1,7 @@
 package testscripts
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/net/websocket"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -45,6 +47,23 @@ func (w *world) pod(name string) (*pod, error) {
 	go p.server.Serve(eitherListener{listener, certificate}) //nolint:errcheck // it ends when the world does
 	w.pods[name] = p
 	return p, nil
+}
+
+// endPods ends pods as a kubelet would: they finish what they are at.
+func endPods(w *world, _ *testscript.TestScript, args []string) error {
+	for _, name := range podNames(args) {
+		p, known := w.pods[name]
+		if !known {
+			return fmt.Errorf("%w: there is no pod %s", errUsage, name)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), talkTimeout)
+		err := p.server.Shutdown(ctx)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("end pod %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // ServeHTTP answers with the pod's name, or talks.

@@ -119,7 +119,7 @@ func spreadURL(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args) < 2 {
 		return errUsage
 	}
-	want := slices.Sorted(slices.Values(args[1:]))
+	want := slices.Sorted(slices.Values(podNames(args[1:])))
 	return w.everywhere(func(i *instance) error {
 		var seen []string
 		for range 4 * len(want) {
