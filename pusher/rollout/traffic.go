@@ -18,12 +18,13 @@ func (c Counters) Minus(o Counters) Counters {
 	return Counters{c.Requests - o.Requests, c.Errors - o.Errors, c.Connections - o.Connections}
 }
 
-// share returns the share of requests that were answered with 5xx.
+// share returns the share of requests that were answered with 5xx. A request and its
+// answer may be counted at either side of a base.
 func (c Counters) share() float64 {
 	if c.Requests <= 0 {
 		return 0
 	}
-	return float64(c.Errors) / float64(c.Requests)
+	return min(1, float64(c.Errors)/float64(c.Requests))
 }
 
 // Rate is what was counted in a time.
