@@ -33,7 +33,7 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 type channelEdit func(view snapshots.View, c *snapshots.Channel) (subject string, err error)
 
 // unchanged says why a channel stays as it is, though nothing went wrong.
-type unchanged string //nolint:errname // it is no failure
+type unchanged string
 
 func (u unchanged) Error() string { return string(u) }
 

@@ -80,7 +80,7 @@ func (w *watcher) showJSON(s pusher.Status) error {
 // draw draws the page where it was drawn before. Each line is erased to its end, and
 // what was below as well, so that nothing flickers.
 func (w *watcher) draw(s pusher.Status, now time.Time) error {
-	const home, endOfLine, below, clear = "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[2J"
+	const home, endOfLine, below, all = "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[2J"
 	var page bytes.Buffer
 	if err := printStatus(&page, s, now); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (w *watcher) draw(s pusher.Status, now time.Time) error {
 	}
 	text := home + strings.ReplaceAll(page.String(), "\n", endOfLine) + below
 	if w.last == "" {
-		text = clear + text
+		text = all + text
 	}
 	if text == w.last {
 		return nil
