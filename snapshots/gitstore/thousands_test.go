@@ -1,0 +1,117 @@
+package gitstore
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
+)
+
+// Thousands of snapshots take no more memory than some do, but for their names, and no
+// more requests; once the old ones are deleted, not even that. It runs alone: others
+// would be measured too.
+func TestThousandsOfSnapshots(t *testing.T) {
+	r := newRepository(t, "core.fsync=none")
+	writer, reader := r.open(t), r.open(t)
+	m := meddle(writer)
+	history := map[int]snapshots.ID{}
+	used := map[int]uint64{} // bytes, by how many snapshots there are
+	for _, n := range []int{500, 3000} {
+		last := fill(t, writer, n)
+		history[n] = last
+		m.lists, m.pushes, m.fetches, m.packs = 0, 0, 0, nil
+		use(t, writer, reader, fmt.Sprintf("at%d", n))
+		if m.lists != rounds || m.pushes != rounds || m.fetches > 1 {
+			t.Errorf("at %d: %d snapshots took %d lists, %d pushes and %d fetches", n, rounds, m.lists, m.pushes, m.fetches)
+		}
+		if pack := m.packs[len(m.packs)-1]; pack > 2000 {
+			t.Errorf("at %d the pack of a snapshot has %d bytes", n, pack)
+		}
+		used[n] = heap()
+	}
+	// A name and a hash, in the last listing of each of the two.
+	if grown := int64(used[3000]) - int64(used[500]); grown > 2*2500*512 {
+		t.Errorf("%d bytes are in use at 500 snapshots, and %d more at 3000", used[500], grown)
+	}
+	v, err := reader.View(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 3000 + rounds; len(v.IDs) != want {
+		t.Errorf("there are %d snapshots, want %d", len(v.IDs), want)
+	}
+	if err := writer.Delete(t.Context(), v.IDs[:len(v.IDs)-50]...); err != nil {
+		t.Fatal(err)
+	}
+	use(t, writer, reader, "kept")
+	if now := heap(); now > used[500]+256<<10 {
+		t.Errorf("%d bytes are in use at 500 snapshots, and %d once 50 are left", used[500], now)
+	}
+	if _, err := reader.Get(t.Context(), history[3000]); err != nil {
+		t.Errorf("get %s: %v", history[3000], err)
+	}
+}
+
+// rounds is how often a store is used before its memory is looked at.
+const rounds = 10
+
+// use publishes snapshots, each of which a reader sees and reads.
+func use(t *testing.T, writer, reader *Store, name string) {
+	t.Helper()
+	for i := range rounds {
+		id := publish(t, writer, storetest.Draft(fmt.Sprintf("%s_%d", name, i)))
+		if v, err := reader.View(t.Context()); err != nil || v.Head() != id {
+			t.Fatalf("view: %v, %v", v.Head(), err)
+		}
+		if _, err := reader.Get(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fill pushes as many snapshots at once as it takes until there are n.
+func fill(t *testing.T, s *Store, n int) snapshots.ID {
+	t.Helper()
+	parent := s.tip
+	b := newBuilder(parent.files)
+	updates := []update{{name: s.names.branch(), old: parent.commit}}
+	for parent.ID.Revision < uint64(n) {
+		next := storetest.Draft(fmt.Sprintf("web_%d", parent.ID.Revision)).Seal(parent.ID.Revision+1, parent.ID)
+		manifest, err := next.Manifest.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, all, err := b.files(append(next.Files, snapshots.File{Path: snapshots.ManifestFile, Content: manifest}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit, err := b.commit(tree, parent.commit, s.author(storetest.Draft("").Time), snapshotMessage("edge", next.Manifest), s.sign)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent = tip{Head: sequence.HeadOf(next), commit: commit, files: all}
+		updates = append(updates, update{name: s.names.tag(parent.ID), new: commit})
+	}
+	pack, err := b.pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	updates[0].new = parent.commit
+	if err := s.remote.Push(t.Context(), updates, pack); err != nil {
+		t.Fatal(err)
+	}
+	s.tip, s.seen = parent, parent.ID
+	return parent.ID
+}
+
+// heap returns how many bytes are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what finalizers kept
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
