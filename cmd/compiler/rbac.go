@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/election"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -79,7 +80,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	roles, err := cluster.Roles(grants, f.name, account)
+	roles, err := rbac.Roles(grants, "compiler", f.name, account)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]cluster.Query, 
 }
 
 // grants adds what is written to what is read.
-func (f *rbacFlags) grants(c config.Config, reading []cluster.Grant) ([]cluster.Grant, error) {
+func (f *rbacFlags) grants(c config.Config, reading []rbac.Grant) ([]rbac.Grant, error) {
 	namespace, lease, err := f.leader.name()
 	if err != nil {
 		return nil, err
@@ -122,23 +123,23 @@ func (f *rbacFlags) grants(c config.Config, reading []cluster.Grant) ([]cluster.
 	if len(told) == 0 {
 		told = []string{""}
 	}
-	more := []cluster.Grant{{Namespace: namespace, Rules: election.Rules(lease)}}
+	more := []rbac.Grant{{Namespace: namespace, Rules: election.Rules(lease)}}
 	for _, namespace := range told {
-		more = append(more, cluster.Grant{Namespace: namespace, Rules: announce.Rules(c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0)})
+		more = append(more, rbac.Grant{Namespace: namespace, Rules: announce.Rules(c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0)})
 	}
 	if stores.InCluster(f.store) {
 		namespace, _, err := configmapstore.Parse(f.store)
 		if err != nil {
 			return nil, process.Usage("--store: %w", err)
 		}
-		more = append(more, cluster.Grant{Namespace: namespace, Rules: configmapstore.Writing(namespace)})
+		more = append(more, rbac.Grant{Namespace: namespace, Rules: configmapstore.Writing(namespace)})
 		if c.Certificates.Mode == config.CompanionCertificates {
-			more = append(more, cluster.Grant{Namespace: namespace, Rules: configmapstore.WritingCompanions()})
+			more = append(more, rbac.Grant{Namespace: namespace, Rules: configmapstore.WritingCompanions()})
 		}
 	}
 	if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, metav1.NamespaceDefault) {
 		// Events on what is in no namespace are there.
-		more = append(more, cluster.Grant{Namespace: metav1.NamespaceDefault, Rules: announce.Rules(false)})
+		more = append(more, rbac.Grant{Namespace: metav1.NamespaceDefault, Rules: announce.Rules(false)})
 	}
-	return cluster.Join(reading, more...), nil
+	return rbac.Join(reading, more...), nil
 }

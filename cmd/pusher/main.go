@@ -23,7 +23,7 @@ func command() *cobra.Command {
 		runCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
 		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
 		pauseCommand(), resumeCommand(), gcCommand(),
-		process.VersionCommand(),
+		rbacCommand(), process.VersionCommand(),
 	)
 	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
 	return root

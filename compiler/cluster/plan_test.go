@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -118,7 +119,7 @@ func canonical(t *testing.T, v any) string {
 
 func canonicalText(t *testing.T, text string) string {
 	t.Helper()
-	var grants []cluster.Grant
+	var grants []rbac.Grant
 	if err := yaml.UnmarshalStrict([]byte(text), &grants); err != nil {
 		t.Fatal(err)
 	}

@@ -7,20 +7,16 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-)
 
-// Grant is what is allowed in a namespace, or with "" in all of them.
-type Grant struct {
-	Namespace string
-	Rules     []rbacv1.PolicyRule
-}
+	"github.com/hapsnap/hapsnap/internal/rbac"
+)
 
 // reading is what watching takes.
 var reading = []string{"get", "list", "watch"}
 
 // Rules returns what must be allowed for a plan, and no more, by namespace. The
 // resource of a kind that clusters need not have is told by the caller.
-func Rules(plan []Query, resource func(apiVersion, kind string) string) []Grant {
+func Rules(plan []Query, resource func(apiVersion, kind string) string) []rbac.Grant {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, q := range plan {
 		group, _, found := strings.Cut(q.APIVersion, "/")
@@ -33,11 +29,11 @@ func Rules(plan []Query, resource func(apiVersion, kind string) string) []Grant 
 		}
 		rules[q.Namespace] = append(rules[q.Namespace], rule)
 	}
-	var out []Grant
+	var out []rbac.Grant
 	for namespace, of := range rules {
-		out = append(out, Grant{namespace, merge(of)})
+		out = append(out, rbac.Grant{Namespace: namespace, Rules: merge(of)})
 	}
-	slices.SortFunc(out, func(a, b Grant) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	slices.SortFunc(out, func(a, b rbac.Grant) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	return out
 }
 

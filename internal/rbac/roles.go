@@ -1,4 +1,4 @@
-package cluster
+package rbac
 
 import (
 	"bytes"
@@ -12,6 +12,12 @@ import (
 
 	"github.com/hapsnap/hapsnap/snapshots"
 )
+
+// Grant is what is allowed in a namespace, or with "" in all of them.
+type Grant struct {
+	Namespace string
+	Rules     []rbacv1.PolicyRule
+}
 
 // Join adds further grants to some, sorted by namespace.
 func Join(grants []Grant, more ...Grant) []Grant {
@@ -29,11 +35,11 @@ func Join(grants []Grant, more ...Grant) []Grant {
 }
 
 // Roles returns the manifests by which a service account is granted something: roles
-// of that name, and the bindings.
-func Roles(grants []Grant, name string, account snapshots.SecretName) ([]byte, error) {
+// of that name, labelled with the component that they are for, and the bindings.
+func Roles(grants []Grant, component, name string, account snapshots.SecretName) ([]byte, error) {
 	var out bytes.Buffer
 	for _, g := range grants {
-		for _, o := range g.roles(name, account) {
+		for _, o := range g.roles(component, name, account) {
 			text, err := yaml.Marshal(o)
 			if err != nil {
 				return nil, fmt.Errorf("write roles: %w", err)
@@ -48,8 +54,8 @@ func Roles(grants []Grant, name string, account snapshots.SecretName) ([]byte, e
 }
 
 // roles returns the role for a grant and its binding.
-func (g Grant) roles(name string, account snapshots.SecretName) [2]any {
-	meta := metav1.ObjectMeta{Name: name, Namespace: g.Namespace, Labels: map[string]string{"app.kubernetes.io/name": "hapsnap", "app.kubernetes.io/component": "compiler"}}
+func (g Grant) roles(component, name string, account snapshots.SecretName) [2]any {
+	meta := metav1.ObjectMeta{Name: name, Namespace: g.Namespace, Labels: map[string]string{"app.kubernetes.io/name": "hapsnap", "app.kubernetes.io/component": component}}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}}
 	typeOf := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
