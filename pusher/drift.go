@@ -19,8 +19,6 @@ const (
 
 // kept is what is remembered of an instance over restarts, apart from the rollout.
 type kept struct {
-	// Disk is the file that was written to its disk last.
-	Disk push.Digest `json:"disk,omitzero"`
 	// ByHand are the servers that another hand took out of traffic.
 	ByHand []push.Hand `json:"byHand,omitempty"`
 	// Repairs are the last ones, oldest first.

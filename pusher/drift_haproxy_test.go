@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -183,4 +184,52 @@ func (r *rig) serverOf(name, address string) string {
 	}
 	r.t.Fatalf("no server at %q in\n%s", address, text)
 	return ""
+}
+
+// What the pusher itself wrote is no drift: certificates, also renewed ones, of which the
+// API lists little, and what was written when nobody lived to remember it.
+func TestOwnWritesAreNoDrift(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			r.options.InspectInterval = 50 * time.Millisecond
+			one, two := echo(t, "one"), echo(t, "two")
+			r.endpoints(one)
+			r.secret(nil)
+			r.allRunAfter(r.publishTLS("1"))
+			r.inspected(3)
+			r.secret(nil)
+			r.inspected(6)
+			remembered, err := os.ReadFile(r.options.State)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.endpoints(two)
+			eventually(t, "the new endpoint is on disk", func() bool {
+				text, _ := r.instances["a"].Config()
+				return strings.Contains(text, two)
+			})
+			r.kill()
+			if err := replaceFile(r.options.State, remembered); err != nil {
+				t.Fatal(err)
+			}
+			r.run()
+			r.inspected(3)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if log := r.log.String(); strings.Contains(log, "drift is repaired") {
+				t.Error("something was taken for drift")
+			}
+		})
+	}
+}
+
+// inspected waits for some more looks at the file on disk of an instance.
+func (r *rig) inspected(more int) {
+	r.t.Helper()
+	lists := func() int { return r.instances["a"].Count(http.MethodGet, "/storage/ssl_certificates") }
+	until := lists() + 2*more // a list and a certificate
+	eventually(r.t, "a is looked at", func() bool { return lists() >= until })
 }

@@ -252,7 +252,7 @@ func (e *engine) save(now time.Time) error {
 	e.state.Status = e.status(now)
 	e.state.Instances = make(map[string]kept, len(e.instances))
 	for name, i := range e.instances {
-		i.Disk, i.ByHand = i.running.Disk, i.running.ByHand
+		i.ByHand = i.running.ByHand
 		e.state.Instances[name] = i.kept
 	}
 	err := e.state.save(e.State)

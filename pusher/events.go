@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -134,12 +133,12 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		old.stop()
 		i.busy = old.busy // its job ends as it began
 		i.kept = old.kept
-		i.Disk, i.ByHand = old.running.Disk, old.running.ByHand
+		i.ByHand, i.running.Disk = old.running.ByHand, old.running.Disk
 	} else {
 		i.kept = e.state.Instances[spec.Name]
 		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
 	}
-	i.running = push.Running{Disk: i.Disk, ByHand: i.ByHand}
+	i.running.ByHand = i.ByHand
 	ctx, i.stop = context.WithCancel(ctx)
 	e.instances[spec.Name] = i
 	e.start(func() {

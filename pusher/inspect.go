@@ -17,14 +17,14 @@ const workMend work = "mend"
 
 // inspect compares an instance with what was left on it.
 func (e *engine) inspect(ctx context.Context, i *instance, bind func() (snapshots.Bound, error)) {
-	have, from, onDisk := i.running, i.inspectFrom, i.onDisk
+	have, round := i.running, i.inspections
 	e.start(func() {
 		job, cancel := context.WithTimeout(ctx, e.jobTime())
 		defer cancel()
 		found := push.Inspection{Running: have}
 		want, err := bind()
 		if err == nil {
-			found, err = i.target.Inspect(job, want, have, onDisk, from)
+			found, err = i.target.Inspect(job, want, have, round)
 			err = withoutSecrets(err, want)
 		}
 		if errors.Is(err, push.ErrElsewhere) {
@@ -35,7 +35,7 @@ func (e *engine) inspect(ctx context.Context, i *instance, bind func() (snapshot
 			e.ended(i, workInspect, err, now)
 			i.inspectAfter = now.Add(e.InspectInterval)
 			if err == nil && i.info.PID == have.Info.PID {
-				i.inspectFrom = found.Next
+				i.inspections++
 				e.inspected(ctx, i, found, bind, now)
 			}
 		})
@@ -77,9 +77,7 @@ func (e *engine) mend(ctx context.Context, i *instance, bind func() (snapshots.B
 		}
 		e.send(context.WithoutCancel(ctx), func(now time.Time) {
 			e.ended(i, workMend, err, now)
-			if err == nil {
-				i.running.Disk, i.persisted, e.dirty = disk, now, true
-			}
+			i.running.Disk, i.persisted = disk, now
 		})
 	})
 }

@@ -46,7 +46,7 @@ type instance struct {
 	onDisk       push.Known    // the certificates on its disk, for pushes
 	persisted    time.Time
 	inspectAfter time.Time // the next inspection
-	inspectFrom  int       // the backend that it begins with
+	inspections  int       // how many there were
 	jobError     string
 	jobErrorAt   time.Time
 	jobFailures  int

@@ -124,7 +124,7 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done 
 				ByHand: i.running.ByHand,
 			}
 		}
-		i.running.Disk, i.inspectAfter, e.dirty = done.Disk, now.Add(e.InspectInterval), true
+		i.running.Disk, i.inspectAfter = done.Disk, now.Add(e.InspectInterval)
 	}
 	e.results = append(e.results, r)
 }
@@ -200,7 +200,6 @@ func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots
 			i.meet(have.Info, began) // rather too early, which is on the safe side
 		}
 		e.noteHands(i, have.ByHand)
-		e.dirty = e.dirty || i.running.Disk != have.Disk
 		i.running = have
 		if have.Reloaded {
 			e.reloads[i.Name] = have.Info.PID
@@ -227,9 +226,7 @@ func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshot
 		i.persisted = now
 		// What changed meanwhile is not on disk yet.
 		i.running.Persisted = err == nil && i.running.Has(want.Servers)
-		if err == nil {
-			i.running.Disk, e.dirty = disk, true
-		}
+		i.running.Disk = disk // unknown after an error: it may have come through
 	})
 }
 

@@ -36,6 +36,7 @@ type Files interface {
 
 // Certificates is the part that changes certificates in the running worker.
 type Certificates interface {
+	Certificate(ctx context.Context, name string) (dataplane.File, error)
 	RotateCertificate(ctx context.Context, name string, pem []byte) (live bool, reloadID string, err error)
 	RuntimeCertificate(ctx context.Context, path string) (dataplane.File, error)
 }

@@ -61,21 +61,3 @@ func TestRespect(t *testing.T) {
 		})
 	}
 }
-
-func TestDigestAsText(t *testing.T) {
-	for _, want := range []Digest{{}, digestOf([]byte("global\n"))} {
-		text, err := want.MarshalText()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got Digest
-		if err := got.UnmarshalText(text); err != nil || got != want {
-			t.Errorf("%q is read as %x: %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"00", "zz", "no digest at all, and far too long to be one, whatever it is meant to be"} {
-		if err := new(Digest).UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is read", text)
-		}
-	}
-}

@@ -182,6 +182,14 @@ func (f *fake) RotateCertificate(_ context.Context, name string, pem []byte) (bo
 	return true, "", nil
 }
 
+func (f *fake) Certificate(_ context.Context, name string) (dataplane.File, error) {
+	content, ok := f.files[string(dataplane.Certificates)+"/"+name]
+	if !ok {
+		return dataplane.File{}, classed{dataplane.ErrNotFound}
+	}
+	return dataplane.File{Name: name, Serial: serial([]byte(content)), Size: int64(len(content))}, nil
+}
+
 func (f *fake) RuntimeCertificate(_ context.Context, path string) (dataplane.File, error) {
 	return dataplane.File{}, classed{dataplane.ErrNotFound}
 }

@@ -3,7 +3,6 @@ package push
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,8 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// maxInspected bounds the backends whose servers are asked for in one inspection:
-// there is a call for each.
+// maxInspected bounds the backends whose servers, and the certificates which, are asked
+// for in one inspection: there is a call for each. The next one goes on with others.
 const maxInspected = 100
 
 // Digest is the SHA-256 of a haproxy.cfg on an instance's disk, without the lines in
@@ -26,29 +25,6 @@ func digestOf(config []byte) Digest {
 		return Digest{}
 	}
 	return sha256.Sum256(withoutHeader(config))
-}
-
-// MarshalText returns hexadecimal digits, none for the zero value.
-func (d Digest) MarshalText() ([]byte, error) {
-	if d == (Digest{}) {
-		return nil, nil
-	}
-	return []byte(hex.EncodeToString(d[:])), nil
-}
-
-// UnmarshalText reads what [Digest.MarshalText] wrote.
-func (d *Digest) UnmarshalText(text []byte) error {
-	*d = Digest{}
-	if len(text) == 0 {
-		return nil
-	}
-	if len(text) != hex.EncodedLen(len(d)) {
-		return fmt.Errorf("%q is no digest of a file", text)
-	}
-	if _, err := hex.Decode(d[:], text); err != nil {
-		return fmt.Errorf("%q is no digest of a file: %w", text, err)
-	}
-	return nil
 }
 
 // Fault is something on an instance that is not as it was left.
@@ -69,14 +45,12 @@ type Inspection struct {
 	// Faults are the differences; nobody's, where another hand took a server out of
 	// traffic.
 	Faults []Fault
-	// Next is where the next inspection of servers should begin.
-	Next int
 }
 
 // Inspect compares what is on the instance with what was bound, and changes nothing:
-// the file on disk, the files beside it, and the servers of some backends, beginning
-// with that of a number. Have is what is known of the worker, which runs what was bound.
-func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Running, known Known, from int) (Inspection, error) {
+// the file on disk, the files beside it, and the servers of some backends, others in each
+// round. Have is what is known of the worker, which runs what was bound.
+func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Running, round int) (Inspection, error) {
 	out := Inspection{Running: have}
 	s, err := i.look(ctx)
 	if err != nil {
@@ -90,12 +64,12 @@ func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Runnin
 	} else {
 		out.Running.Disk = digestOf(s.raw.Config)
 	}
-	missing, err := i.inspectFiles(ctx, want.Files, known)
+	missing, err := i.inspectFiles(ctx, want.Files, round)
 	if err != nil {
 		return out, err
 	}
 	out.Faults = append(out.Faults, missing...)
-	err = i.inspectServers(ctx, want, &out, from)
+	err = i.inspectServers(ctx, want, &out, round)
 	return out, err
 }
 
@@ -146,7 +120,7 @@ func foreignWords(found, want []byte) string {
 }
 
 // inspectFiles returns the files that are missing or have another content.
-func (i Instance) inspectFiles(ctx context.Context, files []snapshots.BoundFile, known Known) ([]Fault, error) {
+func (i Instance) inspectFiles(ctx context.Context, files []snapshots.BoundFile, round int) ([]Fault, error) {
 	var faults []Fault
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f snapshots.BoundFile) bool { return f.Kind != s.kind })
@@ -157,11 +131,15 @@ func (i Instance) inspectFiles(ctx context.Context, files []snapshots.BoundFile,
 		if err != nil {
 			return faults, err
 		}
-		for _, f := range mine {
+		from, to := part(len(mine), round)
+		for n, f := range mine {
 			found, ok := there[f.Name]
 			same := false
-			if ok {
-				same, err = i.same(ctx, s.storage, f, found, known)
+			switch {
+			case ok && s.kind == snapshots.CertificateFile && (n < from || n >= to):
+				same = true // for all that the list tells
+			case ok:
+				same, err = i.sameAgain(ctx, s.storage, f, found)
 				ok = !errors.Is(err, dataplane.ErrNotFound)
 				if err != nil && ok {
 					return faults, fmt.Errorf("inspect %s: %w", f.Name, err)
@@ -175,6 +153,25 @@ func (i Instance) inspectFiles(ctx context.Context, files []snapshots.BoundFile,
 	return faults, nil
 }
 
+// part returns which of a number of things it is the turn of in a round.
+func part(n, round int) (from, to int) {
+	parts := max(1, (n+maxInspected-1)/maxInspected)
+	from = (round % parts) * maxInspected
+	return from, min(from+maxInspected, n)
+}
+
+// sameAgain is same without what is known of earlier writes, and asks where the list
+// does not tell enough.
+func (i Instance) sameAgain(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, found dataplane.File) (bool, error) {
+	if s == dataplane.Certificates && found.Serial == "" {
+		var err error
+		if found, err = i.API.Certificate(ctx, f.Name); err != nil {
+			return false, err
+		}
+	}
+	return i.same(ctx, s, f, found, nil)
+}
+
 func foundFile(there bool) string {
 	if there {
 		return "another content"
@@ -183,7 +180,7 @@ func foundFile(there bool) string {
 }
 
 // inspectServers asks for the servers of some backends.
-func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out *Inspection, from int) error {
+func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out *Inspection, round int) error {
 	have := &out.Running
 	if have.Servers == nil || !aligned(have.Servers, want.Servers) {
 		return nil // the next update asks for all of them
@@ -193,13 +190,7 @@ func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out 
 		all[n].to = want.Servers[n]
 	}
 	backends := backendsOf(all)
-	if from >= len(backends) {
-		from = 0
-	}
-	end := min(from+maxInspected, len(backends))
-	if out.Next = end; end == len(backends) {
-		out.Next = 0
-	}
+	from, end := part(len(backends), round)
 	found := slices.Clone(have.Servers)
 	if err := i.readBack(ctx, found, backends[from:end]); err != nil {
 		return err
