@@ -19,6 +19,8 @@ const (
 
 // kept is what is remembered of an instance over restarts, apart from the rollout.
 type kept struct {
+	// Of is the UID of the pod that it is remembered of, "" without a pod.
+	Of string `json:"of,omitempty"`
 	// ByHand are the servers that another hand took out of traffic.
 	ByHand []push.Hand `json:"byHand,omitempty"`
 	// Repairs are the last ones, oldest first.

@@ -30,6 +30,7 @@ type engine struct {
 
 	policy    rollout.Policy
 	instances map[string]*instance
+	membership
 
 	view     snapshots.View
 	viewRead bool
@@ -169,7 +170,7 @@ func (e *engine) unknown(id snapshots.ID) bool {
 // and every instance were read or asked at least once. Before, what is missing
 // would be taken for what is not there.
 func (e *engine) ready(now time.Time) bool {
-	if !e.liveRead || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
+	if !e.liveRead || !e.known() || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
 		return false
 	}
 	if now.Sub(e.started) > firstAnswers {
@@ -250,7 +251,9 @@ func (e *engine) traceparent(id snapshots.ID) string {
 func (e *engine) save(now time.Time) error {
 	e.state.Slots = e.bindings.slots
 	e.state.Status = e.status(now)
-	e.state.Instances = make(map[string]kept, len(e.instances))
+	if e.state.Instances == nil || e.known() {
+		e.state.Instances = make(map[string]kept, len(e.instances))
+	}
 	for name, i := range e.instances {
 		i.ByHand = i.running.ByHand
 		e.state.Instances[name] = i.kept

@@ -1,10 +1,8 @@
 package pusher
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -71,41 +69,9 @@ func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now ti
 		return
 	}
 	e.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()))
-	listed := map[string]bool{}
-	for _, spec := range f.Instances {
-		listed[spec.Name] = true
-		switch old := e.instances[spec.Name]; {
-		case old == nil || !old.sameBut(spec):
-			e.meet(ctx, spec, now)
-		case old.Instance != spec:
-			e.renew(old, spec, now)
-		}
-	}
-	for name, i := range e.instances {
-		if !listed[name] {
-			i.stop()
-			delete(e.instances, name)
-			e.Log.Info("instance left the fleet", "instance", name)
-		}
-	}
-}
-
-// sameBut reports whether nothing has changed of an instance but what it is asked
-// with.
-func (i *instance) sameBut(spec fleet.Instance) bool {
-	spec.Username, spec.Password, spec.TLS = i.Username, i.Password, i.TLS
-	return i.Instance == spec
-}
-
-// renew has an instance asked with other credentials from now on. Work that is
-// under way goes on, with them: a push is not lost.
-func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
-	if err := i.client.Renew(access(spec)); err != nil {
-		e.trouble("fleet", fmt.Errorf("instance %s: %w", spec.Name, err), now)
-		return
-	}
-	i.Instance = spec
-	e.Log.Info("credentials of instance renewed", "instance", spec.Name)
+	e.listed = f.Instances
+	e.followPods(ctx, f.Pods, now)
+	e.gather(ctx, now)
 }
 
 // takePolicy takes what the fleet's file says of rollouts, where flags do not.
@@ -120,29 +86,4 @@ func (e *engine) takePolicy(p rollout.Policy) {
 		e.Log.Info("settings of the rollout changed")
 	}
 	e.policy = p
-}
-
-// meet begins to ask an instance what it runs.
-func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
-	i, err := connect(spec, e.ReloadTimeout)
-	if err != nil {
-		e.trouble("fleet", err, now)
-		return
-	}
-	if old := e.instances[spec.Name]; old != nil {
-		old.stop()
-		i.busy = old.busy // its job ends as it began
-		i.kept = old.kept
-		i.ByHand, i.running.Disk = old.running.ByHand, old.running.Disk
-	} else {
-		i.kept = e.state.Instances[spec.Name]
-		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
-	}
-	i.running.ByHand = i.ByHand
-	ctx, i.stop = context.WithCancel(ctx)
-	e.instances[spec.Name] = i
-	e.start(func() {
-		ask(ctx, i.client, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
-			e.hearing(ctx, i))
-	})
 }

@@ -21,6 +21,7 @@ type instance struct {
 	client *dataplane.Client
 	target push.Instance
 	stop   context.CancelFunc // ends the asking
+	gone   chan struct{}      // closed when the instance is, which ends jobs
 
 	asked   bool // has answered, or failed to, at least once
 	info    dataplane.RuntimeInfo
@@ -155,7 +156,7 @@ func connect(spec fleet.Instance, reloadTimeout time.Duration) (*instance, error
 		return nil, fmt.Errorf("instance %s: %w", spec.Name, err)
 	}
 	return &instance{
-		Instance: spec, client: client, onDisk: push.Known{},
+		Instance: spec, client: client, gone: make(chan struct{}), onDisk: push.Known{},
 		target: push.Instance{API: client, ReloadTimeout: reloadTimeout},
 	}, nil
 }

@@ -56,7 +56,7 @@ func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
 			want = whole(want)
 		}
 		ctx, span := e.traces.push(ctx, p, e.traceparent(p.Snapshot))
-		e.start(func() { e.push(ctx, i, p, want, running, span) })
+		e.startOn(ctx, i, func(ctx context.Context) { e.push(ctx, i, p, want, running, span) })
 	}
 }
 
@@ -106,7 +106,11 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done push.Done, err error, took time.Duration, now time.Time) {
 	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID, Reloaded: done.Reloaded}
 	i.busy, i.ended = "", now
-	if current := e.instances[p.Instance]; current != nil && current != i {
+	switch current := e.instances[p.Instance]; {
+	case current == nil || current == i:
+	case current.UID != i.UID:
+		return // it was a push to another pod, which is gone
+	default:
 		current.busy = ""
 	}
 	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond))
@@ -166,15 +170,15 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 			i.begin(w)
 			have := i.running
 			ctx, span := e.traces.update(ctx, name, i.snapshot(), e.traceparent(i.snapshot()))
-			e.start(func() { e.update(ctx, i, bind, have, span) })
+			e.startOn(ctx, i, func(ctx context.Context) { e.update(ctx, i, bind, have, span) })
 		case workPersist:
 			i.begin(w)
-			e.start(func() { e.persist(ctx, i, bind) })
+			e.startOn(ctx, i, func(ctx context.Context) { e.persist(ctx, i, bind) })
 		case workCollect:
 			i.begin(w)
 			garbage := i.garbage
 			i.garbage = nil
-			e.start(func() { e.collect(ctx, i, garbage) })
+			e.startOn(ctx, i, func(ctx context.Context) { e.collect(ctx, i, garbage) })
 		case workInspect:
 			i.begin(w)
 			e.inspect(ctx, i, bind)
@@ -253,7 +257,7 @@ func (e *engine) ended(i *instance, w work, err error, now time.Time) {
 		err = nil // the process is about to end
 	}
 	i.end(err, e.PollInterval, now)
-	if current := e.instances[i.Name]; current != nil && current != i {
+	if current := e.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
 		current.busy = ""
 	}
 	e.metrics.worked(w, err)

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/notify"
@@ -44,6 +45,9 @@ type Options struct {
 	Store Store
 	// Fleet is the file that lists the instances; it is watched.
 	Fleet string
+	// Pods returns a client of the cluster in which a fleet's pods are. It is asked for
+	// one where the fleet's file speaks of pods; nil: there is no cluster.
+	Pods func() (kubernetes.Interface, error)
 	// Live is the directory with the manifests of EndpointSlices and Secrets; it is
 	// watched.
 	Live string

@@ -46,7 +46,8 @@ func runCommand() *cobra.Command {
 		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their
 servers and certificates up to date without reloads.
 
-The file of --instances is a Fleet, which lists the instances and how careful to be.
+The file of --instances is a Fleet, which lists the instances, or says which pods of
+the cluster they are, and how careful to be.
 
 Endpoints and certificates are those of the cluster that --kubeconfig leads to, or
 that the pusher is a pod of, or those of the manifests of EndpointSlices and Secrets
@@ -93,7 +94,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	defer store.Close()
 	f.options.Store, f.options.Log, f.options.Report = store, log, reporting(store)
-	if err := f.connect(log); err != nil {
+	klog.SetSlogLogger(log) // there is one for all of client-go
+	f.options.Pods = f.client()
+	if err := f.connect(); err != nil {
 		return err
 	}
 	var flush func()
@@ -147,11 +150,10 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 }
 
 // connect prepares the connection to the cluster, if endpoints are to come from one.
-func (f *runFlags) connect(log *slog.Logger) error {
+func (f *runFlags) connect() error {
 	if f.options.Live != "" || (f.kubeconfig == "" && !kubeconfig.Inside()) {
 		return nil
 	}
-	klog.SetSlogLogger(log) // there is one for all of client-go
 	connection, err := cluster.Connect(f.access())
 	if err != nil {
 		return process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with --live")

@@ -16,6 +16,6 @@
 //	    passwordFile: edge-1.password
 //	    zone: a
 //
-// It is strict: what it does not know is an error with its place in the file, for
+// or which pods of a cluster they are ([Pods]). It is strict: what it does not know is an error with its place in the file, for
 // it may be what the writer cared about most.
 package fleet

@@ -19,6 +19,8 @@ const (
 type Fleet struct {
 	Rollout   Rollout
 	Instances []Instance // by name
+	// Pods says which pods are instances as well, nil for none.
+	Pods *Pods
 	// Files are those that it was read from: the file itself and those with
 	// passwords, certificates and keys, which have to be watched.
 	Files []string
@@ -32,5 +34,8 @@ type Instance struct {
 	Password string
 	TLS      dataplane.TLS
 	Zone     string
-	Layout   snapshots.Layout
+	// UID is that of the pod, "" for an instance of the file. Another pod of the same
+	// name is another instance.
+	UID    string
+	Layout snapshots.Layout
 }

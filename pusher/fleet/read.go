@@ -50,7 +50,8 @@ type document struct {
 
 type spec struct {
 	Rollout   rolloutDocument `json:"rollout,omitempty"`
-	Instances []instance      `json:"instances"`
+	Instances []instance      `json:"instances,omitempty"`
+	Pods      *pods           `json:"pods,omitempty"`
 }
 
 type instance struct {
@@ -100,6 +101,7 @@ func Read(file string) (Fleet, error) {
 		fleet.Instances = append(fleet.Instances, r.instance(n, i))
 	}
 	r.checkNames(d.Spec.Instances)
+	fleet.Pods = r.pods(d.Spec.Pods)
 	fleet.Files = append(fleet.Files, r.files...)
 	slices.SortFunc(fleet.Instances, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	if len(r.faults) > 0 {

@@ -48,6 +48,9 @@ type Options struct {
 	// Dir holds all of the instance's files; by default a folder of its own that
 	// goes with it. An instance can be made on the Dir of one that was closed.
 	Dir string
+	// Files holds the folders of maps, certificates and general files; by default they
+	// are in Dir. Instances whose API has the same paths may share them.
+	Files string
 	// Addr is where the API listens; by default a free port of 127.0.0.1.
 	Addr string
 }
@@ -128,8 +131,9 @@ func (i *Instance) prepare() error {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return fmt.Errorf("make instance: %w", err)
 	}
+	files := cmp.Or(i.options.Files, dir)
 	i.Dirs = Dirs{
-		Maps: filepath.Join(dir, "maps"), Certificates: filepath.Join(dir, "ssl"), General: filepath.Join(dir, "general"),
+		Maps: filepath.Join(files, "maps"), Certificates: filepath.Join(files, "ssl"), General: filepath.Join(files, "general"),
 		Transactions: filepath.Join(dir, "transactions"), Backups: filepath.Join(dir, "backups"),
 		config: filepath.Join(dir, "haproxy.cfg"),
 		lkg:    filepath.Join(dir, "backups", "haproxy.cfg.lkg"),

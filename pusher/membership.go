@@ -1,0 +1,189 @@
+package pusher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hapsnap/hapsnap/pusher/discovery"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+)
+
+// membership is who belongs to the fleet, as far as that is known.
+type membership struct {
+	listed []fleet.Instance // in the file
+	found  []fleet.Instance // among the pods
+	pods   *fleet.Pods      // which pods are looked for, nil for none
+	// podsRead is set once the pods were read that are looked for.
+	podsRead bool
+	stopPods context.CancelFunc
+}
+
+var errNoCluster = errors.New("the fleet has pods, and no cluster is known to look for them in")
+
+// followPods looks for other pods from now on, if the fleet's file says so.
+func (e *engine) followPods(ctx context.Context, pods *fleet.Pods, now time.Time) {
+	if e.pods == pods || (e.pods != nil && pods != nil && *e.pods == *pods) {
+		return
+	}
+	if e.stopPods != nil {
+		e.stopPods()
+	}
+	e.pods, e.podsRead, e.stopPods = pods, false, nil
+	if pods == nil {
+		e.found = nil
+		e.trouble("pods", nil, now)
+		return
+	}
+	client, err := e.podsClient()
+	if err != nil {
+		e.trouble("pods", err, now)
+		return
+	}
+	ctx, e.stopPods = context.WithCancel(ctx)
+	e.start(func() {
+		discovery.Watch(ctx, client, *pods, e.Log, func(found []fleet.Instance, err error) {
+			e.send(ctx, func(now time.Time) { e.takePods(ctx, pods, found, err, now) })
+		})
+	})
+}
+
+// takePods takes which pods are instances. Those that were known stay where nothing
+// new is known.
+func (e *engine) takePods(ctx context.Context, of *fleet.Pods, found []fleet.Instance, err error, now time.Time) {
+	if e.pods != of {
+		return // others are looked for by now
+	}
+	e.trouble("pods", err, now)
+	if err != nil && found == nil {
+		return
+	}
+	e.found, e.podsRead = found, true
+	e.gather(ctx, now)
+}
+
+// gather meets the instances that are new to the fleet, and lets go of those that
+// are in it no more. Those among pods that are looked for and not read yet are not
+// known to have left.
+func (e *engine) gather(ctx context.Context, now time.Time) {
+	members := map[string]bool{}
+	for _, spec := range slices.Concat(e.listed, e.found) {
+		if members[spec.Name] {
+			continue // the file comes first
+		}
+		members[spec.Name] = true
+		switch old := e.instances[spec.Name]; {
+		case old == nil || !old.sameBut(spec):
+			e.meet(ctx, spec, now)
+		case old.Instance != spec:
+			e.renew(old, spec, now)
+		}
+	}
+	for name, i := range e.instances {
+		if !members[name] {
+			i.leave()
+			delete(e.instances, name)
+			e.Log.Info("instance left the fleet", "instance", name)
+		}
+	}
+}
+
+// known reports whether it is known who belongs to the fleet. Without one pod there
+// is nobody to decide for: a rollout would find nothing in its way.
+func (e *engine) known() bool {
+	return e.pods == nil || (e.podsRead && len(e.instances) > 0)
+}
+
+// leave ends what is done with an instance that is gone. The address of a pod may be
+// another's in a moment.
+func (i *instance) leave() {
+	i.stop()
+	if i.UID != "" {
+		close(i.gone)
+	}
+}
+
+// startOn runs a job on an instance in a goroutine of its own. It ends when the
+// instance is gone.
+func (e *engine) startOn(ctx context.Context, i *instance, job func(ctx context.Context)) {
+	e.start(func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-i.gone:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		job(ctx)
+	})
+}
+
+// podsClient returns a client of the cluster that the pods are in.
+func (e *engine) podsClient() (kubernetes.Interface, error) {
+	if e.Pods == nil {
+		return nil, errNoCluster
+	}
+	return e.Pods()
+}
+
+// sameBut reports whether nothing has changed of an instance but what it is asked
+// with.
+func (i *instance) sameBut(spec fleet.Instance) bool {
+	spec.Username, spec.Password, spec.TLS = i.Username, i.Password, i.TLS
+	return i.Instance == spec
+}
+
+// renew has an instance asked with other credentials from now on. Work that is
+// under way goes on, with them: a push is not lost.
+func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
+	if err := i.client.Renew(access(spec)); err != nil {
+		e.trouble("fleet", fmt.Errorf("instance %s: %w", spec.Name, err), now)
+		return
+	}
+	i.Instance = spec
+	e.Log.Info("credentials of instance renewed", "instance", spec.Name)
+}
+
+// meet begins to ask an instance what it runs.
+func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
+	i, err := connect(spec, e.ReloadTimeout)
+	if err != nil {
+		e.trouble("fleet", err, now)
+		return
+	}
+	switch old := e.instances[spec.Name]; {
+	case old == nil:
+		i.kept = e.state.Instances[spec.Name]
+		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
+	case old.UID == spec.UID:
+		old.stop()
+		i.busy = old.busy // its job ends as it began
+		i.kept = old.kept
+		i.ByHand, i.running.Disk = old.running.ByHand, old.running.Disk
+	default:
+		old.leave()
+		i.kept = old.kept
+		e.Log.Info("instance was replaced by another of its name", "instance", spec.Name, "url", spec.URL)
+	}
+	if i.Of != spec.UID {
+		i.kept = kept{Of: spec.UID}
+		e.state.Rollout = e.state.Rollout.Forget(spec.Name)
+		delete(e.state.Uploads, spec.Name)
+		delete(e.reloads, spec.Name)
+		e.dirty = true
+	}
+	i.running.ByHand = i.ByHand
+	ctx, i.stop = context.WithCancel(ctx)
+	e.instances[spec.Name] = i
+	e.start(func() {
+		ask(ctx, i.client, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
+			e.hearing(ctx, i))
+	})
+}

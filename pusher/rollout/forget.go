@@ -1,0 +1,16 @@
+package rollout
+
+import "slices"
+
+// Forget returns the state without what is remembered of an instance: another one
+// has its name now. Of a wave that it belongs to the new one is a member.
+func (s State) Forget(name string) State {
+	s = s.clone()
+	delete(s.Instances, name)
+	delete(s.Reloads, name)
+	delete(s.Repairs, name)
+	if s.Rollout != nil {
+		s.Rollout.Touched = slices.DeleteFunc(s.Rollout.Touched, func(t Touch) bool { return t.Instance == name })
+	}
+	return s
+}
