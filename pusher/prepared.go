@@ -69,10 +69,11 @@ func (p prepared) wanted() cluster.Wanted {
 	return out
 }
 
-// carries reports whether the certificate of a Secret comes with the snapshot.
+// carries reports whether the certificate of a Secret comes with the snapshot, or was
+// left out of it because there was none.
 func (p prepared) carries(secret snapshots.SecretName) bool {
-	return slices.ContainsFunc(p.versions, func(ref snapshots.CertificateRef) bool {
-		return ref.Secret == secret && ref.Mode != snapshots.ModeExact
+	return slices.ContainsFunc(p.snapshot.Manifest.Spec.Certificates, func(ref snapshots.CertificateRef) bool {
+		return ref.Secret == secret && (ref.Mode == snapshots.ModeSealed || ref.Mode == snapshots.ModeCompanion)
 	})
 }
 

@@ -112,6 +112,8 @@ func TestWantedOfACluster(t *testing.T) {
 		Certificates: []snapshots.CertificateRef{
 			{File: "certs/a.pem", Secret: name("live")}, {File: "certs/b.pem", Secret: name("exact"), Mode: snapshots.ModeExact, Version: "1"},
 			{File: "certs/c.pem", Secret: name("sealed"), Mode: snapshots.ModeSealed, Version: "2"}, {File: "certs/fallback.pem"},
+			// There was none to be sealed.
+			{File: "certs/d.pem", Secret: name("missing"), Mode: snapshots.ModeSealed},
 		},
 	}
 	secrets := []snapshots.SecretName{name("exact"), name("live")}
