@@ -39,6 +39,7 @@ type commitCache struct {
 	fetches int
 	path    string // of this one, "" until it is needed
 	owner   *filelock.Lock
+	files   *openFiles
 	storage *filesystem.Storage
 }
 
@@ -102,12 +103,16 @@ func (c *commitCache) create(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("go-git made a %T", repository.Storer)
 	}
-	c.storage = filesystem.NewStorage(made.Filesystem(), cache.NewObjectLRU(objectCache))
+	c.files = newOpenFiles(made.Filesystem())
+	c.storage = filesystem.NewStorage(c.files, cache.NewObjectLRU(objectCache))
 	return nil
 }
 
 // drop forgets all commits.
 func (c *commitCache) drop() {
+	if c.files != nil {
+		c.files.closeAll()
+	}
 	if c.path != "" {
 		// What cannot be removed now, the next sweep removes.
 		_ = os.RemoveAll(c.path)
