@@ -64,7 +64,7 @@ func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspecti
 // next update sees to.
 func onDisk(f push.Fault) bool { return !strings.HasPrefix(f.What, "server ") }
 
-// mend puts files back. Certificates are written again, whatever is known of them.
+// mend puts files back.
 func (e *engine) mend(ctx context.Context, i *instance, bind func() (snapshots.Bound, error)) {
 	e.start(func() {
 		ctx, cancel := context.WithTimeout(ctx, e.jobTime())
