@@ -210,6 +210,10 @@ func (t *turn) doubt(f finding) bool {
 		r.Suspected = t.now
 	}
 	waited := t.now.Sub(r.Suspected) >= max(t.Soak, pauseAtLeast)
+	if few := t.fewer().statistics(false); waited && few.verdict == alike {
+		t.pause(few.reason + "; so it is not the snapshot")
+		return false
+	}
 	switch {
 	case f.verdict == well:
 		r.Doubt, r.Suspected = "", time.Time{}
@@ -224,6 +228,14 @@ func (t *turn) doubt(f finding) bool {
 		t.wait(Wait{For: "statistics once more, for " + r.Doubt, Until: r.Suspected.Add(t.Soak)})
 	}
 	return false
+}
+
+// fewer is the turn with a gate that judges by a quarter of the requests. Where all are
+// slow, some may have had fewer than others, and that is too little only to blame.
+func (t *turn) fewer() *turn {
+	out := *t
+	out.Gate.Requests = max(1, t.Gate.Requests/4)
+	return &out
 }
 
 // othersCounted reports whether the others had enough requests to compare with, or there
