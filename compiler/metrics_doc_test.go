@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/compiler/election"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/metricsdoc"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -65,7 +65,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 func registerOthers(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
 	_, err := election.New(election.Options{
-		Metrics: r, Times: election.Times{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second},
+		Program: "compiler", Metrics: r, Times: election.Times{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second},
 	})
 	if err != nil {
 		t.Fatal(err)

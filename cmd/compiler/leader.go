@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/compiler/announce"
-	"github.com/hapsnap/hapsnap/compiler/election"
+	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
@@ -25,11 +25,8 @@ type leaderFlags struct {
 }
 
 func (f *leaderFlags) add(flags *pflag.FlagSet) {
-	d := election.Defaults()
 	flags.StringVar(&f.lease, "lease", "", "Lease, as namespace/name, by which one of the compilers for the same store is elected; by default hapsnap-compiler in the pod's namespace, or in default")
-	flags.DurationVar(&f.times.LeaseDuration, "lease-duration", d.LeaseDuration, "how long after its last sign of life another compiler takes the place of the leader")
-	flags.DurationVar(&f.times.RenewDeadline, "renew-deadline", d.RenewDeadline, "how long a compiler leads since it last renewed the Lease")
-	flags.DurationVar(&f.times.RetryPeriod, "retry-period", d.RetryPeriod, "time between attempts to get or to renew the Lease")
+	f.times.AddFlags(flags, "compiler")
 }
 
 // namespaceFile says in a pod in which namespace it is.
@@ -83,7 +80,7 @@ func (f *leaderFlags) writers(c *rest.Config, registry prometheus.Registerer, lo
 	}
 	identity := election.Identity(host)
 	leader, err := election.New(election.Options{
-		Leases: client.CoordinationV1(), Namespace: namespace, Name: name, Identity: identity, Times: f.times, Log: log, Metrics: registry,
+		Program: "compiler", Leases: client.CoordinationV1(), Namespace: namespace, Name: name, Identity: identity, Times: f.times, Log: log, Metrics: registry,
 	})
 	if err != nil {
 		return writers{}, err

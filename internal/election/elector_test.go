@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/hapsnap/hapsnap/compiler/election"
+	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/kubetest"
 )
 
@@ -51,7 +51,7 @@ func start(t *testing.T, config *rest.Config, namespace string) process {
 		t.Fatal(err)
 	}
 	p.Elector, err = election.New(election.Options{
-		Leases: client.CoordinationV1(), Namespace: namespace, Name: "compiler", Identity: p.identity, Log: slog.New(slog.DiscardHandler), Metrics: p.registry,
+		Program: "compiler", Leases: client.CoordinationV1(), Namespace: namespace, Name: "compiler", Identity: p.identity, Log: slog.New(slog.DiscardHandler), Metrics: p.registry,
 		Times: election.Times{LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
 	})
 	if err != nil {
@@ -143,7 +143,7 @@ func TestAKilledLeaderHasASuccessor(t *testing.T) {
 
 func wantGauge(t *testing.T, p process, want int) {
 	t.Helper()
-	text := "# HELP hapsnap_compiler_leader 1 while this process is the one that publishes, else 0.\n# TYPE hapsnap_compiler_leader gauge\nhapsnap_compiler_leader " + string(rune('0'+want)) + "\n"
+	text := "# HELP hapsnap_compiler_leader 1 while this process is the leader, else 0.\n# TYPE hapsnap_compiler_leader gauge\nhapsnap_compiler_leader " + string(rune('0'+want)) + "\n"
 	if err := testutil.GatherAndCompare(p.registry, strings.NewReader(text), "hapsnap_compiler_leader"); err != nil {
 		t.Error(err)
 	}

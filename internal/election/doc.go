@@ -1,6 +1,6 @@
-// Package election chooses one of several compilers to be the one that writes:
-// snapshots to the store, Events and statuses to the cluster. It does so with a
-// Lease, through client-go's elector.
+// Package election chooses one of several processes of a program to be the one that
+// acts: of several compilers the one that publishes, of several pushers the one that
+// pushes. It does so with a Lease, through client-go's elector.
 //
 // A process leads from the moment its Lease was written until the renew deadline
 // after the last time it was, counted from when the request was sent. Others
@@ -9,7 +9,7 @@
 // is done while leading is done with a context that ends with it: see
 // [Elector.Term]. A process that loses the Lease goes on and can lead again.
 //
-// Clocks need not agree, only to run at about the same speed. What a store
-// writes may still arrive after its context has ended; that such a late write
-// does no harm is up to the loop of package compiler.
+// Clocks need not agree, only to run at about the same speed. What was sent may
+// still arrive after its context has ended; that such a late write does no harm is
+// up to whoever sends it: see packages compiler and pusher.
 package election

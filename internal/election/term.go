@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // Times are those of the Lease.
@@ -20,6 +22,15 @@ type Times struct {
 // Defaults are the times that Kubernetes' own controllers use.
 func Defaults() Times {
 	return Times{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+}
+
+// AddFlags declares --lease-duration, --renew-deadline and --retry-period, for a
+// program.
+func (t *Times) AddFlags(flags *pflag.FlagSet, program string) {
+	d := Defaults()
+	flags.DurationVar(&t.LeaseDuration, "lease-duration", d.LeaseDuration, "how long after its last sign of life another "+program+" takes the place of the leader")
+	flags.DurationVar(&t.RenewDeadline, "renew-deadline", d.RenewDeadline, "how long a "+program+" leads since it last renewed the Lease")
+	flags.DurationVar(&t.RetryPeriod, "retry-period", d.RetryPeriod, "time between attempts to get or to renew the Lease")
 }
 
 // Check returns why two processes with these times could lead at once, or none

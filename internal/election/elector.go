@@ -17,10 +17,11 @@ import (
 )
 
 // ErrNotLeading is the cause that ends the context of a term.
-var ErrNotLeading = errors.New("another compiler may be the leader by now")
+var ErrNotLeading = errors.New("another process may be the leader by now")
 
 // Options are those of an [Elector]. All fields are needed.
 type Options struct {
+	Program         string // "compiler" or "pusher": the metric is named by it
 	Leases          coordinationv1.LeasesGetter
 	Namespace, Name string // of the Lease
 	Identity        string // of this process, and of no other: see [Identity]
@@ -51,7 +52,7 @@ func New(o Options) (*Elector, error) {
 	}
 	e := &Elector{options: o, changed: make(chan struct{}, 1)}
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "hapsnap_compiler_leader", Help: "1 while this process is the one that publishes, else 0.",
+		Name: "hapsnap_" + o.Program + "_leader", Help: "1 while this process is the leader, else 0.",
 	}, func() float64 {
 		if e.Leading() {
 			return 1
