@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
+	"time"
 )
 
 // Expire restarts the API server such that no watch can go on from where it was:
@@ -26,10 +28,27 @@ func (s *Server) ExpireAPI(ctx context.Context) error {
 	if err := s.StopAPI(); err != nil {
 		return err
 	}
-	if err := s.compact(ctx); err != nil {
+	if err := s.compacted(ctx); err != nil {
 		return err
 	}
 	return s.ResumeAPI()
+}
+
+// compacted is compact, again and again where etcd is slow: it gives up on its own.
+func (s *Server) compacted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := s.compact(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // compact makes etcd forget all revisions but a new one.
@@ -62,7 +81,8 @@ func (s *Server) etcd(ctx context.Context, method string, in, out any) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("call etcd's %s: %s", method, response.Status)
+		said, _ := io.ReadAll(io.LimitReader(response.Body, 1024))
+		return fmt.Errorf("call etcd's %s: %s: %s", method, response.Status, said)
 	}
 	return json.NewDecoder(response.Body).Decode(out)
 }
