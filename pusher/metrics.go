@@ -15,6 +15,7 @@ type metrics struct {
 	pushes, updates                                                           *prometheus.CounterVec
 	reloads                                                                   prometheus.Counter
 	took, propagation                                                         *prometheus.HistogramVec
+	gauges                                                                    gauges
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -55,7 +56,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "rollout_phase", Help: "1 for the phase that the rollout is in, else 0.",
 		}, []string{"phase"}),
 	}
-	r.MustRegister(m.reloads, m.took, m.propagation, m.phase)
+	r.MustRegister(m.reloads, m.took, m.propagation, m.phase, &m.gauges)
 	for _, kind := range []string{spreadEndpoints, spreadSecrets} {
 		m.propagation.WithLabelValues(kind)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/metricsdoc"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
 var update = flag.Bool("update", false, "rewrite the document")
@@ -19,7 +20,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	const file, section, prefix = "../docs/metrics.md", "metrics of the pusher", "hapsnap_pusher_"
 	registry := prometheus.NewPedanticRegistry()
-	newMetrics(registry).observe(Status{})
+	m := newMetrics(registry)
+	m.observe(Status{})
+	m.gauges.set([]InstanceStatus{{Name: "edge-1"}}, rollout.Left{Limited: true, Instances: map[string]int{"edge-1": 1}}, 0)
 	registry.MustRegister(cluster.New(cluster.Connection{}, false))
 	table, err := metricsdoc.Table(registry, prefix)
 	if err != nil {

@@ -1,0 +1,56 @@
+package pusher
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Instances that leave take their gauges along, and where there is no limit nothing is
+// said to be left of it.
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	var g gauges
+	g.set([]InstanceStatus{{Name: "gone", InSync: true}}, rollout.Left{Limited: true, Fleet: 1, Instances: map[string]int{"gone": 1}}, time.Hour)
+	g.set([]InstanceStatus{{Name: "a", InSync: true}, {Name: "b"}}, rollout.Left{Instances: map[string]int{"a": 2, "b": 0}}, 90*time.Second)
+	const want = `
+# HELP hapsnap_pusher_instance_in_sync 1 while the instance runs what is wanted, with today's servers and certificates, else 0.
+# TYPE hapsnap_pusher_instance_in_sync gauge
+hapsnap_pusher_instance_in_sync{name="a"} 1
+hapsnap_pusher_instance_in_sync{name="b"} 0
+# HELP hapsnap_pusher_instance_reload_budget Reloads that the instance may have now, by the limits for each; none where there is no limit.
+# TYPE hapsnap_pusher_instance_reload_budget gauge
+hapsnap_pusher_instance_reload_budget{name="a"} 2
+hapsnap_pusher_instance_reload_budget{name="b"} 0
+# HELP hapsnap_pusher_pin_age_seconds For how long a snapshot has been pinned; 0 while none is, or where the pin does not say.
+# TYPE hapsnap_pusher_pin_age_seconds gauge
+hapsnap_pusher_pin_age_seconds 90
+`
+	if err := testutil.CollectAndCompare(&g, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPinAge(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	pinned := func(at time.Time) snapshots.Channel { return snapshots.Channel{}.Pinned(snapshots.Pin{At: at}) }
+	for name, test := range map[string]struct {
+		channel snapshots.Channel
+		want    time.Duration
+	}{
+		"no pin":             {snapshots.Channel{}, 0},
+		"since when unknown": {pinned(time.Time{}), 0},
+		"an hour":            {pinned(now.Add(-time.Hour)), time.Hour},
+		"another clock":      {pinned(now.Add(time.Hour)), 0},
+	} {
+		if got := pinAge(test.channel, now); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
