@@ -315,6 +315,12 @@ func echo(t *testing.T, name string) string {
 // endpoint has a port of its own here.
 func (r *rig) endpoints(addresses ...string) {
 	r.t.Helper()
+	r.endpointsOf("web", "live/endpoints.yaml", addresses...)
+}
+
+// endpointsOf writes those of another Service in the namespace shop into a file.
+func (r *rig) endpointsOf(service, file string, addresses ...string) {
+	r.t.Helper()
 	r.options.Live = filepath.Join(r.dir, "live")
 	var b strings.Builder
 	for n, address := range addresses {
@@ -322,13 +328,13 @@ func (r *rig) endpoints(addresses ...string) {
 		fmt.Fprintf(&b, `---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: web-%d, namespace: shop, labels: {kubernetes.io/service-name: web}}
+metadata: {name: %[1]s-%[2]d, namespace: shop, labels: {kubernetes.io/service-name: %[1]s}}
 addressType: IPv4
-ports: [{name: http, port: %s, protocol: TCP}]
-endpoints: [{addresses: [%q], conditions: {ready: true}}]
-`, n, port, host)
+ports: [{name: http, port: %[3]s, protocol: TCP}]
+endpoints: [{addresses: [%[4]q], conditions: {ready: true}}]
+`, service, n, port, host)
 	}
-	r.write("live/endpoints.yaml", b.String())
+	r.write(file, b.String())
 }
 
 func phase(p rollout.Phase) func(Status) bool {

@@ -1,0 +1,141 @@
+package pusher
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+// balances are the algorithms that the options offer, as the templates write them.
+var balances = map[string]string{
+	"roundrobin": "balance roundrobin",
+	"leastconn":  "balance leastconn",
+	"random":     "balance random(2)",
+	"first":      "balance first",
+	"source":     "balance source\n    hash-type consistent",
+	"uri":        "balance uri\n    hash-type consistent",
+	"header":     "balance hdr(x-key)\n    hash-type consistent",
+	"query":      "balance url_param key\n    hash-type consistent",
+}
+
+// Every algorithm that the options offer goes on as it should when endpoints come and go
+// without a reload. Where a hash decides, a key leaves its endpoint only if that is gone,
+// or for the new one.
+func TestBalanceAcrossEndpointChanges(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			backends := map[string]string{}
+			for name, balance := range balances {
+				backends[name] = balance + "\n    #hapsnap servers shop/web:http"
+			}
+			names := slices.Sorted(maps.Keys(backends))
+			pods := newPods(t, "one", "two", "three", "four")
+			r.serve(pods, "web", "one", "two", "three")
+			r.allRunAfter(r.publish(edgeConfig(backends)))
+			worker := r.workers()
+			r.settled(names, pods, "one", "two", "three")
+			before := r.balanced(pods, "one", "two", "three")
+			r.serve(pods, "web", "one", "two", "four")
+			r.settled(names, pods, "one", "two", "four")
+			after := r.balanced(pods, "one", "two", "four")
+			for key, was := range before {
+				if now := after[key]; now != was && was != "three" && now != "four" {
+					t.Errorf("%s moved from %s to %s", key, was, now)
+				}
+			}
+			if now := r.workers(); !slices.Equal(now, worker) {
+				t.Errorf("the workers are %v, were %v", now, worker)
+			}
+		})
+	}
+}
+
+// balanced checks what each algorithm does with the pods that are there, and returns who
+// answers for each key of those that hash.
+func (r *rig) balanced(pods map[string]*pod, names ...string) map[string]string {
+	r.t.Helper()
+	c := r.dial("a")
+	got := c.count("roundrobin", 30)
+	for _, name := range names {
+		if n := got[name]; n < 9 || n > 11 { // who has just come begins anywhere in the round
+			r.t.Errorf("roundrobin: %v", got)
+		}
+	}
+	if got := c.count("first", 10); len(got) != 1 {
+		r.t.Errorf("first: %v", got)
+	}
+	if got := c.count("random", 200); len(got) != len(names) || got[names[2]] == 0 {
+		r.t.Errorf("random: %v", got)
+	}
+	r.leastLoaded(pods, names)
+	return r.hashed(names)
+}
+
+// leastLoaded checks that leastconn takes the only endpoint that is idle. It keeps a
+// connection with each other for as long as that takes.
+func (r *rig) leastLoaded(pods map[string]*pod, names []string) {
+	r.t.Helper()
+	before := map[string]int32{}
+	for _, name := range names {
+		before[name] = pods[name].held.Load()
+	}
+	var waiting []conn
+	for range names[1:] {
+		c := r.dial("a")
+		c.send("leastconn", "/hold")
+		waiting = append(waiting, c)
+		eventually(r.t, "the requests are kept", func() bool { return len(idle(pods, names, before)) == len(names)-len(waiting) })
+	}
+	free := idle(pods, names, before)
+	if got := r.dial("a").count("leastconn", 10); len(free) != 1 || got[free[0]] != 10 {
+		r.t.Errorf("leastconn: only %v is idle, and requests go to %v", free, got)
+	}
+	for _, p := range pods {
+		p.letGo()
+	}
+	for _, c := range waiting {
+		c.receive()
+	}
+}
+
+// idle returns the pods that keep no more requests than before.
+func idle(pods map[string]*pod, names []string, before map[string]int32) []string {
+	var out []string
+	for _, name := range names {
+		if pods[name].held.Load() == before[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// hashed asks for many keys in all the ways in which one can decide.
+func (r *rig) hashed(names []string) map[string]string {
+	r.t.Helper()
+	c, out := r.dial("a"), map[string]string{}
+	for _, backend := range []string{"source", "uri", "header", "query"} {
+		chosen := map[string]bool{}
+		for n := range 60 {
+			key := fmt.Sprintf("10.0.%d.%d", n, n)
+			ask := func() string {
+				path := "/" + key + "?key=" + key
+				return c.get(backend, path, "X-Source: "+key, "X-Key: "+key).body
+			}
+			who := ask()
+			if again := ask(); again != who || !slices.Contains(names, who) {
+				r.t.Errorf("%s: one key went to %s and %s", backend, who, again)
+			}
+			out[backend+" "+key], chosen[who] = who, true
+		}
+		if len(chosen) != len(names) {
+			r.t.Errorf("%s: many keys, all to %v", backend, chosen)
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package pusher
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+// checkedBackend checks its servers as the templates have it.
+const checkedBackend = `option httpchk
+    http-check send meth GET uri "/healthz" ver HTTP/1.1 hdr Host localhost
+    http-check expect status 200-399
+    timeout check 30s
+    default-server inter 250ms rise 1 fall 1
+    #hapsnap servers shop/web:http -- check`
+
+// The checks of a slot go on with the endpoint that it has: who comes is asked, gets no
+// requests while it is sick, and is back when it is well; who is gone is asked no more.
+func TestChecksAcrossEndpointChanges(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			r.options.DrainTime = time.Hour
+			pods := newPods(t, "one", "two", "three")
+			r.serve(pods, "web", "one", "two")
+			r.allRunAfter(r.publish(edgeConfig(map[string]string{"checked": checkedBackend})))
+			worker, checked := r.workers(), []string{"checked"}
+			r.settled(checked, pods, "one", "two")
+			pods["one"].sick.Store(true)
+			r.settled(checked, pods, "two")
+
+			// It comes sick. What its slot was before is not its health.
+			pods["three"].sick.Store(true)
+			r.serve(pods, "web", "one", "two", "three")
+			eventually(t, "who came is asked", func() bool { return pods["three"].checks.Load() > 2 })
+			r.settled(checked, pods, "two")
+			if got := r.dial("a").count("checked", 20); got["one"]+got["three"] > 0 {
+				t.Errorf("only two is well, and requests go to %v", got)
+			}
+			pods["three"].sick.Store(false)
+			r.settled(checked, pods, "two", "three")
+			eventually(t, "who is well answers", func() bool {
+				got := r.dial("a").count("checked", 20)
+				if got["one"] > 0 {
+					t.Errorf("one is sick, and requests go to %v", got)
+				}
+				return got["two"] > 0 && got["three"] > 0
+			})
+
+			// Its slot goes to another, who is well at once.
+			r.serve(pods, "web", "two", "three")
+			r.settled(checked, pods, "two", "three")
+			r.kill()
+			r.options.DrainTime = time.Millisecond
+			r.expireDrains()
+			r.run()
+			eventually(t, "the slot of one is free", func() bool { return r.placed("a", "checked", pods["one"]) == slot{} })
+			sofar := pods["one"].checks.Load()
+			others := pods["two"].checks.Load()
+			eventually(t, "the others are asked", func() bool { return pods["two"].checks.Load() > others+5 })
+			if now := pods["one"].checks.Load(); now > sofar+1 { // one may have been under way
+				t.Errorf("one is gone, and was asked %d times", now-sofar)
+			}
+			pods["one"].sick.Store(false)
+			r.serve(pods, "web", "one", "two", "three")
+			r.settled(checked, pods, "one", "two", "three")
+			if now := r.workers(); !slices.Equal(now, worker) {
+				t.Errorf("the workers are %v, were %v", now, worker)
+			}
+		})
+	}
+}

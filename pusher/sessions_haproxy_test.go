@@ -1,0 +1,191 @@
+package pusher
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+// sessionBackend keeps sessions by a cookie as the templates write it.
+const sessionBackend = "cookie s dynamic httponly indirect nocache insert\n    dynamic-cookie-key hapsnap\n    #hapsnap servers shop/web:http"
+
+// sessions begins one with each pod, and returns their cookies by the pods' names.
+func (r *rig) sessions(backend string, n int) map[string]string {
+	r.t.Helper()
+	c, out := r.dial("a"), map[string]string{}
+	for range 20 * n {
+		got := c.get(backend, "/")
+		if cookies := got.Cookies(); len(cookies) == 1 {
+			out[got.body] = "Cookie: " + cookies[0].Name + "=" + cookies[0].Value
+		}
+	}
+	if len(out) != n {
+		r.t.Fatalf("sessions with %v, want %d", out, n)
+	}
+	return out
+}
+
+// stays fails unless the requests of a session go to its pod, and it gets no new cookie.
+func (c conn) stays(backend, pod, cookie string) {
+	c.t.Helper()
+	for range 5 {
+		if got := c.get(backend, "/", cookie); got.body != pod || len(got.Cookies()) > 0 {
+			c.t.Errorf("session with %s: answered by %s with the cookies %v", pod, got.body, got.Cookies())
+		}
+	}
+}
+
+// Sessions stay where they are while other endpoints come and go; that of an endpoint that
+// leaves stays until it is drained, and one that came at run time has sessions too, on
+// every instance with the same cookie.
+func TestSessionsAcrossEndpointChanges(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			r.options.DrainTime = time.Hour
+			pods := newPods(t, "one", "two", "three")
+			r.serve(pods, "web", "one", "two")
+			r.allRunAfter(r.publish(edgeConfig(map[string]string{"sticky": sessionBackend})))
+			worker, sticky := r.workers(), []string{"sticky"}
+			r.settled(sticky, pods, "one", "two")
+			begun, c := r.sessions("sticky", 2), r.dial("a")
+
+			r.serve(pods, "web", "one", "two", "three")
+			r.settled(sticky, pods, "one", "two", "three")
+			c.stays("sticky", "one", begun["one"])
+			c.stays("sticky", "two", begun["two"])
+			later := r.sessions("sticky", 3)
+			if later["one"] != begun["one"] || later["two"] != begun["two"] {
+				t.Errorf("new sessions have the cookies %v, had %v", later, begun)
+			}
+			r.serve(pods, "web", "two", "three")
+			r.settled(sticky, pods, "two", "three")
+			for name, cookie := range later {
+				c.stays("sticky", name, cookie) // that of the leaving one too
+			}
+			if got := c.count("sticky", 20); got["one"] > 0 {
+				t.Errorf("new sessions with an endpoint that leaves: %v", got)
+			}
+
+			// It is drained, which another pusher finds: now its session goes elsewhere.
+			r.kill()
+			r.options.DrainTime = time.Millisecond
+			r.expireDrains()
+			r.run()
+			eventually(t, "its slot is free", func() bool { return r.placed("a", "sticky", pods["one"]) == slot{} })
+			if got := c.get("sticky", "/", later["one"]); got.body == "one" || len(got.Cookies()) != 1 {
+				t.Errorf("a session of one that is gone: answered by %s with the cookies %v", got.body, got.Cookies())
+			}
+			c.stays("sticky", "three", later["three"])
+			if now := r.workers(); !slices.Equal(now, worker) {
+				t.Errorf("the workers are %v, were %v", now, worker)
+			}
+		})
+	}
+}
+
+// expireDrains has the slots that are drained be due, as after a long time.
+func (r *rig) expireDrains() {
+	r.t.Helper()
+	s, err := readState(r.options.State)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, group := range s.Slots {
+		for n := range group {
+			if !group[n].Until.IsZero() {
+				group[n].Until = time.Now().Add(-time.Second).UTC()
+			}
+		}
+	}
+	if err := s.save(r.options.State); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// hold sends a request that its endpoint keeps, and returns its connection and the pod.
+func (r *rig) hold(backend string, pods map[string]*pod) (conn, string) {
+	r.t.Helper()
+	c, name := r.dial("a"), ""
+	before := map[string]int32{}
+	for name, p := range pods {
+		before[name] = p.held.Load()
+	}
+	c.send(backend, "/hold")
+	eventually(r.t, "the request is kept", func() bool {
+		for pod, p := range pods {
+			if p.held.Load() > before[pod] {
+				name = pod
+			}
+		}
+		return name != ""
+	})
+	return c, name
+}
+
+// ends fails unless a request that was kept is answered by its pod.
+func (c conn) ends(p *pod) {
+	c.t.Helper()
+	p.letGo()
+	if got := c.receive(); got.StatusCode != 200 || got.body != p.name {
+		c.t.Errorf("the request with %s: %d, %q", p.name, got.StatusCode, got.body)
+	}
+}
+
+// An endpoint that leaves is drained before its slot is free: others take spare slots, and
+// a request that is under way ends well. That holds also when there is no spare slot left,
+// and when the time for draining was too short for it.
+func TestLeavingEndpointIsDrained(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			r.options.DrainTime = time.Hour
+			pods := newPods(t, "one", "two", "three", "four", "five")
+			r.serve(pods, "web", "one")
+			r.allRunAfter(r.publish(edgeConfig(map[string]string{"web": "balance roundrobin\n    #hapsnap servers shop/web:http"})))
+			worker, web := r.workers(), []string{"web"}
+			r.settled(web, pods, "one")
+			first, _ := r.hold("web", pods)
+			old := r.placed("a", "web", pods["one"])
+
+			r.serve(pods, "web", "two")
+			r.settled(web, pods, "two")
+			r.serve(pods, "web", "two", "three")
+			r.settled(web, pods, "two", "three")
+			if now := r.placed("a", "web", pods["one"]); !now.drains || now.name != old.name {
+				t.Errorf("the slot of the leaving endpoint: %+v, was %+v", now, old)
+			}
+
+			// No slot is spare: the one that drains is taken rather than a reload.
+			r.serve(pods, "web", "two", "three", "four")
+			r.settled(web, pods, "two", "three", "four")
+			if now := r.placed("a", "web", pods["four"]); now.name != old.name {
+				t.Errorf("the slots: %+v", r.slots("a", "web"))
+			}
+			first.ends(pods["one"])
+
+			// The time is over, and the request is not.
+			second, who := r.hold("web", pods)
+			rest := slices.DeleteFunc([]string{"two", "three", "four"}, func(name string) bool { return name == who })
+			r.serve(pods, "web", rest...)
+			r.settled(web, pods, rest...)
+			r.kill()
+			r.options.DrainTime = time.Millisecond
+			r.expireDrains()
+			r.run()
+			eventually(t, "its slot is free", func() bool { return r.placed("a", "web", pods[who]) == slot{} })
+			r.serve(pods, "web", append(rest, "five")...)
+			r.settled(web, pods, append(rest, "five")...)
+			second.ends(pods[who])
+			if now := r.workers(); !slices.Equal(now, worker) {
+				t.Errorf("the workers are %v, were %v", now, worker)
+			}
+		})
+	}
+}
