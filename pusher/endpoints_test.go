@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +98,53 @@ func TestWorkerRestartedFromAnOldFileGetsTodaysServers(t *testing.T) {
 	}
 	eventually(t, "a answers from the new endpoint again", func() bool { return r.answersOnly("a", "two") })
 	r.allRun(id)
+}
+
+// A worker that has just started from an old file does not count as one that is up to
+// date before it has what only the running one had.
+func TestRestartedWorkerIsNotInSyncBeforeItsStateIsRestored(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			pods := newPods(t, "one", "two")
+			r.serve(pods, "web", "one")
+			r.allRunAfter(r.publish(edgeConfig(map[string]string{"web": "#hapsnap servers shop/web:http"})))
+			i, web := r.instances["a"], []string{"web"}
+			text, err := i.Config()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.serve(pods, "web", "two")
+			r.settled(web, pods, "two")
+			r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
+
+			// Nothing can be changed until the faults are gone.
+			i.Inject(dataplanetest.Answer(500).On(http.MethodPut, "/runtime"), dataplanetest.Answer(500).On(http.MethodPost, ""))
+			i.KillHAProxy()
+			if err := i.EditConfig(text); err != nil {
+				t.Fatal(err)
+			}
+			if err := i.StartHAProxy(); err != nil {
+				t.Fatal(err)
+			}
+			pid := r.workers()[0]
+			r.until("the new worker was tried to be brought up to date", func(s Status) bool {
+				a := s.instance("a")
+				if a.PID == pid && a.InSync {
+					t.Error("a worker from an old file is in sync")
+				}
+				return a.PID == pid && a.Error != ""
+			})
+			r.settled(web, pods, "one")
+			i.ClearFaults()
+			r.until("all is well again", func(s Status) bool { return s.instance("a").PID == pid && s.instance("a").InSync })
+			if now := r.placed("a", "web", pods["two"]); !now.up || now.drains {
+				t.Errorf("in sync without the endpoint: %+v", r.slots("a", "web"))
+			}
+		})
+	}
 }
 
 func TestEndpointsAreNotLostWithTheirManifests(t *testing.T) {
