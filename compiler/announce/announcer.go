@@ -1,7 +1,6 @@
 package announce
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -16,36 +15,20 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
 )
 
-// manager is who owns the statuses, and who reports Events.
+// manager is who owns the statuses.
 const manager = "hapsnap-compiler"
 
-// How often the API server is written to, in requests each second, and how many
-// at once. Ten thousand objects with a fault are told so in half an hour.
-const (
-	eventRate, eventBurst   = 5, 25
-	statusRate, statusBurst = 10, 50
-)
-
-// The times between attempts while the API server refuses, or is gone.
-const (
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
-	// look is how often it is looked whether something is to be said again.
-	look = time.Minute
-)
-
-// leader says whether this process is the one that writes.
-type leader interface {
-	Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool)
-}
+// How often the statuses are written, in requests each second, and how many at once.
+const statusRate, statusBurst = 10, 50
 
 // Options are those of an [Announcer]. All fields are needed.
 type Options struct {
 	Events    eventsv1.EventsGetter
 	Ingresses networkingv1.IngressesGetter
-	Leader    leader
+	Leader    events.Leader
 	Instance  string // this process, for the Events
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer
@@ -57,25 +40,27 @@ type Announcer struct {
 	options Options
 	metrics *metrics
 
+	events   *events.Recorder
+	statuses *events.Loop
+	limit    flowcontrol.RateLimiter // of statuses
+
 	mu     sync.Mutex
-	events ledger
 	bad    map[diag.Object]bool // left out by the last compile
 	desire desire
 	marks  marks
-
-	kickEvents, kickStatuses chan struct{}
-	eventLimit, statusLimit  flowcontrol.RateLimiter
 }
 
 // New returns an announcer, which writes once it is run.
 func New(o Options) *Announcer {
-	return &Announcer{
-		options: o, metrics: newMetrics(o.Metrics),
-		events: ledger{said: map[string]record{}}, marks: marks{},
-		kickEvents: make(chan struct{}, 1), kickStatuses: make(chan struct{}, 1),
-		eventLimit:  flowcontrol.NewTokenBucketRateLimiter(eventRate, eventBurst),
-		statusLimit: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst),
+	a := &Announcer{
+		options: o, metrics: newMetrics(o.Metrics), marks: marks{},
+		limit: flowcontrol.NewTokenBucketRateLimiter(statusRate, statusBurst),
+		events: events.New(events.Options{
+			Program: "compiler", Events: o.Events, Leader: o.Leader, Instance: o.Instance, Log: o.Log, Metrics: o.Metrics,
+		}),
 	}
+	a.statuses = events.NewLoop("statuses of ingresses", o.Leader, o.Log, a.nextStatus)
+	return a
 }
 
 // Compiled says what was found by a compile of the objects. Followers are told as
@@ -84,9 +69,8 @@ func (a *Announcer) Compiled(in inputs.Inputs, found []diag.Diagnostic) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	bad := leftOut(found)
-	a.events.wish(Events(in, found), good(in, a.bad, bad), time.Now())
+	a.events.Say(Events(in, found), good(in, a.bad, bad), time.Now())
 	a.bad = bad
-	kick(a.kickEvents)
 }
 
 // Published says which Ingresses the published snapshot serves.
@@ -99,65 +83,13 @@ func (a *Announcer) Published(in inputs.Inputs, served map[diag.Object]bool, c c
 	}
 	a.desire = desire{in: in, served: served, addresses: where, known: known}
 	a.marks.keep(in)
-	kick(a.kickStatuses)
-}
-
-func kick(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	a.statuses.Kick()
 }
 
 // Run writes until ctx is done, and then returns nil. What is said stays.
 func (a *Announcer) Run(ctx context.Context) error {
 	var group errgroup.Group
-	group.Go(func() error { a.loop(ctx, "events", a.kickEvents, a.nextEvent); return nil })
-	group.Go(func() error { a.loop(ctx, "statuses of ingresses", a.kickStatuses, a.nextStatus); return nil })
+	group.Go(func() error { a.events.Run(ctx); return nil })
+	group.Go(func() error { a.statuses.Run(ctx); return nil })
 	return group.Wait()
-}
-
-// loop writes what is due whenever it is kicked, and at times. One round ends
-// when write finds nothing more to do.
-func (a *Announcer) loop(ctx context.Context, what string, kicked <-chan struct{}, write func(context.Context) (bool, error)) {
-	wait := time.Duration(0)
-	for {
-		timer := time.NewTimer(cmp.Or(wait, look))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-kicked:
-		case <-timer.C:
-		}
-		timer.Stop()
-		err := a.round(ctx, write)
-		switch {
-		case ctx.Err() != nil:
-		case err == nil:
-			wait = 0
-		default:
-			if wait == 0 {
-				a.options.Log.Warn("cluster not told, trying again", "of", what, "err", err)
-			}
-			wait = min(max(2*wait, firstRetry), lastRetry)
-		}
-	}
-}
-
-// round writes one thing after the other, each while leading.
-func (a *Announcer) round(ctx context.Context, write func(context.Context) (bool, error)) error {
-	for ctx.Err() == nil {
-		during, end, leading := a.options.Leader.Term(ctx)
-		if !leading {
-			return nil
-		}
-		more, err := write(during)
-		ended := during.Err() != nil
-		end()
-		if ended || !more || err != nil {
-			return err
-		}
-	}
-	return nil
 }

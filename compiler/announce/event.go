@@ -1,20 +1,17 @@
 package announce
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
 )
 
 // The reasons of Events.
@@ -31,34 +28,25 @@ const (
 // action is what was done when an Event was found out.
 const action = "Compile"
 
-// maxNote is how many bytes of a note the API server takes.
-const maxNote = 1024
-
-// Event is what is said of an object.
-type Event struct {
-	Regarding          corev1.ObjectReference
-	Type, Reason, Note string
-}
-
 // Events returns what is to be said of the objects of a compile, each thing once,
 // in the order of the diagnostics.
-func Events(in inputs.Inputs, found []diag.Diagnostic) []Event {
+func Events(in inputs.Inputs, found []diag.Diagnostic) []events.Event {
 	known := references(in)
-	var out []Event
+	var out []events.Event
 	seen := map[string]bool{}
 	for _, d := range found {
 		regarding, ok := known[d.Object]
 		if !ok {
 			continue
 		}
-		e := Event{Regarding: regarding, Type: corev1.EventTypeWarning, Reason: Faulty, Note: note(d)}
+		e := events.Event{Regarding: regarding, Action: action, Type: corev1.EventTypeWarning, Reason: Faulty, Note: note(d)}
 		if d.Severity == diag.Error {
 			e.Reason = LeftOut
 		}
 		if d.Position.File == "" {
 			e.Regarding.FieldPath = d.Position.Field
 		}
-		if name := e.name(); !seen[name] {
+		if name := e.Name(); !seen[name] {
 			seen[name] = true
 			out = append(out, e)
 		}
@@ -68,14 +56,14 @@ func Events(in inputs.Inputs, found []diag.Diagnostic) []Event {
 
 // good returns what is to be said of objects that are there, had been left out
 // and are not any more.
-func good(in inputs.Inputs, before, after map[diag.Object]bool) []Event {
-	var out []Event
+func good(in inputs.Inputs, before, after map[diag.Object]bool) []events.Event {
+	var out []events.Event
 	for object, regarding := range references(in) {
 		if before[object] && !after[object] {
-			out = append(out, Event{Regarding: regarding, Type: corev1.EventTypeNormal, Reason: Accepted, Note: "nothing of it is left out any more"})
+			out = append(out, events.Event{Regarding: regarding, Action: action, Type: corev1.EventTypeNormal, Reason: Accepted, Note: "nothing of it is left out any more"})
 		}
 	}
-	slices.SortFunc(out, func(a, b Event) int { return strings.Compare(a.name(), b.name()) })
+	slices.SortFunc(out, func(a, b events.Event) int { return strings.Compare(a.Name(), b.Name()) })
 	return out
 }
 
@@ -99,44 +87,7 @@ func note(d diag.Diagnostic) string {
 	if d.Hint != "" {
 		text += "; hint: " + d.Hint
 	}
-	return cut(strings.ToValidUTF8(text, "\uFFFD"), maxNote)
-}
-
-// cut shortens a text to a number of bytes, between two characters.
-func cut(text string, limit int) string {
-	const more = "…"
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(more)
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
-}
-
-// name returns the name of the Event's object. It follows from what is said, so
-// that whoever says the same again meets it.
-func (e Event) name() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{
-		string(e.Regarding.UID), e.Regarding.Kind, e.Regarding.FieldPath, e.Type, e.Reason, e.Note,
-	}, "\x00")))
-	suffix := "." + hex.EncodeToString(sum[:8])
-	name := e.Regarding.Name
-	name = strings.TrimRight(name[:min(len(name), validation.DNS1123SubdomainMaxLength-len(suffix))], "-.") + suffix
-	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return "hapsnap" + suffix
-	}
-	return name
-}
-
-// namespace returns where the Event is kept; those of objects without a namespace
-// are in default.
-func (e Event) namespace() string {
-	if e.Regarding.Namespace == "" {
-		return metav1.NamespaceDefault
-	}
-	return e.Regarding.Namespace
+	return events.Note(text)
 }
 
 // references returns what Events name the objects of a cluster by.

@@ -11,10 +11,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
 )
 
 func ingress(name, uid string, has ...string) inputs.Object[networkingv1.Ingress] {
@@ -49,40 +49,18 @@ func TestEvents(t *testing.T) {
 	web := corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "Ingress", Namespace: "shop", Name: "web", UID: "u1"}
 	field := web
 	field.FieldPath = "spec.rules[0].host"
-	want := []Event{
-		{Regarding: field, Type: "Warning", Reason: LeftOut, Note: "spec.rules[0].host: no host; hint: give one"},
-		{Regarding: web, Type: "Warning", Reason: Faulty, Note: "strange"},
-		{Regarding: corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass", Name: "edge", UID: "u2"}, Type: "Warning", Reason: Faulty, Note: "unused"},
+	want := []events.Event{
+		{Regarding: field, Action: action, Type: "Warning", Reason: LeftOut, Note: "spec.rules[0].host: no host; hint: give one"},
+		{Regarding: web, Action: action, Type: "Warning", Reason: Faulty, Note: "strange"},
+		{Regarding: corev1.ObjectReference{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass", Name: "edge", UID: "u2"}, Action: action, Type: "Warning", Reason: Faulty, Note: "unused"},
 	}
 	got := Events(in, found)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got[0].namespace() != "shop" || got[2].namespace() != "default" {
-		t.Errorf("namespaces %s and %s", got[0].namespace(), got[2].namespace())
-	}
 	mended := good(in, leftOut(found), map[diag.Object]bool{})
-	if diff := cmp.Diff([]Event{{Regarding: web, Type: "Normal", Reason: Accepted, Note: "nothing of it is left out any more"}}, mended); diff != "" {
+	if diff := cmp.Diff([]events.Event{{Regarding: web, Action: action, Type: "Normal", Reason: Accepted, Note: "nothing of it is left out any more"}}, mended); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestNamesFollowFromWhatIsSaid(t *testing.T) {
-	t.Parallel()
-	event := func(name, uid, note string) Event {
-		return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: name, UID: types.UID(uid)}, Type: "Warning", Reason: LeftOut, Note: note}
-	}
-	same := event("web", "u1", "no host").name()
-	if got := event("web", "u1", "no host").name(); got != same || !strings.HasPrefix(got, "web.") {
-		t.Errorf("%s and %s", same, got)
-	}
-	for what, e := range map[string]Event{
-		"another note": event("web", "u1", "no port"), "another object of the same name": event("web", "u2", "no host"),
-		"a long name": event(strings.Repeat("a-", 126)+"a", "u1", "no host"), "no name of an Event": event("system:node", "u1", "no host"),
-	} {
-		if name := e.name(); name == same || len(validation.IsDNS1123Subdomain(name)) > 0 {
-			t.Errorf("%s: %s", what, name)
-		}
 	}
 }
 

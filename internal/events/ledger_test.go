@@ -1,4 +1,4 @@
-package announce
+package events
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 )
 
 func said(object, text string) Event {
-	return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: object, UID: types.UID(object)}, Type: "Warning", Reason: LeftOut, Note: text}
+	return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: object, UID: types.UID(object)}, Type: "Warning", Reason: "LeftOut", Note: text}
 }
 
 func accepted(object string) Event {
-	return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: object, UID: types.UID(object)}, Type: "Normal", Reason: Accepted, Note: "good"}
+	return Event{Regarding: corev1.ObjectReference{Kind: "Ingress", Name: object, UID: types.UID(object)}, Type: "Normal", Reason: "Accepted", Note: "good"}
 }
 
 // drain writes all that is due, and returns it with how often it was said before.

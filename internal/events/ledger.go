@@ -1,6 +1,10 @@
-package announce
+package events
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // The times of Events. The API server keeps one for an hour, unless told
 // otherwise, since it was last written.
@@ -28,6 +32,14 @@ type record struct {
 	count int32 // how often it was said
 }
 
+// subject is an object, and what was done with it.
+type subject struct {
+	uid    types.UID
+	action string
+}
+
+func (e Event) subject() subject { return subject{e.Regarding.UID, e.Action} }
+
 // ledger decides which Event is written next. Its methods are given the time.
 type ledger struct {
 	wishes []wish
@@ -43,7 +55,7 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	}
 	var next []wish
 	add := func(e Event, once bool) {
-		w := wish{Event: e, name: e.name(), since: now, once: once}
+		w := wish{Event: e, name: e.Name(), since: now, once: once}
 		if old, ok := before[w.name]; ok && !once {
 			w.since = old.since
 		}
@@ -61,15 +73,15 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 }
 
 // unsaid returns what was to be said once and has not been, unless something else
-// is to be said of that object by now.
+// was found out of that object by the same action.
 func (l *ledger) unsaid(before map[string]wish, lasting []Event) []wish {
-	faulty := map[string]bool{}
+	faulty := map[subject]bool{}
 	for _, e := range lasting {
-		faulty[string(e.Regarding.UID)] = true
+		faulty[e.subject()] = true
 	}
 	var out []wish
 	for _, w := range l.wishes {
-		if _, left := before[w.name]; left && w.once && l.said[w.name].at.Before(w.since) && !faulty[string(w.Regarding.UID)] {
+		if _, left := before[w.name]; left && w.once && l.said[w.name].at.Before(w.since) && !faulty[w.subject()] {
 			out = append(out, w)
 		}
 	}

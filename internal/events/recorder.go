@@ -1,0 +1,139 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// How often the API server is written to, in requests each second, and how many
+// at once. Ten thousand objects with a fault are told so in half an hour.
+const rate, burst = 5, 25
+
+// timeout is how long the API server may take for one request.
+const timeout = 10 * time.Second
+
+// Options are those of a [Recorder]. All fields are needed.
+type Options struct {
+	Program  string // compiler or pusher
+	Events   typedeventsv1.EventsGetter
+	Leader   Leader
+	Instance string // this process, for the Events
+	Log      *slog.Logger
+	Metrics  prometheus.Registerer
+}
+
+// Recorder writes Events. It may be used by several goroutines.
+type Recorder struct {
+	options Options
+	counter *prometheus.CounterVec
+	loop    *Loop
+	limit   flowcontrol.RateLimiter
+
+	mu     sync.Mutex
+	ledger ledger
+}
+
+// New returns a recorder, which writes once it is run.
+func New(o Options) *Recorder {
+	r := &Recorder{
+		options: o, limit: flowcontrol.NewTokenBucketRateLimiter(rate, burst), ledger: ledger{said: map[string]record{}},
+		counter: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "hapsnap", Subsystem: o.Program, Name: "events_total",
+			Help: "Events brought to the API server, by result: written, refused (not tried again), error.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{"written", "refused", "error"} {
+		r.counter.WithLabelValues(result)
+	}
+	o.Metrics.MustRegister(r.counter)
+	r.loop = NewLoop("events", o.Leader, o.Log, r.next)
+	return r
+}
+
+// Say replaces what is to be said: what holds, and lasts until it is no longer said
+// here, and what is said once. Something of the second kind that was not written yet
+// stays, unless something that lasts was found out by the same action of the object
+// meanwhile.
+func (r *Recorder) Say(lasting, once []Event, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ledger.wish(lasting, once, now)
+	r.loop.Kick()
+}
+
+// Run writes until ctx is done. What is said stays.
+func (r *Recorder) Run(ctx context.Context) { r.loop.Run(ctx) }
+
+// next writes the Event that is due next, and reports whether there was one.
+func (r *Recorder) next(ctx context.Context) (bool, error) {
+	r.mu.Lock()
+	w, before, ok := r.ledger.next(time.Now())
+	r.mu.Unlock()
+	if !ok {
+		return false, nil
+	}
+	if err := r.limit.Wait(ctx); err != nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := r.write(ctx, w, before)
+	if err != nil && !hopeless(err) {
+		r.counter.WithLabelValues("error").Inc()
+		return false, fmt.Errorf("write Event on %s: %w", w.object(), err)
+	}
+	result := "written"
+	if err != nil {
+		result = "refused"
+		r.options.Log.Warn("event refused", "object", w.object(), "err", err)
+	}
+	r.counter.WithLabelValues(result).Inc()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ledger.wrote(w.name, time.Now())
+	return true, nil
+}
+
+// hopeless reports whether an Event can never be written, or not any more.
+func hopeless(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// write creates an Event, or says on the one that is there that it holds still, or
+// again. One that another process has made is left as it is.
+func (r *Recorder) write(ctx context.Context, w wish, before int32) error {
+	client := r.options.Events.Events(w.namespace())
+	now := metav1.NowMicro()
+	if before > 0 {
+		data, err := json.Marshal(map[string]any{"series": eventsv1.EventSeries{Count: before + 1, LastObservedTime: now}})
+		if err != nil {
+			return fmt.Errorf("encode Event: %w", err)
+		}
+		if _, err = client.Patch(ctx, w.name, types.MergePatchType, data, metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	_, err := client.Create(ctx, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: w.name},
+		EventTime:  now, ReportingController: "hapsnap.dev/" + r.options.Program, ReportingInstance: Cut(r.options.Instance, 128),
+		Action: w.Action, Type: w.Type, Reason: w.Reason, Note: w.Note, Regarding: w.Regarding,
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
