@@ -31,7 +31,7 @@ func (r *rig) socket(name, command string) {
 
 // What another hand did to the files of an instance is put right, and the worker is
 // left alone.
-func TestDriftOnDiskIsRepaired(t *testing.T) {
+func TestFailureConfigurationEditedByHand(t *testing.T) {
 	t.Parallel()
 	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
 		t.Run(string(api), func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestDriftOnDiskIsRepaired(t *testing.T) {
 }
 
 // Who keeps undoing the repairs is let be, and both sides are told. Other work goes on.
-func TestFightOverAFileStops(t *testing.T) {
+func TestFailureFightOverAFile(t *testing.T) {
 	t.Parallel()
 	r := inspecting(t, dataplanetest.V34, echo(t, "one"))
 	i := r.instances["a"]

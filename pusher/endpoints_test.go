@@ -74,7 +74,7 @@ func TestBackendThatOutgrowsItsSlotsReloadsOneAfterAnother(t *testing.T) {
 	}
 }
 
-func TestWorkerRestartedFromAnOldFileGetsTodaysServers(t *testing.T) {
+func TestFailureHAProxyRestartedFromAnOldFile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V34, "a")
 	one, two := echo(t, "one"), echo(t, "two")

@@ -14,7 +14,7 @@ import (
 
 // Killed at any step and started again, the pusher resumes, and pushes nothing
 // twice.
-func TestKilledAtAnyStep(t *testing.T) {
+func TestFailureKilledInARollout(t *testing.T) {
 	steps := map[string]func(r *rig) func() bool{
 		"before the first push": func(r *rig) func() bool {
 			return func() bool { return r.seen().Phase() == rollout.Pushing }
@@ -63,19 +63,7 @@ func TestKilledAtAnyStep(t *testing.T) {
 	}
 }
 
-// reloads counts the workers that an instance had after its first.
-func (r *rig) reloads(name string) int {
-	n := 0
-	for _, q := range r.instances[name].Requests() {
-		// A request without an answer was cut off by the kill, and may count.
-		if q.Method == http.MethodPost && strings.Contains(q.Query, "force_reload") && (q.Status == http.StatusCreated || q.Status == 0) {
-			n++
-		}
-	}
-	return n
-}
-
-func TestStateLost(t *testing.T) {
+func TestFailureStateLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a", "b", "c")
 	r.endpoints(echo(t, "one"))
@@ -91,7 +79,7 @@ func TestStateLost(t *testing.T) {
 	}
 }
 
-func TestSecondPusherWithOneState(t *testing.T) {
+func TestFailureTwoPushersWithOneState(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
 	r.endpoints(echo(t, "one"))

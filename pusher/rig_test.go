@@ -292,6 +292,16 @@ func (r *rig) pushes(name string) int {
 	return n
 }
 
+// reloads counts those of an instance's HAProxy since it was started.
+func (r *rig) reloads(name string) int {
+	r.t.Helper()
+	n, err := r.instances[name].Reloads()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
 // writes counts the requests that could have changed an instance.
 func (r *rig) writes(name string) int {
 	n := 0

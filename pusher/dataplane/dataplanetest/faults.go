@@ -69,6 +69,10 @@ func DiskFull() Fault { return Fault{kind: diskFull} }
 // when the worker refuses it.
 func CertificateReload() Fault { return Fault{kind: certificateReload} }
 
+// CertificateReloadFails is CertificateReload with a reload that fails when it is due;
+// log is what HAProxy would have said.
+func CertificateReloadFails(log string) Fault { return Fault{kind: certificateReload, log: log} }
+
 // On limits the fault to a method, "" for any, and to paths that begin so. The
 // path is the one after /v3/services/haproxy, such as "/configuration/raw", or the
 // whole one.

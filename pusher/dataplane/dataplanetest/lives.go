@@ -109,6 +109,16 @@ func (i *Instance) WorkerPID() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line))
 }
 
+// Reloads returns how often HAProxy was told to reload since it was started, from
+// HAProxy itself. Those that failed count.
+func (i *Instance) Reloads() (int, error) {
+	n, _, err := i.haproxy.reloadCounts()
+	if err != nil {
+		return 0, fmt.Errorf("count reloads: %w", err)
+	}
+	return n, nil
+}
+
 // Socket sends a command to the running worker, past the API.
 func (i *Instance) Socket(command string) (string, error) { return i.haproxy.ask("@1 " + command) }
 

@@ -114,10 +114,10 @@ func (g *agent) reload(f Fault) (string, error) {
 }
 
 func (g *agent) attempt(f Fault) (string, error) {
-	switch f.kind {
-	case failReload:
+	switch {
+	case f.kind == failReload, f.kind == certificateReload && f.log != "":
 		return f.log, errReloadFailed
-	case masterSocketGone:
+	case f.kind == masterSocketGone:
 		return "", fmt.Errorf("cannot reload: %w", g.haproxy.noSocket())
 	default:
 		return g.haproxy.reload()

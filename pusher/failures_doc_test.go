@@ -1,0 +1,72 @@
+package pusher
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Each failure that ARCHITECTURE.md lists has a test, which exists; and no test of a
+// failure is missing there.
+func TestFailuresAreTested(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### What the pusher survives\n")
+	named := map[string]bool{}
+	for row := range strings.Lines(section) {
+		cells := strings.Split(row, "|")
+		if len(cells) != 4 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[1]) == "failure" {
+			continue
+		}
+		names := regexp.MustCompile("`[^`]+`").FindAllString(cells[2], -1)
+		if len(names) == 0 {
+			t.Errorf("no test of: %s", cells[1])
+		}
+		for _, name := range names {
+			named[strings.Trim(name, "`")] = true
+		}
+	}
+	tests := failureTests(t)
+	stories := slices.DeleteFunc(slices.Sorted(maps.Keys(named)), func(name string) bool { return !strings.HasSuffix(name, ".txtar") })
+	for _, story := range stories {
+		if _, err := os.Stat(filepath.Join("..", "testscripts", story)); err != nil {
+			t.Errorf("there is no such story: %v", err)
+		}
+		delete(named, story)
+	}
+	if diff := cmp.Diff(tests, slices.Sorted(maps.Keys(named))); diff != "" || len(tests) == 0 {
+		t.Errorf("tests that exist, and that are listed (-exist +listed):\n%s", diff)
+	}
+}
+
+// failureTests lists the tests whose names say that they are of a failure.
+func failureTests(t *testing.T) []string {
+	t.Helper()
+	declared := regexp.MustCompile(`(?m)^func (TestFailure[A-Z]\w+)\(`)
+	var tests []string
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			tests = append(tests, m[1])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(tests)
+	return tests
+}

@@ -1,0 +1,223 @@
+package pusher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func TestFailureHAProxyCannotBeAskedToReload(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publish(config("1", "")))
+	r.instances["a"].Inject(dataplanetest.MasterSocketGone().On("", "").Times(20))
+	r.allRun(r.publish(config("2", "")))
+	if rejected := r.seen().Rejected; len(rejected) > 0 {
+		t.Errorf("the snapshot was blamed for it: %+v", rejected)
+	}
+}
+
+func TestFailureReplyLostOfAReloadThatFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	good := r.publish(config("1", ""))
+	r.allRunAfter(good)
+	r.instances["a"].Inject(dataplanetest.CutAfter().On(http.MethodPost, "/configuration/raw").Times(1))
+	bad := r.publish(config("2", broken))
+	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	r.allRun(good)
+	if n := r.pushes("a"); n != 2 {
+		t.Errorf("a got %d pushes, want one of each snapshot", n)
+	}
+	if n := r.pushes("b"); n != 1 {
+		t.Errorf("b got %d pushes, want 1", n)
+	}
+}
+
+func TestFailureCanaryCrashes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	good := r.publish(config("1", ""))
+	r.allRunAfter(good)
+	soak := time.Hour
+	r.kill()
+	r.options.Soak = &soak
+	r.run()
+	bad := r.publish(config("2", ""))
+	r.until("the canary soaks", phase(rollout.Soaking))
+	r.instances["a"].KillHAProxy()
+	if err := r.instances["a"].StartHAProxy(); err != nil {
+		t.Fatal(err)
+	}
+	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	r.allRun(good)
+	if n := r.pushes("b"); n != 1 {
+		t.Errorf("b got %d pushes, want 1", n)
+	}
+}
+
+// The API takes a certificate, schedules the reload that is to load it, and that fails.
+func TestFailureReloadForACertificateAfterA202(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	r.secret(nil)
+	id := r.publishTLS("1")
+	r.allRunAfter(id)
+	r.instances["a"].Inject(dataplanetest.CertificateReloadFails("[ALERT] no").On(http.MethodPut, "/storage/ssl_certificates").Times(1))
+	second := r.secret(nil)
+	eventually(t, "it is said", func() bool { return strings.Contains(r.logged(), "reload failed: [ALERT] no") })
+	eventually(t, "a serves the new certificate", func() bool { return r.served("a", "shop.example.com") == second })
+	r.allRun(id)
+	if rejected := r.seen().Rejected; len(rejected) > 0 {
+		t.Errorf("the snapshot was blamed for it: %+v", rejected)
+	}
+}
+
+// The file is put back, the memory of the API is not. The pusher heals it before
+// anybody's next change brings the failed text to disk again.
+func TestFailureReloadLeavesTheMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	good := r.publish(config("1", ""))
+	r.allRunAfter(good)
+	bad := r.publish(config("2", broken))
+	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	r.allRun(good)
+	r.agree("a")
+	r.allRun(r.publish(config("3", "")))
+	if got := []int{r.reloads("a"), r.reloads("b")}; !slices.Equal(got, []int{3, 2}) {
+		t.Errorf("a and b were reloaded %v times, want 3, of which one failed, and 2", got)
+	}
+}
+
+// The API ends before it reloads, and does not know that it was to. On disk is what
+// should run, and the worker runs something else.
+func TestFailureAPIRestartedWithAReloadPending(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32)
+	r.names = []string{"a"}
+	r.addInstanceWith("a", dataplanetest.Options{ReloadDelay: time.Hour})
+	r.writeFleet("a")
+	r.endpoints(echo(t, "one"))
+	first := r.publish(config("1", ""))
+	r.allRunAfter(first)
+	second := r.publish(config("2", ""))
+	r.allRun(second)
+	text, err := r.instances["a"].Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.channel(func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: first}) })
+	r.allRun(first)
+	r.kill()
+	if posted := r.post("a", text, dataplane.PostOptions{}); posted.ReloadID == "" {
+		t.Fatal("no reload is pending")
+	}
+	if err := r.instances["a"].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	r.channel(snapshots.Channel.Unpinned)
+	r.options.ReloadTimeout = time.Second // it is waited for
+	r.allRunAfter(second)
+	if revision, _, err := r.get("a"); revision != "2" || r.reloads("a") != 4 {
+		t.Errorf("a answers from revision %q after %d reloads, want 2 after 4: %v", revision, r.reloads("a"), err)
+	}
+}
+
+// An instance comes back with the file of a snapshot that nobody runs any more.
+func TestFailureHAProxyRestartedFromAnOlderSnapshot(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publish(config("1", "")))
+	i := r.instances["a"]
+	old, err := i.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := r.publish(config("2", ""))
+	r.allRun(second)
+	i.KillHAProxy()
+	if err := i.EditConfig(old); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.StartHAProxy(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a runs the newer one again", func() bool {
+		revision, _, err := r.get("a")
+		return err == nil && revision == "2"
+	})
+	r.allRun(second)
+	if got := []int{r.pushes("a"), r.pushes("b")}; !slices.Equal(got, []int{3, 2}) {
+		t.Errorf("a and b got %v pushes, want 3 and 2", got)
+	}
+}
+
+// api is a client of an instance's API, for another hand than the pusher's.
+func (r *rig) api(name string) *dataplane.Client {
+	r.t.Helper()
+	c, err := dataplane.New(dataplane.Options{URL: r.instances[name].URL(), Username: "admin", Password: "secret"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// post has another hand post a configuration, whatever the version is by now.
+func (r *rig) post(name, text string, o dataplane.PostOptions) dataplane.Posted {
+	r.t.Helper()
+	var posted dataplane.Posted
+	eventually(r.t, "the post is taken", func() bool {
+		raw, err := r.api(name).Raw(r.t.Context())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		o.Version = raw.Version
+		posted, err = r.api(name).PostRaw(r.t.Context(), []byte(text), o)
+		if err != nil && !errors.Is(err, dataplane.ErrConflict) {
+			r.t.Fatal(err)
+		}
+		return err == nil
+	})
+	return posted
+}
+
+// agree waits until the memory of an instance's API is what is on disk, and not
+// what failed to start.
+func (r *rig) agree(name string) {
+	r.t.Helper()
+	eventually(r.t, "the memory of the API is what is on disk", func() bool {
+		raw, err := r.api(name).Raw(r.t.Context())
+		return err == nil && strings.Contains(string(raw.Config), fmt.Sprintf("# _version=%d\n", raw.Version))
+	})
+	url := r.instances[name].URL() + "/v3/services/haproxy/configuration/frontends/taken/binds"
+	q, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	q.SetBasicAuth("admin", "secret")
+	answer, err := http.DefaultClient.Do(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNotFound && strings.TrimSpace(string(body)) != "[]" {
+		r.t.Errorf("the API still has what failed to start: %d %s", answer.StatusCode, body)
+	}
+}
