@@ -69,6 +69,30 @@ func TestFailureCanaryCrashes(t *testing.T) {
 	}
 }
 
+// Another hand posts what does not start, without waiting for the reload: the API puts
+// the file back and keeps the rest in its memory, from where anybody's next change
+// would bring it to disk again.
+func TestFailureReloadAfterA202(t *testing.T) {
+	t.Parallel()
+	r := inspecting(t, dataplanetest.V32, echo(t, "one"))
+	api, workers := r.api("a"), r.workers()
+	text, err := r.instances["a"].Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = strings.Replace(text, "\nbackend ", strings.ReplaceAll(broken, "    ", "  ")+"\nbackend ", 1)
+	posted := r.post("a", text, dataplane.PostOptions{})
+	eventually(t, "the reload has failed", func() bool {
+		reload, err := api.Reload(t.Context(), posted.ReloadID)
+		return err == nil && reload.Status == dataplane.ReloadFailed
+	})
+	r.agree("a")
+	r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
+	if now := r.workers(); !slices.Equal(now, workers) {
+		t.Errorf("the worker is %v, was %v", now, workers)
+	}
+}
+
 // The API takes a certificate, schedules the reload that is to load it, and that fails.
 func TestFailureReloadForACertificateAfterA202(t *testing.T) {
 	t.Parallel()

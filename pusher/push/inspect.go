@@ -73,12 +73,20 @@ func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Runnin
 	return out, err
 }
 
-// inspectDisk compares the file on disk with what was written there. Where that is
-// not known, with what was bound, which the API words in its own way.
+// inspectDisk compares the file on disk with what was written there, and with what the
+// API remembers. Where that is not known, with what was bound, which the API words in
+// its own way.
 func inspectDisk(s sight, want snapshots.Bound, known Digest) (Fault, bool) {
 	found := digestOf(s.raw.Config)
 	edited := s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config)
 	switch {
+	case known != (Digest{}) && found == known && s.disk.version != s.memory:
+		// A reload failed that another hand asked for: the file was put back, and the
+		// next change by anybody would bring what failed to disk again.
+		return Fault{
+			What: "the memory of the Dataplane API", Want: fmt.Sprintf("version %d, which is on disk", s.disk.version),
+			Found: fmt.Sprintf("version %d", s.memory),
+		}, true
 	case known != (Digest{}) && found == known:
 		return Fault{}, false
 	case known == (Digest{}) && !edited && s.settled(want):
