@@ -48,6 +48,9 @@ func FuzzBind(f *testing.F) {
 		if err != nil || elsewhere.Shape != bound.Shape || elsewhere.Node != bound.Node {
 			t.Fatalf("other addresses make %s of %s: %v", elsewhere.Node, bound.Node, err)
 		}
+		if c := Classify(bound, elsewhere); c.Verdict == Reload || (c.Verdict == Nothing) != (len(bound.Servers) == 0 || c.File == "") {
+			t.Fatalf("other addresses need %+v", c)
+		}
 		again, _ := Bind(s, Binding{Live: live, Slots: slots, Layout: testLayout})
 		if !reflect.DeepEqual(bound, again) {
 			t.Fatalf("bound twice (-first +second):\n%s", cmp.Diff(bound, again))

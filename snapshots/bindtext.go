@@ -18,6 +18,7 @@ type boundText struct {
 	servers    []BoundServer // of those directives
 	slots      Slots
 	weighted   map[string]bool
+	static     map[string]bool // of them, see staticBackends
 	allWeights bool
 
 	config  []byte
@@ -34,6 +35,7 @@ func newBoundText(config []byte, files *boundFiles, secrets *boundSecrets, found
 		files: files, secrets: secrets, directives: found, servers: servers, slots: slots,
 		weighted: weightedBackends(found.servers), shape: sha256.New(), global: -1,
 	}
+	t.static = staticBackends(config, t.weighted)
 	t.config = make([]byte, 0, len(config)+len(config)/8+64*len(servers))
 	t.lines = make([]int, 0, bytes.Count(config, []byte{'\n'})+len(servers)+4)
 	return t
@@ -119,7 +121,7 @@ func (t *boundText) writeComment(number int, line []byte) {
 
 // writeServers writes a directive and its servers. The shape has only what gives
 // them their names, and their options, for the rest of a server line can be
-// changed at run time.
+// changed at run time; where HAProxy cannot change weights, those too.
 func (t *boundText) writeServers(number int, line []byte) error {
 	d := t.directives.servers[0]
 	servers := t.servers[:len(t.slots[d.Key()])]
@@ -130,6 +132,9 @@ func (t *boundText) writeServers(number int, line []byte) error {
 		return err
 	}
 	fmt.Fprintf(t.shape, "\x00servers %d %d %s\n", d.Index, len(servers), options)
+	if t.static[d.Backend] && servers[0].Weight != 1 {
+		fmt.Fprintf(t.shape, "\x00weight %d\n", servers[0].Weight)
+	}
 	weigh := t.allWeights || t.weighted[d.Backend]
 	for _, server := range servers {
 		t.config = appendServer(t.config, server, options, weigh)

@@ -1,0 +1,208 @@
+package push
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+var (
+	pairs = flag.Int("pairs", 1000, "how many pairs to classify and to apply to HAProxy, each both ways")
+	seed  = flag.Uint64("seed", 1, "what the pairs are generated from")
+)
+
+// perWorker is how many pairs one worker has at a time: what it takes to change one of
+// them grows with their number.
+const perWorker = 200
+
+var anywhere = snapshots.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}
+
+// TestClassifiedPairsComeToTheSame generates pairs of configurations. What is said to
+// need a reload is what the generator changed of the structure, or an endpoint for
+// which there was no slot. All others are applied to a real HAProxy: the worker that is
+// changed at run time and one that loads the second side have to be alike, and so back.
+func TestClassifiedPairsComeToTheSame(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(*seed, 0))
+	certificates := makeCertificates(t)
+	fallback := certificates()
+	count := map[snapshots.Verdict]int{}
+	before, after := map[string]side{}, map[string]side{}
+	for n := range *pairs {
+		p := generate(r, n, certificates)
+		c := p.classify(t, fallback)
+		if count[c.Verdict]++; c.Verdict != snapshots.Reload {
+			before[p.name], after[p.name] = p.a, p.b
+		}
+		if len(before) == perWorker || n == *pairs-1 {
+			applyBothWays(t, before, after, fallback)
+			clear(before)
+			clear(after)
+		}
+	}
+	t.Logf("of %d pairs: %v", *pairs, count)
+	for _, v := range []snapshots.Verdict{snapshots.Nothing, snapshots.Runtime, snapshots.Reload} {
+		if count[v] < *pairs/20 {
+			t.Errorf("only %d pairs of %d need %s", count[v], *pairs, v)
+		}
+	}
+}
+
+// classify classifies the pair by itself, and checks that against what was changed.
+func (p pair) classify(t *testing.T, fallback []byte) snapshots.Classified {
+	t.Helper()
+	a, b := pack("/web", map[string]side{p.name: p.a}), pack("/web", map[string]side{p.name: p.b})
+	from, table := a.bind(t, 1, fallback, anywhere, nil)
+	to, slots := b.bind(t, 2, fallback, anywhere, table)
+	grown := !maps.EqualFunc(table, slots, func(x, y []snapshots.Slot) bool { return len(x) == len(y) })
+	c := snapshots.Classify(from, to)
+	want := snapshots.Reload
+	static := p.a.balance == "static-rr" || p.a.balance == "source"
+	switch {
+	case p.fixed > 0 || grown || static && reweighed(from, to):
+	case slices.Equal(from.Servers, to.Servers) && string(p.a.certificate) == string(p.b.certificate):
+		want = snapshots.Nothing
+	default:
+		want = snapshots.Runtime
+	}
+	if c.Verdict != want || (c.Verdict == snapshots.Nothing) != (c.File == "") {
+		t.Errorf("%s is said to need %+v, not %s, from\n%s\nto\n%s", p.name, c, want, from.Config, to.Config)
+	}
+	return c
+}
+
+// reweighed reports whether a server has another weight.
+func reweighed(from, to snapshots.Bound) bool {
+	return !slices.EqualFunc(from.Servers, to.Servers, func(x, y snapshots.BoundServer) bool { return x.Weight == y.Weight })
+}
+
+// applyBothWays brings one worker from the first sides to the second and back at run
+// time, and has another load each of them.
+func applyBothWays(t *testing.T, before, after map[string]side, fallback []byte) {
+	t.Helper()
+	changed := newSubject(t)
+	ways := changed.ways(t, before, after, fallback)
+	changed.load(t, ways[0])
+	worker, first := changed.have.Info.PID, changed.state(t, ways[0])
+	for n, bound := range ways[1:] {
+		changed.update(t, bound)
+		state := changed.state(t, bound)
+		loaded := newSubject(t)
+		fresh := loaded.ways(t, before, after, fallback)[n+1]
+		loaded.load(t, fresh)
+		if diff := cmp.Diff(loaded.state(t, fresh), state); diff != "" {
+			t.Fatalf("way %d (-loaded +changed):\n%s", n+1, diff)
+		}
+		if n == 0 && cmp.Equal(first, state) {
+			t.Error("the states cannot be told apart")
+		}
+		loaded.Close()
+	}
+	defer changed.Close()
+	if changed.have.Info.PID != worker {
+		t.Errorf("worker %d was replaced by %d", worker, changed.have.Info.PID)
+	}
+}
+
+// ways binds the first sides, the second, and the first again, for the subject.
+func (s *subject) ways(t *testing.T, before, after map[string]side, fallback []byte) []snapshots.Bound {
+	t.Helper()
+	a, b := pack(s.socket, before), pack(s.socket, after)
+	first, table := a.bind(t, 1, fallback, s.layout, nil)
+	second, table := b.bind(t, 2, fallback, s.layout, table)
+	third, _ := a.bind(t, 3, fallback, s.layout, table)
+	return []snapshots.Bound{first, second, third}
+}
+
+// subject is an instance with a real HAProxy.
+type subject struct {
+	*dataplanetest.Instance
+	push   Instance
+	layout snapshots.Layout
+	socket string // of its frontend
+	have   Running
+}
+
+func newSubject(t *testing.T) *subject {
+	t.Helper()
+	i := dataplanetest.Start(t, dataplanetest.Options{API: dataplanetest.V34})
+	client, err := dataplane.New(dataplane.Options{URL: i.URL(), Username: "admin", Password: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &subject{
+		Instance: i, push: Instance{API: client, ReloadTimeout: time.Minute}, socket: filepath.Join(filepath.Dir(i.MasterSocket()), "web"),
+		layout: snapshots.Layout{Maps: i.Dirs.Maps, Certificates: i.Dirs.Certificates, General: i.Dirs.General},
+	}
+}
+
+// load has the worker load what was bound, and brings it up to date.
+func (s *subject) load(t *testing.T, bound snapshots.Bound) {
+	t.Helper()
+	done, err := s.push.Push(t.Context(), bound, nil, Known{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.have = Running{Servers: Loaded(bound.Servers), Persisted: true, Certificates: Hashes(bound), Info: done.Info}
+	s.update(t, bound)
+}
+
+func (s *subject) update(t *testing.T, bound snapshots.Bound) {
+	t.Helper()
+	var err error
+	if s.have, err = s.push.Update(t.Context(), bound, s.have); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state returns what the worker says of its servers and certificates.
+func (s *subject) state(t *testing.T, bound snapshots.Bound) []string {
+	t.Helper()
+	out := serverStates(s.ask(t, "show servers state"))
+	for _, f := range bound.Files {
+		if f.Kind == snapshots.CertificateFile {
+			shown := s.ask(t, "show ssl cert "+f.Path)
+			out = append(out, f.Name+" "+regexp.MustCompile(`Serial: \S+`).FindString(shown))
+		}
+	}
+	return out
+}
+
+func (s *subject) ask(t *testing.T, command string) string {
+	t.Helper()
+	out, err := s.Socket(command)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return out
+}
+
+// serverStates returns what counts of the servers: where they are, their weight, and
+// whether they are in maintenance or drained, which are bits 0 and 3 of the admin state.
+// The others tell of how it came to that.
+func serverStates(shown string) []string {
+	var out []string
+	for line := range strings.Lines(shown) {
+		f := strings.Fields(line)
+		if len(f) < 19 || f[0] == "#" {
+			continue
+		}
+		admin, _ := strconv.Atoi(f[6])
+		out = append(out, fmt.Sprintf("%s/%s %s:%s weight %s maint %v drain %v", f[1], f[3], f[4], f[18], f[7], admin&1 != 0, admin&8 != 0))
+	}
+	return out
+}
