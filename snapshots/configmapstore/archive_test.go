@@ -33,12 +33,10 @@ func TestPackingIsReproducible(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	d := storetest.Draft("web")
-	random := rand.New(rand.NewPCG(1, 2))
+	random := rand.NewChaCha8([32]byte{1})
 	for i := range 12 {
 		content := make([]byte, 2_600_000+i)
-		for j := range content {
-			content[j] = byte(random.Uint32())
-		}
+		_, _ = random.Read(content)
 		d.Files = append(d.Files, snapshots.File{Path: fmt.Sprintf("files/%02d.bin", i), Content: content})
 	}
 	_, err := pack(d.Seal(1, snapshots.ID{}))

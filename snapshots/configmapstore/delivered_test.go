@@ -124,10 +124,7 @@ func TestDeliveredObjects(t *testing.T) {
 func TestDeliveredTooLarge(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 30<<20)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range large {
-		large[i] = byte(random.Uint32())
-	}
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(large)
 	_, err := Delivered("edge", storetest.Draft("web", "files/large.bin", string(large)).Seal(1, snapshots.ID{}))
 	if !errors.Is(err, sequence.ErrRefused) || !strings.Contains(err.Error(), "files/large.bin") {
 		t.Error(err)

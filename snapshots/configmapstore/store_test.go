@@ -29,10 +29,7 @@ func publish(t *testing.T, s *Store, d snapshots.Draft) snapshots.ID {
 // ten is a configuration of 10 MB that does not compress.
 func ten() snapshots.Draft {
 	large := make([]byte, 10<<20)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range large {
-		large[i] = byte(random.Uint32())
-	}
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(large)
 	return storetest.Draft("web", "files/large.bin", string(large))
 }
 

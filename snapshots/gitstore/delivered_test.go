@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"errors"
+	"math/rand/v2"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -92,12 +93,7 @@ func TestTooLargeToDeliver(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
 	large := make([]byte, 30<<20)
-	for i, x := 0, uint32(1); i < len(large); i++ { // xorshift: what does not compress
-		x ^= x << 13
-		x ^= x >> 17
-		x ^= x << 5
-		large[i] = byte(x)
-	}
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(large) // does not compress
 	_, _, err := r.open(t, delivering).Publish(t.Context(), storetest.Draft("a", "files/large.bin", string(large)))
 	if !errors.Is(err, sequence.ErrRefused) {
 		t.Errorf("publish: %v", err)
