@@ -66,6 +66,7 @@ type engine struct {
 	reviewed time.Time // the uploads
 	metrics  *metrics
 	traces   traces
+	objects  objects
 	// announcer tells others of the condition; nil: nobody is to be told.
 	announcer *announcer
 }
@@ -222,9 +223,8 @@ func (e *engine) commit(next rollout.State, waits []rollout.Wait, now time.Time)
 			e.state.Rollout, e.waits = old, before
 			return false
 		}
-		e.tell(old, next)
-		for _, n := range noticesOf(old, next) {
-			e.notify(n, now)
+		for _, h := range happenings(old, next) {
+			e.tell(h, now)
 		}
 	}
 	e.results, e.reloads = nil, map[string]int{}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -82,7 +81,7 @@ func (e *engine) mend(ctx context.Context, i *instance, bind func() (snapshots.B
 	})
 }
 
-// tellDrift logs what an inspection found.
+// tellDrift tells what an inspection found.
 func (e *engine) tellDrift(i *instance, before kept, faults []push.Fault, repair bool, now time.Time) {
 	log := e.logger(i.Name)
 	for _, f := range faults {
@@ -92,11 +91,9 @@ func (e *engine) tellDrift(i *instance, before kept, faults []push.Fault, repair
 	}
 	switch {
 	case before.Fight == nil && i.Fight != nil:
-		log.Error("repairs stop", "reason", i.Fight.String())
-		e.notify(notify.Notice{Event: notify.RepairsStop, Instance: i.Name, Text: i.Name + ": " + i.Fight.String()}, now)
+		e.tell(repairsStop(i.Name, snapshots.ID{}, i.Fight.String()), now)
 	case before.Fight != nil && i.Fight == nil:
-		log.Info("repairs go on")
-		e.notify(notify.Notice{Event: notify.RepairsGoOn, Instance: i.Name, Text: i.Name + ": repairs go on"}, now)
+		e.tell(repairsGoOn(i.Name), now)
 	}
 }
 

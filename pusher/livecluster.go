@@ -77,6 +77,7 @@ func (e *engine) takeSecrets(change cluster.Change, now time.Time) {
 	if e.bindings.setLive(e.live.Live, now) {
 		e.spread.begin(spreadSecrets, change.Since)
 	}
+	e.objects.broken = e.live.faulty
 	e.troubleWithObjects(now)
 }
 

@@ -18,8 +18,9 @@ import (
 // liveData is what was read of the live objects.
 type liveData struct {
 	snapshots.Live
-	slices   int      // how many EndpointSlices there are
-	problems []string // what could not be used
+	slices   int            // how many EndpointSlices there are
+	problems []string       // what could not be used
+	faulty   []brokenSecret // of them, in Secrets of a cluster
 	broken   map[snapshots.SecretName]bool
 	// faults are those of what only a snapshot can tell the use of.
 	faults  map[snapshots.Need][]error

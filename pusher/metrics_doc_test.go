@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/internal/metricsdoc"
+	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
@@ -24,6 +25,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.observe(Status{})
 	m.gauges.set([]InstanceStatus{{Name: "edge-1"}}, rollout.Left{Limited: true, Instances: map[string]int{"edge-1": 1}}, 0)
 	registry.MustRegister(cluster.New(cluster.Connection{}, false))
+	announce.New(announce.Options{Metrics: registry})
 	table, err := metricsdoc.Table(registry, prefix)
 	if err != nil {
 		t.Fatal(err)

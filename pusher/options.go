@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -38,6 +39,16 @@ type Cluster interface {
 	// Changes sends when Take has something new, which is what changed since.
 	Changes() <-chan struct{}
 	Take() cluster.Change
+}
+
+// Events says things of objects of a cluster. What is about none is about the fleet. See
+// package announce.
+type Events interface {
+	// Run says what is to be said until ctx is done.
+	Run(ctx context.Context)
+	// Say says what holds, in place of what did before, and what has happened. It waits
+	// for nothing.
+	Say(lasting, once []events.Event)
 }
 
 // Options say what a pusher works on.
@@ -88,6 +99,8 @@ type Options struct {
 	// Notify is called with what people may want to hear of, and must not block; nil:
 	// nobody.
 	Notify func(notify.Notice)
+	// Events says of the objects of a cluster what becomes of them; nil: nobody does.
+	Events Events
 	// Status is called with each new status; nil: nobody.
 	Status func(Status)
 	// Report writes the [Condition] of the fleet where others read it: its phase,

@@ -18,6 +18,7 @@ func (e *engine) report(now time.Time) {
 	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now))
 	e.observeSpread(now)
 	e.notifyOfTroubles(now)
+	e.sayObjects(s.Instances, now)
 	if e.Status != nil {
 		e.Status(s)
 	}
@@ -114,35 +115,4 @@ func (e *engine) target() snapshots.ID {
 		return e.state.Rollout.Good
 	}
 	return e.decision.ID
-}
-
-// tell logs what a step changed, in the words of a person who follows along.
-func (e *engine) tell(old, next rollout.State) {
-	for _, f := range next.Failed {
-		if _, known := old.Failure(f.Snapshot, f.Intent); !known {
-			e.Log.Error("rollout failed", "snapshot", f.Snapshot, "reason", f.Reason, "good", next.Good)
-		}
-	}
-	switch was, is := old.Rollout, next.Rollout; {
-	case is == nil && was != nil && next.Good == was.Target && old.Good != next.Good:
-		e.Log.Info("rollout done", "snapshot", next.Good)
-	case is == nil && was != nil:
-		e.Log.Info("rollout undone", "snapshot", was.Target, "good", next.Good)
-	case is == nil && next.Good != old.Good:
-		e.Log.Info("fleet runs snapshot", "snapshot", next.Good)
-	case is != nil && (was == nil || was.Target != is.Target):
-		e.Log.Info("rollout begins", "snapshot", is.Target, "good", next.Good)
-	}
-	if is := next.Rollout; is != nil {
-		was := cmp.Or(old.Rollout, &rollout.Rollout{})
-		switch {
-		case is.Paused != "" && was.Paused == "":
-			e.Log.Error("rollout paused", "snapshot", is.Target, "reason", is.Paused)
-		case is.Paused == "" && was.Paused != "" && is.Target == was.Target:
-			e.Log.Info("pause of rollout ends", "snapshot", is.Target)
-		}
-		if is.Phase != was.Phase || !slices.Equal(is.Members, was.Members) {
-			e.Log.Info("rollout goes on", "snapshot", is.Target, "phase", string(is.Phase), "wave", is.Wave+1, "members", is.Members)
-		}
-	}
 }

@@ -49,6 +49,9 @@ func Run(ctx context.Context, o Options) error {
 			})
 		})
 	}
+	if e.Events != nil {
+		e.start(func() { e.Events.Run(ctx) })
+	}
 	if e.announcer != nil {
 		e.start(func() { e.announcer.run(ctx) })
 	}

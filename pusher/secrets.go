@@ -23,9 +23,11 @@ func (e *engine) troubleWithSecrets(now time.Time) {
 		}
 	}
 	var errs []error
+	e.objects.missed = nil
 	for _, need := range slices.SortedFunc(maps.Keys(needed), snapshots.Need.Compare) {
 		if err := secretTrouble(need, needed[need], e.bindings.withExpiry(need, e.live.faults[need])); err != nil {
 			errs = append(errs, err)
+			e.objects.missed = append(e.objects.missed, brokenSecret{need.Secret, err.Error()})
 		}
 	}
 	e.trouble("secrets", errors.Join(errs...), now)

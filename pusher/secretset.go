@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/live"
@@ -16,6 +17,7 @@ type secretSet map[snapshots.SecretName]secretData
 
 // secretData is what was made of one Secret.
 type secretData struct {
+	uid         types.UID
 	certificate []byte // nil for none
 	fault       error  // why there is none, or why it is that of before
 	more        live.Secrets
@@ -25,7 +27,7 @@ type secretData struct {
 // certificate stays while it is broken; users, authorities and values do not, for
 // who may pass is said by what is there now.
 func (d secretData) follow(s corev1.Secret) secretData {
-	out := secretData{more: live.GatherSecrets([]corev1.Secret{s})}
+	out := secretData{uid: s.UID, more: live.GatherSecrets([]corev1.Secret{s})}
 	certificates, problems := live.Certificates([]corev1.Secret{s})
 	for _, certificate := range certificates {
 		out.certificate = certificate
@@ -48,6 +50,7 @@ func (set secretSet) live() liveData {
 		}
 		if d.fault != nil {
 			out.problems = append(out.problems, d.fault.Error())
+			out.faulty = append(out.faulty, brokenSecret{name, d.fault.Error()})
 		}
 		maps.Copy(out.Authorities, d.more.Authorities)
 		maps.Copy(out.Users, d.more.Users)

@@ -181,6 +181,10 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	if f.cluster != nil {
 		registry.MustRegister(f.cluster)
 	}
+	var err error
+	if o.Events, err = f.announcing(log, registry); err != nil {
+		return err
+	}
 	_, wait, err := process.Server{
 		Address: f.address, Ready: last.ready, Metrics: registry, Log: log,
 		Handle: map[string]http.Handler{"GET /status": http.HandlerFunc(last.serve)},

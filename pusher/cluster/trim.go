@@ -29,7 +29,7 @@ func trim(o any) (any, error) {
 }
 
 func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion}
 }
 
 func trimSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {

@@ -27,7 +27,9 @@ const (
 	RolloutDone   Event = "rollout_done"
 	RolloutFailed Event = "rollout_failed" // it is being undone
 	RolloutUndone Event = "rollout_undone"
-	RepairsStop   Event = "repairs_stop" // another hand keeps undoing them
+	RolloutPaused Event = "rollout_paused"  // others fail as well
+	RolloutGoesOn Event = "rollout_goes_on" // after that
+	RepairsStop   Event = "repairs_stop"    // another hand keeps undoing them
 	RepairsGoOn   Event = "repairs_go_on"
 	Trouble       Event = "trouble" // for a minute
 	TroubleOver   Event = "trouble_over"

@@ -69,7 +69,7 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 // nobody has said anything. An unreadable one is an error, and never that channel.
 // The snapshots of the store are those that it may name in short.
 func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (snapshots.Channel, *corev1.ConfigMap, error) {
-	name := channelName(s.name)
+	name := ChannelName(s.name)
 	o, err := s.get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		o, err = nil, s.placed(ctx)

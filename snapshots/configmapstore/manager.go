@@ -11,7 +11,7 @@ import (
 // ChannelManager names the tool that keeps the channel as it is elsewhere, and so
 // undoes what is changed here; it is "" if there is none, or no channel yet.
 func (s *Store) ChannelManager(ctx context.Context) (string, error) {
-	o, err := s.get(ctx, channelName(s.name))
+	o, err := s.get(ctx, ChannelName(s.name))
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", nil

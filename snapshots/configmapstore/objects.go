@@ -52,7 +52,8 @@ func chunkName(store string, revision uint64, attempt string, n int) string {
 	return fmt.Sprintf("%s-%s-%03d", manifestName(store, revision), attempt, n)
 }
 
-func channelName(store string) string { return store + "-channel" }
+// ChannelName returns the name of the ConfigMap with the channel of a store.
+func ChannelName(store string) string { return store + "-channel" }
 
 // draft is the ConfigMaps of a snapshot that is not stored yet.
 type draft struct {
@@ -102,7 +103,7 @@ func ownedBy(chunk *corev1.ConfigMap, manifest string, uid types.UID) *corev1.Co
 
 // newChannel returns the ConfigMap of a channel.
 func newChannel(store string, fields map[string]string) *corev1.ConfigMap {
-	o := part(store, channelName(store), partChannel)
+	o := part(store, ChannelName(store), partChannel)
 	o.Data = fields
 	return o
 }

@@ -39,6 +39,6 @@ func Status(store string) []rbacv1.PolicyRule {
 func Channel(store string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{channelName(store)}, Verbs: []string{"update"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{ChannelName(store)}, Verbs: []string{"update"}},
 	}
 }

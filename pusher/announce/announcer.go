@@ -1,0 +1,130 @@
+package announce
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hapsnap/hapsnap/internal/events"
+)
+
+// timeout is how long the API server may take to say which object it is.
+const timeout = 10 * time.Second
+
+// Options are those of an [Announcer].
+type Options struct {
+	Client kubernetes.Interface
+	// Namespace and Channel name the ConfigMap that stands for the fleet; "": there is
+	// none, and what is about the fleet is not said.
+	Namespace, Channel string
+	Instance           string // this process
+	Log                *slog.Logger
+	Metrics            prometheus.Registerer
+}
+
+// Announcer says things of objects. It may be used by several goroutines.
+type Announcer struct {
+	options  Options
+	recorder *events.Recorder
+	loop     *events.Loop
+
+	mu            sync.Mutex
+	news          bool // Say was called
+	lasting, once []events.Event
+	fleet         corev1.ObjectReference // complete once it has a UID
+}
+
+// New returns an announcer, which says nothing until it is run.
+func New(o Options) *Announcer {
+	a := &Announcer{options: o}
+	getter := events.Options{Program: "pusher", Leader: events.Always{}, Instance: o.Instance, Log: o.Log, Metrics: o.Metrics}
+	if o.Client != nil {
+		getter.Events = o.Client.EventsV1()
+	}
+	a.recorder = events.New(getter)
+	a.loop = events.NewLoop("what events are about", events.Always{}, o.Log, a.pass)
+	if o.Channel != "" {
+		a.fleet = corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: o.Namespace, Name: o.Channel}
+	}
+	return a
+}
+
+// Say says what holds, in place of what did before, and what has happened. What is
+// about no object is about the fleet. It waits for nothing.
+func (a *Announcer) Say(lasting, once []events.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.news, a.lasting, a.once = true, lasting, append(a.once, once...)
+	a.loop.Kick()
+}
+
+// Run says what is to be said until ctx is done.
+func (a *Announcer) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { a.recorder.Run(ctx) })
+	a.loop.Run(ctx)
+	running.Wait()
+}
+
+// pass hands on what is to be said, once it is known which object stands for the
+// fleet.
+func (a *Announcer) pass(ctx context.Context) (bool, error) {
+	if err := a.identify(ctx); err != nil {
+		return false, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.news {
+		return false, nil
+	}
+	a.recorder.Say(a.about(a.lasting), a.about(a.once), time.Now())
+	a.news, a.once = false, nil
+	return false, nil
+}
+
+// about fills in the fleet's object, and drops what is about the fleet where there is
+// none.
+func (a *Announcer) about(said []events.Event) []events.Event {
+	var out []events.Event
+	for _, e := range said {
+		if e.Regarding.Name == "" {
+			e.Regarding = a.fleet
+		}
+		if e.Regarding.Name != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// identify finds out the UID of the fleet's object, by which Events are shown with it. A
+// channel in which nobody has said anything is no object yet, and has none.
+func (a *Announcer) identify(ctx context.Context) error {
+	a.mu.Lock()
+	fleet := a.fleet
+	a.mu.Unlock()
+	if fleet.Name == "" || fleet.UID != "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	o, err := a.options.Client.CoreV1().ConfigMaps(fleet.Namespace).Get(ctx, fleet.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read ConfigMap %s/%s: %w", fleet.Namespace, fleet.Name, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fleet.UID = o.UID
+	return nil
+}
