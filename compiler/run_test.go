@@ -169,7 +169,7 @@ func put(t *testing.T, dir, name, text string) {
 // await waits for a condition, and says what was wrong with it to the last.
 func await(t *testing.T, what string, try func() error) {
 	t.Helper()
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(2 * time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for err := try(); err != nil; err = try() {

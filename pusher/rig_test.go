@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds every wait in these tests.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // rig is a fleet of real HAProxies behind stand-ins of the Dataplane API, a store
 // in a directory, and a pusher that can be stopped and started.

@@ -199,7 +199,7 @@ func (w worker) get() string {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline, poll := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	deadline, poll := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
 	defer poll.Stop()
 	for !ok() {
 		select {

@@ -58,7 +58,7 @@ func get(t *testing.T, url, part string) {
 
 func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for !ok() {

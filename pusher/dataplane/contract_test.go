@@ -215,7 +215,7 @@ func (s *subject) get(t *testing.T, path string) (status int, body string) {
 // eventually polls until the condition holds.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition did not come to hold")

@@ -153,7 +153,7 @@ func (w *world) run(t *testing.T) {
 
 func (w *world) until(t *testing.T, what string, ok func(pusher.Status) bool) {
 	t.Helper()
-	deadline, look := time.After(30*time.Second), time.NewTicker(5*time.Millisecond)
+	deadline, look := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
 	defer look.Stop()
 	for {
 		w.mu.Lock()

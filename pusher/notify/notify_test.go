@@ -60,7 +60,7 @@ func (h *hook) events() []Event {
 // await waits for a number of tries.
 func (h *hook) await(t *testing.T, n int) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for range n {
 		select {
 		case <-h.tries:

@@ -35,7 +35,7 @@ func followed(t *testing.T, s *Store) <-chan struct{} {
 // hears waits for changes until something is true.
 func hears(t *testing.T, changes <-chan struct{}, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case <-changes:

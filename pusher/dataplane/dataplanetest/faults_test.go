@@ -55,7 +55,7 @@ func version(t *testing.T, c *dataplane.Client) int64 {
 
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !holds() {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition did not come to hold")
