@@ -156,7 +156,7 @@ func TestFailureAPIRestartedWithAReloadPending(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.channel(snapshots.Channel.Unpinned)
-	r.options.ReloadTimeout = time.Second // it is waited for
+	r.options.ReloadTimeout = 5 * time.Second // it is waited for
 	r.allRunAfter(second)
 	if revision, _, err := r.get("a"); revision != "2" || r.reloads("a") != 4 {
 		t.Errorf("a answers from revision %q after %d reloads, want 2 after 4: %v", revision, r.reloads("a"), err)

@@ -32,7 +32,7 @@ func TestFailureInstanceUnreachable(t *testing.T) {
 func TestFailureInstanceNeverAnswers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a", "b", "c")
-	r.options.ReloadTimeout = 300 * time.Millisecond
+	r.options.ReloadTimeout = 3 * time.Second
 	r.instances["c"].Inject(dataplanetest.Hang().On(http.MethodPost, "/configuration/raw"))
 	one, two := echo(t, "one"), echo(t, "two")
 	r.endpoints(one)
