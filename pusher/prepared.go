@@ -49,6 +49,13 @@ func prepare(s snapshots.Snapshot, recorded bool) prepared {
 	return p
 }
 
+// Wanted returns what a snapshot needs of a cluster that endpoints and Secrets come
+// from.
+func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
+	p := prepare(s, fromCluster.recorded(s))
+	return p.wants, p.err
+}
+
 // wanted returns what the snapshot needs of a cluster.
 func (p prepared) wanted() cluster.Wanted {
 	var out cluster.Wanted

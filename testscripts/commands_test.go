@@ -25,6 +25,9 @@ var (
 // commands are all but await, by name; doc.go says what they do.
 var commands = map[string]command{
 	"instances": {"N [-waves LIST] [-soak DURATION] [-api VERSION]", startInstances},
+	"joins":     {"NAME...", joinPods},
+	"leaves":    {"NAME...", leavePods},
+	"password":  {"TEXT", setPassword},
 	"down":      {"NAME", downInstance},
 	"up":        {"NAME", upInstance},
 	"fault":     {"NAME KIND[=ARGUMENT] [METHOD PATH [TIMES]]", injectFault},

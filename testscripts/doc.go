@@ -13,6 +13,14 @@
 //	instances N [-waves 1,100%] [-soak 0s] [-api 3.2]
 //		Starts the instances edge-1 to edge-N, each an HAProxy with a Dataplane
 //		API, and writes fleet.yaml and config.yaml, which fit them.
+//	joins NAME...
+//		Starts instances as pods of the cluster, which are not ready: in the namespace
+//		edge, with the label app: haproxy. The first time it writes fleet.yaml, which has
+//		them found by that label and asked with the Secret edge/dataplane, and config.yaml.
+//	leaves NAME...
+//		Deletes such pods, and ends the instances.
+//	password TEXT
+//		The instances take no other password from now on; the first one is testscript.
 //	down NAME, up NAME
 //		Ends an instance with its API as if its machine failed; starts it again.
 //	fault NAME KIND[=ARGUMENT] [METHOD PATH [TIMES]], fault NAME none

@@ -76,10 +76,15 @@ func (w *world) writeFleet(o fleetOptions) error {
 		fmt.Fprintf(&b, "  - name: %s\n    url: %s\n    username: %s\n    passwordFile: password\n", i.name, i.URL(), apiUser)
 		fmt.Fprintf(&b, "    directories: {maps: %s, certificates: %s, general: %s}\n", i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General)
 	}
+	return w.writeFiles(b.String())
+}
+
+// writeFiles writes the files for the pusher and the compiler.
+func (w *world) writeFiles(fleet string) error {
 	config := fmt.Sprintf("apiVersion: hapsnap.dev/v1alpha1\nkind: CompilerConfig\nspec:\n"+
 		"  bind: {addresses: [\"${BIND_ADDRESS}\"]}\n  http: {port: %d}\n  https: {port: %d}\n  status: {port: %d}\n  maxconn: 200\n",
 		w.network.HTTP, w.network.HTTPS, w.network.Status)
-	for name, content := range map[string]string{"password": apiPassword + "\n", "fleet.yaml": b.String(), "config.yaml": config} {
+	for name, content := range map[string]string{"password": apiPassword + "\n", "fleet.yaml": fleet, "config.yaml": config} {
 		if err := replaceFile(filepath.Join(w.dir, name), []byte(content)); err != nil {
 			return err
 		}

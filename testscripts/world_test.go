@@ -18,6 +18,8 @@ type world struct {
 	network   *network
 	instances []*instance
 	pods      map[string]*pod
+	joined    int    // how many instances have joined as pods
+	secret    string // the password of the instances, "" for the first one
 	waiting   *waiting
 	talks     map[string]conversation
 	loads     map[string]*load

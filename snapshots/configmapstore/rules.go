@@ -25,6 +25,12 @@ func WritingCompanions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete"}}}
 }
 
+// ReadingCompanions returns what it takes to read those, besides Reading. They have no
+// name that could be known before.
+func ReadingCompanions() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
+}
+
 // Status returns what it takes to write the status of a store. Creating cannot be
 // limited to a name.
 func Status(store string) []rbacv1.PolicyRule {
