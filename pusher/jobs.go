@@ -168,9 +168,9 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 		switch w := e.stands(i, now); w {
 		case workUpdate:
 			i.begin(w)
-			have := i.running
+			want, have := e.wanted(i, bind), i.running
 			ctx, span := e.traces.update(ctx, name, i.snapshot(), e.traceparent(i.snapshot()))
-			e.startOn(ctx, i, func(ctx context.Context) { e.update(ctx, i, bind, have, span) })
+			e.startOn(ctx, i, func(ctx context.Context) { e.update(ctx, i, want, have, span) })
 		case workPersist:
 			i.begin(w)
 			e.startOn(ctx, i, func(ctx context.Context) { e.persist(ctx, i, bind) })
@@ -187,16 +187,25 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 	}
 }
 
+// wanted returns what the worker should have of the snapshot that it runs.
+func (e *engine) wanted(i *instance, bind func() (snapshots.Bound, error)) push.Wanted {
+	n, _ := e.bindings.node(i.snapshot(), i.Layout)
+	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Certificates: n.certificates, Bind: bind}
+}
+
 // update changes servers and certificates in the running worker.
-func (e *engine) update(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running, span trace.Span) {
+func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have push.Running, span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began, known := time.Now(), have.Servers != nil
-	want, err := bind()
-	if err == nil {
-		have, err = i.target.Update(ctx, want, have)
-		err = withoutSecrets(err, want)
+	var bound snapshots.Bound // if it was needed
+	bind := want.Bind
+	want.Bind = func() (_ snapshots.Bound, err error) {
+		bound, err = bind()
+		return bound, err
 	}
+	have, err := i.target.Update(ctx, want, have)
+	err = withoutSecrets(err, bound)
 	endJob(span, have.Reloaded, err)
 	e.send(context.WithoutCancel(ctx), func(now time.Time) {
 		e.ended(i, workUpdate, err, now)

@@ -45,13 +45,11 @@ func respect(want []snapshots.BoundServer, hands []Hand) ([]snapshots.BoundServe
 	return out, kept
 }
 
-// notice returns the hands after servers that were known are found as they are now.
+// notice returns the hands after servers that were known are found as they are now,
+// in the same order.
 // One that was ready, at the same address, and was not changed by us, was taken out
 // by another hand; one that was so and is ready again was given back.
 func notice(hands []Hand, known, found []snapshots.BoundServer, ours []change) []Hand {
-	if !aligned(known, found) {
-		return hands
-	}
 	changed := make(map[serverKey]bool, len(ours))
 	for _, c := range ours {
 		changed[serverKey{c.to.Backend, c.to.Name}] = true

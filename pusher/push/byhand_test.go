@@ -24,7 +24,7 @@ func TestNotice(t *testing.T) {
 		"nothing happened":            {was: ready, is: ready},
 		"taken out":                   {was: ready, is: drained, want: []Hand{hand}},
 		"moved, and out":              {was: ready, is: elsewhere},
-		"taken out by us":             {was: ready, is: drained, list: []change{{ready, drained}}},
+		"taken out by us":             {was: ready, is: drained, list: []change{{from: ready, to: drained}}},
 		"still out":                   {hands: []Hand{hand}, was: drained, is: drained, want: []Hand{hand}},
 		"given back":                  {hands: []Hand{hand}, was: drained, is: ready},
 		"from drain to maintenance":   {hands: []Hand{hand}, was: drained, is: maintained, want: []Hand{other}},

@@ -164,7 +164,7 @@ func (s *subject) load(t *testing.T, bound snapshots.Bound) {
 func (s *subject) update(t *testing.T, bound snapshots.Bound) {
 	t.Helper()
 	var err error
-	if s.have, err = s.push.Update(t.Context(), bound, s.have); err != nil {
+	if s.have, err = s.push.Update(t.Context(), wanted(bound), s.have); err != nil {
 		t.Fatal(err)
 	}
 }

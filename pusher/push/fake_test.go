@@ -22,6 +22,7 @@ type fake struct {
 	files   map[string]string // storage/name: content
 	servers map[string][]dataplane.Server
 	calls   []string // what could change something
+	asked   []string // of the worker and the API, beside them
 
 	info    func() (dataplane.RuntimeInfo, error)
 	raw     func() (dataplane.Raw, error)
@@ -83,10 +84,17 @@ func (f *fake) note(format string, args ...any) {
 }
 
 func (f *fake) Info(context.Context) (dataplane.APIInfo, error) {
+	f.asked = append(f.asked, "version of the API")
 	return dataplane.APIInfo{Version: f.version}, nil
 }
-func (f *fake) RuntimeInfo(context.Context) (dataplane.RuntimeInfo, error) { return f.info() }
-func (f *fake) Raw(context.Context) (dataplane.Raw, error)                 { return f.raw() }
+func (f *fake) RuntimeInfo(context.Context) (dataplane.RuntimeInfo, error) {
+	f.asked = append(f.asked, "info")
+	return f.info()
+}
+func (f *fake) Raw(context.Context) (dataplane.Raw, error) {
+	f.asked = append(f.asked, "configuration")
+	return f.raw()
+}
 
 func (f *fake) PostRaw(_ context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
 	how := "reload"
@@ -115,6 +123,7 @@ func (f *fake) DeleteTransaction(_ context.Context, id string) error {
 }
 
 func (f *fake) Servers(_ context.Context, backend string) ([]dataplane.Server, error) {
+	f.asked = append(f.asked, "servers of "+backend)
 	return f.servers[backend], nil
 }
 

@@ -193,18 +193,15 @@ func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out 
 	if have.Servers == nil || !aligned(have.Servers, want.Servers) {
 		return nil // the next update asks for all of them
 	}
-	all := make([]change, len(want.Servers))
-	for n := range all {
-		all[n].to = want.Servers[n]
-	}
-	backends := backendsOf(all)
+	backends := spans(have.Servers)
 	from, end := part(len(backends), round)
-	found := slices.Clone(have.Servers)
-	if err := i.readBack(ctx, found, backends[from:end]); err != nil {
+	some, err := i.readBack(ctx, have.Servers, backends[from:end])
+	if err != nil {
 		return err
 	}
+	found := replaced(have.Servers, backends[from:end], some)
 	wanted, _ := respect(want.Servers, have.ByHand)
-	found = believed(found, wanted)
+	believe(found, wanted)
 	have.ByHand = notice(have.ByHand, have.Servers, found, nil)
 	wanted, have.ByHand = respect(want.Servers, have.ByHand)
 	have.Servers = found

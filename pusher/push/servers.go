@@ -1,6 +1,7 @@
 package push
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
@@ -20,10 +21,10 @@ func Loaded(servers []snapshots.BoundServer) []snapshots.BoundServer {
 	return out
 }
 
-// change is a server that is to become another one. From is the zero value if
-// nothing is known of it.
+// change is a server that is to become another one.
 type change struct {
 	from, to snapshots.BoundServer
+	at       int // its place among all servers
 }
 
 // moves reports whether the server gets another address.
@@ -33,38 +34,74 @@ func (c change) moves() bool { return c.from.Address != c.to.Address || c.from.P
 func (c change) onDisk() bool { return lineOf(c.from) != lineOf(c.to) }
 
 // changes returns what to do for the worker that has the known servers to have
-// the wanted ones.
+// the wanted ones, in their order. The lists hold the same servers, as all bindings
+// of one shape do.
 func changes(known, want []snapshots.BoundServer) []change {
-	if aligned(known, want) {
-		return aligneds(known, want)
-	}
-	have := make(map[serverKey]snapshots.BoundServer, len(known))
-	for _, s := range known {
-		have[serverKey{s.Backend, s.Name}] = s
-	}
 	var out []change
-	for _, s := range want {
-		if from := have[serverKey{s.Backend, s.Name}]; from != s {
-			out = append(out, change{from, s})
+	for n, s := range want {
+		if known[n] != s {
+			out = append(out, change{known[n], s, n})
 		}
 	}
 	return out
 }
 
-// aligned reports whether two lists hold the same servers in the same places,
-// which is so for two bindings of one shape.
+// aligned reports whether two lists hold the same servers in the same places.
 func aligned(a, b []snapshots.BoundServer) bool {
 	return slices.EqualFunc(a, b, func(x, y snapshots.BoundServer) bool { return x.Name == y.Name && x.Backend == y.Backend })
 }
 
-func aligneds(known, want []snapshots.BoundServer) []change {
-	var out []change
-	for i, s := range want {
-		if known[i] != s {
-			out = append(out, change{known[i], s})
+// span is where the servers of a backend are among all: they stand together.
+type span struct{ from, to int }
+
+func (s span) of(servers []snapshots.BoundServer) []snapshots.BoundServer {
+	return servers[s.from:s.to]
+}
+
+// spans returns those of all backends.
+func spans(servers []snapshots.BoundServer) []span {
+	var out []span
+	for n, s := range servers {
+		if n == 0 || servers[n-1].Backend != s.Backend {
+			out = append(out, span{from: n})
 		}
+		out[len(out)-1].to = n + 1
 	}
 	return out
+}
+
+// spansOf returns those of the backends that the changes are in, and costs what these have.
+func spansOf(servers []snapshots.BoundServer, list []change) []span {
+	var out []span
+	for _, c := range list {
+		if len(out) > 0 && c.at < out[len(out)-1].to {
+			continue
+		}
+		s := span{c.at, c.at + 1}
+		for s.from > 0 && servers[s.from-1].Backend == c.to.Backend {
+			s.from--
+		}
+		for s.to < len(servers) && servers[s.to].Backend == c.to.Backend {
+			s.to++
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// replaced returns a copy of the servers with those of some backends replaced.
+func replaced(servers []snapshots.BoundServer, backends []span, by [][]snapshots.BoundServer) []snapshots.BoundServer {
+	out := slices.Clone(servers)
+	for n, at := range backends {
+		copy(at.of(out), by[n])
+	}
+	return out
+}
+
+// undone is the error of a change after which the server is not what it was set to.
+func (c change) undone() error {
+	return fmt.Errorf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
+		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port)
 }
 
 // readyFirst returns the changes in the order in which to make them. Servers that
@@ -108,17 +145,6 @@ func reweighs(list []change) bool {
 // readdresses reports whether a change is one of address.
 func readdresses(list []change) bool { return slices.ContainsFunc(list, change.moves) }
 
-// backendsOf returns the backends of the changes, in order.
-func backendsOf(list []change) []string {
-	var out []string
-	for _, c := range list {
-		if !slices.Contains(out[max(0, len(out)-1):], c.to.Backend) {
-			out = append(out, c.to.Backend)
-		}
-	}
-	return out
-}
-
 // read brings one server up to date with what the worker says of it.
 //
 // The API takes the admin state, which HAProxy prints in decimal, for hexadecimal.
@@ -134,17 +160,13 @@ func read(s snapshots.BoundServer, found dataplane.Server) snapshots.BoundServer
 	return s
 }
 
-// believed takes the servers for what they were set to, where the API does not
+// believe takes the servers for what they were set to, where the API does not
 // tell: the weight, and whether one that is down is drained or in maintenance.
-func believed(servers, want []snapshots.BoundServer) []snapshots.BoundServer {
-	if !aligned(servers, want) {
-		return servers
-	}
+func believe(servers, want []snapshots.BoundServer) {
 	for n, s := range want {
 		servers[n].Weight = s.Weight
 		if s.State == snapshots.SlotDrain && servers[n].State == snapshots.SlotSpare {
 			servers[n].State = snapshots.SlotDrain
 		}
 	}
-	return servers
 }

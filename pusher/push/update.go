@@ -2,14 +2,12 @@ package push
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -40,13 +38,27 @@ type Running struct {
 	// Disk is what the file on disk was when it was last written, the zero value if
 	// that is not known.
 	Disk Digest
+
+	api string // the version of the API, "" if that has to be asked
+}
+
+// Wanted is what a worker is to have of a snapshot that it runs.
+type Wanted struct {
+	Node    string
+	Servers []snapshots.BoundServer
+	// Certificates are those that it is to serve.
+	Certificates Known
+	// Bind returns all that was bound. It takes its time for a large snapshot, and is
+	// called for what the rest does not tell: the text, and contents of certificates.
+	Bind func() (snapshots.Bound, error)
 }
 
 // Has reports whether the worker is known to have these servers, apart from those
 // that another hand took out of traffic.
 func (r Running) Has(want []snapshots.BoundServer) bool {
 	wanted, _ := respect(want, r.ByHand)
-	return r.Servers != nil && slices.Equal(r.Servers, wanted)
+	same := len(wanted) > 0 && len(r.Servers) == len(wanted) && &r.Servers[0] == &wanted[0]
+	return r.Servers != nil && (same || slices.Equal(r.Servers, wanted))
 }
 
 // Another returns what is known of the worker that took this one's place.
@@ -54,11 +66,13 @@ func (r Running) Another() Running { return Running{ByHand: r.ByHand, Disk: r.Di
 
 // Update makes the worker, which has to run the shape that was bound, have the
 // servers and the certificates that were bound, without a reload where that can
-// be. It returns what the worker has now, also with an error.
+// be. It returns what the worker has now, also with an error. Where it is known what
+// the worker has, it costs the calls for what changed, and one that is read back.
 //
 // Before version 3.4 the API changes addresses only along with the file on disk.
 // From then on it does so at once, and [Instance.Persist] has to follow.
-func (i Instance) Update(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
+func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Running, error) {
+	want.Bind = sync.OnceValues(want.Bind)
 	info, err := i.API.RuntimeInfo(ctx)
 	if err != nil {
 		return have, err
@@ -66,7 +80,7 @@ func (i Instance) Update(ctx context.Context, want snapshots.Bound, have Running
 	if !snapshots.SameNode(info.Node, want.Node) {
 		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
-	if info.PID != have.Info.PID {
+	if info.PID != have.Info.PID || len(have.Servers) != len(want.Servers) {
 		have.Servers = nil
 	}
 	have.Info = info
@@ -76,14 +90,22 @@ func (i Instance) Update(ctx context.Context, want snapshots.Bound, have Running
 		}
 	}
 	if have, err = i.setServers(ctx, want, have); err != nil {
+		have.api = "" // it may be another one by now, which does less
 		return have, err
 	}
-	return i.rotate(ctx, want, have)
+	if want.Certificates.In(have.Certificates) {
+		return have, nil
+	}
+	bound, err := want.Bind()
+	if err != nil {
+		return have, err
+	}
+	return i.rotate(ctx, bound, have)
 }
 
 // readAll asks for all servers of the worker. Their weights are those of the file;
 // where it has none, there is none to set.
-func (i Instance) readAll(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
+func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Running, error) {
 	raw, err := i.API.Raw(ctx)
 	if err != nil {
 		return have, err
@@ -96,87 +118,98 @@ func (i Instance) readAll(ctx context.Context, want snapshots.Bound, have Runnin
 			servers[n].Weight = l.weight
 		}
 	}
-	all := make([]change, len(want.Servers))
-	for n := range all {
-		all[n].to = want.Servers[n]
-	}
-	if err := i.readBack(ctx, servers, backendsOf(all)); err != nil {
+	found, err := i.readBack(ctx, servers, spans(servers))
+	if err != nil {
 		return have, err
 	}
-	have.Servers, have.Persisted = servers, disk.holds(want) && disk.version == raw.Version
+	bound := snapshots.Bound{Node: want.Node, Servers: want.Servers} // all that is compared
+	have.Servers, have.Persisted = slices.Concat(found...), disk.holds(bound) && disk.version == raw.Version
 	return have, nil
 }
 
-// readBack brings the servers of the backends up to date with the worker.
-func (i Instance) readBack(ctx context.Context, servers []snapshots.BoundServer, backends []string) error {
-	found := make(map[serverKey]dataplane.Server)
-	asked := make(map[string]bool, len(backends))
-	for _, backend := range backends {
-		list, err := i.API.Servers(ctx, backend)
+// readBack returns the servers of some backends, brought up to date with the worker.
+func (i Instance) readBack(ctx context.Context, servers []snapshots.BoundServer, backends []span) ([][]snapshots.BoundServer, error) {
+	var out [][]snapshots.BoundServer
+	for _, at := range backends {
+		some := slices.Clone(at.of(servers))
+		list, err := i.API.Servers(ctx, some[0].Backend)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		asked[backend] = true
+		found := make(map[string]dataplane.Server, len(list))
 		for _, s := range list {
-			found[serverKey{backend, s.Name}] = s
+			found[s.Name] = s
 		}
+		for n, s := range some {
+			f, ok := found[s.Name]
+			if !ok {
+				return nil, fmt.Errorf("%w: it has no server %s/%s", ErrElsewhere, s.Backend, s.Name)
+			}
+			some[n] = read(s, f)
+		}
+		out = append(out, some)
 	}
-	for n, s := range servers {
-		if !asked[s.Backend] {
-			continue
-		}
-		f, ok := found[serverKey{s.Backend, s.Name}]
-		if !ok {
-			return fmt.Errorf("%w: it has no server %s/%s", ErrElsewhere, s.Backend, s.Name)
-		}
-		servers[n] = read(s, f)
-	}
-	return nil
+	return out, nil
 }
 
-func (i Instance) setServers(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
+func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Running, error) {
 	var wanted []snapshots.BoundServer
 	wanted, have.ByHand = respect(want.Servers, have.ByHand)
 	list := changes(have.Servers, wanted)
 	if len(list) == 0 {
 		return have, nil
 	}
-	servers := slices.Clone(have.Servers)
-	var err error
-	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx)) {
-		have.Persisted = have.Persisted && !slices.ContainsFunc(list, change.onDisk)
-		err = i.setDirectly(ctx, list)
-	} else {
-		have.Disk, err = i.setByPost(ctx, want.Config, list)
-		have.Persisted = err == nil
-	}
+	have, err := i.set(ctx, want, list, have)
 	// Whatever the answers were, the worker says what came of it.
-	if readErr := i.readBack(ctx, servers, backendsOf(list)); readErr != nil {
+	known, touched := have.Servers, spansOf(wanted, list)
+	found, readErr := i.readBack(ctx, known, touched)
+	if readErr != nil {
 		have.Servers = nil
 		return have, errors.Join(err, readErr)
 	}
-	known := have.Servers
-	have.Servers = servers
 	if err != nil {
+		have.Servers = replaced(known, touched, found)
 		return have, err
 	}
-	have.Servers = believed(servers, wanted)
-	have.ByHand = notice(have.ByHand, known, have.Servers, list)
-	wanted, have.ByHand = respect(want.Servers, have.ByHand)
-	if left := changes(have.Servers, wanted); len(left) > 0 {
-		return have, fmt.Errorf("server %s/%s is %s at %s:%d, not %s at %s:%d as it was set",
-			left[0].to.Backend, left[0].to.Name, left[0].from.State, left[0].from.Address, left[0].from.Port,
-			left[0].to.State, left[0].to.Address, left[0].to.Port)
+	for n, at := range touched {
+		believe(found[n], at.of(wanted))
+		have.ByHand = notice(have.ByHand, at.of(known), found[n], list)
 	}
+	wanted, have.ByHand = respect(want.Servers, have.ByHand)
+	for n, at := range touched {
+		if left := changes(found[n], at.of(wanted)); len(left) > 0 {
+			have.Servers = replaced(known, touched, found)
+			return have, left[0].undone()
+		}
+	}
+	have.Servers = wanted // the same list, which is quickly compared
 	return have, nil
+}
+
+// set makes the changes: by a call for each, or by one post of everything.
+func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
+	var err error
+	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
+		have.Persisted = have.Persisted && !slices.ContainsFunc(list, change.onDisk)
+		return have, i.setDirectly(ctx, list)
+	}
+	have.Disk, err = i.setByPost(ctx, want, list)
+	have.Persisted = err == nil
+	return have, err
 }
 
 // setsAddresses reports whether the API changes addresses in the worker; older
 // ones answer the same call with 200 and leave the address as it is, so in doubt
-// it is not made.
-func (i Instance) setsAddresses(ctx context.Context) bool {
-	info, err := i.API.Info(ctx)
-	return err == nil && atLeast34(info.Version)
+// it is not made. It is asked once: what is set is read back.
+func (i Instance) setsAddresses(ctx context.Context, have *Running) bool {
+	if have.api == "" {
+		info, err := i.API.Info(ctx)
+		if err != nil {
+			return false
+		}
+		have.api = info.Version
+	}
+	return atLeast34(have.api)
 }
 
 func atLeast34(version string) bool {
@@ -215,11 +248,15 @@ func (i Instance) setDirectly(ctx context.Context, list []change) error {
 }
 
 // setByPost posts the text without a reload, with what to change in the worker.
-func (i Instance) setByPost(ctx context.Context, config []byte, list []change) (disk Digest, err error) {
+func (i Instance) setByPost(ctx context.Context, want Wanted, list []change) (disk Digest, err error) {
+	bound, err := want.Bind()
+	if err != nil {
+		return Digest{}, err
+	}
 	all := actions(list)
 	for len(all) > 0 {
 		n := min(len(all), maxActions)
-		if disk, err = i.post(ctx, config, all[:n]); err != nil {
+		if disk, err = i.post(ctx, bound.Config, all[:n]); err != nil {
 			return Digest{}, err
 		}
 		all = all[n:]
@@ -260,68 +297,6 @@ func (i Instance) post(ctx context.Context, config []byte, list []dataplane.Runt
 		i.tidy(ctx)
 	}
 	return Digest{}, err
-}
-
-// rotate replaces the certificates whose content changed. One that cannot be
-// replaced does not keep the others from it.
-func (i Instance) rotate(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
-	have.Certificates = maps.Clone(have.Certificates)
-	if have.Certificates == nil {
-		have.Certificates = make(Known)
-	}
-	var failed []error
-	for _, f := range want.Files {
-		hash, known := have.Certificates[f.Path]
-		if f.Kind != snapshots.CertificateFile || (known && hash == sum(f.Content)) {
-			continue
-		}
-		if !known && i.serves(ctx, f) {
-			have.Certificates.remember(f)
-			continue
-		}
-		info, err := i.rotateOne(ctx, f, have.Info)
-		if info.PID != have.Info.PID {
-			have.Info, have.Servers, have.Reloaded = info, nil, true
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("rotate %s: %w", f.Name, err))
-			continue
-		}
-		have.Certificates.remember(f)
-	}
-	return have, errors.Join(failed...)
-}
-
-// rotateOne makes the worker serve a certificate, and has it prove that.
-func (i Instance) rotateOne(ctx context.Context, f snapshots.BoundFile, info dataplane.RuntimeInfo) (dataplane.RuntimeInfo, error) {
-	live, reload, err := i.API.RotateCertificate(ctx, f.Name, f.Content)
-	if err != nil {
-		return info, err
-	}
-	if !live {
-		if err := i.await(ctx, reload); err != nil {
-			return info, err
-		}
-		if info, err = i.API.RuntimeInfo(ctx); err != nil {
-			return info, err
-		}
-	}
-	if !i.serves(ctx, f) {
-		return info, errors.New("the worker still has another certificate")
-	}
-	return info, nil
-}
-
-// serves reports whether the worker has this certificate, by its fingerprint.
-func (i Instance) serves(ctx context.Context, f snapshots.BoundFile) bool {
-	c := leaf(f.Content)
-	found, err := i.API.RuntimeCertificate(ctx, f.Path)
-	if err != nil || c == nil {
-		return false
-	}
-	old, now := sha1.Sum(c.Raw), sum(c.Raw)
-	fingerprint := strings.ToLower(strings.ReplaceAll(found.Fingerprint, ":", ""))
-	return fingerprint == hex.EncodeToString(old[:]) || fingerprint == hex.EncodeToString(now[:])
 }
 
 // await waits for a reload that the API scheduled.

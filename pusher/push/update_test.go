@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,7 +126,7 @@ func TestUpdate(t *testing.T) {
 			if test.forget {
 				have = Running{}
 			}
-			got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), test.want, have)
+			got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), wanted(test.want), have)
 			if !errors.Is(err, test.fails) {
 				t.Fatalf("error is %v, want %v", err, test.fails)
 			}
@@ -140,6 +141,11 @@ func TestUpdate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wanted is what a worker is to have of what was bound.
+func wanted(b snapshots.Bound) Wanted {
+	return Wanted{Node: b.Node, Servers: b.Servers, Certificates: Hashes(b), Bind: func() (snapshots.Bound, error) { return b, nil }}
 }
 
 // drained returns the bound snapshot with its first server drained.
@@ -180,9 +186,88 @@ func TestUpdateReadsBack(t *testing.T) {
 	f.load()
 	f.servers = asServers(old.Servers...)
 	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
-	got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), next, have)
+	got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
 	if err == nil || !cmp.Equal(got.Servers, old.Servers) {
 		t.Errorf("servers are %+v, and the error is %v", got.Servers, err)
+	}
+}
+
+// An endpoint that changes costs the call that changes it and two that prove it, whatever
+// else there is; the version of the API is asked once, and again when it fell short.
+func TestUpdateAsksForWhatProves(t *testing.T) {
+	at := func(address string) snapshots.Bound {
+		other := spare("s1")
+		other.Backend = "other"
+		return bound(1, []snapshots.BoundServer{server("s1", address, snapshots.SlotReady), spare("s2"), other})
+	}
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(at("10.0.0.1"))
+	f.load()
+	f.servers = asServers(at("10.0.0.1").Servers...)
+	have := Running{Servers: at("10.0.0.1").Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+	i := Instance{API: f, ReloadTimeout: time.Second}
+	proof := []string{"info", "servers of web"}
+	first := []string{"info", "version of the API", "servers of web"}
+	for _, step := range []struct {
+		address string
+		refuses bool
+		asked   []string
+	}{
+		{"10.0.0.2", false, first}, {"10.0.0.3", false, proof}, {"10.0.0.4", true, proof}, {"10.0.0.5", false, first}, {"10.0.0.6", false, proof},
+	} {
+		f.asked, f.calls = nil, nil
+		f.setting = func(string, string, dataplane.ServerChange) error {
+			if step.refuses {
+				return classed{dataplane.ErrUnavailable}
+			}
+			return nil
+		}
+		want := wanted(at(step.address))
+		want.Bind = func() (snapshots.Bound, error) {
+			t.Error("everything was bound")
+			return snapshots.Bound{}, errors.New("for nothing")
+		}
+		next, err := i.Update(t.Context(), want, have)
+		if (err != nil) != step.refuses || len(f.calls) != 1 {
+			t.Errorf("%s: error %v, calls %q", step.address, err, f.calls)
+		}
+		if diff := cmp.Diff(step.asked, f.asked); diff != "" {
+			t.Errorf("%s: asked otherwise (-want +got):\n%s", step.address, diff)
+		}
+		have = next
+	}
+}
+
+// A slot of many is read back with those of its backend, and the others stay as known.
+func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
+	of := func(backend string, s snapshots.BoundServer) snapshots.BoundServer {
+		s.Backend = backend
+		return s
+	}
+	ready := func(address string) snapshots.BoundServer { return server("s1", address, snapshots.SlotReady) }
+	old := bound(1, []snapshots.BoundServer{of("a", ready("10.0.1.1")), of("a", spare("s2")), of("b", ready("10.0.2.1")), of("b", spare("s2")), of("c", ready("10.0.3.1"))})
+	next := bound(1, slices.Clone(old.Servers))
+	next.Servers[3] = of("b", server("s2", "10.0.2.2", snapshots.SlotReady))
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(old)
+	f.load()
+	f.servers = asServers(old.Servers...)
+	f.servers["b"][0].AdminState = "drain"                      // by another hand
+	f.servers["c"][0].AdminState, f.servers["a"] = "drain", nil // nobody looks there
+	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+	got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Clone(next.Servers)
+	want[2].State = snapshots.SlotDrain
+	if diff := cmp.Diff(want, got.Servers); diff != "" || len(got.ByHand) != 1 || got.ByHand[0].Backend != "b" {
+		t.Errorf("by hand: %v; servers (-want +got):\n%s", got.ByHand, diff)
+	}
+	if diff := cmp.Diff(old.Servers, have.Servers); diff != "" {
+		t.Errorf("what was known before has changed (-was +is):\n%s", diff)
 	}
 }
 
@@ -203,7 +288,7 @@ func TestDrainedServerIsKnownAsSuch(t *testing.T) {
 			return nil
 		}
 		have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
-		got, err := Instance{API: stubborn{f}, ReloadTimeout: time.Second}.Update(t.Context(), drained(old), have)
+		got, err := Instance{API: stubborn{f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(drained(old)), have)
 		if err != nil || got.Servers[0].State != snapshots.SlotDrain {
 			t.Errorf("%s and %s: servers are %+v, and the error is %v", found.AdminState, found.OperationalState, got.Servers, err)
 		}

@@ -1,0 +1,122 @@
+package pusher
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// benchBackends is how many backends there are, with three endpoints each.
+const benchBackends = 1000
+
+// benchEngine returns a pusher that has brought a HAProxy to run a snapshot. It takes its
+// turns when it is told to, and is asked for nothing else.
+func benchEngine(b *testing.B) *engine {
+	b.Helper()
+	dir := b.TempDir()
+	edge := dataplanetest.Start(b, dataplanetest.Options{API: dataplanetest.V34, Env: []string{"WEB=unix@" + filepath.Join(dir, "web.sock")}})
+	soak := time.Duration(0)
+	o := Options{
+		Store: dirstore.Open(filepath.Join(dir, "store"), dirstore.Options{}), State: filepath.Join(dir, "state", "state.json"), Live: dir,
+		Soak: &soak, PollInterval: time.Hour, DrainTime: time.Hour, PersistInterval: time.Hour, InspectInterval: time.Hour,
+		Log: slog.New(slog.DiscardHandler),
+	}.withDefaults()
+	release, err := lockState(o.State) // makes the folder
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(release)
+	e := newEngine(o, state{Uploads: map[string][]upload{}}, nil, time.Now())
+	b.Cleanup(e.jobs.Wait)
+	config := strings.Builder{}
+	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80\n    server s2 192.0.2.1:80\n    server s3 192.0.2.1:80"}))
+	read := liveData{Live: snapshots.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
+	for n := range benchBackends {
+		port := httpPort(fmt.Sprintf("web-%d", n))
+		fmt.Fprintf(&config, "\nbackend shop_web-%d\n    balance roundrobin\n    http-request set-header X-Backend web-%d\n    #hapsnap servers %s -- maxconn 100\n", n, n, port)
+		for j := range 3 {
+			read.Endpoints[port] = append(read.Endpoints[port], snapshots.Endpoint{Address: fmt.Sprintf("10.%d.%d.%d", n>>8, n&255, j+1), Port: 8080})
+		}
+	}
+	draft := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config.String())}}, Time: time.Now()}
+	if _, _, err := o.Store.(*dirstore.Store).Publish(b.Context(), draft); err != nil {
+		b.Fatal(err)
+	}
+	view, err := o.Store.View(b.Context())
+	e.takeView(view, err, time.Now())
+	e.takeLive(read, nil, time.Now())
+	e.takeFleet(b.Context(), fleet.Fleet{Instances: []fleet.Instance{{
+		Name: "a", URL: edge.URL(), Username: "admin", Password: "secret",
+		Layout: snapshots.Layout{Maps: edge.Dirs.Maps, Certificates: edge.Dirs.Certificates, General: edge.Dirs.General},
+	}}}, nil, time.Now())
+	e.untilSettled(b)
+	return e
+}
+
+// untilSettled takes turns until the instance is in sync.
+func (e *engine) untilSettled(b *testing.B) {
+	b.Helper()
+	deadline := time.After(patience)
+	for {
+		e.turn(b.Context(), time.Now())
+		if s := e.status(time.Now()); s.InSync() == 1 && s.Rollout == nil {
+			return
+		}
+		select {
+		case event := <-e.events:
+			event(time.Now())
+			e.drainEvents()
+		case <-time.After(20 * time.Millisecond): // a soak may be over
+		case <-deadline:
+			b.Fatalf("waited in vain: %+v", e.status(time.Now()))
+		}
+	}
+}
+
+// BenchmarkEndpoint is what an endpoint that changes among 1,000 backends costs, from the
+// event to the worker that proved to have it. A bare call that changes a server is made in
+// between: price is how many of those it costs, by the medians of both.
+func BenchmarkEndpoint(b *testing.B) {
+	e := benchEngine(b)
+	i := e.instances["a"]
+	// The file, the state and inspections have a pace of their own.
+	i.persisted, i.inspectAfter = time.Now(), time.Now().Add(time.Hour)
+	var calls, changes []time.Duration
+	for n := 0; b.Loop(); n++ {
+		began := time.Now()
+		change := dataplane.ServerChange{AdminState: []string{dataplane.StateDrain, dataplane.StateReady}[n%2]}
+		if _, err := i.client.SetServer(b.Context(), "bare", "s1", change); err != nil {
+			b.Fatal(err)
+		}
+		called := time.Now()
+		e.saved = called
+		port := httpPort(fmt.Sprintf("web-%d", n%benchBackends))
+		list := slices.Clone(e.live.Endpoints[port])
+		list[0].Draining = !list[0].Draining
+		e.live.Endpoints[port] = list
+		e.bindings.changed[port] = true
+		for e.turn(b.Context(), time.Now()); i.busy != ""; {
+			(<-e.events)(time.Now())
+		}
+		calls, changes = append(calls, called.Sub(began)), append(changes, time.Since(called))
+		if e.turn(b.Context(), time.Now()); !e.instanceStatus(i).InSync {
+			b.Fatalf("%+v", e.instanceStatus(i))
+		}
+	}
+	b.ReportMetric(float64(median(changes))/float64(median(calls)), "price")
+	b.ReportMetric(float64(median(calls).Nanoseconds()), "ns/call")
+}
+
+func median(list []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(list))[len(list)/2]
+}
