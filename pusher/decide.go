@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -58,6 +59,22 @@ func rejected(c snapshots.Channel) []string {
 		out = append(out, r.Digest.Short())
 	}
 	return out
+}
+
+// order returns what a person said of a rollout, as the rollout hears it.
+func order(o *snapshots.Order) rollout.Order {
+	if o == nil {
+		return rollout.Order{}
+	}
+	says := ""
+	if o.By != "" {
+		says += " by " + o.By
+	}
+	if o.Reason != "" {
+		says += ": " + o.Reason
+	}
+	mark := fmt.Sprintf("%s %s full=%t%s", o.Snapshot, o.At.UTC().Format(time.RFC3339), o.Full, says)
+	return rollout.Order{Snapshot: o.Snapshot, Mark: mark, Full: o.Full, Says: says}
 }
 
 // firstLine returns the first line of a reason, short enough for a commit.

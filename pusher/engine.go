@@ -193,6 +193,7 @@ func (e *engine) observe() rollout.Observation {
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view.Channel),
+		Promotion: order(e.view.Channel.Spec.Promote), Abort: order(e.view.Channel.Spec.Abort),
 		Results: e.results, Reloads: e.reloads,
 	}
 	if atHand {

@@ -34,6 +34,10 @@ type ChannelSpec struct {
 	RequireApproval bool        `json:"requireApproval,omitempty"`
 	Approved        []ID        `json:"approved,omitempty"` // ascending
 	Rejected        []Rejection `json:"rejected,omitempty"` // oldest first
+	// Promote and Abort are about the rollout of a snapshot that is under way, and say
+	// nothing of what should run.
+	Promote *Order `json:"promote,omitempty"`
+	Abort   *Order `json:"abort,omitempty"`
 }
 
 // Override makes a snapshot run for a while, whatever else is said.
@@ -50,6 +54,17 @@ type Pin struct {
 	By       string    `json:"by,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	At       time.Time `json:"at,omitzero"`
+}
+
+// Order is what a person says of a rollout that is under way. Where it was said before
+// the rollout began, it means nothing to that.
+type Order struct {
+	Snapshot ID `json:"snapshot"`
+	// Full is set for a promotion to all that remain.
+	Full   bool      `json:"full,omitempty"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // Pause holds what runs.
@@ -93,6 +108,20 @@ func (c Channel) Overridden(o Override) Channel {
 // NotOverridden returns the channel without an override.
 func (c Channel) NotOverridden() Channel {
 	c.Spec.Override = nil
+	return c
+}
+
+// Promoted returns the channel with the order to let a rollout go on at once.
+func (c Channel) Promoted(o Order) Channel {
+	o.At = stableTime(o.At)
+	c.Spec.Promote = &o
+	return c
+}
+
+// Aborted returns the channel with the order to undo a rollout.
+func (c Channel) Aborted(o Order) Channel {
+	o.At = stableTime(o.At)
+	c.Spec.Abort = &o
 	return c
 }
 
@@ -193,6 +222,10 @@ func (c Channel) check() error {
 		return fmt.Errorf("%w: spec.override names no snapshot", ErrBadChannel)
 	case c.Spec.Override != nil && c.Spec.Override.Expires.IsZero():
 		return fmt.Errorf("%w: spec.override does not expire", ErrBadChannel)
+	case c.Spec.Promote != nil && c.Spec.Promote.Snapshot.IsZero():
+		return fmt.Errorf("%w: spec.promote names no snapshot", ErrBadChannel)
+	case c.Spec.Abort != nil && c.Spec.Abort.Snapshot.IsZero():
+		return fmt.Errorf("%w: spec.abort names no snapshot", ErrBadChannel)
 	}
 	for i, r := range c.Spec.Rejected {
 		if !r.Digest.valid() {

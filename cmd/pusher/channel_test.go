@@ -55,6 +55,9 @@ func TestChannelChangesAsJSON(t *testing.T) {
 		{"retry r3", true, ids[1], ids[2], snapshots.BecauseNewest, "retry " + ids[2].String() + ": a test"},
 		{"approve r3", true, ids[2], ids[2], snapshots.BecauseNewest, "approve " + ids[2].String() + ": a test"},
 		{"approve r3", false, ids[2], ids[2], snapshots.BecauseNewest, "approve " + ids[2].String() + ": a test"},
+		{"promote r3", true, ids[2], ids[2], snapshots.BecauseNewest, "promote " + ids[2].String() + ": a test"},
+		{"promote --full", true, ids[2], ids[2], snapshots.BecauseNewest, "promote in full " + ids[2].String() + ": a test"},
+		{"abort", true, ids[2], ids[2], snapshots.BecauseNewest, "abort " + ids[2].String() + ": a test"},
 		{"rollback", true, ids[2], ids[1], snapshots.BecausePin, "roll back to " + ids[1].String() + ": a test"},
 	} {
 		before := channelOf(t, store)

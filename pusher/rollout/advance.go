@@ -156,10 +156,10 @@ func (t *turn) nextMembers() bool {
 		t.finish() // nothing was changed that would have to soak
 		return false
 	}
-	if t.dark() {
+	if t.darkForWave(r.Wave) {
 		return false
 	}
-	r.Members = pick(all, t.size(r.Wave))
+	r.Members = pick(all, t.nextSize())
 	r.Since, r.Held = t.now, time.Time{}
 	r.From, r.Counted, r.Doubt, r.Suspected = t.now, nil, "", time.Time{}
 	t.knowDown()
@@ -199,7 +199,7 @@ func (t *turn) turnOf(name string) bool {
 	r, before := t.Rollout, len(t.pushes)
 	h := t.touch(name)
 	known := h != nil && h.Snapshot == r.Target
-	if !known && t.dark() {
+	if !known && t.darkForWave(r.Wave) {
 		return false
 	}
 	if may := t.push(name, r.Target, Wave); known || len(t.pushes) == before {
@@ -241,7 +241,7 @@ func (t *turn) soak() {
 			return
 		}
 	}
-	soaked := t.now.Sub(r.Since) >= t.Soak
+	soaked := t.vouched() || t.now.Sub(r.Since) >= t.Soak
 	if !t.pass(soaked) || t.paused() {
 		return
 	}
@@ -257,7 +257,7 @@ func (t *turn) soak() {
 		t.finish()
 		return
 	}
-	if t.dark() {
+	if t.darkForWave(r.Wave + 1) {
 		return
 	}
 	r.Phase, r.Since, r.Members = Pushing, t.now, nil

@@ -84,8 +84,24 @@ func (w world) happen(kind byte, n int) {
 		w.leaveOrJoin(name)
 	case 13:
 		w.serve(name, n)
+	case 14:
+		w.person(n)
 	default:
 		w.disturb(name, n)
+	}
+}
+
+// person says something of the rollout under way, or of another.
+func (w world) person(n int) {
+	w.orders++
+	o := Order{Snapshot: w.obs.Want, Mark: fmt.Sprint(w.orders), Full: n%4 == 1}
+	if r := w.state.Rollout; r != nil && n%3 > 0 {
+		o.Snapshot = r.Target
+	}
+	if n%2 == 0 {
+		w.obs.Abort = o
+	} else {
+		w.obs.Promotion = o
 	}
 }
 
@@ -171,6 +187,7 @@ func (w world) step() {
 	}
 	w.checkFlights()
 	w.checkWish(o)
+	w.checkAbort(previous, o)
 	w.checkVerdict(previous, o)
 	w.checkZones(previous, o)
 }

@@ -196,7 +196,7 @@ func (t *turn) pass(soaked bool) bool {
 		}
 		r.Suspected = time.Time{}
 	}
-	return f.verdict != unsure || !soaked || t.mayProceed(f.reason)
+	return f.verdict != unsure || !soaked || t.vouched() || t.mayProceed(f.reason)
 }
 
 // doubt has statistics that speak against the target counted once more, from now on for

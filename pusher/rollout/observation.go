@@ -23,6 +23,8 @@ type Observation struct {
 	// digests that it rejects.
 	Channel  bool
 	Rejected []string
+	// Promotion and Abort are what people said last of a rollout, if they did.
+	Promotion, Abort Order
 	// Instances are those of the fleet, sorted by name.
 	Instances []Seen
 	// Results are the pushes that ended since the last step.
@@ -30,6 +32,17 @@ type Observation struct {
 	// Reloads are the workers that the caller itself replaced since the last step
 	// without pushing a snapshot, by instance.
 	Reloads map[string]int
+}
+
+// Order is what a person says of the rollout of a snapshot. The zero value is none.
+type Order struct {
+	Snapshot snapshots.ID
+	// Mark tells one order from another about the same snapshot.
+	Mark string
+	// Full has a promotion go to all that remain.
+	Full bool
+	// Says is who gave it, and why.
+	Says string
 }
 
 // Seen is what is known of one instance.

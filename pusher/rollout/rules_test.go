@@ -77,6 +77,9 @@ func (w world) checkBlackout(p Push, before State, o Observation) {
 	if p.Purpose != Wave || !o.MayWait || w.state.Good.IsZero() {
 		return
 	}
+	if r := w.state.Rollout; r.Full || (r.Vouched > 0 && r.Vouched >= r.Wave) {
+		return // a person has promoted it
+	}
 	touched := before.Rollout != nil && slices.ContainsFunc(before.Rollout.Touched, func(h Touch) bool {
 		return h.Instance == p.Instance && h.Snapshot == p.Snapshot
 	})
@@ -93,6 +96,17 @@ func (w world) checkWish(o Observation) {
 	}
 	if r := w.state.Rollout; r != nil && r.Target != o.Want && r.Phase != Undoing {
 		w.t.Fatalf("%s is ordered, and %s rolled out", o.Want, r.Target)
+	}
+}
+
+// checkAbort finds a rollout that goes on though a person stopped it.
+func (w world) checkAbort(before State, o Observation) {
+	was, is := before.Rollout, w.state.Rollout
+	if was == nil || was.Phase == Undoing || o.Abort.Snapshot != was.Target || o.Abort.Mark == was.Aborted {
+		return
+	}
+	if is != nil && is.Target == was.Target && is.Phase != Undoing {
+		w.t.Fatalf("%s goes on, and was aborted: %+v", is.Target, is)
 	}
 }
 

@@ -61,6 +61,14 @@ type Rollout struct {
 	Reason string `json:"reason,omitempty"`
 	// Paused says why it goes no further, though nothing is wrong with the target.
 	Paused string `json:"paused,omitempty"`
+	// Promoted and Aborted are the marks of the last orders that were heeded, or were
+	// there before it began.
+	Promoted string `json:"promoted,omitempty"`
+	Aborted  string `json:"aborted,omitempty"`
+	// Vouched counts the waves that a person has let go on without a soak, Full is set
+	// for all of them.
+	Vouched int  `json:"vouched,omitempty"`
+	Full    bool `json:"full,omitempty"`
 	// From is when the wave began, or the pause: statistics count from then on, and
 	// Counted is where they began, by instance.
 	From    time.Time       `json:"from,omitzero"`

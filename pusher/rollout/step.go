@@ -27,6 +27,7 @@ func (p Policy) Step(s State, o Observation, now time.Time) (State, []Push, []Wa
 	t.followChannel()
 	t.holdWithoutWish()
 	t.adoptGood()
+	t.heed()
 	t.choose()
 	t.advance()
 	t.forget()
@@ -228,7 +229,10 @@ func (t *turn) finishFirst() bool {
 // begin returns a new rollout. The instances that were touched by the one it
 // replaces are kept in mind, for an undo has to bring them back too.
 func (t *turn) begin(touched []Touch) *Rollout {
-	return &Rollout{Target: t.o.Want, Intent: t.o.Intent, Phase: Pushing, Started: t.now, Since: t.now, Touched: touched}
+	return &Rollout{
+		Target: t.o.Want, Intent: t.o.Intent, Phase: Pushing, Started: t.now, Since: t.now, Touched: touched,
+		Promoted: t.o.Promotion.Mark, Aborted: t.o.Abort.Mark,
+	}
 }
 
 // fail rejects the target and undoes what was done.

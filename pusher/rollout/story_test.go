@@ -115,6 +115,14 @@ func (s *sim) command(verb string, args []string) error {
 		for _, arg := range args {
 			s.obs.Rejected = append(s.obs.Rejected, revision(arg).Short)
 		}
+	case "promote", "abort": // SNAPSHOT [full]: what a person says of its rollout
+		s.obs.Channel, s.orders = true, s.orders+1
+		o := Order{Snapshot: revision(args[0]), Mark: strconv.Itoa(s.orders), Full: len(args) > 1, Says: " by ann"}
+		if verb == "abort" {
+			s.obs.Abort = o
+		} else {
+			s.obs.Promotion = o
+		}
 	case "wait":
 		d, err := time.ParseDuration(args[0])
 		s.now = s.now.Add(d)
@@ -226,6 +234,7 @@ type sim struct {
 	waits   []Wait
 	said    []string
 	sampled bool // statistics are asked for
+	orders  int  // that people gave
 }
 
 type simInstance struct {

@@ -24,10 +24,12 @@ const (
 	approvalKey = "requireApproval" // true or false
 	approvedKey = "approved"        // snapshots
 	rejectedKey = "rejected"        // YAML: a list with digest, snapshot, reason, at
+	promoteKey  = "promote"         // a snapshot; "full: true" for all that remain
+	abortKey    = "abort"           // a snapshot
 	noteKey     = "note"            // whatever people like; nobody reads it
 )
 
-var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey}
+var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, promoteKey, abortKey}
 
 // fieldsOf returns the keys that say what a channel says. requireApproval is always
 // there, so that a ConfigMap without anything is none that was written.
@@ -41,6 +43,11 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 	}
 	if p := c.Spec.Pause; p != nil {
 		out[pauseKey] = lines("true", "by", p.By, "at", moment(p.At), "reason", p.Reason)
+	}
+	for key, o := range map[string]*snapshots.Order{promoteKey: c.Spec.Promote, abortKey: c.Spec.Abort} {
+		if o != nil {
+			out[key] = orderLines(*o)
+		}
 	}
 	var approved strings.Builder
 	for _, id := range c.Spec.Approved {
@@ -57,6 +64,14 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 		out[rejectedKey] = string(text)
 	}
 	return out, nil
+}
+
+func orderLines(o snapshots.Order) string {
+	full := ""
+	if o.Full {
+		full = "true"
+	}
+	return lines(o.Snapshot.String(), "full", full, "by", o.By, "at", moment(o.At), "reason", o.Reason)
 }
 
 func moment(t time.Time) string {
@@ -103,6 +118,7 @@ func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, e
 	if first, details := r.field(pauseKey, "by", "at", "reason"); r.flag(pauseKey, first) {
 		c.Spec.Pause = &snapshots.Pause{By: details["by"], At: r.time(pauseKey, details["at"]), Reason: details["reason"]}
 	}
+	c.Spec.Promote, c.Spec.Abort = r.order(promoteKey, "full", "by", "at", "reason"), r.order(abortKey, "by", "at", "reason")
 	first, _ := r.field(approvalKey)
 	c.Spec.RequireApproval = r.flag(approvalKey, first)
 	c = r.approvals(c)
@@ -179,6 +195,16 @@ func (r *fieldReader) flag(key, text string) bool {
 		r.fail(key, fmt.Sprintf("%q is neither true nor false", text))
 	}
 	return false
+}
+
+func (r *fieldReader) order(key string, names ...string) *snapshots.Order {
+	first, details := r.field(key, names...)
+	if first == "" {
+		return nil
+	}
+	return &snapshots.Order{
+		Snapshot: r.snapshot(key, first), Full: r.flag(key, details["full"]), By: details["by"], At: r.time(key, details["at"]), Reason: details["reason"],
+	}
 }
 
 func (r *fieldReader) approvals(c snapshots.Channel) snapshots.Channel {

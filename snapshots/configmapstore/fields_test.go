@@ -56,6 +56,8 @@ func TestFieldsAreReadAsTheyWereWritten(t *testing.T) {
 		c := snapshots.Channel{}.WithApproval(r.IntN(2) == 0).Pinned(snapshots.Pin{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
 			Paused(snapshots.Pause{By: text(), Reason: text()}).
 			Overridden(snapshots.Override{Snapshot: ids[1], By: text(), Reason: text(), Expires: noon}).
+			Promoted(snapshots.Order{Snapshot: ids[1], Full: r.IntN(2) == 0, By: text(), Reason: text(), At: noon}).
+			Aborted(snapshots.Order{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
 			Reject(snapshots.Rejection{Digest: snapshots.Digest("sha256:" + strings.Repeat("a", 64)), Snapshot: ids[1], Reason: text(), At: noon})
 		if r.IntN(2) == 0 {
 			c = c.Approve(ids[r.IntN(2)])
@@ -88,6 +90,8 @@ func TestFieldsOfPeople(t *testing.T) {
 		"pause":             {map[string]string{"pause": "true"}, snapshots.Channel{}.Paused(snapshots.Pause{})},
 		"pause by somebody": {map[string]string{"pause": "true\nreason: black friday: all of it"}, snapshots.Channel{}.Paused(snapshots.Pause{Reason: "black friday: all of it"})},
 		"override":          {map[string]string{"override": "r12\nuntil: 2026-01-02T15:04:05+01:00"}, snapshots.Channel{}.Overridden(snapshots.Override{Snapshot: ids[1], Expires: time.Date(2026, 1, 2, 14, 4, 5, 0, time.UTC)})},
+		"abort":             {map[string]string{"abort": "r12"}, snapshots.Channel{}.Aborted(snapshots.Order{Snapshot: ids[1]})},
+		"promote":           {map[string]string{"promote": "r12\nfull: true"}, snapshots.Channel{}.Promoted(snapshots.Order{Snapshot: ids[1], Full: true})},
 		"approvals":         {map[string]string{"requireApproval": "true", "approved": "r12, r11"}, snapshots.Channel{}.WithApproval(true).Approve(ids[0]).Approve(ids[1])},
 	} {
 		got, err := channelOf(test.data, ids)
@@ -107,6 +111,8 @@ func TestFieldsThatAreNone(t *testing.T) {
 		`data.pin: "until: now" is not a line of by, at, reason`:                   {"pin": "r12\nuntil: now"},
 		`data.pin: "noon" is not a time such as 2026-01-02T15:04:05Z`:              {"pin": "r12\nat: noon"},
 		"data.override: the line until: TIME is missing":                           {"override": "r12"},
+		`data.abort: "full: true" is not a line of by, at, reason`:                 {"abort": "r12\nfull: true"},
+		`data.promote: "1" is neither true nor false`:                              {"promote": "r12\nfull: 1"},
 		`data.pause: "yes" is neither true nor false`:                              {"pause": "yes"},
 		`data.requireApproval: "1" is neither true nor false`:                      {"requireApproval": "1"},
 		`data.approved: the store holds no snapshot "r9"`:                          {"approved": "r12 r9"},
