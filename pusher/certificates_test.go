@@ -35,17 +35,22 @@ var tlsCertificates = []snapshots.CertificateRef{
 	{File: "certs/shop_web-tls.pem", Secret: snapshots.SecretName{Namespace: "shop", Name: "web-tls"}},
 }
 
-// publishTLS publishes a snapshot that serves TLS.
-func (r *rig) publishTLS(revision string) snapshots.ID {
-	r.t.Helper()
-	id, _, err := r.store.Publish(r.t.Context(), snapshots.Draft{
+// draftTLS is a snapshot that serves TLS.
+func draftTLS(revision string) snapshots.Draft {
+	return snapshots.Draft{
 		Files: []snapshots.File{
 			{Path: snapshots.ConfigFile, Content: []byte(config(revision, tlsConfig))},
 			{Path: "maps/host.map", Content: []byte("# none\n")},
 			{Path: "files/https.crtlist", Content: []byte("certs/shop_web-tls.pem shop.example.com\n")},
 		},
 		Certificates: tlsCertificates, Time: time.Now(),
-	})
+	}
+}
+
+// publishTLS publishes it.
+func (r *rig) publishTLS(revision string) snapshots.ID {
+	r.t.Helper()
+	id, _, err := r.store.Publish(r.t.Context(), draftTLS(revision))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -62,31 +67,38 @@ func (r *rig) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
 // secretUntil is secret with a certificate that expires at a time.
 func (r *rig) secretUntil(end time.Time, edit func(crt, key []byte) ([]byte, []byte)) string {
 	r.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	serial, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "shop.example.com"}, DNSNames: []string{"shop.example.com"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+	crt, key, serial := newCertificate(r.t, end)
 	if edit != nil {
-		crt, keyPEM = edit(crt, keyPEM)
+		crt, key = edit(crt, key)
 	}
 	r.write("live/secret.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: web-tls, namespace: shop}\ntype: kubernetes.io/tls\ndata:\n  tls.crt: %s\n  tls.key: %s\n",
-		base64.StdEncoding.EncodeToString(crt), base64.StdEncoding.EncodeToString(keyPEM)))
-	return serial.String()
+		base64.StdEncoding.EncodeToString(crt), base64.StdEncoding.EncodeToString(key)))
+	return serial
+}
+
+// newCertificate makes a certificate for shop.example.com that expires at a time, and
+// its key, both as PEM.
+func newCertificate(t *testing.T, end time.Time) (crt, key []byte, serial string) {
+	t.Helper()
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, _ := rand.Int(rand.Reader, big.NewInt(1<<62))
+	template := &x509.Certificate{
+		SerialNumber: number, Subject: pkix.Name{CommonName: "shop.example.com"}, DNSNames: []string{"shop.example.com"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return crt, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), number.String()
 }
 
 // served returns the serial number of the certificate that an instance serves.

@@ -150,20 +150,20 @@ func (i *instance) end(err error, retry time.Duration, now time.Time) {
 }
 
 // connect returns the instance with a client of its API.
-func connect(spec fleet.Instance, reloadTimeout time.Duration) (*instance, error) {
-	client, err := dataplane.New(access(spec))
+func (o Options) connect(spec fleet.Instance) (*instance, error) {
+	client, err := dataplane.New(o.access(spec))
 	if err != nil {
 		return nil, fmt.Errorf("instance %s: %w", spec.Name, err)
 	}
 	return &instance{
 		Instance: spec, client: client, gone: make(chan struct{}), onDisk: push.Known{},
-		target: push.Instance{API: client, ReloadTimeout: reloadTimeout},
+		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout},
 	}, nil
 }
 
 // access is what a client of an instance takes.
-func access(spec fleet.Instance) dataplane.Options {
-	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS}
+func (o Options) access(spec fleet.Instance) dataplane.Options {
+	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS, HTTP: o.http}
 }
 
 // uploaded returns the list of uploads with those of a push, none of which is

@@ -143,7 +143,7 @@ func (i *instance) sameBut(spec fleet.Instance) bool {
 // renew has an instance asked with other credentials from now on. Work that is
 // under way goes on, with them: a push is not lost.
 func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
-	if err := i.client.Renew(access(spec)); err != nil {
+	if err := i.client.Renew(e.access(spec)); err != nil {
 		e.trouble("fleet", fmt.Errorf("instance %s: %w", spec.Name, err), now)
 		return
 	}
@@ -153,7 +153,7 @@ func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
 
 // meet begins to ask an instance what it runs.
 func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
-	i, err := connect(spec, e.ReloadTimeout)
+	i, err := e.connect(spec)
 	if err != nil {
 		e.trouble("fleet", err, now)
 		return

@@ -3,6 +3,7 @@ package pusher
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,6 +108,10 @@ type Options struct {
 	// message, snapshot, newest, instances, running, and when it was updated. It is
 	// called when something differs, at most every two seconds; nil: nobody.
 	Report func(ctx context.Context, fields map[string]string) error
+
+	// http is what instances are asked with; nil: a client of its own for each. Tests have
+	// instances in memory.
+	http *http.Client
 }
 
 // endpointsFrom returns where endpoints come from.
