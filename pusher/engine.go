@@ -75,7 +75,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
 		Options: o, started: now, state: s, fallback: fallback,
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
-		library: newLibrary(o.State + ".snapshots"), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
+		library: newLibrary(keptFolder(o.State)), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
 		secrets: secretSet{},
 		policy:  rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},

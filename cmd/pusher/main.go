@@ -22,7 +22,7 @@ func command() *cobra.Command {
 	root.AddCommand(
 		runCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
 		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
-		promoteCommand(), abortCommand(), pauseCommand(), resumeCommand(), gcCommand(),
+		promoteCommand(), abortCommand(), pauseCommand(), resumeCommand(), recoverCommand(), gcCommand(),
 		rbacCommand(), process.VersionCommand(),
 	)
 	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
