@@ -90,6 +90,13 @@ tidy: ## fail when go.mod or go.sum is not tidy
 fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@hack/fuzz $(FUZZTIME) $(PACKAGES)
 
+DURATION ?= 5m
+SEED ?=
+
+.PHONY: soak
+soak: test-deps ## random changes and faults under load for DURATION (5m), again with SEED
+	DURATION=$(DURATION) SEED=$(SEED) go test -count=1 -v $(filter -race,$(TESTFLAGS)) -timeout 24h -run '^TestSoak$$' ./testscripts
+
 .PHONY: bench
 bench: deps ## run the benchmarks, each for BENCHTIME (1s)
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(PACKAGES)

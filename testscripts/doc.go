@@ -5,6 +5,8 @@
 // for the binaries that are shipped, and leaves single decisions to the tests of
 // the packages.
 //
+// TestSoak is no story: things happen at random, under load, for as long as one likes.
+//
 // The stories are in the language of
 // [github.com/rogpeppe/go-internal/testscript], with these commands in addition.
 // Each script has a loopback network, addresses of pods and ports of its own, in a

@@ -116,7 +116,16 @@ func writeSecret(w *world, ts *testscript.TestScript, args []string) error {
 	} else {
 		w.certificates[args[1]] = made.certificate
 	}
-	manifest, err := yaml.Marshal(corev1.Secret{
+	manifest, err := secretManifest(namespace, name, made)
+	if err != nil {
+		return err
+	}
+	return replaceFile(ts.MkAbs(args[0]), manifest)
+}
+
+// secretManifest is a Secret with a certificate and its key.
+func secretManifest(namespace, name string, made keyPair) ([]byte, error) {
+	return yaml.Marshal(corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Type:       corev1.SecretTypeTLS,
@@ -125,10 +134,6 @@ func writeSecret(w *world, ts *testscript.TestScript, args []string) error {
 			corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: made.key}),
 		},
 	})
-	if err != nil {
-		return err
-	}
-	return replaceFile(ts.MkAbs(args[0]), manifest)
 }
 
 // keyPair is a self-signed certificate and its key, also in PKCS #8.

@@ -1,0 +1,117 @@
+package testscripts
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// settled reports what is not as it should be. It asks the HAProxys themselves; the
+// pusher has to agree.
+func (s *soak) settled() error {
+	view, err := s.store.View(context.Background())
+	if err != nil {
+		return err
+	}
+	if err := s.published(view); err != nil {
+		return err
+	}
+	status, err := pusher.ReadStatus(filepath.Join(s.w.dir, "pusher.json"))
+	if err != nil {
+		return err
+	}
+	want := snapshots.Want(view, time.Now())
+	if want.Hold { // a pin to what was rejected since: what ran goes on
+		want.ID = status.Good
+	}
+	for _, i := range s.w.instances {
+		if err := s.runs(i, want.ID); err != nil {
+			return fmt.Errorf("%s: %w", i.name, err)
+		}
+	}
+	if !slices.Contains(s.ran, want.ID) {
+		s.ran = append(s.ran, want.ID)
+	}
+	return agrees(status, want)
+}
+
+// published reports whether the newest snapshot is of what the manifests are now.
+func (s *soak) published(view snapshots.View) error {
+	if len(view.IDs) == 0 {
+		return fmt.Errorf("there is no snapshot")
+	}
+	newest, err := s.store.Get(context.Background(), view.Head())
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(newest.Files, func(f snapshots.File) bool { return bytes.Contains(f.Content, []byte(versionHost(s.version))) }) {
+		return fmt.Errorf("%s is not of version %d", view.Head(), s.version)
+	}
+	return nil
+}
+
+// runs reports whether an instance runs a snapshot, with today's servers and certificate.
+func (s *soak) runs(i *instance, id snapshots.ID) error {
+	info, err := i.Socket("show info")
+	if err != nil {
+		return err
+	}
+	_, after, _ := strings.Cut(info, "\nnode: ")
+	node, _, _ := strings.Cut(after, "\n")
+	if named, _, err := snapshots.ParseNode(node); err != nil || named.Short != id.Short {
+		return fmt.Errorf("it runs %q, not %s", node, id)
+	}
+	state, err := i.Socket("show servers state")
+	if err != nil {
+		return err
+	}
+	for service := range s.endpoints {
+		if got, want := readyServers(state, "shop_"+service+"_"), s.addresses(service); !slices.Equal(got, want) {
+			return fmt.Errorf("the servers of %s are %v, not %v", service, got, want)
+		}
+	}
+	shown, err := s.w.handshake(i, "shop.example.com")
+	if err == nil && !bytes.Equal(shown.Raw, s.w.certificates["shop/web-tls"].Raw) {
+		err = fmt.Errorf("it shows the certificate with the serial number %s", shown.SerialNumber)
+	}
+	return err
+}
+
+// readyServers returns the addresses of the servers that take traffic, of the backends whose
+// names begin so.
+func readyServers(state, backend string) []string {
+	var out []string
+	for line := range strings.Lines(state) {
+		f := strings.Fields(line)
+		if len(f) < 19 || !strings.HasPrefix(f[1], backend) {
+			continue
+		}
+		// 4 only says how the configuration has it.
+		if admin, err := strconv.Atoi(f[6]); err == nil && admin&^4 == 0 && f[5] == "2" {
+			out = append(out, f[4])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// agrees reports whether the pusher says so too.
+func agrees(status pusher.Status, want snapshots.Decision) error {
+	switch {
+	case status.Channel.Hold != want.Hold || (!want.Hold && status.Channel.Wanted != want.ID):
+		return fmt.Errorf("the pusher wants %s, hold %v, not %s, hold %v", status.Channel.Wanted, status.Channel.Hold, want.ID, want.Hold)
+	case status.Rollout != nil:
+		return fmt.Errorf("the rollout of %s is %s", status.Rollout.Target, status.Rollout.Phase)
+	case status.InSync() != len(status.Instances) || len(status.Instances) != soakInstances:
+		return fmt.Errorf("not all are in sync: %+v; waits %+v", status.Instances, status.Waits)
+	}
+	return nil
+}
