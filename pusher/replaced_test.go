@@ -1,0 +1,71 @@
+package pusher
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// A pod that takes the place of another between two looks, with its name and even its
+// address, is another instance: nothing that was known of the old one is believed of
+// it, and what is still done with the old one ends, and counts for nothing.
+func TestPodReplacedUnderTheSameName(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	ctx, cancel := context.WithCancel(t.Context())
+	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	s := state{
+		Uploads: map[string][]upload{"edge-0": {{}}, "edge-1": {{}}},
+		Rollout: rollout.State{
+			Good: one, Repairs: map[string]rollout.Repairs{"edge-0": {Snapshot: one}}, Reloads: map[string][]rollout.Reload{"edge-0": {{At: now}}},
+			Rollout: &rollout.Rollout{Target: two, Phase: rollout.Soaking, Members: []string{"edge-0"}, Touched: []rollout.Touch{
+				{Instance: "edge-0", Snapshot: two, Applied: true}, {Instance: "edge-1", Snapshot: two, Applied: true},
+			}},
+		},
+		Instances: map[string]kept{"edge-0": {Of: "u0", Repairs: []time.Time{now}}, "edge-1": {Of: "u1", Repairs: []time.Time{now}}},
+	}
+	e := newEngine(Options{State: filepath.Join(t.TempDir(), "state.json"), PollInterval: time.Hour}.withDefaults(), s, nil, now)
+	t.Cleanup(func() {
+		cancel()
+		e.jobs.Wait()
+	})
+	pod := func(name, uid string) fleet.Instance {
+		return fleet.Instance{Name: name, UID: uid, URL: "http://127.0.0.1:1", Username: "u", Password: "p", Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"}}
+	}
+	e.pods = &fleet.Pods{Namespace: "edge"}
+	e.takePods(ctx, e.pods, []fleet.Instance{pod("edge-0", "u0"), pod("edge-1", "u1")}, nil, now)
+	old := e.instances["edge-0"]
+	if len(old.Repairs) != 1 || len(e.state.Rollout.Rollout.Touched) != 2 {
+		t.Fatalf("after a restart of the pusher the pods are the same: %+v", old.kept)
+	}
+
+	e.takePods(ctx, e.pods, []fleet.Instance{pod("edge-0", "new"), pod("edge-1", "u1")}, nil, now)
+	is, r := e.instances["edge-0"], e.state.Rollout
+	switch {
+	case is == old || is.UID != "new":
+		t.Errorf("the instance is that of the pod %s", is.UID)
+	case is.Of != "new" || len(is.Repairs) > 0 || is.asked:
+		t.Errorf("of the new one is remembered %+v", is.kept)
+	case len(r.Rollout.Touched) != 1 || r.Rollout.Touched[0].Instance != "edge-1" || len(r.Repairs)+len(r.Reloads) > 0:
+		t.Errorf("of the rollout is remembered %+v, %+v", r.Rollout, r)
+	case len(e.state.Uploads["edge-0"]) > 0 || len(e.state.Uploads["edge-1"]) != 1:
+		t.Errorf("uploads are %+v", e.state.Uploads)
+	case e.instances["edge-1"].Of != "u1" || len(e.instances["edge-1"].Repairs) != 1:
+		t.Errorf("of the other one is remembered %+v", e.instances["edge-1"].kept)
+	}
+	select {
+	case <-old.gone:
+	default:
+		t.Error("jobs on the old one go on")
+	}
+	e.pushed(old, rollout.Push{Instance: "edge-0", Snapshot: two}, snapshots.Bound{}, push.Done{}, nil, time.Second, now)
+	if len(e.results) > 0 || is.asked {
+		t.Errorf("a push to the old one counts for the new one: %+v", e.results)
+	}
+}
