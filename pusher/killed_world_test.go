@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,13 +35,17 @@ type settling struct {
 	instances map[string]*fakeInstance
 	live      liveData
 	options   Options
+	// cluster is where live objects come from, nil for live.
+	cluster func() Cluster
+	away    atomic.Bool // the store is out of reach
 }
 
 // clone returns the same once more.
 func (s *settling) clone(t *testing.T) *settling {
 	t.Helper()
-	c := *s
-	c.dir, c.instances = t.TempDir(), map[string]*fakeInstance{}
+	c := settling{
+		dir: t.TempDir(), at: s.at, instances: map[string]*fakeInstance{}, live: s.live, options: s.options, cluster: s.cluster,
+	}
 	if err := os.CopyFS(c.dir, os.DirFS(s.dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +94,10 @@ func (p *play) begin(folder string) {
 		i.midst = func(what string) { l.step(i.name + " is in the middle of " + what) }
 	}
 	o := p.options
-	o.Store, o.State, o.Live = &mortalStore{p.store(), l}, filepath.Join(folder, "state.json"), "memory"
+	o.Store, o.State = &mortalStore{p.store(), l}, filepath.Join(folder, "state.json")
+	if o.Live = "memory"; p.cluster != nil {
+		o.Live, o.Cluster = "", p.cluster()
+	}
 	o.http = &http.Client{Transport: l}
 	o.Log, o.Status = slog.New(slog.NewTextHandler(l, nil)), l.see
 	o = o.withDefaults()
@@ -124,7 +132,12 @@ func (l *life) run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e.takeFleet(ctx, members, nil, time.Now())
-	e.takeLive(l.live.clone(), nil, time.Now())
+	if o.Cluster == nil {
+		e.takeLive(l.live.clone(), nil, time.Now())
+	} else {
+		e.start(func() { o.Cluster.Run(ctx) })
+		e.start(func() { e.watchCluster(ctx) })
+	}
 	e.start(func() { e.watchStore(ctx) })
 	l.engine <- e
 	e.loop(ctx)
@@ -278,6 +291,15 @@ type mortalStore struct {
 	life *life
 }
 
+// View implements [Store].
+func (s *mortalStore) View(ctx context.Context) (snapshots.View, error) {
+	if s.life.away.Load() {
+		return snapshots.View{}, errGone
+	}
+	return s.Store.View(ctx)
+}
+
+// UpdateChannel implements [Store].
 func (s *mortalStore) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error {
 	if !s.life.step("before the channel is changed") {
 		return errKilled
@@ -320,7 +342,7 @@ func (p *play) settle(want snapshots.ID, missing func(p *play) string) {
 		if why := cmp.Or(p.unsettled(want), missing(p)); why != "" {
 			quiet = 0
 			if time.Since(began) > longest {
-				p.t.Fatalf("the fleet does not come to rest: %s\n%s", why, strings.Join(p.life.trail(), "\n"))
+				p.t.Fatalf("the fleet does not come to rest: %s; troubles are %+v\n%s", why, p.life.seen().Troubles, strings.Join(p.life.trail(), "\n"))
 			}
 		}
 	}

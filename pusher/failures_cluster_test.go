@@ -1,0 +1,170 @@
+package pusher
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// apiServer is one in memory, which can be gone.
+type apiServer struct {
+	*fake.Clientset
+	mu      sync.Mutex
+	gone    bool
+	watches []watch.Interface
+}
+
+var errNoAPIServer = errors.New("connection refused")
+
+func newAPIServer(objects ...runtime.Object) *apiServer {
+	s := &apiServer{Clientset: fake.NewClientset(objects...)}
+	s.PrependReactor("list", "*", func(ktesting.Action) (bool, runtime.Object, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.gone {
+			return true, nil, errNoAPIServer
+		}
+		return false, nil, nil
+	})
+	s.PrependWatchReactor("*", func(action ktesting.Action) (bool, watch.Interface, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.gone {
+			return true, nil, errNoAPIServer
+		}
+		if a, ok := action.(ktesting.WatchActionImpl); ok && a.ListOptions.SendInitialEvents != nil {
+			// As an API server that is older than that. The double in memory would never end them.
+			return true, nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+		}
+		w, err := s.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		s.watches = append(s.watches, w)
+		return true, w, err
+	})
+	return s
+}
+
+// leave cuts all connections, and refuses others until it is back.
+func (s *apiServer) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	for _, w := range s.watches {
+		w.Stop()
+	}
+	s.watches = nil
+}
+
+func (s *apiServer) comeBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = false
+}
+
+// connect returns what a new pusher has of it.
+func (s *apiServer) connect() Cluster {
+	return cluster.New(cluster.Connection{Name: "memory", EndpointSlices: s.DiscoveryV1(), Secrets: s.CoreV1()}, false)
+}
+
+func sliceOf(address string) *discoveryv1.EndpointSlice {
+	name, port := "http", int32(80)
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+	}
+}
+
+// The API server is gone for an hour, and the store that is in the cluster with it; the
+// pusher is started again in the middle of that. What instances have stays as it is, and
+// what came meanwhile reaches them when the API server is back.
+func TestFailureAPIServerGoneForAnHour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// While a pusher ends, more than the hour may pass, up to the time outside the
+		// bubble: client-go waits for that where a watch was refused.
+		crt, key, _ := newCertificate(t, time.Now().AddDate(200, 0, 0))
+		server := newAPIServer(sliceOf("10.0.0.1"), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: webTLS.Namespace, Name: webTLS.Name}, Type: corev1.SecretTypeTLS,
+			Data: map[string][]byte{corev1.TLSCertKey: crt, corev1.TLSPrivateKeyKey: key},
+		})
+		soak := 6 * time.Second
+		world := &settling{dir: t.TempDir(), instances: map[string]*fakeInstance{}, options: Options{Soak: &soak, PollInterval: 10 * time.Second}, cluster: server.connect}
+		killScenario{}.prepare(t, world)
+		p := &play{settling: world, t: t}
+		p.begin(filepath.Join(world.dir, "pusher"))
+		first := p.publish("1")
+		p.settle(first, nothing)
+		before := world.clone(t)
+
+		server.leave()
+		p.away.Store(true)
+		second := p.publish("2")
+		if err := server.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), sliceOf("10.0.0.2"), "shop"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			pass(30 * time.Minute)
+			p.holds(before, first)
+			p.life.end()
+			p.begin(p.life.folder)
+		}
+		pass(time.Minute)
+		p.holds(before, first)
+
+		server.comeBack()
+		p.away.Store(false)
+		p.settle(second, func(p *play) string {
+			for name, i := range p.instances {
+				if got := i.state().worker.ready("shop_web"); !slices.Equal(got, []string{"10.0.0.2"}) {
+					return name + " has " + strings.Join(got, ", ")
+				}
+			}
+			return ""
+		})
+		for name, is := range p.left(before) {
+			if is.reloads != 1 {
+				t.Errorf("%s was reloaded %d times, want once, for the newer snapshot", name, is.reloads)
+			}
+		}
+		if s := p.life.seen(); len(s.Troubles) > 0 {
+			t.Errorf("still in trouble: %+v", s.Troubles)
+		}
+		p.life.end()
+	})
+}
+
+// holds checks that the instances have what they had, and that it is said why.
+func (p *play) holds(before *settling, runs snapshots.ID) {
+	p.t.Helper()
+	for name, is := range p.left(before) {
+		if len(is.writes) > 0 || !strings.HasPrefix(is.worker.node, runs.String()) {
+			p.t.Errorf("%s runs %s, and got %q", name, is.worker.node, is.writes)
+		}
+	}
+	said := map[string]bool{}
+	for _, trouble := range p.life.seen().Troubles {
+		said[trouble.About] = true
+	}
+	if !said["store"] || !said["cluster"] && !said["live"] {
+		p.t.Errorf("of the API server nothing is said: %+v", p.life.seen().Troubles)
+	}
+}
