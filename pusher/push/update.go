@@ -223,7 +223,9 @@ func atLeast34(version string) bool {
 }
 
 // setDirectly changes one server after the other. A slot stops taking traffic
-// before it loses its address.
+// before it loses its address, and gets one before it takes traffic: of both in one
+// call the API sets the state first, and a health check that comes in between finds
+// nobody at the old address, which takes the server down for seconds.
 func (i Instance) setDirectly(ctx context.Context, list []change) error {
 	for _, c := range readyFirst(list) {
 		state := dataplane.ServerChange{AdminState: string(c.to.State)}
@@ -232,9 +234,10 @@ func (i Instance) setDirectly(ctx context.Context, list []change) error {
 		switch {
 		case !c.moves():
 			calls = []dataplane.ServerChange{state}
-		case c.to.State == snapshots.SlotReady:
-			address.AdminState = state.AdminState
+		case c.to.State == c.from.State:
 			calls = []dataplane.ServerChange{address}
+		case c.to.State == snapshots.SlotReady:
+			calls = []dataplane.ServerChange{address, state}
 		default:
 			calls = []dataplane.ServerChange{state, address}
 		}

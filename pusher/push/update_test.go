@@ -93,11 +93,11 @@ func TestUpdate(t *testing.T) {
 		"nothing to do":                  {version: "v3.2.5", want: old, persisted: true},
 		"nothing to do, unknown":         {version: "v3.4.2", want: old, forget: true, persisted: true},
 		"before 3.4, with the file":      {version: "v3.2.5", want: next, persisted: true, calls: []string{"post " + node + ", no reload; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain"}},
-		"from 3.4, one by one":           {version: "v3.4.2", want: next, calls: []string{"set web/s2 10.0.0.2:80 ready", "set web/s1 :0 drain"}},
+		"from 3.4, one by one":           {version: "v3.4.2", want: next, calls: []string{"set web/s2 10.0.0.2:80 ", "set web/s2 :0 ready", "set web/s1 :0 drain"}},
 		"states only, before 3.4":        {version: "v3.2.5", want: drained(old), calls: []string{"set web/s1 :0 drain"}},
 		"the worker runs something else": {version: "v3.2.5", want: next, edit: func(f *fake) { f.node = "other" }, fails: ErrElsewhere, persisted: true},
 		"a call fails": {
-			version: "v3.4.2", want: next, fails: dataplane.ErrUnavailable, calls: []string{"set web/s2 10.0.0.2:80 ready"},
+			version: "v3.4.2", want: next, fails: dataplane.ErrUnavailable, calls: []string{"set web/s2 10.0.0.2:80 "},
 			edit: func(f *fake) {
 				f.setting = func(string, string, dataplane.ServerChange) error { return classed{dataplane.ErrUnavailable} }
 			},
