@@ -61,7 +61,7 @@ test: test-deps ## install what is missing and run every test
 	go test -count=1 $(TESTFLAGS) $(PACKAGES)
 
 # Packages whose tests take a while and start no haproxy: another one tells nothing.
-WITHOUT_HAPROXY := compiler/announce|compiler/cluster|internal/election|internal/kubetest|pusher/cluster|pusher/rollout|snapshots/(configmap|dir|git)store|snapshots/delivery|snapshots/gitstore/signature
+WITHOUT_HAPROXY := compiler/announce|compiler/cluster|internal/election|internal/kubetest|pusher/cluster|pusher/rollout|pusher/statestore|snapshots/(configmap|dir|git)store|snapshots/delivery|snapshots/gitstore/signature
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0

@@ -145,9 +145,10 @@ func (t text) holdsServers(servers []snapshots.BoundServer) bool {
 }
 
 // withoutHeader returns a text of the API without the lines that it puts first,
-// which tell of another version than the one that a post of it will get.
+// which tell of another version than the one that a post of it will get, and without
+// the term in which it was written.
 func withoutHeader(config []byte) []byte {
-	for bytes.HasPrefix(config, []byte("# _")) {
+	for bytes.HasPrefix(config, []byte("# _")) || bytes.HasPrefix(config, []byte(termMark)) {
 		_, config, _ = bytes.Cut(config, []byte("\n"))
 	}
 	return config

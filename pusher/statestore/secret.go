@@ -1,0 +1,174 @@
+package statestore
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxTries is how often a write is tried that another one came before.
+const maxTries = 5
+
+// Client is what is needed of a cluster: the Secrets of one namespace.
+type Client interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error)
+	Create(ctx context.Context, s *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error)
+	Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error)
+}
+
+// Secret is a state in a Secret. It is for one goroutine.
+type Secret struct {
+	client                  Client
+	namespace, name, holder string
+
+	term int64
+	last *corev1.Secret // as it was read or written last
+}
+
+// New returns the state in a Secret, for a pusher whose name no other has.
+func New(client Client, namespace, name, holder string) *Secret {
+	return &Secret{client: client, namespace: namespace, name: name, holder: holder}
+}
+
+// String returns "secret:namespace/name".
+func (s *Secret) String() string { return Prefix + s.namespace + "/" + s.name }
+
+// Take makes this pusher the one that writes, in a term that is higher than the one
+// before, and returns what was kept. Fallback makes the fallback certificate where there
+// is none.
+func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Taken, error) {
+	for range maxTries {
+		found, err := s.find(ctx)
+		if err != nil {
+			return Taken{}, s.failed("take", err)
+		}
+		kept, err := taken(found)
+		if err != nil {
+			return Taken{}, s.failed("take", err)
+		}
+		next := with(found, kept.Term+1, s.holder)
+		if len(kept.Fallback) == 0 {
+			if next.Data[keyFallback], err = fallback(); err != nil {
+				return Taken{}, err
+			}
+		}
+		switch written, err := s.write(ctx, next); {
+		case err == nil:
+			s.term, s.last = kept.Term+1, written
+			return Taken{State: kept.State, Fallback: next.Data[keyFallback], Term: s.term}, nil
+		case !isOthers(err):
+			return Taken{}, s.failed("take", err)
+		}
+	}
+	return Taken{}, s.failed("take", ErrTaken)
+}
+
+// Save keeps a state, or returns [ErrTaken].
+func (s *Secret) Save(ctx context.Context, state []byte) error {
+	data, err := pack(state)
+	if err != nil {
+		return s.failed("save", err)
+	}
+	return s.change(ctx, "save", func(next *corev1.Secret) { next.Data[keyState] = data })
+}
+
+// Raise goes on in a term that is higher than the given one, or returns [ErrTaken]. It is
+// for whoever finds traces of a higher term than its own: if it still has the state, they
+// are of a time before the Secret was made anew.
+func (s *Secret) Raise(ctx context.Context, above int64) (term int64, err error) {
+	term = max(s.term, above) + 1
+	err = s.change(ctx, "raise the term of", func(next *corev1.Secret) { next.Data = with(next, term, s.holder).Data })
+	if err != nil {
+		return s.term, err
+	}
+	s.term = term
+	return term, nil
+}
+
+// Release does nothing: the state is another's when that takes it.
+func (s *Secret) Release() {}
+
+// change writes a change on top of what was written last. Where that is not what the
+// cluster has, it may be that the answer to a write was lost, or that somebody changed
+// what is none of a pusher's business, such as a label.
+func (s *Secret) change(ctx context.Context, verb string, edit func(next *corev1.Secret)) error {
+	base := s.last
+	for range maxTries {
+		next := base.DeepCopy()
+		edit(next)
+		written, err := s.write(ctx, next)
+		if err == nil {
+			s.last = written
+			return nil
+		}
+		if !isOthers(err) {
+			return s.failed(verb, err)
+		}
+		found, err := s.find(ctx)
+		switch {
+		case err != nil:
+			return s.failed(verb, err)
+		case found.ResourceVersion == "": // deleted: what this pusher has is all there is
+			base = base.DeepCopy()
+			base.ObjectMeta = found.ObjectMeta
+		case !isOf(found, s.term, s.holder) && !isOf(found, termIn(next), s.holder):
+			return s.failed(verb, ErrTaken)
+		default:
+			base = found
+		}
+	}
+	return s.failed(verb, ErrTaken)
+}
+
+func termIn(s *corev1.Secret) int64 {
+	term, _ := termOf(s)
+	return term
+}
+
+// find returns the Secret, or an empty one that is to be made.
+func (s *Secret) find(ctx context.Context) (*corev1.Secret, error) {
+	found, err := s.client.Get(ctx, s.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace, Name: s.name, Labels: map[string]string{"app.kubernetes.io/managed-by": "hapsnap-pusher"},
+		}}, nil
+	}
+	return found, err
+}
+
+// write makes the Secret, or replaces it if nobody else has changed it since it was read.
+func (s *Secret) write(ctx context.Context, next *corev1.Secret) (*corev1.Secret, error) {
+	if next.ResourceVersion == "" {
+		return s.client.Create(ctx, next, metav1.CreateOptions{})
+	}
+	return s.client.Update(ctx, next, metav1.UpdateOptions{})
+}
+
+// isOthers reports whether a write failed for what another has done.
+func isOthers(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
+func (s *Secret) failed(verb string, err error) error {
+	return fmt.Errorf("%s state %s: %w", verb, s, err)
+}
+
+// Read returns the state that a Secret holds, or [ErrNone].
+func Read(ctx context.Context, client Client, namespace, name string) ([]byte, error) {
+	s := New(client, namespace, name, "")
+	found, err := s.find(ctx)
+	if err != nil {
+		return nil, s.failed("read", err)
+	}
+	kept, err := taken(found)
+	if err == nil && kept.State == nil {
+		err = ErrNone
+	}
+	if err != nil {
+		return nil, s.failed("read", err)
+	}
+	return kept.State, nil
+}

@@ -1,0 +1,369 @@
+package statestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hapsnap/hapsnap/internal/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
+
+// place is a namespace, and the pushers that keep their state there.
+type place struct {
+	*testing.T
+	config    *rest.Config
+	namespace string
+}
+
+func newPlace(t *testing.T) place {
+	t.Helper()
+	server := cluster.Server(t)
+	return place{t, server.Config(), server.Namespace(t)}
+}
+
+func (p place) secrets(config *rest.Config) Client {
+	p.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return client.CoreV1().Secrets(p.namespace)
+}
+
+func (p place) pusher(holder string) *Secret {
+	p.Helper()
+	return New(p.secrets(p.config), p.namespace, "edge", holder)
+}
+
+func (p place) take(s *Secret) Taken {
+	p.Helper()
+	taken, err := s.Take(p.Context(), made("fallback"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return taken
+}
+
+func (p place) save(s *Secret, text string) {
+	p.Helper()
+	if err := s.Save(p.Context(), []byte(text)); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p place) wantState(want string) {
+	p.Helper()
+	got, err := Read(p.Context(), p.secrets(p.config), p.namespace, "edge")
+	if string(got) != want || (err != nil) != (want == "") {
+		p.Errorf("the state is %q, want %q: %v", got, want, err)
+	}
+}
+
+// edit changes the Secret behind the pushers' back.
+func (p place) edit(edit func(s *corev1.Secret)) {
+	p.Helper()
+	client := p.secrets(p.config)
+	s, err := client.Get(p.Context(), "edge", metav1.GetOptions{})
+	if err == nil {
+		edit(s)
+		_, err = client.Update(p.Context(), s, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p place) delete() {
+	p.Helper()
+	client, err := kubernetes.NewForConfig(p.config)
+	if err == nil {
+		err = client.CoreV1().Secrets(p.namespace).Delete(p.Context(), "edge", metav1.DeleteOptions{})
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+func made(text string) func() ([]byte, error) {
+	return func() ([]byte, error) { return []byte(text), nil }
+}
+
+// A successor gets what was kept, in a higher term; who was there before can save
+// nothing any more.
+func TestTheStateIsOnesAtATime(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	one, two := p.pusher("one"), p.pusher("two")
+	if _, err := Read(t.Context(), p.secrets(p.config), p.namespace, "edge"); !errors.Is(err, ErrNone) {
+		t.Errorf("before the first: %v", err)
+	}
+	if got := p.take(one); got.Term != 1 || got.State != nil || string(got.Fallback) != "fallback" {
+		t.Errorf("the first gets %+v", got)
+	}
+	p.save(one, "first")
+	p.save(one, "second")
+	got, err := two.Take(t.Context(), made("another"))
+	if err != nil || got.Term != 2 || string(got.State) != "second" || string(got.Fallback) != "fallback" {
+		t.Errorf("the successor gets %+v: %v", got, err)
+	}
+	if err := one.Save(t.Context(), []byte("late")); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "secret:"+p.namespace+"/edge") {
+		t.Errorf("the one before saves: %v", err)
+	}
+	if _, err := one.Raise(t.Context(), 9); !errors.Is(err, ErrTaken) {
+		t.Errorf("the one before raises its term: %v", err)
+	}
+	p.wantState("second")
+	p.save(two, "third")
+	p.wantState("third")
+}
+
+// Of several that take it at once, each gets a term of its own, and one keeps it.
+func TestTakenByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	const many = 4
+	all := make([]*Secret, many)
+	terms := make(chan int64, many)
+	for n := range all {
+		all[n] = p.pusher(string(rune('a' + n)))
+		go func() {
+			taken, err := all[n].Take(t.Context(), made("fallback"))
+			if err != nil {
+				t.Error(err)
+			}
+			terms <- taken.Term
+		}()
+	}
+	seen := map[int64]bool{}
+	for range many {
+		seen[<-terms] = true
+	}
+	if len(seen) != many || !seen[1] || !seen[many] {
+		t.Errorf("the terms are %v", seen)
+	}
+	saved := 0
+	for _, s := range all {
+		if err := s.Save(t.Context(), []byte(s.holder)); err == nil {
+			saved++
+		} else if !errors.Is(err, ErrTaken) {
+			t.Error(err)
+		}
+	}
+	if saved != 1 {
+		t.Errorf("%d could save", saved)
+	}
+}
+
+// What others do to the Secret that is none of their business does not end a term.
+func TestOtherHands(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	one := p.pusher("one")
+	p.take(one)
+	p.save(one, "first")
+	p.edit(func(s *corev1.Secret) { s.Labels["team"] = "edge" })
+	p.save(one, "second")
+	p.wantState("second")
+	p.edit(func(s *corev1.Secret) {
+		if s.Labels["team"] != "edge" {
+			t.Error("the label is gone")
+		}
+	})
+	p.delete()
+	p.save(one, "third")
+	p.wantState("third")
+	p.delete()
+	if term, err := one.Raise(t.Context(), 41); err != nil || term != 42 {
+		t.Errorf("raised to %d: %v", term, err)
+	}
+	p.wantState("third")
+	if got := p.take(p.pusher("two")); got.Term != 43 {
+		t.Errorf("after that is term %d", got.Term)
+	}
+}
+
+// Where the Secret was deleted and another began anew, with a lower term, it has it.
+func TestDeletedAndTaken(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.take(p.pusher("before"))
+	one := p.pusher("one")
+	p.take(one)
+	p.delete()
+	two := p.pusher("two")
+	p.take(two)
+	if err := one.Save(t.Context(), []byte("late")); !errors.Is(err, ErrTaken) {
+		t.Errorf("error is %v", err)
+	}
+	p.save(two, "first")
+}
+
+// An empty Secret is there to be used, and any other one is somebody else's.
+func TestSecretsOfOthers(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	client := p.secrets(p.config)
+	if _, err := client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.take(p.pusher("one"))
+	p.delete()
+	if _, err := client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Data: map[string][]byte{"password": nil}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.pusher("one").Take(t.Context(), made("fallback")); err == nil || !strings.Contains(err.Error(), "no state of a pusher") {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := Read(t.Context(), client, p.namespace, "edge"); err == nil || errors.Is(err, ErrNone) {
+		t.Errorf("read: %v", err)
+	}
+}
+
+// lossy loses the answers of writes.
+type lossy struct {
+	Client
+	lost int
+}
+
+func (l *lossy) Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error) {
+	s, err := l.Client.Update(ctx, s, o)
+	if err == nil && l.lost > 0 {
+		l.lost--
+		return nil, errors.New("connection reset")
+	}
+	return s, err
+}
+
+// A write whose answer was lost is this pusher's own.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	client := &lossy{Client: p.secrets(p.config)}
+	one := New(client, p.namespace, "edge", "one")
+	p.take(one)
+	client.lost = 1
+	if err := one.Save(t.Context(), []byte("first")); err == nil || errors.Is(err, ErrTaken) {
+		t.Errorf("error is %v", err)
+	}
+	p.save(one, "second")
+	p.wantState("second")
+	client.lost = 1
+	if _, err := one.Raise(t.Context(), 7); err == nil || errors.Is(err, ErrTaken) {
+		t.Errorf("error is %v", err)
+	}
+	if term, err := one.Raise(t.Context(), 7); err != nil || term != 8 {
+		t.Errorf("raised to %d: %v", term, err)
+	}
+	p.save(one, "third")
+	p.wantState("third")
+}
+
+// A state that no Secret holds is refused, and what was kept before stays.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	one := p.pusher("one")
+	p.take(one)
+	p.save(one, "first")
+	noise := make([]byte, 3<<20)
+	seed := uint32(1)
+	for n := range noise {
+		seed = seed*1664525 + 1013904223
+		noise[n] = byte(seed >> 24)
+	}
+	if err := one.Save(t.Context(), noise); err == nil || !strings.Contains(err.Error(), "and a Secret takes") {
+		t.Errorf("error is %v", err)
+	}
+	p.wantState("first")
+	p.save(one, strings.Repeat(`{"address":"10.0.0.1","port":80,"state":"ready"},`, 100_000))
+}
+
+// The rules are enough, and name the one Secret.
+func TestTheRulesAreEnough(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	server, meta := cluster.Server(t), metav1.ObjectMeta{Namespace: p.namespace, Name: "pusher"}
+	kubeconfig := server.ServiceAccount(t, p.namespace, meta.Name)
+	for _, err := range []error{
+		server.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: Rules("edge")}),
+		server.Client().Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: meta.Name}},
+		}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if p.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	one := p.pusher("one")
+	p.take(one)
+	p.save(one, "first")
+	p.wantState("first")
+	if _, err := p.secrets(p.config).Get(t.Context(), "another", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("another Secret: %v", err)
+	}
+}
+
+// An API server that is gone is an error like any other: nobody has taken the state.
+func TestWithoutTheAPIServer(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	gone := errors.New("gone")
+	p.config.Wrap(func(http.RoundTripper) http.RoundTripper { return failing{gone} })
+	_, err := p.pusher("one").Take(t.Context(), made("fallback"))
+	if !errors.Is(err, gone) || errors.Is(err, ErrTaken) {
+		t.Errorf("take: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	if namespace, name, err := Parse("secret:edge/pusher"); namespace != "edge" || name != "pusher" || err != nil {
+		t.Errorf("%s/%s: %v", namespace, name, err)
+	}
+	for _, bad := range []string{"", "secret:", "secret:edge", "secret:/pusher", "secret:edge/", "secret:a/b/c", "configmap:a/b", "a/b"} {
+		if _, _, err := Parse(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+func TestPack(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "{}", strings.Repeat("state ", 1000)} {
+		packed, err := pack([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := unpack(packed); err != nil || !bytes.Equal(back, []byte(text)) {
+			t.Errorf("%q came back as %q: %v", text, back, err)
+		}
+		if _, err := unpack(packed[:len(packed)-1]); err == nil {
+			t.Error("what was cut short was read")
+		}
+	}
+}
