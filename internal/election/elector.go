@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
@@ -42,7 +43,7 @@ type Elector struct {
 	using  int           // calls of Term that have not ended
 	idle   chan struct{} // closed when none is left; nil before the first
 	holder string
-	failed bool // the last request
+	failed error // of the last request
 }
 
 // New returns an elector, which takes part once it is run.
@@ -87,7 +88,7 @@ func (e *Elector) config() leaderelection.LeaderElectionConfig {
 				LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: o.Leases,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 			},
-			timeout: o.Times.RenewDeadline / 2, before: e.before, after: e.after,
+			timeout: o.Times.RenewDeadline / 2, read: e.read, before: e.before, after: e.after,
 		},
 		Callbacks: leaderelection.LeaderCallbacks{
 			// Terms begin and end with what is written: see after.
@@ -124,18 +125,31 @@ func (e *Elector) unused() <-chan struct{} {
 	return e.idle
 }
 
+// read takes note of how reading the Lease went. That there is none yet is no trouble.
+func (e *Elector) read(err error) {
+	if apierrors.IsNotFound(err) {
+		err = nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil && e.failed == nil {
+		e.options.Log.Warn("lease not read, trying again", "lease", e.lease(), "err", err)
+	}
+	e.failed = err
+}
+
 // after begins, prolongs or ends the term by what was written.
 func (e *Elector) after(sent time.Time, record resourcelock.LeaderElectionRecord, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil {
-		if !e.failed {
+		if e.failed == nil {
 			e.options.Log.Warn("lease not written, trying again", "lease", e.lease(), "err", err)
 		}
-		e.failed = true
+		e.failed = err
 		return
 	}
-	e.failed = false
+	e.failed = nil
 	if record.HolderIdentity != e.options.Identity {
 		return
 	}
@@ -196,6 +210,24 @@ func (e *Elector) Leading() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.term.holds(time.Now())
+}
+
+// Leads returns nil while this process leads, else [ErrNotLeading].
+func (e *Elector) Leads() error {
+	if !e.Leading() {
+		return ErrNotLeading
+	}
+	return nil
+}
+
+// Trouble returns why the Lease could not be read or written the last time, or nil.
+func (e *Elector) Trouble() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failed == nil {
+		return nil
+	}
+	return fmt.Errorf("lease %s: %w", e.lease(), e.failed)
 }
 
 // Holder returns the identity that was last seen on the Lease, or "".

@@ -193,8 +193,15 @@ func TestALeaderStepsDownWithoutTheAPIServer(t *testing.T) {
 			return false
 		}
 	})
+	if err := leader.Trouble(); err == nil || !strings.HasPrefix(err.Error(), "lease "+namespace+"/compiler: ") {
+		t.Errorf("in trouble: %v", err)
+	}
+	if err := leader.Leads(); !errors.Is(err, election.ErrNotLeading) {
+		t.Errorf("leads: %v", err)
+	}
 	server.Resume(t)
 	await(t, 30*time.Second, "leads again", leader.Leading)
+	await(t, 30*time.Second, "no trouble any more", func() bool { return leader.Trouble() == nil })
 }
 
 // The rules are enough, and name the one Lease.

@@ -13,6 +13,8 @@ import (
 type lock struct {
 	resourcelock.Interface
 	timeout time.Duration
+	// read is told what came of reading it.
+	read func(err error)
 	// before is asked whether the record may be written, after told what came of
 	// it and when it was sent.
 	before func(ctx context.Context, record resourcelock.LeaderElectionRecord) error
@@ -23,7 +25,9 @@ type lock struct {
 func (l lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	return l.Interface.Get(ctx)
+	record, raw, err := l.Interface.Get(ctx)
+	l.read(err)
+	return record, raw, err
 }
 
 // Create makes the Lease.

@@ -55,8 +55,10 @@ func (c *Cluster) Want(w Wanted) {
 	signal(c.replan)
 }
 
-// Run watches what is wanted, until ctx is done.
+// Run watches what is wanted, until ctx is done. Then nothing is known any more, and it
+// may run again.
 func (c *Cluster) Run(ctx context.Context) {
+	defer c.forget()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
@@ -69,6 +71,14 @@ func (c *Cluster) Run(ctx context.Context) {
 		case <-c.replan:
 		}
 	}
+}
+
+// forget makes the cluster one of which nothing is known.
+func (c *Cluster) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planned, c.followers, c.slices, c.news = nil, map[Query]*follower{}, newIndex(), false
+	c.secrets, c.since = map[snapshots.SecretName]*corev1.Secret{}, nil
 }
 
 // difference brings the followers in line with the plan, and returns those to start.

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -42,11 +43,20 @@ func follow(t *testing.T, path string, all bool, w cluster.Wanted) *followed {
 		Cluster: cluster.New(connection, all), endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{},
 		secrets: map[snapshots.SecretName]*corev1.Secret{},
 	}
-	done := make(chan struct{})
-	go func() { f.Run(t.Context()); close(done) }()
-	t.Cleanup(func() { <-done })
+	f.run(t)
 	f.Want(w)
 	return f
+}
+
+// run follows until it is stopped, or the test ends.
+func (f *followed) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { f.Run(ctx); close(done) }()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
 }
 
 // take adds what changed to what was known.
@@ -148,6 +158,35 @@ func TestFollow(t *testing.T) {
 	f.await(t, "")
 	f.Want(w)
 	f.await(t, "tls=2")
+}
+
+// What was known is not when it runs again: it may be long after.
+func TestRunsAgain(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	server.Apply(t, slice(namespace, "web", "10.244.0.1")+secret(namespace, "tls", "1"))
+	w := wanted(namespace, "tls")
+	connection, err := cluster.Connect(kubeconfig.Options{File: server.Kubeconfig(), UserAgent: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(c *cluster.Cluster) (*followed, func()) {
+		f := &followed{Cluster: c, endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}, secrets: map[snapshots.SecretName]*corev1.Secret{}}
+		stop := f.run(t)
+		f.Want(w)
+		return f, stop
+	}
+	f, stop := begin(cluster.New(connection, false))
+	f.await(t, "tls=1 web=10.244.0.1:80")
+	stop()
+	if change := f.Take(); len(change.Endpoints)+len(change.Secrets) > 0 || change.Status != nil {
+		t.Errorf("between the two: %+v", change)
+	}
+	server.Delete(t, slice(namespace, "web", "10.244.0.1"))
+	server.Apply(t, slice(namespace, "api", "10.244.0.2"))
+	f, _ = begin(f.Cluster)
+	f.await(t, "api=10.244.0.2:80 tls=1")
 }
 
 // One watch may be for all namespaces.
