@@ -2,6 +2,7 @@ package pusher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -19,6 +21,9 @@ const (
 	firstAnswers = 10 * time.Second // how long the first answers are waited for
 	heartbeat    = 5 * time.Second  // of the status
 	saveInterval = 250 * time.Millisecond
+	// Where saving takes a cluster, it is done less often, and may take so long.
+	saveIntervalElsewhere = time.Second
+	saveTimeout           = 5 * time.Second
 )
 
 // engine is everything that is known, held by one goroutine.
@@ -69,13 +74,15 @@ type engine struct {
 	objects  objects
 	// announcer tells others of the condition; nil: nobody is to be told.
 	announcer *announcer
+	keeper    Keeper
+	reign     reign
 }
 
 func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
 		Options: o, started: now, state: s, fallback: fallback,
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
-		library: newLibrary(keptFolder(o.State)), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
+		library: newLibrary(o.cache()), keeper: o.keeper(), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
 		secrets: secretSet{},
 		policy:  rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
@@ -248,7 +255,7 @@ func (e *engine) traceparent(id snapshots.ID) string {
 	return e.library.have[id].Manifest.Provenance.Traceparent
 }
 
-// save writes the state file.
+// save keeps the state.
 func (e *engine) save(now time.Time) error {
 	e.state.Slots = e.bindings.slots
 	e.state.Status = e.status(now)
@@ -259,11 +266,16 @@ func (e *engine) save(now time.Time) error {
 		i.ByHand = i.running.ByHand
 		e.state.Instances[name] = i.kept
 	}
-	err := e.state.save(e.State)
-	e.trouble("state", err, now)
-	if err == nil {
-		e.dirty, e.saved = false, now
+	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout) // the last one is due when all else has ended
+	defer cancel()
+	err := e.state.save(ctx, e.keeper)
+	if e.saved = now; err == nil {
+		e.dirty = false
 	}
+	if errors.Is(err, statestore.ErrTaken) {
+		e.reign.lose(err)
+	}
+	e.trouble("state", err, now)
 	return err
 }
 

@@ -21,7 +21,7 @@ import (
 // fallbackCertificate returns the certificate that is served where no other fits:
 // self-signed, made once and kept in a file that only its owner can read, so that
 // all instances have the same, today and tomorrow.
-func fallbackCertificate(file string, now time.Time) ([]byte, error) {
+func fallbackCertificate(file string, fallback func() ([]byte, error)) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if err == nil {
 		if _, err := snapshots.CheckKeyPair(data); err != nil {
@@ -32,13 +32,24 @@ func fallbackCertificate(file string, now time.Time) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read fallback certificate: %w", err)
 	}
-	if data, err = selfSigned(now); err != nil {
-		return nil, fmt.Errorf("make fallback certificate: %w", err)
+	if data, err = fallback(); err != nil {
+		return nil, err
 	}
 	if err := replaceFile(file, data); err != nil {
 		return nil, fmt.Errorf("keep fallback certificate: %w", err)
 	}
 	return data, nil
+}
+
+// newFallback returns what makes the fallback certificate.
+func newFallback(now time.Time) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		data, err := selfSigned(now)
+		if err != nil {
+			return nil, fmt.Errorf("make fallback certificate: %w", err)
+		}
+		return data, nil
+	}
 }
 
 // selfSigned returns a certificate for ten years and its key.

@@ -11,7 +11,7 @@ import (
 
 func TestFallbackCertificateIsMadeOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "fallback.pem")
-	first, err := fallbackCertificate(file, noon)
+	first, err := fallbackCertificate(file, newFallback(noon))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,14 +19,14 @@ func TestFallbackCertificateIsMadeOnce(t *testing.T) {
 	if err != nil || !slices.Equal(observed.Names, []string{"hapsnap fallback certificate"}) || observed.NotAfter.Year() != 2036 {
 		t.Errorf("it is %+v: %v", observed, err)
 	}
-	second, err := fallbackCertificate(file, noon.AddDate(1, 0, 0))
+	second, err := fallbackCertificate(file, newFallback(noon.AddDate(1, 0, 0)))
 	if err != nil || string(first) != string(second) {
 		t.Errorf("it was made twice: %v", err)
 	}
 	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fallbackCertificate(file, noon); err == nil {
+	if _, err := fallbackCertificate(file, newFallback(noon)); err == nil {
 		t.Error("a broken file is no error")
 	}
 }

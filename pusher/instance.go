@@ -41,6 +41,10 @@ type instance struct {
 	sampling bool
 	sampled  time.Time
 
+	claimed     int64 // the term that its disk is known to have
+	claimAfter  time.Time
+	claimFailed bool // which is the job error
+
 	running      push.Running // what its worker is known to have
 	compared     comparison
 	garbage      []push.Stored // files to be removed

@@ -1,11 +1,8 @@
 package pusher
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -16,10 +13,16 @@ import (
 // from its state file: it need not run. [ErrNoState] is returned for a file that
 // is not there.
 func InUse(file string) (map[snapshots.ID]string, error) {
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read state from %s: %w", file, ErrNoState)
+	data, err := readFile(file)
+	if err != nil {
+		return nil, err
 	}
-	s, err := readState(file)
+	return ParseInUse(data, file)
+}
+
+// ParseInUse is InUse of a state that was read from a place.
+func ParseInUse(data []byte, place string) (map[snapshots.ID]string, error) {
+	s, err := parseState(data, place)
 	if err != nil {
 		return nil, err
 	}

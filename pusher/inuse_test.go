@@ -37,7 +37,7 @@ func TestInUse(t *testing.T) {
 		Channel:   ChannelStatus{Wanted: id(5)},
 		Instances: []InstanceStatus{{Name: "a", Running: id(1)}, {Name: "b", Running: id(6)}, {Name: "c"}},
 	}
-	if err := s.save(file); err != nil {
+	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := InUse(file)

@@ -117,6 +117,7 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done 
 	e.metrics.pushed(r.Outcome, done.Reloaded, took)
 	if err != nil {
 		r.Error = push.Gist(err)
+		e.outranked(i, err, now)
 		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
 	} else {
 		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded)
@@ -164,6 +165,10 @@ func (e *engine) stands(i *instance, now time.Time) work {
 func (e *engine) beginWork(ctx context.Context, now time.Time) {
 	for _, name := range e.names() {
 		i := e.instances[name]
+		if e.unclaimed(i, now) {
+			e.claim(ctx, i)
+			continue
+		}
 		bind := e.bind(i.snapshot(), i)
 		switch w := e.stands(i, now); w {
 		case workUpdate:
@@ -272,6 +277,7 @@ func (e *engine) ended(i *instance, w work, err error, now time.Time) {
 	e.metrics.worked(w, err)
 	if err != nil {
 		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
+		e.outranked(i, err, now)
 	}
 }
 

@@ -120,7 +120,7 @@ func (l *life) run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	fallback, err := fallbackCertificate(filepath.Join(l.folder, "fallback.pem"), time.Now())
+	fallback, err := fallbackCertificate(filepath.Join(l.folder, "fallback.pem"), newFallback(time.Now()))
 	if err != nil {
 		return err
 	}

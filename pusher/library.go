@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,6 +105,9 @@ func fetch(ctx context.Context, store Store, dir string, id snapshots.ID) (snaps
 func keptFile(dir string, id snapshots.ID) string { return filepath.Join(dir, id.String()+".json") }
 
 func readKept(dir string, id snapshots.ID) (snapshots.Snapshot, error) {
+	if dir == "" {
+		return snapshots.Snapshot{}, fs.ErrNotExist
+	}
 	data, err := os.ReadFile(keptFile(dir, id))
 	if err != nil {
 		return snapshots.Snapshot{}, err
@@ -122,6 +126,9 @@ func readKept(dir string, id snapshots.ID) (snapshots.Snapshot, error) {
 }
 
 func keepOnDisk(dir string, s snapshots.Snapshot) error {
+	if dir == "" {
+		return nil
+	}
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -134,6 +141,9 @@ func keepOnDisk(dir string, s snapshots.Snapshot) error {
 
 // forget removes the snapshots on disk that are not needed.
 func forget(dir string, needed map[snapshots.ID]bool) {
+	if dir == "" {
+		return
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return // there are none

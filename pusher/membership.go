@@ -158,6 +158,7 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		e.trouble("fleet", err, now)
 		return
 	}
+	i.target.API = e.reign.around(i.client)
 	switch old := e.instances[spec.Name]; {
 	case old == nil:
 		i.kept = e.state.Instances[spec.Name]

@@ -64,7 +64,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		m.pushes.WithLabelValues(string(o))
 		m.took.WithLabelValues(string(o))
 	}
-	for _, w := range []work{workUpdate, workPersist, workCollect, workInspect, workMend} {
+	for _, w := range []work{workUpdate, workPersist, workCollect, workInspect, workMend, workClaim} {
 		m.updates.WithLabelValues(string(w), "done")
 		m.updates.WithLabelValues(string(w), "failed")
 	}

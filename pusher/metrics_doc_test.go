@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/metricsdoc"
 	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
@@ -25,6 +26,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	m.observe(Status{})
 	m.gauges.set([]InstanceStatus{{Name: "edge-1"}}, rollout.Left{Limited: true, Instances: map[string]int{"edge-1": 1}}, 0)
 	registry.MustRegister(cluster.New(cluster.Connection{}, false))
+	if _, err := election.New(election.Options{Program: "pusher", Times: election.Defaults(), Metrics: registry}); err != nil {
+		t.Fatal(err)
+	}
 	announce.New(announce.Options{Metrics: registry})
 	table, err := metricsdoc.Table(registry, prefix)
 	if err != nil {

@@ -69,10 +69,17 @@ type Options struct {
 	// Identity is a file of age identities, which open what certificates are sealed in;
 	// it is read whenever something is to be opened. "" is none.
 	Identity string
-	// State is the file that holds the state. A directory of its name with
-	// ".snapshots" appended keeps the snapshots in use, so that they are at hand
-	// when the store is gone, and next to it is the fallback certificate.
+	// State is the file that holds the state; next to it is the fallback certificate.
 	State string
+	// Keeper keeps both elsewhere; nil: there is the file.
+	Keeper Keeper
+	// Cache is the directory that keeps the snapshots in use, so that they are at hand
+	// when the store is gone. "" is the name of the state file with ".snapshots" appended,
+	// and none where there is no such file.
+	Cache string
+	// Leader says whether this pusher, of several, is the one that pushes; nil: there is
+	// only one. It takes a Keeper.
+	Leader Leader
 
 	// Waves and Soak, where set, come before what the fleet's file says.
 	Waves []rollout.Size

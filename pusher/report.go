@@ -28,15 +28,22 @@ func (e *engine) report(now time.Time) {
 	if !s.sameAs(e.state.Status) {
 		e.dirty = true
 	}
-	if age := now.Sub(e.saved); (e.dirty && age >= saveInterval) || age >= heartbeat {
+	if age := now.Sub(e.saved); (e.dirty && age >= e.saveInterval()) || age >= heartbeat {
 		_ = e.save(now) // noted as trouble
 	}
+}
+
+func (e *engine) saveInterval() time.Duration {
+	if e.Keeper != nil {
+		return saveIntervalElsewhere
+	}
+	return saveInterval
 }
 
 // status returns what the pusher says of itself.
 func (e *engine) status(now time.Time) Status {
 	s := Status{
-		Updated: now.UTC().Truncate(time.Second), Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
+		Updated: now.UTC().Truncate(time.Second), Leader: e.leader(), Term: e.reign.term, Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
 		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Waits: wholeSeconds(e.waits), Instances: []InstanceStatus{},
 	}
 	for _, about := range slices.Sorted(maps.Keys(e.troubles)) {

@@ -2,29 +2,39 @@ package pusher
 
 import (
 	"context"
-	"path/filepath"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
 // Run pushes until ctx is done, and then returns nil; an error says that it could
 // not begin. All that it started has ended when it returns.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
-	release, err := lockState(o.State)
-	if err != nil {
-		return err
+	if o.Leader == nil {
+		return lead(ctx, o)
 	}
-	defer release()
-	s, err := readState(o.State)
-	if err != nil {
-		return err
-	}
+	c := candidate{Options: o, troubles: map[string]Trouble{}}
+	return c.run(ctx)
+}
+
+// lead is Run of the pusher that pushes. Its error may also say that another one has
+// taken its place.
+func lead(ctx context.Context, o Options) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	keeper := o.keeper()
+	defer keeper.Release()
 	now := time.Now()
-	fallback, err := fallbackCertificate(filepath.Join(filepath.Dir(o.State), "fallback.pem"), now)
+	taken, err := keeper.Take(ctx, newFallback(now))
+	if err != nil {
+		return err
+	}
+	s, err := parseState(taken.State, keeper.String())
 	if err != nil {
 		return err
 	}
@@ -32,19 +42,41 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	e := newEngine(o, s, fallback, now)
+	e := newEngine(o, s, taken.Fallback, now)
+	e.keeper, e.reign = keeper, newReign(taken.Term, end, func() error { return leads(ctx, o.Leader) })
+	e.run(ctx, instances, now)
+	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
+		return err
+	}
+	return nil
+}
+
+// leads returns why this pusher may not act right now, or nil.
+func leads(ctx context.Context, l Leader) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if l == nil {
+		return nil
+	}
+	return l.Leads()
+}
+
+// run begins with the instances, and goes on until ctx is done and all that it started
+// has ended.
+func (e *engine) run(ctx context.Context, instances fleet.Fleet, now time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
 	e.takeFleet(ctx, instances, nil, now)
 	e.start(func() { e.watchFleet(ctx, instances.Files) })
 	e.start(func() { e.watchStore(ctx) })
-	switch o.endpointsFrom() {
+	switch e.endpointsFrom() {
 	case fromSnapshots:
 	case fromCluster:
-		e.start(func() { o.Cluster.Run(ctx) })
+		e.start(func() { e.Cluster.Run(ctx) })
 		e.start(func() { e.watchCluster(ctx) })
 	case fromDirectory:
 		e.start(func() {
-			watchLive(ctx, o.Live, o.Log, func(read liveData, err error) {
+			watchLive(ctx, e.Live, e.Log, func(read liveData, err error) {
 				e.send(ctx, func(now time.Time) { e.takeLive(read, err, now) })
 			})
 		})
@@ -58,7 +90,6 @@ func Run(ctx context.Context, o Options) error {
 	e.loop(ctx)
 	cancel()
 	e.finish()
-	return nil
 }
 
 // finish waits for the jobs, which end as their context did, and saves what they

@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,13 +13,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/filelock"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // stateKind is the kind of the state file.
 const stateKind = "PusherState"
 
-// state is what the pusher keeps in a file.
+// state is what the pusher keeps, in a file or with a [Keeper].
 type state struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
@@ -41,19 +43,27 @@ type upload struct {
 // readState reads a state file. One that is not there is a new state; one that
 // cannot be read is an error, for to forget is not safe.
 func readState(file string) (state, error) {
-	s := state{APIVersion: snapshots.APIVersion, Kind: stateKind, Uploads: map[string][]upload{}}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+		return parseState(nil, file)
 	}
 	if err != nil {
 		return state{}, fmt.Errorf("read state: %w", err)
 	}
+	return parseState(data, file)
+}
+
+// parseState reads what was kept in a place; nil is a new state.
+func parseState(data []byte, place string) (state, error) {
+	s := state{APIVersion: snapshots.APIVersion, Kind: stateKind, Uploads: map[string][]upload{}}
+	if data == nil {
+		return s, nil
+	}
 	if err := json.Unmarshal(data, &s); err != nil {
-		return state{}, fmt.Errorf("read state %s: %w", file, err)
+		return state{}, fmt.Errorf("read state %s: %w", place, err)
 	}
 	if s.APIVersion != snapshots.APIVersion || s.Kind != stateKind {
-		return state{}, fmt.Errorf("read state %s: it is %q %q, not %s %s", file, s.APIVersion, s.Kind, snapshots.APIVersion, stateKind)
+		return state{}, fmt.Errorf("read state %s: it is %q %q, not %s %s", place, s.APIVersion, s.Kind, snapshots.APIVersion, stateKind)
 	}
 	if s.Uploads == nil {
 		s.Uploads = map[string][]upload{}
@@ -61,16 +71,56 @@ func readState(file string) (state, error) {
 	return s, nil
 }
 
-func (s state) save(file string) error {
+func (s state) save(ctx context.Context, k Keeper) error {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	if err := replaceFile(file, append(data, '\n')); err != nil {
+	return k.Save(ctx, append(data, '\n'))
+}
+
+// stateFile keeps the state in a file, and the fallback certificate in one next to it.
+type stateFile struct {
+	file    string
+	release func()
+}
+
+// Take keeps other pushers of this machine away. There are no terms.
+func (f *stateFile) Take(_ context.Context, fallback func() ([]byte, error)) (statestore.Taken, error) {
+	release, err := lockState(f.file)
+	if err != nil {
+		return statestore.Taken{}, err
+	}
+	f.release = release
+	data, err := os.ReadFile(f.file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return statestore.Taken{}, fmt.Errorf("read state: %w", err)
+	}
+	certificate, err := fallbackCertificate(filepath.Join(filepath.Dir(f.file), "fallback.pem"), fallback)
+	return statestore.Taken{State: data, Fallback: certificate}, err
+}
+
+// Save replaces the file.
+func (f *stateFile) Save(_ context.Context, data []byte) error {
+	if err := replaceFile(f.file, data); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
 	return nil
 }
+
+// Raise is for states with terms.
+func (f *stateFile) Raise(context.Context, int64) (int64, error) {
+	return 0, errors.New("a state in a file has no term")
+}
+
+// Release lets others have the file.
+func (f *stateFile) Release() {
+	if f.release != nil {
+		f.release()
+	}
+}
+
+func (f *stateFile) String() string { return f.file }
 
 // replaceFile writes a file as a whole: after a crash there is the old one or the
 // new one. Only the owner can read it.

@@ -23,7 +23,7 @@ func TestStateFile(t *testing.T) {
 		{Backend: "web", Service: snapshots.ServicePort{Namespace: "shop", Service: "web"}}: {{Address: "10.0.0.1", Port: 80, State: snapshots.SlotReady}},
 	}
 	s.Status = Status{Updated: noon, Good: r1, Instances: []InstanceStatus{{Name: "a", InSync: true}}}
-	if err := s.save(file); err != nil {
+	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readState(file)

@@ -16,7 +16,14 @@ import (
 // Status is what a pusher says of itself. It is a part of the state file.
 type Status struct {
 	// Updated is when the pusher last said so.
-	Updated time.Time     `json:"updated"`
+	Updated time.Time `json:"updated"`
+	// Leader is the name of the process that pushes, where several could; "" if that is
+	// not known.
+	Leader string `json:"leader,omitempty"`
+	// Term tells the one that pushes from those before it, 0 where there is no other.
+	Term int64 `json:"term,omitempty"`
+	// Standby is set by a pusher that another leads: it knows nothing of the fleet.
+	Standby bool          `json:"standby,omitempty"`
 	Channel ChannelStatus `json:"channel"`
 	// Good is the last snapshot that reached the whole fleet.
 	Good snapshots.ID `json:"good,omitzero"`
@@ -109,28 +116,41 @@ func (s Status) Phase() rollout.Phase {
 	return s.Rollout.Phase
 }
 
-// ErrNoState is returned for a state file that is not there: no pusher ever ran
-// with it.
+// ErrNoState is returned for a state that is not there: no pusher ever ran with it.
 var ErrNoState = errors.New("there is no state file")
 
 // ReadStatus reads the status from a state file, of a pusher that runs or ran.
 func ReadStatus(file string) (Status, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return Status{}, err
+	}
+	return ParseStatus(data, file)
+}
+
+// readFile returns what is in a state file.
+func readFile(file string) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Status{}, fmt.Errorf("read status from %s: %w", file, ErrNoState)
+		return nil, fmt.Errorf("read state from %s: %w", file, ErrNoState)
 	}
 	if err != nil {
-		return Status{}, fmt.Errorf("read status: %w", err)
+		return nil, fmt.Errorf("read state: %w", err)
 	}
+	return data, nil
+}
+
+// ParseStatus returns the status in a state that was read from a place.
+func ParseStatus(data []byte, place string) (Status, error) {
 	var s struct {
 		Kind   string
 		Status Status
 	}
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("read status from %s: %w", file, err)
+		return Status{}, fmt.Errorf("read status from %s: %w", place, err)
 	}
 	if s.Kind != stateKind {
-		return Status{}, fmt.Errorf("read status from %s: it is no state of a pusher", file)
+		return Status{}, fmt.Errorf("read status from %s: it is no state of a pusher", place)
 	}
 	return s.Status, nil
 }

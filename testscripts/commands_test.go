@@ -60,6 +60,8 @@ var commands = map[string]command{
 	"start":     {"[-as NAME] PROGRAM ARG...", startProgram},
 	"quit":      {"NAME", quitProgram},
 	"crash":     {"NAME", crashProgram},
+	"pause":     {"NAME", pauseProgram},
+	"resume":    {"NAME", resumeProgram},
 	"logged":    {"NAME REGEXP", loggedLine},
 	"exits":     {"CODE PROGRAM ARG...", exitsWith},
 	"says":      {"REGEXP PROGRAM ARG...", saysText},

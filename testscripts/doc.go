@@ -110,6 +110,8 @@
 //		Ends it by SIGTERM; it must exit with 0.
 //	crash NAME
 //		Ends it by SIGKILL.
+//	pause NAME, resume NAME
+//		Stops it by SIGSTOP, as a machine does that sleeps; lets it go on.
 //	logged NAME REGEXP
 //		The program logged such a line since it was last started.
 //	exits CODE PROGRAM ARG...
@@ -118,8 +120,8 @@
 //	says REGEXP PROGRAM ARG...
 //		Runs a program that succeeds and prints such a text.
 //	settled STATE [NAME...]
-//		The pusher with that state file has no rollout under way, and all
-//		instances, or those named, are in sync.
+//		The pusher with that state has no rollout under way, and all instances, or
+//		those named, are in sync.
 //
 //	await [-within 1m] [!] COMMAND ARG...
 //		Repeats one of these commands until it succeeds. Nothing ever sleeps for

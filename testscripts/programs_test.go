@@ -170,6 +170,22 @@ func crashProgram(w *world, _ *testscript.TestScript, args []string) error {
 	return nil
 }
 
+func pauseProgram(w *world, _ *testscript.TestScript, args []string) error {
+	return w.signal(args, syscall.SIGSTOP)
+}
+
+func resumeProgram(w *world, _ *testscript.TestScript, args []string) error {
+	return w.signal(args, syscall.SIGCONT)
+}
+
+func (w *world) signal(args []string, signal syscall.Signal) error {
+	p, err := w.running(args, 1)
+	if err != nil {
+		return err
+	}
+	return p.cmd.Process.Signal(signal)
+}
+
 func loggedLine(w *world, _ *testscript.TestScript, args []string) error {
 	p, err := w.running(args, 2)
 	if err != nil {
@@ -246,7 +262,11 @@ func settledFleet(w *world, ts *testscript.TestScript, args []string) error {
 	if len(args) == 0 {
 		return errUsage
 	}
-	p, err := w.run(ts, []string{"pusher", "status", "--state", args[0], "-o", "json"})
+	ask := []string{"pusher", "status", "--state", args[0], "-o", "json"}
+	if strings.HasPrefix(args[0], "secret:") {
+		ask = append(ask, "--kubeconfig", ts.Getenv("KUBECONFIG"))
+	}
+	p, err := w.run(ts, ask)
 	if err != nil {
 		return err
 	}

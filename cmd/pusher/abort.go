@@ -21,7 +21,7 @@ next older snapshot that may run comes in its place, and one that is pinned is h
 where it is. pusher abort is about a rollout: the fleet goes back to what it ran, of a
 pinned snapshot too. What has come to its end is not aborted: use pusher rollback.
 
-It is the rollout that the state file tells of, or else of the snapshot that is named,
+It is the rollout that the state tells of, or else of the snapshot that is named,
 or that should run. Where none is under way, or it begins later, it means nothing.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

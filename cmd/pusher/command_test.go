@@ -209,6 +209,10 @@ func TestExitCodes(t *testing.T) {
 		"output":          {[]string{"history", "--store", url, "-o", "xml"}, process.ExitUsage, "want text or json"},
 		"run without":     {[]string{"run"}, process.ExitUsage, "--store is missing"},
 		"waves":           {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--waves", "some"}, process.ExitUsage, "--waves: "},
+		"no secret":       {[]string{"run", "--store", url, "--instances", fleet, "--state", "secret:edge"}, process.ExitUsage, `--state: "secret:edge" is not secret:NAMESPACE/NAME`},
+		"lease of a file": {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--lease", "edge/pusher"}, process.ExitUsage, "--lease is for a state that several pushers share"},
+		"lease times":     {[]string{"run", "--store", url, "--instances", fleet, "--state", "secret:edge/pusher", "--renew-deadline", "1h"}, process.ExitUsage, "not shorter than the lease duration"},
+		"no cluster":      {[]string{"status", "--state", "secret:edge/pusher"}, process.ExitFailure, "name a kubeconfig file with --kubeconfig"},
 		"poll interval":   {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--poll-interval", "0s"}, process.ExitUsage, "--poll-interval=0s"},
 		"fleet":           {[]string{"run", "--store", url, "--instances", fleet, "--state", state}, process.ExitInvalid, "fleet.yaml:6:5: Fleet: instance a has no usable url"},
 	}

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -26,11 +24,11 @@ type gcFlags struct {
 func gcCommand() *cobra.Command {
 	var f gcFlags
 	cmd := &cobra.Command{
-		Use:   "gc --store STORE --state FILE [--dry-run]",
+		Use:   "gc --store STORE --state STATE [--dry-run]",
 		Short: "Delete old snapshots, and say why the others are kept",
 		Long: `Delete old snapshots: those that are not among the newest, not young, not pinned or
 else named by the channel, and of no use to a pusher, as the last good one, what it
-rolls out, or what an instance runs. What pushers use is in their state files, and
+rolls out, or what an instance runs. What pushers use is in their states, and
 that of every pusher which follows the store has to be named. A snapshot that cannot
 be read is kept.`,
 		Args: process.Args(cobra.NoArgs),
@@ -44,7 +42,7 @@ be read is kept.`,
 	f.storeFlags.add(cmd)
 	f.output.AddTo(cmd)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.states, "state", nil, "state file of a pusher that follows the store (required, once for each)")
+	flags.StringArrayVar(&f.states, "state", nil, "state of a pusher that follows the store, as for run (required, once for each)")
 	flags.IntVar(&f.policy.Keep, "keep", 100, "how many of the newest to keep")
 	flags.DurationVar(&f.policy.Younger, "min-age", 24*time.Hour, "age from which a snapshot may be deleted")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
@@ -54,7 +52,7 @@ be read is kept.`,
 func (f *gcFlags) check() error {
 	switch {
 	case len(f.states) == 0:
-		return process.WithHint(process.Usage("no state file is named"), "what instances run must not be deleted: use --state for every pusher that follows the store")
+		return process.WithHint(process.Usage("no state is named"), "what instances run must not be deleted: use --state for every pusher that follows the store")
 	case f.policy.Keep < 1:
 		return process.Usage("--keep=%d: the newest is always kept", f.policy.Keep)
 	case f.policy.Younger < 0:
@@ -77,7 +75,7 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if view, err = store.View(ctx); err != nil {
 		return err
 	}
-	used, err := f.inUse()
+	used, err := f.inUse(ctx)
 	if err != nil {
 		return err
 	}
@@ -93,7 +91,7 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 // times returns when snapshots were published whose age decides. One that cannot be
 // read has none.
 func (f *gcFlags) times(ctx context.Context, store stores.Reader, view snapshots.View, now time.Time) (map[snapshots.ID]time.Time, error) {
-	used, err := f.inUse()
+	used, err := f.inUse(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,13 +109,10 @@ func (f *gcFlags) times(ctx context.Context, store stores.Reader, view snapshots
 }
 
 // inUse returns what the pushers use.
-func (f *gcFlags) inUse() (map[snapshots.ID]string, error) {
+func (f *gcFlags) inUse(ctx context.Context) (map[snapshots.ID]string, error) {
 	out := map[snapshots.ID]string{}
 	for _, file := range f.states {
-		used, err := pusher.InUse(file)
-		if errors.Is(err, pusher.ErrNoState) {
-			return nil, process.WithHint(err, "name the file that pusher run --state was given; it is made when that starts")
-		}
+		used, err := f.readInUse(ctx, file)
 		if err != nil {
 			return nil, err
 		}

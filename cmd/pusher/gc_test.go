@@ -83,7 +83,7 @@ func TestGCRefuses(t *testing.T) {
 		said string
 		args []string
 	}{
-		{process.ExitUsage, "no state file is named", nil},
+		{process.ExitUsage, "no state is named", nil},
 		{process.ExitFailure, "there is no state file", []string{"--state", none}},
 		{process.ExitUsage, "--keep=0: the newest is always kept", []string{"--state", none, "--keep", "0"}},
 		{process.ExitUsage, "--min-age=-1h0m0s", []string{"--state", none, "--min-age", "-1h"}},

@@ -47,14 +47,14 @@ type revision struct {
 func historyCommand() *cobra.Command {
 	var f historyFlags
 	cmd := &cobra.Command{
-		Use:   "history --store STORE [--state FILE]",
+		Use:   "history --store STORE [--state STATE]",
 		Short: "List the snapshots of a store, the newest first",
 		Args:  process.Args(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.storeFlags.add(cmd)
 	f.output.AddTo(cmd)
-	cmd.Flags().StringVar(&f.state, "state", "", "state file of the pusher, to tell what runs")
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what runs")
 	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
 	return cmd
 }
@@ -67,7 +67,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 	defer store.Close()
 	var status pusher.Status
 	if f.state != "" {
-		if status, err = pusher.ReadStatus(f.state); err != nil {
+		if status, err = f.readStatus(cmd.Context(), f.state); err != nil {
 			return err
 		}
 	}

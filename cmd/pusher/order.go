@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -21,7 +21,7 @@ type orderFlags struct {
 
 func (f *orderFlags) add(cmd *cobra.Command) {
 	f.channelFlags.add(cmd)
-	cmd.Flags().StringVar(&f.state, "state", "", "state file of the pusher, to tell what is being rolled out")
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what is being rolled out")
 	cmd.ValidArgsFunction = f.complete(allIDs)
 }
 
@@ -32,7 +32,7 @@ func (f *orderFlags) give(cmd *cobra.Command, args []string, verb, comes string,
 		var target snapshots.ID
 		done, err := f.change(cmd.Context(), store, now, func(view snapshots.View, c *snapshots.Channel) (string, error) {
 			var err error
-			if target, err = f.target(view, args, now); err != nil {
+			if target, err = f.target(cmd.Context(), view, args, now); err != nil {
 				return "", err
 			}
 			*c = write(*c, snapshots.Order{Snapshot: target, By: f.who.by, Reason: f.who.reason, At: now})
@@ -51,8 +51,8 @@ func (f *orderFlags) give(cmd *cobra.Command, args []string, verb, comes string,
 }
 
 // target returns the snapshot of the rollout that is meant: the one that was named, that
-// of the state file, or what should run.
-func (f *orderFlags) target(view snapshots.View, args []string, now time.Time) (snapshots.ID, error) {
+// of the state, or what should run.
+func (f *orderFlags) target(ctx context.Context, view snapshots.View, args []string, now time.Time) (snapshots.ID, error) {
 	var named, rolling snapshots.ID
 	if len(args) > 0 {
 		var err error
@@ -61,7 +61,7 @@ func (f *orderFlags) target(view snapshots.View, args []string, now time.Time) (
 		}
 	}
 	if f.state != "" {
-		status, err := pusher.ReadStatus(f.state)
+		status, err := f.readStatus(ctx, f.state)
 		if err != nil {
 			return rolling, err
 		}

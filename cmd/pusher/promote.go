@@ -18,7 +18,7 @@ blackout too, and with too few requests to judge by; with --full, to all that re
 What is found to be wrong is still undone, the budget of reloads still holds, and a
 pause is still a pause. It counts once, for the wave at hand.
 
-It is the rollout that the state file tells of, or else of the snapshot that is named,
+It is the rollout that the state tells of, or else of the snapshot that is named,
 or that should run. Where none is under way, or it begins later, it means nothing.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -15,6 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -24,6 +26,8 @@ import (
 type rbacFlags struct {
 	storeFlags
 	name, account, fleet, live    string
+	state                         string
+	leader                        leaderFlags
 	gc, allNamespaces, companions bool
 	snapshots                     int
 }
@@ -31,7 +35,7 @@ type rbacFlags struct {
 func rbacCommand() *cobra.Command {
 	var f rbacFlags
 	cmd := &cobra.Command{
-		Use:   "rbac --store STORE [--instances FILE] [--kubeconfig FILE]",
+		Use:   "rbac [--store STORE] [--instances FILE] [--state STATE] [--kubeconfig FILE]",
 		Short: "Print the roles that the pusher needs in a cluster",
 		Long: `Print the roles by which a service account may do in a cluster what "pusher run"
 does, and nothing else:
@@ -44,10 +48,12 @@ does, and nothing else:
   with --kubeconfig only. Print the roles again when other namespaces or Secrets are
   named;
 - with --instances, where instances are pods, read these and the Secrets with their
-  credentials.
+  credentials;
+- with --state, where that is in a Secret, keep it, and hold the Lease by which a leader
+  is elected.
 
-Creating ConfigMaps cannot be limited to names: whoever may write the channel can add
-others, though not change or delete any. Neither can Secrets that hold certificates
+Creating ConfigMaps, Secrets and Leases cannot be limited to names: whoever may write the
+channel can add others, though not change or delete any. Neither can Secrets that hold certificates
 beside snapshots: whoever reads those reads all Secrets of the store's namespace.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -57,6 +63,8 @@ beside snapshots: whoever reads those reads all Secrets of the store's namespace
 	flags.StringVar(&f.name, "name", "hapsnap-pusher", "name of the roles and their bindings")
 	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-pusher", "service account, as namespace/name, that they are for")
 	flags.StringVar(&f.fleet, "instances", "", "as for run")
+	flags.StringVar(&f.state, "state", "", "as for run")
+	flags.StringVar(&f.leader.lease, "lease", "", "as for run")
 	flags.StringVar(&f.live, "live", "", "as for run: endpoints and Secrets need no roles")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "as for run: EndpointSlices of all namespaces")
 	flags.IntVar(&f.snapshots, "snapshots", 10, "how many of the newest snapshots it is to be able to run")
@@ -73,6 +81,9 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	grants, err := f.grants(cmd.Context())
 	if err != nil {
 		return err
+	}
+	if f.store == "" && len(grants) == 0 {
+		return process.WithHint(process.Usage("nothing is named that is in a cluster"), "use --store, --instances and --state as for pusher run")
 	}
 	if len(grants) == 0 {
 		return process.WithHint(process.Usage("nothing is named that is in a cluster: %s is not configmap:NAMESPACE/NAME, and holds no snapshot that needs something", f.store),
@@ -98,7 +109,7 @@ func (f *rbacFlags) grants(ctx context.Context) ([]rbac.Grant, error) {
 		out = append(out, rbac.Grant{Namespace: namespace, Rules: slices.Concat(storeRules(namespace, name, f.gc), events.Rules())})
 	}
 	var needs needed
-	if !inCluster || f.kubeconfig != "" || kubeconfig.Inside() {
+	if f.store != "" && (!inCluster || f.kubeconfig != "" || kubeconfig.Inside()) {
 		var err error
 		if needs, err = f.needs(ctx); err != nil {
 			return nil, err
@@ -119,10 +130,28 @@ func (f *rbacFlags) grants(ctx context.Context) ([]rbac.Grant, error) {
 			out = rbac.Join(out, told(discovery.Rules(*file.Pods), []string{file.Pods.Namespace})...)
 		}
 	}
+	kept, err := f.stateGrants()
+	if err != nil {
+		return nil, err
+	}
+	out = rbac.Join(out, kept...)
 	for i := range out {
 		out[i].Rules = distinct(out[i].Rules)
 	}
 	return out, nil
+}
+
+// stateGrants returns what it takes to keep a state in a Secret.
+func (f *rbacFlags) stateGrants() ([]rbac.Grant, error) {
+	if !inSecret(f.state) {
+		return nil, nil
+	}
+	namespace, name, err := statestore.Parse(f.state)
+	if err != nil {
+		return nil, process.Usage("--state: %w", err)
+	}
+	in, lease, err := f.leader.name(f.state)
+	return []rbac.Grant{{Namespace: namespace, Rules: statestore.Rules(name)}, {Namespace: in, Rules: election.Rules(lease)}}, err
 }
 
 // needs returns what the snapshots need that the pusher is to be able to run.

@@ -96,6 +96,9 @@ func TestRBAC(t *testing.T) {
 	for said, args := range map[string][]string{
 		"is not configmap:NAMESPACE/NAME": {"--store", "dir:" + t.TempDir()},
 		"--service-account: ":             {"--store", "configmap:edge/shop", "--service-account", "pusher"},
+		"nothing is named":                {"--state", "state.json"},
+		"is not secret:NAMESPACE/NAME":    {"--state", "secret:pusher"},
+		"is not namespace/name":           {"--state", "secret:edge/pusher", "--lease", "pusher"},
 	} {
 		if code, _, errs := pusherCommand(t, append([]string{"rbac"}, args...)...); code != process.ExitUsage || !strings.Contains(errs, said) {
 			t.Errorf("%v: exit code %d, said %s", args, code, errs)
@@ -179,4 +182,23 @@ func rolesIn(t *testing.T, manifests string) string {
 		}
 	}
 	return out.String()
+}
+
+// A state in a Secret takes that, and the Lease of its name, or another.
+func TestRBACOfAState(t *testing.T) {
+	t.Parallel()
+	const state = "secrets create; secrets get,update pusher"
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"alone":           {nil, "edge: " + state + "; leases create; leases get,update pusher\n"},
+		"another Lease":   {[]string{"--lease", "leases/shop"}, "edge: " + state + "\nleases: leases create; leases get,update shop\n"},
+		"a store as well": {[]string{"--store", "configmap:edge/shop"}, "edge: configmaps get,list,watch; namespaces get edge; configmaps create; configmaps update shop-channel; configmaps patch shop-status; events create,patch; " + state + "; leases create; leases get,update pusher\n"},
+	} {
+		code, out, errs := pusherCommand(t, append([]string{"rbac", "--state", "secret:edge/pusher"}, test.args...)...)
+		if got := rolesIn(t, out); code != process.ExitOK || got != test.want {
+			t.Errorf("%s: exit code %d, granted\n%swant\n%s%s", name, code, got, test.want, errs)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -8,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -31,7 +31,7 @@ type rolledBack struct {
 func rollbackCommand() *cobra.Command {
 	var f rollbackFlags
 	cmd := &cobra.Command{
-		Use:   "rollback --store STORE [--to SNAPSHOT] [--state FILE]",
+		Use:   "rollback --store STORE [--to SNAPSHOT] [--state STATE]",
 		Short: "Go back to the last good snapshot, by pinning it",
 		Long: `Pin a snapshot that is older than the one that should run. Without --to that is the
 last good one before it: what the whole fleet ran last, if --state tells and it is
@@ -45,13 +45,13 @@ pusher unpin.`,
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "snapshot to go back to")
-	cmd.Flags().StringVar(&f.state, "state", "", "state file of the pusher, to tell what ran last")
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what ran last")
 	_ = cmd.RegisterFlagCompletionFunc("to", f.complete(allIDs)) // fails for unknown flags only
 	return cmd
 }
 
 func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
-	good, err := f.good()
+	good, err := f.good(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -74,12 +74,12 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	return f.output.Write(cmd.OutOrStdout(), done, done.print)
 }
 
-// good returns what the whole fleet ran last, if a state file was named.
-func (f *rollbackFlags) good() (snapshots.ID, error) {
+// good returns what the whole fleet ran last, if a state was named.
+func (f *rollbackFlags) good(ctx context.Context) (snapshots.ID, error) {
 	if f.state == "" {
 		return snapshots.ID{}, nil
 	}
-	status, err := pusher.ReadStatus(f.state)
+	status, err := f.readStatus(ctx, f.state)
 	return status.Good, err
 }
 

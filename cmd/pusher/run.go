@@ -33,6 +33,7 @@ type runFlags struct {
 	soak    time.Duration
 	address string
 	hook    string // a file with the address of a webhook
+	leader  leaderFlags
 	// allNamespaces: EndpointSlices are watched in all of them with one watch.
 	allNamespaces bool
 	cluster       *cluster.Cluster // nil: none
@@ -41,7 +42,7 @@ type runFlags struct {
 func runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run --store STORE --instances FILE [--live DIR | --kubeconfig FILE] --state FILE",
+		Use:   "run --store STORE --instances FILE [--live DIR | --kubeconfig FILE] --state STATE",
 		Short: "Keep a fleet of instances on the snapshot that should run",
 		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their
 servers and certificates up to date without reloads.
@@ -53,6 +54,10 @@ Endpoints and certificates are those of the cluster that --kubeconfig leads to, 
 that the pusher is a pod of, or those of the manifests of EndpointSlices and Secrets
 in DIR. Either is watched. Where there is neither, and for snapshots in which the
 compiler recorded endpoints unless DIR is named, these are used.
+
+The state is kept in a file, or, as secret:NAMESPACE/NAME, in a Secret of the cluster.
+Any number of pushers may share a Secret: one of them leads, and if it ends another goes
+on where it was.
 
 A store is one of
 
@@ -67,7 +72,9 @@ A store is one of
 	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, in the place of a cluster")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, not of each that snapshots name")
 	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
-	flags.StringVar(&o.State, "state", "", "file that keeps the state over restarts (required)")
+	flags.StringVar(&o.State, "state", "", "what keeps the state over restarts: a file, or secret:NAMESPACE/NAME, which several pushers share (required)")
+	flags.StringVar(&o.Cache, "snapshots-dir", "", "directory that keeps the snapshots in use, for when the store is gone; by default beside the state file, and none for a state in a Secret")
+	f.leader.add(flags)
 	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
 	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")
 	flags.DurationVar(&o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
@@ -95,7 +102,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	defer store.Close()
 	f.options.Store, f.options.Log, f.options.Report = store, log, reporting(store)
 	klog.SetSlogLogger(log) // there is one for all of client-go
-	f.options.Pods = f.client()
+	f.options.Pods = sync.OnceValues(f.client)
 	if err := f.connect(); err != nil {
 		return err
 	}
@@ -124,6 +131,9 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		if flag.value == "" {
 			return process.WithHint(process.Usage("--%s is missing", flag.name), "pusher run needs --store, --instances and --state")
 		}
+	}
+	if err := f.leader.check(cmd.Flags(), f.options.State); err != nil {
+		return err
 	}
 	for _, text := range f.waves {
 		size, err := rollout.ParseSize(strings.TrimSpace(text))
@@ -181,7 +191,10 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	if f.cluster != nil {
 		registry.MustRegister(f.cluster)
 	}
-	var err error
+	elector, err := f.share(&o, registry, log)
+	if err != nil {
+		return err
+	}
 	if o.Events, err = f.announcing(log, registry); err != nil {
 		return err
 	}
@@ -192,7 +205,7 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	err = pusher.Run(ctx, o)
+	err = push(ctx, o, elector)
 	stop()
 	wait()
 	return err

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -21,37 +21,37 @@ const fresh = 20 * time.Second
 
 func statusCommand() *cobra.Command {
 	var state string
+	var at clusterFlags
 	var watch bool
 	var output process.OutputFlag
 	cmd := &cobra.Command{
-		Use:   "status [-w] --state FILE",
+		Use:   "status [-w] --state STATE",
 		Short: "Say what should run, what runs, and what is in the way",
 		Long: `Say what should run, how far its rollout is, what each instance runs, and what
-is in the way. This is read from the state file of a pusher, which need not run.
+is in the way. This is read from the state of a pusher, which need not run.
 
 With -w it is shown until you end it: live at a terminal, and elsewhere, as to a
 file, as a line for each change; with -o json as an object on a line for each.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if state == "" {
-				return process.WithHint(process.Usage("no state file is named"), "use --state with the file that pusher run was given")
+				return process.WithHint(process.Usage("no state is named"), "use --state with what pusher run was given")
 			}
-			s, err := pusher.ReadStatus(state)
-			if errors.Is(err, pusher.ErrNoState) {
-				return process.WithHint(err, "name the file that pusher run --state was given; it is made when that starts")
-			}
+			read := func(ctx context.Context) (pusher.Status, error) { return at.readStatus(ctx, state) }
+			s, err := read(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if watch {
-				return watchStatus(cmd.Context(), state, newWatcher(cmd.OutOrStdout(), output))
+				return watchStatus(cmd.Context(), watchEvery(state), read, newWatcher(cmd.OutOrStdout(), output))
 			}
 			now := time.Now()
 			return output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", "", "state file of the pusher (required)")
+	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run: a file, or secret:NAMESPACE/NAME (required)")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it as it changes")
+	at.add(cmd)
 	output.AddTo(cmd)
 	return cmd
 }
@@ -63,6 +63,9 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 	}
 	if old := now.Sub(s.Updated); old > fresh {
 		line("updated", "%s ago: the pusher does not run", process.Age(old))
+	}
+	if s.Leader != "" {
+		line("leader", "%s, term %d", s.Leader, s.Term)
 	}
 	line("wanted", "%s", s.Channel.Message)
 	if good := s.Good; good.IsZero() {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -16,16 +15,15 @@ import (
 
 // storeFlags name a store.
 type storeFlags struct {
-	store               string
-	opening             stores.Options
-	kubeconfig, context string
+	clusterFlags
+	store   string
+	opening stores.Options
 }
 
 func (f *storeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.store, "store", "", "store with the snapshots, such as git+file:///PATH (required)")
 	f.opening.AddFlags(cmd.Flags())
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster that a store is in; in a pod, its own cluster by default")
-	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+	f.clusterFlags.add(cmd)
 }
 
 func (f *storeFlags) open(ctx context.Context, log *slog.Logger) (stores.Store, error) {
@@ -35,11 +33,6 @@ func (f *storeFlags) open(ctx context.Context, log *slog.Logger) (stores.Store, 
 	o := f.opening.WithLog(log)
 	o.Cluster = f.access()
 	return stores.Open(ctx, f.store, o)
-}
-
-// access returns how the cluster is reached.
-func (f *storeFlags) access() kubeconfig.Options {
-	return kubeconfig.Options{File: f.kubeconfig, Context: f.context, UserAgent: "hapsnap-pusher/" + process.Version()}
 }
 
 // with opens the store for as long as it is used.

@@ -12,10 +12,16 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
-// watchInterval is how often the state file is looked at.
-const watchInterval = 250 * time.Millisecond
+// watchEvery returns how often a state is looked at.
+func watchEvery(state string) time.Duration {
+	if inSecret(state) {
+		return time.Second
+	}
+	return 250 * time.Millisecond
+}
 
 // watcher shows a status again and again: as a page that is drawn anew at a terminal,
 // and as a line for each change elsewhere.
@@ -27,13 +33,16 @@ type watcher struct {
 	seen pusher.Status
 }
 
-// watchStatus shows the status in a state file until ctx is done.
-func watchStatus(ctx context.Context, file string, w *watcher) error {
-	ticker := time.NewTicker(watchInterval)
+// watchStatus shows the status in a state until ctx is done.
+func watchStatus(ctx context.Context, every time.Duration, read func(context.Context) (pusher.Status, error), w *watcher) error {
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for first := true; ; first = false {
-		s, err := pusher.ReadStatus(file)
-		if err != nil && (first || !errors.Is(err, pusher.ErrNoState)) {
+		s, err := read(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && (first || !errors.Is(err, pusher.ErrNoState) && !errors.Is(err, statestore.ErrNone)) {
 			return err
 		}
 		if err == nil {
