@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +16,12 @@ import (
 func TestAnnouncer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // waiting in a bubble orders what comes before, not what comes after
 		var told []string
 		var broken bool
 		a := newAnnouncer(func(_ context.Context, fields map[string]string) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if broken {
 				return errors.New("forbidden")
 			}
@@ -34,20 +38,30 @@ func TestAnnouncer(t *testing.T) {
 			}
 		}
 		wait := func() { <-time.After(announceInterval); synctest.Wait() } // of the bubble
+		said := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(told)
+		}
+		breaks := func(is bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			broken = is
+		}
 		offer("a", "b", "c")
-		if !slices.Equal(told, []string{"a"}) {
-			t.Errorf("at once: %v", told)
+		if got := said(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("at once: %v", got)
 		}
 		wait()
 		offer("c", "c")
 		wait()
-		broken = true
+		breaks(true)
 		offer("d")
 		wait()
-		broken = false
+		breaks(false)
 		offer("d")
-		if want := []string{"a", "c", "d"}; !slices.Equal(told, want) {
-			t.Errorf("%v, not %v", told, want)
+		if got, want := said(), []string{"a", "c", "d"}; !slices.Equal(got, want) {
+			t.Errorf("%v, not %v", got, want)
 		}
 		cancel()
 		<-ended

@@ -2,6 +2,7 @@ package pusher
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,38 @@ func TestChecksAcrossEndpointChanges(t *testing.T) {
 			if now := r.workers(); !slices.Equal(now, worker) {
 				t.Errorf("the workers are %v, were %v", now, worker)
 			}
+		})
+	}
+}
+
+// Checks go on while a slot drains. One that was found down so, and where nobody could
+// tell that it still drained, serves its next endpoint at once all the same: by its
+// checks alone it would never be up.
+func TestSlotThatWasFoundDownServesAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			r.options.DrainTime = time.Hour
+			pods := newPods(t, "one", "two", "three")
+			r.serve(pods, "web", "one")
+			r.allRunAfter(r.publish(edgeConfig(map[string]string{"checked": strings.Replace(checkedBackend, "rise 1 ", "rise 100000 ", 1)})))
+			checked := []string{"checked"}
+			r.settled(checked, pods, "one")
+			r.serve(pods, "web", "one", "two")
+			r.settled(checked, pods, "one", "two")
+			pods["two"].sick.Store(true)
+			r.serve(pods, "web", "one")
+			sofar := pods["two"].checks.Load()
+			eventually(t, "two, which drains, is asked", func() bool { return pods["two"].checks.Load() > sofar+2 })
+			r.kill()
+			r.options.DrainTime = time.Millisecond
+			r.expireDrains()
+			r.run()
+			eventually(t, "the slot of two is free", func() bool { return r.placed("a", "checked", pods["two"]) == slot{} })
+			r.serve(pods, "web", "three")
+			eventually(t, "three answers", func() bool { return r.dial("a").count("checked", 20)["three"] == 20 })
 		})
 	}
 }

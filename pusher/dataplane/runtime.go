@@ -74,6 +74,8 @@ type ServerChange struct {
 	Port    int
 	// AdminState is ready, drain or maint.
 	AdminState string
+	// Up takes a server for up until its checks say otherwise.
+	Up bool
 }
 
 type serverBody struct {
@@ -137,6 +139,9 @@ func (ch ServerChange) render() []byte {
 	}
 	if ch.AdminState != "" {
 		body["admin_state"] = ch.AdminState
+	}
+	if ch.Up {
+		body["operational_state"] = "up"
 	}
 	text, _ := json.Marshal(body) // strings and numbers only
 	return text

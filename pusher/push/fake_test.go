@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -128,7 +129,7 @@ func (f *fake) Servers(_ context.Context, backend string) ([]dataplane.Server, e
 }
 
 func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
-	f.note("set %s/%s %s:%d %s", backend, server, ch.Address, ch.Port, ch.AdminState)
+	f.note("set %s/%s %s:%d %s", backend, server, ch.Address, ch.Port, cmp.Or(ch.AdminState, map[bool]string{true: "up"}[ch.Up]))
 	if err := f.setting(backend, server, ch); err != nil {
 		return dataplane.Server{}, err
 	}

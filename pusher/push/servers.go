@@ -113,15 +113,25 @@ func readyFirst(list []change) []change {
 	return append(begin, slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !stops(c) })...)
 }
 
-// actions returns the runtime actions of the changes. A slot gets its address
-// before it takes traffic, and stops taking traffic before it loses it.
+// actions returns the runtime actions of the changes. A slot stops taking traffic before
+// it loses its address, and gets one before it takes traffic.
+//
+// It gets one in maintenance. Checks of a slot that is drained go on, against an address
+// where nobody is any more; one that was found down so would have to pass several before
+// it serves its new endpoint. One that leaves maintenance is up until a check fails.
 func actions(list []change) []dataplane.RuntimeAction {
 	var out []dataplane.RuntimeAction
 	for _, c := range readyFirst(list) {
 		s := c.to
-		state := dataplane.SetServerState(s.Backend, s.Name, string(s.State))
-		if s.State != snapshots.SlotReady && c.from.State != s.State {
-			out = append(out, state)
+		set := func(state snapshots.SlotState) {
+			out = append(out, dataplane.SetServerState(s.Backend, s.Name, string(state)))
+		}
+		switch ready := s.State == snapshots.SlotReady; {
+		case c.from.State == s.State:
+		case !ready:
+			set(s.State)
+		case c.moves():
+			set(snapshots.SlotSpare)
 		}
 		if c.moves() {
 			out = append(out, dataplane.SetServerAddr(s.Backend, s.Name, s.Address, s.Port))
@@ -130,10 +140,27 @@ func actions(list []change) []dataplane.RuntimeAction {
 			out = append(out, dataplane.SetServerWeight(s.Backend, s.Name, s.Weight))
 		}
 		if s.State == snapshots.SlotReady && c.from.State != s.State {
-			out = append(out, state)
+			set(s.State)
 		}
 	}
 	return out
+}
+
+// calls returns the calls of a change, where the API sets addresses at once, in the same
+// order. The API puts nothing into maintenance that is so by its words, which may be
+// drained (see [read]). So who comes is said to be up, until its checks say otherwise.
+func (c change) calls() []dataplane.ServerChange {
+	state := dataplane.ServerChange{AdminState: string(c.to.State)}
+	address := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port}
+	switch {
+	case !c.moves():
+		return []dataplane.ServerChange{state}
+	case c.to.State != snapshots.SlotReady:
+		return []dataplane.ServerChange{state, address}
+	case c.from.State == c.to.State:
+		return []dataplane.ServerChange{address}
+	}
+	return []dataplane.ServerChange{address, state, {Up: true}}
 }
 
 // reweighs reports whether a change is one of weight, which has no call of its

@@ -222,26 +222,10 @@ func atLeast34(version string) bool {
 	return err1 == nil && err2 == nil && (major > 3 || (major == 3 && minor >= 4))
 }
 
-// setDirectly changes one server after the other. A slot stops taking traffic
-// before it loses its address, and gets one before it takes traffic: of both in one
-// call the API sets the state first, and a health check that comes in between finds
-// nobody at the old address, which takes the server down for seconds.
+// setDirectly changes one server after the other.
 func (i Instance) setDirectly(ctx context.Context, list []change) error {
 	for _, c := range readyFirst(list) {
-		state := dataplane.ServerChange{AdminState: string(c.to.State)}
-		address := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port}
-		var calls []dataplane.ServerChange
-		switch {
-		case !c.moves():
-			calls = []dataplane.ServerChange{state}
-		case c.to.State == c.from.State:
-			calls = []dataplane.ServerChange{address}
-		case c.to.State == snapshots.SlotReady:
-			calls = []dataplane.ServerChange{address, state}
-		default:
-			calls = []dataplane.ServerChange{state, address}
-		}
-		for _, call := range calls {
+		for _, call := range c.calls() {
 			if _, err := i.API.SetServer(ctx, c.to.Backend, c.to.Name, call); err != nil {
 				return err
 			}

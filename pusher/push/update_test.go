@@ -33,11 +33,15 @@ func TestActions(t *testing.T) {
 	}{
 		"an endpoint comes: its address before its traffic": {
 			spare("s1"), server("s1", "10.0.0.1", ready),
-			[]string{"SetServerAddr web s1 10.0.0.1 80", "SetServerState web s1 ready"},
+			[]string{"SetServerState web s1 maint", "SetServerAddr web s1 10.0.0.1 80", "SetServerState web s1 ready"},
 		},
 		"an endpoint goes: its traffic before its address": {
 			server("s1", "10.0.0.1", drain), spare("s1"),
 			[]string{"SetServerState web s1 maint", "SetServerAddr web s1 192.0.2.1 1"},
+		},
+		"it takes the place of one that drains": {
+			server("s1", "10.0.0.1", drain), server("s1", "10.0.0.2", ready),
+			[]string{"SetServerState web s1 maint", "SetServerAddr web s1 10.0.0.2 80", "SetServerState web s1 ready"},
 		},
 		"it drains":          {server("s1", "10.0.0.1", ready), server("s1", "10.0.0.1", drain), []string{"SetServerState web s1 drain"}},
 		"it recovers":        {server("s1", "10.0.0.1", drain), server("s1", "10.0.0.1", ready), []string{"SetServerState web s1 ready"}},
@@ -92,8 +96,8 @@ func TestUpdate(t *testing.T) {
 	}{
 		"nothing to do":                  {version: "v3.2.5", want: old, persisted: true},
 		"nothing to do, unknown":         {version: "v3.4.2", want: old, forget: true, persisted: true},
-		"before 3.4, with the file":      {version: "v3.2.5", want: next, persisted: true, calls: []string{"post " + node + ", no reload; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain"}},
-		"from 3.4, one by one":           {version: "v3.4.2", want: next, calls: []string{"set web/s2 10.0.0.2:80 ", "set web/s2 :0 ready", "set web/s1 :0 drain"}},
+		"before 3.4, with the file":      {version: "v3.2.5", want: next, persisted: true, calls: []string{"post " + node + ", no reload; SetServerState web s2 maint; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain"}},
+		"from 3.4, one by one":           {version: "v3.4.2", want: next, calls: []string{"set web/s2 10.0.0.2:80 ", "set web/s2 :0 ready", "set web/s2 :0 up", "set web/s1 :0 drain"}},
 		"states only, before 3.4":        {version: "v3.2.5", want: drained(old), calls: []string{"set web/s1 :0 drain"}},
 		"the worker runs something else": {version: "v3.2.5", want: next, edit: func(f *fake) { f.node = "other" }, fails: ErrElsewhere, persisted: true},
 		"a call fails": {
@@ -106,8 +110,8 @@ func TestUpdate(t *testing.T) {
 			version: "v3.2.5", want: next, persisted: true,
 			edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrConflict}) },
 			calls: []string{
-				"post " + node + ", no reload; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain", "delete transaction 1",
-				"post " + node + ", no reload; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain",
+				"post " + node + ", no reload; SetServerState web s2 maint; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain", "delete transaction 1",
+				"post " + node + ", no reload; SetServerState web s2 maint; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain",
 			},
 		},
 	}
