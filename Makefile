@@ -26,7 +26,7 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknow
 WITHOUT_RACES := compress/flate regexp regexp/syntax go.yaml.in/yaml/... sigs.k8s.io/yaml/... github.com/pjbgp/sha1cd/...
 
 # The timeout is each package's.
-TESTFLAGS ?= -race $(WITHOUT_RACES:%=-gcflags=%=-race=false) -timeout 15m
+TESTFLAGS ?= -race $(WITHOUT_RACES:%=-gcflags=%=-race=false) -timeout 25m
 FUZZTIME ?= 30s
 BENCHTIME ?= 1s
 PACKAGES ?= ./...
