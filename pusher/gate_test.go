@@ -56,7 +56,7 @@ const fails = "    http-request return status 500\n"
 
 func TestGateStopsASnapshotThatAnswers500(t *testing.T) {
 	t.Parallel()
-	r := newGatedRig(t, "minRequests: 20")
+	r := newGatedRig(t, "minRequests: 20, cannotTell: hold") // however slow the machine is
 	r.endpoints(echo(t, "one"))
 	good := r.publish(config("1", ""))
 	r.allRunAfter(good)
@@ -93,7 +93,8 @@ func TestGateHoldsWhereNobodyCanTell(t *testing.T) {
 
 func TestGatePausesWhereAllFail(t *testing.T) {
 	t.Parallel()
-	r := newGatedRig(t, "minRequests: 20")
+	r := newGatedRig(t, "minRequests: 20, cannotTell: hold") // however slow the machine is
+	*r.options.Soak *= 2
 	var broken atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if broken.Load() {
