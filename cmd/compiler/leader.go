@@ -41,8 +41,8 @@ func (f *leaderFlags) name() (namespace, name string, err error) {
 		}
 		return namespace, "hapsnap-compiler", nil
 	}
-	namespace, name, ok := strings.Cut(f.lease, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+	namespace, name, ok := election.SplitName(f.lease)
+	if !ok {
 		return "", "", process.WithHint(process.Usage("--lease %q is not namespace/name", f.lease), "name a Lease such as edge/hapsnap-compiler")
 	}
 	return namespace, name, nil
@@ -74,11 +74,10 @@ func (f *leaderFlags) writers(c *rest.Config, registry prometheus.Registerer, lo
 	if err != nil {
 		return writers{}, err
 	}
-	host, err := os.Hostname()
+	identity, err := election.OwnIdentity()
 	if err != nil {
-		return writers{}, fmt.Errorf("find the name of this host: %w", err)
+		return writers{}, err
 	}
-	identity := election.Identity(host)
 	leader, err := election.New(election.Options{
 		Program: "compiler", Leases: client.CoordinationV1(), Namespace: namespace, Name: name, Identity: identity, Times: f.times, Log: log, Metrics: registry,
 	})

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -33,8 +30,8 @@ func (f *leaderFlags) name(state string) (namespace, name string, err error) {
 	if f.lease == "" {
 		return statestore.Parse(state)
 	}
-	namespace, name, ok := strings.Cut(f.lease, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+	namespace, name, ok := election.SplitName(f.lease)
+	if !ok {
 		return "", "", process.WithHint(process.Usage("--lease %q is not namespace/name", f.lease), "name a Lease such as edge/hapsnap-pusher")
 	}
 	return namespace, name, nil
@@ -70,15 +67,14 @@ func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log 
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("find the name of this host: %w", err)
-	}
 	namespace, name, err := f.leader.name(o.State)
 	if err != nil {
 		return nil, err
 	}
-	identity := election.Identity(host)
+	identity, err := election.OwnIdentity()
+	if err != nil {
+		return nil, err
+	}
 	elector, err := election.New(election.Options{
 		Program: "pusher", Leases: client.CoordinationV1(), Namespace: namespace, Name: name,
 		Identity: identity, Times: f.leader.times, Log: log, Metrics: registry,
