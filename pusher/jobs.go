@@ -146,7 +146,9 @@ func outcome(err error) rollout.Outcome {
 
 // stands classifies what an instance needs; now is only looked at for the kinds
 // of work that have to wait.
-func (e *engine) stands(i *instance, now time.Time) work {
+func (e *engine) stands(i *instance, now time.Time) work { return classify(e.standing(i), now) }
+
+func (e *engine) standing(i *instance) standing {
 	n, ok := e.bindings.node(i.snapshot(), i.Layout)
 	s := standing{
 		Busy: i.busy != "", Reachable: i.reachable(), Bound: ok && n.err == nil,
@@ -158,7 +160,7 @@ func (e *engine) stands(i *instance, now time.Time) work {
 		s.SameServers = i.hasServers(e.bindings.prepared[i.snapshot()].servers)
 		s.SameCertificates = n.certificates.In(i.running.Certificates)
 	}
-	return classify(s, now)
+	return s
 }
 
 // beginWork begins what the instances need apart from the rollout.

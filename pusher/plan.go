@@ -54,3 +54,10 @@ func classify(s standing, now time.Time) work {
 		return workNothing
 	}
 }
+
+// inSync reports whether nothing is to be changed in the worker, or on disk by now,
+// whatever the instance is busy with: what it lacks while that goes on, it lacks.
+func inSync(s standing) bool {
+	s.Busy, s.NotBefore = false, time.Time{}
+	return classify(s, time.Time{}) == workNothing
+}

@@ -2,6 +2,7 @@ package pusher
 
 import (
 	"testing"
+	"time"
 )
 
 func TestClassify(t *testing.T) {
@@ -34,5 +35,32 @@ func TestClassify(t *testing.T) {
 				t.Errorf("needs %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// An instance that is written to, or looked at, is in sync all the while, unless its
+// worker is replaced meanwhile, or other servers are wanted.
+func TestInSync(t *testing.T) {
+	whole := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameCertificates: true, Persisted: true, PersistAfter: noon, InspectAfter: noon}
+	tests := map[string]struct {
+		edit func(*standing)
+		want bool
+	}{
+		"in sync":                       {func(*standing) {}, true},
+		"in sync while busy":            {func(s *standing) { s.Busy = true }, true},
+		"not on disk yet":               {func(s *standing) { s.Persisted = false }, true},
+		"on its way to disk":            {func(s *standing) { s.Persisted, s.Busy = false, true }, true},
+		"another shape":                 {func(s *standing) { s.SameNode = false }, false},
+		"other servers":                 {func(s *standing) { s.SameServers = false }, false},
+		"other servers while busy":      {func(s *standing) { s.SameServers, s.Busy = false, true }, false},
+		"other servers after a failure": {func(s *standing) { s.SameServers, s.NotBefore = false, noon.Add(time.Minute) }, false},
+		"other certificates while busy": {func(s *standing) { s.SameCertificates, s.Busy = false, true }, false},
+	}
+	for name, test := range tests {
+		s := whole
+		test.edit(&s)
+		if got := inSync(s); got != test.want {
+			t.Errorf("%s: in sync: %v, want %v", name, got, test.want)
+		}
 	}
 }

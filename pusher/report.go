@@ -112,7 +112,7 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
 	s.InSync = s.Reachable && !e.unknown(s.Running) && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&
-		i.busy != workPush && i.busy != workUpdate && e.stands(i, time.Time{}) == workNothing
+		i.busy != workPush && i.busy != workUpdate && inSync(e.standing(i))
 	return s
 }
 
