@@ -109,7 +109,7 @@ func (r *rig) served(name, host string) string {
 	}
 	defer raw.Close()
 	conn := tls.Client(raw, &tls.Config{ServerName: host, InsecureSkipVerify: true})
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	if err := conn.Handshake(); err != nil {
 		return err.Error()
 	}

@@ -118,6 +118,11 @@ func TestRestartedWorkerIsNotInSyncBeforeItsStateIsRestored(t *testing.T) {
 			}
 			r.serve(pods, "web", "two")
 			r.settled(web, pods, "two")
+			// What is still on its way to the disk would take the place of the old file.
+			eventually(t, "the endpoint is on disk", func() bool {
+				now, _ := i.Config()
+				return strings.Contains(now, pods["two"].address)
+			})
 			r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
 
 			// Nothing can be changed until the faults are gone.

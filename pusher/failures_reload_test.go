@@ -75,17 +75,21 @@ func TestFailureCanaryCrashes(t *testing.T) {
 func TestFailureReloadAfterA202(t *testing.T) {
 	t.Parallel()
 	r := inspecting(t, dataplanetest.V32, echo(t, "one"))
+	g := r.throughGate("a")
+	r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
 	api, workers := r.api("a"), r.workers()
 	text, err := r.instances["a"].Config()
 	if err != nil {
 		t.Fatal(err)
 	}
 	text = strings.Replace(text, "\nbackend ", strings.ReplaceAll(broken, "    ", "  ")+"\nbackend ", 1)
+	g.once() // the pusher would put the file right before HAProxy reads it
 	posted := r.post("a", text, dataplane.PostOptions{})
 	eventually(t, "the reload has failed", func() bool {
 		reload, err := api.Reload(t.Context(), posted.ReloadID)
 		return err == nil && reload.Status == dataplane.ReloadFailed
 	})
+	close(g.open)
 	r.agree("a")
 	r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
 	if now := r.workers(); !slices.Equal(now, workers) {
@@ -156,7 +160,7 @@ func TestFailureAPIRestartedWithAReloadPending(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.channel(snapshots.Channel.Unpinned)
-	r.options.ReloadTimeout = 5 * time.Second // it is waited for
+	r.options.ReloadTimeout = 10 * time.Second // it is waited for
 	r.allRunAfter(second)
 	if revision, _, err := r.get("a"); revision != "2" || r.reloads("a") != 4 {
 		t.Errorf("a answers from revision %q after %d reloads, want 2 after 4: %v", revision, r.reloads("a"), err)

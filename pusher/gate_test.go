@@ -122,8 +122,9 @@ func TestGatePausesWhereAllFail(t *testing.T) {
 func TestGateFindsBackendsThatLostTheirServers(t *testing.T) {
 	t.Parallel()
 	r := newGatedRig(t, "minRequests: 20")
+	*r.options.Soak *= 2
 	r.endpoints(echo(t, "one"))
-	checked := strings.Replace(config("1", ""), "    balance", "    default-server check inter 50ms fall 1 rise 1\n    balance", 1)
+	checked := strings.Replace(config("1", ""), "    balance", "    default-server check inter 500ms fall 1 rise 1\n    balance", 1)
 	good := r.publish(checked)
 	r.allRunAfter(good)
 	// The check asks a port of the endpoint where nobody listens.

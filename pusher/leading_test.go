@@ -258,7 +258,7 @@ func TestSuccessorContinuesTheRollout(t *testing.T) {
 	if s.Leader != "one" || s.Term != 1 || s.Standby {
 		t.Errorf("the leader says %+v", s)
 	}
-	if s := two.seen(); !s.Standby || s.Channel.Message != "another pusher leads: two" || len(s.Instances) > 0 {
+	if s := two.until("stands by", func(s Status) bool { return s.Standby }); s.Channel.Message != "another pusher leads: two" || len(s.Instances) > 0 {
 		t.Errorf("the other one says %+v", s) // the crown of a test knows its own name only
 	}
 	eventually(t, "all are claimed", func() bool { return r.inTerm(1) == 3 })
@@ -330,13 +330,27 @@ func newGate(t *testing.T, to string) (*gate, string) {
 	return g, server.URL
 }
 
-// once has the next post of a configuration that reloads wait until the gate is opened.
+// once has the next post of a configuration wait until the gate is opened.
 func (g *gate) once() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.hold = func(r *http.Request) bool {
 		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configuration/raw")
 	}
+}
+
+// throughGate restarts the pusher, to whom the instance is behind a gate from then on.
+func (r *rig) throughGate(name string) *gate {
+	r.t.Helper()
+	fleet, err := os.ReadFile(r.options.Fleet)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.kill()
+	g, proxy := newGate(r.t, r.instances[name].URL())
+	r.write(filepath.Base(r.options.Fleet), strings.Replace(string(fleet), r.instances[name].URL(), proxy, 1))
+	r.run()
+	return g
 }
 
 // A leader that was paused in the middle of a push, and whose post arrives when another

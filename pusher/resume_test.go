@@ -17,7 +17,7 @@ import (
 func TestFailureKilledInARollout(t *testing.T) {
 	steps := map[string]func(r *rig) func() bool{
 		"before the first push": func(r *rig) func() bool {
-			return func() bool { return r.seen().Phase() == rollout.Pushing }
+			return r.ever(phase(rollout.Pushing))
 		},
 		"while the canary uploads": func(r *rig) func() bool {
 			return func() bool { return r.instances["a"].Count(http.MethodPost, "/storage") > 0 }
@@ -26,16 +26,13 @@ func TestFailureKilledInARollout(t *testing.T) {
 			return func() bool { return r.pushes("a") > 0 }
 		},
 		"while the canary soaks": func(r *rig) func() bool {
-			return func() bool { return r.seen().Phase() == rollout.Soaking }
+			return r.ever(phase(rollout.Soaking))
 		},
 		"while the second wave is pushed to": func(r *rig) func() bool {
 			return func() bool { return r.pushes("b") > 0 }
 		},
 		"while the second wave soaks": func(r *rig) func() bool {
-			return func() bool {
-				s := r.seen()
-				return s.Rollout != nil && s.Rollout.Wave == 2 && s.Phase() == rollout.Soaking
-			}
+			return r.ever(func(s Status) bool { return s.Phase() == rollout.Soaking && s.Rollout.Wave == 2 })
 		},
 		"while the last wave is pushed to": func(r *rig) func() bool {
 			return func() bool { return r.pushes("c") > 0 }
@@ -50,8 +47,9 @@ func TestFailureKilledInARollout(t *testing.T) {
 			r := newRig(t, dataplanetest.V32, "a", "b", "c")
 			r.endpoints(echo(t, "one"))
 			id := r.publish(config("1", ""))
+			reached := step(r)
 			r.run()
-			eventually(t, name, step(r))
+			eventually(t, name, reached)
 			r.kill()
 			r.allRunAfter(id)
 			for _, name := range r.names {

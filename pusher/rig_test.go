@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,9 +41,10 @@ type rig struct {
 	rollout   string // the policy, as lines of the fleet's file
 	taken     string // an address that is in use
 
-	mu     sync.Mutex
-	status Status
-	log    bytes.Buffer
+	mu       sync.Mutex
+	status   Status
+	watchers []func(Status)
+	log      bytes.Buffer
 
 	stop context.CancelFunc
 	done chan error
@@ -59,13 +61,16 @@ func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
 	soak := 300 * time.Millisecond
 	r.options = Options{
 		Store: r.store, Fleet: filepath.Join(r.dir, "fleet.yaml"), State: filepath.Join(r.dir, "state", "state.json"),
-		Soak: &soak, PollInterval: 50 * time.Millisecond, ReloadTimeout: 10 * time.Second,
+		Soak: &soak, PollInterval: 50 * time.Millisecond, ReloadTimeout: patience,
 		DrainTime: 500 * time.Millisecond, PersistInterval: 200 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Status: func(s Status) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.status = s
+			for _, see := range r.watchers {
+				see(s)
+			}
 		},
 	}
 	r.writeFleet(names...)
@@ -168,7 +173,26 @@ func (r *rig) seen() Status {
 	return r.status
 }
 
-// until waits for a status.
+// watch has every status shown to a function, before the pusher does anything more.
+func (r *rig) watch(see func(Status)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers = append(r.watchers, see)
+}
+
+// ever returns a function that reports whether some status since was as it should be,
+// for those that may be over before anybody looks.
+func (r *rig) ever(ok func(Status) bool) func() bool {
+	var was atomic.Bool
+	r.watch(func(s Status) {
+		if ok(s) {
+			was.Store(true)
+		}
+	})
+	return was.Load
+}
+
+// until waits for a status that stays.
 func (r *rig) until(what string, ok func(Status) bool) Status {
 	r.t.Helper()
 	var last Status
@@ -215,9 +239,9 @@ func config(revision, extra string) string {
 
 defaults
     mode http
-    timeout connect 1s
-    timeout client 10s
-    timeout server 10s
+    timeout connect 10s
+    timeout client 1m
+    timeout server 1m
 
 frontend web
     bind "${WEB}"
@@ -265,7 +289,7 @@ func (r *rig) channel(edit func(snapshots.Channel) snapshots.Channel) {
 
 // get asks an instance's frontend.
 func (r *rig) get(name string) (revision, body string, err error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	client := http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", r.binds[name])

@@ -20,12 +20,17 @@ func TestRolloutCanaryFirst(t *testing.T) {
 	r := newRig(t, dataplanetest.V32, "a", "b", "c")
 	r.endpoints(echo(t, "one"))
 	id := r.publish(config("1", ""))
-	r.run()
-	r.until("the canary soaks", phase(rollout.Soaking))
-	if r.pushes("b") != 0 || r.pushes("c") != 0 {
-		t.Errorf("b got %d pushes and c %d while the canary soaked", r.pushes("b"), r.pushes("c"))
+	soaks := func(s Status) bool { return s.Phase() == rollout.Soaking && s.Rollout.Wave == 1 }
+	r.watch(func(s Status) {
+		if b, c := r.pushes("b"), r.pushes("c"); soaks(s) && b+c > 0 {
+			t.Errorf("b got %d pushes and c %d while the canary soaked", b, c)
+		}
+	})
+	soaked := r.ever(soaks)
+	r.allRunAfter(id)
+	if !soaked() {
+		t.Error("the canary did not soak")
 	}
-	r.allRun(id)
 	for _, name := range r.names {
 		if n := r.pushes(name); n != 1 {
 			t.Errorf("%s got %d pushes, want 1", name, n)
@@ -77,7 +82,7 @@ func TestFailedCanaryLeavesTheOthersAlone(t *testing.T) {
 func TestFilesThatNothingNeedsAreRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
-	r.options.CollectAfter = time.Second
+	r.options.CollectAfter = time.Hour
 	r.endpoints(echo(t, "one"))
 	r.allRunAfter(r.publish(config("1", "")))
 	maps := r.instances["a"].Dirs.Maps
@@ -90,6 +95,9 @@ func TestFilesThatNothingNeedsAreRemoved(t *testing.T) {
 	if now := list(t, maps); len(old) != 1 || !slices.Contains(now, old[0]) {
 		t.Errorf("the maps were %v, and are %v already", old, now)
 	}
+	r.kill()
+	r.options.CollectAfter = time.Second
+	r.run()
 	eventually(t, "the old map is gone", func() bool { return !slices.Contains(list(t, maps), old[0]) })
 	if now := list(t, maps); len(now) != 2 || !slices.Contains(now, "mine-0123abcd.map") {
 		t.Errorf("left are the maps %v", now)

@@ -62,7 +62,7 @@ func (r *rig) opaque(name, key, value string) {
 
 // pass returns the status of a request with a password and a token.
 func (r *rig) pass(path, password, token string) int {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+	client := http.Client{Timeout: patience, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", r.binds["a"]+".auth")
@@ -132,7 +132,7 @@ func (r *rig) admits(client tls.Certificate) bool {
 		return false
 	}
 	defer raw.Close()
-	_ = raw.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = raw.SetDeadline(time.Now().Add(patience))
 	conn := tls.Client(raw, &tls.Config{ServerName: "shop.example.com", InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return &client, nil
 	}})
@@ -287,7 +287,7 @@ func (r *rig) servedTo(client tls.Certificate) string {
 		return ""
 	}
 	defer raw.Close()
-	_ = raw.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = raw.SetDeadline(time.Now().Add(patience))
 	conn := tls.Client(raw, &tls.Config{ServerName: "shop.example.com", InsecureSkipVerify: true, Certificates: []tls.Certificate{client}})
 	if conn.Handshake() != nil {
 		return ""
