@@ -77,6 +77,7 @@ type Instance struct {
 	tempDirs []string
 
 	mu       sync.Mutex
+	port     *port // nil before the API was started
 	api      *api
 	server   *http.Server
 	listener net.Listener
@@ -198,6 +199,7 @@ func (i *Instance) Close() {
 	if i.haproxy != nil {
 		i.haproxy.kill()
 	}
+	i.releasePort()
 	for _, d := range i.tempDirs {
 		_ = os.RemoveAll(d)
 	}

@@ -1,7 +1,6 @@
 package dataplanetest
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -48,12 +47,11 @@ func (i *Instance) StartAPI() error {
 	if err != nil {
 		return err
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cmp.Or(i.Addr, i.options.Addr))
+	l, err := i.listen()
 	if err != nil {
 		a.stop()
 		return fmt.Errorf("start api: %w", err)
 	}
-	i.Addr = l.Addr().String()
 	if i.options.TLS != nil {
 		l = tls.NewListener(l, i.options.TLS)
 	}
@@ -64,6 +62,28 @@ func (i *Instance) StartAPI() error {
 	}
 	go func(s *http.Server) { _ = s.Serve(l) }(i.server) // ends with StopAPI
 	return nil
+}
+
+// listen listens on the port of the API, which is its own from the first time on. It
+// is called with mu held.
+func (i *Instance) listen() (net.Listener, error) {
+	if i.port == nil {
+		p, err := holdPort(i.options.Addr)
+		if err != nil {
+			return nil, err
+		}
+		i.port, i.Addr = p, p.address
+	}
+	return new(net.ListenConfig).Listen(context.Background(), "tcp", i.Addr)
+}
+
+func (i *Instance) releasePort() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.port != nil {
+		i.port.release()
+		i.port = nil
+	}
 }
 
 // StopAPI ends the API as SIGKILL would: connections are cut, a pending reload is

@@ -87,6 +87,9 @@ func TestAPIDownAndUpOnTheSamePort(t *testing.T) {
 	t.Parallel()
 	i, c := start(t, dataplanetest.Options{})
 	i.StopAPI()
+	if l, err := asAStranger().Listen(t.Context(), "tcp", i.Addr); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("another could take its port: %v, %v", l, err)
+	}
 	if _, err := c.Version(t.Context()); !errors.Is(err, dataplane.ErrUnreachable) && !errors.Is(err, dataplane.ErrUnavailable) {
 		t.Errorf("the client was told %v", err)
 	}
@@ -105,6 +108,17 @@ func TestAPIDownAndUpOnTheSamePort(t *testing.T) {
 	if v := version(t, c); v != 1 {
 		t.Errorf("the version is %d", v)
 	}
+}
+
+// asAStranger listens as who asks for any port that nobody is bound to.
+func asAStranger() *net.ListenConfig {
+	return &net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var option error
+		err := c.Control(func(fd uintptr) {
+			option = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0)
+		})
+		return errors.Join(err, option)
+	}}
 }
 
 func TestRestartOfHAProxyLoadsWhatIsOnDisk(t *testing.T) {

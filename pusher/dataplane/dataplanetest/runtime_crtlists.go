@@ -84,7 +84,7 @@ func (a *api) postCrtListEntry(w http.ResponseWriter, r *http.Request) error {
 	entry = strings.Join(append([]string{entry}, e.SNIFilter...), " ")
 	if a.version == V32 && entry != e.File {
 		select {
-		case <-time.After(socketLimit):
+		case <-time.After(giveUp):
 		case <-r.Context().Done():
 		}
 		return failf(http.StatusInternalServerError, "%s general error", a.haproxy.socket)

@@ -12,12 +12,16 @@ import (
 	"time"
 )
 
-// socketLimit bounds one exchange on the master socket. The real API gives up
-// after the same time; a reload that fights for a port takes two seconds.
-const socketLimit = 10 * time.Second
+// socketLimit bounds one exchange on the master socket: a reload that fights for a
+// port takes two seconds, and more where HAProxy has to wait for its turn.
+const socketLimit = time.Minute
 
-// reexecLimit is how long a dead master is taken for one that reloads itself.
-const reexecLimit = 500 * time.Millisecond
+// giveUp is how long the real API waits for an answer that does not come.
+const giveUp = 10 * time.Second
+
+// reexecLimit is how long a master that refuses connections is taken for one that
+// reloads itself. One that has ended is not waited for.
+const reexecLimit = 10 * time.Second
 
 // ask sends one command to the master and returns its answer.
 func (h *haproxy) ask(command string) (string, error) {
