@@ -39,11 +39,30 @@ func decide(view snapshots.View, failed []rollout.Failure, now time.Time) decisi
 func intentOf(d snapshots.Decision, c snapshots.Channel) string {
 	switch {
 	case d.Because == snapshots.BecausePin && c.Spec.Pin != nil:
-		return "pin " + c.Spec.Pin.At.UTC().Format(time.RFC3339)
+		return pinIntent(c.Spec.Pin)
 	case d.Because == snapshots.BecauseOverride && c.Spec.Override != nil:
-		return "override " + c.Spec.Override.Expires.UTC().Format(time.RFC3339)
+		return overrideIntent(c.Spec.Override)
 	}
 	return string(d.Because)
+}
+
+func pinIntent(p *snapshots.Pin) string { return "pin " + p.At.UTC().Format(time.RFC3339) }
+
+func overrideIntent(o *snapshots.Override) string {
+	return "override " + o.Expires.UTC().Format(time.RFC3339)
+}
+
+// wishes returns what people named in the channel, what comes first before the other.
+// A pause and a rejection take nothing away from it.
+func wishes(c snapshots.Channel, now time.Time) []rollout.Wish {
+	var out []rollout.Wish
+	if o := c.Spec.Override; o != nil && now.Before(o.Expires) {
+		out = append(out, rollout.Wish{Snapshot: o.Snapshot, Intent: overrideIntent(o)})
+	}
+	if p := c.Spec.Pin; p != nil {
+		out = append(out, rollout.Wish{Snapshot: p.Snapshot, Intent: pinIntent(p)})
+	}
+	return out
 }
 
 // digestLike returns a digest that the snapshot's name stands for. It is only

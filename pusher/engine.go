@@ -138,7 +138,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	e.assignSlots(now)
 	e.bindings.expire(now)
 	if e.ready(now) {
-		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(), now)
+		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(now), now)
 		e.noteUploads(pushes)
 		if e.commit(next, waits, now) {
 			e.trace()
@@ -193,12 +193,13 @@ func (e *engine) ready(now time.Time) bool {
 }
 
 // observe returns what the rollout is to know.
-func (e *engine) observe() rollout.Observation {
+func (e *engine) observe(now time.Time) rollout.Observation {
 	_, storeGone := e.troubles["store"]
 	want, atHand := e.library.have[e.decision.ID]
 	atHand = atHand && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID)
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
+		Wishes:  wishes(e.view.Channel, now),
 		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view.Channel),
 		Promotion: order(e.view.Channel.Spec.Promote), Abort: order(e.view.Channel.Spec.Abort),
 		Results: e.results, Reloads: e.reloads,

@@ -315,7 +315,8 @@ func (e *engine) neededFiles(i *instance) (needed map[push.Stored]bool, ok bool)
 
 // reject writes the failures into the channel that it does not show yet.
 func (e *engine) reject(ctx context.Context, now time.Time) {
-	failures := e.state.Rollout.Unrecorded()
+	named := wishes(e.view.Channel, now)
+	failures := slices.DeleteFunc(e.state.Rollout.Unrecorded(), func(f rollout.Failure) bool { return f.Withdrawn(named) })
 	if len(failures) == 0 || e.rejecting || now.Before(e.rejectAt) || !e.viewRead {
 		return
 	}
@@ -332,8 +333,8 @@ func (e *engine) reject(ctx context.Context, now time.Time) {
 	})
 }
 
-// rejectInChannel notes a failure in the channel. The digest is that of the
-// snapshot, read again where it is no longer at hand.
+// rejectInChannel notes a failure in the channel, unless people named the snapshot anew
+// meanwhile. The digest is that of the snapshot, read again where it is no longer at hand.
 func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, digest snapshots.Digest, known bool, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -346,7 +347,9 @@ func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, digest
 	}
 	r := snapshots.Rejection{Digest: digest, Snapshot: f.Snapshot, Reason: firstLine(f.Reason, 300), At: f.At}
 	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *snapshots.Channel) error {
-		*c = c.Reject(r)
+		if !f.Withdrawn(wishes(*c, now)) {
+			*c = c.Reject(r)
+		}
 		return nil
 	})
 	if err != nil {

@@ -12,13 +12,19 @@ import (
 // written after the documentation, and calls nothing of what decides in earnest.
 type model struct {
 	stored   []snapshots.ID // ascending
-	pin      snapshots.ID   // zero: none
-	override snapshots.ID
+	pin      wish           // the zero value: none
+	override wish
 	expires  time.Time
 	paused   bool
 	careful  bool // approval is required
 	approved map[snapshots.ID]bool
 	rejected map[string]bool // by the short digest
+}
+
+// wish is a snapshot that a person named, with a number for each time.
+type wish struct {
+	id     snapshots.ID
+	number int
 }
 
 func newModel() model {
@@ -32,10 +38,11 @@ func (m model) clone() model {
 }
 
 // verdict is what should run, zero if what runs is to stay; by order is set where a
-// person named it.
+// person named it, by the wish of that number.
 type verdict struct {
-	id    snapshots.ID
-	order bool
+	id     snapshots.ID
+	order  bool
+	number int
 }
 
 // wants: an empty store and a pause hold; then comes an override, as long as it
@@ -45,9 +52,9 @@ func (m model) wants(now time.Time) verdict {
 	switch {
 	case len(m.stored) == 0 || m.paused:
 		return verdict{order: m.paused}
-	case !m.override.IsZero() && now.Before(m.expires):
+	case !m.override.id.IsZero() && now.Before(m.expires):
 		return m.ordered(m.override)
-	case !m.pin.IsZero():
+	case !m.pin.id.IsZero():
 		return m.ordered(m.pin)
 	}
 	for i := len(m.stored) - 1; i >= 0; i-- {
@@ -58,11 +65,19 @@ func (m model) wants(now time.Time) verdict {
 	return verdict{}
 }
 
-func (m model) ordered(id snapshots.ID) verdict {
+func (m model) ordered(w wish) verdict {
 	for _, stored := range m.stored {
-		if stored == id && !m.rejected[id.Short] {
-			return verdict{id, true}
+		if stored == w.id && !m.rejected[w.id.Short] {
+			return verdict{w.id, true, w.number}
 		}
 	}
 	return verdict{order: true}
+}
+
+// rejects reports whether a content is rejected that failed after it was tried for the
+// wish of that number: not if people named it anew since.
+func (m model) rejects(short string, number int, now time.Time) bool {
+	pinned := m.pin.id.Short == short
+	overridden := m.override.id.Short == short && now.Before(m.expires)
+	return (!pinned && !overridden) || (pinned && m.pin.number == number) || (overridden && m.override.number == number)
 }

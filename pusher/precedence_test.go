@@ -86,7 +86,7 @@ func (w *world) endSome() {
 func (w *world) happen() {
 	w.t.Helper()
 	events := []func(){
-		w.publish, w.publish, w.publish, w.pin, w.pin, w.unpin, w.unpin, w.reject, w.retry, w.approve, w.requireApproval,
+		w.publish, w.publish, w.publish, w.pin, w.pin, w.pinWanted, w.pinWanted, w.unpin, w.unpin, w.reject, w.retry, w.approve, w.requireApproval,
 		w.pause, w.resume, w.resume, w.override, w.endOverride, w.collect, w.remove, w.killed, w.killed, w.goneOrBack,
 	}
 	events[w.random.IntN(len(events))]()
@@ -138,26 +138,41 @@ func (w *world) say(what string, edit func(snapshots.Channel) snapshots.Channel,
 	model(&w.model)
 }
 
-func (w *world) pin() {
-	id := w.any()
+func (w *world) pin() { w.pinOf(w.any()) }
+
+func (w *world) pinOf(id snapshots.ID) {
 	w.say("pin "+id.String(), func(c snapshots.Channel) snapshots.Channel {
 		return c.Pinned(snapshots.Pin{Snapshot: id, By: "ops", At: w.now})
-	}, func(m *model) { m.pin = id; delete(m.rejected, id.Short) })
+	}, func(m *model) { m.pin = w.wish(id); delete(m.rejected, id.Short) })
+}
+
+// wish notes that a person named a snapshot.
+func (w *world) wish(id snapshots.ID) wish {
+	w.named++
+	delete(w.found, id.Short)
+	return wish{id, w.named}
+}
+
+// pinWanted pins what is wanted already, and may be on its way.
+func (w *world) pinWanted() {
+	if id := w.model.wants(w.now).id; !id.IsZero() {
+		w.pinOf(id)
+	}
 }
 
 func (w *world) unpin() {
-	w.say("unpin", snapshots.Channel.Unpinned, func(m *model) { m.pin = snapshots.ID{} })
+	w.say("unpin", snapshots.Channel.Unpinned, func(m *model) { m.pin = wish{} })
 }
 
 func (w *world) override() {
 	id, expires := w.any(), w.now.Add(time.Duration(10+w.random.IntN(300))*time.Second)
 	w.say("override "+id.String()+" until "+expires.Format("15:04:05"), func(c snapshots.Channel) snapshots.Channel {
 		return c.Overridden(snapshots.Override{Snapshot: id, Expires: expires})
-	}, func(m *model) { m.override, m.expires = id, expires; delete(m.rejected, id.Short) })
+	}, func(m *model) { m.override, m.expires = w.wish(id), expires; delete(m.rejected, id.Short) })
 }
 
 func (w *world) endOverride() {
-	w.say("end override", snapshots.Channel.NotOverridden, func(m *model) { m.override = snapshots.ID{} })
+	w.say("end override", snapshots.Channel.NotOverridden, func(m *model) { m.override = wish{} })
 }
 
 func (w *world) pause() {
@@ -173,7 +188,7 @@ func (w *world) reject() {
 	id := w.known[w.random.IntN(len(w.known))]
 	w.say("reject "+id.String(), func(c snapshots.Channel) snapshots.Channel {
 		return c.Reject(snapshots.Rejection{Digest: w.whole[id.Short], Snapshot: id, At: w.now})
-	}, func(m *model) { m.rejected[id.Short] = true })
+	}, func(m *model) { m.rejected[id.Short] = true; delete(w.found, id.Short) })
 }
 
 func (w *world) retry() {
@@ -181,7 +196,7 @@ func (w *world) retry() {
 	w.say("retry "+id.String(), func(c snapshots.Channel) snapshots.Channel {
 		c, _ = c.Retry(w.whole[id.Short])
 		return c
-	}, func(m *model) { delete(m.rejected, id.Short) })
+	}, func(m *model) { delete(m.rejected, id.Short); delete(w.found, id.Short) })
 }
 
 func (w *world) approve() {
@@ -220,7 +235,7 @@ func (w *world) collect() {
 	}
 	_, drop := snapshots.Retain(list, snapshots.RetentionPolicy{Keep: 2}, used, w.now)
 	for _, id := range drop {
-		if id == w.model.wants(w.now).id || id == w.model.pin || (id == w.model.override && w.now.Before(w.model.expires)) {
+		if id == w.model.wants(w.now).id || id == w.model.pin.id || (id == w.model.override.id && w.now.Before(w.model.expires)) {
 			w.fatalf("%s is to be deleted, which is wanted or named", id)
 		}
 	}

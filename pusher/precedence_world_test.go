@@ -44,6 +44,9 @@ type world struct {
 	seen  model // what the engine saw of it last
 	known []snapshots.ID
 	whole map[string]snapshots.Digest // by their short forms
+	named int                         // how often people named a snapshot
+	tried map[string]int              // contents, for the wish of which number
+	found map[string]bool             // contents that the pusher rejected
 
 	workers map[string]worker
 	pending map[string]rollout.Push
@@ -65,6 +68,7 @@ func newWorld(t *testing.T, seed uint64, open func() worldStore) *world {
 		t: t, random: rand.New(rand.NewPCG(seed, 1)), open: open, store: open(), now: noon,
 		options: Options{State: filepath.Join(t.TempDir(), "state", "state.json"), Soak: &soak}.withDefaults(),
 		model:   newModel(), seen: newModel(), whole: map[string]snapshots.Digest{},
+		tried: map[string]int{}, found: map[string]bool{},
 		workers: map[string]worker{"a": {}, "b": {}, "c": {}}, pending: map[string]rollout.Push{},
 	}
 	w.begin()
@@ -139,10 +143,13 @@ func (w *world) step() {
 	e.tellInstances()
 	w.read()
 	before := e.state.Rollout
-	next, pushes, waits := e.policy.Step(before, e.observe(), w.now)
+	next, pushes, waits := e.policy.Step(before, e.observe(w.now), w.now)
 	w.check(before, next, pushes)
 	if !e.commit(next, waits, w.now) {
 		w.fatalf("the state is not saved")
+	}
+	if is, was := next.Rollout, before.Rollout; is != nil && (was == nil || was.Target != is.Target) {
+		w.tried[is.Target.Short] = w.seen.wants(w.now).number
 	}
 	for _, p := range pushes {
 		e.instances[p.Instance].begin(workPush)
@@ -204,7 +211,9 @@ func (w *world) record() {
 		if err := rejectInChannel(w.t.Context(), w.store, f, w.whole[f.Snapshot.Short], true, w.now); err != nil {
 			w.fatalf("%v", err)
 		}
-		w.model.rejected[f.Snapshot.Short] = true
+		if short := f.Snapshot.Short; w.model.rejects(short, w.tried[short], w.now) {
+			w.model.rejected[short], w.found[short] = true, true
+		}
 	}
 }
 
@@ -250,8 +259,9 @@ func (w *world) settled() bool {
 	if len(w.pending) > 0 {
 		return false
 	}
-	if want.id.IsZero() {
-		return true // a wave may be under way: it waits
+	if want.id.IsZero() { // a wave may be under way: it waits, but not after a failure of its own
+		r := w.e.state.Rollout.Rollout
+		return r == nil || !w.found[r.Target.Short]
 	}
 	for _, runs := range w.workers {
 		if runs.id.Short != want.id.Short {

@@ -55,10 +55,7 @@ func (w world) happen(kind byte, n int) {
 	name := fuzzNames[n%len(fuzzNames)]
 	switch kind {
 	case 0: // a snapshot is wanted, or none
-		w.obs.Want, w.obs.Intent, w.obs.MayWait = snapshots.ID{}, "newest", n%2 == 0
-		if n > 0 {
-			w.obs.Want = snapshots.ID{Revision: uint64(n), Short: "0000000000"[:9] + string(rune('a'+n%6))}
-		}
+		w.wish(n)
 	case 1, 2:
 		w.endAny(name, Applied)
 	case 3:
@@ -76,7 +73,9 @@ func (w world) happen(kind byte, n int) {
 	case 10: // the channel shows what failed, or a person retries
 		w.obs.Rejected = nil
 		for _, f := range w.state.Failed[:len(w.state.Failed)-n%(len(w.state.Failed)+1)] {
-			w.obs.Rejected = append(w.obs.Rejected, f.Snapshot.Short)
+			if !f.Withdrawn(w.obs.Wishes) {
+				w.obs.Rejected = append(w.obs.Rejected, f.Snapshot.Short)
+			}
 		}
 	case 11:
 		w.killed(n)
@@ -89,6 +88,23 @@ func (w world) happen(kind byte, n int) {
 	default:
 		w.disturb(name, n)
 	}
+}
+
+// wish has another snapshot wanted, or none; or the same anew, by a person, who thereby
+// withdraws its rejection.
+func (w world) wish(n int) {
+	w.obs.Wishes, w.obs.Intent, w.obs.MayWait = nil, "newest", n%2 == 0
+	if n < 12 || w.obs.Want.IsZero() {
+		w.obs.Want = snapshots.ID{}
+		if n > 0 {
+			w.obs.Want = snapshots.ID{Revision: uint64(n), Short: "0000000000"[:9] + string(rune('a'+n%6))}
+		}
+		return
+	}
+	w.orders++
+	w.obs.Intent, w.obs.MayWait = fmt.Sprintf("pin %d", w.orders), false
+	w.obs.Wishes = []Wish{{w.obs.Want, w.obs.Intent}}
+	w.obs.Rejected = slices.DeleteFunc(w.obs.Rejected, func(short string) bool { return short == w.obs.Want.Short })
 }
 
 // person says something of the rollout under way, or of another.
@@ -168,6 +184,7 @@ func (w world) disturb(name string, n int) {
 // step takes one step and checks it.
 func (w world) step() {
 	o := w.observe()
+	o.Hold = o.Hold || w.rejected(o)
 	before, err := json.Marshal(w.state)
 	if err != nil {
 		w.t.Fatal(err)
@@ -187,9 +204,18 @@ func (w world) step() {
 	}
 	w.checkFlights()
 	w.checkWish(o)
+	w.checkRejected(o)
 	w.checkAbort(previous, o)
 	w.checkVerdict(previous, o)
 	w.checkZones(previous, o)
+}
+
+// rejected reports whether the channel holds, since what is wanted has failed: also where
+// it does not say so yet, but for a wish of a person it must have failed by that.
+func (w world) rejected(o Observation) bool {
+	return slices.Contains(o.Rejected, o.Want.Short) || slices.ContainsFunc(w.state.Failed, func(f Failure) bool {
+		return f.Snapshot.Short == o.Want.Short && !f.Recorded && (o.Intent == "newest" || f.Intent == o.Intent)
+	})
 }
 
 // stored returns the state as a process would find it after a restart.
@@ -278,7 +304,8 @@ func (w world) converge() {
 		i.up, i.down = true, nil
 	}
 	for range 400 {
-		if _, failed := w.state.Failure(w.obs.Want, w.obs.Intent); failed || w.obs.Want.IsZero() {
+		if w.rejected(w.obs) || w.obs.Want.IsZero() {
+			w.obs.Intent, w.obs.MayWait, w.obs.Wishes = "newest", true, nil
 			w.obs.Want = snapshots.ID{Revision: w.obs.Want.Revision + 100, Short: fmt.Sprintf("%010x", w.now.Unix())}
 		}
 		w.step()

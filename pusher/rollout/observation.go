@@ -17,6 +17,8 @@ type Observation struct {
 	// MayWait is set when it is wanted for being the newest, not by a person's
 	// order: then a rollout that is past half of the fleet is finished first.
 	MayWait bool
+	// Wishes are what people named in the channel, whether it counts now or not.
+	Wishes []Wish
 	// Hold stops the fleet where it is: paused, the store gone, nothing found.
 	Hold bool
 	// Channel is set when the channel was read; Rejected then lists the short
@@ -32,6 +34,12 @@ type Observation struct {
 	// Reloads are the workers that the caller itself replaced since the last step
 	// without pushing a snapshot, by instance.
 	Reloads map[string]int
+}
+
+// Wish is a snapshot that a person named to be run, with its [Observation.Intent].
+type Wish struct {
+	Snapshot snapshots.ID
+	Intent   string
 }
 
 // Order is what a person says of the rollout of a snapshot. The zero value is none.

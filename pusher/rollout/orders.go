@@ -9,6 +9,9 @@ func (t *turn) heed() {
 	}
 	if a := t.o.Abort; a.Mark != r.Aborted {
 		if r.Aborted = a.Mark; a.Snapshot == r.Target {
+			if now := naming(t.o.Wishes, r.Target.Short); len(now) > 0 {
+				r.Intent = now[0].Intent // said of what is wanted now, not of what it began with
+			}
 			t.fail("aborted" + a.Says)
 			return
 		}

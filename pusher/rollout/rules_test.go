@@ -99,6 +99,14 @@ func (w world) checkWish(o Observation) {
 	}
 }
 
+// checkRejected finds a rollout that waits for ever, since a failure of its own has its
+// target rejected.
+func (w world) checkRejected(o Observation) {
+	if r := w.state.Rollout; r != nil && r.Phase != Undoing && r.Target == o.Want && slices.Contains(o.Rejected, r.Target.Short) {
+		w.t.Fatalf("%s is rejected, and its rollout is %s", r.Target, r.Phase)
+	}
+}
+
 // checkAbort finds a rollout that goes on though a person stopped it.
 func (w world) checkAbort(before State, o Observation) {
 	was, is := before.Rollout, w.state.Rollout

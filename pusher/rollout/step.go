@@ -142,13 +142,14 @@ func (t *turn) refused(r Result, purpose Purpose) {
 }
 
 // followChannel notes which failures the channel shows, and forgets those that
-// it showed and shows no longer.
+// it showed and shows no longer, or that people withdrew before it could.
 func (t *turn) followChannel() {
 	if !t.o.Channel {
 		return
 	}
 	t.Failed = slices.DeleteFunc(t.Failed, func(f Failure) bool {
-		return f.Recorded && !slices.Contains(t.o.Rejected, f.Snapshot.Short)
+		shown := slices.Contains(t.o.Rejected, f.Snapshot.Short)
+		return !shown && (f.Recorded || (!t.undoes(f.Snapshot) && f.Withdrawn(t.o.Wishes)))
 	})
 	for i, f := range t.Failed {
 		t.Failed[i].Recorded = f.Recorded || slices.Contains(t.o.Rejected, f.Snapshot.Short)

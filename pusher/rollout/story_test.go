@@ -108,6 +108,9 @@ func (s *sim) command(verb string, args []string) error {
 			s.obs.Intent = args[1]
 		}
 		s.obs.MayWait = s.obs.Intent == "newest"
+		if s.obs.Wishes = nil; !s.obs.MayWait {
+			s.obs.Wishes = []Wish{{s.obs.Want, s.obs.Intent}}
+		}
 	case "hold", "release":
 		s.obs.Hold = verb == "hold"
 	case "channel": // the digests that the channel rejects
