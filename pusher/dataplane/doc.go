@@ -10,7 +10,8 @@
 // write it says whether the write may have happened.
 //
 // A success proves what the API did, not what HAProxy runs. Callers read back
-// [Client.RuntimeInfo], [Client.Servers] or [Client.RuntimeCertificate].
+// [Client.RuntimeInfo], [Client.Servers] or [Client.RuntimeCertificate]; what
+// [Client.SetServer] returns was read from the worker after the change.
 //
 // What the API does with a request, measured on real ones, is reproduced in the
 // package dataplanetest; one contract suite runs against both.

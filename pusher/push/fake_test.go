@@ -1,7 +1,6 @@
 package push
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -129,7 +128,7 @@ func (f *fake) Servers(_ context.Context, backend string) ([]dataplane.Server, e
 }
 
 func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
-	f.note("set %s/%s %s:%d %s", backend, server, ch.Address, ch.Port, cmp.Or(ch.AdminState, map[bool]string{true: "up"}[ch.Up]))
+	f.note("set %s/%s %s:%d %s%s", backend, server, ch.Address, ch.Port, ch.AdminState, map[bool]string{true: " up"}[ch.Up])
 	if err := f.setting(backend, server, ch); err != nil {
 		return dataplane.Server{}, err
 	}
@@ -144,6 +143,7 @@ func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane
 		if ch.AdminState != "" {
 			s.AdminState = ch.AdminState
 		}
+		return *s, nil
 	}
 	return dataplane.Server{}, nil
 }

@@ -148,7 +148,8 @@ func actions(list []change) []dataplane.RuntimeAction {
 
 // calls returns the calls of a change, where the API sets addresses at once, in the same
 // order. The API puts nothing into maintenance that is so by its words, which may be
-// drained (see [read]). So who comes is said to be up, until its checks say otherwise.
+// drained (see [read]). So who comes is said to be up, until its checks say otherwise, in
+// the call that makes it ready: HAProxy is told so before that.
 func (c change) calls() []dataplane.ServerChange {
 	state := dataplane.ServerChange{AdminState: string(c.to.State)}
 	address := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port}
@@ -160,7 +161,8 @@ func (c change) calls() []dataplane.ServerChange {
 	case c.from.State == c.to.State:
 		return []dataplane.ServerChange{address}
 	}
-	return []dataplane.ServerChange{address, state, {Up: true}}
+	state.Up = true
+	return []dataplane.ServerChange{address, state}
 }
 
 // reweighs reports whether a change is one of weight, which has no call of its
@@ -171,6 +173,25 @@ func reweighs(list []change) bool {
 
 // readdresses reports whether a change is one of address.
 func readdresses(list []change) bool { return slices.ContainsFunc(list, change.moves) }
+
+// answers are servers as the worker had them after calls that changed them.
+type answers map[serverKey]dataplane.Server
+
+// to reports whether each of the changed servers has an answer that tells of it.
+func (a answers) to(list []change) bool {
+	return !slices.ContainsFunc(list, func(c change) bool { return a[serverKey{c.to.Backend, c.to.Name}].Name != c.to.Name })
+}
+
+// update returns a copy of the servers, those with an answer brought up to date.
+func (a answers) update(servers []snapshots.BoundServer) []snapshots.BoundServer {
+	out := slices.Clone(servers)
+	for n, s := range out {
+		if told, ok := a[serverKey{s.Backend, s.Name}]; ok {
+			out[n] = read(s, told)
+		}
+	}
+	return out
+}
 
 // read brings one server up to date with what the worker says of it.
 //

@@ -67,7 +67,8 @@ func (r Running) Another() Running { return Running{ByHand: r.ByHand, Disk: r.Di
 // Update makes the worker, which has to run the shape that was bound, have the
 // servers and the certificates that were bound, without a reload where that can
 // be. It returns what the worker has now, also with an error. Where it is known what
-// the worker has, it costs the calls for what changed, and one that is read back.
+// the worker has, it costs one call more than those for what changed, whose answers are
+// the proof.
 //
 // Before version 3.4 the API changes addresses only along with the file on disk.
 // From then on it does so at once, and [Instance.Persist] has to follow.
@@ -159,10 +160,9 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 	if len(list) == 0 {
 		return have, nil
 	}
-	have, err := i.set(ctx, want, list, have)
-	// Whatever the answers were, the worker says what came of it.
+	have, told, err := i.set(ctx, want, list, have)
 	known, touched := have.Servers, spansOf(wanted, list)
-	found, readErr := i.readBack(ctx, known, touched)
+	found, readErr := i.outcome(ctx, known, touched, list, told)
 	if readErr != nil {
 		have.Servers = nil
 		return have, errors.Join(err, readErr)
@@ -186,16 +186,32 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 	return have, nil
 }
 
-// set makes the changes: by a call for each, or by one post of everything.
-func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
-	var err error
+// outcome returns the servers of some backends after changes: as the answers told them,
+// which the API reads from the worker when it has made a change, or, where one is missing,
+// as the worker says now.
+func (i Instance) outcome(ctx context.Context, known []snapshots.BoundServer, backends []span, list []change, told answers) ([][]snapshots.BoundServer, error) {
+	if !told.to(list) {
+		return i.readBack(ctx, known, backends)
+	}
+	out := make([][]snapshots.BoundServer, 0, len(backends))
+	for _, at := range backends {
+		out = append(out, told.update(at.of(known)))
+	}
+	return out, nil
+}
+
+// set makes the changes: by calls for each, which tell what came of them, or by one post
+// of everything.
+func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, answers, error) {
 	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
 		have.Persisted = have.Persisted && !slices.ContainsFunc(list, change.onDisk)
-		return have, i.setDirectly(ctx, list)
+		told, err := i.setDirectly(ctx, list)
+		return have, told, err
 	}
+	var err error
 	have.Disk, err = i.setByPost(ctx, want, list)
 	have.Persisted = err == nil
-	return have, err
+	return have, nil, err
 }
 
 // setsAddresses reports whether the API changes addresses in the worker; older
@@ -222,16 +238,31 @@ func atLeast34(version string) bool {
 	return err1 == nil && err2 == nil && (major > 3 || (major == 3 && minor >= 4))
 }
 
-// setDirectly changes one server after the other.
-func (i Instance) setDirectly(ctx context.Context, list []change) error {
+// setDirectly changes one server after the other. It returns the answers to the last
+// call for each, or an error with none.
+func (i Instance) setDirectly(ctx context.Context, list []change) (answers, error) {
+	told := answers{}
 	for _, c := range readyFirst(list) {
 		for _, call := range c.calls() {
-			if _, err := i.API.SetServer(ctx, c.to.Backend, c.to.Name, call); err != nil {
-				return err
+			server, err := i.setServer(ctx, c.to, call)
+			if err != nil {
+				return nil, err
 			}
+			told[serverKey{c.to.Backend, c.to.Name}] = server
 		}
 	}
-	return nil
+	return told, nil
+}
+
+// setServer makes a call. A server that tracks another one has its health from there,
+// and cannot be said to be up: then the rest has to do.
+func (i Instance) setServer(ctx context.Context, s snapshots.BoundServer, call dataplane.ServerChange) (dataplane.Server, error) {
+	server, err := i.API.SetServer(ctx, s.Backend, s.Name, call)
+	if call.Up && errors.Is(err, dataplane.ErrUnavailable) {
+		call.Up = false
+		return i.API.SetServer(ctx, s.Backend, s.Name, call)
+	}
+	return server, err
 }
 
 // setByPost posts the text without a reload, with what to change in the worker.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,7 +98,7 @@ func TestUpdate(t *testing.T) {
 		"nothing to do":                  {version: "v3.2.5", want: old, persisted: true},
 		"nothing to do, unknown":         {version: "v3.4.2", want: old, forget: true, persisted: true},
 		"before 3.4, with the file":      {version: "v3.2.5", want: next, persisted: true, calls: []string{"post " + node + ", no reload; SetServerState web s2 maint; SetServerAddr web s2 10.0.0.2 80; SetServerState web s2 ready; SetServerState web s1 drain"}},
-		"from 3.4, one by one":           {version: "v3.4.2", want: next, calls: []string{"set web/s2 10.0.0.2:80 ", "set web/s2 :0 ready", "set web/s2 :0 up", "set web/s1 :0 drain"}},
+		"from 3.4, one by one":           {version: "v3.4.2", want: next, calls: []string{"set web/s2 10.0.0.2:80 ", "set web/s2 :0 ready up", "set web/s1 :0 drain"}},
 		"states only, before 3.4":        {version: "v3.2.5", want: drained(old), calls: []string{"set web/s1 :0 drain"}},
 		"the worker runs something else": {version: "v3.2.5", want: next, edit: func(f *fake) { f.node = "other" }, fails: ErrElsewhere, persisted: true},
 		"a call fails": {
@@ -105,6 +106,18 @@ func TestUpdate(t *testing.T) {
 			edit: func(f *fake) {
 				f.setting = func(string, string, dataplane.ServerChange) error { return classed{dataplane.ErrUnavailable} }
 			},
+		},
+		"one that tracks another cannot be said to be up": {
+			version: "v3.4.2", want: next,
+			edit: func(f *fake) {
+				f.setting = func(_, _ string, ch dataplane.ServerChange) error {
+					if ch.Up {
+						return classed{dataplane.ErrUnavailable}
+					}
+					return nil
+				}
+			},
+			calls: []string{"set web/s2 10.0.0.2:80 ", "set web/s2 :0 ready up", "set web/s2 :0 ready", "set web/s1 :0 drain"},
 		},
 		"a conflict with another writer": {
 			version: "v3.2.5", want: next, persisted: true,
@@ -196,8 +209,9 @@ func TestUpdateReadsBack(t *testing.T) {
 	}
 }
 
-// An endpoint that changes costs the call that changes it and two that prove it, whatever
-// else there is; the version of the API is asked once, and again when it fell short.
+// An endpoint that changes costs the call that changes it, whose answer proves it, and one
+// before it, whatever else there is. Only a call that fails has the servers asked for. The
+// version of the API is asked once, and again when it fell short.
 func TestUpdateAsksForWhatProves(t *testing.T) {
 	at := func(address string) snapshots.Bound {
 		other := spare("s1")
@@ -211,14 +225,14 @@ func TestUpdateAsksForWhatProves(t *testing.T) {
 	f.servers = asServers(at("10.0.0.1").Servers...)
 	have := Running{Servers: at("10.0.0.1").Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
 	i := Instance{API: f, ReloadTimeout: time.Second}
-	proof := []string{"info", "servers of web"}
-	first := []string{"info", "version of the API", "servers of web"}
+	known, first := []string{"info"}, []string{"info", "version of the API"}
+	failed := []string{"info", "servers of web"}
 	for _, step := range []struct {
 		address string
 		refuses bool
 		asked   []string
 	}{
-		{"10.0.0.2", false, first}, {"10.0.0.3", false, proof}, {"10.0.0.4", true, proof}, {"10.0.0.5", false, first}, {"10.0.0.6", false, proof},
+		{"10.0.0.2", false, first}, {"10.0.0.3", false, known}, {"10.0.0.4", true, failed}, {"10.0.0.5", false, first}, {"10.0.0.6", false, known},
 	} {
 		f.asked, f.calls = nil, nil
 		f.setting = func(string, string, dataplane.ServerChange) error {
@@ -243,7 +257,8 @@ func TestUpdateAsksForWhatProves(t *testing.T) {
 	}
 }
 
-// A slot of many is read back with those of its backend, and the others stay as known.
+// Where answers do not tell of the server that was changed, it is read back with those of
+// its backend, and the others stay as known.
 func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	of := func(backend string, s snapshots.BoundServer) snapshots.BoundServer {
 		s.Backend = backend
@@ -261,7 +276,7 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	f.servers["b"][0].AdminState = "drain"                      // by another hand
 	f.servers["c"][0].AdminState, f.servers["a"] = "drain", nil // nobody looks there
 	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
-	got, err := Instance{API: f, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
+	got, err := Instance{API: mute{f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,6 +288,44 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	if diff := cmp.Diff(old.Servers, have.Servers); diff != "" {
 		t.Errorf("what was known before has changed (-was +is):\n%s", diff)
 	}
+}
+
+// mute is a fake whose answers to changes tell nothing.
+type mute struct{ *fake }
+
+func (m mute) SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
+	_, err := m.fake.SetServer(ctx, backend, server, ch)
+	return dataplane.Server{}, err
+}
+
+// An answer that tells of another state or address than was set is believed, not the
+// status of the call.
+func TestUpdateBelievesWhatAnswersTell(t *testing.T) {
+	old := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady), spare("s2")})
+	next := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady), server("s2", "10.0.0.2", snapshots.SlotReady)})
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(old)
+	f.load()
+	f.servers = asServers(old.Servers...)
+	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+	got, err := Instance{API: deaf{f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
+	if err == nil || !strings.Contains(err.Error(), "web/s2 is ready at "+spareAddress) {
+		t.Errorf("error is %v", err)
+	}
+	want := slices.Clone(old.Servers)
+	want[1].State = snapshots.SlotReady
+	if diff := cmp.Diff(want, got.Servers); diff != "" {
+		t.Errorf("servers (-want +got):\n%s", diff)
+	}
+}
+
+// deaf is a fake that sets no addresses, as an older API than it says it is.
+type deaf struct{ *fake }
+
+func (d deaf) SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
+	ch.Address, ch.Port = "", 0
+	return d.fake.SetServer(ctx, backend, server, ch)
 }
 
 // What the API says of a drained server depends on whether its slot was disabled
