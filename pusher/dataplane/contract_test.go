@@ -67,6 +67,7 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"certificates":                            checkCertificates,
 		"certificates are rotated live":           checkRotation,
 		"files in use stay":                       checkFilesInUse,
+		"maps that surprise":                      checkMapSurprises,
 		"servers":                                 checkServers,
 		"runtime actions":                         checkRuntimeActions,
 		"a failing action ends the list":          checkFailingAction,

@@ -3,6 +3,7 @@ package dataplanetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -66,7 +67,11 @@ func (a *api) mapEntries(ctx context.Context, name string) ([]mapEntry, error) {
 	}
 	entries := []mapEntry{}
 	for line := range strings.Lines(out) {
-		if fields := strings.Fields(line); len(fields) >= 3 && fields[0] != "#" {
+		switch fields := strings.Fields(line); {
+		case len(fields) < 2 || fields[0] == "#":
+		case len(fields) == 2: // where the API panics
+			return nil, failf(http.StatusInternalServerError, "runtime error: index out of range [2] with length 2")
+		default:
 			entries = append(entries, mapEntry{fields[0], fields[1], fields[2]})
 		}
 	}
@@ -109,6 +114,9 @@ func (a *api) postMapEntry(w http.ResponseWriter, r *http.Request) error {
 	if err := a.readJSON(r, &e); err != nil {
 		return err
 	}
+	if err := a.checkCommands(e); err != nil {
+		return err
+	}
 	if _, err := a.findMapEntry(r.Context(), name, e.Key); err == nil {
 		return failf(http.StatusConflict, "%s already exists", a.haproxy.socket)
 	}
@@ -122,19 +130,20 @@ func (a *api) postMapEntry(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// putMap adds entries, all in one command. It replaces nothing.
+// putMap adds entries, see addEntries.
 func (a *api) putMap(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("map")
 	var entries []mapEntry
 	if err := a.readJSON(r, &entries); err != nil {
 		return err
 	}
-	var payload strings.Builder
-	for _, e := range entries {
-		fmt.Fprintf(&payload, "%s %s\n", e.Key, e.Value)
+	if len(entries) == 0 {
+		return failf(http.StatusInternalServerError, "runtime error: index out of range [0] with length 0")
 	}
-	command := fmt.Sprintf("add map %s <<\n%s", a.mapPath(name), strings.TrimSuffix(payload.String(), "\n"))
-	if _, err := a.onMap(r.Context(), http.StatusBadRequest, command); err != nil {
+	if err := a.checkCommands(entries...); err != nil {
+		return err
+	}
+	if err := a.addEntries(r.Context(), a.mapPath(name), entries); err != nil {
 		return err
 	}
 	if err := a.syncMap(r, name); err != nil {
@@ -150,8 +159,15 @@ func (a *api) putMapEntry(w http.ResponseWriter, r *http.Request) error {
 	if err := a.readJSON(r, &e); err != nil {
 		return err
 	}
+	if err := errors.Join(a.checkKey(key), a.checkCommands(e)); err != nil {
+		return err
+	}
 	if _, err := a.onMap(r.Context(), http.StatusNotFound, fmt.Sprintf("set map %s %s %s", a.mapPath(name), key, e.Value)); err != nil {
 		return err
+	}
+	if strings.ContainsAny(key, ",=") { // set, but not found where the API reads it back
+		w.WriteHeader(http.StatusNotFound)
+		return nil
 	}
 	if err := a.syncMap(r, name); err != nil {
 		return err
@@ -162,6 +178,9 @@ func (a *api) putMapEntry(w http.ResponseWriter, r *http.Request) error {
 
 func (a *api) deleteMapEntry(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("map")
+	if err := a.checkKey(r.PathValue("key")); err != nil {
+		return err
+	}
 	if _, err := a.onMap(r.Context(), http.StatusNotFound, fmt.Sprintf("del map %s %s", a.mapPath(name), r.PathValue("key"))); err != nil {
 		return err
 	}

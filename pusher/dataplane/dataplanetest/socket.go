@@ -109,7 +109,7 @@ func bySeverity(command, out string) (string, error) {
 
 var (
 	changeDone = regexp.MustCompile(`(?i)^(IP changed|no need to change|port changed|new server registered|` +
-		`server deleted|(.*\n)*success!|committing|adding certificate|transaction (created|updated|aborted)|new empty certificate store|certificate '.*' deleted)`)
+		`server deleted|(.*\n)*success!|committing|adding certificate|transaction (created|updated|aborted)|new empty certificate store|new version created|certificate '.*' deleted)`)
 	nothingToShow = regexp.MustCompile(`^(Can't |Unknown |Key not found|Missing |Malformed |'(show|get) )`)
 )
 

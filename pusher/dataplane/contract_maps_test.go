@@ -1,0 +1,96 @@
+//nolint:thelper // the checks are tests: a failure has to name their own lines
+package dataplane_test
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+// checkMapSurprises has the worker load maps, and makes those calls that do something
+// else than they say.
+func checkMapSurprises(t *testing.T, s *subject) {
+	paths := map[string]string{}
+	for name, content := range map[string]string{"used.map": "/first ant\n", "long.map": "/first ant\n", "bare.map": "/first ant\n/bare\n"} {
+		if err := s.CreateFile(t.Context(), dataplane.Maps, name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		paths[name] = filepath.Join(s.dirs.Maps, name)
+	}
+	s.post(t, s.config("n1", "  use_backend %[path,map("+paths["used.map"]+")] if { path /x }",
+		"  use_backend %[path,map("+paths["long.map"]+")] if { path /y }",
+		"  use_backend %[path,map("+paths["bare.map"]+")] if { path /z }"), dataplane.PostOptions{ForceReload: true})
+
+	// An entry without a value, which HAProxy takes, cannot be read.
+	s.call(t, http.MethodGet, "/runtime/maps/bare.map/entries", "", 500)
+	s.call(t, http.MethodPut, "/runtime/maps/used.map", "[]", 500)
+	s.checkKeys(t)
+	s.checkLongPayload(t)
+}
+
+// checkKeys goes through keys with letters that mean something to somebody in between.
+func (s *subject) checkKeys(t *testing.T) {
+	t.Helper()
+	const at = "/runtime/maps/used.map"
+	since34, refused := 0, 404
+	if s.apiKind(t) == dataplanetest.V34 {
+		since34, refused = 400, 400
+	}
+	or := func(status, otherwise int) int {
+		if status != 0 {
+			return status
+		}
+		return otherwise
+	}
+	s.call(t, http.MethodPut, at, `[{"key":"/a,b","value":"ant"},{"key":"/c=d","value":"ant"},{"key":"/e%20f","value":"ant"},{"key":"*.g","value":"ant"},{"key":"/h&i","value":"ant"}]`, 201)
+	s.call(t, http.MethodPut, at+"/entries/%2Fa,b", `{"value":"zebra"}`, 404) // and set all the same
+	s.call(t, http.MethodPut, at+"/entries/%2Fc=d", `{"value":"zebra"}`, 404)
+	s.call(t, http.MethodPut, at+"/entries/%2Fe%2520f", `{"value":"zebra"}`, 200)
+	s.call(t, http.MethodPut, at+"/entries/%2A.g", `{"value":"zebra"}`, or(since34, 200))
+	s.call(t, http.MethodDelete, at+"/entries/%2Fh&i", "", or(since34, 204))
+	want := "/first=ant /a,b=zebra /c=d=zebra /e%20f=zebra *.g=zebra"
+	if since34 != 0 {
+		want = "/first=ant /a,b=zebra /c=d=zebra /e%20f=zebra *.g=ant /h&i=ant"
+	}
+	if got := s.mapEntries(t, "used.map"); got != want {
+		t.Errorf("the map is %s, want %s", got, want)
+	}
+	// A semicolon ends a command of HAProxy's.
+	s.call(t, http.MethodPut, at, `[{"key":"/j;k","value":"ant"}]`, or(since34, 201))
+	s.call(t, http.MethodPut, at+"/entries/%2Fj%3Bk", `{"value":"zebra"}`, refused)
+}
+
+// checkLongPayload adds as many entries as go with one command, and then one byte more:
+// these replace all that were there.
+func (s *subject) checkLongPayload(t *testing.T) {
+	t.Helper()
+	const at = "/runtime/maps/long.map"
+	s.call(t, http.MethodPut, at, entriesOf("/fit-", 8192), 201)
+	if got := s.mapEntries(t, "long.map"); !strings.HasPrefix(got, "/first=ant /fit-000=") || strings.Count(got, "=") != 65 {
+		t.Errorf("the map is %s", got)
+	}
+	s.call(t, http.MethodPut, at, entriesOf("/fat-", 8193), 201)
+	if got := s.mapEntries(t, "long.map"); !strings.HasPrefix(got, "/fat-000=") || strings.Count(got, "=") != 63 {
+		t.Errorf("the map is %s", got)
+	}
+}
+
+// entriesOf returns 64 entries that are so many bytes together, as lines of a map.
+func entriesOf(prefix string, size int) string {
+	const most = 64
+	var list []string
+	for n := range most {
+		key := fmt.Sprintf("%s%03d", prefix, n)
+		length := size / most
+		if n == most-1 {
+			length = size - n*length
+		}
+		list = append(list, jsonOf(map[string]string{"key": key, "value": strings.Repeat("v", length-len(key)-2)}))
+	}
+	return "[" + strings.Join(list, ",") + "]"
+}
