@@ -69,6 +69,7 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"files in use stay":                       checkFilesInUse,
 		"maps that surprise":                      checkMapSurprises,
 		"servers":                                 checkServers,
+		"answers to changes of servers":           checkServerAnswers,
 		"runtime actions":                         checkRuntimeActions,
 		"a failing action ends the list":          checkFailingAction,
 		"statistics":                              checkStatistics,

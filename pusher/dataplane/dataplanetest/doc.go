@@ -17,16 +17,16 @@
 // # What it was compared with
 //
 // The contract suite of the package dataplane passes on the double before HAProxy
-// 2.6.12 and 3.0.11, and on real APIs before HAProxy 3.0.11: v3.2.5, which is what
-// [V32] stands for, and v3.3.0, which answers like it. It also runs where a real
+// 2.6.12 and 3.0.11, and on real APIs: v3.2.5, which is what [V32] stands for, before
+// HAProxy 3.0.11 and 3.2.0; v3.4.2, which is what [V34] stands for, before HAProxy 3.2.0;
+// and v3.3.0, which answers like v3.2.5, before 3.0.11. It also runs where a real
 // one is named by the variable DATAPLANEAPI or is on PATH, with HAPROXY naming a
 // HAProxy that it takes.
 //
-// [V34] was not run against a real v3.4.2. It follows what was measured of one, and
-// its source: schema errors are 400, paths are unknown only to those who are known,
+// From 3.4 on schema errors are 400, paths are unknown only to those who are known,
 // servers have weights and take addresses at run time, entries of certificate lists
 // with names are added, a deleted certificate is taken from the worker if that is
-// possible.
+// possible, and what could hold another command of HAProxy's is refused.
 //
 // # What is known to differ
 //
@@ -44,6 +44,9 @@
 //     stat, where the API drops those that it does not know.
 //   - There are no backups of former versions, as by default, and failed reloads
 //     are remembered for ever.
+//   - The real API has a reload do for a certificate whose PEM has an empty line, as
+//     3.2 does for one without a line end at its end, and 3.4 for one with a semicolon:
+//     they end what is sent to HAProxy.
 //   - A disk that is full during a post leaves no open transaction behind; there,
 //     it leaves an empty one.
 //   - A forced reload waits for one that is under way. There, it does so only if

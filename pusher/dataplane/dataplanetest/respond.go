@@ -30,6 +30,14 @@ func (a *api) schemaFailure(code int, text32, text34 string) *failure {
 	return &failure{status: http.StatusUnprocessableEntity, code: code, message: text32}
 }
 
+// unprocessable is a body with a value that is none: 422, with a code of its own in 3.2.
+func (a *api) unprocessable(code int, text string) *failure {
+	if a.version == V34 {
+		code = 0
+	}
+	return &failure{status: http.StatusUnprocessableEntity, code: code, message: text}
+}
+
 // fail answers with an error; what is no failure is the API's own, 500.
 func fail(w http.ResponseWriter, err error) {
 	var f *failure

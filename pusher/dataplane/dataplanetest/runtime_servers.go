@@ -149,16 +149,17 @@ func (a *api) checkStates(want runtimeServer) error {
 	switch want.AdminState {
 	case "", "ready", "maint", "drain":
 	default:
-		return a.schemaFailure(606, "admin_state in body should be one of [ready maint drain]",
-			"request body has an error: doesn't match schema: Error at \"/admin_state\": value is not one of the allowed values [\"ready\",\"maint\",\"drain\"]")
+		return a.unprocessable(606, "admin_state in body should be one of [ready maint drain]")
 	}
 	switch want.OperationalState {
 	case "", "up", "down", "stopping":
-		return nil
 	default:
-		return a.schemaFailure(606, "operational_state in body should be one of [up down stopping]",
-			"request body has an error: doesn't match schema: Error at \"/operational_state\": value is not one of the allowed values [\"up\",\"down\",\"stopping\"]")
+		return a.unprocessable(606, "operational_state in body should be one of [up down stopping]")
 	}
+	if want.Port != nil && *want.Port > 65535 {
+		return a.unprocessable(608, "port in body should be less than or equal to 65535")
+	}
+	return nil
 }
 
 // serverCommands lists what has to be said to the worker: what differs, and
