@@ -37,7 +37,7 @@ func (w *world) pod(name string) (*pod, error) {
 	}
 	p := &pod{name: name, address: ip, waiting: w.waiting, echo: grpc.NewServer()}
 	p.echo.RegisterService(&echoService, p)
-	p.server = &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: p, Protocols: new(http.Protocols)}
+	p.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: p, Protocols: new(http.Protocols)}
 	p.server.Protocols.SetHTTP1(true)
 	p.server.Protocols.SetUnencryptedHTTP2(true)
 	certificate, err := podCertificate()

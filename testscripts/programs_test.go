@@ -17,8 +17,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// quitTimeout is how long a program may take to end after SIGTERM.
-const quitTimeout = 15 * time.Second
+// quitTimeout is how long a program may take to end after SIGTERM: what a kubelet
+// gives it.
+const quitTimeout = 30 * time.Second
 
 // program is a compiler or a pusher that runs beside the script.
 type program struct {

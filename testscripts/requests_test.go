@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
+
+// askTimeout bounds a request: await has the time for another.
+const askTimeout = patience / 3
 
 // answer is what came of a request.
 type answer struct {
@@ -36,7 +38,7 @@ func (w *world) get(i *instance, url string) (answer, error) { return w.ask(i, h
 
 func (w *world) ask(i *instance, method, url string) (answer, error) {
 	client := &http.Client{
-		Timeout:       5 * time.Second,
+		Timeout:       askTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: w.dialer(i), DisableKeepAlives: true,
@@ -162,7 +164,7 @@ func presentsCertificate(w *world, _ *testscript.TestScript, args []string) erro
 // handshake returns the certificate that an instance shows to who asks for a host.
 func (w *world) handshake(i *instance, host string) (*x509.Certificate, error) {
 	dialer := tls.Dialer{Config: &tls.Config{ServerName: host, InsecureSkipVerify: true}} // compared as a whole
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", fmt.Sprintf("%s:%d", i.ip, w.network.HTTPS))
 	if err != nil {
@@ -176,7 +178,7 @@ func answersURL(_ *world, _ *testscript.TestScript, args []string) error {
 	if len(args) != 2 && len(args) != 3 {
 		return errUsage
 	}
-	got, err := fetch(&http.Client{Timeout: 5 * time.Second}, args[0])
+	got, err := fetch(&http.Client{Timeout: askTimeout}, args[0])
 	if err != nil {
 		return err
 	}

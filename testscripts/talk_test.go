@@ -18,8 +18,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// talkTimeout bounds the opening of a conversation, and each answer.
-const talkTimeout = 10 * time.Second
+// talkTimeout bounds the opening of a conversation, and each answer. A machine that is
+// busy takes seconds over either; what is cut off fails at once.
+const talkTimeout = patience
 
 // conversation is a connection that stays open. The answer to a text is that of
 // the pod at the other end.
