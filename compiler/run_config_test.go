@@ -110,9 +110,12 @@ func TestRunFollowsItsConfiguration(t *testing.T) {
 	v.write(t, "{http: {port: 8004}}")
 	r.awaitBind(t, 8004)
 	r.awaitMetric(t, "hapsnap_compiler_config_refused", 0)
-	if refused := r.status.Report().Compiler.Refused; refused != nil {
-		t.Errorf("still refused: %+v", refused)
-	}
+	await(t, "nothing refused", func() error {
+		if refused := r.status.Report().Compiler.Refused; refused != nil {
+			return fmt.Errorf("still refused: %+v", refused)
+		}
+		return nil
+	})
 }
 
 // A configuration that is away is none that is empty.
@@ -132,9 +135,12 @@ func TestRunKeepsAConfigurationThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.awaitMetric(t, "hapsnap_compiler_config_refused", 1)
-	if refused := r.status.Report().Compiler.Refused; refused == nil || !strings.Contains(refused.Error, "read configuration") || r.status.Ready() != nil {
-		t.Errorf("refused %+v, ready %v", refused, r.status.Ready())
-	}
+	await(t, "why it is refused", func() error {
+		if refused := r.status.Report().Compiler.Refused; refused == nil || !strings.Contains(refused.Error, "read configuration") || r.status.Ready() != nil {
+			return fmt.Errorf("refused %+v, ready %v", refused, r.status.Ready())
+		}
+		return nil
+	})
 	r.write(t, "api.yaml", manifest("api", "5s"))
 	r.awaitRoute(t, "api.example", true)
 	r.awaitBind(t, 8001)

@@ -220,6 +220,23 @@ func (r *running) awaitMetric(t *testing.T, name string, want int) {
 	})
 }
 
+// publishes returns how many drafts came to one result.
+func (r *running) publishes(t *testing.T, result string) float64 {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "hapsnap_compiler_publishes_total" && m.GetLabel()[0].GetValue() == result {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
 func manifest(name, annotation string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Service
@@ -252,10 +269,12 @@ func TestRunPublishesChanges(t *testing.T) {
 	if second.Manifest.Spec.Subject != "+1 backend, +1 route (Ingress shop/api)" || second.Manifest.Spec.Parent != first.ID() {
 		t.Errorf("second snapshot: %q after %s", second.Manifest.Spec.Subject, second.Manifest.Spec.Parent)
 	}
-	await(t, "ready", r.status.Ready)
-	if r.status.Head() != second.ID() {
-		t.Errorf("head %s, want %s", r.status.Head(), second.ID())
-	}
+	await(t, "the head", func() error {
+		if r.status.Head() != second.ID() {
+			return fmt.Errorf("head %s, want %s", r.status.Head(), second.ID())
+		}
+		return r.status.Ready()
+	})
 	if err := os.Remove(filepath.Join(r.dir, "web.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -298,8 +317,14 @@ func TestRunKeepsTheNewestWhileTheStoreIsGone(t *testing.T) {
 		}
 		return nil
 	})
-	_, _, tries = r.store.newest()
 	r.write(t, "two.yaml", manifest("two", "5s"))
+	await(t, "the draft is replaced", func() error {
+		if r.publishes(t, "replaced") != 1 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	_, _, tries = r.store.newest()
 	await(t, "another failed try", func() error {
 		if _, _, now := r.store.newest(); now == tries {
 			return errors.New("not tried")

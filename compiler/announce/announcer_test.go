@@ -174,7 +174,7 @@ func (w world) events() []eventsv1.Event {
 
 func (w world) await(what string, is func() bool) {
 	w.Helper()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !is() {

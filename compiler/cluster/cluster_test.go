@@ -24,6 +24,10 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
 
+// patience bounds every wait: who asks in vain asks again ever more rarely, in the end
+// after up to a minute.
+const patience = 3 * time.Minute
+
 // followed is a cluster that is read in a test.
 type followed struct {
 	*cluster.Cluster
@@ -56,7 +60,7 @@ func in(namespace string) config.Config {
 // await reads after each change until what was read is as it is wanted.
 func (f *followed) await(t *testing.T, what string, wanted func(inputs.Inputs, error) bool) inputs.Inputs {
 	t.Helper()
-	end := time.After(60 * time.Second)
+	end := time.After(patience)
 	for {
 		g, err := f.Read(t.Context(), f.config)
 		if wanted(g.Objects, err) {

@@ -65,7 +65,7 @@ func (f *followed) poll(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(60 * time.Second)
+	end := time.After(patience)
 	for !is() {
 		select {
 		case <-tick.C:

@@ -52,13 +52,17 @@ func (c *checked) next(t *testing.T) *http.Request {
 	}
 }
 
+// checkInterval is also how long HAProxy waits for the connection of a check, which must
+// not fail because HAProxy has to wait for its turn.
+const checkInterval = "300ms"
+
 // An endpoint goes down with the third check in a row that fails, and comes up
 // with the second one that does not.
 func TestHealthChecks(t *testing.T) {
 	t.Parallel()
 	c := newChecked(t)
 	e := start(t, served(t, "checked", []int{c.port}, "health-check-path", "/healthz?full=1", "health-check-host", "web.internal",
-		"health-check-interval", "20ms", "health-check-rise", "2", "health-check-fall", "3", "health-check-timeout", "1m", "health-check-status", "200-299"))
+		"health-check-interval", checkInterval, "health-check-rise", "2", "health-check-fall", "3", "health-check-timeout", "1m", "health-check-status", "200-299"))
 	clean(t, e)
 	r := c.next(t)
 	if r.Host != "web.internal" || r.Method != http.MethodGet || r.URL.RequestURI() != "/healthz?full=1" {
@@ -91,8 +95,8 @@ func TestHealthCheckInterval(t *testing.T) {
 	clean(t, e)
 	c.next(t)
 	for range 2 {
-		c.answers <- http.StatusOK
 		answered := time.Now()
+		c.answers <- http.StatusOK
 		c.next(t)
 		if d := time.Since(answered); d < 200*time.Millisecond || d > soon { // by default 5s
 			t.Errorf("the next check came after %v", d)
@@ -113,8 +117,8 @@ func TestSlowStart(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	ports := []int{s.Listener.Addr().(*net.TCPAddr).Port, echo(t, "steady")}
-	e := start(t, served(t, "web", ports, "slow-start", "6s", "health-check-path", "/healthz",
-		"health-check-interval", "20ms", "health-check-timeout", "10s", "health-check-rise", "1", "health-check-fall", "1"))
+	e := start(t, served(t, "web", ports, "slow-start", "10s", "health-check-path", "/healthz",
+		"health-check-interval", checkInterval, "health-check-timeout", "10s", "health-check-rise", "1", "health-check-fall", "1"))
 	clean(t, e)
 	const requests = 40
 	share := func() int {

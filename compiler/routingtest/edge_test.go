@@ -22,8 +22,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// deadline is how long anything in these tests may take.
-const deadline = 20 * time.Second
+// deadline is how long anything in these tests may take: less than the default of
+// any timeout that is to be shorter in one of them.
+const deadline = 45 * time.Second
 
 // edge is a HAProxy that runs what manifests were compiled to.
 type edge struct {

@@ -84,7 +84,7 @@ func TestFastCGIHealth(t *testing.T) {
 	t.Parallel()
 	var ill atomic.Bool
 	e := start(t, served(t, "php", []int{fastCGI(t, ill.Load)}, "backend-protocol", "fcgi", "health-check-path", "/healthz",
-		"health-check-interval", "20ms", "health-check-timeout", "10s", "health-check-rise", "1", "health-check-fall", "1"))
+		"health-check-interval", checkInterval, "health-check-timeout", "10s", "health-check-rise", "1", "health-check-fall", "1"))
 	clean(t, e)
 	answers := func(want int) {
 		t.Helper()
