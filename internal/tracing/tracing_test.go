@@ -93,7 +93,8 @@ func TestCollectorThatHangsDelaysLittle(t *testing.T) {
 	span.End()
 	began := time.Now()
 	stop()
-	if took := time.Since(began); took > flushTime+3*time.Second {
+	// Left alone, the exporter gives one request ten seconds, and then tries again.
+	if took := time.Since(began); took > 9*time.Second {
 		t.Errorf("the end took %s", took)
 	}
 	if !strings.Contains(log.String(), "spans lost") {
