@@ -25,6 +25,9 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknow
 # slower, and has nothing to find there.
 WITHOUT_RACES := compress/flate regexp regexp/syntax go.yaml.in/yaml/... sigs.k8s.io/yaml/... github.com/pjbgp/sha1cd/...
 
+# With the race detector each program would sleep for a second at its end.
+export GORACE ?= atexit_sleep_ms=20
+
 # The timeout is each package's.
 TESTFLAGS ?= -race $(WITHOUT_RACES:%=-gcflags=%=-race=false) -timeout 25m
 FUZZTIME ?= 30s

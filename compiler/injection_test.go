@@ -45,6 +45,17 @@ func attacks(o options.Option) []string {
 	return out
 }
 
+// attempted returns the names of what is hostile, or of a share of it.
+func attempted() []string {
+	var out []string
+	for i, name := range sortedKeys(hostile) {
+		if i%share == share-1 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 func sortedKeys(m map[string]string) []string {
 	var out []string
 	for name := range m {

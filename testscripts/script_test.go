@@ -26,6 +26,10 @@ var binaries string
 // other network to get modules from.
 const binariesVariable = "HAPSNAP_TESTSCRIPTS_BINARIES"
 
+// raceOptions end a program at its first data race. One without a race would sleep
+// for a second at its end, to see more of them: a thousand programs are run.
+const raceOptions = "halt_on_error=1 atexit_sleep_ms=20"
+
 var update = flag.Bool("update", false, "rewrite what cmp compares with in the scripts")
 
 func TestMain(m *testing.M) {
@@ -133,7 +137,7 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("EXAMPLES", examples)
-	env.Setenv("GORACE", "halt_on_error=1")
+	env.Setenv("GORACE", raceOptions)
 	env.Setenv("COMPILER", w.network.address(compilerHost))
 	env.Setenv("PUSHER", w.network.address(pusherHost))
 	env.Setenv("WEBHOOK", w.network.address(webhookHost))

@@ -215,7 +215,7 @@ func (s *soak) start(name string) {
 func (s *soak) command(name string, args ...string) *program {
 	p := &program{cmd: exec.Command(filepath.Join(binaries, name), args...)}
 	p.cmd.Dir = s.w.dir
-	p.cmd.Env = []string{"HOME=" + s.w.dir, "PATH=" + binaries + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "GORACE=halt_on_error=1"}
+	p.cmd.Env = []string{"HOME=" + s.w.dir, "PATH=" + binaries + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "GORACE=" + raceOptions}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	return p
 }
