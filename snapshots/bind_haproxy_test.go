@@ -184,7 +184,7 @@ func (w worker) say(command string) string {
 // get returns who answers a request through HAProxy, or the status.
 func (w worker) get() string {
 	dial := func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", w.dir+"/http") }
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: 5 * time.Second}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: time.Minute}
 	resp, err := client.Get("http://shop.example")
 	if err != nil {
 		return err.Error()
@@ -233,7 +233,7 @@ defaults
 listen shop
     bind %[1]s/http
     balance uri whole
-    #hapsnap servers shop/web weight=50 -- check inter 100ms
+    #hapsnap servers shop/web weight=50 -- check inter 1s
     #hapsnap servers shop/api weight=50 slots=1
 `, dir))
 	web, api := SlotKey{"shop", ServicePort{"shop", "web", ""}}, SlotKey{"shop", ServicePort{"shop", "api", ""}}

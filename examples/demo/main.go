@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// limit is how long the whole story may take.
+// limit is how long the whole story may take where somebody looks on.
 const limit = 2 * time.Minute
 
 // options say which programs the demo runs, and on what.
@@ -25,10 +25,11 @@ type options struct {
 	haproxy, compiler, pusher string // paths of the programs
 	shop                      string // the directory examples/shop
 	keep                      bool
+	limit                     time.Duration // of the whole story
 }
 
 func main() {
-	var o options
+	o := options{limit: limit}
 	flag.StringVar(&o.haproxy, "haproxy", cmp.Or(os.Getenv("HAPROXY"), "haproxy"), "the HAProxy to run")
 	flag.StringVar(&o.compiler, "compiler", "build/bin/compiler", "the compiler to run")
 	flag.StringVar(&o.pusher, "pusher", "build/bin/pusher", "the pusher to run")
@@ -65,7 +66,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	told, cancel := context.WithTimeout(ctx, limit)
+	told, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	s := &story{world: w, out: out}
 	if err := s.tell(told); err != nil {

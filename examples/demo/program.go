@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// stopTimeout is how long a program may take to end after SIGTERM.
-const stopTimeout = 10 * time.Second
+// stopTimeout is how long a program may take to end after SIGTERM: what a kubelet
+// gives it.
+const stopTimeout = 30 * time.Second
 
 // program is a compiler or pusher that runs beside the story.
 type program struct {
