@@ -201,7 +201,7 @@ func userOf(kind string) string { return strings.ReplaceAll(kind, " ", "-") }
 // ask returns the status of a request through HAProxy.
 func (w worker) ask(path, user, password, token string) int {
 	dial := func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", w.dir+"/http") }
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: 10 * time.Second}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: time.Minute}
 	request, _ := http.NewRequest(http.MethodGet, "http://shop.example"+path, nil)
 	if user != "" {
 		request.SetBasicAuth(user, password)
@@ -281,7 +281,7 @@ func (w worker) admits(host string, certificate *tls.Certificate) bool {
 		return false
 	}
 	defer raw.Close()
-	_ = raw.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = raw.SetDeadline(time.Now().Add(time.Minute))
 	config := &tls.Config{ServerName: host, InsecureSkipVerify: true}
 	if certificate != nil {
 		// Whatever authorities the server names.

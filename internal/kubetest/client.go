@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long the API server may take for what it does in the background.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 func newClient(config *rest.Config) (client.Client, error) {
 	c, err := client.New(config, client.Options{})

@@ -11,7 +11,7 @@ import (
 
 // A machine with few processors may have better things to do.
 const (
-	startTimeout = 2 * time.Minute
+	startTimeout = 5 * time.Minute
 	stopTimeout  = time.Minute
 )
 
