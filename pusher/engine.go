@@ -56,6 +56,7 @@ type engine struct {
 	state    state
 	decision decision
 	waits    []rollout.Wait
+	changes  []Change
 
 	// What the next step has to hear of.
 	results []rollout.Result
@@ -90,7 +91,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	if o.Report != nil {
 		e.announcer = newAnnouncer(o.Report, o.Log)
 	}
-	e.state.Rollout = s.Rollout.Resume()
+	e.state.Rollout, e.changes = s.Rollout.Resume(), s.Status.Changes
 	e.live.Fallback, e.live.Endpoints = fallback, map[snapshots.ServicePort][]snapshots.Endpoint{}
 	e.bindings.setLive(e.live.Live, now)
 	e.liveRead = o.Live == "" // a snapshot is bound when the cluster is known as far as it goes

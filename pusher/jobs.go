@@ -89,6 +89,7 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 	began := time.Now()
 	want, err := bind()
 	var done push.Done
+	var change Change
 	if err == nil {
 		var good *snapshots.Bound
 		running, goodErr := bindRunning()
@@ -97,13 +98,14 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 		}
 		done, err = i.target.Push(ctx, want, good, i.onDisk)
 		err = withoutSecrets(err, want, running)
+		change = changeOf(good, want, done.Reloaded)
 	}
 	endJob(span, done.Reloaded, err)
-	e.send(context.WithoutCancel(ctx), func(now time.Time) { e.pushed(i, p, want, done, err, now.Sub(began), now) })
+	e.send(context.WithoutCancel(ctx), func(now time.Time) { e.pushed(i, p, want, change, done, err, now.Sub(began), now) })
 }
 
 // pushed takes the end of a push.
-func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done push.Done, err error, took time.Duration, now time.Time) {
+func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, change Change, done push.Done, err error, took time.Duration, now time.Time) {
 	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID, Reloaded: done.Reloaded}
 	i.busy, i.ended = "", now
 	switch current := e.instances[p.Instance]; {
@@ -113,7 +115,8 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, done 
 	default:
 		current.busy = ""
 	}
-	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond))
+	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond)).With(change.logged()...)
+	e.noteChange(p, change, done.Reloaded, err)
 	e.metrics.pushed(r.Outcome, done.Reloaded, took)
 	if err != nil {
 		r.Error = push.Gist(err)

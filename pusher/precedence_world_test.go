@@ -226,7 +226,7 @@ func (w *world) end(p rollout.Push, err error) {
 		w.run(p)
 		done = push.Done{Info: w.says(w.workers[p.Instance]), Reloaded: true}
 	}
-	w.e.pushed(i, p, snapshots.Bound{}, done, err, 0, w.now)
+	w.e.pushed(i, p, snapshots.Bound{}, Change{}, done, err, 0, w.now)
 }
 
 // run has an instance run what it was told to.

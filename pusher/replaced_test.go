@@ -64,7 +64,7 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 	default:
 		t.Error("jobs on the old one go on")
 	}
-	e.pushed(old, rollout.Push{Instance: "edge-0", Snapshot: two}, snapshots.Bound{}, push.Done{}, nil, time.Second, now)
+	e.pushed(old, rollout.Push{Instance: "edge-0", Snapshot: two}, snapshots.Bound{}, Change{}, push.Done{}, nil, time.Second, now)
 	if len(e.results) > 0 || is.asked {
 		t.Errorf("a push to the old one counts for the new one: %+v", e.results)
 	}

@@ -35,7 +35,9 @@ type Status struct {
 	Rejected []rollout.Failure `json:"rejected,omitempty"`
 	// Troubles are what keeps the pusher from doing its work, such as a store that
 	// is gone, by what they are about.
-	Troubles  []Trouble        `json:"troubles,omitempty"`
+	Troubles []Trouble `json:"troubles,omitempty"`
+	// Changes are what it took to bring instances to the latest snapshots, the newest last.
+	Changes   []Change         `json:"changes,omitempty"`
 	Instances []InstanceStatus `json:"instances"`
 }
 
@@ -64,6 +66,8 @@ type RolloutStatus struct {
 	// Reason is why it is being undone, and Paused why it goes no further.
 	Reason string `json:"reason,omitempty"`
 	Paused string `json:"paused,omitempty"`
+	// Change is what it takes, nil until the first instance has tried.
+	Change *Change `json:"change,omitempty"`
 }
 
 // Trouble is something that a person may have to look at.

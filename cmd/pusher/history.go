@@ -42,6 +42,8 @@ type revision struct {
 	States    []string            `json:"states,omitempty"`
 	Signature *gitstore.Signature `json:"signature,omitempty"` // in git
 	Error     string              `json:"error,omitempty"`
+	// Change is what it took to bring an instance to it, if the pusher did so lately.
+	Change *pusher.Change `json:"change,omitempty"`
 }
 
 func historyCommand() *cobra.Command {
@@ -101,6 +103,9 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 		}
 		r.Signature, _ = signatureOf(ctx, store, id) // whatever is in the way of it was so before
 		r.Time, r.Author, r.Subject = manifest.Provenance.Time, manifest.Provenance.Author, manifest.Spec.Subject
+		if c, ok := status.ChangeTo(id); ok {
+			r.Change = &c
+		}
 		list = append(list, r)
 	}
 	return list, nil
@@ -137,28 +142,48 @@ func unread(err error) string {
 	return "unreadable"
 }
 
-// printHistory prints a table. Authors and signers have a column where one is known.
+// printHistory prints a table. Authors, signers and changes have a column where one is
+// known.
 func printHistory(w io.Writer, list []revision, now time.Time) error {
 	authors := slices.ContainsFunc(list, func(r revision) bool { return r.Author != "" })
 	signers := slices.ContainsFunc(list, func(r revision) bool { return signer(r.Signature) != "" })
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(snapshot, age, author, signer, state, subject string) {
+	changes := slices.ContainsFunc(list, func(r revision) bool { return r.Change != nil })
+	row := func(snapshot, age, author, signer, state, subject, change string) {
 		if authors {
 			age += "\t" + author
 		}
 		if signers {
 			age += "\t" + signer
 		}
+		if changes {
+			state += "\t" + change
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", snapshot, age, state, subject)
 	}
-	row("SNAPSHOT", "AGE", "AUTHOR", "SIGNER", "STATE", "SUBJECT")
+	row("SNAPSHOT", "AGE", "AUTHOR", "SIGNER", "STATE", "SUBJECT", "TOOK")
 	for _, r := range list {
 		old := "-"
 		if !r.Time.IsZero() {
 			old = process.Age(now.Sub(r.Time))
 		}
 		what := cmp.Or(r.Error, r.Subject)
-		row(r.Snapshot.String(), old, orDash(firstLine(r.Author)), orDash(firstLine(signer(r.Signature))), orDash(strings.Join(r.States, ", ")), orDash(firstLine(what)))
+		row(r.Snapshot.String(), old, orDash(firstLine(r.Author)), orDash(firstLine(signer(r.Signature))), orDash(strings.Join(r.States, ", ")), orDash(firstLine(what)), took(r.Change))
 	}
 	return table.Flush()
+}
+
+// longestTook is how much of a change is printed in the table, in bytes; -o json has it all.
+const longestTook = 60
+
+// took says what a change took, and why.
+func took(c *pusher.Change) string {
+	if c == nil {
+		return "-"
+	}
+	text := c.String()
+	if len(text) > longestTook {
+		text = strings.ToValidUTF8(text[:longestTook], "") + "…"
+	}
+	return text
 }

@@ -61,3 +61,24 @@ r000001-aaaaaaaaaa  -    -       unreadable  it is …
 		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
 	}
 }
+
+func TestPrintHistoryWithChanges(t *testing.T) {
+	t.Parallel()
+	change := pusher.Change{From: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Class: snapshots.Reload, File: snapshots.ConfigFile, Line: 7, Text: "bind :81"}
+	list := []revision{
+		{Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Subject: "+1 route", Change: &change},
+		{Snapshot: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Subject: "a start"},
+	}
+	long := change
+	long.Text = strings.Repeat("ü", longestTook)
+	list = append(list, revision{Snapshot: snapshots.ID{Revision: 3, Short: "cccccccccc"}, Subject: "long", Change: &long})
+	want := `SNAPSHOT            AGE  STATE  TOOK                                         SUBJECT
+r000002-bbbbbbbbbb  -    -      reload: haproxy.cfg:7: +bind :81             +1 route
+r000001-aaaaaaaaaa  -    -      -                                            a start
+r000003-cccccccccc  -    -      reload: haproxy.cfg:7: +` + strings.Repeat("ü", 18) + `…  long
+`
+	var out strings.Builder
+	if err := printHistory(&out, list, time.Time{}); err != nil || out.String() != want {
+		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
+	}
+}

@@ -75,6 +75,9 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 	}
 	if r := s.Rollout; r != nil {
 		line("rollout", "%s", describeRollout(*r))
+		if r.Change != nil {
+			line("takes", "%s", r.Change)
+		}
 		if r.Paused != "" {
 			line("paused", "%s", r.Paused)
 		}

@@ -132,6 +132,9 @@ func changesOf(old, s pusher.Status) []string {
 	}
 	tell("wanted: "+old.Channel.Message, "wanted: "+s.Channel.Message)
 	tell(rolloutLine(old), rolloutLine(s))
+	if takes := takesLine(s); takes != "" {
+		tell(takesLine(old), takes)
+	}
 	lines = append(lines, listChanges("trouble: ", "no more trouble: ", troubleLines(old), troubleLines(s))...)
 	before := map[string]pusher.InstanceStatus{}
 	for _, i := range old.Instances {
@@ -160,6 +163,13 @@ func rolloutLine(s pusher.Status) string {
 		return "rollout: none yet"
 	}
 	return "rollout: none, the fleet runs " + s.Good.String()
+}
+
+func takesLine(s pusher.Status) string {
+	if s.Rollout == nil || s.Rollout.Change == nil {
+		return ""
+	}
+	return "takes: " + s.Rollout.Change.String()
 }
 
 func instanceLine(i pusher.InstanceStatus) string {

@@ -36,6 +36,7 @@ func story(t *testing.T) []pusher.Status {
 	begun.Updated = at.Add(time.Second)
 	begun.Channel = pusher.ChannelStatus{Wanted: two, Message: two.String() + " is the newest"}
 	begun.Rollout = &pusher.RolloutStatus{Target: two, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}}
+	begun.Rollout.Change = &pusher.Change{Snapshot: two, From: one, Class: snapshots.Reload, Old: true, File: snapshots.ConfigFile, Line: 12, Text: "bind :81"}
 	begun.Instances = []pusher.InstanceStatus{instance("a", two, true), instance("b", one, false)}
 	begun.Troubles = []pusher.Trouble{{About: "store", Error: "it is gone", Since: at}}
 	gone := begun
@@ -58,6 +59,7 @@ func TestWatchAsLines(t *testing.T) {
 2026-11-22T12:00:00Z b: runs r000001-aaaaaaaaaa, in sync: yes
 2026-11-22T12:00:01Z wanted: r000002-bbbbbbbbbb is the newest
 2026-11-22T12:00:01Z rollout: pushing r000002-bbbbbbbbbb, wave 1: a
+2026-11-22T12:00:01Z takes: reload: haproxy.cfg:12: -bind :81
 2026-11-22T12:00:01Z trouble: store: it is gone
 2026-11-22T12:00:01Z a: runs r000002-bbbbbbbbbb, in sync: yes
 2026-11-22T12:00:01Z b: runs r000001-aaaaaaaaaa, in sync: no
@@ -88,7 +90,7 @@ func TestWatchAsPage(t *testing.T) {
 	if err := w.show(s[2], s[2].Updated); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\x1b[H", "pushing r000002-bbbbbbbbbb, wave 1: a\x1b[K\n", "[###############...............] 1 of 2 run r000002-bbbbbbbbbb", "\x1b[J"} {
+	for _, want := range []string{"\x1b[H", "pushing r000002-bbbbbbbbbb, wave 1: a\x1b[K\n", "takes     reload: haproxy.cfg:12: -bind :81\x1b[K\n", "[###############...............] 1 of 2 run r000002-bbbbbbbbbb", "\x1b[J"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, &out)
 		}
