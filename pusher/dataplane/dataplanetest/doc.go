@@ -21,7 +21,9 @@
 // HAProxy 3.0.11 and 3.2.0; v3.4.2, which is what [V34] stands for, before HAProxy 3.2.0;
 // and v3.3.0, which answers like v3.2.5, before 3.0.11. It also runs where a real
 // one is named by the variable DATAPLANEAPI or is on PATH, with HAPROXY naming a
-// HAProxy that it takes.
+// HAProxy that it takes. Tests of the pusher, and stories with the programs, also passed
+// with v3.2.5 and v3.4.2 in the place of the double: rollouts, endpoints, certificates,
+// pins, restarts, lost replies.
 //
 // From 3.4 on schema errors are 400, paths are unknown only to those who are known,
 // servers have weights and take addresses at run time, entries of certificate lists
