@@ -102,7 +102,7 @@ func try(ts *testscript.TestScript, neg bool, name string, args []string) error 
 // The patience of await, unless a script says otherwise, and how often it looks:
 // ever more rarely, for some checks start a program.
 const (
-	patience  = time.Minute
+	patience  = 3 * time.Minute
 	firstLook = 20 * time.Millisecond
 	lastLook  = 250 * time.Millisecond
 )

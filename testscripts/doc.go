@@ -123,7 +123,7 @@
 //		The pusher with that state has no rollout under way, and all instances, or
 //		those named, are in sync.
 //
-//	await [-within 1m] [!] COMMAND ARG...
+//	await [-within 3m] [!] COMMAND ARG...
 //		Repeats one of these commands until it succeeds. Nothing ever sleeps for
 //		a fixed time.
 //

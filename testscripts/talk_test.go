@@ -20,7 +20,7 @@ import (
 
 // talkTimeout bounds the opening of a conversation, and each answer. A machine that is
 // busy takes seconds over either; what is cut off fails at once.
-const talkTimeout = patience
+const talkTimeout = time.Minute
 
 // conversation is a connection that stays open. The answer to a text is that of
 // the pod at the other end.
