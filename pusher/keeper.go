@@ -32,7 +32,7 @@ func (o Options) keeper() Keeper {
 // cache returns the directory that keeps the snapshots in use, "" for none.
 func (o Options) cache() string {
 	if o.Keeper == nil && o.Cache == "" {
-		return keptFolder(o.State)
+		return KeptFolder(o.State)
 	}
 	return o.Cache
 }

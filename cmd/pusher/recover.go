@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,9 +21,9 @@ import (
 // recoverFlags are those of the verb recover.
 type recoverFlags struct {
 	storeFlags
-	instance, fleet, state string
-	add                    bool
-	output                 process.OutputFlag
+	instance, fleet, state, kept string
+	add                          bool
+	output                       process.OutputFlag
 }
 
 // recovered is what was recovered.
@@ -39,12 +38,14 @@ type recovered struct {
 func recoverCommand() *cobra.Command {
 	var f recoverFlags
 	cmd := &cobra.Command{
-		Use:   "recover --from-instance NAME --store STORE --state FILE [--instances FILE]",
+		Use:   "recover --from-instance NAME --store STORE --state STATE [--instances FILE]",
 		Short: "Put back into a store that was lost what an instance runs",
 		Long: `Publish the snapshot that an instance runs to a store that has lost it. The worker of
-the instance says which one that is; the pusher has kept it beside its state, as it came
-from the store. Its digests are verified, so that it is published byte for byte, and
-nobody is reloaded for it. What ran before it is not recovered.
+the instance says which one that is; the pusher has kept it beside its state file, or in
+its --snapshots-dir, as it came from the store. Its digests are verified, so that it is
+published byte for byte, and nobody is reloaded for it. What ran before it is not
+recovered. A state in a Secret has no snapshots beside it: then name the directory that
+a pusher has on its own disk.
 
 An instance that --instances lists is asked. Of another, such as a pod, it is what the
 pusher heard of it last.
@@ -57,7 +58,10 @@ it, and it holds values of Secrets.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.instance == "" || f.state == "" {
-				return process.WithHint(process.Usage("--from-instance or --state is missing"), "name an instance that pusher status lists, and the state file of the pusher")
+				return process.WithHint(process.Usage("--from-instance or --state is missing"), "name an instance that pusher status lists, and the state of the pusher")
+			}
+			if inSecret(f.state) && f.kept == "" {
+				return process.WithHint(process.Usage("--snapshots-dir is missing, a Secret holds no snapshots"), "name the directory that pusher run --snapshots-dir was given, on this machine")
 			}
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
 		},
@@ -70,16 +74,17 @@ func (f *recoverFlags) addFlags(cmd *cobra.Command) {
 	f.storeFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.instance, "from-instance", "", "instance that runs what is to be recovered (required)")
-	flags.StringVar(&f.state, "state", "", "state file of the pusher (required)")
+	flags.StringVar(&f.state, "state", "", "state of the pusher, as for run (required)")
+	flags.StringVar(&f.kept, "snapshots-dir", "", "directory that keeps the snapshots in use, as for run; by default beside the state file")
 	flags.StringVar(&f.fleet, "instances", "", "file that lists the instances, as for run, to ask the instance")
 	flags.BoolVar(&f.add, "add", false, "also to a store that holds other snapshots, as the newest of them")
 	f.output.AddTo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("from-instance", f.complete) // fails for unknown flags only
 }
 
-// complete lists the instances that the state file tells of.
-func (f *recoverFlags) complete(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	status, err := pusher.ReadStatus(f.state)
+// complete lists the instances that the state tells of.
+func (f *recoverFlags) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	status, err := f.readStatus(cmd.Context(), f.state)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -100,7 +105,7 @@ func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if done.Runs, _, err = snapshots.ParseNode(node); err != nil {
 		return fmt.Errorf("recover from %s: %w", f.instance, err)
 	}
-	kept, err := pusher.KeptSnapshot(f.state, done.Runs)
+	kept, err := pusher.KeptSnapshot(cmp.Or(f.kept, pusher.KeptFolder(f.state)), done.Runs)
 	if err != nil {
 		return process.WithHint(fmt.Errorf("recover %s: %w", done.Runs, err), "compile anew: the same inputs give the same content, which reloads nobody")
 	}
@@ -136,10 +141,7 @@ func (f *recoverFlags) node(ctx context.Context, done *recovered) (string, error
 			return ask(ctx, file.Instances[n])
 		}
 	}
-	status, err := pusher.ReadStatus(f.state)
-	if errors.Is(err, pusher.ErrNoState) {
-		return "", process.WithHint(err, "name the file that pusher run --state was given")
-	}
+	status, err := f.readStatus(ctx, f.state)
 	if err != nil {
 		return "", err
 	}

@@ -46,6 +46,8 @@ func TestRecover(t *testing.T) {
 		}
 	}
 	fails(process.ExitUsage, "--from-instance or --state is missing")
+	fails(process.ExitUsage, "--snapshots-dir is missing", "--from-instance", "edge-1", "--state", "secret:edge/pusher")
+	fails(process.ExitFailure, "the pusher has not kept it", "--from-instance", "edge-1", "--snapshots-dir", t.TempDir())
 	fails(process.ExitFailure, "does not name a snapshot", "--from-instance", "edge-2")
 	fails(process.ExitFailure, "the pusher has not kept it", "--from-instance", "edge-3")
 	fails(process.ExitUsage, "there is no instance edge-4", "--from-instance", "edge-4")
