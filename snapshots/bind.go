@@ -55,12 +55,17 @@ type Bound struct {
 	Config  []byte
 	Files   []BoundFile   // sorted by path
 	Servers []BoundServer // in the order of the configuration
+	// Maps are those whose entries can be changed at run time, in the order in which
+	// the configuration first names them, and Entries digests the entries.
+	Maps    []BoundMap
+	Entries Digest
 	// Lines gives, for each line of Config, the line of the snapshot's
 	// haproxy.cfg that it comes from; 0 for the lines that Bind adds.
 	Lines []int
 	// Shape digests everything that needs a reload to change. Two bound
 	// configurations of one shape differ in what can be changed at run time:
-	// addresses, weights and states of servers, and contents of certificates.
+	// addresses, weights and states of servers, entries of maps, and contents of
+	// certificates.
 	Shape Digest
 	// Missing lists what the snapshot takes from Secrets and is not in the live
 	// data, or not usable, sorted. See [Bind] for what stands in for it.
@@ -141,15 +146,16 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 		return Bound{}, err
 	}
 	text := newBoundText(config, files, newBoundSecrets(config, b.Live), found, b.Slots, servers)
+	text.maps = changeableMaps(config, files)
 	if err := text.write(config); err != nil {
 		return Bound{}, err
 	}
-	bound := Bound{ID: s.ID(), Servers: servers, Missing: missingNeeds(files, text.secrets), secrets: text.secrets.written()}
+	bound := Bound{ID: s.ID(), Servers: servers, Maps: text.maps, Entries: entriesDigest(text.maps), Missing: missingNeeds(files, text.secrets), secrets: text.secrets.written()}
 	if bound.Files, err = files.sorted(); err != nil {
 		return Bound{}, err
 	}
 	bound.Absent = slices.Sorted(slices.Values(files.absent))
-	bound.Shape = shapeOf(text.shape, bound.Files, bound.Absent)
+	bound.Shape = shapeOf(text.shape, bound.Files, bound.Maps, bound.Absent)
 	bound.Node = nodeName(bound.ID, bound.Shape)
 	bound.Config, bound.Lines = text.finish(bound.Node)
 	return bound, nil
@@ -164,12 +170,16 @@ func missingNeeds(files *boundFiles, secrets *boundSecrets) []Need {
 }
 
 // shapeOf ends the digest of the text with the paths of the files. Those of
-// maps and general files tell their contents. A file that is absent is nonetheless
-// where it would be.
-func shapeOf(text hash.Hash, files []BoundFile, absent []string) Digest {
+// maps and general files tell their contents, apart from maps whose entries can be
+// changed. A file that is absent is nonetheless where it would be.
+func shapeOf(text hash.Hash, files []BoundFile, changeable []BoundMap, absent []string) Digest {
 	paths := slices.Clone(absent)
 	for _, f := range files {
-		paths = append(paths, f.Path)
+		if i := slices.IndexFunc(changeable, func(m BoundMap) bool { return m.Path == f.Path }); i >= 0 {
+			paths = append(paths, changeable[i].shapePath())
+		} else {
+			paths = append(paths, f.Path)
+		}
 	}
 	slices.Sort(paths)
 	for _, path := range paths {

@@ -20,6 +20,7 @@ type boundText struct {
 	weighted   map[string]bool
 	static     map[string]bool // of them, see staticBackends
 	allWeights bool
+	maps       []BoundMap // see changeableMaps
 
 	config  []byte
 	lines   []int
@@ -99,7 +100,10 @@ func (t *boundText) writeLine(number int, line []byte, in section) error {
 	}
 	t.config = append(append(t.config, line...), '\n')
 	t.lines = append(t.lines, number)
-	t.shape.Write(t.config[start:])
+	if line = t.config[start:]; bytes.Contains(line, []byte(t.files.layout.Maps)) {
+		line = withoutEntries(line, t.maps)
+	}
+	t.shape.Write(line)
 	return nil
 }
 

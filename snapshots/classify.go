@@ -2,7 +2,6 @@ package snapshots
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,29 +40,66 @@ func Classify(from, to Bound) Classified {
 			return to.decide(Runtime, to.serverLines()[i], false)
 		}
 	}
-	for i, f := range to.Files {
-		if i < len(from.Files) && !bytes.Equal(from.Files[i].Content, f.Content) {
+	for _, f := range to.Files {
+		i := slices.IndexFunc(from.Files, func(g BoundFile) bool { return g.Source == f.Source })
+		switch {
+		case i < 0 || bytes.Equal(from.Files[i].Content, f.Content):
+		case f.Kind == MapFile:
+			return classifyMap(from.Files[i], f)
+		case f.Kind == CertificateFile:
 			return Classified{Verdict: Runtime, File: f.Source}
+		default: // two files of one hash
+			return Classified{Verdict: Reload, File: f.Source}
 		}
 	}
 	return Classified{Verdict: Nothing}
 }
 
+// classifyMap finds the line by which two versions of a map differ.
+func classifyMap(from, to BoundFile) Classified {
+	line, old, _ := firstDifference(numbered(from.Content), numbered(to.Content))
+	return Classified{Verdict: Runtime, Old: old, File: to.Source, Line: line.number, Text: line.text}
+}
+
+func numbered(content []byte) []shapeLine {
+	var out []shapeLine
+	for number, line := range numberedLines(content) {
+		out = append(out, shapeLine{number, string(line)})
+	}
+	return out
+}
+
 // classifyReload finds the line by which the shapes differ.
 func classifyReload(from, to Bound) Classified {
-	before, after := from.shapeLines(), to.shapeLines()
+	line, old, differ := firstDifference(from.shapeLines(), to.shapeLines())
+	switch {
+	case !differ:
+		return classifyFiles(from, to)
+	case old:
+		return from.decide(Reload, line.number, true)
+	default:
+		return to.decide(Reload, line.number, false)
+	}
+}
+
+// firstDifference returns the first line that is not the same, and whether it is one of
+// the first side: it has gone.
+func firstDifference(before, after []shapeLine) (line shapeLine, old, differ bool) {
 	for i, line := range after {
 		switch {
-		case i >= len(before) || before[i].text != line.text && !goes(before[i:], after[i:]):
-			return to.decide(Reload, line.number, false)
-		case before[i].text != line.text:
-			return from.decide(Reload, before[i].number, true)
+		case i >= len(before):
+			return line, false, true
+		case before[i].text == line.text:
+		case goes(before[i:], after[i:]):
+			return before[i], true, true
+		default:
+			return line, false, true
 		}
 	}
 	if len(before) > len(after) {
-		return from.decide(Reload, before[len(after)].number, true)
+		return before[len(after)], true, true
 	}
-	return classifyFiles(from, to)
+	return shapeLine{}, false, false
 }
 
 // goes reports whether the first line has gone, rather than become another or one come.
@@ -76,8 +112,7 @@ func goes(before, after []shapeLine) bool {
 func classifyFiles(from, to Bound) Classified {
 	one := func(a, b []BoundFile) (BoundFile, bool) {
 		i := slices.IndexFunc(a, func(f BoundFile) bool {
-			_, found := slices.BinarySearchFunc(b, f.Path, func(g BoundFile, path string) int { return cmp.Compare(g.Path, path) })
-			return !found
+			return !slices.ContainsFunc(b, func(g BoundFile) bool { return f.Path == g.Path })
 		})
 		if i < 0 {
 			return BoundFile{}, false
@@ -115,7 +150,7 @@ func (b Bound) shapeLines() []shapeLine {
 	var out []shapeLine
 	servers, static := b.Servers, b.static()
 	for number, line := range numberedLines(b.Config) {
-		text := string(line)
+		text := string(withoutEntries(line, b.Maps))
 		switch {
 		case b.source(number) == 0:
 			continue
