@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,6 +271,37 @@ func (s *subject) checkMapCalls(t *testing.T) {
 		t.Errorf("the cleared map is %s", got)
 	}
 	s.call(t, http.MethodGet, "/runtime/maps/none.map/entries", "", 404)
+	s.checkMapClient(t)
+}
+
+// checkMapClient goes through the client's calls on a running map that is empty.
+func (s *subject) checkMapClient(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	names, err := s.RuntimeMaps(ctx)
+	if err != nil || !slices.Contains(names, "used.map") {
+		t.Errorf("the worker has loaded %q, %v", names, err)
+	}
+	if entries, err := s.MapEntries(ctx, "used.map"); err != nil || len(entries) > 0 {
+		t.Errorf("the empty map has %v, %v", entries, err)
+	}
+	for _, err := range []error{
+		s.AddMapEntries(ctx, "used.map", []dataplane.MapEntry{{Key: "a.example|/x/", Value: "ant"}, {Key: "b", Value: "ant"}, {Key: "c", Value: "ant"}}),
+		s.SetMapEntry(ctx, "used.map", "a.example|/x/", "zebra"),
+		s.DeleteMapEntry(ctx, "used.map", "b"),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	want := []dataplane.MapEntry{{Key: "a.example|/x/", Value: "zebra"}, {Key: "c", Value: "ant"}}
+	if entries, err := s.MapEntries(ctx, "used.map"); err != nil || !slices.Equal(entries, want) {
+		t.Errorf("the map has %v, %v", entries, err)
+	}
+	wantError(t, s.SetMapEntry(ctx, "used.map", "none", "ant"), dataplane.ErrNotFound)
+	wantError(t, s.DeleteMapEntry(ctx, "used.map", "none"), dataplane.ErrNotFound)
+	_, err = s.MapEntries(ctx, "none.map")
+	wantError(t, err, dataplane.ErrNotFound)
 }
 
 func certificate(t *testing.T, name string, serial int64) []byte {

@@ -15,6 +15,9 @@ type RuntimeInfo struct {
 	// Node is the value of node in the global section that the worker runs, or
 	// the host's name where it has none.
 	Node string
+	// Loaded is the node of the configuration that the worker loaded, where it was
+	// changed since and Node names what it runs. The API never says so.
+	Loaded string
 	// PID is the worker's, another one after each reload.
 	PID int
 	// Version is HAProxy's.

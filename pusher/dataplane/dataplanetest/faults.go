@@ -34,6 +34,7 @@ const (
 	masterSocketGone
 	diskFull
 	certificateReload
+	mapChangeLost
 )
 
 // Answer has requests answered with a status and the body that goes with it, and
@@ -72,6 +73,9 @@ func CertificateReload() Fault { return Fault{kind: certificateReload} }
 // CertificateReloadFails is CertificateReload with a reload that fails when it is due;
 // log is what HAProxy would have said.
 func CertificateReloadFails(log string) Fault { return Fault{kind: certificateReload, log: log} }
+
+// MapChangeLost has changes of maps in the worker answered as if they were made.
+func MapChangeLost() Fault { return Fault{kind: mapChangeLost} }
 
 // On limits the fault to a method, "" for any, and to paths that begin so. The
 // path is the one after /v3/services/haproxy, such as "/configuration/raw", or the

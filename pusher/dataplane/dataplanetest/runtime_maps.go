@@ -32,6 +32,9 @@ func (a *api) mapPath(name string) string {
 
 // onMap sends a command about maps and gives a refusal the API's status.
 func (a *api) onMap(ctx context.Context, status int, command string) (string, error) {
+	if faultOf(ctx).kind == mapChangeLost && !strings.HasPrefix(command, "show ") {
+		return "", nil
+	}
 	out, err := a.haproxy.worker(ctx, command)
 	if isRefusal(err) {
 		return "", failf(status, "%s %s %s", a.haproxy.socket, err, map[int]string{404: "not found", 400: "general error"}[status])
