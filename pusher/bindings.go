@@ -60,6 +60,8 @@ type nodeKey struct {
 type nodeOf struct {
 	shapes       int
 	node         string
+	shape        snapshots.Digest
+	entries      snapshots.Digest // of maps
 	missing      []snapshots.Need
 	certificates push.Known
 	files        []push.Stored
@@ -130,6 +132,17 @@ func (b *bindings) binding(id snapshots.ID, layout snapshots.Layout) (snapshots.
 	return p.snapshot, snapshots.Binding{Live: live, Slots: slots, Layout: layout}, ok && p.known
 }
 
+// light reports whether a worker that runs one snapshot as it is bound now can be brought
+// to another without a reload. Where certificates are of the snapshot, HAProxy is to judge
+// them before anything counts as applied, so other ones are loaded.
+func (b *bindings) light(node string, from, to snapshots.ID, layout snapshots.Layout) bool {
+	x, known := b.node(from, layout)
+	y, also := b.node(to, layout)
+	return known && also && x.err == nil && y.err == nil && b.complete(to) &&
+		snapshots.SameNode(x.node, node) && x.shape == y.shape &&
+		maps.Equal(x.certificates, y.certificates)
+}
+
 // node returns what the worker of an instance should name for the snapshot.
 func (b *bindings) node(id snapshots.ID, layout snapshots.Layout) (nodeOf, bool) {
 	key := nodeKey{id, layout}
@@ -141,7 +154,7 @@ func (b *bindings) node(id snapshots.ID, layout snapshots.Layout) (nodeOf, bool)
 		return n, true
 	}
 	bound, err := snapshots.Bind(snapshot, binding)
-	n := nodeOf{shapes: b.shapes, node: bound.Node, missing: bound.Missing, err: err, certificates: push.Hashes(bound)}
+	n := nodeOf{shapes: b.shapes, node: bound.Node, shape: bound.Shape, entries: bound.Entries, missing: bound.Missing, err: err, certificates: push.Hashes(bound)}
 	for _, f := range bound.Files {
 		if f.Kind != snapshots.CertificateFile {
 			n.files = append(n.files, push.Stored{Kind: f.Kind, Name: f.Name})

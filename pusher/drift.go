@@ -21,6 +21,8 @@ const (
 type kept struct {
 	// Of is the UID of the pod that it is remembered of, "" without a pod.
 	Of string `json:"of,omitempty"`
+	// Alias is what its worker runs, where it was changed at run time.
+	Alias push.Alias `json:"alias,omitzero"`
 	// ByHand are the servers that another hand took out of traffic.
 	ByHand []push.Hand `json:"byHand,omitempty"`
 	// Repairs are the last ones, oldest first.

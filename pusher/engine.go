@@ -197,7 +197,7 @@ func (e *engine) ready(now time.Time) bool {
 func (e *engine) observe(now time.Time) rollout.Observation {
 	_, storeGone := e.troubles["store"]
 	want, atHand := e.library.have[e.decision.ID]
-	atHand = atHand && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID)
+	atHand = atHand && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID) && e.knowRunning()
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Wishes:  wishes(e.view.Channel, now),
@@ -211,6 +211,7 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 	for _, name := range e.names() {
 		i := e.instances[name]
 		seen := i.seen(e.stands(i, time.Time{}) == workReload)
+		seen.Light = e.light(i)
 		seen.Linger = e.bindings.prepared[i.snapshot()].linger
 		o.Instances = append(o.Instances, seen)
 	}
@@ -265,7 +266,7 @@ func (e *engine) save(now time.Time) error {
 		e.state.Instances = make(map[string]kept, len(e.instances))
 	}
 	for name, i := range e.instances {
-		i.ByHand = i.running.ByHand
+		i.ByHand, i.Alias = i.running.ByHand, i.target.Names.Alias()
 		e.state.Instances[name] = i.kept
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout) // the last one is due when all else has ended

@@ -36,8 +36,9 @@ type fakeInstance struct {
 	midst func(what string)
 
 	api     http.Handler
-	commits chan struct{} // holds a token while nobody commits
-	mu      sync.Mutex    // not held while time passes
+	commits chan struct{}     // holds a token while nobody commits
+	mu      sync.Mutex        // not held while time passes
+	known   map[string]string // maps that were ever uploaded, by name
 	fakeState
 }
 
@@ -68,7 +69,7 @@ type fakeServer struct {
 }
 
 func newFakeInstance(name, version string) *fakeInstance {
-	f := &fakeInstance{name: name, version: version, midst: func(string) {}, commits: make(chan struct{}, 1)}
+	f := &fakeInstance{name: name, version: version, known: map[string]string{}, midst: func(string) {}, commits: make(chan struct{}, 1)}
 	f.commits <- struct{}{}
 	f.api = f.handler()
 	f.disk, f.memory, f.files = "# _version=1\nglobal\n  node bootstrap\n", 1, map[string]string{}
@@ -79,7 +80,7 @@ func newFakeInstance(name, version string) *fakeInstance {
 // clone returns the instance for another bubble of time.
 func (f *fakeInstance) clone() *fakeInstance {
 	c := newFakeInstance(f.name, f.version)
-	c.refuses, c.fakeState = f.refuses, f.state()
+	c.refuses, c.fakeState, c.known = f.refuses, f.state(), maps.Clone(f.known)
 	return c
 }
 
@@ -157,6 +158,8 @@ func (f *fakeInstance) handler() http.Handler {
 	handle("GET /runtime/backends/{backend}/servers", f.getServers)
 	handle("PUT /runtime/backends/{backend}/servers/{server}", f.putServer)
 	handle("GET /runtime/ssl_certs/{path}", f.getServed)
+	handle("GET /runtime/maps", f.getMaps)
+	handle("GET /runtime/maps/{name}/entries", f.getEntries)
 	handle("GET /storage/{storage}", f.getFiles)
 	handle("POST /storage/{storage}", f.postFile)
 	handle("GET /storage/{storage}/{name}", f.getFile)
@@ -401,7 +404,7 @@ func (f *fakeInstance) postFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.note("create %s", key)
-	f.files[key] = content
+	f.files[key], f.known[name] = content, content
 	f.answer(w, http.StatusCreated, described(name, content))
 }
 
@@ -442,4 +445,30 @@ func (f *fakeInstance) getServed(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := sha256.Sum256(leafOf(content).Raw)
 	f.answer(w, http.StatusOK, map[string]any{"storage_name": r.PathValue("path"), "sha256_finger_print": hex.EncodeToString(sum[:])})
+}
+
+// getMaps and getEntries tell of maps as they are on disk, where their names say what is
+// in them; one that was removed since is known nonetheless.
+func (f *fakeInstance) getMaps(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := []any{}
+	for word := range strings.FieldsFuncSeq(f.lkg, func(r rune) bool { return strings.ContainsRune(" (),\n\"", r) }) {
+		if strings.HasSuffix(word, ".map") {
+			list = append(list, map[string]any{"file": word})
+		}
+	}
+	f.answer(w, http.StatusOK, list)
+}
+
+func (f *fakeInstance) getEntries(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := []any{}
+	for line := range strings.Lines(f.known[r.PathValue("name")]) {
+		if words := strings.Fields(line); len(words) == 2 {
+			list = append(list, map[string]any{"key": words[0], "value": words[1]})
+		}
+	}
+	f.answer(w, http.StatusOK, list)
 }

@@ -59,9 +59,11 @@ func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspecti
 	}
 }
 
-// onDisk reports whether a fault is of a file; the others are of servers, which the
-// next update sees to.
-func onDisk(f push.Fault) bool { return !strings.HasPrefix(f.What, "server ") }
+// onDisk reports whether a fault is of a file; the others are of servers and of maps in
+// the worker, which the next update sees to.
+func onDisk(f push.Fault) bool {
+	return !strings.HasPrefix(f.What, "server ") && !strings.HasPrefix(f.What, "map ")
+}
 
 // mend puts files back.
 func (e *engine) mend(ctx context.Context, i *instance, bind func() (snapshots.Bound, error)) {

@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,6 +53,7 @@ type instance struct {
 	persisted    time.Time
 	inspectAfter time.Time // the next inspection
 	inspections  int       // how many there were
+	heavy        string    // the digest of a snapshot that its worker could not be changed to
 	jobError     string
 	jobErrorAt   time.Time
 	jobFailures  int
@@ -132,11 +134,17 @@ const uptimeSlack = 3 * time.Second
 // known of it; in a container that was restarted it may have the same number.
 func (i *instance) meet(info dataplane.RuntimeInfo, asked time.Time) {
 	started := asked.Add(-info.Uptime)
-	if info.PID != i.info.PID || info.Node != i.info.Node || started.After(i.started.Add(uptimeSlack)) {
-		i.running, i.started, i.inspectAfter = i.running.Another(), started, asked
+	if info.PID != i.info.PID || loaded(info) != loaded(i.info) || started.After(i.started.Add(uptimeSlack)) {
+		i.running, i.started, i.inspectAfter, i.heavy = i.running.Another(), started, asked, ""
+		if info.Loaded == "" {
+			i.target.Names.Set(push.Alias{}) // it was another worker's
+		}
 	}
 	i.info = info
 }
+
+// loaded returns the node that the worker was loaded with.
+func loaded(info dataplane.RuntimeInfo) string { return cmp.Or(info.Loaded, info.Node) }
 
 // begin marks the instance as busy.
 func (i *instance) begin(w work) { i.busy = w }
@@ -153,6 +161,15 @@ func (i *instance) end(err error, retry time.Duration, now time.Time) {
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
 }
 
+// forgetJobs forgets what failed with a worker that was replaced since, apart from a
+// claim, which is of the disk.
+func (i *instance) forgetJobs() {
+	if !i.claimFailed {
+		i.jobError, i.jobErrorAt = "", time.Time{}
+	}
+	i.jobFailures, i.jobNotBefore = 0, time.Time{}
+}
+
 // connect returns the instance with a client of its API.
 func (o Options) connect(spec fleet.Instance) (*instance, error) {
 	client, err := dataplane.New(o.access(spec))
@@ -161,7 +178,7 @@ func (o Options) connect(spec fleet.Instance) (*instance, error) {
 	}
 	return &instance{
 		Instance: spec, client: client, gone: make(chan struct{}), onDisk: push.Known{},
-		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout},
+		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout, Names: &push.Names{}},
 	}, nil
 }
 
@@ -201,3 +218,11 @@ func review(list []upload, needed map[push.Stored]bool, now time.Time, after tim
 	}
 	return next, garbage
 }
+
+// RuntimeInfo asks the worker what it runs.
+func (i *instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error) {
+	return i.target.RuntimeInfo(ctx)
+}
+
+// Supported returns an error of an API that is not worked with.
+func (i *instance) Supported(ctx context.Context) error { return i.client.Supported(ctx) }

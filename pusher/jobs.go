@@ -56,7 +56,8 @@ func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
 			want = whole(want)
 		}
 		ctx, span := e.traces.push(ctx, p, e.traceparent(p.Snapshot))
-		e.startOn(ctx, i, func(ctx context.Context) { e.push(ctx, i, p, want, running, span) })
+		have := i.running
+		e.startOn(ctx, i, func(ctx context.Context) { e.push(ctx, i, p, want, running, have, span) })
 	}
 }
 
@@ -83,7 +84,7 @@ func (e *engine) noteUploads(pushes []rollout.Push) {
 }
 
 // push brings one instance to run a snapshot, and reports how that ended.
-func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error), span trace.Span) {
+func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error), have push.Running, span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
@@ -96,7 +97,14 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bi
 		if goodErr == nil {
 			good = &running
 		}
-		done, err = i.target.Push(ctx, want, good, i.onDisk)
+		switch {
+		case !p.Light:
+			done, err = i.target.Push(ctx, want, good, i.onDisk)
+		case goodErr != nil:
+			err = fmt.Errorf("%w: %w", push.ErrNeedsReload, goodErr) // which has its budget
+		default:
+			done, err = i.target.Light(ctx, want, running, have, i.onDisk)
+		}
 		err = withoutSecrets(err, want, running)
 		change = changeOf(good, want, done.Reloaded)
 	}
@@ -118,19 +126,28 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, chang
 	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond)).With(change.logged()...)
 	e.noteChange(p, change, done.Reloaded, err)
 	e.metrics.pushed(r.Outcome, done.Reloaded, took)
+	e.metrics.lost.Add(float64(done.Lost))
+	if p.Light && err != nil {
+		e.failedLight(i, p, err)
+	}
 	if err != nil {
 		r.Error = push.Gist(err)
 		e.outranked(i, err, now)
 		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
 	} else {
-		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded)
+		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.Light)
 		i.asked, i.err = true, nil
 		i.meet(done.Info, now)
 		if done.Reloaded {
+			i.forgetJobs()
 			i.running = push.Running{
-				Servers: push.Loaded(want.Servers), Persisted: true, Certificates: push.Hashes(want), Info: done.Info,
-				ByHand: i.running.ByHand,
+				Servers: push.Loaded(want.Servers), Persisted: true, Certificates: push.Hashes(want), Maps: want.Entries,
+				Info: done.Info, ByHand: i.running.ByHand,
 			}
+		}
+		if p.Light {
+			e.noteHands(i, done.Running.ByHand)
+			i.running = done.Running
 		}
 		i.running.Disk, i.inspectAfter = done.Disk, now.Add(e.InspectInterval)
 	}
@@ -161,6 +178,7 @@ func (e *engine) standing(i *instance) standing {
 	}
 	if s.Bound && s.SameNode {
 		s.SameServers = i.hasServers(e.bindings.prepared[i.snapshot()].servers)
+		s.SameMaps = i.running.Maps == n.entries
 		s.SameCertificates = n.certificates.In(i.running.Certificates)
 	}
 	return s
@@ -200,7 +218,7 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 // wanted returns what the worker should have of the snapshot that it runs.
 func (e *engine) wanted(i *instance, bind func() (snapshots.Bound, error)) push.Wanted {
 	n, _ := e.bindings.node(i.snapshot(), i.Layout)
-	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Certificates: n.certificates, Bind: bind}
+	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Certificates: n.certificates, Entries: n.entries, Bind: bind}
 }
 
 // update changes servers and certificates in the running worker.
@@ -223,6 +241,7 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 			i.meet(have.Info, began) // rather too early, which is on the safe side
 		}
 		e.noteHands(i, have.ByHand)
+		e.metrics.lost.Add(float64(have.Lost))
 		i.running = have
 		if have.Reloaded {
 			e.reloads[i.Name] = have.Info.PID
@@ -312,6 +331,9 @@ func (e *engine) neededFiles(i *instance) (needed map[push.Stored]bool, ok bool)
 		for _, f := range n.files {
 			needed[f] = true
 		}
+	}
+	for _, name := range i.target.Names.Alias().Maps { // by which the worker knows them
+		needed[push.Stored{Kind: snapshots.MapFile, Name: name}] = true
 	}
 	return needed, true
 }

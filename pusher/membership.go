@@ -167,6 +167,7 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		old.stop()
 		i.busy = old.busy // its job ends as it began
 		i.kept = old.kept
+		i.target.Names = old.target.Names
 		i.ByHand, i.running.Disk = old.running.ByHand, old.running.Disk
 	default:
 		old.leave()
@@ -181,10 +182,13 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		e.dirty = true
 	}
 	i.running.ByHand = i.ByHand
+	if i.Alias.Runs != "" && i.target.Names.Alias().Runs == "" {
+		i.target.Names.Set(i.Alias)
+	}
 	ctx, i.stop = context.WithCancel(ctx)
 	e.instances[spec.Name] = i
 	e.start(func() {
-		ask(ctx, i.client, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
+		ask(ctx, i, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
 			e.hearing(ctx, i))
 	})
 }

@@ -13,7 +13,7 @@ type metrics struct {
 	instances, inSync, reachable, refused, behind, troubles, fights, lastSync prometheus.Gauge
 	phase                                                                     *prometheus.GaugeVec
 	pushes, updates                                                           *prometheus.CounterVec
-	reloads                                                                   prometheus.Counter
+	reloads, lost                                                             prometheus.Counter
 	took, propagation                                                         *prometheus.HistogramVec
 	gauges                                                                    gauges
 }
@@ -43,6 +43,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		reloads: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "reloads_total", Help: "Reloads of HAProxy that pushes caused.",
 		}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "map_entries_lost_total",
+			Help: "Changes of map entries that an instance acknowledged and did not make.",
+		}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "push_duration_seconds", Help: "Time that a push took, by how it ended.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
@@ -56,7 +60,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "rollout_phase", Help: "1 for the phase that the rollout is in, else 0.",
 		}, []string{"phase"}),
 	}
-	r.MustRegister(m.reloads, m.took, m.propagation, m.phase, &m.gauges)
+	r.MustRegister(m.reloads, m.lost, m.took, m.propagation, m.phase, &m.gauges)
 	for _, kind := range []string{spreadEndpoints, spreadSecrets} {
 		m.propagation.WithLabelValues(kind)
 	}

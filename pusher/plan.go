@@ -21,9 +21,9 @@ type standing struct {
 	Busy, Reachable bool
 	// Bound is set when the snapshot that it runs is at hand and could be bound.
 	Bound bool
-	// SameNode is set when the worker names what was bound, SameServers and
+	// SameNode is set when the worker runs what was bound, SameServers, SameMaps and
 	// SameCertificates when it is known to have them.
-	SameNode, SameServers, SameCertificates bool
+	SameNode, SameServers, SameMaps, SameCertificates bool
 	// Persisted is set when the file on disk has the servers too.
 	Persisted    bool
 	PersistAfter time.Time
@@ -42,7 +42,7 @@ func classify(s standing, now time.Time) work {
 		return workReload
 	case s.Busy || now.Before(s.NotBefore):
 		return workNothing
-	case !s.SameServers || !s.SameCertificates:
+	case !s.SameServers || !s.SameMaps || !s.SameCertificates:
 		return workUpdate
 	case !s.Persisted && !now.Before(s.PersistAfter):
 		return workPersist

@@ -6,7 +6,7 @@ import (
 )
 
 func TestClassify(t *testing.T) {
-	inSync := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameCertificates: true, Persisted: true, InspectAfter: noon.Add(1)}
+	inSync := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true, InspectAfter: noon.Add(1)}
 	tests := map[string]struct {
 		edit func(*standing)
 		want work
@@ -41,7 +41,7 @@ func TestClassify(t *testing.T) {
 // An instance that is written to, or looked at, is in sync all the while, unless its
 // worker is replaced meanwhile, or other servers are wanted.
 func TestInSync(t *testing.T) {
-	whole := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameCertificates: true, Persisted: true, PersistAfter: noon, InspectAfter: noon}
+	whole := standing{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true, PersistAfter: noon, InspectAfter: noon}
 	tests := map[string]struct {
 		edit func(*standing)
 		want bool
@@ -54,6 +54,7 @@ func TestInSync(t *testing.T) {
 		"other servers":                 {func(s *standing) { s.SameServers = false }, false},
 		"other servers while busy":      {func(s *standing) { s.SameServers, s.Busy = false, true }, false},
 		"other servers after a failure": {func(s *standing) { s.SameServers, s.NotBefore = false, noon.Add(time.Minute) }, false},
+		"other maps while busy":         {func(s *standing) { s.SameMaps, s.Busy = false, true }, false},
 		"other certificates while busy": {func(s *standing) { s.SameCertificates, s.Busy = false, true }, false},
 	}
 	for name, test := range tests {

@@ -101,7 +101,7 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 	remembered := e.state.Rollout.Instances[i.Name]
 	s := InstanceStatus{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Since: i.since.UTC().Truncate(time.Second),
-		Running: i.snapshot(), Node: i.info.Node, PID: i.info.PID, Doing: string(i.busy),
+		Running: i.snapshot(), Node: i.info.Node, Loaded: i.info.Loaded, PID: i.info.PID, Doing: string(i.busy),
 		ByHand: i.running.ByHand, Fight: i.Fight,
 		Error: cmp.Or(remembered.Error, i.jobError),
 	}

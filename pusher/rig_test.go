@@ -263,10 +263,16 @@ frontend taken
 
 func (r *rig) publish(config string, certificates ...snapshots.CertificateRef) snapshots.ID {
 	r.t.Helper()
+	return r.publishMap(config, fmt.Sprintf("shop.example.com shop_%x\n", sha256.Sum256([]byte(config))), certificates...)
+}
+
+// publishMap publishes a configuration with a map of hosts.
+func (r *rig) publishMap(config, hosts string, certificates ...snapshots.CertificateRef) snapshots.ID {
+	r.t.Helper()
 	id, published, err := r.store.Publish(r.t.Context(), snapshots.Draft{
 		Files: []snapshots.File{
 			{Path: snapshots.ConfigFile, Content: []byte(config)},
-			{Path: "maps/host.map", Content: []byte(fmt.Sprintf("shop.example.com shop_%x\n", sha256.Sum256([]byte(config))))},
+			{Path: "maps/host.map", Content: []byte(hosts)},
 		},
 		Certificates: certificates, Time: time.Now(), Subject: "a test",
 	})

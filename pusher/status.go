@@ -87,8 +87,11 @@ type InstanceStatus struct {
 	Refused bool         `json:"refused,omitempty"`
 	Since   time.Time    `json:"since,omitzero"` // of being in reach, or out of it
 	Running snapshots.ID `json:"running,omitzero"`
-	Node    string       `json:"node,omitempty"`
-	PID     int          `json:"pid,omitempty"`
+	// Node names what its worker runs, and Loaded what that was loaded with, where it
+	// was changed since without a reload.
+	Node   string `json:"node,omitempty"`
+	Loaded string `json:"loaded,omitempty"`
+	PID    int    `json:"pid,omitempty"`
 	// InSync is set when it runs what is wanted, with today's servers and
 	// certificates.
 	InSync bool `json:"inSync"`

@@ -36,6 +36,12 @@ func (b balance) over(inherited balance) balance {
 	return b
 }
 
+// StaticBackends returns the backends with directives whose weights cannot be changed at
+// run time: the algorithm that chooses their servers is static.
+func StaticBackends(config []byte, directives []Directive) map[string]bool {
+	return staticBackends(config, weightedBackends(directives))
+}
+
 // staticBackends returns the sections whose weights cannot be changed at run time, of
 // those that are to have weights written.
 func staticBackends(config []byte, weighted map[string]bool) map[string]bool {

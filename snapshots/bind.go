@@ -146,7 +146,7 @@ func bind(s Snapshot, b Binding) (Bound, error) {
 		return Bound{}, err
 	}
 	text := newBoundText(config, files, newBoundSecrets(config, b.Live), found, b.Slots, servers)
-	text.maps = changeableMaps(config, files)
+	text.maps = changeableMaps(config, files.files)
 	if err := text.write(config); err != nil {
 		return Bound{}, err
 	}

@@ -46,7 +46,30 @@ var lookup = regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])map(?:_(?:str|beg)(?:_(?:st
 // changeableMaps returns the maps of a snapshot whose entries can be changed at run
 // time, in the order in which haproxy.cfg first names them: all that haproxy.cfg does
 // with them is such look-ups, and their entries are plain.
-func changeableMaps(config []byte, files *boundFiles) []BoundMap {
+func changeableMaps(config []byte, files []BoundFile) []BoundMap {
+	var out []BoundMap
+	for _, name := range lookedUp(config) {
+		i := slices.IndexFunc(files, func(f BoundFile) bool { return f.Kind == MapFile && f.Source == name })
+		if i < 0 {
+			continue
+		}
+		if entries, plain := ParseMap(files[i].Content); plain {
+			out = append(out, BoundMap{Source: name, Path: files[i].Path, Entries: entries})
+		}
+	}
+	return out
+}
+
+// ChangeableMap reports whether the entries of a map of a snapshot can be changed at run
+// time, see [Bound].Maps.
+func ChangeableMap(config []byte, path string, content []byte) bool {
+	_, plain := ParseMap(content)
+	return plain && fileKind(path) == MapFile && slices.Contains(lookedUp(config), path)
+}
+
+// lookedUp returns the paths that haproxy.cfg names as maps of such look-ups only, in the
+// order in which it first does.
+func lookedUp(config []byte) []string {
 	used := map[string]bool{} // and whether only so
 	var order []string
 	for _, line := range numberedLines(config) {
@@ -63,17 +86,7 @@ func changeableMaps(config []byte, files *boundFiles) []BoundMap {
 			used[name] = !directive && (only || !known) && lookup.Match(line[:token[0]]) && endsArgument(line[token[1]:])
 		}
 	}
-	var out []BoundMap
-	for _, name := range order {
-		i := slices.IndexFunc(files.files, func(f BoundFile) bool { return f.Kind == MapFile && f.Source == name })
-		if !used[name] || i < 0 {
-			continue
-		}
-		if entries, plain := ParseMap(files.files[i].Content); plain {
-			out = append(out, BoundMap{Source: name, Path: files.files[i].Path, Entries: entries})
-		}
-	}
-	return out
+	return slices.DeleteFunc(order, func(name string) bool { return !used[name] })
 }
 
 func endsArgument(rest []byte) bool { return len(rest) > 0 && (rest[0] == ')' || rest[0] == ',') }

@@ -41,8 +41,18 @@ type Certificates interface {
 	RuntimeCertificate(ctx context.Context, path string) (dataplane.File, error)
 }
 
+// Maps is the part that changes maps in the running worker.
+type Maps interface {
+	RuntimeMaps(ctx context.Context) ([]string, error)
+	MapEntries(ctx context.Context, name string) ([]dataplane.MapEntry, error)
+	AddMapEntries(ctx context.Context, name string, entries []dataplane.MapEntry) error
+	SetMapEntry(ctx context.Context, name, key, value string) error
+	DeleteMapEntry(ctx context.Context, name, key string) error
+}
+
 // API is what this package needs of an instance. [dataplane.Client] is one.
 type API interface {
+	Maps
 	Configuration
 	Worker
 	Files
@@ -66,6 +76,9 @@ type Instance struct {
 	ReloadTimeout time.Duration
 	// Poll is how often to look while waiting; zero is a quarter of a second.
 	Poll time.Duration
+	// Names knows what the worker runs, where that is not what it names; nil: it
+	// always is.
+	Names *Names
 }
 
 // poll calls done until it returns true or an error, or the reload timeout is

@@ -32,7 +32,7 @@ func (i Instance) rotate(ctx context.Context, want snapshots.Bound, have Running
 		}
 		info, err := i.rotateOne(ctx, f, have.Info)
 		if info.PID != have.Info.PID {
-			have.Info, have.Servers, have.Reloaded = info, nil, true
+			have.Info, have.Servers, have.Maps, have.Reloaded = info, nil, "", true
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("rotate %s: %w", f.Name, err))
@@ -53,7 +53,7 @@ func (i Instance) rotateOne(ctx context.Context, f snapshots.BoundFile, info dat
 		if err := i.await(ctx, reload); err != nil {
 			return info, err
 		}
-		if info, err = i.API.RuntimeInfo(ctx); err != nil {
+		if info, err = i.RuntimeInfo(ctx); err != nil {
 			return info, err
 		}
 	}

@@ -3,6 +3,8 @@ package push
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +32,9 @@ type fake struct {
 	create  func(s dataplane.Storage, name string) error
 	setting func(backend, server string, ch dataplane.ServerChange) error
 	version string
+
+	maps map[string][]dataplane.MapEntry // of the worker
+	lose int                             // how many changes of maps are lost
 }
 
 // err returns an error of the API of a class.
@@ -202,6 +207,46 @@ func (f *fake) Certificate(_ context.Context, name string) (dataplane.File, erro
 
 func (f *fake) RuntimeCertificate(_ context.Context, path string) (dataplane.File, error) {
 	return dataplane.File{}, classed{dataplane.ErrNotFound}
+}
+
+func (f *fake) RuntimeMaps(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(f.maps)), nil
+}
+
+func (f *fake) MapEntries(_ context.Context, name string) ([]dataplane.MapEntry, error) {
+	return f.maps[name], nil
+}
+
+// lost notes a change of a map, and reports whether it is not made.
+func (f *fake) lost(format string, args ...any) bool {
+	f.note(format, args...)
+	f.lose--
+	return f.lose >= 0
+}
+
+func (f *fake) AddMapEntries(_ context.Context, name string, entries []dataplane.MapEntry) error {
+	if !f.lost("add %d to %s", len(entries), name) {
+		f.maps[name] = append(f.maps[name], entries...)
+	}
+	return nil
+}
+
+func (f *fake) SetMapEntry(_ context.Context, name, key, value string) error {
+	if !f.lost("set %s in %s", key, name) {
+		for n, e := range f.maps[name] {
+			if e.Key == key {
+				f.maps[name][n].Value = value
+			}
+		}
+	}
+	return nil
+}
+
+func (f *fake) DeleteMapEntry(_ context.Context, name, key string) error {
+	if !f.lost("take %s out of %s", key, name) {
+		f.maps[name] = slices.DeleteFunc(f.maps[name], func(e dataplane.MapEntry) bool { return e.Key == key })
+	}
+	return nil
 }
 
 // bound is a bound snapshot of a revision, with servers and files.

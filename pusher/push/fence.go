@@ -27,8 +27,8 @@ func (e OutrankedError) Error() string {
 // asked for here together with the term: once a later one was written, what was read
 // before is no version that can be posted on.
 //
-// The API guards nothing but haproxy.cfg in that way. Files, certificates and servers of
-// the running worker are guarded by leads alone, which is asked before each change.
+// The API guards nothing but haproxy.cfg in that way. Files, and certificates, servers and
+// maps of the running worker are guarded by leads alone, which is asked before each change.
 type Fence struct {
 	term  atomic.Int64
 	leads func() error
@@ -140,6 +140,27 @@ func (f fenced) RotateCertificate(ctx context.Context, name string, pem []byte) 
 		return false, "", err
 	}
 	return f.API.RotateCertificate(ctx, name, pem)
+}
+
+func (f fenced) AddMapEntries(ctx context.Context, name string, entries []dataplane.MapEntry) error {
+	if err := f.fence.leads(); err != nil {
+		return err
+	}
+	return f.API.AddMapEntries(ctx, name, entries)
+}
+
+func (f fenced) SetMapEntry(ctx context.Context, name, key, value string) error {
+	if err := f.fence.leads(); err != nil {
+		return err
+	}
+	return f.API.SetMapEntry(ctx, name, key, value)
+}
+
+func (f fenced) DeleteMapEntry(ctx context.Context, name, key string) error {
+	if err := f.fence.leads(); err != nil {
+		return err
+	}
+	return f.API.DeleteMapEntry(ctx, name, key)
 }
 
 // termOf returns the term in which a haproxy.cfg was written, 0 for one that does not

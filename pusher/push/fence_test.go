@@ -170,6 +170,8 @@ func TestWithoutTheLeadNothingIsChanged(t *testing.T) {
 		"post": post, "set server": set, "rotate": rotate, "claim": NewFence(3, func() error { return notLeading }).Claim(ctx, f),
 		"create": api.CreateFile(ctx, dataplane.Maps, "a.map", nil), "replace": api.ReplaceFile(ctx, dataplane.Maps, "a.map", nil),
 		"delete": api.DeleteFile(ctx, dataplane.Maps, "a.map"), "delete transaction": api.DeleteTransaction(ctx, "1"),
+		"add to map": api.AddMapEntries(ctx, "a.map", nil), "set in map": api.SetMapEntry(ctx, "a.map", "a", "b"),
+		"delete in map": api.DeleteMapEntry(ctx, "a.map", "a"),
 	} {
 		if !errors.Is(err, notLeading) {
 			t.Errorf("%s: %v", name, err)

@@ -13,7 +13,7 @@ import (
 // refuseReload undoes what a failed reload leaves behind. A reload also fails
 // where HAProxy could not be asked to reload, which is no fault of the snapshot.
 func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) error {
-	if _, err := p.API.RuntimeInfo(ctx); errors.Is(err, dataplane.ErrRuntime) {
+	if _, err := p.RuntimeInfo(ctx); errors.Is(err, dataplane.ErrRuntime) {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	refused := fmt.Errorf("%w: %w", ErrRefused, cause)

@@ -48,8 +48,8 @@ type Inspection struct {
 }
 
 // Inspect compares what is on the instance with what was bound, and changes nothing:
-// the file on disk, the files beside it, and the servers of some backends, others in each
-// round. Have is what is known of the worker, which runs what was bound.
+// the file on disk, the files beside it, the entries of maps, and the servers of some
+// backends, others in each round. Have is what is known of the worker, which runs what was bound.
 func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Running, round int) (Inspection, error) {
 	out := Inspection{Running: have}
 	s, err := i.look(ctx)
@@ -69,8 +69,40 @@ func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Runnin
 		return out, err
 	}
 	out.Faults = append(out.Faults, missing...)
+	if err := i.inspectMaps(ctx, want, &out); err != nil {
+		return out, err
+	}
 	err = i.inspectServers(ctx, want, &out, round)
 	return out, err
+}
+
+// inspectMaps asks for the entries of the maps. What is wrong with them, the next update
+// puts right.
+func (i Instance) inspectMaps(ctx context.Context, want snapshots.Bound, out *Inspection) error {
+	if len(want.Maps) == 0 {
+		return nil
+	}
+	files, err := i.loadedMaps(ctx, want.Maps)
+	if errors.Is(err, errUnseen) && out.Running.Info.Loaded == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for n, m := range want.Maps {
+		have, err := i.API.MapEntries(ctx, files[n])
+		if err != nil {
+			return err
+		}
+		if c := changeMap(m, files[n], have); c.count() > 0 {
+			out.Running.Maps = ""
+			out.Faults = append(out.Faults, Fault{
+				What: "map " + m.Source, Want: fmt.Sprintf("%d entries of the snapshot", len(m.Entries)),
+				Found: fmt.Sprintf("%d others: %s", c.count(), c),
+			})
+		}
+	}
+	return nil
 }
 
 // inspectDisk compares the file on disk with what was written there, and with what the

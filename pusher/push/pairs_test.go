@@ -24,6 +24,17 @@ type side struct {
 	balance, extra string
 	services       []joined
 	certificate    []byte // nil for none
+	lookup         string // str, beg or reg: how its map is looked up
+	entries        []snapshots.MapEntry
+}
+
+// mapFile is the side's map.
+func (s side) mapFile() string {
+	out := "# a map\n"
+	for _, e := range s.entries {
+		out += e.Key + " " + e.Value + "\n"
+	}
+	return out
 }
 
 // joined is a Service of a side.
@@ -41,6 +52,7 @@ func (j joined) port() snapshots.ServicePort {
 func (s side) section(name string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "backend %s\n    balance %s\n%s", name, s.balance, s.extra)
+	fmt.Fprintf(&out, "    http-request set-var(txn.m) path,map_%s(maps/%s.map)\n", s.lookup, name)
 	for _, j := range s.services {
 		fmt.Fprintf(&out, "    #hapsnap servers %s weight=%d", j.port(), j.weight)
 		if j.slots > 0 {
@@ -51,17 +63,20 @@ func (s side) section(name string) string {
 	return out.String()
 }
 
-// pair is two sides, with what was changed from the first to the second, by whether
-// that needs a reload.
+// pair is two sides, and how often something was changed from the first to the second
+// that a worker has to be reloaded for.
 type pair struct {
-	name        string
-	a, b        side
-	live, fixed int
+	name  string
+	a, b  side
+	fixed int
 }
 
 // generate returns a pair that chance has made.
 func generate(r *rand.Rand, n int, certificates func() []byte) pair {
-	a := side{balance: pick(r, "roundrobin", "static-rr", "leastconn", "source")}
+	a := side{balance: pick(r, "roundrobin", "roundrobin", "static-rr", "leastconn", "source"), lookup: pick(r, "str", "beg", "str", "beg", "reg")}
+	for k := range r.IntN(12) {
+		a.entries = append(a.entries, snapshots.MapEntry{Key: fmt.Sprintf("/%d", k), Value: pick(r, "x", "y", "z")})
+	}
 	for i := range 1 + r.IntN(3) {
 		a.services = append(a.services, joined{
 			name: fmt.Sprintf("s%d-%d", n, i), options: pick(r, "", "maxconn 50", "backup"), slots: r.IntN(2) * r.IntN(6), weight: 1 + r.IntN(200),
@@ -72,7 +87,7 @@ func generate(r *rand.Rand, n int, certificates func() []byte) pair {
 		a.certificate = certificates()
 	}
 	p := pair{name: fmt.Sprintf("c%d", n), a: a, b: a}
-	p.b.services = slices.Clone(a.services)
+	p.b.services, p.b.entries = slices.Clone(a.services), slices.Clone(a.entries)
 	for range r.IntN(4) {
 		p.change(r, certificates)
 	}
@@ -99,7 +114,7 @@ func endpointsBy(r *rand.Rand, n int) []snapshots.Endpoint {
 // change changes the second side in one way.
 func (p *pair) change(r *rand.Rand, certificates func() []byte) {
 	j := &p.b.services[r.IntN(len(p.b.services))]
-	switch r.IntN(12) {
+	switch r.IntN(20) {
 	case 0:
 		j.options = pick(r, "maxconn 7", "send-proxy")
 		p.fixed++
@@ -109,18 +124,26 @@ func (p *pair) change(r *rand.Rand, certificates func() []byte) {
 	case 2:
 		if p.b.certificate != nil {
 			p.b.certificate = certificates()
-			p.live++
+		}
+	case 12:
+		j.weight = 1 + r.IntN(200)
+	case 13:
+		j.name += "b" // the same endpoints of another Service
+	case 14, 15, 16:
+		p.b.entries = append(p.b.entries, snapshots.MapEntry{Key: fmt.Sprintf("/n%d|%d", len(p.b.entries), r.IntN(1000)), Value: "new"})
+	case 17, 18, 19:
+		if n := len(p.b.entries); n > 0 {
+			k := r.IntN(n)
+			p.b.entries[k].Value += "2"
+			p.b.entries = slices.Delete(p.b.entries, n/2, n/2+r.IntN(2))
 		}
 	case 3:
 		j.endpoints = endpointsBy(r, r.IntN(5)) // others, all at once
-		p.live++
 	case 4, 5, 6:
 		j.endpoints = append(slices.Clone(j.endpoints), endpointsBy(r, 1)...)
-		p.live++
 	default:
 		if n := len(j.endpoints); n > 0 {
 			j.endpoints = slices.Delete(slices.Clone(j.endpoints), r.IntN(n), n)
-			p.live++
 		}
 	}
 }
@@ -151,9 +174,11 @@ func pack(socket string, sides map[string]side) world {
 	var sections, list strings.Builder
 	refs := []snapshots.CertificateRef{{File: "certs/fallback.pem"}}
 	list.WriteString("certs/fallback.pem !*\n")
-	for _, name := range slices.Sorted(maps.Keys(sides)) {
+	var maps []snapshots.File
+	for _, name := range names(sides) {
 		s := sides[name]
 		sections.WriteString(s.section(name))
+		maps = append(maps, snapshots.File{Path: "maps/" + name + ".map", Content: []byte(s.mapFile())})
 		for _, j := range s.services {
 			w.endpoints[j.port()] = j.endpoints
 		}
@@ -164,12 +189,14 @@ func pack(socket string, sides map[string]side) world {
 			fmt.Fprintf(&list, "certs/%s.pem %s.example\n", name, name)
 		}
 	}
-	w.draft = snapshots.Draft{Certificates: refs, Files: []snapshots.File{
+	w.draft = snapshots.Draft{Certificates: refs, Files: append(maps, []snapshots.File{
 		{Path: snapshots.ConfigFile, Content: []byte(fmt.Sprintf(worldHead, socket) + sections.String())},
 		{Path: "files/web.crtlist", Content: []byte(list.String())},
-	}}
+	}...)}
 	return w
 }
+
+func names(sides map[string]side) []string { return slices.Sorted(maps.Keys(sides)) }
 
 // bind binds the world, whose slots follow those of a table, as a revision.
 func (w world) bind(t *testing.T, revision uint64, fallback []byte, layout snapshots.Layout, table snapshots.Slots) (snapshots.Bound, snapshots.Slots) {

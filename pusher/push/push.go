@@ -30,6 +30,10 @@ type Done struct {
 	Reloaded bool
 	// Disk is what the file on disk is.
 	Disk Digest
+	// Lost counts entries of maps that were acknowledged and not there.
+	Lost int
+	// Running is what the worker has, where it was changed at run time.
+	Running Running
 }
 
 // Push makes the instance run what was bound, and its file on disk say the same.
@@ -93,7 +97,7 @@ func (i Instance) look(ctx context.Context) (sight, error) {
 func (i Instance) info(ctx context.Context) (info dataplane.RuntimeInfo, err error) {
 	i.ReloadTimeout = min(i.ReloadTimeout, momentOfReload)
 	_, _ = i.poll(ctx, func() (bool, error) {
-		info, err = i.API.RuntimeInfo(ctx)
+		info, err = i.RuntimeInfo(ctx)
 		return !errors.Is(err, dataplane.ErrRuntime), nil
 	})
 	return info, err
@@ -186,7 +190,7 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 // arrive waits for the worker to name what was posted.
 func (p *attempt) arrive(ctx context.Context, oldPID int) (bool, error) {
 	return p.poll(ctx, func() (bool, error) {
-		info, err := p.API.RuntimeInfo(ctx)
+		info, err := p.RuntimeInfo(ctx)
 		if errors.Is(err, dataplane.ErrRuntime) {
 			return false, nil // for a moment, while the worker is replaced
 		}

@@ -28,6 +28,11 @@ type Running struct {
 	Persisted bool
 	// Certificates are those that it serves, by path.
 	Certificates Known
+	// Maps digests the entries that its maps have, as [snapshots.Bound].Entries does,
+	// "" if that has to be asked.
+	Maps snapshots.Digest
+	// Lost counts entries of maps that were acknowledged and not there, in one update.
+	Lost int
 	// Info is of the worker when it was last asked.
 	Info dataplane.RuntimeInfo
 	// Reloaded is set by an update that had to replace the worker, for the sake of
@@ -48,6 +53,8 @@ type Wanted struct {
 	Servers []snapshots.BoundServer
 	// Certificates are those that it is to serve.
 	Certificates Known
+	// Entries digests those of its maps, see [snapshots.Bound].
+	Entries snapshots.Digest
 	// Bind returns all that was bound. It takes its time for a large snapshot, and is
 	// called for what the rest does not tell: the text, and contents of certificates.
 	Bind func() (snapshots.Bound, error)
@@ -65,7 +72,7 @@ func (r Running) Has(want []snapshots.BoundServer) bool {
 func (r Running) Another() Running { return Running{ByHand: r.ByHand, Disk: r.Disk} }
 
 // Update makes the worker, which has to run the shape that was bound, have the
-// servers and the certificates that were bound, without a reload where that can
+// servers, map entries and certificates that were bound, without a reload where that can
 // be. It returns what the worker has now, also with an error. Where it is known what
 // the worker has, it costs one call more than those for what changed, whose answers are
 // the proof.
@@ -74,7 +81,7 @@ func (r Running) Another() Running { return Running{ByHand: r.ByHand, Disk: r.Di
 // From then on it does so at once, and [Instance.Persist] has to follow.
 func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Running, error) {
 	want.Bind = sync.OnceValues(want.Bind)
-	info, err := i.API.RuntimeInfo(ctx)
+	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return have, err
 	}
@@ -84,7 +91,10 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 	if info.PID != have.Info.PID || len(have.Servers) != len(want.Servers) {
 		have.Servers = nil
 	}
-	have.Info = info
+	if info.PID != have.Info.PID {
+		have.Maps = ""
+	}
+	have.Info, have.Lost = info, 0
 	if have.Servers == nil {
 		if have, err = i.readAll(ctx, want, have); err != nil {
 			return have, err
@@ -94,14 +104,42 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 		have.api = "" // it may be another one by now, which does less
 		return have, err
 	}
+	have, mapsErr := i.keepMaps(ctx, want, have)
 	if want.Certificates.In(have.Certificates) {
+		return have, mapsErr
+	}
+	bound, err := want.Bind()
+	if err != nil {
+		return have, errors.Join(mapsErr, err)
+	}
+	have, err = i.rotate(ctx, bound, have)
+	return have, errors.Join(mapsErr, err)
+}
+
+// keepMaps makes the maps of the worker have their entries. Where that cannot be, and
+// the worker is not known by what it loaded, it is from then on: that is what it can be
+// brought from, by a reload. One that is has them from there, also where the API cannot
+// tell.
+func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Running, error) {
+	if have.Maps == want.Entries {
 		return have, nil
 	}
 	bound, err := want.Bind()
 	if err != nil {
 		return have, err
 	}
-	return i.rotate(ctx, bound, have)
+	_, lost, err := i.setMaps(ctx, bound.Maps)
+	have.Lost = lost
+	switch {
+	case errors.Is(err, errMaps) && have.Info.Loaded != "":
+		i.Names.Set(Alias{})
+	case errors.Is(err, errUnseen):
+		err = nil
+	}
+	if err == nil {
+		have.Maps = want.Entries
+	}
+	return have, err
 }
 
 // readAll asks for all servers of the worker. Their weights are those of the file;
@@ -285,7 +323,7 @@ func (i Instance) setByPost(ctx context.Context, want Wanted, list []change) (di
 // Persist writes the text to disk, for a worker that runs it already, and returns
 // what the file is now.
 func (i Instance) Persist(ctx context.Context, want snapshots.Bound) (Digest, error) {
-	info, err := i.API.RuntimeInfo(ctx)
+	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return Digest{}, err
 	}

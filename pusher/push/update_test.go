@@ -162,7 +162,7 @@ func TestUpdate(t *testing.T) {
 
 // wanted is what a worker is to have of what was bound.
 func wanted(b snapshots.Bound) Wanted {
-	return Wanted{Node: b.Node, Servers: b.Servers, Certificates: Hashes(b), Bind: func() (snapshots.Bound, error) { return b, nil }}
+	return Wanted{Node: b.Node, Servers: b.Servers, Certificates: Hashes(b), Entries: b.Entries, Bind: func() (snapshots.Bound, error) { return b, nil }}
 }
 
 // drained returns the bound snapshot with its first server drained.

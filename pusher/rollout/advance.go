@@ -208,7 +208,7 @@ func (t *turn) turnOf(name string) bool {
 	}
 	t.waitForPush(name)
 	r.Touched = slices.DeleteFunc(r.Touched, func(h Touch) bool { return h.Instance == name })
-	r.Touched = append(r.Touched, Touch{Instance: name, Snapshot: r.Target, Before: t.seen[name].Sample.Past})
+	r.Touched = append(r.Touched, Touch{Instance: name, Snapshot: r.Target, Was: t.seen[name].PID, Before: t.seen[name].Sample.Past})
 	return true
 }
 

@@ -12,8 +12,8 @@ import (
 func (t *turn) judged() bool { return !t.Gate.Off && t.Soak > 0 }
 
 // count notes where counting begins, for each instance: with the worker that got the
-// snapshot in this wave, for it counts from 0, and for the others when they are first
-// asked in this wave.
+// snapshot in this wave, for it counts from 0, unless it was changed at run time: then
+// when it is first asked after that. For the others when they are first asked in this wave.
 func (t *turn) count() {
 	r := t.Rollout
 	if !t.judged() {
@@ -22,16 +22,21 @@ func (t *turn) count() {
 	for _, seen := range t.o.Instances {
 		s := seen.Sample
 		b, known := r.Counted[seen.Name]
-		if s.At.IsZero() || !seen.Reachable || (known && b.PID == s.PID && s.Requests >= b.Requests) {
+		h := t.touch(seen.Name)
+		got := h != nil && h.Applied && h.PID == s.PID && !h.Found && !h.At.Before(r.From)
+		changed := got && h.PID == h.Was
+		known = known && b.PID == s.PID && s.Requests >= b.Requests && !(changed && b.At.Before(h.At))
+		if s.At.IsZero() || !seen.Reachable || known || (changed && s.At.Before(h.At)) {
 			continue
 		}
 		base := Base{Counters: s.Counters, At: s.At, PID: s.PID, Past: s.Past}
 		if b.Past.For > 0 {
 			base.Past = b.Past // what came before a pause, rather than what it is about
 		}
-		h := t.touch(seen.Name)
 		switch {
-		case h != nil && h.Applied && h.PID == s.PID && !h.Found && !h.At.Before(r.From):
+		case changed:
+			base.Past = h.Before
+		case got:
 			base = Base{At: h.At, PID: h.PID, Past: h.Before}
 		case s.At.Before(r.From):
 			continue

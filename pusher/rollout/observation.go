@@ -72,6 +72,8 @@ type Seen struct {
 	Linger time.Duration
 	// Sample is what its worker counted until it was last asked.
 	Sample Sample
+	// Light are the snapshots that its worker can be brought to without a reload.
+	Light []snapshots.ID
 	// Stale is set when Running, joined with today's live data, needs a reload.
 	Stale bool
 }

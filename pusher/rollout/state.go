@@ -91,7 +91,10 @@ type Touch struct {
 	Applied bool      `json:"applied,omitempty"`
 	PID     int       `json:"pid,omitempty"`
 	At      time.Time `json:"at,omitzero"`
-	// Before is the traffic of the worker that was replaced, in its last minutes.
+	// Was is the worker when the push was begun. One that is changed at run time stays,
+	// and goes on counting.
+	Was int `json:"was,omitempty"`
+	// Before is the traffic of the worker in the minutes before.
 	Before Rate `json:"before,omitzero"`
 	// Found is set when it had the snapshot before anything was pushed to it.
 	Found bool `json:"found,omitempty"`
@@ -151,6 +154,8 @@ type Push struct {
 	Snapshot snapshots.ID `json:"snapshot"`
 	Purpose  Purpose      `json:"purpose"`
 	Since    time.Time    `json:"since"`
+	// Light is set for one that is to change the running worker, without a reload.
+	Light bool `json:"light,omitempty"`
 }
 
 // Resume returns the state for a process that has just started: no push is

@@ -80,7 +80,7 @@ func (t *turn) takeResults() {
 			continue
 		}
 		purpose := i.Push.Purpose
-		if r.Outcome == Applied && !r.Reloaded {
+		if r.Outcome == Applied && !r.Reloaded && !i.Push.Light {
 			t.giveBack(r.Instance, i.Push.Since)
 		}
 		t.Instances[r.Instance] = t.remember(i, r)
@@ -272,12 +272,15 @@ func (t *turn) push(name string, id snapshots.ID, purpose Purpose) bool {
 	if seen := t.seen[name]; i.Push != nil || seen.Busy || !seen.Reachable || i.holds(id, t.now) {
 		return true
 	}
-	if w, over := t.overBudget(name); over && purpose != Undo {
+	light := t.light(name, id)
+	if w, over := t.overBudget(name); over && purpose != Undo && !light {
 		t.wait(w)
 		return false
 	}
-	t.spend(name)
-	push := Push{Instance: name, Snapshot: id, Purpose: purpose, Since: t.now}
+	if !light {
+		t.spend(name)
+	}
+	push := Push{Instance: name, Snapshot: id, Purpose: purpose, Since: t.now, Light: light}
 	t.pushes = append(t.pushes, push)
 	i.Push = &push
 	t.Instances[name] = i

@@ -207,6 +207,10 @@ func (s *sim) event(verb string, args []string) error {
 		for _, name := range args {
 			s.fleet[name].started, s.fleet[name].counted = s.now, Counters{}
 		}
+	case "light": // SNAPSHOT NAME …: who can be brought to it, and no other, without a reload
+		for _, name := range args[1:] {
+			s.fleet[name].light = revision(args[0])
+		}
 	case "stale":
 		for _, name := range args {
 			s.fleet[name].stale = true
@@ -244,6 +248,7 @@ type simInstance struct {
 	zone    string
 	up      bool
 	stale   bool
+	light   snapshots.ID
 	running snapshots.ID
 	pid     int
 	started time.Time
@@ -283,6 +288,9 @@ func (s *sim) add(name, zone string) {
 func (s *sim) take(name string) (reloaded bool) {
 	i := s.fleet[name]
 	reloaded = i.running != s.pending[name].Snapshot || i.stale
+	if s.pending[name].Light {
+		reloaded = false
+	}
 	if reloaded {
 		i.pid++
 		i.started, i.counted = s.now, Counters{}
@@ -314,6 +322,7 @@ func (s *sim) observe() Observation {
 		seen := Seen{Name: name, Zone: i.zone, Reachable: i.up}
 		if i.up {
 			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
+			seen.Light = []snapshots.ID{i.light}
 		}
 		if i.up && s.sampled {
 			seen.Sample = i.sample(s.now)
@@ -340,7 +349,11 @@ func (s *sim) settle() []string {
 		s.state, s.waits, s.obs.Results = state, waits, nil
 		for _, p := range pushes {
 			s.pending[p.Instance] = p
-			events = append(events, fmt.Sprintf("push %s to %s (%s)", short(p.Snapshot), p.Instance, p.Purpose))
+			light := ""
+			if p.Light {
+				light = ", without a reload"
+			}
+			events = append(events, fmt.Sprintf("push %s to %s (%s%s)", short(p.Snapshot), p.Instance, p.Purpose, light))
 		}
 		now := s.describe()
 		for _, line := range now {

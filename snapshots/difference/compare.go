@@ -25,14 +25,16 @@ type Side struct {
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
 }
 
-// Verdict is what it takes to bring a fleet from one side to the other.
-type Verdict string
+// Verdict is what it takes to bring a fleet from one side to the other. It is that of
+// [snapshots.Classify] for the sides as they are bound, as far as that can be told without
+// an instance.
+type Verdict = snapshots.Verdict
 
 // The verdicts.
 const (
-	Nothing Verdict = "nothing"
-	Runtime Verdict = "runtime" // servers of the running worker change
-	Reload  Verdict = "reload"
+	Nothing = snapshots.Nothing
+	Runtime = snapshots.Runtime
+	Reload  = snapshots.Reload
 )
 
 // Difference is how the second of two sides differs from the first.
@@ -63,8 +65,9 @@ type Line struct {
 }
 
 const (
-	whyName = "a worker names its snapshot, and learns a new name by a reload only"
-	whyGrow = "there are more endpoints than server lines"
+	whyFile  = "a file without a line has come or gone"
+	whyGrow  = "there are more endpoints than server lines"
+	whySlots = "there is another number of server lines for other recorded endpoints"
 )
 
 // Compare compares two sides. The error is that of a side that cannot be read.
@@ -83,8 +86,7 @@ func Compare(a, b Side) (Difference, error) {
 	if len(d.Files) == 0 {
 		d.Verdict, d.Decides, d.Why, err = c.judgeEndpoints(live)
 	} else {
-		d.Verdict = Reload
-		d.Decides, d.Why, err = c.decidingLine()
+		d.Verdict, d.Decides, d.Why, err = c.decidingLine()
 	}
 	if live != nil && err == nil {
 		d.Files = append(d.Files, *live)

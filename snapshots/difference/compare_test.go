@@ -21,6 +21,11 @@ backend shop_web_http from main
 // edited is the configuration with something replaced.
 func edited(from, to string) string { return strings.Replace(config, from, to, 1) }
 
+// mapped is the configuration with a map that is looked up in some way.
+func mapped(lookup string) string {
+	return config + "    http-request set-var(txn.x) path,map_" + lookup + "(maps/a.map)\nuserlist none\n"
+}
+
 // sideOf is a side with a configuration and other files: path, content, and so on.
 func sideOf(config string, files ...string) Side {
 	s := Side{Name: "side", Files: []snapshots.File{{Path: "haproxy.cfg", Content: []byte(config)}}}
@@ -57,6 +62,14 @@ func recorded(t *testing.T, config string, n int) Side {
 	return sideOf(config, snapshots.EndpointsFile, string(text))
 }
 
+// otherRecorded is a side with another endpoint than the first.
+func otherRecorded(t *testing.T) Side {
+	t.Helper()
+	s := recorded(t, config, 1)
+	s.Files[1].Content = []byte(strings.Replace(string(s.Files[1].Content), "10.0.0.1", "10.0.0.2", 1))
+	return s
+}
+
 func secret(file, name string, use snapshots.Use) snapshots.CertificateRef {
 	return snapshots.CertificateRef{File: file, Secret: snapshots.SecretName{Namespace: "shop", Name: name}, Use: use}
 }
@@ -82,7 +95,7 @@ func TestVerdicts(t *testing.T) {
 			decides: Line{Old: true, File: "haproxy.cfg", Line: 3, Text: "    mode http"},
 		},
 		"a weight alone": {
-			a: sideOf(config), b: sideOf(edited("weight=90", "weight=80")), verdict: Reload, why: whyName,
+			a: sideOf(config), b: sideOf(edited("weight=90", "weight=80")), verdict: Runtime,
 			decides: Line{File: "haproxy.cfg", Line: 6, Text: "    #hapsnap servers shop/web:http weight=80"},
 		},
 		"a weight, and a line after it": {
@@ -105,11 +118,31 @@ func TestVerdicts(t *testing.T) {
 			a: sideOf(config, "maps/a.map", "x 1\n"), b: sideOf(edited("weight=90", "weight=80"), "maps/a.map", "x 2\n"), verdict: Reload,
 			decides: Line{File: "maps/a.map", Line: 1, Text: "x 2"},
 		},
+		"a weight of a static algorithm": {
+			a: sideOf(edited("roundrobin", "source")), b: sideOf(strings.Replace(edited("roundrobin", "source"), "weight=90", "weight=80", 1)), verdict: Reload,
+			decides: Line{File: "haproxy.cfg", Line: 6, Text: "    #hapsnap servers shop/web:http weight=80"},
+		},
+		"an entry of a map that is looked up by trees": {
+			a: sideOf(mapped("str"), "maps/a.map", "x 1\n"), b: sideOf(mapped("str"), "maps/a.map", "x 1\ny 2\n"), verdict: Runtime,
+			decides: Line{File: "maps/a.map", Line: 2, Text: "y 2"},
+		},
+		"an entry of a map that is looked up in order": {
+			a: sideOf(mapped("reg"), "maps/a.map", "x 1\n"), b: sideOf(mapped("reg"), "maps/a.map", "x 1\ny 2\n"), verdict: Reload,
+			decides: Line{File: "maps/a.map", Line: 2, Text: "y 2"},
+		},
+		"an entry, and a line": {
+			a: sideOf(mapped("str"), "maps/a.map", "x 1\n"), b: sideOf(mapped("str")+"backend x\n", "maps/a.map", "x 2\n"), verdict: Reload,
+			decides: Line{File: "haproxy.cfg", Line: 10, Text: "backend x"},
+		},
+		"an entry that is there twice": {
+			a: sideOf(mapped("str"), "maps/a.map", "x 1\n"), b: sideOf(mapped("str"), "maps/a.map", "x 1\nx 2\n"), verdict: Reload,
+			decides: Line{File: "maps/a.map", Line: 2, Text: "x 2"},
+		},
 		"a file goes": {
 			a: sideOf(config, "files/a", "x\n"), b: sideOf(config), verdict: Reload,
 			decides: Line{Old: true, File: "files/a", Line: 1, Text: "x"},
 		},
-		"an empty file comes": {a: sideOf(config), b: sideOf(config, "files/a", ""), verdict: Reload, why: whyName},
+		"an empty file comes": {a: sideOf(config), b: sideOf(config, "files/a", ""), verdict: Reload, why: whyFile},
 		"a certificate comes": {
 			a: sideOf(config), b: withCertificate, verdict: Reload,
 			decides: Line{File: CertificatesFile, Line: 1, Text: "certs/a.pem: certificate of Secret shop/a"},
@@ -173,15 +206,19 @@ func TestVerdictsOnEndpoints(t *testing.T) {
 			decides: Line{File: "endpoints.yaml", Line: 9, Text: "  - address: 10.0.0.3"},
 		},
 		"recorded endpoints": {
-			a: recorded(t, config, 2), b: recorded(t, config, 3), verdict: Reload, why: whyName,
+			a: recorded(t, config, 2), b: recorded(t, config, 3), verdict: Reload, why: whySlots,
 			decides: Line{File: "endpoints.yaml", Line: 9, Text: "  - address: 10.0.0.3"},
+		},
+		"recorded endpoints, as many as before": {
+			a: recorded(t, config, 1), b: otherRecorded(t), verdict: Runtime,
+			decides: Line{File: "endpoints.yaml", Line: 5, Text: "  - address: 10.0.0.2"},
 		},
 		"recorded endpoints outgrow the slots": {
 			a: recorded(t, config, 2), b: recorded(t, config, 5), verdict: Reload, why: whyGrow,
 			decides: Line{File: "haproxy.cfg", Line: 6, Text: "    #hapsnap servers shop/web:http weight=90"},
 		},
 		"recorded and live endpoints": {
-			a: recorded(t, config, 2), b: live(config, 3), verdict: Reload, why: whyName,
+			a: recorded(t, config, 2), b: live(config, 3), verdict: Reload, why: whySlots,
 			decides: Line{Old: true, File: "endpoints.yaml", Line: 1, Text: "apiVersion: hapsnap.dev/v1alpha1"},
 		},
 	})

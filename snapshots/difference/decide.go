@@ -2,6 +2,7 @@ package difference
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,9 +10,22 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// decidingLine returns the first line by which the shapes of the sides differ,
-// else the first by which the sides do.
-func (c *comparison) decidingLine() (decides Line, why string, err error) {
+// decidingLine returns what sides take that differ in files: a reload for the first line
+// by which their shapes differ, else a change at run time for the first by which they do.
+func (c *comparison) decidingLine() (v Verdict, decides Line, why string, err error) {
+	if decides, why, err = c.needsReload(); err != nil || why != "" || decides.File != "" {
+		return Reload, decides, why, err
+	}
+	for _, path := range c.paths() {
+		if at, differ := first(c.old[path], c.new[path]); differ {
+			return Runtime, c.lineAt(path, at), "", nil
+		}
+	}
+	return Runtime, Line{}, "", nil
+}
+
+// needsReload returns the first line by which the shapes of the sides differ, if they do.
+func (c *comparison) needsReload() (decides Line, why string, err error) {
 	before, err := shapeText(c.old[snapshots.ConfigFile])
 	if err != nil {
 		return Line{}, "", fmt.Errorf("%s: %w", c.a.Name, err)
@@ -24,23 +38,64 @@ func (c *comparison) decidingLine() (decides Line, why string, err error) {
 		return c.lineAt(snapshots.ConfigFile, at), "", nil
 	}
 	for _, path := range c.paths() {
-		if path == snapshots.ConfigFile || path == snapshots.EndpointsFile {
+		_, before := c.old[path]
+		_, after := c.new[path]
+		if path == snapshots.ConfigFile || path == snapshots.EndpointsFile || c.changeable(path) {
 			continue
 		}
 		if at, differ := first(c.old[path], c.new[path]); differ {
 			return c.lineAt(path, at), "", nil
+		}
+		if before != after {
+			return Line{}, whyFile, nil // without a line
 		}
 	}
 	grown, err := c.grownAsCompared()
 	if err != nil || grown.File != "" {
 		return grown, whyGrow, err
 	}
-	for _, path := range []string{snapshots.ConfigFile, snapshots.EndpointsFile} {
-		if at, differ := first(c.old[path], c.new[path]); differ {
-			return c.lineAt(path, at), whyName, nil
+	return c.otherSlots()
+}
+
+// changeable reports whether a file is a map of both sides, whose entries can be changed
+// at run time.
+func (c *comparison) changeable(path string) bool {
+	for _, side := range []map[string]string{c.old, c.new} {
+		content, ok := side[path]
+		if !ok || !snapshots.ChangeableMap([]byte(side[snapshots.ConfigFile]), path, []byte(content)) {
+			return false
 		}
 	}
-	return Line{}, whyName, nil // a file without a line has come or gone
+	return true
+}
+
+// otherSlots returns the line by which recorded endpoints differ that are as many server
+// lines as there are slots for them. It is not known how many slots there are if only one
+// side has recorded ones.
+func (c *comparison) otherSlots() (Line, string, error) {
+	at, differ := first(c.old[snapshots.EndpointsFile], c.new[snapshots.EndpointsFile])
+	if !differ {
+		return Line{}, "", nil
+	}
+	var groups [2]snapshots.Slots
+	for i, side := range []map[string]string{c.old, c.new} {
+		directives, err := snapshots.Directives([]byte(side[snapshots.ConfigFile]))
+		if err != nil {
+			return Line{}, "", err
+		}
+		endpoints := map[snapshots.ServicePort][]snapshots.Endpoint(nil)
+		if text := side[snapshots.EndpointsFile]; text != "" {
+			if endpoints, err = snapshots.ParseEndpoints([]byte(text)); err != nil {
+				return Line{}, "", err
+			}
+		}
+		groups[i], _ = snapshots.AssignSlots(nil, directives, endpoints, time.Time{}, 0)
+	}
+	one := c.old[snapshots.EndpointsFile] == "" || c.new[snapshots.EndpointsFile] == ""
+	if one || !maps.EqualFunc(groups[0], groups[1], func(x, y []snapshots.Slot) bool { return len(x) == len(y) }) {
+		return c.lineAt(snapshots.EndpointsFile, at), whySlots, nil
+	}
+	return Line{}, "", nil
 }
 
 // lineAt returns the line at which a file differs.
@@ -59,16 +114,20 @@ func (c *comparison) lineAt(path string, at change) Line {
 
 // shapeText returns a haproxy.cfg as far as changing it needs a reload: of the
 // directives for servers all but the weight, which [snapshots.Bind] keeps out of
-// the shape. That it keeps the Service out too is of no use here: who has fewer
+// the shape unless it cannot be changed. That it keeps the Service out too is of no use here: who has fewer
 // slots is told by live endpoints only.
 func shapeText(config string) (string, error) {
 	directives, err := snapshots.Directives([]byte(config))
 	if err != nil || len(directives) == 0 {
 		return config, err
 	}
+	static := snapshots.StaticBackends([]byte(config), directives)
 	lines := strings.Split(config, "\n")
 	for _, d := range directives {
 		lines[d.Line-1] = fmt.Sprintf("#hapsnap servers %s slots=%d %s", d.Service, d.Slots, d.Options)
+		if static[d.Backend] {
+			lines[d.Line-1] += fmt.Sprintf(" weight=%d", d.Weight)
+		}
 	}
 	return strings.Join(lines, "\n"), nil
 }

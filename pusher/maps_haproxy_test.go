@@ -1,0 +1,297 @@
+package pusher
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// hosts returns the entries of the map of hosts that a worker has, sorted.
+func (r *rig) hosts(name string) string {
+	r.t.Helper()
+	i := r.instances[name]
+	list, err := i.Socket("show map")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(list) {
+		f := strings.Fields(line)
+		if len(f) < 2 || !strings.HasPrefix(f[1], "("+i.Dirs.Maps) {
+			continue
+		}
+		entries, err := i.Socket("show map #" + f[0])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for entry := range strings.Lines(entries) {
+			if f := strings.Fields(entry); len(f) == 3 {
+				out = append(out, f[1]+"="+f[2])
+			}
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// runsHosts waits until all run a snapshot whose map has these entries.
+func (r *rig) runsHosts(id snapshots.ID, hosts string) Status {
+	r.t.Helper()
+	s := r.allRun(id)
+	for name := range r.instances {
+		if got := r.hosts(name); got != hosts {
+			r.t.Errorf("%s has the hosts %q, want %q", name, got, hosts)
+		}
+	}
+	return s
+}
+
+// A snapshot that differs in entries of maps comes to all workers without a reload. What a
+// worker runs is known over restarts of the pusher, and what is on disk is the same.
+func TestMapChangesReloadNobody(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a", "b")
+			r.endpoints(echo(t, "one"))
+			first := r.publishMap(config("1", ""), "a.example one\nb.example two\n")
+			r.allRunAfter(first)
+			workers, pushes := r.workers(), r.pushes("a")
+			second := r.publishMap(config("1", ""), "a.example new\nc.example two\n")
+			s := r.runsHosts(second, "a.example=new c.example=two")
+			for _, i := range s.Instances {
+				if id, _, err := snapshots.ParseNode(i.Loaded); err != nil || id != first {
+					t.Errorf("%s has loaded %s", i.Name, i.Loaded)
+				}
+			}
+			// Another pusher knows what runs, and one that lost its memory finds out.
+			r.kill()
+			r.allRunAfter(second)
+			r.kill()
+			if err := os.Remove(r.options.State); err != nil {
+				t.Fatal(err)
+			}
+			r.run()
+			r.runsHosts(second, "a.example=new c.example=two")
+			third := r.publishMap(config("1", ""), "a.example new\n")
+			r.runsHosts(third, "a.example=new")
+			if now := r.workers(); !slices.Equal(now, workers) || r.pushes("a") != pushes {
+				t.Errorf("the workers are %v, were %v; %d posts with a reload, were %d", now, workers, r.pushes("a"), pushes)
+			}
+			// What is on disk is the same.
+			r.instances["a"].StopHAProxy()
+			if err := r.instances["a"].StartHAProxy(); err != nil {
+				t.Fatal(err)
+			}
+			r.until("a names what it has loaded", func(s Status) bool {
+				a := s.instance("a")
+				return a.InSync && a.Running == third && a.Loaded == ""
+			})
+			r.runsHosts(third, "a.example=new")
+			if r.pushes("a") != pushes {
+				t.Errorf("%d posts with a reload, were %d", r.pushes("a"), pushes)
+			}
+		})
+	}
+}
+
+// What a person orders takes no reload either where that can be, and after one a worker
+// is known by what it loaded.
+func TestMapChangesThereAndBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V34, "a")
+	r.endpoints(echo(t, "one"))
+	first := r.publishMap(config("1", ""), "a.example one\n")
+	r.allRunAfter(first)
+	worker := r.workers()
+	second := r.publishMap(config("1", ""), "a.example two\nb.example two\n")
+	r.runsHosts(second, "a.example=two b.example=two")
+	r.channel(func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: first}) })
+	if s := r.runsHosts(first, "a.example=one"); s.instance("a").Loaded != "" {
+		t.Errorf("what it loaded is told, %s, though it runs that", s.instance("a").Loaded)
+	}
+	r.channel(snapshots.Channel.Unpinned)
+	r.runsHosts(second, "a.example=two b.example=two")
+	third := r.publishMap(config("1", ""), "c.example three\n")
+	r.runsHosts(third, "c.example=three")
+	if now := r.workers(); !slices.Equal(now, worker) {
+		t.Errorf("the worker is %v, was %v", now, worker)
+	}
+
+	// Another hand reloads: that loads what is on disk, which is the same.
+	pushes := r.pushes("a")
+	if err := syscall.Kill(r.instances["a"].MasterPID(), syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	r.until("another worker runs it", func(s Status) bool {
+		a := s.instance("a")
+		return a.InSync && a.Running == third && a.Loaded == "" && a.PID != worker[0]
+	})
+	r.runsHosts(third, "c.example=three")
+	if r.pushes("a") != pushes {
+		t.Errorf("%d posts with a reload, were %d", r.pushes("a"), pushes)
+	}
+
+	// And a snapshot that takes a reload, after one that does not.
+	r.runsHosts(r.publishMap(config("1", ""), "d.example four\n"), "d.example=four")
+	worker = r.workers()
+	s := r.runsHosts(r.publishMap(config("2", ""), "e.example five\n"), "e.example=five")
+	if now := r.workers(); slices.Equal(now, worker) || s.instance("a").Loaded != "" {
+		t.Errorf("the worker is %v, was %v, and has loaded %q", now, worker, s.instance("a").Loaded)
+	}
+}
+
+// The canary is the first to have it, and the only one if it is called off.
+func TestMapChangesGoInWaves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V34, "a", "b", "c")
+	r.endpoints(echo(t, "one"))
+	first := r.publishMap(config("1", ""), "a.example one\n")
+	r.allRunAfter(first)
+	r.kill()
+	soak := time.Hour
+	r.options.Soak = &soak
+	r.run()
+	workers := r.workers()
+	second := r.publishMap(config("1", ""), "a.example two\n")
+	r.until("the canary soaks", func(s Status) bool {
+		return s.Phase() == rollout.Soaking && s.Rollout.Target == second && s.instance("a").Running == second
+	})
+	for name, want := range map[string]string{"a": "a.example=two", "b": "a.example=one", "c": "a.example=one"} {
+		if got := r.hosts(name); got != want {
+			t.Errorf("%s has the hosts %q, want %q", name, got, want)
+		}
+	}
+	r.channel(func(c snapshots.Channel) snapshots.Channel {
+		return c.Aborted(snapshots.Order{Snapshot: second, By: "ann", At: time.Now()})
+	})
+	r.until("it is undone and rejected", func(s Status) bool {
+		return s.Good == first && s.Rollout == nil && s.InSync() == 3 && len(s.Rejected) == 1
+	})
+	if got := r.hosts("a"); got != "a.example=one" {
+		t.Errorf("a has the hosts %q", got)
+	}
+	if now := r.workers(); !slices.Equal(now, workers) {
+		t.Errorf("the workers are %v, were %v", now, workers)
+	}
+}
+
+// A successor has from the state what workers run that do not name it, and goes on with
+// the rollout.
+func TestSuccessorKnowsWhatWorkersRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V34, "a", "b")
+	r.endpoints(echo(t, "one"))
+	first := r.publishMap(config("1", ""), "a.example one\n")
+	kept := &secret{}
+	one := r.member("one", kept)
+	one.crown.give()
+	one.until("all run it", func(s Status) bool { return s.Good == first && s.Rollout == nil && s.InSync() == 2 })
+	one.crown.take()
+	one.until("stands by", func(s Status) bool { return s.Standby })
+	workers := r.workers()
+
+	second := r.publishMap(config("1", ""), "a.example two\n")
+	soak := time.Hour
+	two := r.member("two", kept, func(o *Options) { o.Soak = &soak })
+	two.crown.give()
+	two.until("the canary soaks", func(s Status) bool {
+		return s.Phase() == rollout.Soaking && s.instance("a").Running == second
+	})
+	two.crown.take()
+	two.until("stands by", func(s Status) bool { return s.Standby })
+
+	entries := r.instances["a"].Count(http.MethodPut, "/runtime/maps")
+	three := r.member("three", kept)
+	three.crown.give()
+	s := three.until("all run it", func(s Status) bool { return s.Good == second && s.Rollout == nil && s.InSync() == 2 })
+	for _, i := range s.Instances {
+		if id, _, err := snapshots.ParseNode(i.Loaded); err != nil || id != first || i.Running != second {
+			t.Errorf("%s runs %s and has loaded %s", i.Name, i.Running, i.Loaded)
+		}
+	}
+	if now := r.workers(); !slices.Equal(now, workers) || len(s.Rejected) > 0 {
+		t.Errorf("the workers are %v, were %v; rejected are %v", now, workers, s.Rejected)
+	}
+	if now := r.instances["a"].Count(http.MethodPut, "/runtime/maps"); now != entries {
+		t.Errorf("the canary was changed again, %d times", now-entries)
+	}
+	for name := range r.instances {
+		if got := r.hosts(name); got != "a.example=two" {
+			t.Errorf("%s has the hosts %q", name, got)
+		}
+	}
+}
+
+// Where maps cannot be changed, the worker is reloaded; it is never left with a part.
+func TestFailureMapCallsFail(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V34, "a")
+	r.endpoints(echo(t, "one"))
+	first := r.publishMap(config("1", ""), "a.example one\nb.example one\n")
+	r.allRunAfter(first)
+	worker, i := r.workers(), r.instances["a"]
+
+	// For a moment: what was added is there, and another try completes it.
+	i.Inject(dataplanetest.Answer(http.StatusServiceUnavailable).On(http.MethodDelete, "/runtime/maps").Times(2))
+	second := r.publishMap(config("1", ""), "a.example two\nc.example two\n")
+	r.runsHosts(second, "a.example=two c.example=two")
+	if now := r.workers(); !slices.Equal(now, worker) {
+		t.Errorf("the worker is %v, was %v", now, worker)
+	}
+
+	i.Inject(dataplanetest.Answer(http.StatusServiceUnavailable).On(http.MethodDelete, "/runtime/maps"))
+	third := r.publishMap(config("1", ""), "a.example three\nd.example three\n")
+	r.runsHosts(third, "a.example=three d.example=three")
+	if now := r.workers(); slices.Equal(now, worker) {
+		t.Error("the worker was not replaced")
+	}
+}
+
+// An entry that was acknowledged and is lost is set again; where that is in vain, the
+// worker is reloaded. One that another hand takes away comes back.
+func TestFailureMapEntryLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V34, "a")
+	r.options.InspectInterval = 100 * time.Millisecond
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publishMap(config("1", ""), "a.example one\n"))
+	worker, i := r.workers(), r.instances["a"]
+	i.Inject(dataplanetest.MapChangeLost().On("PUT", "/runtime/maps").Times(1))
+	r.runsHosts(r.publishMap(config("1", ""), "a.example one\nb.example two\n"), "a.example=one b.example=two")
+	r.socket("a", "del map "+r.loadedMap("a")+" a.example")
+	eventually(t, "the entry is back", func() bool { return r.hosts("a") == "a.example=one b.example=two" })
+	if now := r.workers(); !slices.Equal(now, worker) {
+		t.Errorf("the worker is %v, was %v", now, worker)
+	}
+	i.Inject(dataplanetest.MapChangeLost().On("PUT", "/runtime/maps"))
+	s := r.runsHosts(r.publishMap(config("1", ""), "a.example one\nc.example two\n"), "a.example=one c.example=two")
+	if now := r.workers(); slices.Equal(now, worker) || s.instance("a").Loaded != "" {
+		t.Errorf("the worker is %v, was %v, and has loaded %q", now, worker, s.instance("a").Loaded)
+	}
+}
+
+// loadedMap returns the file of the map of hosts by which a worker knows it.
+func (r *rig) loadedMap(name string) string {
+	r.t.Helper()
+	list, err := r.instances[name].Socket("show map")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for line := range strings.Lines(list) {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], "("+r.instances[name].Dirs.Maps) {
+			return strings.Trim(f[1], "()")
+		}
+	}
+	r.t.Fatal("no map is loaded")
+	return ""
+}

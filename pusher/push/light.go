@@ -1,0 +1,119 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// ErrNeedsReload is returned where the worker cannot be brought at run time to what was
+// bound. It may have been changed in part by then.
+var ErrNeedsReload = errors.New("it takes a reload")
+
+// Light makes the worker run what was bound without a reload, which the one that it
+// runs as bound has to allow, and the file on disk say so first: whatever reloads it
+// has the worker run the same. From then on [Instance.RuntimeInfo] has the worker name
+// what was bound. Have is what is known of the worker. Certificates are left to
+// [Instance.Update].
+func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have Running, known Known) (Done, error) {
+	if running.Shape != want.Shape {
+		c := snapshots.Classify(running, want)
+		return Done{}, fmt.Errorf("%w: %s:%d", ErrNeedsReload, c.File, c.Line)
+	}
+	if err := checkText(want.Config); err != nil {
+		return Done{}, err
+	}
+	info, err := i.info(ctx)
+	if err != nil {
+		return Done{}, err
+	}
+	if !snapshots.SameNode(info.Node, running.Node) {
+		return Done{}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	}
+	if have, err = i.before(ctx, want, running, have, info); err != nil {
+		return Done{}, err
+	}
+	if err := i.upload(ctx, want.Files, known); err != nil {
+		return Done{}, err
+	}
+	have.Disk, err = i.post(ctx, want.Config, nil)
+	if errors.Is(err, dataplane.ErrValidation) {
+		i.tidy(ctx)
+		return Done{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if err != nil {
+		return Done{}, err
+	}
+	done, err := i.change(ctx, want, have)
+	if err != nil && !errors.Is(err, ErrElsewhere) {
+		// It says what the worker names again. Where that is in vain too, the next push
+		// waits for a reload that nobody asked for, and then asks for one.
+		_, _ = i.post(ctx, running.Config, nil)
+	}
+	return done, err
+}
+
+// before returns what the worker has, in servers as well. Where that has to be asked,
+// nobody tells their weights but the file on disk, and an earlier try may have been cut
+// short after that was written: so those that change are set in any case.
+func (i Instance) before(ctx context.Context, want, running snapshots.Bound, have Running, info dataplane.RuntimeInfo) (Running, error) {
+	have.Lost = 0
+	if have.Servers != nil && have.Info.PID == info.PID && aligned(have.Servers, want.Servers) {
+		have.Info = info
+		return have, nil
+	}
+	have.Info = info
+	have, err := i.readAll(ctx, Wanted{Node: running.Node, Servers: running.Servers}, have)
+	if err != nil {
+		return have, err
+	}
+	for n, s := range want.Servers {
+		if s.Weight != running.Servers[n].Weight {
+			have.Servers[n].Weight = unknownWeight
+		}
+	}
+	return have, nil
+}
+
+// unknownWeight is no weight that a server can have.
+const unknownWeight = -1
+
+// change changes the maps and servers of the worker, which has to be the same one after it.
+func (i Instance) change(ctx context.Context, want snapshots.Bound, have Running) (Done, error) {
+	files, lost, err := i.setMaps(ctx, want.Maps)
+	if isVain(err) {
+		err = fmt.Errorf("%w: %w", ErrNeedsReload, err)
+	}
+	if err != nil {
+		return Done{Lost: lost}, err
+	}
+	before := have.Info
+	bind := func() (snapshots.Bound, error) { return want, nil }
+	if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: bind}, have); err != nil {
+		return Done{Lost: lost}, err
+	}
+	info, err := i.info(ctx)
+	if err != nil {
+		return Done{Lost: lost}, err
+	}
+	if info.PID != before.PID || info.Node != before.Node {
+		return Done{Lost: lost}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	}
+	i.rename(info, want, files)
+	if info, err = i.info(ctx); err == nil && !snapshots.SameNode(info.Node, want.Node) {
+		err = fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	}
+	have.Info, have.Maps, have.Persisted = info, want.Entries, true
+	return Done{Info: info, Disk: have.Disk, Lost: lost, Running: have}, err
+}
+
+// isVain reports whether changing maps would end the same way at another try.
+func isVain(err error) bool {
+	return slices.ContainsFunc([]error{errMaps, dataplane.ErrNotFound, dataplane.ErrRejected, dataplane.ErrUnsupported}, func(class error) bool {
+		return errors.Is(err, class)
+	})
+}

@@ -1,0 +1,125 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// maxMapCalls bounds the entries that are set or taken away, for each of which there is
+// a call. More than that are sooner there by a reload.
+const maxMapCalls = 500
+
+// errMaps is returned where the maps of the worker do not become what they should be,
+// errUnseen where the API does not know them: HAProxy loaded them from a folder that is
+// not the API's. Then they can neither be changed nor read.
+var (
+	errMaps   = errors.New("maps of the worker")
+	errUnseen = fmt.Errorf("%w: the Dataplane API does not know", errMaps)
+)
+
+// setMaps makes the maps of the worker have the wanted entries. What was changed is
+// read back: an entry that was acknowledged and is not there is set once more, and
+// counted. It returns the files that the worker knows its maps by. The error wraps errMaps
+// where there is nothing else wrong than that entries do not stay.
+func (i Instance) setMaps(ctx context.Context, want []snapshots.BoundMap) (files []string, lost int, err error) {
+	if len(want) == 0 {
+		return nil, 0, nil
+	}
+	if files, err = i.loadedMaps(ctx, want); err != nil {
+		return nil, 0, err
+	}
+	const tries = 2
+	var trouble error // of the last try, which leaves open what it changed
+	for try := 0; ; try++ {
+		list, err := i.compareMaps(ctx, want, files)
+		if err != nil || len(list) == 0 {
+			return files, lost, err
+		}
+		if try > 0 && trouble == nil {
+			for _, c := range list {
+				lost += c.count()
+			}
+		}
+		switch {
+		case try == tries && isUncertain(trouble):
+			return files, lost, trouble
+		case try == tries:
+			return files, lost, fmt.Errorf("%w: %s", errMaps, list[0])
+		}
+		trouble = i.changeMaps(ctx, list)
+		if trouble != nil && !isUncertain(trouble) && !errors.Is(trouble, dataplane.ErrNotFound) {
+			return files, lost, trouble // where something is not found, another hand was quicker
+		}
+	}
+}
+
+// loadedMaps returns the file that the worker has loaded for each of the maps.
+func (i Instance) loadedMaps(ctx context.Context, want []snapshots.BoundMap) ([]string, error) {
+	names, err := i.API.RuntimeMaps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, 0, len(want))
+	for _, m := range want {
+		at := slices.IndexFunc(names, func(name string) bool { return "maps/"+snapshots.LogicalMap(name) == m.Source })
+		if at < 0 {
+			return nil, fmt.Errorf("%w %s", errUnseen, m.Source)
+		}
+		out = append(out, names[at])
+	}
+	return out, nil
+}
+
+// compareMaps returns what there is to change.
+func (i Instance) compareMaps(ctx context.Context, want []snapshots.BoundMap, files []string) ([]mapChange, error) {
+	var out []mapChange
+	calls := 0
+	for n, m := range want {
+		have, err := i.API.MapEntries(ctx, files[n])
+		if err != nil {
+			return nil, err
+		}
+		c := changeMap(m, files[n], have)
+		if c.count() > 0 {
+			out = append(out, c)
+		}
+		calls += len(c.set) + len(c.del)
+	}
+	if calls > maxMapCalls {
+		return nil, fmt.Errorf("%w: %d entries to be changed one by one", errMaps, calls)
+	}
+	return out, nil
+}
+
+// changeMaps adds, sets and takes away entries, in this order, so that a request finds
+// the old or the new. A map that is looked up later has its entries before one that
+// leads to it: the configuration names the maps in the order of its look-ups.
+func (i Instance) changeMaps(ctx context.Context, list []mapChange) error {
+	for _, c := range slices.Backward(list) {
+		for _, entries := range payloads(c.add) {
+			if err := i.API.AddMapEntries(ctx, c.name, entries); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range slices.Backward(list) {
+		for _, e := range c.set {
+			if err := i.API.SetMapEntry(ctx, c.name, e.Key, e.Value); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range list {
+		for _, key := range c.del {
+			if err := i.API.DeleteMapEntry(ctx, c.name, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

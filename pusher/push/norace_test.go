@@ -1,0 +1,6 @@
+//go:build !race
+
+package push
+
+// somePairs is how many pairs are applied to HAProxy.
+const somePairs = 1000
