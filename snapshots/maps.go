@@ -91,9 +91,13 @@ func lookedUp(config []byte) []string {
 
 func endsArgument(rest []byte) bool { return len(rest) > 0 && (rest[0] == ')' || rest[0] == ',') }
 
+// maxEntry bounds an entry that can be changed at run time, with its newline, in bytes:
+// what is longer than one command to HAProxy makes the Dataplane API replace the map.
+const maxEntry = 8192
+
 // ParseMap returns the entries of a map file in order, and whether each of them can be
-// changed at run time. That is not so of keys that occur twice, and of bytes that mean
-// something on HAProxy's socket.
+// changed at run time. That is not so of keys that occur twice, of bytes that mean
+// something on HAProxy's socket, and of entries that are too long for one command.
 func ParseMap(content []byte) (entries []MapEntry, plain bool) {
 	text := string(content)
 	if text != "" && !strings.HasSuffix(text, "\n") {
@@ -106,7 +110,7 @@ func ParseMap(content []byte) (entries []MapEntry, plain bool) {
 			continue
 		}
 		key, value, _ := strings.Cut(line, " ")
-		if !isPlain(key) || !isPlain(value) || seen[key] {
+		if !isPlain(key) || !isPlain(value) || seen[key] || len(line) >= maxEntry {
 			return nil, false
 		}
 		seen[key] = true

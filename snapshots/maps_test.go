@@ -27,6 +27,8 @@ func TestParseMap(t *testing.T) {
 		"a #1\n":                            "not plain",
 		"<< 1\n":                            "not plain",
 		"ä 1\n":                             "not plain",
+		strings.Repeat("k", 8188) + " 12\n": strings.Repeat("k", 8188) + "=12",
+		strings.Repeat("k", 8189) + " 12\n": "not plain",
 	} {
 		entries, plain := ParseMap([]byte(text))
 		var got []string
