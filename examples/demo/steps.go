@@ -219,6 +219,9 @@ func (s *story) pin(ctx context.Context) error {
 		return err
 	}
 	s.got("http://shop.example.com:18080/sale/shoes", "web-2 or web-3: yesterday's routes, today's pods")
+	if err := s.settled(ctx); err != nil { // or unpinning undoes a rollout, and begins none
+		return err
+	}
 	if err := s.show(ctx, "pusher unpin", s.pusher, "unpin", "--store", s.storeURL()); err != nil {
 		return err
 	}
