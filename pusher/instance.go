@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,6 +25,7 @@ type instance struct {
 
 	asked   bool // has answered, or failed to, at least once
 	info    dataplane.RuntimeInfo
+	told    time.Time // when that was asked for
 	started time.Time // when its worker began, by this machine's clock
 	err     error     // why it is out of reach, nil if it is not
 	since   time.Time
@@ -126,25 +126,20 @@ func (i *instance) hear(info dataplane.RuntimeInfo, err error, asked, now time.T
 	i.meet(info, asked)
 }
 
-// uptimeSlack is by how much the start of a worker may be off, which is told in
-// whole seconds of its age.
-const uptimeSlack = 3 * time.Second
-
 // meet takes what the worker said of itself. If it is another one, nothing is
-// known of it; in a container that was restarted it may have the same number.
+// known of it.
 func (i *instance) meet(info dataplane.RuntimeInfo, asked time.Time) {
-	started := asked.Add(-info.Uptime)
-	if info.PID != i.info.PID || loaded(info) != loaded(i.info) || started.After(i.started.Add(uptimeSlack)) {
-		i.running, i.started, i.inspectAfter, i.heavy = i.running.Another(), started, asked, ""
+	if now := (hearing{info, asked}); now.ofAnother(i.heard(), i.started) {
+		i.running, i.started, i.inspectAfter, i.heavy = i.running.Another(), now.started(), asked, ""
 		if info.Loaded == "" {
 			i.target.Names.Set(push.Alias{}) // it was another worker's
 		}
 	}
-	i.info = info
+	i.info, i.told = info, asked
 }
 
-// loaded returns the node that the worker was loaded with.
-func loaded(info dataplane.RuntimeInfo) string { return cmp.Or(info.Loaded, info.Node) }
+// heard returns what the worker said last.
+func (i *instance) heard() hearing { return hearing{i.info, i.told} }
 
 // begin marks the instance as busy.
 func (i *instance) begin(w work) { i.busy = w }
