@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -102,6 +103,15 @@ type InstanceStatus struct {
 	Doing   string    `json:"doing,omitempty"`
 	Error   string    `json:"error,omitempty"`
 	ErrorAt time.Time `json:"errorAt,omitzero"`
+}
+
+// Names returns the node of what a worker of the instance runs that was asked: it names
+// what it has loaded, also where that was changed since.
+func (i InstanceStatus) Names(info dataplane.RuntimeInfo) string {
+	if i.Loaded != "" && i.Loaded == info.Node && i.PID == info.PID {
+		return i.Node
+	}
+	return info.Node
 }
 
 // InSync returns how many instances are.

@@ -127,47 +127,50 @@ func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
 	return f.print(cmd, done)
 }
 
-// node returns what the worker of the instance names, or named when the pusher asked it
-// last.
+// node returns the node of what the worker of the instance runs, or ran when the pusher
+// asked it last.
 func (f *recoverFlags) node(ctx context.Context, done *recovered) (string, error) {
+	status, stateErr := f.readStatus(ctx, f.state)
+	var known pusher.InstanceStatus
+	if n := slices.IndexFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Name == f.instance }); n >= 0 {
+		known = status.Instances[n]
+	}
 	if f.fleet != "" {
 		file, err := fleet.Read(f.fleet)
 		if err != nil {
 			return "", err
 		}
-		n := slices.IndexFunc(file.Instances, func(i fleet.Instance) bool { return i.Name == f.instance })
-		if n >= 0 {
+		if n := slices.IndexFunc(file.Instances, func(i fleet.Instance) bool { return i.Name == f.instance }); n >= 0 {
 			done.Asked = true
-			return ask(ctx, file.Instances[n])
+			info, err := ask(ctx, file.Instances[n])
+			return known.Names(info), err // which needs no state
 		}
 	}
-	status, err := f.readStatus(ctx, f.state)
-	if err != nil {
-		return "", err
+	if stateErr != nil {
+		return "", stateErr
 	}
-	n := slices.IndexFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Name == f.instance })
-	if n < 0 {
+	if known.Name == "" {
 		return "", process.WithHint(process.Usage("there is no instance %s", f.instance), "pusher status lists them")
 	}
-	return status.Instances[n].Node, nil
+	return known.Node, nil
 }
 
 // askTimeout is how long an instance may take to say what it runs.
 const askTimeout = 10 * time.Second
 
-// ask asks an instance what it runs.
-func ask(ctx context.Context, i fleet.Instance) (string, error) {
+// ask asks an instance for its worker.
+func ask(ctx context.Context, i fleet.Instance) (dataplane.RuntimeInfo, error) {
 	client, err := dataplane.New(dataplane.Options{URL: i.URL, Username: i.Username, Password: i.Password, TLS: i.TLS})
 	if err != nil {
-		return "", fmt.Errorf("instance %s: %w", i.Name, err)
+		return dataplane.RuntimeInfo{}, fmt.Errorf("instance %s: %w", i.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	info, err := client.RuntimeInfo(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask instance %s: %w", i.Name, err)
+		return info, fmt.Errorf("ask instance %s: %w", i.Name, err)
 	}
-	return info.Node, nil
+	return info, nil
 }
 
 // draftOf returns what was published, to be published again.
