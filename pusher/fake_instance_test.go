@@ -36,9 +36,8 @@ type fakeInstance struct {
 	midst func(what string)
 
 	api     http.Handler
-	commits chan struct{}     // holds a token while nobody commits
-	mu      sync.Mutex        // not held while time passes
-	known   map[string]string // maps that were ever uploaded, by name
+	commits chan struct{} // holds a token while nobody commits
+	mu      sync.Mutex    // not held while time passes
 	fakeState
 }
 
@@ -58,6 +57,7 @@ type fakeWorker struct {
 	started      time.Time
 	servers      map[string][]fakeServer // by backend
 	certificates map[string]string       // by path
+	maps         map[string]fakeMap      // by name of the file
 }
 
 type fakeServer struct {
@@ -69,7 +69,7 @@ type fakeServer struct {
 }
 
 func newFakeInstance(name, version string) *fakeInstance {
-	f := &fakeInstance{name: name, version: version, known: map[string]string{}, midst: func(string) {}, commits: make(chan struct{}, 1)}
+	f := &fakeInstance{name: name, version: version, midst: func(string) {}, commits: make(chan struct{}, 1)}
 	f.commits <- struct{}{}
 	f.api = f.handler()
 	f.disk, f.memory, f.files = "# _version=1\nglobal\n  node bootstrap\n", 1, map[string]string{}
@@ -80,7 +80,7 @@ func newFakeInstance(name, version string) *fakeInstance {
 // clone returns the instance for another bubble of time.
 func (f *fakeInstance) clone() *fakeInstance {
 	c := newFakeInstance(f.name, f.version)
-	c.refuses, c.fakeState, c.known = f.refuses, f.state(), maps.Clone(f.known)
+	c.refuses, c.fakeState = f.refuses, f.state()
 	return c
 }
 
@@ -93,6 +93,10 @@ func (f *fakeInstance) state() fakeState {
 	s.worker.servers, s.worker.certificates = map[string][]fakeServer{}, maps.Clone(s.worker.certificates)
 	for backend, servers := range f.worker.servers {
 		s.worker.servers[backend] = slices.Clone(servers)
+	}
+	s.worker.maps = map[string]fakeMap{}
+	for name, m := range f.worker.maps {
+		s.worker.maps[name] = slices.Clone(m)
 	}
 	return s
 }
@@ -116,6 +120,7 @@ func (s *fakeState) load() {
 	for key, content := range s.files {
 		w.certificates["/etc/haproxy/"+key] = content
 	}
+	w.maps = loadFakeMaps(s.disk, s.files)
 	s.worker, s.lkg = w, s.disk
 }
 
@@ -160,6 +165,9 @@ func (f *fakeInstance) handler() http.Handler {
 	handle("GET /runtime/ssl_certs/{path}", f.getServed)
 	handle("GET /runtime/maps", f.getMaps)
 	handle("GET /runtime/maps/{name}/entries", f.getEntries)
+	handle("PUT /runtime/maps/{name}", f.putMap)
+	handle("PUT /runtime/maps/{name}/entries/{key}", f.putEntry)
+	handle("DELETE /runtime/maps/{name}/entries/{key}", f.deleteEntry)
 	handle("GET /storage/{storage}", f.getFiles)
 	handle("POST /storage/{storage}", f.postFile)
 	handle("GET /storage/{storage}/{name}", f.getFile)
@@ -404,7 +412,7 @@ func (f *fakeInstance) postFile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.note("create %s", key)
-	f.files[key], f.known[name] = content, content
+	f.files[key] = content
 	f.answer(w, http.StatusCreated, described(name, content))
 }
 
@@ -445,30 +453,4 @@ func (f *fakeInstance) getServed(w http.ResponseWriter, r *http.Request) {
 	}
 	sum := sha256.Sum256(leafOf(content).Raw)
 	f.answer(w, http.StatusOK, map[string]any{"storage_name": r.PathValue("path"), "sha256_finger_print": hex.EncodeToString(sum[:])})
-}
-
-// getMaps and getEntries tell of maps as they are on disk, where their names say what is
-// in them; one that was removed since is known nonetheless.
-func (f *fakeInstance) getMaps(w http.ResponseWriter, _ *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := []any{}
-	for word := range strings.FieldsFuncSeq(f.lkg, func(r rune) bool { return strings.ContainsRune(" (),\n\"", r) }) {
-		if strings.HasSuffix(word, ".map") {
-			list = append(list, map[string]any{"file": word})
-		}
-	}
-	f.answer(w, http.StatusOK, list)
-}
-
-func (f *fakeInstance) getEntries(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	list := []any{}
-	for line := range strings.Lines(f.known[r.PathValue("name")]) {
-		if words := strings.Fields(line); len(words) == 2 {
-			list = append(list, map[string]any{"key": words[0], "value": words[1]})
-		}
-	}
-	f.answer(w, http.StatusOK, list)
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -35,6 +36,7 @@ var killScenarios = map[string]killScenario{
 	"endpoints, API 3.2":        {api: "v3.2.5", change: moved, missing: otherEndpoints},
 	"more endpoints than slots": {change: crowded, missing: otherEndpoints},
 	"certificate renewed":       {change: renewed, missing: otherCertificate},
+	"other routes":              {change: func(p *play) snapshots.ID { return p.route(routes) }, missing: otherRoutes},
 	"file edited by hand":       {change: edited, missing: drift},
 	"map removed by hand":       {change: removed, missing: drift},
 }
@@ -51,6 +53,38 @@ func (p *play) publish(revision string) snapshots.ID {
 		p.t.Fatalf("publish: %v, published %v", err, published)
 	}
 	return id
+}
+
+// routes differ from those of the first snapshot in everything that a map can.
+const routes = "shop.example.com shop_web\nblog.example.com shop_1\n"
+
+// route publishes other routes, and nothing else that is new.
+func (p *play) route(entries string) snapshots.ID {
+	p.t.Helper()
+	d := draftTLS("1")
+	d.Files[1].Content = []byte(entries)
+	id, published, err := p.store().Publish(p.t.Context(), d)
+	if err != nil || !published {
+		p.t.Fatalf("publish: %v, published %v", err, published)
+	}
+	return id
+}
+
+// otherRoutes compares the routes of the workers, none of which is reloaded for them.
+func otherRoutes(p *play) string {
+	for name, i := range p.instances {
+		w := i.state().worker
+		for file, m := range w.maps {
+			slices.SortFunc(m, func(a, b dataplane.MapEntry) int { return cmp.Compare(b.Key, a.Key) })
+			if got := fmt.Sprintf("%v", m); got != "[{shop.example.com shop_web} {blog.example.com shop_1}]" {
+				return fmt.Sprintf("%s of %s has %s", file, name, got)
+			}
+		}
+		if len(w.maps) != 1 || !strings.HasPrefix(w.node, p.newest(1).String()) {
+			return fmt.Sprintf("%s loaded %s, with %v", name, w.node, w.maps)
+		}
+	}
+	return ""
 }
 
 // newest returns a snapshot of the store, by how many are newer.

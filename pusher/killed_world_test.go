@@ -355,7 +355,13 @@ func (p *play) unsettled(want snapshots.ID) string {
 		return fmt.Sprintf("good is %s, want %s; the rollout is %+v", s.Good, want, s.Rollout)
 	}
 	for _, i := range s.Instances {
-		if is := p.instances[i.Name].state(); i.Running != want || !i.InSync || !strings.HasPrefix(is.worker.node, want.String()) {
+		is := p.instances[i.Name].state()
+		names := is.worker.node
+		if i.Loaded == names { // it was changed since, to what is on disk
+			is.load()
+			names = is.worker.node
+		}
+		if i.Running != want || !i.InSync || !strings.HasPrefix(names, want.String()) {
 			return fmt.Sprintf("%s runs %s: %+v", i.Name, is.worker.node, i)
 		}
 	}

@@ -37,8 +37,8 @@ func (c *Client) MapEntries(ctx context.Context, name string) ([]MapEntry, error
 }
 
 // AddMapEntries adds entries to a map of the worker, also where there are some with
-// these keys. All of them go to HAProxy in one command, whose length HAProxy limits to
-// 16 kB by default.
+// these keys. All of them go to HAProxy in one command. Of more than 8192 bytes, as lines,
+// the API makes a new version of the map, without the entries that it had.
 func (c *Client) AddMapEntries(ctx context.Context, name string, entries []MapEntry) error {
 	body, err := json.Marshal(entries)
 	if err != nil {

@@ -27,20 +27,22 @@ func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have
 	if err := checkText(want.Config); err != nil {
 		return Done{}, err
 	}
-	info, err := i.info(ctx)
+	s, err := i.look(ctx)
 	if err != nil {
 		return Done{}, err
 	}
-	if !snapshots.SameNode(info.Node, running.Node) {
-		return Done{}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	if !snapshots.SameNode(s.info.Node, running.Node) {
+		return Done{}, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
 	}
-	if have, err = i.before(ctx, want, running, have, info); err != nil {
+	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
 		return Done{}, err
 	}
 	if err := i.upload(ctx, want.Files, known); err != nil {
 		return Done{}, err
 	}
-	have.Disk, err = i.post(ctx, want.Config, nil)
+	if have.Disk = digestOf(s.raw.Config); !s.disk.holds(want) || s.disk.version != s.memory {
+		have.Disk, err = i.post(ctx, want.Config, nil) // unless an earlier try did
+	}
 	if errors.Is(err, dataplane.ErrValidation) {
 		i.tidy(ctx)
 		return Done{}, fmt.Errorf("%w: %w", ErrRefused, err)
