@@ -3,4 +3,4 @@
 package push
 
 // somePairs is how many pairs are applied to HAProxy.
-const somePairs = 1000
+const somePairs = 2000
