@@ -147,7 +147,10 @@ func quitProgram(w *world, _ *testscript.TestScript, args []string) error {
 	select {
 	case <-p.ended:
 	case <-time.After(quitTimeout):
-		return fmt.Errorf("%s still runs %s after SIGTERM", args[0], quitTimeout)
+		before := len(p.output.String())
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it tells where it is
+		<-p.ended
+		return fmt.Errorf("%s still runs %s after SIGTERM:\n%s", args[0], quitTimeout, p.output.String()[before:])
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		return fmt.Errorf("%s ended with %s", args[0], p.cmd.ProcessState)

@@ -56,10 +56,13 @@ func (f *follower) run(ctx context.Context, client dynamic.Interface, kinds reso
 		case <-time.After(poll):
 		}
 	}
-	cache.NewReflectorWithOptions(f.listWatch(client.Resource(resource), log), &unstructured.Unstructured{}, f, cache.ReflectorOptions{
+	// It is not waited for: between two tries of a list it does not look whether it is to end.
+	reflector := cache.NewReflectorWithOptions(f.listWatch(client.Resource(resource), log), &unstructured.Unstructured{}, f, cache.ReflectorOptions{
 		Name: f.query.String(), TypeDescription: f.query.Kind,
 		Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: f.patience()},
-	}).RunWithContext(ctx)
+	})
+	go reflector.RunWithContext(ctx)
+	<-ctx.Done()
 }
 
 // patience is how long to wait at most between tries. There may be thousands of

@@ -77,6 +77,9 @@ func (c *Cluster) Run(ctx context.Context) {
 func (c *Cluster) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, f := range c.followers {
+		f.ended = true // it may still hear of something
+	}
 	c.planned, c.followers, c.slices, c.news = nil, map[Query]*follower{}, newIndex(), false
 	c.secrets, c.since = map[snapshots.SecretName]*corev1.Secret{}, nil
 }

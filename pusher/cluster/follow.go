@@ -39,13 +39,16 @@ func newFollower(ctx context.Context, q Query, c *Cluster) *follower {
 	return f
 }
 
-// run follows until ctx is done. What is in the way is told by the status.
+// run follows until ctx is done. What is in the way is told by the status. The reflector is
+// not waited for: between two tries of a list it does not look whether it is to end.
 func (f *follower) run(ctx context.Context, c Connection) {
 	list, object := f.listWatch(c)
-	cache.NewReflectorWithOptions(list, object, f, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(list, object, f, cache.ReflectorOptions{
 		Name: f.query.String(), TypeDescription: f.query.Kind,
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: f.patience()},
-	}).RunWithContext(klog.NewContext(ctx, logr.Discard()))
+	})
+	go reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
+	<-ctx.Done()
 }
 
 // patience is how long to wait at most between tries. There may be thousands of
