@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -281,9 +282,17 @@ func settledFleet(w *world, ts *testscript.TestScript, args []string) error {
 	if s.Rollout != nil {
 		return fmt.Errorf("the rollout is %s", s.Rollout.Phase)
 	}
+	inSync := map[string]bool{}
 	for _, i := range s.Instances {
-		if !i.InSync && (len(args) == 1 || slices.Contains(args, i.Name)) {
-			return fmt.Errorf("%s is not in sync\n%s", i.Name, p.output.String())
+		inSync[i.Name] = i.InSync
+	}
+	names := args[1:]
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(inSync))
+	}
+	for _, name := range names { // which may not have joined yet
+		if !inSync[name] {
+			return fmt.Errorf("%s is not in sync\n%s", name, p.output.String())
 		}
 	}
 	return nil
