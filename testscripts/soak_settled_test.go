@@ -66,8 +66,11 @@ func (s *soak) runs(i *instance, id snapshots.ID) error {
 	}
 	_, after, _ := strings.Cut(info, "\nnode: ")
 	node, _, _ := strings.Cut(after, "\n")
-	if named, _, err := snapshots.ParseNode(node); err != nil || named.Short != id.Short {
-		return fmt.Errorf("it runs %q, not %s", node, id)
+	if err := names(i, node, id); err != nil {
+		return err
+	}
+	if err := s.routes(i, id); err != nil {
+		return err
 	}
 	state, err := i.Socket("show servers state")
 	if err != nil {
@@ -83,6 +86,63 @@ func (s *soak) runs(i *instance, id snapshots.ID) error {
 		err = fmt.Errorf("it shows the certificate with the serial number %s", shown.SerialNumber)
 	}
 	return err
+}
+
+// names reports whether the worker names a snapshot; or has loaded another one of the same
+// shape, where the file on disk names this one: then the entries of maps tell the rest.
+func names(i *instance, node string, id snapshots.ID) error {
+	loaded, shape, err := snapshots.ParseNode(node)
+	if err != nil || loaded.Short == id.Short {
+		return err
+	}
+	config, err := i.Config()
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(config, id.Short+"_"+shape) {
+		return fmt.Errorf("it runs %q, not %s", node, id)
+	}
+	return nil
+}
+
+// routes reports whether the worker has the entries of the maps of a snapshot.
+func (s *soak) routes(i *instance, id snapshots.ID) error {
+	want, err := s.store.Get(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	list, err := i.Socket("show map")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(list) {
+		_, after, _ := strings.Cut(line, "(")
+		path, _, ok := strings.Cut(after, ")")
+		n := slices.IndexFunc(want.Files, func(f snapshots.File) bool {
+			return ok && f.Path == "maps/"+snapshots.LogicalMap(filepath.Base(path))
+		})
+		if n < 0 {
+			continue
+		}
+		entries, _ := snapshots.ParseMap(want.Files[n].Content)
+		shown, err := i.Socket("show map " + path)
+		if err != nil {
+			return err
+		}
+		var has []snapshots.MapEntry
+		for entry := range strings.Lines(shown) {
+			if f := strings.Fields(entry); len(f) == 3 {
+				has = append(has, snapshots.MapEntry{Key: f[1], Value: f[2]})
+			}
+		}
+		byKey := func(a, b snapshots.MapEntry) int { return strings.Compare(a.Key, b.Key) }
+		slices.SortFunc(entries, byKey)
+		slices.SortFunc(has, byKey)
+		if !slices.Equal(has, entries) {
+			return fmt.Errorf("%s has %v, not %v", path, has, entries)
+		}
+	}
+	return nil
 }
 
 // readyServers returns the addresses of the servers that take traffic, of the backends whose
