@@ -91,9 +91,10 @@ func lookedUp(config []byte) []string {
 
 func endsArgument(rest []byte) bool { return len(rest) > 0 && (rest[0] == ')' || rest[0] == ',') }
 
-// maxEntry bounds an entry that can be changed at run time, with its newline, in bytes:
-// what is longer than one command to HAProxy makes the Dataplane API replace the map.
-const maxEntry = 8192
+// MaxMapPayload bounds the entries that can be added to a map of a worker at once, in bytes
+// with a newline each: for what is longer the Dataplane API makes a new version of the map,
+// without the entries that it had.
+const MaxMapPayload = 8192
 
 // ParseMap returns the entries of a map file in order, and whether each of them can be
 // changed at run time. That is not so of keys that occur twice, of bytes that mean
@@ -110,7 +111,7 @@ func ParseMap(content []byte) (entries []MapEntry, plain bool) {
 			continue
 		}
 		key, value, _ := strings.Cut(line, " ")
-		if !isPlain(key) || !isPlain(value) || seen[key] || len(line) >= maxEntry {
+		if !isPlain(key) || !isPlain(value) || seen[key] || len(line) >= MaxMapPayload {
 			return nil, false
 		}
 		seen[key] = true

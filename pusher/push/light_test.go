@@ -63,7 +63,7 @@ func TestChangesOfMaps(t *testing.T) {
 
 func TestEntriesAreSharedOutOverCommands(t *testing.T) {
 	t.Parallel()
-	long := dataplane.MapEntry{Key: strings.Repeat("k", maxPayload/2), Value: "v"}
+	long := dataplane.MapEntry{Key: strings.Repeat("k", snapshots.MaxMapPayload/2), Value: "v"}
 	if got := payloads([]dataplane.MapEntry{long, {Key: "a", Value: "b"}, long, long}); len(got) != 3 || len(got[0]) != 2 {
 		t.Errorf("%d commands", len(got))
 	}

@@ -60,16 +60,12 @@ func changeMap(want snapshots.BoundMap, name string, have []dataplane.MapEntry) 
 	return out
 }
 
-// maxPayload bounds the entries that are added with one command: HAProxy takes no
-// longer one than fits into a buffer.
-const maxPayload = 8192
-
 // payloads shares entries out over commands.
 func payloads(entries []dataplane.MapEntry) (out [][]dataplane.MapEntry) {
 	size := 0
 	for _, e := range entries {
 		length := len(e.Key) + len(e.Value) + 2
-		if len(out) == 0 || size+length > maxPayload {
+		if len(out) == 0 || size+length > snapshots.MaxMapPayload {
 			out, size = append(out, nil), 0
 		}
 		size += length
