@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
@@ -28,13 +27,10 @@ func (h hearing) started() time.Time { return h.asked.Add(-h.Uptime) }
 // passed since the last one was heard.
 func (h hearing) ofAnother(last hearing, began time.Time) bool {
 	switch {
-	case h.PID != last.PID, loaded(h.RuntimeInfo) != loaded(last.RuntimeInfo), h.Uptime+uptimeSlack < last.Uptime:
+	case h.PID != last.PID, h.LoadedNode() != last.LoadedNode(), h.Uptime+uptimeSlack < last.Uptime:
 		return true
 	case !h.started().After(began.Add(uptimeSlack)):
 		return false
 	}
 	return h.Uptime <= h.asked.Sub(last.asked)+uptimeSlack
 }
-
-// loaded returns the node that the worker was loaded with.
-func loaded(info dataplane.RuntimeInfo) string { return cmp.Or(info.Loaded, info.Node) }

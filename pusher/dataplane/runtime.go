@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -25,6 +26,9 @@ type RuntimeInfo struct {
 	// Uptime is the worker's, in whole seconds.
 	Uptime time.Duration
 }
+
+// LoadedNode returns the node of the configuration that the worker loaded.
+func (i RuntimeInfo) LoadedNode() string { return cmp.Or(i.Loaded, i.Node) }
 
 // RuntimeInfo asks the running worker. ErrRuntime says that the API could not.
 func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {

@@ -63,12 +63,11 @@ func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have
 // nobody tells their weights but the file on disk, and an earlier try may have been cut
 // short after that was written: so those that change are set in any case.
 func (i Instance) before(ctx context.Context, want, running snapshots.Bound, have Running, info dataplane.RuntimeInfo) (Running, error) {
-	have.Lost = 0
-	if have.Servers != nil && have.Info.PID == info.PID && aligned(have.Servers, want.Servers) {
-		have.Info = info
+	known := have.Servers != nil && have.Info.PID == info.PID && aligned(have.Servers, want.Servers)
+	have.Info, have.Lost = info, 0
+	if known {
 		return have, nil
 	}
-	have.Info = info
 	have, err := i.readAll(ctx, Wanted{Node: running.Node, Servers: running.Servers}, have)
 	if err != nil {
 		return have, err

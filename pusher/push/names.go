@@ -84,10 +84,7 @@ func (i Instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error
 
 // rename notes that the worker runs what was bound, where that is not what it loaded.
 func (i Instance) rename(info dataplane.RuntimeInfo, want snapshots.Bound, maps []string) {
-	loaded := info.Node
-	if info.Loaded != "" {
-		loaded = info.Loaded
-	}
+	loaded := info.LoadedNode()
 	if snapshots.SameNode(loaded, want.Node) {
 		i.Names.Set(Alias{})
 		return
