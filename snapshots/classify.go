@@ -40,12 +40,16 @@ func Classify(from, to Bound) Classified {
 			return to.decide(Runtime, to.serverLines()[i], false)
 		}
 	}
+	before := make(map[string]BoundFile, len(from.Files)) // there may be thousands of certificates
+	for _, f := range from.Files {
+		before[f.Source] = f
+	}
 	for _, f := range to.Files {
-		i := slices.IndexFunc(from.Files, func(g BoundFile) bool { return g.Source == f.Source })
+		old, found := before[f.Source]
 		switch {
-		case i < 0 || bytes.Equal(from.Files[i].Content, f.Content):
+		case !found || bytes.Equal(old.Content, f.Content):
 		case f.Kind == MapFile:
-			return classifyMap(from.Files[i], f)
+			return classifyMap(old, f)
 		case f.Kind == CertificateFile:
 			return Classified{Verdict: Runtime, File: f.Source}
 		default: // two files of one hash

@@ -147,7 +147,9 @@ func entriesDigest(maps []BoundMap) Digest {
 // count for the shape.
 func withoutEntries(line []byte, maps []BoundMap) []byte {
 	for _, m := range maps {
-		line = bytes.ReplaceAll(line, []byte(m.Path), []byte(m.shapePath()))
+		if path := []byte(m.Path); bytes.Contains(line, path) { // few lines do, and each replacement is a copy
+			line = bytes.ReplaceAll(line, path, []byte(m.shapePath()))
+		}
 	}
 	return line
 }
