@@ -23,19 +23,22 @@ type meddler struct {
 	lists, fetches, pushes int
 	packs                  []int // sizes
 	before, after          func(push int) error
+	listed                 func(list int, refs map[string]plumbing.Hash)
 }
 
 // meddle puts a meddler between a store and its repository.
 func meddle(s *Store) *meddler {
 	pass := func(int) error { return nil }
-	m := &meddler{remote: s.remote, before: pass, after: pass}
+	m := &meddler{remote: s.remote, before: pass, after: pass, listed: func(int, map[string]plumbing.Hash) {}}
 	s.remote = m
 	return m
 }
 
 func (m *meddler) List(ctx context.Context) (map[string]plumbing.Hash, error) {
 	m.lists++
-	return m.remote.List(ctx)
+	refs, err := m.remote.List(ctx)
+	m.listed(m.lists, refs)
+	return refs, err
 }
 
 func (m *meddler) Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error {
@@ -64,6 +67,31 @@ func first(n int) func(int) error {
 			return errLost
 		}
 		return nil
+	}
+}
+
+// Who lists references while a writer moves the branch may be told of the branch as it
+// was, and of the tag that came with the new tip. That is no branch that was rewound.
+func TestListTornByAWriter(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	s := r.open(t)
+	branch := s.names.branch().String()
+	for _, before := range []snapshots.ID{{}, publish(t, s, storetest.Draft("one"))} {
+		want := publish(t, s, storetest.Draft("after "+before.String()))
+		reader := r.open(t)
+		m := meddle(reader)
+		m.listed = func(list int, refs map[string]plumbing.Hash) {
+			if old, ok := refs[s.names.tag(before).String()]; list == 1 && ok {
+				refs[branch] = old
+			} else if list == 1 {
+				delete(refs, branch)
+			}
+		}
+		v, err := reader.View(t.Context())
+		if err != nil || v.Head() != want || m.lists != 2 {
+			t.Errorf("after %s: the head is %s, %v, after %d lists", before, v.Head(), err, m.lists)
+		}
 	}
 }
 

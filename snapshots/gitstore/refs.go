@@ -77,6 +77,21 @@ func (r refs) tagged() (snapshots.ID, bool) {
 	return newest, !newest.IsZero()
 }
 
+// torn reports whether there is a newer tag than that on the tip of the branch: the branch
+// went back, or it was read before a writer moved it, and the tag after that.
+func (r refs) torn() bool {
+	head, tagged := r.tagged()
+	if !tagged && !r.branch.IsZero() {
+		return false // the tip is newer than its tag, or not ours
+	}
+	for id := range r.tags {
+		if id.Compare(head) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // check returns [ErrRewound] if head, the snapshot on the tip of the branch or
 // zero where there is none, is not newer than all others that are known: by
 // their tags, or seen at the tip before.

@@ -206,8 +206,17 @@ func (s *Store) at(point string) error {
 	return nil
 }
 
-// list asks the repository for its references.
+// list asks the repository for its references. Git reads one after the other, while others
+// write: what was torn by that is not torn the next time.
 func (s *Store) list(ctx context.Context) (refs, error) {
+	r, err := s.listOnce(ctx)
+	if err == nil && !s.reviewed() && r.torn() {
+		return s.listOnce(ctx)
+	}
+	return r, err
+}
+
+func (s *Store) listOnce(ctx context.Context) (refs, error) {
 	listing, err := s.remote.List(ctx)
 	if errors.Is(err, transport.ErrRepositoryNotFound) {
 		err := fmt.Errorf("list %s: %w", s, ErrNoRepository)
