@@ -21,16 +21,17 @@ type hearing struct {
 // out of its age (seen with 2.6).
 func (h hearing) started() time.Time { return h.asked.Add(-h.Uptime) }
 
-// ofAnother reports whether this was said by another worker than the last that was heard,
-// which began at a time. In a container that was restarted that may have the same number,
-// and has the same node. It is younger than it should be, then, and no older than what
-// passed since the last one was heard.
-func (h hearing) ofAnother(last hearing, began time.Time) bool {
+// ofAnother reports whether this was said by another worker than the last that was heard.
+// In a container that was restarted that may have the same number, and has the same node.
+// It is younger, then, than the last would be by now, and no older than what passed since.
+// One that is short of time loses a little of its age from look to look, which may add up.
+func (h hearing) ofAnother(last hearing) bool {
+	passed := h.asked.Sub(last.asked)
 	switch {
 	case h.PID != last.PID, h.LoadedNode() != last.LoadedNode(), h.Uptime+uptimeSlack < last.Uptime:
 		return true
-	case !h.started().After(began.Add(uptimeSlack)):
+	case h.Uptime+uptimeSlack >= last.Uptime+passed:
 		return false
 	}
-	return h.Uptime <= h.asked.Sub(last.asked)+uptimeSlack
+	return h.Uptime <= passed+time.Second // it is told in whole ones
 }

@@ -36,10 +36,12 @@ func TestHearingOfAnotherWorker(t *testing.T) {
 		"restarted while it was out of reach":  {at(100, 100), at(300, 150), true},
 		"restarted soon after it began":        {at(5, 5), at(15, 6), true},
 		"paused for ten seconds":               {at(100, 100), at(112, 102), false},
+		"short of time since it began":         {at(9, 2), at(10, 2), false},
+		"restarted when it was three":          {at(3, 3), at(4, 0), true},
 		"paused again and again":               {at(1000, 700), at(1002, 702), false},
 		"slow, and asked for its age too late": {at(1000, 700), at(1010, 702), false},
 	} {
-		if got := test.now.ofAnother(test.last, begin); got != test.want {
+		if got := test.now.ofAnother(test.last); got != test.want {
 			t.Errorf("%s: another is %v, want %v", name, got, test.want)
 		}
 	}

@@ -129,7 +129,7 @@ func (i *instance) hear(info dataplane.RuntimeInfo, err error, asked, now time.T
 // meet takes what the worker said of itself. If it is another one, nothing is
 // known of it.
 func (i *instance) meet(info dataplane.RuntimeInfo, asked time.Time) {
-	if now := (hearing{info, asked}); now.ofAnother(i.heard(), i.started) {
+	if now := (hearing{info, asked}); now.ofAnother(i.heard()) {
 		i.running, i.started, i.inspectAfter, i.heavy = i.running.Another(), now.started(), asked, ""
 		if info.Loaded == "" {
 			i.target.Names.Set(push.Alias{}) // it was another worker's
