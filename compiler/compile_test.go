@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
-func haproxy(t *testing.T) *validate.Checker {
+func haproxy(t testing.TB) *validate.Checker {
 	t.Helper()
 	c, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
 	if err != nil {

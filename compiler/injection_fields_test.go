@@ -94,7 +94,7 @@ const whole = `
 `
 
 // set returns the objects of a set as JSON has them.
-func set(t *testing.T, n int) []any {
+func set(t testing.TB, n int) []any {
 	t.Helper()
 	var objects []any
 	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n), &objects); err != nil {

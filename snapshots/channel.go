@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
 // ChannelKind is the KRM kind of a [Channel].
@@ -196,7 +198,7 @@ func (c Channel) Marshal() ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("write channel: %w", err)
 	}
-	return yaml.Marshal(c)
+	return yamltext.Marshal(c)
 }
 
 // ParseChannel reads a channel, which people may have edited. What it does not

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
 // EndpointsKind is the KRM kind of endpoints.yaml.
@@ -37,7 +39,7 @@ func MarshalEndpoints(endpoints map[ServicePort][]Endpoint) ([]byte, error) {
 		}
 		f.Services = append(f.Services, serviceEndpoints{service.Namespace, service.Service, service.Port, list})
 	}
-	return yaml.Marshal(f)
+	return yamltext.Marshal(f)
 }
 
 // ParseEndpoints reads what [MarshalEndpoints] wrote; the error wraps

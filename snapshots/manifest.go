@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
 // The KRM type of a manifest.
@@ -155,7 +157,7 @@ type Input struct {
 }
 
 // Marshal returns the manifest as YAML, the same bytes for the same value.
-func (m Manifest) Marshal() ([]byte, error) { return yaml.Marshal(m) }
+func (m Manifest) Marshal() ([]byte, error) { return yamltext.Marshal(m) }
 
 // ParseManifest reads snapshot.yaml. Unknown fields are refused, for they may
 // carry a meaning that this version does not know; the error wraps [ErrCorrupt].

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // The paths of files that have a meaning of their own in a snapshot. Maps are
@@ -105,12 +107,25 @@ func (d Draft) Seal(revision uint64, parent ID) Snapshot {
 	m := Manifest{APIVersion: APIVersion, Kind: ManifestKind}
 	m.Metadata.Name = NewID(revision, digest).String()
 	m.Spec = Spec{
-		Revision: revision, Digest: digest, Parent: parent, Subject: d.Subject,
-		Files: fileDigests(files), Certificates: refs, Recipients: d.Recipients, Quarantined: d.Quarantined,
+		Revision: revision, Digest: digest, Parent: parent, Subject: printable.Text(d.Subject),
+		Files: fileDigests(files), Certificates: refs, Recipients: d.Recipients, Quarantined: printableReasons(d.Quarantined),
 	}
 	m.Provenance = d.Provenance
+	m.Provenance.Trigger, m.Provenance.Author = printable.Text(d.Provenance.Trigger), printable.Text(d.Provenance.Author)
 	m.Provenance.Time = d.Time.UTC().Truncate(time.Second)
 	return Snapshot{Manifest: m, Files: files}
+}
+
+// printableReasons returns what was left out with texts that can be shown: whoever wrote
+// the objects chose the words.
+func printableReasons(list []Quarantined) []Quarantined {
+	out := slices.Clone(list)
+	for i, q := range out {
+		out[i] = Quarantined{
+			Kind: printable.Text(q.Kind), Namespace: printable.Text(q.Namespace), Name: printable.Text(q.Name), Reason: printable.Text(q.Reason),
+		}
+	}
+	return out
 }
 
 // Verify checks that the files are exactly those of the manifest and that the

@@ -15,8 +15,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // Position is a place in a file, or the field of an object that stands in none,
@@ -61,18 +62,9 @@ func (o Object) String() string {
 	case o == Object{}:
 		return ""
 	case o.Namespace == "":
-		return oneLine(o.Kind + " " + o.Name)
+		return printable.Text(o.Kind + " " + o.Name)
 	}
-	return oneLine(o.Kind + " " + o.Namespace + "/" + o.Name)
-}
-
-// oneLine escapes what would end a line or upset a terminal.
-func oneLine(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
-		return s
-	}
-	quoted := strconv.Quote(s)
-	return quoted[1 : len(quoted)-1]
+	return printable.Text(o.Kind + " " + o.Namespace + "/" + o.Name)
 }
 
 // Compare orders objects by kind, namespace, name and apiVersion.
@@ -116,7 +108,7 @@ type Diagnostic struct {
 func (d Diagnostic) String() string {
 	var parts []string
 	if d.Position.File != "" {
-		parts = append(parts, d.Position.String())
+		parts = append(parts, printable.Text(d.Position.String()))
 	}
 	if d.Severity == Warning {
 		parts = append(parts, "warning")
@@ -125,17 +117,22 @@ func (d Diagnostic) String() string {
 		parts = append(parts, o)
 	}
 	if d.Position.File == "" && d.Position.Field != "" {
-		parts = append(parts, oneLine(d.Position.Field))
+		parts = append(parts, printable.Text(d.Position.Field))
 	}
-	text := strings.Join(append(parts, oneLine(d.Message)), ": ")
+	text := strings.Join(append(parts, printable.Text(d.Message)), ": ")
 	if d.Hint != "" {
-		text += "\n\thint: " + oneLine(d.Hint)
+		text += "\n\thint: " + printable.Text(d.Hint)
 	}
 	return text
 }
 
-// Sort orders diagnostics by position, object and message, and drops repeats.
+// Sort orders diagnostics by position, object and message, and drops repeats. It makes
+// their texts printable (package printable), which objects have a part in: from here they
+// go to terminals, logs, Events and manifests.
 func Sort(ds []Diagnostic) []Diagnostic {
+	for i, d := range ds {
+		ds[i].Message, ds[i].Hint, ds[i].Position.Field = printable.Text(d.Message), printable.Text(d.Hint), printable.Text(d.Position.Field)
+	}
 	slices.SortStableFunc(ds, func(a, b Diagnostic) int {
 		return cmp.Or(a.Position.Compare(b.Position), a.Object.Compare(b.Object),
 			cmp.Compare(a.Message, b.Message), cmp.Compare(b.Severity, a.Severity))

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/hapsnap/hapsnap/internal/yamltext"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -57,7 +58,7 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 		out[approvedKey] = approved.String()
 	}
 	if len(c.Spec.Rejected) > 0 {
-		text, err := yaml.Marshal(c.Spec.Rejected)
+		text, err := yamltext.Marshal(c.Spec.Rejected)
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", rejectedKey, err)
 		}

@@ -1,0 +1,48 @@
+// Package printable makes text of unknown origin safe to show: in a log, on a terminal,
+// in a message of a commit. It escapes and drops nothing, so that a reader still sees
+// what an object holds.
+package printable
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text returns s with every character escaped that is not printable as Go defines it
+// ([strconv.IsPrint]): control characters, which can end a line or command a terminal,
+// formatting characters, which can reverse what is shown, and bytes that are no UTF-8.
+// The escapes are those of Go, such as \n, \x7f and \u202e. Printable text is returned
+// as it is, quotes and backslashes included.
+func Text(s string) string {
+	if isPrintable(s) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch _, size := utf8.DecodeRuneInString(s[i:]); {
+		case r == utf8.RuneError && size == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i])|0x100, 16)[1:])
+		case strconv.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
+}
+
+func isPrintable(s string) bool {
+	for i, r := range s {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 {
+				return false
+			}
+		}
+		if !strconv.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,48 @@
+package printable_test
+
+import (
+	"strconv"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
+)
+
+func TestText(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                      "",
+		`a "quoted" \ word`:     `a "quoted" \ word`,
+		"café ✓":                "café ✓",
+		"a\nb\tc":               `a\nb\tc`,
+		"\x1b[2J":               `\x1b[2J`,
+		"a\x7fb":                `a\x7fb`,
+		"\u0085\u009b31m":       `\u0085\u009b31m`,
+		"\u202egnp.exe":         `\u202egnp.exe`,
+		"\ufffe\uffff":          `\ufffe\uffff`,
+		"\xff\xc3":              `\xff\xc3`,
+		"\ufffd is a character": "\ufffd is a character",
+		"it's":                  "it's",
+	} {
+		if got := printable.Text(in); got != want {
+			t.Errorf("Text(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\x7f\xff\u202e")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := printable.Text(s)
+		if !utf8.ValidString(got) {
+			t.Errorf("Text(%q) = %q is no UTF-8", s, got)
+		}
+		for _, r := range got {
+			if !strconv.IsPrint(r) {
+				t.Errorf("Text(%q) = %q holds %q", s, got, r)
+			}
+		}
+		if again := printable.Text(got); again != got {
+			t.Errorf("Text of %q is %q: it is escaped twice", got, again)
+		}
+	})
+}
