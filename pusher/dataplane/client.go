@@ -86,6 +86,8 @@ func defaultHTTP(config *tls.Config) *http.Client {
 			IdleConnTimeout:     30 * time.Second,
 			MaxIdleConnsPerHost: 4,
 			ForceAttemptHTTP2:   true,
+
+			MaxResponseHeaderBytes: largestHeader,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -103,6 +105,6 @@ func (c *Client) Info(ctx context.Context) (APIInfo, error) {
 	var body struct {
 		API struct{ Version string } `json:"api"`
 	}
-	_, err := c.getJSON(ctx, "get info", "/info", &body)
+	_, err := c.getSmall(ctx, "get info", "/info", &body)
 	return APIInfo{Version: body.API.Version}, err
 }

@@ -58,7 +58,7 @@ type Posted struct {
 // Version returns the version of the configuration in the API's memory.
 func (c *Client) Version(ctx context.Context) (int64, error) {
 	var v int64
-	_, err := c.getJSON(ctx, "get configuration version", "/services/haproxy/configuration/version", &v)
+	_, err := c.getSmall(ctx, "get configuration version", "/services/haproxy/configuration/version", &v)
 	return v, err
 }
 

@@ -15,9 +15,6 @@ import (
 	"time"
 )
 
-// maxBody bounds what is read of one answer; the API itself takes no more.
-const maxBody = 1 << 30
-
 // call is one request before it is sent.
 type call struct {
 	op          string
@@ -28,6 +25,7 @@ type call struct {
 	contentType string
 	header      http.Header
 	ok          []int
+	small       bool // the answer is, see [LargestSmallAnswer]
 }
 
 // write reports whether the call can change anything at the other end.
@@ -73,11 +71,14 @@ func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, 
 		return answer{}, lost(k, connected.Load(), err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
+	success := slices.Contains(k.ok, resp.StatusCode)
+	body, cut, err := k.read(resp.Body, success)
+	switch {
+	case err != nil:
 		return answer{}, lost(k, true, err)
-	}
-	if !slices.Contains(k.ok, resp.StatusCode) {
+	case cut:
+		return answer{}, refused(k.op, resp.StatusCode, complete(body))
+	case !success:
 		return answer{}, refused(k.op, resp.StatusCode, body)
 	}
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
@@ -150,17 +151,30 @@ func firstWords(text, fallback string) string {
 }
 
 func (c *Client) getJSON(ctx context.Context, op, path string, into any) (answer, error) {
-	a, err := c.do(ctx, call{op: op, method: http.MethodGet, path: path, ok: []int{http.StatusOK}})
+	return c.getDecoded(ctx, call{op: op, method: http.MethodGet, path: path, ok: []int{http.StatusOK}}, into)
+}
+
+// getSmall is getJSON of what has a short answer.
+func (c *Client) getSmall(ctx context.Context, op, path string, into any) (answer, error) {
+	return c.getDecoded(ctx, call{op: op, method: http.MethodGet, path: path, ok: []int{http.StatusOK}, small: true}, into)
+}
+
+func (c *Client) getDecoded(ctx context.Context, k call, into any) (answer, error) {
+	a, err := c.do(ctx, k)
 	if err != nil {
 		return a, err
 	}
-	return a, decode(op, a, into)
+	return a, decode(k.op, a, into)
 }
 
 // decode reads the body of a success. What cannot be read is no answer of this
 // API, whatever its status said.
 func decode(op string, a answer, into any) error {
-	if err := json.Unmarshal(a.body, into); err != nil {
+	err := unfolds(a.body)
+	if err == nil {
+		err = json.Unmarshal(a.body, into)
+	}
+	if err != nil {
 		return &Error{Op: op, Status: a.status, Message: "unreadable answer: " + err.Error(), kind: ErrUnavailable, cause: err}
 	}
 	return nil

@@ -42,7 +42,7 @@ func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {
 			Uptime  int64
 		}
 	}
-	a, err := c.getJSON(ctx, op, runtimePath+"info", &body)
+	a, err := c.getSmall(ctx, op, runtimePath+"info", &body)
 	if err != nil {
 		return RuntimeInfo{}, err
 	}

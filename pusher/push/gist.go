@@ -5,8 +5,12 @@ import (
 	"strings"
 )
 
-// maxGist bounds what is kept of a message in which nothing stands out.
-const maxGist = 400
+// The bounds of what is kept of a message, in bytes: of one in which nothing stands out,
+// and of what HAProxy says was wrong.
+const (
+	maxGist = 400
+	maxSaid = 2000
+)
 
 // alert is a line of HAProxy that says why it did not start, and finding one of
 // those that the API quotes when HAProxy refused a configuration.
@@ -29,11 +33,15 @@ func Gist(err error) string {
 		}
 	}
 	if len(said) > 0 {
-		return ErrRefused.Error() + ": " + strings.Join(said, "; ")
+		return shortened(ErrRefused.Error()+": "+strings.Join(said, "; "), maxSaid)
 	}
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > maxGist {
-		text = strings.ToValidUTF8(text[:maxGist], "") + "…"
+	return shortened(strings.Join(strings.Fields(text), " "), maxGist)
+}
+
+// shortened returns the text, of no more than so many bytes.
+func shortened(text string, most int) string {
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
 }

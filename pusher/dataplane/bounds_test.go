@@ -1,0 +1,224 @@
+package dataplane
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// rawServer answers each request with what respond writes, until the client has enough.
+func rawServer(t *testing.T, respond func(io.Writer) error) *Client {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for line, err := in.ReadString('\n'); err == nil && line != "\r\n"; {
+					line, err = in.ReadString('\n')
+				}
+				go io.Copy(io.Discard, in) // the body of a post
+				_ = respond(conn)
+			}()
+		}
+	}()
+	c, err := New(Options{URL: "http://" + listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const (
+	head200    = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+	unmeasured = "Connection: close\r\n\r\n" // the body ends with the connection
+)
+
+// endless writes a head, and then the same for ever.
+func endless(head, again string) func(io.Writer) error {
+	block := []byte(strings.Repeat(again, max(1, 64<<10/len(again))))
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, head)
+		for err == nil {
+			_, err = w.Write(block)
+		}
+		return err
+	}
+}
+
+func TestAnswersThatNeverEnd(t *testing.T) {
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	_, _ = io.CopyN(z, constant(' '), 200<<20)
+	_ = z.Close()
+	post := func(ctx context.Context, c *Client) error {
+		_, err := c.PostRaw(ctx, []byte("global\n"), PostOptions{Version: 1, ForceReload: true})
+		return err
+	}
+	get := func(ctx context.Context, c *Client) error { _, err := c.Raw(ctx); return err }
+	ask := func(ctx context.Context, c *Client) error { _, err := c.RuntimeInfo(ctx); return err }
+	list := func(ctx context.Context, c *Client) error { _, err := c.MapEntries(ctx, "a.map"); return err }
+	samples := func(ctx context.Context, c *Client) error { _, err := c.BackendStatistics(ctx); return err }
+	for _, tt := range []struct {
+		name    string
+		respond func(io.Writer) error
+		call    func(context.Context, *Client) error
+		want    error
+		says    string
+		bytes   uint64 // allocated at most, in MiB
+	}{
+		{"a file", endless(head200+unmeasured, "x"), get, ErrUnavailable, "more than 65536 KiB", 500},
+		{"a file that says how long", endless(head200+"Content-Length: 99999999999\r\n\r\n", "x"), get, ErrUnavailable, "more than 65536 KiB", 500},
+		{"a file in chunks", endless(head200+"Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n"), get, ErrUnavailable, "", 500},
+		{"what is asked of each address", endless(head200+unmeasured, "x"), ask, ErrUnavailable, "more than 1024 KiB", 16},
+		{"a list of nothing", endless(head200+unmeasured, "[{},"), list, ErrUnavailable, "more than 65536 KiB", 500},
+		{"an error", endless("HTTP/1.1 503 No\r\n"+unmeasured, "no "), get, ErrUnavailable, "no no no", 16},
+		{"an error to a post", endless("HTTP/1.1 400 No\r\n"+unmeasured+`{"code":400,"message":"validation error: `, `a\n`), post, ErrValidation, "validation error: a\na\n", 16},
+		{"an answer to a post", endless("HTTP/1.1 201 Created\r\n"+unmeasured, "x"), post, ErrUnknownOutcome, "more than 65536 KiB", 500},
+		{"a header", endless("HTTP/1.1 200 OK\r\n", "X-Nothing: of use\r\n"), ask, ErrUnavailable, "header", 16},
+		{"early hints", endless("", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"), ask, ErrUnavailable, "", 16},
+		{"what unfolds", func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "%sContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n", head200, bomb.Len())
+			_, _ = w.Write(bomb.Bytes())
+			return err
+		}, get, ErrUnavailable, "more than 65536 KiB", 500},
+		{"many small things", func(w io.Writer) error {
+			_, err := io.WriteString(w, head200+unmeasured+`{"stats":[{}`+strings.Repeat(",{}", 10<<20)+"]}")
+			return err
+		}, samples, ErrUnavailable, "lists more than 1048576 things", 350},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := rawServer(t, tt.respond)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			err := tt.call(t.Context(), c)
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			checkClass(t, err, tt.want)
+			if err == nil || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > LargestError+1000 {
+				t.Errorf("error %.300v, want %q in it", err, tt.says)
+			}
+			if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > tt.bytes {
+				t.Errorf("%d MiB were allocated, want %d at most", used, tt.bytes)
+			}
+			if took > readTimeout/2 {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// constant is a reader of one byte for ever.
+type constant byte
+
+func (c constant) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(c)
+	}
+	return len(p), nil
+}
+
+// An answer that comes byte by byte is waited for as long as any other.
+func TestAnswersThatDripAreNotWaitedForLonger(t *testing.T) {
+	for name, head := range map[string]string{
+		"an answer": head200 + unmeasured, "an error": "HTTP/1.1 500 No\r\n" + unmeasured, "a header": "HTTP/1.1 200 OK\r\nX: ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := rawServer(t, func(w io.Writer) error {
+				_, err := io.WriteString(w, head)
+				for tick := time.NewTicker(time.Millisecond); err == nil; <-tick.C {
+					_, err = io.WriteString(w, "x")
+				}
+				return err
+			})
+			c.readTimeout = 100 * time.Millisecond
+			began := time.Now()
+			_, err := c.RuntimeInfo(t.Context())
+			checkClass(t, err, ErrUnavailable)
+			ctx, cancel := context.WithTimeout(t.Context(), c.readTimeout)
+			defer cancel()
+			_, err = c.PostRaw(ctx, []byte("global\n"), PostOptions{Version: 1})
+			if !errors.Is(err, ErrUnknownOutcome) {
+				t.Errorf("a post: %v", err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("they were waited for %s", took)
+			}
+		})
+	}
+}
+
+// Each place at which an error may be cut leaves what is needed to class it.
+func TestErrorsAreClassedWhereverTheyAreCut(t *testing.T) {
+	message := `validation error: "a" \ ` + "\n\u2028\x01é😀" + ` end`
+	whole, err := json.Marshal(map[string]any{"code": 400, "message": message})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pad := strings.Repeat(" ", 10)
+	begins := bytes.Index(whole, []byte("validation error")) + len("validation error")
+	for n := begins; n < len(whole)-len(`"}`); n++ {
+		e := refused("post", 400, complete(append([]byte(pad), whole[:n]...)))
+		if !errors.Is(e, ErrValidation) {
+			t.Errorf("cut at %d, %q: %v", n, whole[:n], e)
+		}
+	}
+}
+
+// What is large and belongs to the API is read.
+func TestLargeAnswersAreRead(t *testing.T) {
+	config := strings.Repeat("# a line of a configuration, of which there are many\n", 50<<20/53)
+	c := rawServer(t, func(w io.Writer) error {
+		_, err := io.Copy(w, iotest.OneByteReader(strings.NewReader(head200+unmeasured)))
+		_, _ = io.WriteString(w, config)
+		return err
+	})
+	raw, err := c.Raw(t.Context())
+	if err != nil || string(raw.Config) != config {
+		t.Errorf("%d bytes, want %d: %v", len(raw.Config), len(config), err)
+	}
+	entries := rawServer(t, func(w io.Writer) error {
+		_, err := io.WriteString(w, head200+unmeasured+`[{"key":"a","value":"b"}`+strings.Repeat(`,{"key":"a,[","value":"b"}`, 200_000)+"]")
+		return err
+	})
+	if got, err := entries.MapEntries(t.Context(), "a.map"); err != nil || len(got) != 200_001 {
+		t.Errorf("%d entries: %v", len(got), err)
+	}
+}
+
+func TestUnfolds(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{"a":[1,2,{"b":[3]}],"c":","}`:                        true,
+		strings.Repeat("[", deepest):                           true,
+		strings.Repeat("[", deepest+1):                         false,
+		"]]]],,,[":                                             true, // no JSON, which is for others to say
+		"[" + strings.Repeat("0,", largestList):                false,
+		`["` + strings.Repeat(",", largestList) + `\",` + `"]`: true,
+		"{" + strings.Repeat("0,", largestList) + "}":          true,
+	} {
+		if err := unfolds([]byte(text)); (err == nil) != ok {
+			t.Errorf("unfolds(%.40q): %v, want ok=%v", text, err, ok)
+		}
+	}
+}
