@@ -23,26 +23,98 @@ func (b Blackout) until(now time.Time) (time.Time, bool) {
 	if zone == nil {
 		zone = time.UTC
 	}
-	local := now.In(zone)
-	for _, ago := range []int{0, 1} {
-		y, m, d := local.AddDate(0, 0, -ago).Date()
-		from, to := clock(y, m, d, b.From, zone), clock(y, m, d, b.To, zone)
-		if b.To <= b.From {
-			to = clock(y, m, d+1, b.To, zone)
+	y, m, d := now.In(zone).Date()
+	// The day after counts as well: a clock that is set back at midnight has shown it.
+	for _, day := range []int{d + 1, d, d - 1, d - 2} {
+		date := time.Date(y, m, day, 0, 0, 0, 0, time.UTC)
+		if len(b.Days) > 0 && !slices.Contains(b.Days, date.Weekday()) {
+			continue
 		}
-		// Noon has the weekday of the date also where midnight is skipped.
-		on := clock(y, m, d, 12*time.Hour, zone).Weekday()
-		if (len(b.Days) == 0 || slices.Contains(b.Days, on)) && !now.Before(from) && now.Before(to) {
+		if from, to := b.on(date, zone); !now.Before(from) && now.Before(to) {
 			return to, true
 		}
 	}
 	return time.Time{}, false
 }
 
-// clock returns when a clock on the wall shows the time since midnight.
-func clock(y int, m time.Month, d int, since time.Duration, zone *time.Location) time.Time {
-	return time.Date(y, m, d, 0, 0, int(since/time.Second), 0, zone)
+// on returns when the blackout of a day is. It lasts from the first to the last time at which
+// the clock shows a time within it, so that an hour that comes twice is dark both times. Where the clock is set forward over its beginning, it begins then, and where it
+// is set over its end, it ends when a clock that was not set would show that.
+func (b Blackout) on(date time.Time, zone *time.Location) (from, to time.Time) {
+	begin, end := date.Add(b.From), date.Add(b.To)
+	if b.To <= b.From {
+		end = date.AddDate(0, 0, 1).Add(b.To)
+	}
+	first, last := read(begin, zone), read(end.Add(-time.Second), zone)
+	from, to = first.first, read(end, zone).last
+	if last.setAt.IsZero() {
+		to = last.last.Add(time.Second)
+	}
+	if !to.After(from) {
+		to = from.Add(end.Sub(first.setAt)) // all of it is skipped
+	}
+	return from, to
 }
+
+// reading is when a clock on the wall shows a time.
+type reading struct {
+	first, last time.Time // which differ where the clock is set back over it
+	// setAt is what the clock shows, or would have shown, when it is set forward over the
+	// time. Then first is when that is, and last when the time would have been shown.
+	setAt time.Time
+}
+
+// read returns when a clock shows what a clock in UTC shows at a time.
+func read(wall time.Time, zone *time.Location) reading {
+	y, m, d := wall.Date()
+	guess := time.Date(y, m, d, 0, 0, int(wall.Sub(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))/time.Second), 0, zone)
+	var r reading
+	for _, o := range offsetsAround(guess) {
+		t := wall.Add(-o).In(zone)
+		if offset(t) != o {
+			continue
+		}
+		if r.first.IsZero() || t.Before(r.first) {
+			r.first = t
+		}
+		if t.After(r.last) {
+			r.last = t
+		}
+	}
+	if !r.first.IsZero() {
+		return r
+	}
+	// The clock is set forward over it. Which side of that the guess is on is not said.
+	start, end := guess.ZoneBounds()
+	set := end
+	if shown(guess).After(wall) {
+		set = start
+	}
+	before := offset(set.Add(-time.Second))
+	return reading{first: set, last: wall.Add(-before).In(zone), setAt: set.UTC().Add(before)}
+}
+
+// offsetsAround returns by how much the clock is ahead of UTC at a time, before it was set
+// last, and after it is set next.
+func offsetsAround(t time.Time) []time.Duration {
+	out := []time.Duration{offset(t)}
+	start, end := t.ZoneBounds()
+	if !start.IsZero() {
+		out = append(out, offset(start.Add(-time.Second)))
+	}
+	if !end.IsZero() {
+		out = append(out, offset(end))
+	}
+	return out
+}
+
+func offset(t time.Time) time.Duration {
+	_, seconds := t.Zone()
+	return time.Duration(seconds) * time.Second
+}
+
+// shown returns what the clock shows, as a clock in UTC would.
+func shown(t time.Time) time.Time { return t.UTC().Add(offset(t)) }
 
 // week bounds how many blackouts can follow on one another before it is always dark.
 const week = 7
