@@ -2,11 +2,17 @@ package compiler
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
@@ -18,7 +24,7 @@ import (
 // privateOf returns what must not be published of the Secrets of a compile: of all
 // that were read, in namespaces too that nothing else is compiled from.
 func privateOf(in Input) *leak.Index {
-	p := leak.Public{Knows: publicIn(in.Objects)}
+	p := leak.Public{Knows: knownIn(in)}
 	for _, text := range in.Config.PublicSecrets {
 		if name, err := snapshots.ParseSecretName(text); err == nil { // as the configuration was checked
 			p.Secrets = append(p.Secrets, name)
@@ -31,16 +37,61 @@ func privateOf(in Input) *leak.Index {
 	return in.Read.Index(secrets, p)
 }
 
-// publicIn reports of a value whether it is a name of an object or of a host, or
-// words of the shipped templates.
-func publicIn(in inputs.Inputs) func(value []byte) bool {
+// generatedNames matches names that hapsnap makes, such as those of cookies of sessions.
+var generatedNames = regexp.MustCompile(`^hapsnap[-_][0-9a-z_-]+$`)
+
+// knownIn says what is known of a value without the Secrets. Harmless are names of objects
+// and of hosts, what hapsnap makes of them, and words of the shipped templates and of the
+// default configuration. What an
+// administrator's templates or configuration hold is written there.
+func knownIn(in Input) func(value []byte) leak.Knowledge {
 	var names map[string]bool
-	return func(value []byte) bool {
+	var configured, usual []string
+	return func(value []byte) leak.Knowledge {
 		if names == nil {
-			names = namesIn(in)
+			names, configured, usual = namesIn(in.Objects), textsIn(in.Config), textsIn(usualConfig())
 		}
-		return names[string(value)] || isShipped(value)
+		contains := func(text string) bool { return strings.Contains(text, string(value)) }
+		switch {
+		case isName(names, string(value)), generatedNames.Match(value), isShipped(value), slices.ContainsFunc(usual, contains):
+			return leak.Harmless
+		case slices.ContainsFunc(configured, contains), in.Templates != nil && in.Templates.Contains(value):
+			return leak.Written
+		}
+		return leak.Unknown
 	}
+}
+
+// isName reports whether a value is a name, or made of names as those of backends, maps'
+// keys and files are.
+func isName(names map[string]bool, value string) bool {
+	if names[value] {
+		return true
+	}
+	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune("_.:/|", r) })
+	isPart := func(part string) bool {
+		_, notPort := strconv.ParseUint(part, 10, 16)
+		return names[part] || notPort == nil || part == "http" || part == "https"
+	}
+	return len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool { return !isPart(part) })
+}
+
+// usualConfig is the configuration that says nothing, with all that follows from it.
+func usualConfig() config.Config {
+	c := config.Default()
+	c.TLS = c.TLS.Effective()
+	return c
+}
+
+// textsIn returns the texts of a configuration.
+func textsIn(c config.Config) []string {
+	var fields map[string]any
+	if text, err := json.Marshal(c); err != nil || json.Unmarshal(text, &fields) != nil {
+		return nil // then fewer values are known, and more are refused
+	}
+	var out []string
+	inputs.EachField(fields, func(_ []any, text string) { out = append(out, text) })
+	return out
 }
 
 // namesIn returns the names of objects, of their namespaces and of hosts.
@@ -85,8 +136,9 @@ func (c *compilation) redacted(ds []diag.Diagnostic) []diag.Diagnostic {
 	return diag.Sort(ds)
 }
 
-// checkDraft refuses a draft with private material in what was added to the
-// artifact, and hides what is in the words of its manifest. Names stay: everybody
+// checkDraft refuses a draft with a private key in what was added to the artifact, and
+// hides what is in the words of its manifest. What was added are addresses of endpoints,
+// which are nobody's secret. Names stay: everybody
 // knows those. So does the subject, which has names of objects, files and sections.
 func (c *compilation) checkDraft(r *Result) error {
 	var faults []render.Fault
@@ -95,7 +147,7 @@ func (c *compilation) checkDraft(r *Result) error {
 			continue // it was checked before
 		}
 		for _, found := range c.private.Find(f.Content) {
-			if !found.Plain {
+			if found.Secret.Key == "" { // a value may be there because a tenant wants it to be
 				faults = append(faults, render.Fault{Message: fmt.Sprintf("%s would hold %s, and snapshots are kept where many can read them", f.Path, found.What)})
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
 // maxRounds bounds how often objects are left out and the rest is tried again.
@@ -63,14 +64,18 @@ type culprit struct {
 func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culprit, error) {
 	var alone []culprit
 	for _, f := range faults {
-		if objects := distinct(f.Origin); len(objects) == 1 {
-			alone = append(alone, culprit{objects[0], f.Origin.Objects[0].Position, f})
+		if objects := toBlame(f); len(objects) == 1 {
+			alone = append(alone, culprit{objects[0].Object, objects[0].Position, f})
 		}
 	}
 	if len(alone) > 0 {
 		return alone, nil
 	}
-	candidates := [][]diag.Object{distinct(faults[0].Origin), c.candidates()}
+	var onLine []diag.Object
+	for _, o := range toBlame(faults[0]) {
+		onLine = append(onLine, o.Object)
+	}
+	candidates := [][]diag.Object{onLine, c.candidates()}
 	for _, objects := range candidates {
 		found, err := c.search(ctx, objects, faults[0])
 		if err != nil || len(found) > 0 {
@@ -80,12 +85,13 @@ func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culpr
 	return nil, nil
 }
 
-// distinct returns the objects of a line, each once.
-func distinct(o render.LineOrigin) []diag.Object {
-	var out []diag.Object
-	for _, origin := range o.Objects {
-		if !slices.Contains(out, origin.Object) {
-			out = append(out, origin.Object)
+// toBlame returns the objects of the line of a fault that may be at fault, each once.
+func toBlame(f render.Fault) []routing.Origin {
+	var out []routing.Origin
+	for _, o := range f.Origin.Objects {
+		known := slices.ContainsFunc(out, func(other routing.Origin) bool { return other.Object == o.Object })
+		if !known && (f.Namespace == "" || f.Namespace == o.Object.Namespace) {
+			out = append(out, o)
 		}
 	}
 	return out

@@ -21,6 +21,8 @@ type Finding struct {
 	// Plain says that the value may be words. It counts only where something of the
 	// namespace of the Secret is written.
 	Plain bool
+	// Written says that the templates or the configuration have the value, too.
+	Written bool
 	// Length is that of the value in the text, or 0 if it is not there as it is.
 	Length int
 }
@@ -51,11 +53,12 @@ func (x *Index) values(v view) []Finding {
 	}
 	var out []Finding
 	x.index.each(v.text, func(at int, n *needle) {
-		if x.isPublic(n) {
+		known := x.knows(n)
+		if known == Harmless {
 			return
 		}
 		f := Finding{
-			At: v.origin(at), Secret: *n.key, Plain: n.plain,
+			At: v.origin(at), Secret: *n.key, Plain: n.plain, Written: known == Written,
 			What: "the value of Secret " + n.key.Secret.String() + " (key " + n.key.Key + ")",
 		}
 		if v.pieces == nil {

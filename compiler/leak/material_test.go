@@ -105,6 +105,14 @@ func (m material) funcs() template.FuncMap {
 		"blanks": strings.NewReplacer(" ", `\ `, "\n", `\n`).Replace,
 		"lua":    strings.NewReplacer("\n", `\n`, "-", `\x2D`).Replace,
 		"url":    url.PathEscape, "form": url.QueryEscape,
+		"percents": func(s string) string { return strings.ReplaceAll(s, "%", "%%") },
+		"every": func(s string) string { // byte is written in hexadecimal
+			out := ""
+			for _, c := range []byte(s) {
+				out += fmt.Sprintf("%%%02X", c)
+			}
+			return out
+		},
 		"base64":    func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 		"base64url": func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
 		"unbase64":  func(s string) (string, error) { b, err := base64.StdEncoding.DecodeString(s); return string(b), err },

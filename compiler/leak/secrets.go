@@ -12,10 +12,24 @@ import (
 type Public struct {
 	// Secrets are those whose values are not secret, as somebody said on purpose.
 	Secrets []snapshots.SecretName
-	// Knows reports whether everybody knows a value. It is asked only of what was
-	// found; nil knows nothing.
-	Knows func(value []byte) bool
+	// Knows says what is known of a value. It is asked only of what was found; nil knows
+	// nothing.
+	Knows func(value []byte) Knowledge
 }
+
+// Knowledge is what is known of a value without the Secret that holds it.
+type Knowledge int
+
+// What is known of a value.
+const (
+	// Unknown values are secret.
+	Unknown Knowledge = iota
+	// Written values stand in the templates or the configuration of an administrator. Who
+	// stores the same in a Secret must not be able to stop what these write.
+	Written
+	// Harmless values are known to everybody, and are not found at all.
+	Harmless
+)
 
 // Index knows what is secret of Secrets.
 //
@@ -32,16 +46,22 @@ type Public struct {
 type Index struct {
 	index  index
 	public Public
-	known  map[*needle]bool // whether what was found is public
+	known  map[*needle]Knowledge // of what was found
 }
 
-func (x *Index) isPublic(n *needle) bool {
-	if is, ok := x.known[n]; ok {
-		return is
+func (x *Index) knows(n *needle) Knowledge {
+	if k, ok := x.known[n]; ok {
+		return k
 	}
-	is := slices.Contains(x.public.Secrets, n.key.Secret) || x.public.Knows != nil && x.public.Knows(n.value)
-	x.known[n] = is
-	return is
+	k := Unknown
+	switch {
+	case slices.Contains(x.public.Secrets, n.key.Secret):
+		k = Harmless
+	case x.public.Knows != nil:
+		k = x.public.Knows(n.value)
+	}
+	x.known[n] = k
+	return k
 }
 
 // Memo makes Indexes, and remembers what it read of Secrets. Nil remembers nothing.
@@ -61,7 +81,7 @@ func (m *Memo) Index(secrets []*corev1.Secret, p Public) *Index {
 	if m.needles == nil || !slices.Equal(m.secrets, secrets) {
 		m.read(secrets)
 	}
-	return &Index{index: m.index, public: p, known: map[*needle]bool{}}
+	return &Index{index: m.index, public: p, known: map[*needle]Knowledge{}}
 }
 
 func (m *Memo) read(secrets []*corev1.Secret) {

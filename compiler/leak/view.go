@@ -77,6 +77,9 @@ func decoded(text []byte) view {
 		if bytes.IndexByte(line, '\\') >= 0 && isText(line) {
 			v.put(at, unescaped(line))
 		}
+		if bytes.Contains(line, []byte("%%")) && isText(line) { // as in formats of HAProxy
+			v.put(at, bytes.ReplaceAll(line, []byte("%%"), []byte("%")))
+		}
 		if bytes.IndexByte(line, '%') >= 0 && isText(line) {
 			v.put(at, unquoted(line))
 			if bytes.IndexByte(line, '+') >= 0 { // as in forms

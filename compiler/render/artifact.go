@@ -50,4 +50,7 @@ type Fault struct {
 	// Field is the field of the object's content that is missing, if that is the
 	// fault.
 	Field string
+	// Namespace is that of the objects to blame, where the line has objects of others
+	// too; "" is all of them.
+	Namespace string
 }

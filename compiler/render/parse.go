@@ -42,6 +42,11 @@ type Set struct {
 // Digest returns the digest of the templates' texts.
 func (s *Set) Digest() snapshots.Digest { return s.digest }
 
+// Contains reports whether one of the templates holds a text.
+func (s *Set) Contains(text []byte) bool {
+	return slices.ContainsFunc(s.files, func(t Template) bool { return strings.Contains(t.Text, string(text)) })
+}
+
 // Parse parses templates, and prepares them for [Set.Render]. What is wrong
 // with them is returned as diagnostics, and then there is no Set.
 func Parse(files Templates) (*Set, []diag.Diagnostic) {

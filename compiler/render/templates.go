@@ -24,9 +24,12 @@ type Template struct {
 // Templates are the files that rendering uses, sorted by name.
 type Templates []Template
 
+// ShippedPrefix is what the paths of shipped templates begin with.
+const ShippedPrefix = "shipped:"
+
 // Shipped reads the templates that hapsnap ships.
 func Shipped(files fs.FS) (Templates, error) {
-	return read(files, func(name string) string { return "shipped:" + name })
+	return read(files, func(name string) string { return ShippedPrefix + name })
 }
 
 // Overlay reads the templates of a user's directory.

@@ -39,7 +39,8 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	places := newPlaces(in.Artifact)
 	faults := places.located(snapshots.ConfigFile, checkLines(config))
-	if faults = append(faults, checkPrivate(in.Artifact, in.Private)...); len(faults) > 0 {
+	leaks, warnings := checkPrivate(in.Artifact, in.Private)
+	if faults = append(faults, leaks...); len(faults) > 0 {
 		return Verdict{Faults: faults}, nil
 	}
 	dir, err := os.MkdirTemp("", "hapsnap-validate-")
@@ -55,7 +56,9 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	if faults := lines.located(checkLines(bound.Config)); len(faults) > 0 {
 		return Verdict{Faults: faults}, nil
 	}
-	return c.checkBound(ctx, dir, lines)
+	verdict, err := c.checkBound(ctx, dir, lines)
+	verdict.Warnings = append(warnings, verdict.Warnings...)
+	return verdict, err
 }
 
 // checkBound asks HAProxy and the Dataplane API's parser at the same time.
