@@ -127,7 +127,7 @@ func actions(list []change) []dataplane.RuntimeAction {
 			out = append(out, dataplane.SetServerState(s.Backend, s.Name, string(state)))
 		}
 		switch ready := s.State == snapshots.SlotReady; {
-		case c.from.State == s.State:
+		case c.from.State == s.State && (ready || !c.moves()):
 		case !ready:
 			set(s.State)
 		case c.moves():

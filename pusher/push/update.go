@@ -247,7 +247,7 @@ func (i Instance) set(ctx context.Context, want Wanted, list []change, have Runn
 		return have, told, err
 	}
 	var err error
-	have.Disk, err = i.setByPost(ctx, want, list)
+	have.Disk, err = i.setByPost(ctx, want, list, have.Servers)
 	have.Persisted = err == nil
 	return have, nil, err
 }
@@ -282,7 +282,11 @@ func (i Instance) setDirectly(ctx context.Context, list []change) (answers, erro
 	told := answers{}
 	for _, c := range readyFirst(list) {
 		for _, call := range c.calls() {
-			server, err := i.setServer(ctx, c.to, call)
+			set := i.setServer
+			if call.Address != "" {
+				set = i.place
+			}
+			server, err := set(ctx, c.to, call)
 			if err != nil {
 				return nil, err
 			}
@@ -303,16 +307,37 @@ func (i Instance) setServer(ctx context.Context, s snapshots.BoundServer, call d
 	return server, err
 }
 
-// setByPost posts the text without a reload, with what to change in the worker.
-func (i Instance) setByPost(ctx context.Context, want Wanted, list []change) (disk Digest, err error) {
+// setByPost posts the text without a reload, with what to change in the worker. Servers
+// take traffic only when the worker is seen to have their addresses, see [stages].
+func (i Instance) setByPost(ctx context.Context, want Wanted, list []change, known []snapshots.BoundServer) (disk Digest, err error) {
 	bound, err := want.Bind()
 	if err != nil {
 		return Digest{}, err
 	}
-	all := actions(list)
+	first, then := stages(list)
+	if len(first) > 0 {
+		if disk, err = i.postActions(ctx, bound.Config, actions(first)); err != nil {
+			return Digest{}, err
+		}
+		if err = i.placed(ctx, known, first); err != nil {
+			return Digest{}, err
+		}
+		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
+			_, err = i.setDirectly(ctx, then)
+			return disk, err
+		}
+	}
+	if disk, err = i.postActions(ctx, bound.Config, actions(then)); err == nil && readdresses(then) {
+		err = i.placed(ctx, known, then)
+	}
+	return disk, err
+}
+
+// postActions posts the text, as often as it takes for all actions.
+func (i Instance) postActions(ctx context.Context, config []byte, all []dataplane.RuntimeAction) (disk Digest, err error) {
 	for len(all) > 0 {
 		n := min(len(all), maxActions)
-		if disk, err = i.post(ctx, bound.Config, all[:n]); err != nil {
+		if disk, err = i.post(ctx, config, all[:n]); err != nil {
 			return Digest{}, err
 		}
 		all = all[n:]

@@ -35,6 +35,7 @@ const (
 	diskFull
 	certificateReload
 	mapChangeLost
+	addressLate
 )
 
 // Answer has requests answered with a status and the body that goes with it, and
@@ -76,6 +77,10 @@ func CertificateReloadFails(log string) Fault { return Fault{kind: certificateRe
 
 // MapChangeLost has changes of maps in the worker answered as if they were made.
 func MapChangeLost() Fault { return Fault{kind: mapChangeLost} }
+
+// AddressLate has addresses of servers acknowledged at once, and set in the worker after a
+// time, as HAProxy 3.0 and later do on a busy machine.
+func AddressLate(d time.Duration) Fault { return Fault{kind: addressLate, delay: d} }
 
 // On limits the fault to a method, "" for any, and to paths that begin so. The
 // path is the one after /v3/services/haproxy, such as "/configuration/raw", or the

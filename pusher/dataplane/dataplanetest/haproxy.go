@@ -40,6 +40,7 @@ type haproxy struct {
 	alive  atomic.Bool
 
 	reloading sync.Mutex // the master does one reload at a time
+	late      lateAddresses
 }
 
 // findHAProxy resolves the binary; /usr/sbin is not on everybody's PATH.

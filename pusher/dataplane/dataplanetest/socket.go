@@ -8,6 +8,7 @@ import (
 	"net"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -75,6 +76,15 @@ func (h *haproxy) worker(ctx context.Context, command string) (string, error) {
 	if faultOf(ctx).kind == masterSocketGone {
 		return "", h.noSocket()
 	}
+	if f := faultOf(ctx); f.kind == addressLate && h.late.take(command) {
+		time.AfterFunc(f.delay, func() { h.late.set(h, command) })
+		return "", nil
+	}
+	return h.tell(command)
+}
+
+// tell is worker without faults.
+func (h *haproxy) tell(command string) (string, error) {
 	first, _, _ := strings.Cut(command, "\n")
 	if h.minor < 207 {
 		out, err := h.ask("@1 " + command)
@@ -127,4 +137,42 @@ func refusedByWorker(command, out string) bool {
 func isRefusal(err error) bool {
 	var e workerError
 	return errors.As(err, &e)
+}
+
+// lateAddresses are the addresses that were acknowledged and are not set yet, by server.
+type lateAddresses struct {
+	mu       sync.Mutex
+	commands map[string]string
+}
+
+var setAddress = regexp.MustCompile(`^set server (\S+) addr `)
+
+// take keeps a command that sets an address, in the place of an earlier one for the same
+// server. It reports whether the command is one.
+func (l *lateAddresses) take(command string) bool {
+	found := setAddress.FindStringSubmatch(command)
+	if found == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.commands == nil {
+		l.commands = map[string]string{}
+	}
+	l.commands[found[1]] = command
+	return true
+}
+
+// set gives the worker an address, unless that was done or another was set since.
+func (l *lateAddresses) set(h *haproxy, command string) {
+	server := setAddress.FindStringSubmatch(command)[1]
+	l.mu.Lock()
+	due := l.commands[server] == command
+	if due {
+		delete(l.commands, server)
+	}
+	l.mu.Unlock()
+	if due {
+		_, _ = h.tell(command) // who asked has been answered
+	}
 }

@@ -1,0 +1,143 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Whatever changes, no server takes traffic in the first stage that did not before, none
+// stops in it, and none gets its address in the second that takes traffic at its end. Both
+// together make the change.
+func TestStages(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	states := []snapshots.SlotState{snapshots.SlotReady, snapshots.SlotDrain, snapshots.SlotSpare}
+	some := func(name string) snapshots.BoundServer {
+		s := server(name, fmt.Sprintf("10.0.0.%d", 1+random.IntN(3)), states[random.IntN(3)])
+		return weighing(s, random.IntN(3))
+	}
+	for range 2000 {
+		var from, to []snapshots.BoundServer
+		for n := range 4 {
+			from, to = append(from, some(fmt.Sprint("s", n))), append(to, some(fmt.Sprint("s", n)))
+		}
+		first, then := stages(changes(from, to))
+		now := append([]snapshots.BoundServer(nil), from...)
+		for _, c := range first {
+			if (c.from.State == snapshots.SlotReady) != (c.to.State == snapshots.SlotReady) {
+				t.Fatalf("the first stage makes %+v %+v", c.from, c.to)
+			}
+			if now[c.at] != c.from {
+				t.Fatalf("the first stage begins with %+v, not %+v", c.from, now[c.at])
+			}
+			now[c.at] = c.to
+		}
+		for _, c := range then {
+			if c.to.State == snapshots.SlotReady && c.moves() {
+				t.Fatalf("the second stage makes %+v %+v", c.from, c.to)
+			}
+			if now[c.at] != c.from {
+				t.Fatalf("the second stage begins with %+v, not %+v", c.from, now[c.at])
+			}
+			now[c.at] = c.to
+		}
+		if left := changes(now, to); len(left) > 0 {
+			t.Fatalf("%+v is left of %+v to %+v", left, from, to)
+		}
+	}
+}
+
+// late is a fake that acknowledges addresses some calls before its servers have them, as
+// HAProxy 3.0 does.
+type late struct {
+	*fake
+	by      int
+	pending []func()
+}
+
+// turn does what is due.
+func (l *late) turn() {
+	if len(l.pending) > 0 && l.by == 0 {
+		for _, set := range l.pending {
+			set()
+		}
+		l.pending = nil
+	}
+	l.by = max(l.by-1, 0)
+}
+
+func (l *late) Servers(ctx context.Context, backend string) ([]dataplane.Server, error) {
+	l.turn()
+	return l.fake.Servers(ctx, backend)
+}
+
+func (l *late) SetServer(ctx context.Context, backend, name string, ch dataplane.ServerChange) (dataplane.Server, error) {
+	l.turn()
+	if address, port := ch.Address, ch.Port; address != "" {
+		l.pending = append(l.pending, func() {
+			for n := range l.servers[backend] {
+				if s := &l.servers[backend][n]; s.Name == name {
+					s.Address, s.Port = address, port
+				}
+			}
+		})
+	}
+	ch.Address, ch.Port = "", 0
+	server, err := l.fake.SetServer(ctx, backend, name, ch)
+	if ch.AdminState == "ready" && server.Address == snapshots.SpareAddress {
+		l.t.Errorf("%s is made ready at the address of a spare slot", name)
+	}
+	return server, err
+}
+
+// PostRaw carries out the actions, and addresses late.
+func (l *late) PostRaw(ctx context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
+	for _, a := range o.Actions {
+		var kind, backend, name, value, more string
+		_, _ = fmt.Sscan(a.String(), &kind, &backend, &name, &value, &more)
+		var ch dataplane.ServerChange
+		switch kind {
+		case "SetServerState":
+			ch.AdminState = value
+		case "SetServerAddr":
+			ch.Address = value
+			_, _ = fmt.Sscan(more, &ch.Port)
+		}
+		if _, err := l.SetServer(ctx, backend, name, ch); err != nil {
+			return dataplane.Posted{}, err
+		}
+	}
+	return l.fake.PostRaw(ctx, config, o)
+}
+
+// A server whose address the worker acknowledges before it has it is not made ready until
+// it has, be it set by calls or by a post.
+func TestUpdateWaitsForAddresses(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v3.2.5", "v3.4.2"} {
+		for _, n := range []int{1, 3, manyChanges} {
+			var before, after []snapshots.BoundServer
+			for s := range n {
+				before = append(before, server(fmt.Sprint("a", s), "10.0.0.1", snapshots.SlotReady), spare(fmt.Sprint("b", s)))
+				after = append(after, server(fmt.Sprint("a", s), "10.0.0.1", snapshots.SlotDrain), server(fmt.Sprint("b", s), "10.0.0.2", snapshots.SlotReady))
+			}
+			old, next := bound(1, before), bound(1, after)
+			f := newFake(t)
+			f.version = version
+			f.put(old)
+			f.load()
+			f.servers = asServers(before...)
+			have := Running{Servers: before, Persisted: true, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+			got, err := Instance{API: &late{fake: f, by: 5}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
+			if err != nil || !got.Has(after) {
+				t.Errorf("API %s, %d endpoints: %v", version, n, err)
+			}
+		}
+	}
+}

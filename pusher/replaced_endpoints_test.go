@@ -1,0 +1,110 @@
+package pusher
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+)
+
+// crowd are clients that send one request after another, each on a connection that it
+// keeps, and repeat none.
+type crowd struct {
+	stop     atomic.Bool
+	clients  sync.WaitGroup
+	answered atomic.Int64
+	mu       sync.Mutex
+	failed   []string
+}
+
+// crowd has clients ask a backend of an instance until the crowd is dispersed.
+func (r *rig) crowd(name, backend string, clients int) *crowd {
+	r.t.Helper()
+	c := &crowd{}
+	for range clients {
+		conn, err := net.Dial("unix", r.binds[name])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		c.clients.Go(func() {
+			defer func() { conn.Close() }()
+			for answers := bufio.NewReader(conn); !c.stop.Load(); {
+				if err := c.ask(conn, answers, backend); err != nil {
+					c.mu.Lock()
+					c.failed = append(c.failed, err.Error())
+					c.mu.Unlock()
+					return
+				}
+				c.answered.Add(1)
+			}
+		})
+	}
+	r.t.Cleanup(func() { c.stop.Store(true); c.clients.Wait() })
+	return c
+}
+
+func (c *crowd) ask(conn net.Conn, answers *bufio.Reader, backend string) error {
+	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: shop.example.com\r\nX-Backend: %s\r\n\r\n", backend); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return err
+}
+
+// disperse ends the crowd, of whose requests none may have failed.
+func (c *crowd) disperse(t *testing.T) {
+	t.Helper()
+	c.stop.Store(true)
+	c.clients.Wait()
+	if len(c.failed) > 0 {
+		t.Errorf("%d clients failed after %d answers: %s", len(c.failed), c.answered.Load(), strings.Join(c.failed, ", "))
+	}
+}
+
+// hastyBackend gives up soon where nobody answers, as if that were refused.
+const hastyBackend = "timeout connect 50ms\n    retries 1\n    #hapsnap servers shop/web:http slots=8"
+
+// All endpoints are replaced, in spare slots and in slots that drain, while the worker has
+// each address only some time after it acknowledged it. No request goes to the address that
+// a server had before.
+func TestFailureAddressesAreLate(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			r.options.DrainTime = time.Millisecond
+			pods := newPods(t, "1", "2", "3", "4", "5", "6", "7", "8", "9")
+			r.serve(pods, "web", "1", "2", "3")
+			r.allRunAfter(r.publish(edgeConfig(map[string]string{"web": hastyBackend})))
+			worker := r.workers()
+			r.settled([]string{"web"}, pods, "1", "2", "3")
+			r.instances["a"].Inject(dataplanetest.AddressLate(150 * time.Millisecond))
+			crowd := r.crowd("a", "web", 4)
+			for _, now := range [][]string{{"4", "5", "6"}, {"7", "8", "9"}, {"1", "2", "3"}} {
+				r.serve(pods, "web", now...)
+				r.settled([]string{"web"}, pods, now...)
+			}
+			crowd.disperse(t)
+			if now := r.workers(); fmt.Sprint(now) != fmt.Sprint(worker) {
+				t.Errorf("the workers are %v, were %v", now, worker)
+			}
+		})
+	}
+}
