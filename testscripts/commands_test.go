@@ -24,10 +24,13 @@ var (
 
 // commands are all but await, by name; doc.go says what they do.
 var commands = map[string]command{
-	"instances": {"N [-waves LIST] [-soak DURATION] [-api VERSION]", startInstances},
+	"instances": {"N [-waves LIST] [-soak DURATION] [-api VERSION] [-directories named|forgotten] [-users file|haproxy.cfg]", startInstances},
 	"joins":     {"NAME...", joinPods},
 	"leaves":    {"NAME...", leavePods},
 	"password":  {"TEXT", setPassword},
+	"edit":      {"NAME OLD NEW", editConfig},
+	"reload":    {"NAME", reloadByHand},
+	"restart":   {"NAME haproxy|api", restartByHand},
 	"down":      {"NAME", downInstance},
 	"up":        {"NAME", upInstance},
 	"fault":     {"NAME KIND[=ARGUMENT] [METHOD PATH [TIMES]]", injectFault},

@@ -12,9 +12,10 @@
 // Each script has a loopback network, addresses of pods and ports of its own, in a
 // network namespace that all scripts share (see internal/kubetest).
 //
-//	instances N [-waves 1,100%] [-soak 0s] [-api 3.2]
+//	instances N [-waves 1,100%] [-soak 0s] [-api 3.2] [-directories named] [-users file]
 //		Starts the instances edge-1 to edge-N, each an HAProxy with a Dataplane
-//		API, and writes fleet.yaml and config.yaml, which fit them.
+//		API, and writes fleet.yaml and config.yaml, which fit them. Directories that are
+//		forgotten are not in fleet.yaml; users may be in a userlist of haproxy.cfg.
 //	joins NAME...
 //		Starts instances as pods of the cluster, which are not ready: in the namespace
 //		edge, with the label app: haproxy. The first time it writes fleet.yaml, which has
@@ -23,6 +24,12 @@
 //		Deletes such pods, and ends the instances.
 //	password TEXT
 //		The instances take no other password from now on; the first one is testscript.
+//	edit NAME OLD NEW
+//		Replaces a text in an instance's haproxy.cfg, past its API, as a person does.
+//	reload NAME
+//		Has an instance's HAProxy load that file, by a command on its master socket.
+//	restart NAME haproxy|api
+//		Ends one of an instance's two processes with SIGTERM, and starts it again.
 //	down NAME, up NAME
 //		Ends an instance with its API as if its machine failed; starts it again.
 //	fault NAME KIND[=ARGUMENT] [METHOD PATH [TIMES]], fault NAME none

@@ -25,7 +25,7 @@ type instance struct {
 }
 
 // fleetOptions are the flags of the command instances.
-type fleetOptions struct{ waves, soak, api string }
+type fleetOptions struct{ waves, soak, api, directories, users string }
 
 func startInstances(w *world, _ *testscript.TestScript, args []string) error {
 	if len(args)%2 == 0 || len(w.instances) > 0 {
@@ -35,8 +35,10 @@ func startInstances(w *world, _ *testscript.TestScript, args []string) error {
 	if err != nil || count < 1 {
 		return errUsage
 	}
-	o := fleetOptions{waves: "1,100%", soak: "0s", api: string(dataplanetest.V32)}
-	flags := map[string]*string{"-waves": &o.waves, "-soak": &o.soak, "-api": &o.api}
+	o := fleetOptions{waves: "1,100%", soak: "0s", api: string(dataplanetest.V32), directories: "named", users: "file"}
+	flags := map[string]*string{
+		"-waves": &o.waves, "-soak": &o.soak, "-api": &o.api, "-directories": &o.directories, "-users": &o.users,
+	}
 	for pair := range slices.Chunk(args[1:], 2) {
 		value, ok := flags[pair[0]]
 		if !ok {
@@ -45,18 +47,19 @@ func startInstances(w *world, _ *testscript.TestScript, args []string) error {
 		*value = pair[1]
 	}
 	for n := 1; n <= count; n++ {
-		if err := w.startInstance(n, dataplanetest.API(o.api)); err != nil {
+		if err := w.startInstance(n, o); err != nil {
 			return err
 		}
 	}
 	return w.writeFleet(o)
 }
 
-func (w *world) startInstance(n int, api dataplanetest.API) error {
+func (w *world) startInstance(n int, o fleetOptions) error {
 	name, ip := fmt.Sprintf("edge-%d", n), w.network.ip(n)
 	double, err := dataplanetest.New(dataplanetest.Options{
-		HAProxy: filepath.Join(binaries, "haproxy"), API: api, Addr: fmt.Sprintf("%s:%d", ip, w.network.API),
+		HAProxy: filepath.Join(binaries, "haproxy"), API: dataplanetest.API(o.api), Addr: fmt.Sprintf("%s:%d", ip, w.network.API),
 		Env: []string{"BIND_ADDRESS=" + ip}, Username: apiUser, Password: apiPassword,
+		UsersInConfig: o.users == "haproxy.cfg",
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
@@ -74,7 +77,9 @@ func (w *world) writeFleet(o fleetOptions) error {
 		`"`+strings.ReplaceAll(o.waves, ",", `", "`)+`"`, o.soak)
 	for _, i := range w.instances {
 		fmt.Fprintf(&b, "  - name: %s\n    url: %s\n    username: %s\n    passwordFile: password\n", i.name, i.URL(), apiUser)
-		fmt.Fprintf(&b, "    directories: {maps: %s, certificates: %s, general: %s}\n", i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General)
+		if o.directories == "named" {
+			fmt.Fprintf(&b, "    directories: {maps: %s, certificates: %s, general: %s}\n", i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General)
+		}
 	}
 	return w.writeFiles(b.String())
 }

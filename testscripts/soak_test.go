@@ -99,7 +99,8 @@ func newSoak(t *testing.T, seed uint64) *soak {
 		w.close()
 	})
 	for n := range soakInstances {
-		s.check(w.startInstance(n+1, []dataplanetest.API{dataplanetest.V34, dataplanetest.V32}[n%2]))
+		api := []dataplanetest.API{dataplanetest.V34, dataplanetest.V32}[n%2]
+		s.check(w.startInstance(n+1, fleetOptions{api: string(api)}))
 	}
 	s.check(w.writeFleet(fleetOptions{waves: "1,100%", soak: "0s"}))
 	s.limitNothing()

@@ -22,12 +22,13 @@ const servicePath = "/v3/services/haproxy"
 // api is one life of the API's process: what it holds in memory between its start
 // and its end, and nothing that is on disk.
 type api struct {
-	version  API
-	haproxy  *haproxy
-	paths    Dirs
-	username string
-	password atomic.Pointer[string]
-	told     Options // the versions that it tells, where they are not its own
+	version API
+	haproxy *haproxy
+	paths   Dirs
+	users   atomic.Pointer[map[string]string] // passwords
+	told    Options                           // the versions that it tells, where they are not its own
+	run     func()                            // begins to watch and to reload
+	died    func()                            // ends this life
 
 	commits sync.Mutex // one commit at a time, as the API does
 
@@ -50,16 +51,22 @@ func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start api: %w", err)
 	}
+	users := map[string]string{o.Username: o.Password}
+	if o.UsersInConfig {
+		if users, err = doc.users(paths.config); err != nil {
+			return nil, fmt.Errorf("start api: %w", err)
+		}
+	}
 	doc.insertDisclaimer()
 	if err := writeFile(paths.lkg, text); err != nil {
 		return nil, fmt.Errorf("start api: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &api{
-		version: o.API, haproxy: h, paths: paths, username: o.Username, told: o,
+		version: o.API, haproxy: h, paths: paths, told: o,
 		memory: doc, transactions: map[string]document{}, mux: http.NewServeMux(), stop: cancel,
 	}
-	a.password.Store(&o.Password)
+	a.users.Store(&users)
 	a.agent = newAgent(h, paths)
 	a.routes()
 	watching, err := a.watch(ctx)
@@ -67,8 +74,10 @@ func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 		cancel()
 		return nil, fmt.Errorf("start api: %w", err)
 	}
-	go watching()
-	go a.agent.run(ctx, o.ReloadDelay)
+	a.run = func() {
+		go watching()
+		go a.agent.run(ctx, o.ReloadDelay)
+	}
 	return a, nil
 }
 
@@ -104,8 +113,8 @@ func unknownPath(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) authorized(w http.ResponseWriter, r *http.Request) bool {
 	user, password, given := r.BasicAuth()
-	same := func(x, y string) bool { return subtle.ConstantTimeCompare([]byte(x), []byte(y)) == 1 }
-	if given && same(user, a.username) && same(password, *a.password.Load()) {
+	want, known := (*a.users.Load())[user]
+	if given && known && subtle.ConstantTimeCompare([]byte(password), []byte(want)) == 1 {
 		return true
 	}
 	w.Header().Set("Www-Authenticate", `Basic realm="API"`)

@@ -10,7 +10,8 @@
 //
 // [Instance.Inject] makes requests fail in the ways in which they do fail;
 // [Instance.Restart], [Instance.StopAPI], [Instance.KillHAProxy] and their like end
-// one of the two processes and begin it again; [Instance.Requests] tells what was
+// one of the two processes and begin it again; [Instance.EditConfig] and
+// [Instance.ReloadHAProxy] are the hand of a person; [Instance.Requests] tells what was
 // asked. Processes end with [Instance.Close], and with the process that started
 // them if that is killed.
 //

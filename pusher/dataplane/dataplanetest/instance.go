@@ -51,9 +51,19 @@ type Options struct {
 	// Files holds the folders of maps, certificates and general files; by default they
 	// are in Dir. Instances whose API has the same paths may share them.
 	Files string
+	// Folders are the directories of these files where they are not maps, ssl and
+	// general in Files; paths that are not absolute count from there. Packagings of the
+	// API differ in them.
+	Folders Folders
+	// UsersInConfig has the API take its users from the section "userlist controller" of
+	// haproxy.cfg, as one without users in its own file does. A Config has to have it.
+	UsersInConfig bool
 	// Addr is where the API listens; by default a free port of 127.0.0.1.
 	Addr string
 }
+
+// Folders are the directories of an API's files.
+type Folders struct{ Maps, Certificates, General string }
 
 // Dirs are the folders of an instance, and are absolute. A configuration names
 // files in Maps, Certificates and General.
@@ -132,9 +142,16 @@ func (i *Instance) prepare() error {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return fmt.Errorf("make instance: %w", err)
 	}
-	files := cmp.Or(i.options.Files, dir)
+	within := func(folder, standard string) string {
+		folder = cmp.Or(folder, standard)
+		if filepath.IsAbs(folder) {
+			return folder
+		}
+		return filepath.Join(cmp.Or(i.options.Files, dir), folder)
+	}
+	folders := i.options.Folders
 	i.Dirs = Dirs{
-		Maps: filepath.Join(files, "maps"), Certificates: filepath.Join(files, "ssl"), General: filepath.Join(files, "general"),
+		Maps: within(folders.Maps, "maps"), Certificates: within(folders.Certificates, "ssl"), General: within(folders.General, "general"),
 		Transactions: filepath.Join(dir, "transactions"), Backups: filepath.Join(dir, "backups"),
 		config: filepath.Join(dir, "haproxy.cfg"),
 		lkg:    filepath.Join(dir, "backups", "haproxy.cfg.lkg"),
@@ -171,7 +188,11 @@ func (i *Instance) firstConfig(run string) error {
 	if err == nil && i.options.Config == "" {
 		return nil
 	}
-	return writeFile(i.Dirs.config, []byte(cmp.Or(i.options.Config, minimalConfig(run))))
+	first := minimalConfig(run)
+	if i.options.UsersInConfig {
+		first += userlist(i.options.Username, i.options.Password)
+	}
+	return writeFile(i.Dirs.config, []byte(cmp.Or(i.options.Config, first)))
 }
 
 // minimalConfig is a configuration that starts and serves nobody.

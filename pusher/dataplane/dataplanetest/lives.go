@@ -31,7 +31,7 @@ func (i *Instance) SetPassword(password string) {
 	defer i.mu.Unlock()
 	i.options.Password = password
 	if i.api != nil {
-		i.api.password.Store(&password)
+		i.api.users.Store(&map[string]string{i.options.Username: password})
 	}
 }
 
@@ -47,6 +47,8 @@ func (i *Instance) StartAPI() error {
 	if err != nil {
 		return err
 	}
+	a.died = func() { i.stopAPI(a) }
+	a.run()
 	l, err := i.listen()
 	if err != nil {
 		a.stop()
@@ -88,15 +90,26 @@ func (i *Instance) releasePort() {
 
 // StopAPI ends the API as SIGKILL would: connections are cut, a pending reload is
 // lost, HAProxy runs on.
-func (i *Instance) StopAPI() {
+func (i *Instance) StopAPI() { i.stopAPI(nil) }
+
+// stopAPI ends the life that is given, or nil for the present one.
+func (i *Instance) stopAPI(life *api) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.api == nil {
+	if i.api == nil || life != nil && i.api != life {
 		return
 	}
 	i.api.stop()
 	_ = i.server.Close()
+	_ = i.listener.Close() // the server may not have got to it yet
 	i.api = nil
+}
+
+// APIRuns reports whether the API runs: it was not stopped, and did not die.
+func (i *Instance) APIRuns() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.api != nil
 }
 
 // Restart ends the API and starts it again.
@@ -110,6 +123,17 @@ func (i *Instance) StopHAProxy() { i.haproxy.stop() }
 
 // KillHAProxy ends HAProxy with SIGKILL.
 func (i *Instance) KillHAProxy() { i.haproxy.kill() }
+
+// ReloadHAProxy has the master load what is on disk, past the API: "reload" on the
+// master socket, as by a person. It returns when that is over, with what HAProxy said.
+func (i *Instance) ReloadHAProxy() (string, error) { return i.haproxy.reload() }
+
+// RestartHAProxy ends HAProxy with SIGTERM and starts it again with what is on disk, as
+// a service manager does, or a container that is started anew.
+func (i *Instance) RestartHAProxy() error {
+	i.StopHAProxy()
+	return i.StartHAProxy()
+}
 
 // StartHAProxy starts HAProxy after it was ended; its worker loads what is on
 // disk, which may be what no worker ever ran, and may fail.

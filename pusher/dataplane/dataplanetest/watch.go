@@ -48,7 +48,8 @@ func (a *api) watch(ctx context.Context) (func(), error) {
 
 // adoptEdit takes over a file whose hash is not its own. The API itself writes
 // files whose hash is right, so its own writes are left alone; a file without a
-// hash, such as a restored first one, counts as edited.
+// hash, such as a restored first one, counts as edited. Users that are in the file are
+// read again, and without any the API dies.
 func (a *api) adoptEdit(ctx context.Context) {
 	a.commits.Lock()
 	defer a.commits.Unlock()
@@ -59,6 +60,14 @@ func (a *api) adoptEdit(ctx context.Context) {
 	doc, err := parseDocument(string(text))
 	if err != nil {
 		return
+	}
+	if a.told.UsersInConfig {
+		users, err := doc.users(a.paths.config)
+		if err != nil {
+			a.died()
+			return
+		}
+		a.users.Store(&users)
 	}
 	doc.insertDisclaimer()
 	doc.incrementVersion()
