@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
@@ -40,6 +38,8 @@ type ChannelSpec struct {
 	// nothing of what should run.
 	Promote *Order `json:"promote,omitempty"`
 	Abort   *Order `json:"abort,omitempty"`
+	// AcceptedRewind is what a person gave up of the store, and of this channel.
+	AcceptedRewind *AcceptedRewind `json:"acceptedRewind,omitempty"`
 }
 
 // Override makes a snapshot run for a while, whatever else is said.
@@ -206,7 +206,7 @@ func (c Channel) Marshal() ([]byte, error) {
 // [ErrBadChannel].
 func ParseChannel(data []byte) (Channel, error) {
 	var c Channel
-	if err := yaml.UnmarshalStrict(data, &c); err != nil {
+	if err := DecodeYAML(data, MaxChannel, &c); err != nil {
 		return Channel{}, fmt.Errorf("%w: %w", ErrBadChannel, err)
 	}
 	if c.APIVersion != APIVersion || c.Kind != ChannelKind {
@@ -228,6 +228,11 @@ func (c Channel) check() error {
 		return fmt.Errorf("%w: spec.promote names no snapshot", ErrBadChannel)
 	case c.Spec.Abort != nil && c.Spec.Abort.Snapshot.IsZero():
 		return fmt.Errorf("%w: spec.abort names no snapshot", ErrBadChannel)
+	}
+	if r := c.Spec.AcceptedRewind; r != nil {
+		if err := r.check(); err != nil {
+			return err
+		}
 	}
 	for i, r := range c.Spec.Rejected {
 		if !r.Digest.valid() {

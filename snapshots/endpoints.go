@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
@@ -46,7 +44,7 @@ func MarshalEndpoints(endpoints map[ServicePort][]Endpoint) ([]byte, error) {
 // [ErrCorrupt].
 func ParseEndpoints(data []byte) (map[ServicePort][]Endpoint, error) {
 	var f endpointsFile
-	if err := yaml.UnmarshalStrict(data, &f); err != nil {
+	if err := DecodeYAML(data, MaxFile, &f); err != nil {
 		return nil, fmt.Errorf("%w: read %s: %w", ErrCorrupt, EndpointsFile, err)
 	}
 	if f.APIVersion != APIVersion || f.Kind != EndpointsKind {

@@ -39,6 +39,10 @@ type ID struct {
 	Short    string
 }
 
+// MaxRevision is the last revision: what a number in JSON holds exactly. A name with a
+// larger one is nobody's, so that there is always a revision after one that is read.
+const MaxRevision = 1<<53 - 1
+
 // ErrBadID is returned for a text that is not the name of a snapshot.
 var ErrBadID = errors.New("not a snapshot id such as r000123-9f3ac01b2d")
 
@@ -52,7 +56,7 @@ func ParseID(s string) (ID, error) {
 	number, short, ok := strings.Cut(strings.TrimPrefix(s, "r"), "-")
 	revision, err := strconv.ParseUint(number, 10, 64)
 	id := ID{Revision: revision, Short: short}
-	if !ok || err != nil || revision == 0 || len(short) != shortDigest || id.String() != s {
+	if !ok || err != nil || revision == 0 || revision > MaxRevision || len(short) != shortDigest || id.String() != s {
 		return ID{}, fmt.Errorf("%q: %w", s, ErrBadID)
 	}
 	if strings.Trim(short, "0123456789abcdef") != "" {

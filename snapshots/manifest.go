@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
@@ -156,18 +154,28 @@ type Input struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// Marshal returns the manifest as YAML, the same bytes for the same value.
-func (m Manifest) Marshal() ([]byte, error) { return yamltext.Marshal(m) }
+// Marshal returns the manifest as YAML, the same bytes for the same value. One that is
+// too large to be read again is an error.
+func (m Manifest) Marshal() ([]byte, error) {
+	data, err := yamltext.Marshal(m)
+	if err == nil && len(data) > MaxManifest {
+		err = fmt.Errorf("%s has %d bytes, and may have %d: it names %d objects that were compiled", ManifestFile, len(data), MaxManifest, len(m.Provenance.Inputs))
+	}
+	return data, err
+}
 
 // ParseManifest reads snapshot.yaml. Unknown fields are refused, for they may
 // carry a meaning that this version does not know; the error wraps [ErrCorrupt].
 func ParseManifest(data []byte) (Manifest, error) {
 	var m Manifest
-	if err := yaml.UnmarshalStrict(data, &m); err != nil {
+	if err := DecodeYAML(data, MaxManifest, &m); err != nil {
 		return Manifest{}, fmt.Errorf("%w: read %s: %w", ErrCorrupt, ManifestFile, err)
 	}
 	if m.APIVersion != APIVersion || m.Kind != ManifestKind {
 		return Manifest{}, fmt.Errorf("%w: %s is %s %s, not %s %s", ErrCorrupt, ManifestFile, m.APIVersion, m.Kind, APIVersion, ManifestKind)
+	}
+	if err := CheckSizes(m.Spec.Files); err != nil {
+		return Manifest{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return m, nil
 }

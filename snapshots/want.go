@@ -16,6 +16,9 @@ type View struct {
 	// older ones nobody knows which were ever chosen, so that none of them runs
 	// unless it is named.
 	HeadOnly bool
+	// Seen is what the reader now knows of the store, to be given back to it after a
+	// restart.
+	Seen Seen
 }
 
 // Head returns the newest snapshot, or the zero ID if there is none.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -124,7 +122,7 @@ func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, e
 	c.Spec.RequireApproval = r.flag(approvalKey, first)
 	c = r.approvals(c)
 	r.known[rejectedKey] = true
-	if err := yaml.UnmarshalStrict([]byte(data[rejectedKey]), &c.Spec.Rejected); err != nil {
+	if err := snapshots.DecodeYAML([]byte(data[rejectedKey]), snapshots.MaxChannel, &c.Spec.Rejected); err != nil {
 		r.fail(rejectedKey, err.Error())
 	}
 	return c, r.end(c)

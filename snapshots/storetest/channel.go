@@ -39,10 +39,13 @@ func testChannel(t trial) {
 	}
 }
 
+// twoChannels is what somebody wrote who meant the second document, or both.
+const twoChannels = "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {requireApproval: true}\n---\napiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pause: {by: ops}}\n"
+
 func testChannelUnreadable(t trial) {
 	s := t.Open(nil)
 	publish(t, s, Draft("a"))
-	for _, text := range []string{"", "spec: [", "kind: Channel\n", "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pinn: {}}\n"} {
+	for _, text := range []string{"", "spec: [", "kind: Channel\n", "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pinn: {}}\n", twoChannels} {
 		t.SetChannel([]byte(text))
 		for _, s := range []Store{s, t.Open(nil)} {
 			if v, err := s.View(t.Context()); err == nil {

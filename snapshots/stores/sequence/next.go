@@ -36,6 +36,9 @@ func Next(head Head, d snapshots.Draft) (snapshots.Snapshot, bool, error) {
 	if d.After != nil && *d.After != head.ID {
 		return snapshots.Snapshot{}, false, fmt.Errorf("%w: it is %s, not %s", snapshots.ErrMoved, named(head.ID), named(*d.After))
 	}
+	if head.ID.Revision >= snapshots.MaxRevision {
+		return snapshots.Snapshot{}, false, fmt.Errorf("%w: no revision comes after %s", ErrRefused, head.ID)
+	}
 	return d.Seal(head.ID.Revision+1, head.ID), true, nil
 }
 
@@ -65,11 +68,16 @@ func Check(d snapshots.Draft) error {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	sizes := map[string]int{}
+	var listed []snapshots.FileDigest
 	for _, f := range d.Files {
 		if _, twice := sizes[f.Path]; twice {
 			return fmt.Errorf("%w: %s is there twice", ErrRefused, f.Path)
 		}
 		sizes[f.Path] = len(f.Content)
+		listed = append(listed, snapshots.FileDigest{Path: f.Path, Size: int64(len(f.Content))})
+	}
+	if err := snapshots.CheckSizes(listed); err != nil {
+		return fmt.Errorf("%w: %w; the largest files: %s", ErrRefused, err, snapshots.Largest(d.Files))
 	}
 	if sizes[snapshots.ConfigFile] == 0 {
 		return fmt.Errorf("%w: %s is missing or empty", ErrRefused, snapshots.ConfigFile)

@@ -1,0 +1,97 @@
+package snapshots
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestDecodeYAMLReadsOneDocument(t *testing.T) {
+	for text, want := range map[string]error{
+		"a: 1\n":                     nil,
+		"---\na: 1\n":                nil,
+		"# a comment\n---\na: 1\n":   nil,
+		"a: 1\n---\n":                nil,
+		"a: 1\n---\n# no more\n":     nil,
+		"a: 1\n...\n":                nil,
+		"{\"a\": 1}\n":               nil,
+		"a: x & y\n":                 nil,
+		"a: 'x &y'\n":                nil,
+		"a: |\n  ---\n  &x\n":        nil,
+		"a: 1\n---\na: 2\n":          errSecondDocument,
+		"a: 1\r---\ra: 2\r":          errSecondDocument,
+		"---\n---\na: 2\n":           errSecondDocument,
+		"a: 1\n...\na: 2\n":          errSecondDocument,
+		"{a: 1}\n{a: 2}\n":           errSecondDocument,
+		"{\"a\": 1}{\"a\": 2}":       errSecondDocument,
+		" a: 1\nb: 2\n":              errSecondDocument,
+		"a: |\n  x\n---\na: 2\n":     errSecondDocument,
+		"a: 1\n--- !!map\na: 2\n":    errSecondDocument,
+		"a: &x 1\nb: *x\n":           errAlias,
+		"a: [&x 1, *x]\n":            errAlias,
+		"a:\n- &x 1\n- {b: *x}\n":    errAlias,
+		"&x a: 1\nb: *x\n":           errAlias,
+		"a: 1\nb:\n  &x c: 1\nd: *x": errAlias,
+	} {
+		var into map[string]any
+		if err := DecodeYAML([]byte(text), 100, &into); !errors.Is(err, want) || (want == nil && (err != nil || into["a"] == nil)) {
+			t.Errorf("%q: %v, %v; want %v", text, into, err, want)
+		}
+	}
+	var into map[string]any
+	if err := DecodeYAML([]byte("a: "+strings.Repeat("x", 100)), 100, &into); err == nil {
+		t.Error("a text that is too large was read")
+	}
+}
+
+// What we write is read by one parser: it is plain.
+func TestManifestsArePlain(t *testing.T) {
+	d := Draft{Files: []File{{Path: ConfigFile, Content: []byte("global\n")}}, Subject: "+1 route (Ingress &shop/*)\n---\n", Time: noon}
+	d.Provenance.Inputs = []Input{{APIVersion: "v1", Kind: "Service", Name: "&web"}}
+	d.Quarantined = []Quarantined{{Kind: "Ingress", Name: "a", Reason: "line 1: *x\n--- is &no host"}}
+	want := d.Seal(1, ID{}).Manifest
+	data, err := want.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseManifest(data)
+	if err != nil || fmt.Sprint(got.Spec) != fmt.Sprint(want.Spec) {
+		t.Errorf("read as %+v: %v\n%s", got.Spec, err, data)
+	}
+	d.Subject, d.Quarantined, d.Provenance.Inputs[0].Name = "+1 route", nil, "web"
+	if data, err = d.Seal(1, ID{}).Manifest.Marshal(); err != nil || !plain(data) {
+		t.Errorf("not plain: %v\n%s", err, data)
+	}
+}
+
+// A short text that stands for a very long one is refused before anybody unfolds it.
+func TestParseManifestTakesLittleMemory(t *testing.T) {
+	bomb := "a: &a " + strings.Repeat("x", 60<<10) + "\nb: ["
+	for name, text := range map[string]string{
+		"aliases":     bomb + strings.Repeat("*a,", 20_000) + "]\n",
+		"flow":        "spec: {files: [" + strings.Repeat("[],", 2<<20) + "]}\n",
+		"nested":      "spec:\n" + strings.Repeat("- - - - - - - -\n", 400_000),
+		"long":        "spec: " + strings.Repeat("x", MaxManifest),
+		"large files": "apiVersion: " + APIVersion + "\nkind: Snapshot\nspec:\n  files:\n  - path: a\n    size: 5368709120\n",
+		"many files":  "apiVersion: " + APIVersion + "\nkind: Snapshot\nspec:\n  files:\n" + strings.Repeat("  - path: a\n    size: 60000000\n", 10),
+		"no size":     "apiVersion: " + APIVersion + "\nkind: Snapshot\nspec:\n  files:\n  - path: a\n    size: -1\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := allocated()
+			if _, err := ParseManifest([]byte(text)); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("read: %v", err)
+			}
+			if took := allocated() - before; took > 64<<20 {
+				t.Errorf("%d MiB were allocated for %d KiB", took>>20, len(text)>>10)
+			}
+		})
+	}
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
