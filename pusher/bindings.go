@@ -90,6 +90,9 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 		if _, ok := b.prepared[id]; !ok {
 			p := prepare(s, b.from.recorded(s))
 			p.known = b.from != fromCluster
+			if b.from.sourceless(s) {
+				p.known, p.lacks = false, []string{errNoSource.Error()}
+			}
 			b.prepared[id] = p
 			changed = true
 		}

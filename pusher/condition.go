@@ -57,6 +57,9 @@ func (s Status) judge(c Condition) (Phase, string) {
 	if t, ok := s.Blocked(); ok {
 		return Degraded, t.About + ": " + t.Error
 	}
+	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutNeeds }); i >= 0 {
+		return Degraded, s.Troubles[i].Error
+	}
 	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == snapshots.BecauseNewest {
 		return Degraded, fmt.Sprintf("%s failed: %s", c.Newest, f.Reason)
 	}

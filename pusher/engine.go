@@ -44,6 +44,7 @@ type engine struct {
 	fallback []byte
 	secrets  secretSet // of a cluster
 	waiting  waiting   // for what a cluster has
+	lacking  int       // how many things snapshots in use need and cannot have
 	spread   spread
 
 	// backends are the names of those of the snapshot backendsOf.
@@ -141,7 +142,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	if e.ready(now) {
 		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(now), now)
 		e.noteUploads(pushes)
-		if e.commit(next, waits, now) {
+		if e.commit(next, e.waitForNeeds(waits), now) {
 			e.trace()
 			e.beginPushes(ctx, pushes)
 		}
@@ -152,6 +153,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 		e.troubleWithSecrets(now)
 	}
 	e.troubleWithCluster(now)
+	e.troubleWithNeeds(now)
 	e.report(now)
 }
 
@@ -197,7 +199,7 @@ func (e *engine) ready(now time.Time) bool {
 func (e *engine) observe(now time.Time) rollout.Observation {
 	_, storeGone := e.troubles["store"]
 	want, atHand := e.library.have[e.decision.ID]
-	atHand = atHand && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID) && e.knowRunning()
+	atHand = atHand && len(e.lacks()) == 0 && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID) && e.knowRunning()
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Wishes:  wishes(e.view.Channel, now),

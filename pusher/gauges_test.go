@@ -16,9 +16,19 @@ import (
 func TestGauges(t *testing.T) {
 	t.Parallel()
 	var g gauges
-	g.set([]InstanceStatus{{Name: "gone", InSync: true}}, rollout.Left{Limited: true, Fleet: 1, Instances: map[string]int{"gone": 1}}, time.Hour)
-	g.set([]InstanceStatus{{Name: "a", InSync: true}, {Name: "b"}}, rollout.Left{Instances: map[string]int{"a": 2, "b": 0}}, 90*time.Second)
+	g.set([]InstanceStatus{{Name: "gone", InSync: true}}, rollout.Left{Limited: true, Fleet: 1, Instances: map[string]int{"gone": 1}}, time.Hour, liveGauges{kept: 9})
+	g.set([]InstanceStatus{{Name: "a", InSync: true}, {Name: "b"}}, rollout.Left{Instances: map[string]int{"a": 2, "b": 0}}, 90*time.Second, liveGauges{1, 2, 3, 4})
 	const want = `
+# HELP hapsnap_pusher_backends_without_servers Backends of what should run that have no server up, by why: endpoints (there are none), checks (no server passes its checks on an instance).
+# TYPE hapsnap_pusher_backends_without_servers gauge
+hapsnap_pusher_backends_without_servers{why="checks"} 4
+hapsnap_pusher_backends_without_servers{why="endpoints"} 3
+# HELP hapsnap_pusher_endpoints_kept Service ports whose endpoints are kept though their source has none of them any more, until they are seen again or a person confirms the loss.
+# TYPE hapsnap_pusher_endpoints_kept gauge
+hapsnap_pusher_endpoints_kept 2
+# HELP hapsnap_pusher_needs_lacking Lists of EndpointSlices, Secrets and sources that snapshots in use need and the pusher cannot have, such as what it may not read.
+# TYPE hapsnap_pusher_needs_lacking gauge
+hapsnap_pusher_needs_lacking 1
 # HELP hapsnap_pusher_instance_in_sync 1 while the instance runs what is wanted, with today's servers and certificates, else 0.
 # TYPE hapsnap_pusher_instance_in_sync gauge
 hapsnap_pusher_instance_in_sync{name="a"} 1

@@ -89,7 +89,7 @@ func (b *bindings) learn(s cluster.Status) {
 		known := s.Knows(p.wants)
 		b.stale = b.stale || p.known != known || was == nil ||
 			slices.ContainsFunc(p.wants.Namespaces, func(n string) bool { return was(n) != s.Read(n) })
-		p.known = known
+		p.known, p.lacks = known, s.Denied(p.wants)
 		b.prepared[id] = p
 	}
 }
@@ -120,7 +120,9 @@ func (e *engine) troubleWithCluster(now time.Time) {
 		return
 	}
 	var err error
-	if w := e.waiting; !w.since.IsZero() && now.Sub(w.since) >= shortWait {
+	// What may not be read is told as what is needed, unless nothing can be done without it.
+	onlyRefused := len(e.waiting.status.Refused) == len(e.waiting.status.Waits) && !e.unknown(e.state.Rollout.Good)
+	if w := e.waiting; !w.since.IsZero() && now.Sub(w.since) >= shortWait && !onlyRefused {
 		err = fmt.Errorf("snapshots that need it wait for %s", cluster.Some(w.status.Waits))
 	}
 	e.trouble("live", err, now)

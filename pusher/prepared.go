@@ -20,6 +20,7 @@ type prepared struct {
 	// wants is what it needs of a cluster; known: that is known, as far as it can be.
 	wants  cluster.Wanted
 	known  bool
+	lacks  []string      // what it needs and the pusher cannot have; see needs.go
 	linger time.Duration // see [rollout.Seen.Linger]
 	err    error
 

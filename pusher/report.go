@@ -15,7 +15,7 @@ import (
 func (e *engine) report(now time.Time) {
 	s := e.status(now)
 	e.metrics.observe(s)
-	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now))
+	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now), liveGauges{lacking: e.lacking})
 	e.observeSpread(now)
 	e.notifyOfTroubles(now)
 	e.sayObjects(s.Instances, now)

@@ -73,6 +73,10 @@ func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
 			}
 		},
 	}
+	r.options.Live = filepath.Join(r.dir, "live")
+	if err := os.MkdirAll(r.options.Live, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	r.writeFleet(names...)
 	t.Cleanup(func() {
 		r.kill()
@@ -361,7 +365,6 @@ func (r *rig) endpoints(addresses ...string) {
 // endpointsOf writes those of another Service in the namespace shop into a file.
 func (r *rig) endpointsOf(service, file string, addresses ...string) {
 	r.t.Helper()
-	r.options.Live = filepath.Join(r.dir, "live")
 	var b strings.Builder
 	for n, address := range addresses {
 		host, port, _ := net.SplitHostPort(address)
@@ -425,6 +428,7 @@ func (r *rig) allRunAfter(id snapshots.ID) {
 // publishRecorded publishes a snapshot with the endpoint of shop/web in it.
 func (r *rig) publishRecorded(revision, address string) snapshots.ID {
 	r.t.Helper()
+	r.options.Live = ""
 	at := netip.MustParseAddrPort(address)
 	recorded, err := snapshots.MarshalEndpoints(map[snapshots.ServicePort][]snapshots.Endpoint{
 		{Namespace: "shop", Service: "web", Port: "http"}: {{Address: at.Addr().String(), Port: int(at.Port())}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -52,8 +54,9 @@ the cluster they are, and how careful to be.
 
 Endpoints and certificates are those of the cluster that --kubeconfig leads to, or
 that the pusher is a pod of, or those of the manifests of EndpointSlices and Secrets
-in DIR. Either is watched. Where there is neither, and for snapshots in which the
-compiler recorded endpoints unless DIR is named, these are used.
+in DIR. Either is watched. For snapshots in which the compiler recorded endpoints,
+these are used, unless DIR is named. Where there is neither a cluster nor DIR, no other
+snapshot can be pushed: run does not start if one should run, and holds one that comes.
 
 The state is kept in a file, or, as secret:NAMESPACE/NAME, in a Secret of the cluster.
 Any number of pushers may share a Secret: one of them leads, and if it ends another goes
@@ -104,6 +107,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	klog.SetSlogLogger(log) // there is one for all of client-go
 	f.options.Pods = sync.OnceValues(f.client)
 	if err := f.connect(); err != nil {
+		return err
+	}
+	if err := f.checkSource(cmd.Context(), store); err != nil {
 		return err
 	}
 	var flush func()
@@ -170,6 +176,38 @@ func (f *runFlags) connect() error {
 	}
 	f.cluster = cluster.New(connection, f.allNamespaces)
 	f.options.Cluster = f.cluster
+	return nil
+}
+
+// sourceTimeout bounds the look at what should run, before the start.
+const sourceTimeout = 10 * time.Second
+
+// checkSource refuses to start without a source of live endpoints where the snapshot that
+// should run, or the last good one, needs one: all of its backends would be emptied. What
+// cannot be found out now is held by the engine when it is known.
+func (f *runFlags) checkSource(ctx context.Context, store stores.Store) error {
+	if f.options.Live != "" || f.options.Cluster != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	var ids []snapshots.ID
+	if status, err := f.readStatus(ctx, f.options.State); err == nil {
+		ids = append(ids, status.Good)
+	}
+	if view, err := store.View(ctx); err == nil {
+		ids = append(ids, snapshots.Want(view, time.Now()).ID)
+	}
+	for _, id := range slices.Compact(ids) {
+		if id.IsZero() {
+			continue
+		}
+		s, err := store.Get(ctx, id)
+		if err == nil && pusher.NeedsSource(s) {
+			return process.WithHint(process.Usage("snapshot %s has live endpoints, and there is no source of them: its backends would have no servers", id),
+				"name the cluster with --kubeconfig, or a directory of EndpointSlices with --live; or have the compiler record endpoints (--endpoints recorded of the compiler)")
+		}
+	}
 	return nil
 }
 

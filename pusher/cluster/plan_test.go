@@ -118,6 +118,32 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// What was never read and may not be is told apart from what is not there, and from
+// what is held.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	wanted := Wanted{Namespaces: []string{"shop", "blog"}, Secrets: []snapshots.SecretName{named("shop", "a"), named("shop", "b")}}
+	for name, test := range map[string]struct {
+		all  bool
+		list []standing
+		want string
+	}{
+		"all is known":           {list: []standing{slicesIn("blog", 0), slicesIn("shop", 1), secretAt("a"), secretAt("b")}},
+		"some may not be read":   {list: []standing{with(slicesIn("blog", 0), never), slicesIn("shop", 1), with(secretAt("a"), never), secretAt("b")}, want: "may not list EndpointSlices in blog; may not read Secret shop/a"},
+		"the only Secrets":       {list: []standing{slicesIn("blog", 0), slicesIn("shop", 1), with(secretAt("a"), never), with(secretAt("b"), never)}, want: "may not read Secret shop/a; may not read Secret shop/b"},
+		"not any more":           {list: []standing{with(slicesIn("blog", 0), forbidden), slicesIn("shop", 1), with(secretAt("a"), forbidden), secretAt("b")}},
+		"no answer":              {list: []standing{with(slicesIn("blog", 0), unsynced), with(with(slicesIn("shop", 1), unsynced), refused)}},
+		"of another snapshot":    {list: []standing{with(slicesIn("others", 0), never), with(secretAt("other"), never)}},
+		"all namespaces at once": {all: true, list: []standing{with(slicesIn("", 0), never)}, want: "may not list EndpointSlices in all namespaces"},
+		"and they may be by now": {all: true, list: []standing{slicesIn("", 0)}},
+	} {
+		got := strings.Join(statusOf(test.all, test.list).Denied(wanted), "; ")
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 // With one watch for all namespaces, each is known as it is.
 func TestStatusOfAllNamespaces(t *testing.T) {
 	t.Parallel()

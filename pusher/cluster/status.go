@@ -27,8 +27,11 @@ type Status struct {
 	all        bool
 	namespaces map[string]bool // true: read; false: it may not be
 	secrets    map[snapshots.SecretName]bool
+	denied     map[Query]bool // may not be read, and were never
 	// Waits is what is not known yet, and why, in the order of the plan.
 	Waits []string
+	// Refused are those of Waits that may not be read.
+	Refused []string
 	// Trouble is why nothing new is heard of what is known, nil if something is.
 	Trouble error
 }
@@ -60,23 +63,53 @@ func (s Status) Knows(w Wanted) bool {
 	return true
 }
 
+// Denied lists what is wanted and may not be read, and was never read: no answer of the
+// API server says whether it is there. The texts follow "the pusher".
+func (s Status) Denied(w Wanted) []string {
+	var out []string
+	for _, q := range Plan(w, s.all) {
+		if s.denied[q] {
+			out = append(out, q.denied())
+		}
+	}
+	return out
+}
+
+// denied says that a query is not allowed.
+func (q Query) denied() string {
+	verb := "list"
+	if q.Name != "" {
+		verb = "read"
+	}
+	if q.Name == "" && q.Namespace == "" {
+		return "may not list EndpointSlices in all namespaces"
+	}
+	return "may not " + verb + " " + q.String()
+}
+
 // statusOf says how the queries stand, which are in the order of the plan.
 //
 // A Secret that may not be read is as if it were not there, so that nobody else
 // waits for it. If no Secret at all may be read, that is taken for a fault of the
 // roles, and waited for: it would take the certificates of all hosts away.
 func statusOf(all bool, list []standing) Status {
-	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}}
+	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}, denied: map[Query]bool{}}
 	readable := false
 	for _, s := range list {
 		readable = readable || s.query.Kind == kindSecret && s.synced
 	}
 	var troubled []standing
 	for _, s := range list {
+		if s.forbidden && !s.synced {
+			out.denied[s.query] = true
+		}
 		settled := s.synced || s.forbidden && (readable || s.query.Kind == kindSlice)
 		switch {
 		case !settled:
 			out.Waits = append(out.Waits, s.waits())
+			if s.forbidden {
+				out.Refused = append(out.Refused, s.waits())
+			}
 		case s.query.Kind == kindSlice:
 			out.namespaces[s.query.Namespace] = s.synced
 		default:

@@ -1,0 +1,71 @@
+package pusher
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	wanted, good := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
+	const slicesOf2, secretOf2 = "may not list EndpointSlices in team2", "may not read Secret team2/tls"
+	for name, test := range map[string]struct {
+		because      snapshots.Reason
+		wanted, good []string
+		unknown      bool // the wanted one cannot be bound at all
+		want         []string
+	}{
+		"nothing is lacking":                         {because: snapshots.BecauseNewest},
+		"a new namespace":                            {because: snapshots.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, want: []string{slicesOf2, secretOf2}},
+		"the last good one lacks it as well":         {because: snapshots.BecauseNewest, wanted: []string{slicesOf2}, good: []string{slicesOf2}},
+		"and something more":                         {because: snapshots.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, good: []string{slicesOf2}, want: []string{secretOf2}},
+		"a person pinned it":                         {because: snapshots.BecausePin, wanted: []string{slicesOf2}},
+		"a person overrode with it":                  {because: snapshots.BecauseOverride, wanted: []string{slicesOf2}},
+		"a person pinned what cannot be bound":       {because: snapshots.BecausePin, wanted: []string{"no source"}, unknown: true, want: []string{"no source"}},
+		"only the last good one lacks it, by a role": {because: snapshots.BecauseNewest, good: []string{slicesOf2}},
+	} {
+		e := engine{bindings: newBindings(nil, fromCluster)}
+		e.decision.ID, e.decision.Because, e.state.Rollout.Good = wanted, test.because, good
+		e.bindings.prepared[wanted] = prepared{known: !test.unknown, lacks: test.wanted}
+		e.bindings.prepared[good] = prepared{known: true, lacks: test.good}
+		if got := e.lacks(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A fleet that runs a snapshot with live endpoints keeps its servers when the pusher is
+// started without any source of them, also where that could not be known at the start.
+func TestNoSourceOfLiveEndpointsEmptiesNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	id := r.publish(config("1", ""))
+	r.allRunAfter(id)
+	r.kill()
+	writes := r.writes("a")
+
+	r.options.Live = ""
+	r.run()
+	s := r.until("it is said", func(s Status) bool {
+		return slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
+			return t.About == aboutNeeds && strings.Contains(t.Error, errNoSource.Error()) && strings.Contains(t.Error, id.String())
+		})
+	})
+	if c := s.Condition(); c.Phase != Degraded {
+		t.Errorf("the fleet is %s: %s", c.Phase, c.Message)
+	}
+	next := r.publish(config("2", ""))
+	r.until("the next one is known, and waits", func(s Status) bool {
+		return s.Channel.Wanted == next && slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
+			return t.About == aboutNeeds && strings.Contains(t.Error, next.String()+" waits for it")
+		})
+	})
+	if !r.answersOnly("a", "one") || r.writes("a") != writes {
+		t.Errorf("a was changed without a source of endpoints")
+	}
+}
