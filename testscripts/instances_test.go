@@ -57,7 +57,7 @@ func startInstances(w *world, _ *testscript.TestScript, args []string) error {
 func (w *world) startInstance(n int, o fleetOptions) error {
 	name, ip := fmt.Sprintf("edge-%d", n), w.network.ip(n)
 	double, err := dataplanetest.New(dataplanetest.Options{
-		HAProxy: filepath.Join(binaries, "haproxy"), API: dataplanetest.API(o.api), Addr: fmt.Sprintf("%s:%d", ip, w.network.API),
+		HAProxy: filepath.Join(binaries, "haproxy"), API: dataplanetest.API(o.api), Program: w.realAPI, Addr: fmt.Sprintf("%s:%d", ip, w.network.API),
 		Env: []string{"BIND_ADDRESS=" + ip}, Username: apiUser, Password: apiPassword,
 		UsersInConfig: o.users == "haproxy.cfg",
 	})

@@ -125,6 +125,9 @@ func setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(w.close)
+	if w.realAPI, err = realAPIFor(env.WorkDir); err != nil {
+		return err
+	}
 	home := filepath.Join(env.WorkDir, ".home")
 	if err := os.Mkdir(home, 0o755); err != nil {
 		return err

@@ -17,6 +17,7 @@ type world struct {
 	dir       string // $WORK
 	network   *network
 	instances []*instance
+	realAPI   string // a real Dataplane API to use, "" for the double
 	pods      map[string]*pod
 	joined    int    // how many instances have joined as pods
 	secret    string // the password of the instances, "" for the first one

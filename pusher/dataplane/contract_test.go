@@ -2,12 +2,12 @@
 package dataplane_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,20 +30,22 @@ func TestContract(t *testing.T) {
 			})
 		})
 	}
-	if binary := realAPI(); binary != "" {
+	if program := realAPI(t); program != "" {
 		// One after the other: each takes seconds of computing to start.
 		t.Run("real", func(t *testing.T) {
-			runContract(t, func(t *testing.T) *subject { return startReal(t, binary) })
+			runContract(t, func(t *testing.T) *subject { return startReal(t, program) })
 		})
 	}
 }
 
-func realAPI() string {
-	if binary := os.Getenv("DATAPLANEAPI"); binary != "" {
-		return binary
+// realAPI returns the real Dataplane API to test with, "" for none.
+func realAPI(t *testing.T) string {
+	t.Helper()
+	program, reason := dataplanetest.Real(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if reason != "" {
+		t.Log("without a real Dataplane API:", reason)
 	}
-	binary, _ := exec.LookPath("dataplaneapi") // absent: the double alone
-	return binary
+	return program
 }
 
 func runContract(t *testing.T, start func(*testing.T) *subject) {
@@ -100,6 +102,19 @@ const username, password = "admin", "secret"
 func startDouble(t *testing.T, kind dataplanetest.API) *subject {
 	t.Helper()
 	i := dataplanetest.Start(t, dataplanetest.Options{API: kind, Username: username, Password: password})
+	return newSubject(t, i, i.URL())
+}
+
+// startReal puts a real Dataplane API in the place of the double: before the same
+// HAProxy, on the same files.
+func startReal(t *testing.T, program string) *subject {
+	t.Helper()
+	i := dataplanetest.Start(t, dataplanetest.Options{Program: program, Username: username, Password: password})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the real API wrote:\n%s", i.APILog())
+		}
+	})
 	return newSubject(t, i, i.URL())
 }
 

@@ -36,9 +36,9 @@ type api struct {
 	memory       document
 	transactions map[string]document // in progress
 
-	agent *agent
-	mux   *http.ServeMux
-	stop  context.CancelFunc
+	agent  *agent
+	mux    *http.ServeMux
+	cancel context.CancelFunc
 }
 
 // newAPI starts a life: it takes the file on disk for good, whoever wrote it.
@@ -64,7 +64,7 @@ func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &api{
 		version: o.API, haproxy: h, paths: paths, told: o,
-		memory: doc, transactions: map[string]document{}, mux: http.NewServeMux(), stop: cancel,
+		memory: doc, transactions: map[string]document{}, mux: http.NewServeMux(), cancel: cancel,
 	}
 	a.users.Store(&users)
 	a.agent = newAgent(h, paths)
@@ -80,6 +80,8 @@ func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 	}
 	return a, nil
 }
+
+func (a *api) stop() { a.cancel() }
 
 func (a *api) currentVersion() int64 {
 	a.mu.RLock()

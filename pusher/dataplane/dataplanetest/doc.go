@@ -22,7 +22,9 @@
 // HAProxy 3.0.11 and 3.2.0; v3.4.2, which is what [V34] stands for, before HAProxy 3.2.0;
 // and v3.3.0, which answers like v3.2.5, before 3.0.11. It also runs where a real
 // one is named by the variable DATAPLANEAPI or is on PATH, with HAPROXY naming a
-// HAProxy that it takes. Tests of the pusher, and stories with the programs, also passed
+// HAProxy that it takes. [Options] with a Program have a real one run in the place of
+// the double, behind a proxy that keeps the record of requests and cuts, delays or
+// answers them as Inject says. Tests of the pusher, and stories with the programs, also passed
 // with v3.2.5 and v3.4.2 in the place of the double: rollouts, endpoints, certificates,
 // pins, restarts, lost replies.
 //

@@ -96,6 +96,9 @@ func (f Fault) Times(n int) Fault {
 	return f
 }
 
+// inside reports whether the fault happens inside of the API, and not on the way to it.
+func (f Fault) inside() bool { return f.kind >= failReload }
+
 func (f Fault) matches(method, path string) bool {
 	return (f.method == "" || f.method == method) &&
 		(strings.HasPrefix(path, f.path) || strings.HasPrefix(path, servicePath+f.path))

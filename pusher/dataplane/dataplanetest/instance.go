@@ -29,6 +29,10 @@ type Options struct {
 	// haproxy, from 2.6 on.
 	HAProxy string
 	API     API
+	// Program is a real dataplaneapi to run in the place of the double, before a HAProxy
+	// from 2.7 on; see [Real]. API is not looked at then. Faults that happen inside of an
+	// API are not for it, nor are APIVersion and HAProxyVersion.
+	Program string
 	// Env is added to the environment of HAProxy, for what its configuration
 	// takes from there, such as its addresses.
 	Env []string
@@ -88,9 +92,16 @@ type Instance struct {
 
 	mu       sync.Mutex
 	port     *port // nil before the API was started
-	api      *api
+	api      life
 	server   *http.Server
 	listener net.Listener
+}
+
+// life is an API between its start and its end.
+type life interface {
+	http.Handler
+	currentVersion() int64
+	stop()
 }
 
 // Start makes an instance for a test and ends it with the test.

@@ -30,8 +30,14 @@ func (i *Instance) SetPassword(password string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.options.Password = password
-	if i.api != nil {
-		i.api.users.Store(&map[string]string{i.options.Username: password})
+	switch a := i.api.(type) {
+	case *api:
+		a.users.Store(&map[string]string{i.options.Username: password})
+	case *program: // it reads its file when it starts
+		i.end()
+		if err := i.begin(); err != nil {
+			panic(err)
+		}
 	}
 }
 
@@ -43,12 +49,15 @@ func (i *Instance) StartAPI() error {
 	if i.api != nil {
 		return errors.New("start api: it runs already")
 	}
-	a, err := newAPI(i.options, i.haproxy, i.Dirs)
+	return i.begin()
+}
+
+// begin starts a life. It is called with mu held.
+func (i *Instance) begin() error {
+	a, err := i.newLife()
 	if err != nil {
 		return err
 	}
-	a.died = func() { i.stopAPI(a) }
-	a.run()
 	l, err := i.listen()
 	if err != nil {
 		a.stop()
@@ -64,6 +73,19 @@ func (i *Instance) StartAPI() error {
 	}
 	go func(s *http.Server) { _ = s.Serve(l) }(i.server) // ends with StopAPI
 	return nil
+}
+
+func (i *Instance) newLife() (life, error) {
+	if i.options.Program != "" {
+		return startProgram(i.options, i.haproxy, i.Dirs, func(p *program) { i.stopAPI(p) })
+	}
+	a, err := newAPI(i.options, i.haproxy, i.Dirs)
+	if err != nil {
+		return nil, err
+	}
+	a.died = func() { i.stopAPI(a) }
+	a.run()
+	return a, nil
 }
 
 // listen listens on the port of the API, which is its own from the first time on. It
@@ -93,12 +115,17 @@ func (i *Instance) releasePort() {
 func (i *Instance) StopAPI() { i.stopAPI(nil) }
 
 // stopAPI ends the life that is given, or nil for the present one.
-func (i *Instance) stopAPI(life *api) {
+func (i *Instance) stopAPI(given life) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.api == nil || life != nil && i.api != life {
+	if i.api == nil || given != nil && i.api != given {
 		return
 	}
+	i.end()
+}
+
+// end ends the present life. It is called with mu held.
+func (i *Instance) end() {
 	i.api.stop()
 	_ = i.server.Close()
 	_ = i.listener.Close() // the server may not have got to it yet
@@ -169,6 +196,12 @@ func (i *Instance) Socket(command string) (string, error) { return i.haproxy.ask
 // Log returns what HAProxy wrote so far.
 func (i *Instance) Log() string { return i.haproxy.logSince(0) }
 
+// APILog returns what a real API wrote so far, "" for the double.
+func (i *Instance) APILog() string {
+	text, _ := os.ReadFile(filepath.Join(filepath.Dir(i.MasterSocket()), programLog)) // absent: none
+	return string(text)
+}
+
 // MasterPID returns the pid of HAProxy's master, 0 where none was started.
 func (i *Instance) MasterPID() int { return i.haproxy.masterPID() }
 
@@ -201,8 +234,13 @@ func (i *Instance) Leftovers() (failed, outdated int) {
 }
 
 // Inject adds failures to the list of those to come. The first that matches a
-// request is the one that it meets.
-func (i *Instance) Inject(list ...Fault) { i.faults.add(list...) }
+// request is the one that it meets. It panics for a failure inside of a real API.
+func (i *Instance) Inject(list ...Fault) {
+	if i.options.Program != "" && slices.ContainsFunc(list, Fault.inside) {
+		panic("such a failure can be injected into the double only")
+	}
+	i.faults.add(list...)
+}
 
 // ClearFaults ends all failures.
 func (i *Instance) ClearFaults() { i.faults.clear() }

@@ -41,7 +41,7 @@ func (l *requestLog) all() []Request {
 }
 
 // observed records each request and has it meet the failure that waits for it.
-func (i *Instance) observed(a *api) http.Handler {
+func (i *Instance) observed(a life) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &recorded{ResponseWriter: w, done: i.requests.begin(r)}
 		f := i.faults.take(r.Method, r.URL.Path)
