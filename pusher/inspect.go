@@ -78,7 +78,10 @@ func (e *engine) mend(ctx context.Context, i *instance, bind func() (snapshots.B
 		}
 		e.send(context.WithoutCancel(ctx), func(now time.Time) {
 			e.ended(i, workMend, err, now)
-			i.running.Disk, i.persisted = disk, now
+			i.running.Disk, i.running.Written, i.persisted = disk, want.Servers, now
+			if err != nil {
+				i.running.Written = nil
+			}
 		})
 	})
 }

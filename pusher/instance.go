@@ -48,9 +48,12 @@ type instance struct {
 
 	running      push.Running // what its worker is known to have
 	compared     comparison
+	served       comparison    // of what is on disk
 	garbage      []push.Stored // files to be removed
 	onDisk       push.Known    // the certificates on its disk, for pushes
 	persisted    time.Time
+	persistTook  time.Duration
+	lastWork     work      // the last that ended
 	inspectAfter time.Time // the next inspection
 	inspections  int       // how many there were
 	heavy        string    // the digest of a snapshot that its worker could not be changed to
@@ -103,6 +106,22 @@ func (i *instance) hasServers(want []snapshots.BoundServer) bool {
 	return i.compared.same
 }
 
+// leavesUnserved reports whether the file on the instance's disk leaves backends without
+// servers that are wanted, where it is known what the worker has.
+func (i *instance) leavesUnserved(want []snapshots.BoundServer) bool {
+	disk := i.running.Written
+	if i.running.Servers == nil || i.running.Info.PID != i.info.PID || len(want) == 0 {
+		return false
+	}
+	if len(disk) == 0 {
+		return push.Unserved(disk, want)
+	}
+	if c := i.served; c.have != &disk[0] || c.want != &want[0] {
+		i.served = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
+	}
+	return !i.served.same
+}
+
 // seen is the instance as the rollout sees it.
 func (i *instance) seen(stale bool) rollout.Seen {
 	return rollout.Seen{
@@ -146,7 +165,7 @@ func (i *instance) begin(w work) { i.busy = w }
 
 // end notes how a job ended, apart from a push, whose end the rollout notes.
 func (i *instance) end(err error, retry time.Duration, now time.Time) {
-	i.busy, i.ended = "", now
+	i.lastWork, i.busy, i.ended = i.busy, "", now
 	if err == nil {
 		i.jobError, i.jobErrorAt, i.jobFailures, i.jobNotBefore = "", time.Time{}, 0, time.Time{}
 		return

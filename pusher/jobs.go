@@ -141,7 +141,7 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, chang
 		if done.Reloaded {
 			i.forgetJobs()
 			i.running = push.Running{
-				Servers: push.Loaded(want.Servers), Persisted: true, Certificates: push.Hashes(want), Maps: want.Entries,
+				Servers: push.Loaded(want.Servers), Persisted: true, Written: want.Servers, Certificates: push.Hashes(want), Maps: want.Entries,
 				Info: done.Info, ByHand: i.running.ByHand,
 			}
 		}
@@ -177,7 +177,11 @@ func (e *engine) standing(i *instance) standing {
 		Garbage: len(i.garbage) > 0, InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
-		s.SameServers = i.hasServers(e.bindings.prepared[i.snapshot()].servers)
+		servers := e.bindings.prepared[i.snapshot()].servers
+		s.SameServers = i.hasServers(servers)
+		s.Unserved = i.leavesUnserved(servers)
+		s.UrgentAfter = i.persisted.Add(i.persistTook)
+		s.Updated = i.lastWork == workUpdate
 		s.SameMaps = i.running.Maps == n.entries
 		s.SameCertificates = n.certificates.In(i.running.Certificates)
 	}
@@ -201,7 +205,8 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 			e.startOn(ctx, i, func(ctx context.Context) { e.update(ctx, i, want, have, span) })
 		case workPersist:
 			i.begin(w)
-			e.startOn(ctx, i, func(ctx context.Context) { e.persist(ctx, i, bind) })
+			have := i.running
+			e.startOn(ctx, i, func(ctx context.Context) { e.persist(ctx, i, bind, have) })
 		case workCollect:
 			i.begin(w)
 			garbage := i.garbage
@@ -253,22 +258,22 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 	})
 }
 
-// persist writes to disk what the worker has.
-func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshots.Bound, error)) {
+// persist writes to disk what the worker is to have, and has the worker brought to it.
+func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
+	began := time.Now()
 	want, err := bind()
-	var disk push.Digest
 	if err == nil {
-		disk, err = i.target.Persist(ctx, want)
+		have, err = i.target.Settle(ctx, want, have)
 		err = withoutSecrets(err, want)
 	}
+	took := time.Since(began)
 	e.send(context.WithoutCancel(ctx), func(now time.Time) {
 		e.ended(i, workPersist, err, now)
-		i.persisted = now
-		// What changed meanwhile is not on disk yet.
-		i.running.Persisted = err == nil && i.running.Has(want.Servers)
-		i.running.Disk = disk // unknown after an error: it may have come through
+		i.persisted, i.persistTook = now, took
+		e.noteHands(i, have.ByHand)
+		i.running = have
 	})
 }
 

@@ -27,6 +27,13 @@ type standing struct {
 	// Persisted is set when the file on disk has the servers too.
 	Persisted    bool
 	PersistAfter time.Time
+	// Unserved is set when a HAProxy that starts from the file on disk would serve nothing
+	// in some backend that has endpoints, see [push.Unserved]. UrgentAfter paces what is
+	// done about it.
+	Unserved    bool
+	UrgentAfter time.Time
+	// Updated is set when the last job was an update.
+	Updated      bool
 	NotBefore    time.Time
 	Garbage      bool
 	InspectAfter time.Time
@@ -42,6 +49,8 @@ func classify(s standing, now time.Time) work {
 		return workReload
 	case s.Busy || now.Before(s.NotBefore):
 		return workNothing
+	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter):
+		return workPersist
 	case !s.SameServers || !s.SameMaps || !s.SameCertificates:
 		return workUpdate
 	case !s.Persisted && !now.Before(s.PersistAfter):
@@ -55,9 +64,18 @@ func classify(s standing, now time.Time) work {
 	}
 }
 
+// urgent reports whether the file comes before the worker. Writing it gives the worker its
+// servers too, but takes as long as the configuration is large, so the worker is changed
+// first, once: updates that never end do not keep the file from being written.
+func (s standing) urgent() bool { return s.SameServers || s.Updated }
+
 // inSync reports whether nothing is to be changed in the worker, or on disk by now,
-// whatever the instance is busy with: what it lacks while that goes on, it lacks.
+// whatever the instance is busy with. A file that may wait for a while does not count; one
+// from which a backend would serve nothing does.
 func inSync(s standing) bool {
+	if s.Unserved {
+		return false
+	}
 	s.Busy, s.NotBefore = false, time.Time{}
 	return classify(s, time.Time{}) == workNothing
 }

@@ -11,21 +11,28 @@ func TestClassify(t *testing.T) {
 		edit func(*standing)
 		want work
 	}{
-		"in sync":                        {func(*standing) {}, workNothing},
-		"out of reach":                   {func(s *standing) { s.Reachable, s.SameNode = false, false }, workNothing},
-		"its snapshot is not at hand":    {func(s *standing) { s.Bound, s.SameNode = false, false }, workNothing},
-		"another shape":                  {func(s *standing) { s.SameNode = false }, workReload},
-		"another shape while busy":       {func(s *standing) { s.SameNode, s.Busy = false, true }, workReload},
-		"other servers":                  {func(s *standing) { s.SameServers = false }, workUpdate},
-		"other servers while busy":       {func(s *standing) { s.SameServers, s.Busy = false, true }, workNothing},
-		"other servers after a failure":  {func(s *standing) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
-		"other certificates":             {func(s *standing) { s.SameCertificates = false }, workUpdate},
-		"not on disk":                    {func(s *standing) { s.Persisted = false }, workPersist},
-		"not on disk, but it was before": {func(s *standing) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
-		"garbage":                        {func(s *standing) { s.Garbage = true }, workCollect},
-		"not looked at for a while":      {func(s *standing) { s.InspectAfter = noon }, workInspect},
-		"not looked at, not on disk":     {func(s *standing) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
-		"garbage, not on disk":           {func(s *standing) { s.Garbage, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workNothing},
+		"in sync":                           {func(*standing) {}, workNothing},
+		"out of reach":                      {func(s *standing) { s.Reachable, s.SameNode = false, false }, workNothing},
+		"its snapshot is not at hand":       {func(s *standing) { s.Bound, s.SameNode = false, false }, workNothing},
+		"another shape":                     {func(s *standing) { s.SameNode = false }, workReload},
+		"another shape while busy":          {func(s *standing) { s.SameNode, s.Busy = false, true }, workReload},
+		"other servers":                     {func(s *standing) { s.SameServers = false }, workUpdate},
+		"other servers while busy":          {func(s *standing) { s.SameServers, s.Busy = false, true }, workNothing},
+		"other servers after a failure":     {func(s *standing) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
+		"other certificates":                {func(s *standing) { s.SameCertificates = false }, workUpdate},
+		"not on disk":                       {func(s *standing) { s.Persisted = false }, workPersist},
+		"not on disk, but it was before":    {func(s *standing) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
+		"garbage":                           {func(s *standing) { s.Garbage = true }, workCollect},
+		"not looked at for a while":         {func(s *standing) { s.InspectAfter = noon }, workInspect},
+		"not looked at, not on disk":        {func(s *standing) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
+		"a backend without servers on disk": {func(s *standing) { s.Unserved, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workPersist},
+		"the same, written a moment ago": {func(s *standing) {
+			s.Unserved, s.Persisted, s.PersistAfter, s.UrgentAfter = true, false, noon.Add(1), noon.Add(1)
+		}, workNothing},
+		"the same, and the worker has none either":          {func(s *standing) { s.Unserved, s.SameServers = true, false }, workUpdate},
+		"the same, and the worker was changed a moment ago": {func(s *standing) { s.Unserved, s.SameServers, s.Updated = true, false, true }, workPersist},
+		"the same after a failure":                          {func(s *standing) { s.Unserved, s.Persisted, s.NotBefore = true, false, noon.Add(1) }, workNothing},
+		"garbage, not on disk":                              {func(s *standing) { s.Garbage, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workNothing},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -46,16 +53,17 @@ func TestInSync(t *testing.T) {
 		edit func(*standing)
 		want bool
 	}{
-		"in sync":                       {func(*standing) {}, true},
-		"in sync while busy":            {func(s *standing) { s.Busy = true }, true},
-		"not on disk yet":               {func(s *standing) { s.Persisted = false }, true},
-		"on its way to disk":            {func(s *standing) { s.Persisted, s.Busy = false, true }, true},
-		"another shape":                 {func(s *standing) { s.SameNode = false }, false},
-		"other servers":                 {func(s *standing) { s.SameServers = false }, false},
-		"other servers while busy":      {func(s *standing) { s.SameServers, s.Busy = false, true }, false},
-		"other servers after a failure": {func(s *standing) { s.SameServers, s.NotBefore = false, noon.Add(time.Minute) }, false},
-		"other maps while busy":         {func(s *standing) { s.SameMaps, s.Busy = false, true }, false},
-		"other certificates while busy": {func(s *standing) { s.SameCertificates, s.Busy = false, true }, false},
+		"in sync":                           {func(*standing) {}, true},
+		"in sync while busy":                {func(s *standing) { s.Busy = true }, true},
+		"not on disk yet":                   {func(s *standing) { s.Persisted = false }, true},
+		"on its way to disk":                {func(s *standing) { s.Persisted, s.Busy = false, true }, true},
+		"a backend without servers on disk": {func(s *standing) { s.Persisted, s.Unserved, s.UrgentAfter = false, true, noon }, false},
+		"another shape":                     {func(s *standing) { s.SameNode = false }, false},
+		"other servers":                     {func(s *standing) { s.SameServers = false }, false},
+		"other servers while busy":          {func(s *standing) { s.SameServers, s.Busy = false, true }, false},
+		"other servers after a failure":     {func(s *standing) { s.SameServers, s.NotBefore = false, noon.Add(time.Minute) }, false},
+		"other maps while busy":             {func(s *standing) { s.SameMaps, s.Busy = false, true }, false},
+		"other certificates while busy":     {func(s *standing) { s.SameCertificates, s.Busy = false, true }, false},
 	}
 	for name, test := range tests {
 		s := whole

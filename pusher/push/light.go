@@ -50,6 +50,7 @@ func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have
 	if err != nil {
 		return Done{}, err
 	}
+	have.Written = want.Servers
 	done, err := i.change(ctx, want, have)
 	if err != nil && !errors.Is(err, ErrElsewhere) {
 		// It says what the worker names again. Where that is in vain too, the next push

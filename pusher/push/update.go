@@ -20,12 +20,18 @@ const maxActions = 256
 // configuration, is cheaper than a call for each server.
 const manyChanges = 50
 
+// quickPost is how many servers a configuration may have for a post of it to be quick: up
+// to about 50 milliseconds with the Dataplane API's versions 3.2 to 3.4.
+const quickPost = 400
+
 // Running is what is known of a worker.
 type Running struct {
 	// Servers are those it has, nil if that has to be asked.
 	Servers []snapshots.BoundServer
 	// Persisted is set when the file on disk says so too.
 	Persisted bool
+	// Written are the servers as the file on disk has them, nil if that is not known.
+	Written []snapshots.BoundServer
 	// Certificates are those that it serves, by path.
 	Certificates Known
 	// Maps digests the entries that its maps have, as [snapshots.Bound].Entries does,
@@ -163,6 +169,7 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 	}
 	bound := snapshots.Bound{Node: want.Node, Servers: want.Servers} // all that is compared
 	have.Servers, have.Persisted = slices.Concat(found...), disk.holds(bound) && disk.version == raw.Version
+	have.Written = disk.written(want.Servers)
 	return have, nil
 }
 
@@ -199,6 +206,13 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 		return have, nil
 	}
 	have, told, err := i.set(ctx, want, list, have)
+	return i.confirm(ctx, want, list, have, told, err)
+}
+
+// confirm proves that the worker has the servers after the changes of a list. The error is
+// that of the changes, if they failed.
+func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have Running, told answers, err error) (Running, error) {
+	wanted, _ := respect(want.Servers, have.ByHand)
 	known, touched := have.Servers, spansOf(wanted, list)
 	found, readErr := i.outcome(ctx, known, touched, list, told)
 	if readErr != nil {
@@ -242,14 +256,28 @@ func (i Instance) outcome(ctx context.Context, known []snapshots.BoundServer, ba
 // of everything.
 func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, answers, error) {
 	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
+		if len(want.Servers) <= quickPost && have.Written != nil && Unserved(have.Written, want.Servers) {
+			// The file can come first. Where it cannot be written, the worker is changed all the same.
+			if posted, err := i.setBoundByPost(ctx, want, list, have); err == nil {
+				return posted, nil, nil
+			}
+			have.Written, have.Disk = nil, Digest{}
+		}
 		have.Persisted = have.Persisted && !slices.ContainsFunc(list, change.onDisk)
 		told, err := i.setDirectly(ctx, list)
 		return have, told, err
 	}
-	var err error
-	have.Disk, err = i.setByPost(ctx, want, list, have.Servers)
-	have.Persisted = err == nil
+	have, err := i.setBoundByPost(ctx, want, list, have)
 	return have, nil, err
+}
+
+func (i Instance) setBoundByPost(ctx context.Context, want Wanted, list []change, have Running) (Running, error) {
+	bound, err := want.Bind()
+	if err != nil {
+		have.Persisted = false
+		return have, err
+	}
+	return i.setByPost(ctx, bound, list, have)
 }
 
 // setsAddresses reports whether the API changes addresses in the worker; older
@@ -308,34 +336,41 @@ func (i Instance) setServer(ctx context.Context, s snapshots.BoundServer, call d
 }
 
 // setByPost posts the text without a reload, with what to change in the worker. Servers
-// take traffic only when the worker is seen to have their addresses, see [stages].
-func (i Instance) setByPost(ctx context.Context, want Wanted, list []change, known []snapshots.BoundServer) (disk Digest, err error) {
-	bound, err := want.Bind()
-	if err != nil {
-		return Digest{}, err
-	}
+// take traffic only when the worker is seen to have their addresses, see [stages]. It tells
+// what is on disk then, and is needed also where nothing is to be changed but the file.
+func (i Instance) setByPost(ctx context.Context, want snapshots.Bound, list []change, have Running) (Running, error) {
+	have.Persisted, have.Written, have.Disk = false, nil, Digest{}
 	first, then := stages(list)
+	var err error
 	if len(first) > 0 {
-		if disk, err = i.postActions(ctx, bound.Config, actions(first)); err != nil {
-			return Digest{}, err
+		if have.Disk, err = i.postActions(ctx, want.Config, actions(first)); err != nil {
+			return have, err
 		}
-		if err = i.placed(ctx, known, first); err != nil {
-			return Digest{}, err
+		have.Written = want.Servers
+		if err = i.placed(ctx, have.Servers, first); err != nil {
+			return have, err
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
 			_, err = i.setDirectly(ctx, then)
-			return disk, err
+			have.Persisted = err == nil
+			return have, err
 		}
 	}
-	if disk, err = i.postActions(ctx, bound.Config, actions(then)); err == nil && readdresses(then) {
-		err = i.placed(ctx, known, then)
+	if have.Disk, err = i.postActions(ctx, want.Config, actions(then)); err != nil {
+		have.Written = nil
+		return have, err
 	}
-	return disk, err
+	have.Written = want.Servers
+	if readdresses(then) {
+		err = i.placed(ctx, have.Servers, then)
+	}
+	have.Persisted = err == nil
+	return have, err
 }
 
-// postActions posts the text, as often as it takes for all actions.
+// postActions posts the text once, or as often as it takes for all actions.
 func (i Instance) postActions(ctx context.Context, config []byte, all []dataplane.RuntimeAction) (disk Digest, err error) {
-	for len(all) > 0 {
+	for first := true; first || len(all) > 0; first = false {
 		n := min(len(all), maxActions)
 		if disk, err = i.post(ctx, config, all[:n]); err != nil {
 			return Digest{}, err
@@ -343,6 +378,30 @@ func (i Instance) postActions(ctx context.Context, config []byte, all []dataplan
 		all = all[n:]
 	}
 	return disk, nil
+}
+
+// Settle writes the text to disk, for a worker that runs its shape, and makes the worker
+// have the servers along with that, where it is known which ones it has: the file is
+// written first. It returns what the worker has now, also with an error.
+func (i Instance) Settle(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
+	info, err := i.RuntimeInfo(ctx)
+	if err != nil {
+		return have, err
+	}
+	if !snapshots.SameNode(info.Node, want.Node) {
+		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	}
+	var list []change
+	if info.PID == have.Info.PID && aligned(have.Servers, want.Servers) {
+		var wanted []snapshots.BoundServer
+		wanted, have.ByHand = respect(want.Servers, have.ByHand)
+		list = changes(have.Servers, wanted)
+	}
+	have, err = i.setByPost(ctx, want, list, have)
+	if len(list) > 0 {
+		have, err = i.confirm(ctx, Wanted{Node: want.Node, Servers: want.Servers}, list, have, nil, err)
+	}
+	return have, err
 }
 
 // Persist writes the text to disk, for a worker that runs it already, and returns

@@ -1,0 +1,62 @@
+package push
+
+import (
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func TestUnserved(t *testing.T) {
+	ready, drain := snapshots.SlotReady, snapshots.SlotDrain
+	a, b := server("s1", "10.0.0.1", ready), server("s2", "10.0.0.2", ready)
+	other := func(s snapshots.BoundServer) snapshots.BoundServer {
+		s.Backend = "api"
+		return s
+	}
+	tests := map[string]struct {
+		disk, want []snapshots.BoundServer
+		unserved   bool
+	}{
+		"the same":                           {list(a, b), list(a, b), false},
+		"nobody is wanted":                   {list(a), list(spare("s1")), false},
+		"nobody is wanted, nor there":        {list(spare("s1")), list(spare("s1")), false},
+		"from none to one":                   {list(spare("s1")), list(a), true},
+		"one of two is left":                 {list(a, b), list(a, spare("s2")), false},
+		"one more":                           {list(a, spare("s2")), list(a, b), false},
+		"all are replaced":                   {list(a, spare("s2")), list(spare("s1"), b), true},
+		"the one on disk drains":             {list(a, spare("s2")), list(server("s1", "10.0.0.1", drain), b), true},
+		"in another slot":                    {list(spare("s1"), server("s2", "10.0.0.1", ready)), list(a, spare("s2")), false},
+		"another address in the slot":        {list(server("s1", "10.0.0.9", ready)), list(a), true},
+		"disabled on disk":                   {list(server("s1", "10.0.0.1", drain)), list(a), true},
+		"of no weight on disk":               {list(weighing(a, 0)), list(a), true},
+		"of no weight":                       {list(spare("s1")), list(weighing(a, 0)), false},
+		"of another weight":                  {list(weighing(a, 7)), list(a), false},
+		"a second backend":                   {list(a, other(spare("s1"))), list(a, other(a)), true},
+		"a second backend that is served":    {list(spare("s1"), other(a)), list(spare("s1"), other(a)), false},
+		"nobody knows what is on disk":       {nil, list(a), true},
+		"nobody knows, and nothing is there": {nil, nil, false},
+	}
+	for name, test := range tests {
+		if got := Unserved(test.disk, test.want); got != test.unserved {
+			t.Errorf("%s: unserved: %v, want %v", name, got, test.unserved)
+		}
+	}
+}
+
+func list(servers ...snapshots.BoundServer) []snapshots.BoundServer { return servers }
+
+// What is on disk is read from a text of the API, which words it in its own way.
+func TestWrittenServers(t *testing.T) {
+	ready := snapshots.SlotReady
+	disk := readText([]byte("backend web\n  server s1 10.0.0.1:80 weight 7\n  server s2 [fd00::1]:80 disabled\n  server s3 10.0.0.3:81\n"))
+	want := list(server("s1", "10.0.0.1", ready), server("s2", "10.0.0.2", ready), server("s3", "10.0.0.3", ready), server("s4", "10.0.0.4", ready))
+	got := disk.written(want)
+	for n, s := range []snapshots.BoundServer{
+		weighing(server("s1", "10.0.0.1", ready), 7), server("s2", "fd00::1", snapshots.SlotSpare),
+		{Backend: "web", Name: "s3", Address: "10.0.0.3", Port: 81, Weight: 1, State: ready}, server("s4", "10.0.0.4", snapshots.SlotSpare),
+	} {
+		if got[n] != s {
+			t.Errorf("server %d is %+v on disk, want %+v", n+1, got[n], s)
+		}
+	}
+}
