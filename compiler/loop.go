@@ -214,7 +214,7 @@ func (l *loop) publish(ctx context.Context) {
 
 // bring publishes a draft unless the guard holds it, and gives it its subject.
 func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID, bool, error) {
-	previous, err := head(ctx, l.Store, l.previous)
+	previous, newest, err := head(ctx, l.Store, l.previous)
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
@@ -222,7 +222,7 @@ func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID,
 	if err := guard(previous, *draft, l.Source.Config.ShrinkGuard); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	draft.Subject, draft.After = Subject(previous, *l.pending), new(previous.ID())
+	draft.Subject, draft.After = Subject(previous, *l.pending), &newest
 	*draft = draft.WithSealed(previous)
 	return l.Store.Publish(ctx, *draft)
 }

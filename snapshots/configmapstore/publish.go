@@ -30,9 +30,9 @@ var (
 )
 
 // Publish stores the draft as the newest snapshot. A draft with the content of the
-// newest is not stored: its ID is returned, and false. A newest snapshot that does
-// not verify is an error that wraps [snapshots.ErrCorrupt]; nothing is put on top of
-// it. One that is too large is refused with its largest files.
+// newest is not stored: its ID is returned, and false. A newest snapshot that is corrupt
+// is followed by the next revision. A draft that is too large is refused with its largest
+// files.
 //
 // After an error, whether the snapshot is published is not known; publishing the
 // same draft again finds out.
@@ -199,6 +199,10 @@ func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, err
 	head, err := s.Get(ctx, newest)
 	if errors.Is(err, snapshots.ErrNotFound) {
 		return sequence.Head{}, fmt.Errorf("%w: %w", errMoved, err)
+	}
+	if errors.Is(err, snapshots.ErrCorrupt) {
+		s.log.Warn("the newest snapshot is corrupt, the next is put on top of it", "store", s.String(), "snapshot", newest.String(), "err", err)
+		return sequence.Head{ID: newest}, nil
 	}
 	if err != nil {
 		return sequence.Head{}, err

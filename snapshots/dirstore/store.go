@@ -60,8 +60,7 @@ func (s *Store) Close() error { return nil }
 
 // Publish writes the draft as the newest snapshot. A draft with the content of
 // the newest is not written: its ID is returned, and false. A newest snapshot
-// that does not verify is an error that wraps [snapshots.ErrCorrupt]; nothing
-// is put on top of it.
+// that is corrupt is followed by the next revision.
 func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
 	if err := sequence.CheckAlone(d); err != nil {
 		return snapshots.ID{}, false, err
@@ -158,6 +157,10 @@ func (s *Store) verifiedHead() (sequence.Head, error) {
 		return known, nil
 	}
 	head, err := s.read(newest)
+	if errors.Is(err, snapshots.ErrCorrupt) {
+		s.log.Warn("the newest snapshot is corrupt, the next is put on top of it", "store", s.String(), "snapshot", newest.String(), "err", err)
+		return sequence.Head{ID: newest}, nil
+	}
 	if err != nil {
 		return sequence.Head{}, err
 	}

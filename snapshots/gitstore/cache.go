@@ -54,6 +54,15 @@ func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.H
 	if c.has(commit) {
 		return nil
 	}
+	return c.fetch(ctx, from, commit, 1)
+}
+
+// deepen fetches the commit with its history, so many commits deep.
+func (c *commitCache) deepen(ctx context.Context, from remote, commit plumbing.Hash, depth int) error {
+	return c.fetch(ctx, from, commit, depth)
+}
+
+func (c *commitCache) fetch(ctx context.Context, from remote, commit plumbing.Hash, depth int) error {
 	if c.fetches >= c.limit {
 		c.drop()
 	}
@@ -63,7 +72,7 @@ func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.H
 		}
 	}
 	c.fetches++
-	err := from.Fetch(ctx, commit, c.storage)
+	err := from.Fetch(ctx, commit, depth, c.storage)
 	if err == nil && !c.has(commit) {
 		err = errors.New("the repository did not send it")
 	}

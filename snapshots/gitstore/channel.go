@@ -51,14 +51,15 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 
 // readChannel returns the channel, and what else is at the root of its branch.
 // A branch that was never there is the channel in which nobody has said
-// anything; one without the file, or that went away, is an error.
+// anything; one without the file, or that went away or back, is an error.
 func (s *Store) readChannel(ctx context.Context, r refs) (snapshots.Channel, []object.TreeEntry, error) {
 	if r.channel.IsZero() && s.channel.IsZero() {
 		return snapshots.Channel{}, nil, nil
 	}
 	where := fmt.Sprintf("branch %s of %s", s.names.channel().Short(), s)
 	if r.channel.IsZero() {
-		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w: it is gone", where, ErrRewound)
+		gone := &snapshots.RewoundError{Channel: s.channel.String(), Message: fmt.Sprintf("it is gone, and was at commit %.12s", s.channel)}
+		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, gone)
 	}
 	commit, err := s.open(ctx, r.channel)
 	if err != nil {
@@ -71,6 +72,9 @@ func (s *Store) readChannel(ctx context.Context, r refs) (snapshots.Channel, []o
 	channel, err := snapshots.ParseChannel(data)
 	if err != nil {
 		return snapshots.Channel{}, nil, fmt.Errorf("read %s in %s: %w", channelFile, where, err)
+	}
+	if err := s.follows(ctx, commit, channel); err != nil {
+		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
 	}
 	s.channel = r.channel
 	return channel, commit.root.Entries, nil

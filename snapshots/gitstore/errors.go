@@ -14,8 +14,8 @@ var (
 	// ErrForeign means that the tip of the branch is not a snapshot.
 	ErrForeign = errors.New("the branch holds a commit that is not a snapshot")
 	// ErrRewound means that the branch went back, or away: it is behind what
-	// its tags, or this Store, have seen of it.
-	ErrRewound = errors.New("the branch was rewound")
+	// its tags, or readers, have seen of it.
+	ErrRewound = snapshots.ErrRewound
 	// ErrNoRepository means that there is no repository at the URL.
 	ErrNoRepository = errors.New("there is no git repository")
 )

@@ -41,9 +41,9 @@ func (m *meddler) List(ctx context.Context) (map[string]plumbing.Hash, error) {
 	return refs, err
 }
 
-func (m *meddler) Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error {
+func (m *meddler) Fetch(ctx context.Context, commit plumbing.Hash, depth int, into *filesystem.Storage) error {
 	m.fetches++
-	return m.remote.Fetch(ctx, commit, into)
+	return m.remote.Fetch(ctx, commit, depth, into)
 }
 
 func (m *meddler) Push(ctx context.Context, updates []update, pack []byte) error {

@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // Publish commits the draft as the newest snapshot. A draft with the content of
-// the newest is not committed: its ID is returned, and false.
+// the newest is not committed: its ID is returned, and false. A newest that has its tag
+// and is corrupt is followed by the next revision.
 //
 // It looks at the repository afresh and tries again when another writer was
 // faster and when a push fails, so that an answer which was lost is no failure.
@@ -56,6 +58,12 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
+	if errors.Is(parent.bad, snapshots.ErrUntrusted) {
+		return snapshots.ID{}, false, parent.bad
+	}
+	if parent.bad != nil {
+		s.options.Log.Warn("the newest snapshot is corrupt, the next is put on top of it", "store", s.String(), "snapshot", parent.ID.String(), "err", parent.bad)
+	}
 	if id, ok := arrived(r, tried); ok {
 		return id, true, s.addTag(ctx, r, parent)
 	}
@@ -74,7 +82,7 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 	if err := s.push(ctx, s.updates(r, parent, made), pack); err != nil {
 		return snapshots.ID{}, false, fmt.Errorf("push %s: %w", made.ID, err)
 	}
-	s.tip, s.vouched, s.seen = made, made.commit, made.ID
+	s.tip, s.seen = made, made.ID
 	return made.ID, true, nil
 }
 
@@ -130,11 +138,12 @@ func (s *Store) updates(r refs, parent, made tip) []update {
 	if u, ok := s.missingTag(r, parent); ok {
 		updates = append(updates, u)
 	}
-	return append(updates, update{name: s.names.tag(made.ID), new: made.commit})
+	// A tag of that name may be left of a branch that was set back, or strange.
+	return append(updates, update{name: s.names.tag(made.ID), old: r.all[made.ID], new: made.commit})
 }
 
 func (s *Store) missingTag(r refs, t tip) (update, bool) {
-	_, there := r.tags[t.ID]
+	_, there := r.all[t.ID]
 	return update{name: s.names.tag(t.ID), new: t.commit}, !there && !t.ID.IsZero()
 }
 

@@ -1,7 +1,6 @@
 package gitstore
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ type refs struct {
 	branch, channel plumbing.Hash // zero: there is none
 	review          plumbing.Hash // of the branch that people merge from
 	tags            map[snapshots.ID]plumbing.Hash
+	all             map[snapshots.ID]plumbing.Hash // tags, with those that were dropped
 }
 
 // pick takes what is the store's from a listing. Other references, also tags
@@ -49,13 +49,15 @@ func (n names) pick(listing map[string]plumbing.Hash) refs {
 			}
 		}
 	}
+	r.all = maps.Clone(r.tags)
 	return r
 }
 
 // ids returns the names of all snapshots, ascending. The head is among them
-// even if its tag is not there: a writer may have been stopped before it.
+// even if its tag is not there: a writer may have been stopped before it. Whatever else
+// is not older than the head was given up, or its tag is not on the branch.
 func (r refs) ids(head snapshots.ID) []snapshots.ID {
-	ids := slices.Collect(maps.Keys(r.tags))
+	ids := upTo(slices.Collect(maps.Keys(r.tags)), head)
 	if _, tagged := r.tags[head]; !tagged && !head.IsZero() {
 		ids = append(ids, head)
 	}
@@ -90,27 +92,4 @@ func (r refs) torn() bool {
 		}
 	}
 	return false
-}
-
-// check returns [ErrRewound] if head, the snapshot on the tip of the branch or
-// zero where there is none, is not newer than all others that are known: by
-// their tags, or seen at the tip before.
-func (r refs) check(head, seen snapshots.ID) error {
-	newest := seen
-	if seen == head || seen.Revision < head.Revision {
-		newest = snapshots.ID{}
-	}
-	for id := range r.tags {
-		if id != head && id.Revision >= head.Revision && id.Compare(newest) > 0 {
-			newest = id
-		}
-	}
-	switch {
-	case newest.IsZero():
-		return nil
-	case head.IsZero():
-		return fmt.Errorf("%w: it is gone, and %s was on it", ErrRewound, newest)
-	default:
-		return fmt.Errorf("%w: it is at %s, and %s was on it", ErrRewound, head, newest)
-	}
 }

@@ -1,7 +1,6 @@
 package gitstore
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -49,33 +48,30 @@ func TestPickTakesOnlyWhatIsOurs(t *testing.T) {
 	}
 }
 
-func TestCheckFindsRewoundBranches(t *testing.T) {
-	one, two, other := id(1, "a"), id(2, "b"), id(2, "c")
+func TestTagsThatAreNewer(t *testing.T) {
+	one, two, other, nine := id(1, "a"), id(2, "b"), id(2, "c"), id(9, "f")
 	for name, test := range map[string]struct {
-		tags       []snapshots.ID
-		head, seen snapshots.ID
-		rewound    bool
+		tags []snapshots.ID
+		head snapshots.ID
+		want []snapshots.ID
 	}{
 		"empty":                       {},
 		"the first":                   {head: one},
-		"as before":                   {tags: []snapshots.ID{one, two}, head: two, seen: two},
-		"moved on":                    {tags: []snapshots.ID{one, two}, head: two, seen: one},
-		"its tag is missing":          {tags: []snapshots.ID{one}, head: two, seen: one},
-		"old tags were deleted":       {tags: []snapshots.ID{two}, head: two, seen: one},
-		"behind a tag":                {tags: []snapshots.ID{one, two}, head: one, rewound: true},
-		"behind what was seen":        {tags: []snapshots.ID{one}, head: one, seen: two, rewound: true},
-		"another of the revision":     {tags: []snapshots.ID{one, other}, head: other, seen: two, rewound: true},
-		"two tags of the revision":    {tags: []snapshots.ID{two, other}, head: two, rewound: true},
-		"gone, but there are tags":    {tags: []snapshots.ID{one}, rewound: true},
-		"gone, and so are its tags":   {seen: one, rewound: true},
-		"a tag that nothing leads to": {tags: []snapshots.ID{one, id(9, "f")}, head: two, rewound: true},
+		"as before":                   {tags: []snapshots.ID{one, two}, head: two},
+		"its tag is missing":          {tags: []snapshots.ID{one}, head: two},
+		"old tags were deleted":       {tags: []snapshots.ID{two}, head: two},
+		"behind a tag":                {tags: []snapshots.ID{one, two}, head: one, want: []snapshots.ID{two}},
+		"another of the revision":     {tags: []snapshots.ID{one, other}, head: two, want: []snapshots.ID{other}},
+		"two tags of the revision":    {tags: []snapshots.ID{two, other}, head: two, want: []snapshots.ID{other}},
+		"gone, but there are tags":    {tags: []snapshots.ID{two, one}, want: []snapshots.ID{one, two}},
+		"a tag that nothing leads to": {tags: []snapshots.ID{one, nine}, head: two, want: []snapshots.ID{nine}},
 	} {
 		r := refs{tags: map[snapshots.ID]plumbing.Hash{}}
 		for _, tag := range test.tags {
 			r.tags[tag] = hash(tag.String())
 		}
-		if err := r.check(test.head, test.seen); errors.Is(err, ErrRewound) != test.rewound || (err != nil) != test.rewound {
-			t.Errorf("%s: %v", name, err)
+		if got := r.newer(test.head); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -24,8 +24,9 @@ import (
 type remote interface {
 	// List returns all references; an empty repository has none.
 	List(ctx context.Context) (map[string]plumbing.Hash, error)
-	// Fetch stores one commit that a reference names, without its history.
-	Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error
+	// Fetch stores a commit that a reference names, and of its history so much that it
+	// is so many commits deep: 1 is the commit alone.
+	Fetch(ctx context.Context, commit plumbing.Hash, depth int, into *filesystem.Storage) error
 	// Push changes the references if each is what the update says it was:
 	// all or none where the repository is able to, in this order otherwise,
 	// up to the first that fails. After an error, any of them may have changed.
@@ -79,7 +80,7 @@ func (w *wire) List(ctx context.Context) (map[string]plumbing.Hash, error) {
 	})
 }
 
-func (w *wire) Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem.Storage) error {
+func (w *wire) Fetch(ctx context.Context, commit plumbing.Hash, depth int, into *filesystem.Storage) error {
 	_, err := within(ctx, w, func(ctx context.Context) (_ struct{}, err error) {
 		session, err := w.uploadPack()
 		if err != nil {
@@ -90,19 +91,19 @@ func (w *wire) Fetch(ctx context.Context, commit plumbing.Hash, into *filesystem
 		if err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, fetch(ctx, session, commit, advertised.Capabilities, into)
+		return struct{}{}, fetch(ctx, session, commit, depth, advertised.Capabilities, into)
 	})
 	return err
 }
 
-// fetch asks for the commit at depth 1, and says that it has nothing: whole
+// fetch asks for the commit to a depth, and says that it has nothing: whole
 // trees are small, and there is nothing to negotiate.
-func fetch(ctx context.Context, session transport.UploadPackSession, commit plumbing.Hash, can *capability.List, into *filesystem.Storage) error {
+func fetch(ctx context.Context, session transport.UploadPackSession, commit plumbing.Hash, depth int, can *capability.List, into *filesystem.Storage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	request := packp.NewUploadPackRequestFromCapabilities(can)
 	request.Wants = []plumbing.Hash{commit}
-	request.Depth = packp.DepthCommits(1)
+	request.Depth = packp.DepthCommits(depth)
 	for _, c := range []capability.Capability{capability.Shallow, capability.NoProgress} {
 		if !can.Supports(c) {
 			continue

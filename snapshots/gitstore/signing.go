@@ -76,9 +76,6 @@ func (s *Store) vouch(r reader) error {
 	if _, refused := errors.AsType[signature.RefusedError](err); refused {
 		return fmt.Errorf("commit %.12s of %s is %w: %w", r.commit.Hash, who(r.commit), snapshots.ErrUntrusted, err)
 	}
-	if err == nil && r.commit.Hash == s.last.branch {
-		s.vouched = r.commit.Hash
-	}
 	return err
 }
 

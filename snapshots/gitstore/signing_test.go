@@ -70,6 +70,9 @@ func (s signing) reads(o *Options) { o.Allowed = signature.Allowed{SignersFile: 
 func (s signing) amend(t *testing.T, revision, key string) string {
 	t.Helper()
 	args := []string{"commit-tree", "-m", "by hand", revision + "^{tree}"}
+	for _, parent := range strings.Fields(s.git(t, "rev-list", "--parents", "-n1", revision))[1:] {
+		args = append(args, "-p", parent)
+	}
 	if key != "" {
 		args = append([]string{"-c", "gpg.format=ssh", "-c", "user.signingKey=" + key}, append(args, "-S")...)
 	}

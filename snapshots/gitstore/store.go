@@ -61,14 +61,16 @@ type Store struct {
 	cache    commitCache
 
 	// turn holds a token while no call uses what is below.
-	turn    chan struct{}
-	closed  bool
-	last    refs          // the last listing
-	tip     tip           // the last tip that was verified
-	vouched plumbing.Hash // the last tip whose signature was accepted
-	seen    snapshots.ID  // the newest tip ever seen
-	channel plumbing.Hash // the last tip of the channel's branch
-	merge   tip           // the last tip that was merged from Review
+	turn      chan struct{}
+	closed    bool
+	last      refs                      // the last listing
+	tip       tip                       // the last tip that was verified
+	seen      snapshots.ID              // the newest tip that was seen and verified
+	channel   plumbing.Hash             // the last tip of the channel's branch that was believed
+	unrelated [2]plumbing.Hash          // that one, and another that was found not to follow it
+	merge     tip                       // the last tip that was merged from Review
+	verdicts  map[plumbing.Hash]verdict // of commits with tags
+	strange   map[snapshots.ID]bool     // tags that were passed over, and it was said
 
 	// step is called at each point where the process could be killed. Tests
 	// set it; an error from it ends the call there and then.
@@ -81,6 +83,8 @@ type tip struct {
 	sequence.Head
 	commit plumbing.Hash
 	files  blobs
+	// bad is why it cannot be read, though it has the tag of the snapshot.
+	bad error
 }
 
 // Open checks the options. The repository is not contacted, and nothing is made.
@@ -116,7 +120,8 @@ func Open(o Options) (*Store, error) {
 		shelf:    names(cmp.Or(o.Review, o.Branch)),
 		cache:    commitCache{folder: o.CacheDir, limit: freshAfter},
 		turn:     make(chan struct{}, 1),
-		step:     func(string) error { return nil },
+		verdicts: map[plumbing.Hash]verdict{}, strange: map[snapshots.ID]bool{},
+		step: func(string) error { return nil },
 	}
 	s.remote = newWire(endpoint, o.Credentials, s.at)
 	s.turn <- struct{}{}
@@ -236,43 +241,37 @@ func (s *Store) listOnce(ctx context.Context) (refs, error) {
 	return s.last, nil
 }
 
-// head returns the name of the newest snapshot, or zero for none. Only a tip
-// without a tag has to be read for it.
+// head returns the name of the newest snapshot, or zero for none.
 func (s *Store) head(ctx context.Context, r refs) (snapshots.ID, error) {
 	if s.reviewed() {
 		return s.merged(ctx, r)
 	}
-	id, tagged := r.tagged()
-	if !tagged {
-		t, err := s.verifiedTip(ctx, r)
-		return t.ID, err
-	}
-	return id, s.advance(r, id)
-}
-
-// advance notes the name of the newest snapshot, unless it may turn out to be a
-// stranger's, which is taken back by going back. The error wraps [ErrRewound] if it
-// is not the newest of all that is known.
-func (s *Store) advance(r refs, head snapshots.ID) error {
-	if err := r.check(head, s.seen); err != nil {
-		return fmt.Errorf("read branch %s of %s: %w", s.options.Branch, s, err)
-	}
-	if !s.options.Allowed.Enabled() || s.vouched == r.branch {
-		s.seen = head
-	}
-	return nil
+	t, err := s.verifiedTip(ctx, r)
+	return t.ID, err
 }
 
 // verifiedTip returns the tip of the branch. The error wraps [ErrForeign] if it
-// is not a snapshot, [ErrRewound] if it is not the newest.
+// is not a snapshot, [ErrRewound] if it is not the newest. One that has the tag of a
+// snapshot and cannot be read has [tip.bad] set.
 func (s *Store) verifiedTip(ctx context.Context, r refs) (tip, error) {
+	t, err := s.readTip(ctx, r)
+	if err != nil {
+		return tip{}, err
+	}
+	return t, s.advance(ctx, r, t)
+}
+
+func (s *Store) readTip(ctx context.Context, r refs) (tip, error) {
 	if r.branch.IsZero() {
-		return tip{}, s.advance(r, snapshots.ID{})
+		return tip{}, nil
 	}
 	if s.tip.commit == r.branch {
-		return s.tip, s.advance(r, s.tip.ID)
+		return s.tip, nil
 	}
 	snapshot, files, err := s.load(ctx, r.branch)
+	if id, tagged := r.tagged(); tagged && (isCorrupt(err) || errors.Is(err, snapshots.ErrUntrusted)) {
+		return tip{Head: sequence.Head{ID: id}, commit: r.branch, bad: err}, nil
+	}
 	if isCorrupt(err) {
 		return tip{}, fmt.Errorf("read branch %s of %s: %w: %w", s.options.Branch, s, ErrForeign, err)
 	}
@@ -280,7 +279,7 @@ func (s *Store) verifiedTip(ctx context.Context, r refs) (tip, error) {
 		return tip{}, err
 	}
 	s.tip = tip{Head: sequence.HeadOf(snapshot), commit: r.branch, files: files}
-	return s.tip, s.advance(r, s.tip.ID)
+	return s.tip, nil
 }
 
 // load fetches and reads the snapshot of a commit.

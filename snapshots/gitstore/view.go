@@ -18,7 +18,7 @@ import (
 func (s *Store) View(ctx context.Context) (view snapshots.View, err error) {
 	err = s.look(ctx, func(r refs, ids []snapshots.ID) error {
 		channel, _, err := s.readChannel(ctx, r)
-		view = snapshots.View{IDs: ids, HeadOnly: s.reviewed(), Channel: channel}
+		view = snapshots.View{IDs: ids, HeadOnly: s.reviewed(), Channel: channel, Seen: s.remembered()}
 		return err
 	})
 	if err != nil {
@@ -134,10 +134,7 @@ func (s *Store) commitOf(ctx context.Context, r refs, id snapshots.ID) (plumbing
 	if s.reviewed() {
 		return s.untagged(ctx, r, id)
 	}
-	if _, ok := r.tagged(); ok {
-		return plumbing.ZeroHash, snapshots.ErrNotFound
-	}
-	t, err := s.verifiedTip(ctx, r)
+	t, err := s.readTip(ctx, r)
 	if err != nil && !isCorrupt(err) {
 		return plumbing.ZeroHash, err
 	}

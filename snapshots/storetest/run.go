@@ -110,7 +110,7 @@ func suite() []test {
 		{"the channel is kept", testChannel},
 		{"a channel that cannot be read is an error", testChannelUnreadable},
 		{"a tampered snapshot is corrupt", testTampered},
-		{"nothing is put on top of a tampered snapshot", testTamperedHead},
+		{"the next snapshot is put on top of a tampered one", testTamperedHead},
 		{"a place that is gone is an error", testBroken},
 		{"a cancelled call does nothing", testCancelled},
 		{"writers that race lose nothing", testRacingWriters},

@@ -1,0 +1,70 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// damaged is a store whose snapshots are whole, or corrupt if they are not here.
+type damaged struct {
+	ids   []snapshots.ID
+	whole map[snapshots.ID]snapshots.Snapshot
+	reads int
+	draft snapshots.Draft // that was published last
+}
+
+func (s *damaged) IDs(context.Context) ([]snapshots.ID, error) { return s.ids, nil }
+
+func (s *damaged) Get(_ context.Context, id snapshots.ID) (snapshots.Snapshot, error) {
+	s.reads++
+	if snapshot, ok := s.whole[id]; ok {
+		return snapshot, nil
+	}
+	return snapshots.Snapshot{}, fmt.Errorf("read: %w", snapshots.ErrCorrupt)
+}
+
+func (s *damaged) Publish(_ context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
+	s.draft = d
+	return snapshots.NewID(d.After.Revision+1, d.Digest()), true, nil
+}
+
+// A draft is put on top of a corrupt snapshot, and compared with the newest that can be
+// read: the guard against mass losses is not out of action.
+func TestPublishAfterACorruptSnapshot(t *testing.T) {
+	t.Parallel()
+	good := backends(20).Seal(1, snapshots.ID{})
+	var corrupt []snapshots.ID
+	for n := range uint64(maxCorrupt + 5) {
+		corrupt = append(corrupt, snapshots.ID{Revision: n + 2, Short: "9876543210"})
+	}
+	guard := config.ShrinkGuard{LostPercent: 50, MinLost: 5}
+	for name, test := range map[string]struct {
+		ids  []snapshots.ID
+		left int // backends
+		held bool
+	}{
+		"corrupt":                {append([]snapshots.ID{good.ID()}, corrupt[0]), 19, false},
+		"corrupt, and much lost": {append([]snapshots.ID{good.ID()}, corrupt[:3]...), 3, true},
+		"nothing can be read":    {corrupt, 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &damaged{ids: test.ids, whole: map[snapshots.ID]snapshots.Snapshot{good.ID(): good}}
+			_, published, err := Publish(t.Context(), s, Result{Draft: backends(test.left)}, guard)
+			if _, held := errors.AsType[*ShrinkError](err); held != test.held || published == held {
+				t.Fatalf("published %v, %v", published, err)
+			}
+			if newest := test.ids[len(test.ids)-1]; published && *s.draft.After != newest {
+				t.Errorf("it follows %s, want %s", s.draft.After, newest)
+			}
+			if s.reads > maxCorrupt {
+				t.Errorf("%d snapshots were read", s.reads)
+			}
+		})
+	}
+}
