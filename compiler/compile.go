@@ -85,7 +85,7 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in.Objects, in.Found = selector.Objects(in.Objects), selector.Diagnostics(in.Found)
 	c := compilation{
 		in: in, check: check, keys: keyTypes(in.Objects), private: private,
-		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{},
+		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{},
 	}
 	good, err := c.settle(ctx)
 	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
@@ -110,6 +110,7 @@ type compilation struct {
 	out      []diag.Object     // that were left out
 	reported []diag.Diagnostic // why
 	probed   map[place]bool    // nil until it is needed
+	rounds   map[string]int    // that the objects of a namespace caused
 
 	secrets, configMaps map[snapshots.SecretName]bool // that were asked for
 }

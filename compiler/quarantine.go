@@ -15,15 +15,11 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// maxRounds bounds how often objects are left out and the rest is tried again.
-// HAProxy reports most errors of a file in one run, so that one or two rounds are
-// usual. There are some of which it reports one and stops: then each object that is
-// at fault takes a round.
-const maxRounds = 500
-
-// settle leaves out objects until what remains may be published.
+// settle leaves out objects until what remains may be published. HAProxy reports most
+// errors of a file in one run, so that one or two rounds are usual. There are some of which
+// it reports one and stops: then each object that is at fault takes a round, see sift.go.
 func (c *compilation) settle(ctx context.Context) (attempt, error) {
-	for range maxRounds {
+	for round := 0; ; round++ {
 		a, err := c.try(ctx, c.out)
 		if err != nil || len(a.faults) == 0 {
 			return a, err
@@ -44,11 +40,24 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 			c.reportTemplates(a.faults)
 			return a, ErrTemplates
 		}
+		before := len(c.out)
 		for _, culprit := range culprits {
 			c.leaveOut(culprit)
 		}
+		usedUp := round >= maxRounds
+		for _, namespace := range c.overdrawn(culprits, usedUp) {
+			checks := siftingRounds
+			if usedUp || c.rounds[namespace] > patientRounds+1 {
+				checks = 0
+			}
+			if err := c.sift(ctx, namespace, checks); err != nil {
+				return attempt{}, err
+			}
+		}
+		if len(c.out) == before { // whatever is left out, it fails
+			return attempt{}, ErrGaveUp
+		}
 	}
-	return attempt{}, ErrGaveUp
 }
 
 // culprit is an object and what it is blamed for.
@@ -134,13 +143,7 @@ func (c *compilation) search(ctx context.Context, objects []diag.Object, fault r
 			bad = middle
 		}
 	}
-	at := diag.Position{}
-	for _, o := range describe(c.in.Objects) {
-		if o.Object == objects[good] {
-			at = o.Position
-		}
-	}
-	return []culprit{{objects[good], at, fault}}, nil
+	return []culprit{{objects[good], c.positionOf(objects[good]), fault}}, nil
 }
 
 // leaveOut takes an object out of the following rounds and reports why.

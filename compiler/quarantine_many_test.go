@@ -1,7 +1,9 @@
 package compiler_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,39 +11,86 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// HAProxy reads on after most errors, but not after one in an expression. However
-// many objects have one, all of them are left out, and the others are served.
+// HAProxy reads on after most errors, but not after one in the rule of a request. However
+// many objects have one, and in however many namespaces, the objects of others are served,
+// and the checks are bounded.
 func TestErrorsThatAreReportedOneByOne(t *testing.T) {
 	t.Parallel()
-	const bad = 30
-	var objects strings.Builder
-	for n := range bad + 1 {
-		fetch := "nothing"
-		if n == bad/2 {
-			fetch = "src"
-		}
-		fmt.Fprintf(&objects, "---\napiVersion: example.com/v1\nkind: Widget\nmetadata: {namespace: shop, name: w%d}\nspec: {fetch: %s}\n", n, fetch)
-	}
-	s := source(t, &txtar.Archive{Files: []txtar.File{
-		{Name: "manifests/all.yaml", Data: []byte(objects.String())},
-		{Name: "templates/haproxy/55-widgets.cfg", Data: []byte(`{{range .Objects "example.com/v1/Widget"}}
-backend widget_{{.Object.Name}} from main
+	for name, test := range map[string]struct {
+		bad    map[string]int // objects that are at fault, by namespace; one in its middle is sound
+		sound  []string       // namespaces whose sound object is served
+		checks int            // at the most
+	}{
+		"a few":           {map[string]int{"a": 5}, []string{"a"}, 8},
+		"thirty":          {map[string]int{"a": 30}, []string{"a"}, 60},
+		"three hundred":   {map[string]int{"a": 300}, nil, 60},
+		"two namespaces":  {map[string]int{"a": 300, "b": 3}, []string{"b"}, 60},
+		"many namespaces": {manyNamespaces(120), nil, 140},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var objects strings.Builder
+			add := func(namespace, name, fetch string) {
+				fmt.Fprintf(&objects, "---\napiVersion: example.com/v1\nkind: Widget\nmetadata: {namespace: %s, name: %s}\nspec: {fetch: %s}\n", namespace, name, fetch)
+			}
+			add("other", "good", "src")
+			for namespace, bad := range test.bad {
+				for n := range bad {
+					add(namespace, fmt.Sprintf("w%d", n), "nothing")
+				}
+				add(namespace, fmt.Sprintf("w%d-sound", bad/2), "src")
+			}
+			s := source(t, &txtar.Archive{Files: []txtar.File{
+				{Name: "manifests/all.yaml", Data: []byte(objects.String())},
+				{Name: "templates/haproxy/55-widgets.cfg", Data: []byte(`{{range .Objects "example.com/v1/Widget"}}
+backend widget_{{.Object.Namespace}}_{{.Object.Name}} from main
     http-request set-header X-Fetched %[{{.Content.spec.fetch}}]
 {{end}}`)},
-	}})
-	s.Config.Kinds = []config.ObjectKind{{APIVersion: "example.com/v1", Kind: "Widget"}}
-	result, err := s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
-	if err != nil {
-		t.Fatal(err)
+			}})
+			s.Config.Kinds = []config.ObjectKind{{APIVersion: "example.com/v1", Kind: "Widget"}}
+			checks := 0
+			s.Stages = func(ctx context.Context, name string) (context.Context, func(error)) {
+				if name == "validate" {
+					checks++
+				}
+				return ctx, func(error) {}
+			}
+			result, err := s.Once(t.Context(), haproxy(t), time.Unix(0, 0), "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if checks > test.checks {
+				t.Errorf("%d checks, want at most %d", checks, test.checks)
+			}
+			i := slices.IndexFunc(result.Draft.Files, func(f snapshots.File) bool { return f.Path == "haproxy.cfg" })
+			served := string(result.Draft.Files[i].Content)
+			for _, namespace := range append(test.sound, "other") {
+				if !strings.Contains(served, "backend widget_"+namespace+"_") {
+					t.Errorf("the sound object of namespace %s is not served", namespace)
+				}
+			}
+			for namespace, bad := range test.bad {
+				left := 0
+				for _, q := range result.Draft.Quarantined {
+					if q.Namespace == namespace {
+						left++
+					}
+				}
+				if left < bad {
+					t.Errorf("%d objects of namespace %s are left out, want %d or more", left, namespace, bad)
+				}
+			}
+		})
 	}
-	if got := len(result.Draft.Quarantined); got != bad {
-		t.Errorf("%d objects are left out, want %d", got, bad)
+}
+
+func manyNamespaces(n int) map[string]int {
+	out := map[string]int{}
+	for i := range n {
+		out[fmt.Sprintf("n%d", i)] = 1
 	}
-	for _, f := range result.Draft.Files {
-		if f.Path == "haproxy.cfg" && strings.Count(string(f.Content), "backend widget_") != 1 {
-			t.Errorf("served: %s", f.Content)
-		}
-	}
+	return out
 }

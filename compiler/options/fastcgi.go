@@ -22,7 +22,7 @@ func fastCGIOptions() []Option {
 		}, scriptName, func(s *Settings, v string) { s.fastCGI.Index = v }),
 		define(Option{
 			Name: "fcgi-path-info", Group: Backends, On: onBoth, Needs: "backend-protocol", Value: "a regular expression with one or two groups", Example: `^(/.+\.php)(/.*)?$`,
-			Summary: "Divides a decoded path into the script and `PATH_INFO` (PCRE, of those that RE2 knows too). Without it the whole path is the script.",
+			Summary: "Divides a decoded path into the script and `PATH_INFO` (a part of [PCRE](expressions.md)). Without it the whole path is the script.",
 		}, pathInfo, func(s *Settings, v string) { s.fastCGI.PathInfo = v }),
 	}
 }
@@ -53,11 +53,11 @@ func scriptName(text string) (string, error) {
 
 // pathInfo reads the expression that divides a path.
 func pathInfo(text string) (string, error) {
-	compiled, err := expression(text, "use printable ASCII")
+	n, err := groupsOf(text)
 	if err != nil {
 		return "", err
 	}
-	if n := compiled.NumSubexp(); n < 1 || n > 2 {
+	if n < 1 || n > 2 {
 		return "", fault(fmt.Sprintf("has %d groups", n), "the first one in parentheses is the script, the second one PATH_INFO")
 	}
 	return text, nil

@@ -1,14 +1,15 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
+	"github.com/hapsnap/hapsnap/compiler/expression"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 )
 
@@ -93,13 +94,13 @@ func rewritePath(text string) (*policy.RewritePath, error) {
 		return nil, fault("has more than two words", `write a path, or a regular expression and what its matches become; in an expression, \s stands for a space`)
 	}
 	pattern, replacement := words[0], words[1]
-	compiled, err := expression(pattern, "paths are compared as they are sent, percent-encoded")
+	groups, err := groupsOf(pattern)
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range groupForm.FindAllStringSubmatch(replacement, -1) {
 		group, err := strconv.Atoi(m[1])
-		if err != nil || group > compiled.NumSubexp() {
+		if err != nil || group > groups {
 			return nil, faultOf(replacement, fmt.Sprintf("refers to %s, which is no group of the expression", m[0]), `use \1 for the first group in parentheses`)
 		}
 	}
@@ -109,19 +110,14 @@ func rewritePath(text string) (*policy.RewritePath, error) {
 	return &policy.RewritePath{Pattern: pattern, Replacement: replacement}, nil
 }
 
-// expression compiles a regular expression of printable ASCII; hint says what to
-// do about anything else in it.
-func expression(pattern, hint string) (*regexp.Regexp, error) {
-	compiled, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, faultOf(pattern, "is not a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "), "")
+// groupsOf returns how many groups a regular expression has that can be referred to. The
+// error says why HAProxy may not run it.
+func groupsOf(pattern string) (int, error) {
+	e, err := expression.Parse(pattern)
+	if why, ok := errors.AsType[*expression.Error](err); ok {
+		return 0, faultOf(pattern, why.Message, why.Hint)
 	}
-	for _, r := range pattern {
-		if !unicode.IsPrint(r) || r > 0x7e {
-			return nil, faultOf(pattern, fmt.Sprintf("holds %q", r), hint)
-		}
-	}
-	return compiled, nil
+	return e.Groups, err
 }
 
 // notEdited are headers that are not for options to change: the connection's

@@ -40,7 +40,7 @@ func routingOptions() []Option {
 		define(Option{
 			Name: "rewrite-path", Group: Routing, On: OnIngress, Value: "a path, or a regular expression and a replacement",
 			Example: `^/old/(.*) /new/\1`,
-			Summary: "A path takes the place of what the rule's `path` matched. A regular expression (PCRE, of those that RE2 knows too) is compared with the path, which becomes the replacement, where `\\1` is the first group. The query stays.",
+			Summary: "A path takes the place of what the rule's `path` matched. A regular expression (a part of [PCRE](expressions.md)) is compared with the path, which becomes the replacement, where `\\1` is the first group. The query stays.",
 		}, rewritePath, func(s *Settings, v *policy.RewritePath) { s.path = v }),
 		define(Option{
 			Name: "rewrite-host", Group: Routing, On: OnIngress, Value: "a DNS name, perhaps with a port", Example: "internal.example",

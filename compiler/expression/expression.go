@@ -1,0 +1,57 @@
+package expression
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"strings"
+)
+
+const (
+	// maxLength is that of an expression, in bytes.
+	maxLength = 1024
+	// maxGroups is how many groups HAProxy can refer to: \1 to \9.
+	maxGroups = 9
+)
+
+// Expression is a regular expression that HAProxy may run.
+type Expression struct {
+	// Groups is how many groups in parentheses can be referred to.
+	Groups int
+	// Steps is about the most that a match takes on a text of 8 KiB, in steps of a matcher
+	// that goes back: a comparison of one character or a choice.
+	Steps int
+}
+
+// Error is why an expression is refused.
+type Error struct {
+	Message, Hint string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+func refuse(hint, format string, args ...any) error {
+	return &Error{Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// Parse reads an expression. The error is an [*Error].
+func Parse(text string) (Expression, error) {
+	if len(text) > maxLength {
+		return Expression{}, refuse("use a shorter one", "is longer than %d bytes", maxLength)
+	}
+	// Go says best what is wrong with an expression that nobody could read.
+	if _, err := syntax.Parse(text, syntax.Perl); err != nil {
+		return Expression{}, refuse("", "is not a regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	tree, groups, err := parse(text)
+	if err != nil {
+		return Expression{}, err
+	}
+	if groups > maxGroups {
+		return Expression{}, refuse("write (?:…) for groups that nothing refers to", "has %d groups, of which %d can be referred to", groups, maxGroups)
+	}
+	steps, err := cost(tree)
+	if err != nil {
+		return Expression{}, err
+	}
+	return Expression{Groups: groups, Steps: steps}, nil
+}
