@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,6 +72,7 @@ type engine struct {
 	dirty    bool // the state differs from the file in what may be lost
 	saved    time.Time
 	reviewed time.Time // the uploads
+	pruning  bool      // slots are to be dropped that no snapshot in use has
 	metrics  *metrics
 	traces   traces
 	objects  objects
@@ -213,6 +215,7 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 	for _, name := range e.names() {
 		i := e.instances[name]
 		seen := i.seen(e.stands(i, time.Time{}) == workReload)
+		seen.Busy = seen.Busy || e.collectsFirst(i, now)
 		seen.Light = e.light(i)
 		seen.Linger = e.bindings.prepared[i.snapshot()].linger
 		o.Instances = append(o.Instances, seen)
@@ -287,21 +290,38 @@ func (e *engine) save(now time.Time) error {
 // trouble notes what keeps the pusher from its work, or that it no longer does.
 func (e *engine) trouble(about string, err error, now time.Time) {
 	known, was := e.troubles[about]
+	text := brief(err)
 	switch {
 	case err == nil && was:
 		delete(e.troubles, about)
 		e.Log.Info("trouble is over", "about", about, "since", known.Since)
-	case err != nil && (!was || known.Error != err.Error()):
+	case err != nil && (!was || known.Error != text):
 		since := now.UTC().Truncate(time.Second)
 		if was {
 			since = known.Since
 		}
-		e.troubles[about] = Trouble{About: about, Error: err.Error(), Since: since}
+		e.troubles[about] = Trouble{About: about, Error: text, Since: since}
 		e.Log.Warn("in trouble", "about", about, "err", err)
 	default:
 		return
 	}
 	e.dirty = true
+}
+
+// longestError is how much of an error is kept and told, in bytes: some have a line for each
+// Secret, or whatever an instance answered.
+const longestError = 4000
+
+// brief returns what an error says, as far as it is kept.
+func brief(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if len(text) > longestError {
+		return strings.ToValidUTF8(text[:longestError], "") + "…"
+	}
+	return text
 }
 
 // logger returns a logger for an instance.

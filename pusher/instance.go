@@ -3,7 +3,6 @@ package pusher
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
@@ -50,6 +49,10 @@ type instance struct {
 	compared     comparison
 	served       comparison    // of what is on disk
 	garbage      []push.Stored // files to be removed
+	garbageSince time.Time     // there was none before
+	collected    time.Time     // when files were last begun to be removed
+	collectAfter time.Time     // not before
+	reviewed     review        // the last one of its files
 	onDisk       push.Known    // the certificates on its disk, for pushes
 	persisted    time.Time
 	persistTook  time.Duration
@@ -171,7 +174,7 @@ func (i *instance) end(err error, retry time.Duration, now time.Time) {
 		return
 	}
 	i.jobFailures++
-	i.jobError, i.jobErrorAt = err.Error(), now
+	i.jobError, i.jobErrorAt = brief(err), now
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
 }
 
@@ -199,38 +202,6 @@ func (o Options) connect(spec fleet.Instance) (*instance, error) {
 // access is what a client of an instance takes.
 func (o Options) access(spec fleet.Instance) dataplane.Options {
 	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS, HTTP: o.http}
-}
-
-// uploaded returns the list of uploads with those of a push, none of which is
-// unneeded any more.
-func uploaded(list []upload, files []push.Stored) []upload {
-	out := slices.Clone(list)
-	for _, f := range files {
-		i := slices.IndexFunc(out, func(u upload) bool { return u.Stored == f })
-		if i < 0 {
-			out = append(out, upload{Stored: f})
-		} else {
-			out[i].Unneeded = time.Time{}
-		}
-	}
-	return out
-}
-
-// review notes since when uploads are unneeded, and returns those that are for
-// long enough to be removed.
-func review(list []upload, needed map[push.Stored]bool, now time.Time, after time.Duration) (next []upload, garbage []push.Stored) {
-	next = slices.Clone(list)
-	for i, u := range next {
-		switch {
-		case needed[u.Stored]:
-			next[i].Unneeded = time.Time{}
-		case u.Unneeded.IsZero():
-			next[i].Unneeded = now.UTC().Truncate(time.Second)
-		case now.Sub(u.Unneeded) >= after:
-			garbage = append(garbage, u.Stored)
-		}
-	}
-	return next, garbage
 }
 
 // RuntimeInfo asks the worker what it runs.

@@ -72,17 +72,6 @@ func whole(bind func() (snapshots.Bound, error)) func() (snapshots.Bound, error)
 	}
 }
 
-// noteUploads notes what the pushes are about to upload.
-func (e *engine) noteUploads(pushes []rollout.Push) {
-	for _, p := range pushes {
-		i := e.instances[p.Instance]
-		if n, ok := e.bindings.node(p.Snapshot, i.Layout); ok {
-			e.state.Uploads[i.Name] = uploaded(e.state.Uploads[i.Name], n.files)
-			i.garbage = nil
-		}
-	}
-}
-
 // push brings one instance to run a snapshot, and reports how that ended.
 func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error), have push.Running, span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
@@ -174,7 +163,7 @@ func (e *engine) standing(i *instance) standing {
 		Busy: i.busy != "", Reachable: i.reachable(), Bound: ok && n.err == nil,
 		SameNode: snapshots.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
-		Garbage: len(i.garbage) > 0, InspectAfter: i.inspectAfter,
+		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: e.overdue(i), InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
 		servers := e.bindings.prepared[i.snapshot()].servers
@@ -210,7 +199,7 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 		case workCollect:
 			i.begin(w)
 			garbage := i.garbage
-			i.garbage = nil
+			i.garbage, i.collected = nil, now
 			e.startOn(ctx, i, func(ctx context.Context) { e.collect(ctx, i, garbage) })
 		case workInspect:
 			i.begin(w)
@@ -277,23 +266,6 @@ func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshot
 	})
 }
 
-// collect removes files that no snapshot in use needs.
-func (e *engine) collect(ctx context.Context, i *instance, garbage []push.Stored) {
-	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
-	defer cancel()
-	err := i.target.Remove(ctx, garbage)
-	e.send(context.WithoutCancel(ctx), func(now time.Time) {
-		e.ended(i, workCollect, err, now)
-		if err == nil {
-			e.state.Uploads[i.Name] = slices.DeleteFunc(e.state.Uploads[i.Name], func(u upload) bool {
-				return slices.Contains(garbage, u.Stored)
-			})
-			e.dirty = true
-			e.logger(i.Name).Info("files removed that nothing needs", "files", len(garbage))
-		}
-	})
-}
-
 // ended notes the end of a job.
 func (e *engine) ended(i *instance, w work, err error, now time.Time) {
 	if errors.Is(err, context.Canceled) {
@@ -308,39 +280,6 @@ func (e *engine) ended(i *instance, w work, err error, now time.Time) {
 		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
 		e.outranked(i, err, now)
 	}
-}
-
-// reviewUploads finds out now and then which files the instances no longer need:
-// not while a rollout is under way, nor while a snapshot in use cannot be bound.
-func (e *engine) reviewUploads(now time.Time) {
-	if e.state.Rollout.Rollout != nil || now.Sub(e.reviewed) < min(e.CollectAfter/4, time.Minute) {
-		return
-	}
-	e.reviewed = now
-	for name, i := range e.instances {
-		if needed, ok := e.neededFiles(i); ok && len(e.state.Uploads[name]) > 0 {
-			e.state.Uploads[name], i.garbage = review(e.state.Uploads[name], needed, now, e.CollectAfter)
-			e.dirty = true
-		}
-	}
-}
-
-// neededFiles returns the files that the snapshots in use have on an instance.
-func (e *engine) neededFiles(i *instance) (needed map[push.Stored]bool, ok bool) {
-	needed = map[push.Stored]bool{}
-	for id := range e.inUse() {
-		n, ok := e.bindings.node(id, i.Layout)
-		if !ok || n.err != nil {
-			return nil, false
-		}
-		for _, f := range n.files {
-			needed[f] = true
-		}
-	}
-	for _, name := range i.target.Names.Alias().Maps { // by which the worker knows them
-		needed[push.Stored{Kind: snapshots.MapFile, Name: name}] = true
-	}
-	return needed, true
 }
 
 // reject writes the failures into the channel that it does not show yet.

@@ -88,6 +88,9 @@ func (e *engine) gather(ctx context.Context, now time.Time) {
 		if !members[name] {
 			i.leave()
 			delete(e.instances, name)
+			if i.UID != "" {
+				delete(e.state.Uploads, name) // they went with the pod
+			}
 			e.Log.Info("instance left the fleet", "instance", name)
 		}
 	}

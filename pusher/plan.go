@@ -33,10 +33,13 @@ type standing struct {
 	Unserved    bool
 	UrgentAfter time.Time
 	// Updated is set when the last job was an update.
-	Updated      bool
-	NotBefore    time.Time
-	Garbage      bool
-	InspectAfter time.Time
+	Updated   bool
+	NotBefore time.Time
+	// Garbage is set when there are files to be removed, and Overdue when they waited so
+	// long that this comes before all that is done without a reload.
+	Garbage, Overdue bool
+	CollectAfter     time.Time
+	InspectAfter     time.Time
 }
 
 // classify decides what an instance needs: what must change by a reload, by a
@@ -51,11 +54,13 @@ func classify(s standing, now time.Time) work {
 		return workNothing
 	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter):
 		return workPersist
+	case s.Overdue && !now.Before(s.CollectAfter):
+		return workCollect
 	case !s.SameServers || !s.SameMaps || !s.SameCertificates:
 		return workUpdate
 	case !s.Persisted && !now.Before(s.PersistAfter):
 		return workPersist
-	case s.Persisted && s.Garbage:
+	case s.Persisted && s.Garbage && !now.Before(s.CollectAfter):
 		return workCollect
 	case s.Persisted && !now.Before(s.InspectAfter):
 		return workInspect
@@ -76,6 +81,6 @@ func inSync(s standing) bool {
 	if s.Unserved {
 		return false
 	}
-	s.Busy, s.NotBefore = false, time.Time{}
+	s.Busy, s.NotBefore, s.Garbage, s.Overdue = false, time.Time{}, false, false
 	return classify(s, time.Time{}) == workNothing
 }

@@ -112,7 +112,7 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 		s.Error, s.ErrorAt = i.Fight.String(), i.Fight.Since
 	}
 	if i.err != nil {
-		s.Error, s.ErrorAt, s.Refused = i.err.Error(), i.since, isRefused(i.err)
+		s.Error, s.ErrorAt, s.Refused = brief(i.err), i.since, isRefused(i.err)
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
 	s.InSync = s.Reachable && !e.unknown(s.Running) && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&

@@ -8,10 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
-	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -31,13 +29,6 @@ type state struct {
 	Uploads map[string][]upload `json:"uploads,omitempty"`
 	// Instances holds what else is remembered of each.
 	Instances map[string]kept `json:"instances,omitempty"`
-}
-
-// upload is a file on an instance. Unneeded is since when no snapshot in use
-// needs it, zero while one does.
-type upload struct {
-	push.Stored
-	Unneeded time.Time `json:"unneeded,omitzero"`
 }
 
 // readState reads a state file. One that is not there is a new state; one that

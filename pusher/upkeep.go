@@ -23,15 +23,33 @@ func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
 	if len(dropped) > 0 {
 		forget(e.library.dir, needed)
 	}
+	e.pruning = e.pruning || len(dropped) > 0
 	e.troubleWithSnapshots(now)
 	if e.bindings.use(e.library.have) {
 		e.bindings.gatherVersions(now)
-		if len(dropped) > 0 && e.state.Rollout.Rollout == nil {
-			e.bindings.prune()
-		}
 		e.bindings.stale = true
 		e.want()
 	}
+	e.pruneSlots(needed)
+}
+
+// pruneSlots drops the slots of backends that no snapshot in use has, also between waves:
+// an undo goes to one in use. It waits for those that are not at hand yet, and not for what
+// only some instance runs and nobody can read.
+func (e *engine) pruneSlots(needed map[snapshots.ID]bool) {
+	if !e.pruning {
+		return
+	}
+	matters := e.usedOn(nil)
+	for id := range needed {
+		_, prepared := e.bindings.prepared[id]
+		_, unreadable := e.library.failed[id]
+		if !prepared && (!unreadable || slices.Contains(matters, id)) {
+			return
+		}
+	}
+	e.pruning = false
+	e.bindings.prune()
 }
 
 // inUse returns the snapshots that have to be at hand: the wanted one, the good

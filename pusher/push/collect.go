@@ -14,20 +14,24 @@ type Stored struct {
 	Name string             `json:"name"`
 }
 
-// Remove deletes files that nothing needs any more. That is for the caller to
-// know: the API only keeps what haproxy.cfg names by its path (that is left
-// alone, without an error), and not what a crt-list names.
-func (i Instance) Remove(ctx context.Context, files []Stored) error {
+// Remove deletes files that nothing needs any more, and returns those that are gone. That
+// nothing does is for the caller to know: the API only keeps what haproxy.cfg names by its
+// path (that stays, without an error), and not what a crt-list names.
+func (i Instance) Remove(ctx context.Context, files []Stored) (removed []Stored, err error) {
 	for _, f := range files {
 		for _, s := range storages {
 			if s.kind != f.Kind {
 				continue
 			}
 			err := i.API.DeleteFile(ctx, s.storage, f.Name)
-			if err != nil && !errors.Is(err, dataplane.ErrNotFound) && !errors.Is(err, dataplane.ErrConflict) {
-				return err
+			switch {
+			case errors.Is(err, dataplane.ErrConflict):
+			case err != nil && !errors.Is(err, dataplane.ErrNotFound):
+				return removed, err
+			default:
+				removed = append(removed, f)
 			}
 		}
 	}
-	return nil
+	return removed, nil
 }

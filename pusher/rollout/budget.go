@@ -117,9 +117,7 @@ func (t *turn) giveBack(name string, at time.Time) {
 func (t *turn) forgetReloads() {
 	for name, list := range t.Reloads {
 		_, there := t.seen[name]
-		list = slices.DeleteFunc(list, func(r Reload) bool {
-			return !r.Gone.After(t.now) && !r.At.Add(t.Budget.Within).After(t.now)
-		})
+		list = t.Budget.counted(list, t.now)
 		if t.Reloads[name] = list; len(list) == 0 || !there {
 			delete(t.Reloads, name)
 		}

@@ -52,6 +52,10 @@ func (t *turn) forgetGone() {
 	for name, i := range t.Instances {
 		if _, ok := t.seen[name]; !ok && i.Push == nil {
 			delete(t.Instances, name)
+		}
+	}
+	for name := range t.Repairs {
+		if _, ok := t.seen[name]; !ok {
 			delete(t.Repairs, name)
 		}
 	}
@@ -240,7 +244,7 @@ func (t *turn) begin(touched []Touch) *Rollout {
 func (t *turn) fail(reason string) {
 	r := t.Rollout
 	t.Failed = slices.DeleteFunc(t.Failed, func(f Failure) bool { return f.Snapshot.Short == r.Target.Short })
-	t.Failed = append(t.Failed, Failure{Snapshot: r.Target, Reason: reason, At: t.now, Intent: r.Intent})
+	t.Failed = latest(append(t.Failed, Failure{Snapshot: r.Target, Reason: reason, At: t.now, Intent: r.Intent}))
 	t.undo(reason)
 }
 

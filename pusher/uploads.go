@@ -1,0 +1,288 @@
+package pusher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The bounds of files on an instance that no snapshot in use needs. Those that are over
+// them are removed whatever their age, the oldest first.
+const (
+	// keptGenerations is how many generations of them stay. A generation is what became
+	// unneeded together: going back to one of the last snapshots uploads nothing.
+	keptGenerations = 4
+	// keptUnneeded is how many of them stay.
+	keptUnneeded = 256
+	// forgottenUnneeded is how many are remembered at most that an instance does not
+	// remove: they stay on its disk, and are somebody else's to remove.
+	forgottenUnneeded = 2 * keptUnneeded
+)
+
+// The times of removing files.
+const (
+	collectTimeout  = 10 * time.Second // of one try, in which the instance gets no push
+	collectRetry    = time.Minute      // after one that failed
+	collectPatience = 10 * time.Second // with an instance that always has something else to do
+	reviewInterval  = time.Minute      // where nothing else is in use than before
+	reviewPace      = time.Second
+	// uploadsOfAbsent is how long it is remembered what was uploaded to an instance that is
+	// not in the fleet.
+	uploadsOfAbsent = 24 * time.Hour
+)
+
+// upload is a file on an instance. Unneeded is since when no snapshot in use
+// needs it, zero while one does.
+type upload struct {
+	push.Stored
+	Unneeded time.Time `json:"unneeded,omitzero"`
+}
+
+// uploaded returns the list of uploads with those of a push, none of which is
+// unneeded any more.
+func uploaded(list []upload, files []push.Stored) []upload {
+	out := slices.Clone(list)
+	for _, f := range files {
+		i := slices.IndexFunc(out, func(u upload) bool { return u.Stored == f })
+		if i < 0 {
+			out = append(out, upload{Stored: f})
+		} else {
+			out[i].Unneeded = time.Time{}
+		}
+	}
+	return out
+}
+
+// review is when the files of an instance were looked at, and what was in use then.
+type review struct {
+	at   time.Time
+	used []snapshots.ID
+}
+
+// reviewFiles notes since when uploads are unneeded, and returns those that are to be
+// removed: they are unneeded for long enough, or there are too many of them.
+func reviewFiles(list []upload, needed map[push.Stored]bool, now time.Time, after time.Duration) (next []upload, garbage []push.Stored) {
+	next = slices.Clone(list)
+	var unneeded []upload
+	for i, u := range next {
+		switch {
+		case needed[u.Stored]:
+			next[i].Unneeded = time.Time{}
+			continue
+		case u.Unneeded.IsZero():
+			next[i].Unneeded = now.UTC().Truncate(time.Second)
+		}
+		unneeded = append(unneeded, next[i])
+	}
+	slices.SortStableFunc(unneeded, func(a, b upload) int { return b.Unneeded.Compare(a.Unneeded) }) // the newest first
+	generations := 0
+	for i, u := range unneeded {
+		if i == 0 || !u.Unneeded.Equal(unneeded[i-1].Unneeded) {
+			generations++
+		}
+		if now.Sub(u.Unneeded) >= after || generations > keptGenerations || i >= keptUnneeded {
+			garbage = append(garbage, u.Stored)
+		}
+	}
+	slices.Reverse(garbage)
+	return next, garbage
+}
+
+// forgetStuck drops the oldest of the unneeded files where there are too many that were
+// to be removed before a time, and are there still.
+func forgetStuck(list []upload, before time.Time) []upload {
+	var stuck []time.Time
+	for _, u := range list {
+		if !u.Unneeded.IsZero() && u.Unneeded.Before(before) {
+			stuck = append(stuck, u.Unneeded)
+		}
+	}
+	excess := len(stuck) - forgottenUnneeded
+	if excess <= 0 {
+		return list
+	}
+	slices.SortFunc(stuck, time.Time.Compare)
+	last := stuck[excess-1]
+	return slices.DeleteFunc(slices.Clone(list), func(u upload) bool {
+		drop := excess > 0 && !u.Unneeded.IsZero() && !u.Unneeded.After(last)
+		if drop {
+			excess--
+		}
+		return drop
+	})
+}
+
+// noteUploads notes what the pushes are about to upload.
+func (e *engine) noteUploads(pushes []rollout.Push) {
+	for _, p := range pushes {
+		i := e.instances[p.Instance]
+		if n, ok := e.bindings.node(p.Snapshot, i.Layout); ok {
+			e.state.Uploads[i.Name] = uploaded(e.state.Uploads[i.Name], n.files)
+			i.garbage, i.reviewed = nil, review{}
+		}
+	}
+}
+
+// reviewUploads finds out which files the instances no longer need, whenever other
+// snapshots are in use, and now and then. It does so between waves too: snapshots may
+// follow on one another for hours.
+func (e *engine) reviewUploads(now time.Time) {
+	if now.Sub(e.reviewed) < reviewPace {
+		return
+	}
+	e.reviewed = now
+	may := e.mayHave()
+	for name, i := range e.instances {
+		used := e.usedOn(may[name])
+		if len(e.state.Uploads[name]) == 0 ||
+			(slices.Equal(used, i.reviewed.used) && now.Sub(i.reviewed.at) < min(e.CollectAfter/4, reviewInterval)) {
+			continue
+		}
+		needed, ok := e.neededFiles(i, used, may[name])
+		if !ok {
+			continue // until what it runs can be bound
+		}
+		i.reviewed = review{now, used}
+		next, garbage := reviewFiles(e.state.Uploads[name], needed, now, e.CollectAfter)
+		if next = forgetStuck(next, i.collected); !slices.Equal(next, e.state.Uploads[name]) {
+			e.state.Uploads[name], e.dirty = next, true
+		}
+		if i.busy == workCollect {
+			continue // what is being removed is no longer needed, and the rest is found again
+		}
+		if i.garbage = garbage; len(garbage) == 0 {
+			i.garbageSince = time.Time{}
+		} else if i.garbageSince.IsZero() {
+			i.garbageSince = now
+		}
+	}
+	e.forgetAbsent(now)
+}
+
+// usedOn returns the snapshots in use, as far as an instance is concerned, in order: what
+// the fleet should run, and returns to, and what it may have itself.
+func (e *engine) usedOn(may []snapshots.ID) []snapshots.ID {
+	used := append([]snapshots.ID{e.decision.ID, e.state.Rollout.Good}, may...)
+	if r := e.state.Rollout.Rollout; r != nil {
+		used = append(used, r.Target)
+	}
+	used = slices.DeleteFunc(used, snapshots.ID.IsZero)
+	slices.SortFunc(used, snapshots.ID.Compare)
+	return slices.Compact(used)
+}
+
+// mayHave returns what each instance runs, or has on its disk: what was pushed to it last
+// may have arrived, whatever became of the push.
+func (e *engine) mayHave() map[string][]snapshots.ID {
+	out := make(map[string][]snapshots.ID, len(e.instances))
+	for name, i := range e.instances {
+		if id := i.snapshot(); slices.Contains(e.view.IDs, id) {
+			out[name] = append(out[name], id)
+		}
+		if p := e.state.Rollout.Instances[name].Push; p != nil {
+			out[name] = append(out[name], p.Snapshot)
+		}
+	}
+	if r := e.state.Rollout.Rollout; r != nil {
+		for _, h := range r.Touched {
+			out[h.Instance] = append(out[h.Instance], h.Snapshot)
+		}
+	}
+	return out
+}
+
+// neededFiles returns the files that snapshots have on an instance. It is not known while
+// one that the instance may have cannot be bound, or one is still being read.
+func (e *engine) neededFiles(i *instance, used, may []snapshots.ID) (needed map[push.Stored]bool, ok bool) {
+	needed = map[push.Stored]bool{}
+	for _, id := range used {
+		n, bound := e.bindings.node(id, i.Layout)
+		if !bound || n.err != nil {
+			_, unreadable := e.library.failed[id]
+			if slices.Contains(may, id) || !(unreadable || n.err != nil) {
+				return nil, false
+			}
+		}
+		for _, f := range n.files {
+			needed[f] = true
+		}
+	}
+	for _, name := range i.target.Names.Alias().Maps { // by which the worker knows them
+		needed[push.Stored{Kind: snapshots.MapFile, Name: name}] = true
+	}
+	return needed, true
+}
+
+// forgetAbsent forgets what was uploaded to instances that left the fleet long ago.
+func (e *engine) forgetAbsent(now time.Time) {
+	for name, list := range e.state.Uploads {
+		if _, there := e.instances[name]; there || !e.known() {
+			continue
+		}
+		list, _ = reviewFiles(list, nil, now, uploadsOfAbsent)
+		if slices.ContainsFunc(list, func(u upload) bool { return now.Sub(u.Unneeded) < uploadsOfAbsent }) {
+			if !slices.Equal(list, e.state.Uploads[name]) {
+				e.state.Uploads[name], e.dirty = list, true
+			}
+			continue
+		}
+		delete(e.state.Uploads, name)
+		e.dirty = true
+	}
+}
+
+// overdue reports whether the files to be removed from an instance have waited for long
+// enough. An undo waits for nothing.
+func (e *engine) overdue(i *instance) bool {
+	r := e.state.Rollout.Rollout
+	return len(i.garbage) > 0 && i.reviewed.at.Sub(i.garbageSince) >= collectPatience && (r == nil || r.Phase != rollout.Undoing)
+}
+
+// collectsFirst reports whether an instance gets no push now, so that files can be
+// removed from it.
+func (e *engine) collectsFirst(i *instance, now time.Time) bool {
+	return e.overdue(i) && i.busy == "" && e.stands(i, now) == workCollect
+}
+
+// collect removes files that no snapshot in use needs. That this fails is nothing that
+// keeps an instance from what it should have.
+func (e *engine) collect(ctx context.Context, i *instance, garbage []push.Stored) {
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+	removed, err := i.target.Remove(ctx, garbage)
+	e.send(context.WithoutCancel(ctx), func(now time.Time) {
+		failed := err
+		if errors.Is(err, context.Canceled) {
+			failed = nil // the process is about to end
+		}
+		e.metrics.worked(workCollect, failed)
+		current := e.instances[i.Name]
+		if current != nil && current.UID != i.UID {
+			return // it was another pod, which is gone
+		}
+		if i.busy, i.ended = "", now; current != nil {
+			current.busy = ""
+		}
+		i.reviewed, i.garbageSince = review{}, time.Time{}
+		if failed != nil || len(removed) < len(garbage) {
+			i.collectAfter = now.Add(collectRetry)
+		}
+		if failed != nil {
+			e.logger(i.Name).Warn("files not removed that nothing needs", "files", len(garbage)-len(removed), "err", err)
+			e.outranked(i, err, now)
+		}
+		if len(removed) == 0 {
+			return
+		}
+		e.state.Uploads[i.Name] = slices.DeleteFunc(slices.Clone(e.state.Uploads[i.Name]), func(u upload) bool {
+			return slices.Contains(removed, u.Stored)
+		})
+		e.dirty = true
+		e.logger(i.Name).Info("files removed that nothing needs", "files", len(removed))
+	})
+}

@@ -1,0 +1,170 @@
+package pusher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// Snapshots follow on one another, so that there is always a rollout. What the instances
+// keep, and what the pusher does, stays bounded, and each can be undone.
+func TestFilesStayFewWhileSnapshotsFollowOnOneAnother(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		every time.Duration
+		n     int
+	}{"each replaces the one before": {4 * time.Second, 40}, "each is finished": {30 * time.Second, 20}}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := killScenario{}.before(t)
+			before.options.CollectAfter = time.Hour
+			synctest.Test(t, func(t *testing.T) {
+				p := &play{settling: before.clone(t), t: t}
+				pass(time.Until(before.at))
+				p.begin(filepath.Join(p.dir, "pusher"))
+				p.settle(p.newest(0), nothing)
+				most, largest, slots := 0, 0, 0
+				var ids []snapshots.ID
+				for n := range tt.n {
+					d := draftTLS(fmt.Sprint(n + 2))
+					backend := fmt.Sprintf("shop_%d", n+2)
+					d.Files[0].Content = append(d.Files[0].Content, fmt.Sprintf("backend %s\n    #hapsnap servers shop/web:http\n", backend)...)
+					d.Files[1].Content = []byte("shop.example.com " + backend + "\n")
+					id, _, err := p.store().Publish(t.Context(), d)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ids = append(ids, id)
+					pass(tt.every)
+					for _, i := range p.instances {
+						maps := slices.Collect(func(yield func(string) bool) {
+							for key := range i.state().files {
+								if strings.HasPrefix(key, "maps/") && !yield(key) {
+									return
+								}
+							}
+						})
+						most = max(most, len(maps))
+					}
+					if info, err := os.Stat(filepath.Join(p.life.folder, "state.json")); err == nil {
+						largest = max(largest, int(info.Size()))
+					}
+					s, err := readState(filepath.Join(p.life.folder, "state.json"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					slots = max(slots, len(s.Slots))
+				}
+				p.settle(ids[len(ids)-1], nothing)
+				p.life.end()
+				t.Logf("an instance had %d maps at most, the state %d bytes with %d backends", most, largest, slots)
+				// Of the last good one, the one that is rolled out, and what an instance may
+				// have beside them; and a few that came since files were removed last.
+				if most > 10 {
+					t.Errorf("an instance had %d maps", most)
+				}
+				if largest > 16<<10 {
+					t.Errorf("the state had %d bytes", largest)
+				}
+				if slots > 6 {
+					t.Errorf("the state had the slots of %d backends", slots)
+				}
+			})
+		})
+	}
+}
+
+func stored(n int) push.Stored {
+	return push.Stored{Kind: snapshots.MapFile, Name: fmt.Sprintf("%d.map", n)}
+}
+
+func TestUnneededFilesAreBounded(t *testing.T) {
+	t.Parallel()
+	var list []upload
+	now := noon
+	needed := map[push.Stored]bool{}
+	var garbage []push.Stored
+	for n := range 20 { // each is needed for a second
+		now = now.Add(time.Second)
+		clear(needed)
+		needed[stored(n)] = true
+		list, garbage = reviewFiles(uploaded(list, []push.Stored{stored(n)}), needed, now, time.Hour)
+	}
+	if want := 20 - 1 - keptGenerations; len(garbage) != want || garbage[0] != stored(0) || garbage[want-1] != stored(want-1) {
+		t.Errorf("garbage is %v, want the %d oldest", garbage, want)
+	}
+
+	var many []push.Stored
+	for n := range keptUnneeded + 10 {
+		many = append(many, stored(n))
+	}
+	list, garbage = reviewFiles(uploaded(nil, many), nil, noon, time.Hour)
+	if len(garbage) != 10 {
+		t.Errorf("of one generation %d are garbage, want 10", len(garbage))
+	}
+	if got := forgetStuck(list, noon.Add(time.Hour)); len(got) != len(list) {
+		t.Errorf("%d of %d are remembered", len(got), len(list))
+	}
+	for n := range 3 * forgottenUnneeded {
+		list = append(list, upload{stored(1000 + n), noon.Add(time.Duration(n) * time.Second)})
+	}
+	list = append(list, upload{Stored: stored(-1)}) // needed
+	tried := forgetStuck(list, noon.Add(time.Hour))
+	if len(tried) != forgottenUnneeded+1 || tried[len(tried)-1] != list[len(list)-1] || tried[0].Stored != stored(1000+2*forgottenUnneeded) {
+		t.Errorf("%d are remembered, the first %v", len(tried), tried[0])
+	}
+	if got := forgetStuck(list, noon); len(got) != len(list) {
+		t.Errorf("what nobody tried to remove is forgotten: %d of %d", len(list)-len(got), len(list))
+	}
+}
+
+// What was uploaded to instances that are gone is not remembered for ever.
+func TestUploadsOfInstancesThatAreGone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := newWorld(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
+	e := w.e
+	e.state.Uploads = map[string][]upload{"gone": {{Stored: stored(1)}}, "pod": {{Stored: stored(1)}}}
+	e.instances["pod"] = &instance{Instance: fleet.Instance{Name: "pod", UID: "1"}, gone: make(chan struct{}), stop: func() {}}
+	for name := range w.workers {
+		e.listed = append(e.listed, e.instances[name].Instance)
+	}
+	e.gather(t.Context(), noon)
+	if len(e.state.Uploads["pod"]) > 0 {
+		t.Error("uploads to a pod that is gone are remembered")
+	}
+	e.forgetAbsent(noon)
+	e.forgetAbsent(noon.Add(uploadsOfAbsent - time.Second))
+	if len(e.state.Uploads["gone"]) != 1 {
+		t.Error("uploads to an instance that was taken out of the fleet's file are forgotten at once")
+	}
+	e.forgetAbsent(noon.Add(uploadsOfAbsent))
+	if len(e.state.Uploads) > 0 {
+		t.Errorf("they are remembered a day later: %v", e.state.Uploads)
+	}
+}
+
+// An instance that an undo goes to is left alone until it is there.
+func TestUndoWaitsForNoFiles(t *testing.T) {
+	t.Parallel()
+	e := &engine{}
+	i := &instance{garbage: []push.Stored{stored(1)}, garbageSince: noon, reviewed: review{at: noon.Add(time.Hour)}}
+	for phase, want := range map[rollout.Phase]bool{rollout.Pushing: true, rollout.Soaking: true, rollout.Undoing: false} {
+		e.state.Rollout.Rollout = &rollout.Rollout{Phase: phase}
+		if got := e.overdue(i); got != want {
+			t.Errorf("while it is %s, removing files comes first: %v", phase, got)
+		}
+	}
+}
