@@ -59,14 +59,22 @@ func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest str
 	})
 }
 
-// removeSecrets deletes Secrets of a manifest that is gone. Of a process that is killed
+// removeSecrets deletes the Secrets of a manifest that is gone. Of a process that is killed
 // before, the API server collects them, for their owner is no more.
-func (s *Store) removeSecrets(ctx context.Context, names []string) error {
-	for _, name := range names {
+//
+// The manifest's annotation is a list of names that anybody could have written who may
+// create ConfigMaps: the names are hints, and the Secrets themselves say whose they are.
+func (s *Store) removeSecrets(ctx context.Context, manifest stored) error {
+	for _, name := range manifest.companions() {
 		err := s.write(ctx, "delete "+name, func() error {
-			err := s.core.Secrets(s.namespace).Delete(ctx, name, metav1.DeleteOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
+			secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+			if err == nil && s.isCompanion(secret, manifest.name, manifest.uid) {
+				err = s.core.Secrets(s.namespace).Delete(ctx, name, metav1.DeleteOptions{
+					Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
+				})
+			}
+			if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
+				return nil // what is left, the API server collects
 			}
 			return err
 		})
@@ -77,6 +85,22 @@ func (s *Store) removeSecrets(ctx context.Context, names []string) error {
 	return nil
 }
 
+// companions returns the names of the Secrets beside a snapshot: those of the annotation
+// that this store gives to Secrets of that manifest.
+func (m stored) companions() []string {
+	return slices.DeleteFunc(strings.Fields(m.secrets), func(name string) bool {
+		return !strings.HasPrefix(name, m.name+"-") || !strings.Contains(name, "-"+partSecret+"-")
+	})
+}
+
+// isCompanion reports whether a Secret was made by this store beside a manifest.
+func (s *Store) isCompanion(o *corev1.Secret, manifest string, uid types.UID) bool {
+	owned := slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == "ConfigMap" && r.Name == manifest && r.UID == uid
+	})
+	return owned && o.Labels[NameLabel] == s.name && o.Labels[PartLabel] == partSecret
+}
+
 // Companions returns the certificates that are kept beside a snapshot, by version:
 // those that its manifest names, verified. The errors are those of Get.
 func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error) {
@@ -85,15 +109,16 @@ func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]b
 		return nil, err
 	}
 	values := map[string][]byte{}
-	for _, name := range strings.Fields(o.Annotations[SecretsAnnotation]) {
+	for _, name := range (stored{name: o.Name, secrets: o.Annotations[SecretsAnnotation]}).companions() {
 		secret, err := s.core.Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			continue // what is missing is told by version
 		case err != nil:
 			return nil, fmt.Errorf("read certificates of %s: %w", id, because(ctx, err))
+		case s.isCompanion(secret, o.Name, o.UID):
+			maps.Copy(values, secret.Data)
 		}
-		maps.Copy(values, secret.Data)
 	}
 	out := map[string][]byte{}
 	for _, ref := range manifest.Spec.Certificates {

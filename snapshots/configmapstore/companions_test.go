@@ -145,3 +145,44 @@ func TestKilledWithCompanions(t *testing.T) {
 		}
 	}
 }
+
+// Who may create ConfigMaps and nothing else has no Secret deleted or read: neither one of
+// another program, nor a certificate beside another snapshot, whatever a manifest says.
+func TestForeignManifestsReachNoSecret(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s := p.open()
+	id := publish(t, s, withCompanion(t, "web"))
+	theirs := p.secrets()[0]
+	own := corev1.Secret{Data: map[string][]byte{"password": []byte("t3st")}}
+	own.Namespace, own.Name = p.namespace, "dataplane"
+	// One whose name is as the store names them.
+	lookalike := corev1.Secret{Data: map[string][]byte{"password": []byte("t3st")}}
+	lookalike.Namespace, lookalike.Name = p.namespace, "edge-r000002-x-certificates-000"
+	for _, o := range []*corev1.Secret{&own, &lookalike} {
+		if err := p.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	staged := part("edge", "edge-r000002", partManifest)
+	staged.Namespace = p.namespace
+	staged.Labels[SnapshotLabel], staged.Labels[StateLabel] = "r000002-0123456789", stateStaged
+	staged.Annotations[SecretsAnnotation] = own.Name + " " + theirs.Name + " " + lookalike.Name
+	if err := p.client.Create(t.Context(), staged); err != nil {
+		t.Fatal(err)
+	}
+	next := p.open()
+	next.patience = 0
+	publish(t, next, storetest.Draft("next"))
+	for _, m := range p.objects(partManifest) {
+		if m.UID == staged.UID {
+			t.Fatal("what was half-written is still there, so that nothing was tried")
+		}
+	}
+	if n := len(p.secrets()); n != 3 {
+		t.Errorf("%d Secrets are left of 3", n)
+	}
+	if found, err := next.Companions(t.Context(), id); err != nil || len(found) != 1 {
+		t.Errorf("%d certificates of the first snapshot, %v", len(found), err)
+	}
+}

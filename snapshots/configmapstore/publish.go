@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,7 +129,7 @@ func (p *publication) sweep(ctx context.Context, l listing) error {
 			return err
 		}
 		p.log.Info("removed a half-written snapshot", "store", p.String(), "snapshot", staged.id)
-		if err := p.removeSecrets(ctx, strings.Fields(staged.secrets)); err != nil {
+		if err := p.removeSecrets(ctx, staged); err != nil {
 			return err
 		}
 		chunks = append(chunks, l.chunks[staged.uid]...)
@@ -230,7 +229,7 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 		// The manifest goes first: without it, the chunks are nothing.
 		err := s.remove(ctx, found.name, &metav1.Preconditions{UID: &found.uid})
 		if err == nil || apierrors.IsConflict(err) { // another one bears the name
-			err = errors.Join(s.removeAll(ctx, append(l.chunks[found.uid], l.arrived[id]...)), s.removeSecrets(ctx, strings.Fields(found.secrets)))
+			err = errors.Join(s.removeAll(ctx, append(l.chunks[found.uid], l.arrived[id]...)), s.removeSecrets(ctx, found))
 		}
 		if err != nil {
 			return fmt.Errorf("delete snapshot %s: %w", id, err)

@@ -20,9 +20,9 @@ func Writing(namespace string) []rbacv1.PolicyRule {
 }
 
 // WritingCompanions returns what it takes to keep certificates beside snapshots, besides
-// Writing.
+// Writing. A writer gets a Secret before it deletes it, to see whose it is.
 func WritingCompanions() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete"}}}
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete", "get"}}}
 }
 
 // ReadingCompanions returns what it takes to read those, besides Reading. They have no
