@@ -55,7 +55,7 @@ var commands = map[string]command{
 	"answers":   {"URL STATUS [REGEXP]", answersURL},
 	"talk":      {"NAME websocket|poll|grpc URL|HOST", startTalk},
 	"say":       {"NAME TEXT POD", sayText},
-	"load":      {"[-new] NAME URL", startLoad},
+	"load":      {"[-new|-raw] NAME URL", startLoad},
 	"answered":  {"NAME N", answeredLoad},
 	"unload":    {"NAME", stopLoad},
 	"collector": {"[-hang]", startCollector},

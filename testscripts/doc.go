@@ -96,9 +96,10 @@
 //		request that is not answered yet, or a gRPC stream.
 //	say NAME TEXT POD
 //		Says something there, and is answered by one of the pods (a REGEXP).
-//	load [-new] NAME URL
+//	load [-new|-raw] NAME URL
 //		Clients ask every instance again and again, on connections that they keep,
-//		or on a new one each time.
+//		or on a new one each time. With -raw they repeat no request, as http.Client
+//		does with one whose connection was closed, and some are idle most of the time.
 //	answered NAME N
 //		They have had this many good answers.
 //	unload NAME

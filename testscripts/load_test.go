@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ const (
 // load is what clients do until they are stopped.
 type load struct {
 	cancel  context.CancelFunc
+	began   time.Time
 	clients sync.WaitGroup
 	good    atomic.Int64
 	mu      sync.Mutex
@@ -31,30 +33,45 @@ type load struct {
 
 // startLoad has clients ask every instance for a URL.
 func startLoad(w *world, _ *testscript.TestScript, args []string) error {
-	fresh := len(args) > 0 && args[0] == "-new"
-	if fresh {
-		args = args[1:]
+	how := ""
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		how, args = args[0], args[1:]
 	}
-	if len(args) != 2 || w.loads[args[0]] != nil || len(w.instances) == 0 {
+	if len(args) != 2 || w.loads[args[0]] != nil || len(w.instances) == 0 || how != "" && how != "-new" && how != "-raw" {
 		return errUsage
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{cancel: cancel}
+	l := &load{cancel: cancel, began: time.Now()}
+	w.loads[args[0]] = l
 	for _, i := range w.instances {
-		for range loadClients {
-			client := &http.Client{Timeout: talkTimeout, Transport: &http.Transport{
-				DialContext: w.dialer(i), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
-				DisableKeepAlives: fresh,
-			}}
-			l.clients.Go(func() { l.run(ctx, client, args[1]) })
+		for n := range loadClients {
+			pace := loadPace
+			ask := l.repeating(w, i, args[1], how == "-new")
+			if how == "-raw" {
+				client, err := newRawClient(w, i, args[1])
+				if err != nil {
+					return err
+				}
+				ask, pace = client.get, loadPace<<(2*n) // some are busy, some are mostly idle
+			}
+			l.clients.Go(func() { l.run(ctx, i, pace, ask, args[1]) })
 		}
 	}
-	w.loads[args[0]] = l
 	return nil
 }
 
-func (l *load) run(ctx context.Context, client *http.Client, url string) {
-	pace := time.NewTicker(loadPace)
+// repeating returns a request of a client that sends it again where a connection that it
+// kept was closed.
+func (l *load) repeating(w *world, i *instance, url string, fresh bool) func() (answer, error) {
+	client := &http.Client{Timeout: talkTimeout, Transport: &http.Transport{
+		DialContext: w.dialer(i), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true,
+		DisableKeepAlives: fresh,
+	}}
+	return func() (answer, error) { return fetch(client, url) }
+}
+
+func (l *load) run(ctx context.Context, i *instance, every time.Duration, ask func() (answer, error), url string) {
+	pace := time.NewTicker(every)
 	defer pace.Stop()
 	for {
 		select {
@@ -62,15 +79,24 @@ func (l *load) run(ctx context.Context, client *http.Client, url string) {
 			return
 		case <-pace.C:
 		}
-		got, err := fetch(client, url)
+		got, err := ask()
 		if err == nil && got.status == http.StatusOK {
 			l.good.Add(1)
 			continue
 		}
-		l.mu.Lock()
-		l.bad = append(l.bad, fmt.Errorf("GET %s: status %d: %w", url, got.status, err))
-		l.mu.Unlock()
+		l.fail(i, fmt.Errorf("GET %s: status %d: %w", url, got.status, err))
 	}
+}
+
+// fail notes a request that failed: when, and which servers of the worker lead nowhere.
+func (l *load) fail(i *instance, err error) {
+	after := time.Since(l.began).Round(time.Millisecond)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.bad) < 5 {
+		err = fmt.Errorf("%w, %s at %s of %s (servers that lead nowhere: %s)", err, after, l.began.Add(after).Format("15:04:05.000"), i.name, astray(i))
+	}
+	l.bad = append(l.bad, err)
 }
 
 func (l *load) stop() {

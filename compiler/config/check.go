@@ -35,6 +35,7 @@ func (c Config) Check() []FieldError {
 		f.at("nbthread").add(fmt.Sprintf("%d is not a number of threads", c.NBThread), "use 1 to 64, or 0 to leave it to HAProxy")
 	}
 	f.at("hardStopAfter").duration(c.HardStopAfter)
+	f.at("closeSpreadTime").optional(c.CloseSpreadTime)
 	c.Timeouts.check(f.at("timeouts"))
 	c.Shared.check(f.at("shared"))
 	c.Affinity.check(f.at("affinity"))

@@ -48,6 +48,16 @@ type Config struct {
 	// HardStopAfter is how long a worker may serve old connections after a
 	// reload.
 	HardStopAfter Duration `json:"hardStopAfter"`
+	// IdleCloseOnResponse keeps connections of clients that are idle at a reload open
+	// in the old worker until they have sent another request, whose answer says that
+	// the connection closes, or until timeouts.httpKeepAlive. Without it they are closed
+	// at the reload, and a request that is on its way by then is lost.
+	IdleCloseOnResponse bool `json:"idleCloseOnResponse"`
+	// CloseSpreadTime is the time after a reload over which the old worker spreads
+	// closing connections, so that not all clients connect again at once. HAProxy then
+	// closes idle ones too, whatever idleCloseOnResponse says, and a request that is on
+	// its way by then is lost. Without it, each connection closes with its next answer.
+	CloseSpreadTime OptionalDuration `json:"closeSpreadTime"`
 	// Timeouts are those of HAProxy's defaults section. Annotations change some
 	// of them for their routes.
 	Timeouts Timeouts `json:"timeouts"`
@@ -180,6 +190,8 @@ func Default() Config {
 		TLS:             TLS{Policy: Intermediate},
 		Status:          defaultStatus(),
 		HardStopAfter:   "30m",
+
+		IdleCloseOnResponse: true,
 		Timeouts: Timeouts{
 			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",
 			HTTPKeepAlive: "60s", Tunnel: "1h", Queue: "10s",
