@@ -20,7 +20,7 @@ func command() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(
-		runCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
+		runCommand(), checkCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
 		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
 		promoteCommand(), abortCommand(), pauseCommand(), resumeCommand(), recoverCommand(), gcCommand(),
 		rbacCommand(), process.VersionCommand(),

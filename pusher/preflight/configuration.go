@@ -1,0 +1,65 @@
+package preflight
+
+import (
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// statsSockets returns the paths of the stats sockets in haproxy.cfg.
+func statsSockets(config []byte) map[string]bool {
+	found := map[string]bool{}
+	for line := range strings.Lines(string(config)) {
+		words := strings.Fields(line)
+		if len(words) >= 3 && words[0] == "stats" && words[1] == "socket" {
+			path := words[2]
+			if at := strings.LastIndexByte(path, '@'); at >= 0 && !strings.HasPrefix(path, "/") {
+				path = path[at+1:] // unix@/run/…
+			}
+			found[path] = true
+		}
+	}
+	return found
+}
+
+// sections begin at these words, whatever the indentation.
+var sections = map[string]bool{
+	"global": true, "defaults": true, "userlist": true, "frontend": true, "backend": true, "listen": true, "peers": true,
+	"resolvers": true, "mailers": true, "cache": true, "program": true, "http-errors": true, "ring": true, "log-forward": true,
+	"fcgi-app": true, "crt-store": true, "traces": true, "log-profile": true, "acme": true,
+}
+
+// defaultUserlist is where the API looks for users that are not in its own file.
+const defaultUserlist = "controller"
+
+// endangeredUsers returns the name of the userlist in haproxy.cfg that the API may take
+// its users from, "" for none. In a configuration of ours they are those of an Ingress. A
+// password in the clear that is another one shows that the API has the user from elsewhere.
+func endangeredUsers(config []byte, username, password string) string {
+	section, endangered := "", ""
+	for line := range strings.Lines(string(config)) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
+		case len(words) >= 2 && words[0] == "node" && ours(words[1]):
+			return ""
+		case sections[words[0]]:
+			section = ""
+			if words[0] == "userlist" && len(words) >= 2 {
+				section = words[1]
+			}
+		case section == "" || words[0] != "user" || len(words) < 2 || words[1] != username:
+		case len(words) >= 4 && words[2] == "insecure-password" && words[3] != password:
+		default:
+			if endangered == "" || section == defaultUserlist {
+				endangered = section
+			}
+		}
+	}
+	return endangered
+}
+
+func ours(node string) bool {
+	_, _, err := snapshots.ParseNode(node)
+	return err == nil
+}
