@@ -107,7 +107,7 @@ func (s Status) failed(id snapshots.ID) (rollout.Failure, bool) {
 func (s Status) Blocked() (Trouble, bool) {
 	for _, t := range s.Troubles {
 		switch t.About {
-		case "election", "fleet", "live", "pods", "state", "store":
+		case "election", "fleet", "live", "pods", "pusher", "state", "store":
 			return t, true
 		}
 	}

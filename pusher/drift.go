@@ -23,6 +23,9 @@ type kept struct {
 	Of string `json:"of,omitempty"`
 	// Alias is what its worker runs, where it was changed at run time.
 	Alias push.Alias `json:"alias,omitzero"`
+	// Record is what its worker was started from, and whether this state's pusher wrote
+	// its file.
+	Record push.Remembered `json:"record,omitzero"`
 	// ByHand are the servers that another hand took out of traffic.
 	ByHand []push.Hand `json:"byHand,omitempty"`
 	// Repairs are the last ones, oldest first.

@@ -141,6 +141,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	e.openSnapshots(ctx, now)
 	e.assignSlots(now)
 	e.bindings.expire(now)
+	e.beginClaims(ctx, now)
 	if e.ready(now) {
 		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(now), now)
 		e.noteUploads(pushes)
@@ -183,14 +184,14 @@ func (e *engine) unknown(id snapshots.ID) bool {
 // and every instance were read or asked at least once. Before, what is missing
 // would be taken for what is not there.
 func (e *engine) ready(now time.Time) bool {
-	if !e.liveRead || !e.known() || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
+	if !e.leadsFleet(now) || !e.liveRead || !e.known() || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
 		return false
 	}
 	if now.Sub(e.started) > firstAnswers {
 		return true
 	}
 	for _, i := range e.instances {
-		if !i.asked {
+		if !i.asked || e.unclaimed(i) {
 			return false
 		}
 	}
@@ -217,6 +218,8 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 		seen := i.seen(e.stands(i, time.Time{}) == workReload)
 		seen.Busy = seen.Busy || e.collectsFirst(i, now)
 		seen.Light = e.light(i)
+		seen.Busy = seen.Busy || e.unclaimed(i)
+		seen.Reachable = seen.Reachable && !i.ledByOther()
 		seen.Linger = e.bindings.prepared[i.snapshot()].linger
 		o.Instances = append(o.Instances, seen)
 	}
@@ -271,7 +274,7 @@ func (e *engine) save(now time.Time) error {
 		e.state.Instances = make(map[string]kept, len(e.instances))
 	}
 	for name, i := range e.instances {
-		i.ByHand, i.Alias = i.running.ByHand, i.target.Names.Alias()
+		i.ByHand, i.Alias, i.Record = i.running.ByHand, i.target.Names.Alias(), i.target.Record.Remembered()
 		e.state.Instances[name] = i.kept
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout) // the last one is due when all else has ended

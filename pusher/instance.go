@@ -41,9 +41,11 @@ type instance struct {
 	sampling bool
 	sampled  time.Time
 
-	claimed     int64 // the term that its disk is known to have
+	claimed     claim // what its disk is known to say of who leads it
 	claimAfter  time.Time
 	claimFailed bool // which is the job error
+	toldLed     string
+	toldForeign string
 
 	running      push.Running // what its worker is known to have
 	compared     comparison
@@ -129,8 +131,18 @@ func (i *instance) leavesUnserved(want []snapshots.BoundServer) bool {
 func (i *instance) seen(stale bool) rollout.Seen {
 	return rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
-		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Sample: i.samples.last(i.started),
+		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Foreign: i.foreign() != "", Sample: i.samples.last(i.started),
 	}
+}
+
+// foreign says why its worker was started from another configuration than what was written
+// for it, "" if it was not.
+func (i *instance) foreign() string { return i.target.Record.Foreign(i.info) }
+
+// ledByOther reports whether another pusher leads it.
+func (i *instance) ledByOther() bool {
+	_, led := i.target.Record.LedBy()
+	return led
 }
 
 // hear takes what the instance answered when it was asked at a time.
@@ -195,7 +207,7 @@ func (o Options) connect(spec fleet.Instance) (*instance, error) {
 	}
 	return &instance{
 		Instance: spec, client: client, gone: make(chan struct{}), onDisk: push.Known{},
-		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout, Names: &push.Names{}},
+		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout, Names: &push.Names{}, Record: push.NewRecord(push.Remembered{})},
 	}, nil
 }
 

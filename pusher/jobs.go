@@ -122,8 +122,12 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, chang
 	if err != nil {
 		r.Error = push.Gist(err)
 		e.outranked(i, err, now)
+		e.notLed(i, err)
 		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
 	} else {
+		if done.Why != "" {
+			log = log.With("for", done.Why)
+		}
 		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.Light)
 		i.asked, i.err = true, nil
 		i.meet(done.Info, now)
@@ -160,7 +164,7 @@ func (e *engine) stands(i *instance, now time.Time) work { return classify(e.sta
 func (e *engine) standing(i *instance) standing {
 	n, ok := e.bindings.node(i.snapshot(), i.Layout)
 	s := standing{
-		Busy: i.busy != "", Reachable: i.reachable(), Bound: ok && n.err == nil,
+		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.err == nil,
 		SameNode: snapshots.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: e.overdue(i), InspectAfter: i.inspectAfter,
@@ -181,10 +185,6 @@ func (e *engine) standing(i *instance) standing {
 func (e *engine) beginWork(ctx context.Context, now time.Time) {
 	for _, name := range e.names() {
 		i := e.instances[name]
-		if e.unclaimed(i, now) {
-			e.claim(ctx, i)
-			continue
-		}
 		bind := e.bind(i.snapshot(), i)
 		switch w := e.stands(i, now); w {
 		case workUpdate:
@@ -279,6 +279,7 @@ func (e *engine) ended(i *instance, w work, err error, now time.Time) {
 	if err != nil {
 		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
 		e.outranked(i, err, now)
+		e.notLed(i, err)
 	}
 }
 

@@ -26,6 +26,9 @@ func (e *engine) knowRunning() bool {
 func (e *engine) light(i *instance) []snapshots.ID {
 	var out []snapshots.ID
 	from := i.snapshot()
+	if i.foreign() != "" {
+		return nil // it has something else than what is changed
+	}
 	for _, id := range i.matters {
 		if id.Short != from.Short && id.Short != i.heavy && e.bindings.light(i.info.Node, from, id, i.Layout) {
 			out = append(out, id)

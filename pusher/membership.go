@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
 )
 
 // membership is who belongs to the fleet, as far as that is known.
@@ -161,7 +162,6 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		e.trouble("fleet", err, now)
 		return
 	}
-	i.target.API = e.reign.around(i.client)
 	switch old := e.instances[spec.Name]; {
 	case old == nil:
 		i.kept = e.state.Instances[spec.Name]
@@ -170,7 +170,7 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		old.stop()
 		i.busy = old.busy // its job ends as it began
 		i.kept = old.kept
-		i.target.Names = old.target.Names
+		i.target.Names, i.target.Record = old.target.Names, old.target.Record
 		i.ByHand, i.running.Disk = old.running.ByHand, old.running.Disk
 	default:
 		old.leave()
@@ -185,6 +185,10 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		e.dirty = true
 	}
 	i.running.ByHand = i.ByHand
+	if old := e.instances[spec.Name]; old == nil || old.UID != spec.UID {
+		i.target.Record = push.NewRecord(i.Record)
+	}
+	i.target.API = e.reign.around(i.client, i.target.Record)
 	if i.Alias.Runs != "" && i.target.Names.Alias().Runs == "" {
 		i.target.Names.Set(i.Alias)
 	}

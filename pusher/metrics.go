@@ -10,12 +10,12 @@ import (
 
 // metrics are what the pusher counts.
 type metrics struct {
-	instances, inSync, reachable, refused, behind, troubles, fights, lastSync prometheus.Gauge
-	phase                                                                     *prometheus.GaugeVec
-	pushes, updates                                                           *prometheus.CounterVec
-	reloads, lost                                                             prometheus.Counter
-	took, propagation                                                         *prometheus.HistogramVec
-	gauges                                                                    gauges
+	instances, inSync, reachable, refused, behind, troubles, fights, lastSync, foreign, ledByOther prometheus.Gauge
+	phase                                                                                          *prometheus.GaugeVec
+	pushes, updates                                                                                *prometheus.CounterVec
+	reloads, lost                                                                                  prometheus.Counter
+	took, propagation                                                                              *prometheus.HistogramVec
+	gauges                                                                                         gauges
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -30,16 +30,18 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return c
 	}
 	m := &metrics{
-		instances: gauge("instances", "Instances of the fleet."),
-		inSync:    gauge("instances_in_sync", "Instances that run what is wanted, with today's servers and certificates."),
-		reachable: gauge("instances_reachable", "Instances whose worker says what it runs."),
-		refused:   gauge("instances_refused", "Instances whose version of HAProxy or of the Dataplane API is not supported: nothing is pushed to them."),
-		behind:    gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
-		troubles:  gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
-		fights:    gauge("fights", "Instances on which another hand keeps undoing repairs, so that they have stopped."),
-		lastSync:  gauge("last_sync_timestamp_seconds", "When all instances were last in sync, as Unix time."),
-		pushes:    counters("pushes_total", "Pushes of a snapshot to an instance, by how they ended.", "result"),
-		updates:   counters("runtime_changes_total", "Changes of instances without a reload, by kind and how they ended.", "kind", "result"),
+		instances:  gauge("instances", "Instances of the fleet."),
+		inSync:     gauge("instances_in_sync", "Instances that run what is wanted, with today's servers and certificates."),
+		reachable:  gauge("instances_reachable", "Instances whose worker says what it runs."),
+		refused:    gauge("instances_refused", "Instances whose version of HAProxy or of the Dataplane API is not supported: nothing is pushed to them."),
+		behind:     gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
+		troubles:   gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
+		fights:     gauge("fights", "Instances on which another hand keeps undoing repairs, so that they have stopped."),
+		foreign:    gauge("instances_foreign", "Instances whose worker was started from another configuration than the pusher wrote, whatever it names."),
+		ledByOther: gauge("instances_led_by_other", "Instances that another pusher leads: nothing is written to them."),
+		lastSync:   gauge("last_sync_timestamp_seconds", "When all instances were last in sync, as Unix time."),
+		pushes:     counters("pushes_total", "Pushes of a snapshot to an instance, by how they ended.", "result"),
+		updates:    counters("runtime_changes_total", "Changes of instances without a reload, by kind and how they ended.", "kind", "result"),
 		reloads: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "hapsnap", Subsystem: "pusher", Name: "reloads_total", Help: "Reloads of HAProxy that pushes caused.",
 		}),
@@ -92,13 +94,19 @@ func (m *metrics) worked(w work, err error) {
 }
 
 func (m *metrics) observe(s Status) {
-	reachable, refused, fights := 0, 0, 0
+	reachable, refused, fights, foreign, ledByOther := 0, 0, 0, 0, 0
 	for _, i := range s.Instances {
 		if i.Refused {
 			refused++
 		}
 		if i.Fight != nil {
 			fights++
+		}
+		if i.Foreign != "" {
+			foreign++
+		}
+		if i.LedBy != "" {
+			ledByOther++
 		}
 		if i.Reachable {
 			reachable++
@@ -110,6 +118,8 @@ func (m *metrics) observe(s Status) {
 	m.refused.Set(float64(refused))
 	m.behind.Set(float64(s.Channel.Behind))
 	m.fights.Set(float64(fights))
+	m.foreign.Set(float64(foreign))
+	m.ledByOther.Set(float64(ledByOther))
 	m.troubles.Set(float64(len(s.Troubles)))
 	if len(s.Instances) > 0 && s.InSync() == len(s.Instances) {
 		m.lastSync.Set(float64(s.Updated.Unix()))

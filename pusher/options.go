@@ -81,6 +81,11 @@ type Options struct {
 	// only one. It takes a Keeper.
 	Leader Leader
 
+	// TakeOver has this pusher take the place of another one with a state of its own that
+	// leads instances of the fleet, when it meets them. Without it nothing is written to
+	// these.
+	TakeOver bool
+
 	// Waves and Soak, where set, come before what the fleet's file says.
 	Waves []rollout.Size
 	Soak  *time.Duration

@@ -11,12 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
-// workClaim writes the term of a new leader to an instance's disk.
-const workClaim work = "claim"
-
 const (
-	// claimRetry is the wait after an instance could not be claimed.
-	claimRetry = 10 * time.Second
 	// maxRaises bounds how often the term is raised above that of others: whoever keeps
 	// writing higher ones has a state of its own, and is not a former leader.
 	maxRaises = 3
@@ -31,13 +26,10 @@ type reign struct {
 	raised int
 }
 
-// newReign begins to lead in a term, until end is called or leads returns an error.
+// newReign begins to lead in a term, 0 where there are none, until end is called or leads
+// returns an error.
 func newReign(term int64, end context.CancelCauseFunc, leads func() error) reign {
-	r := reign{term: term, end: end}
-	if term > 0 {
-		r.fence = push.NewFence(term, leads)
-	}
-	return r
+	return reign{term: term, end: end, fence: push.NewFence(term, leads)}
 }
 
 // lose ends it.
@@ -48,11 +40,11 @@ func (r *reign) lose(why error) {
 }
 
 // around puts the fence before the API of an instance.
-func (r *reign) around(client *dataplane.Client) push.API {
+func (r *reign) around(client *dataplane.Client, record *push.Record) push.API {
 	if r.fence == nil {
 		return client
 	}
-	return r.fence.Around(client)
+	return r.fence.Around(client, record)
 }
 
 // leader names who leads.
@@ -61,48 +53,6 @@ func (e *engine) leader() string {
 		return ""
 	}
 	return e.Leader.Holder()
-}
-
-// unclaimed reports whether an instance is to be claimed now.
-func (e *engine) unclaimed(i *instance, now time.Time) bool {
-	return e.reign.fence != nil && i.claimed != e.reign.term && i.busy == "" && i.reachable() && !now.Before(i.claimAfter)
-}
-
-// claim writes the term to an instance's disk. Pushes do so as well; but where nothing is
-// to be pushed, a former leader that was paused in the middle of a push could go on.
-func (e *engine) claim(ctx context.Context, i *instance) {
-	term, fence := e.reign.term, e.reign.fence
-	i.begin(workClaim)
-	e.startOn(ctx, i, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, e.ReloadTimeout)
-		defer cancel()
-		err := fence.Claim(ctx, i.client)
-		e.send(context.WithoutCancel(ctx), func(now time.Time) { e.claimedOr(i, term, err, now) })
-	})
-}
-
-// claimedOr takes the end of a claim. One that failed keeps nothing else from being done.
-func (e *engine) claimedOr(i *instance, term int64, err error, now time.Time) {
-	i.busy, i.ended = "", now
-	if current := e.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
-		current.busy = ""
-	}
-	if errors.Is(err, context.Canceled) {
-		return // the process, or the term, is about to end
-	}
-	e.metrics.worked(workClaim, err)
-	if i.claimFailed {
-		i.jobError, i.jobErrorAt, i.claimFailed = "", time.Time{}, false
-	}
-	if err == nil {
-		i.claimed = term
-		return
-	}
-	i.claimAfter = now.Add(claimRetry)
-	e.logger(i.Name).Warn("instance not claimed", "term", term, "err", err)
-	if !e.outranked(i, err, now) {
-		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
-	}
 }
 
 // outranked sees to an instance on which a later term was found. Either another pusher

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -113,6 +114,12 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 	}
 	if i.err != nil {
 		s.Error, s.ErrorAt, s.Refused = brief(i.err), i.since, isRefused(i.err)
+	}
+	if by, led := i.target.Record.LedBy(); led {
+		s.LedBy = by.String()
+	}
+	if s.Foreign = i.foreign(); s.Foreign != "" && s.Error == "" {
+		s.Error, s.ErrorAt = push.ErrForeign.Error()+": "+s.Foreign, i.started
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
 	s.InSync = s.Reachable && !e.unknown(s.Running) && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&

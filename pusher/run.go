@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
@@ -42,8 +43,15 @@ func lead(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if s.ID == "" {
+		s.ID = newStateID()
+		if err := s.save(ctx, keeper); err != nil {
+			o.Log.Warn("id of a new state not saved yet", "state", keeper.String(), "err", err)
+		}
+	}
 	e := newEngine(o, s, taken.Fallback, now)
 	e.keeper, e.reign = keeper, newReign(taken.Term, end, func() error { return leads(ctx, o.Leader) })
+	e.reign.fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
 	e.run(ctx, instances, now)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
 		return err

@@ -2,6 +2,8 @@ package pusher
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,11 +22,14 @@ const stateKind = "PusherState"
 
 // state is what the pusher keeps, in a file or with a [Keeper].
 type state struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`
-	Status     Status          `json:"status"`
-	Rollout    rollout.State   `json:"rollout"`
-	Slots      snapshots.Slots `json:"slots,omitempty"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// ID tells this state from any other. It is random, and stands on each instance that
+	// the pusher with this state leads.
+	ID      string          `json:"id,omitempty"`
+	Status  Status          `json:"status"`
+	Rollout rollout.State   `json:"rollout"`
+	Slots   snapshots.Slots `json:"slots,omitempty"`
 	// Uploads lists what was uploaded to each instance, apart from certificates.
 	Uploads map[string][]upload `json:"uploads,omitempty"`
 	// Instances holds what else is remembered of each.
@@ -112,6 +117,30 @@ func (f *stateFile) Release() {
 }
 
 func (f *stateFile) String() string { return f.file }
+
+// place names where a keeper keeps the state, for other machines too.
+func place(k Keeper) string {
+	f, ok := k.(*stateFile)
+	if !ok {
+		return k.String()
+	}
+	file, err := filepath.Abs(f.file)
+	if err != nil {
+		file = f.file
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return "file:" + host + ":" + file
+}
+
+// newStateID returns the id of a new state.
+func newStateID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
 
 // replaceFile writes a file as a whole: after a crash there is the old one or the
 // new one. Only the owner can read it.

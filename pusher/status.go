@@ -93,6 +93,11 @@ type InstanceStatus struct {
 	Node   string `json:"node,omitempty"`
 	Loaded string `json:"loaded,omitempty"`
 	PID    int    `json:"pid,omitempty"`
+	// Foreign says why its worker was started from another configuration than what was
+	// written for it, whatever it names.
+	Foreign string `json:"foreign,omitempty"`
+	// LedBy is the other pusher that leads it. Nothing is written to it then.
+	LedBy string `json:"ledBy,omitempty"`
 	// InSync is set when it runs what is wanted, with today's servers and
 	// certificates.
 	InSync bool `json:"inSync"`

@@ -77,6 +77,7 @@ A store is one of
 	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
 	flags.StringVar(&o.State, "state", "", "what keeps the state over restarts: a file, or secret:NAMESPACE/NAME, which several pushers share (required)")
 	flags.StringVar(&o.Cache, "snapshots-dir", "", "directory that keeps the snapshots in use, for when the store is gone; by default beside the state file, and none for a state in a Secret")
+	flags.BoolVar(&o.TakeOver, "take-over", false, "lead instances that another pusher with a state of its own leads; for once, when that one is gone for good")
 	f.leader.add(flags)
 	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
 	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")

@@ -68,6 +68,10 @@ var ErrRefused = errors.New("refused")
 // thought, so that nothing was changed.
 var ErrElsewhere = errors.New("the worker runs another configuration")
 
+// ErrForeign is returned where the worker was started from another configuration than the
+// one that was written for it, whatever it names.
+var ErrForeign = errors.New("its worker was started from another configuration")
+
 // Instance is one instance to push to.
 type Instance struct {
 	API API
@@ -79,6 +83,8 @@ type Instance struct {
 	// Names knows what the worker runs, where that is not what it names; nil: it
 	// always is.
 	Names *Names
+	// Record knows what the worker was started from; nil: each is taken for ours.
+	Record *Record
 }
 
 // poll calls done until it returns true or an error, or the reload timeout is

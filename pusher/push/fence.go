@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
@@ -29,32 +30,41 @@ func (e OutrankedError) Error() string {
 //
 // The API guards nothing but haproxy.cfg in that way. Files, and certificates, servers and
 // maps of the running worker are guarded by leads alone, which is asked before each change.
+//
+// Each haproxy.cfg also says which pusher wrote it. One that another leads is not changed,
+// see [LedByOtherError].
 type Fence struct {
-	term  atomic.Int64
-	leads func() error
+	term     atomic.Int64 // 0: there are no terms
+	leads    func() error
+	pusher   Pusher
+	takeOver bool
 }
 
-// NewFence returns the fence of a term, which is more than 0. Leads returns why this
-// pusher may not act right now, or nil.
+// NewFence returns the fence of a term, 0 for a pusher whose state has none. Leads returns
+// why this pusher may not act right now, or nil.
 func NewFence(term int64, leads func() error) *Fence {
 	f := &Fence{leads: leads}
 	f.term.Store(term)
 	return f
 }
 
+// Sign has the pusher's mark written with the term. With takeOver it takes the place of
+// whoever leads the instances when they are met.
+func (f *Fence) Sign(p Pusher, takeOver bool) { f.pusher, f.takeOver = p, takeOver }
+
 // Raise makes the term a later one.
 func (f *Fence) Raise(term int64) { f.term.Store(term) }
 
-// Around returns the API of an instance with the fence before it.
-func (f *Fence) Around(api API) API { return fenced{api, f} }
+// Around returns the API of an instance with the fence before it, which keeps the record.
+func (f *Fence) Around(api API, record *Record) API { return fenced{api, f, record} }
 
 // Claim writes the term into an instance's haproxy.cfg, unless it is there. The worker
 // notices nothing. What a former leader read before cannot be posted on any more.
 //
 // A file that another hand edited is left to [Instance.Mend]: with a new checksum of the
 // API nothing would show the edit.
-func (f *Fence) Claim(ctx context.Context, api API) error {
-	api = f.Around(api)
+func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
+	api = f.Around(api, record)
 	var err error
 	for range maxTries {
 		var raw dataplane.Raw
@@ -62,7 +72,7 @@ func (f *Fence) Claim(ctx context.Context, api API) error {
 			return err
 		}
 		edited := raw.Checksum != "" && raw.Checksum != dataplane.Checksum(raw.Config)
-		if edited || termOf(raw.Config) == f.term.Load() {
+		if edited || f.claims(raw.Config) || isChanged(raw, record) {
 			return nil
 		}
 		if _, err = api.PostRaw(ctx, withoutHeader(raw.Config), dataplane.PostOptions{Version: raw.Version, SkipReload: true}); err == nil {
@@ -76,88 +86,138 @@ func (f *Fence) Claim(ctx context.Context, api API) error {
 	return fmt.Errorf("claim instance: %w", err)
 }
 
+// isChanged reports whether the file is not as a pusher wrote it, whatever the API holds.
+func isChanged(raw dataplane.Raw, record *Record) bool {
+	raw.Version = readVersion(raw.Config)
+	return foreignText(raw, record.Remembered().Marked) != ""
+}
+
+// claims reports whether nothing has to be written to claim an instance with this
+// haproxy.cfg. Without terms that is also so where no pusher ever wrote it: the first push
+// does.
+func (f *Fence) claims(config []byte) bool {
+	term := f.term.Load()
+	m, found := markOf(config)
+	own := f.pusher.State == "" || found && m.State == f.pusher.State && m.Place == oneWord(f.pusher.Place)
+	if term == 0 && !own && readText(config).end == "" {
+		return true
+	}
+	return own && termOf(config) == term
+}
+
+// head returns the lines that are put before a text that is posted on a version.
+func (f *Fence) head(version int64) string {
+	out := ""
+	if term := f.term.Load(); term > 0 {
+		out = fmt.Sprintf("%s%d\n", termMark, term)
+	}
+	if f.pusher.State != "" {
+		out += mark{f.pusher, version}.line()
+	}
+	return out
+}
+
 // fenced is an API with a fence before whatever changes something.
 type fenced struct {
 	API
-	fence *Fence
+	fence  *Fence
+	record *Record
 }
 
-// Raw refuses what a later term has written.
+// may returns why nothing may be changed now, or nil.
+func (f fenced) may() error {
+	if err := f.fence.leads(); err != nil {
+		return err
+	}
+	return f.record.may()
+}
+
+// Raw refuses what a later term, or another pusher, has written.
 func (f fenced) Raw(ctx context.Context) (dataplane.Raw, error) {
 	raw, err := f.API.Raw(ctx)
-	if own, found := f.fence.term.Load(), termOf(raw.Config); err == nil && found > own {
+	if err != nil {
+		return raw, err
+	}
+	if err := f.record.admit(raw, f.fence.pusher, f.fence.term.Load(), f.fence.takeOver, time.Now()); err != nil {
+		return dataplane.Raw{}, err
+	}
+	if own, found := f.fence.term.Load(), termOf(raw.Config); found > own && own > 0 {
 		return dataplane.Raw{}, OutrankedError{Term: own, By: found}
 	}
-	return raw, err
+	return raw, nil
 }
 
-// PostRaw writes the term with the text.
+// PostRaw writes the term and the mark with the text.
 func (f fenced) PostRaw(ctx context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return dataplane.Posted{}, err
 	}
-	return f.API.PostRaw(ctx, fmt.Appendf(nil, "%s%d\n%s", termMark, f.fence.term.Load(), config), o)
+	posted, err := f.API.PostRaw(ctx, append([]byte(f.fence.head(o.Version)), config...), o)
+	if err == nil && !o.OnlyValidate {
+		f.record.wrote(f.fence.pusher.State != "", o.ForceReload, time.Now())
+	}
+	return posted, err
 }
 
 // DeleteTransaction, SetServer and the rest are only called while this pusher leads.
 func (f fenced) DeleteTransaction(ctx context.Context, id string) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.DeleteTransaction(ctx, id)
 }
 
 func (f fenced) SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return dataplane.Server{}, err
 	}
 	return f.API.SetServer(ctx, backend, server, ch)
 }
 
 func (f fenced) CreateFile(ctx context.Context, s dataplane.Storage, name string, content []byte) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.CreateFile(ctx, s, name, content)
 }
 
 func (f fenced) ReplaceFile(ctx context.Context, s dataplane.Storage, name string, content []byte) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.ReplaceFile(ctx, s, name, content)
 }
 
 func (f fenced) DeleteFile(ctx context.Context, s dataplane.Storage, name string) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.DeleteFile(ctx, s, name)
 }
 
 func (f fenced) RotateCertificate(ctx context.Context, name string, pem []byte) (live bool, reloadID string, err error) {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return false, "", err
 	}
 	return f.API.RotateCertificate(ctx, name, pem)
 }
 
 func (f fenced) AddMapEntries(ctx context.Context, name string, entries []dataplane.MapEntry) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.AddMapEntries(ctx, name, entries)
 }
 
 func (f fenced) SetMapEntry(ctx context.Context, name, key, value string) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.SetMapEntry(ctx, name, key, value)
 }
 
 func (f fenced) DeleteMapEntry(ctx context.Context, name, key string) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.DeleteMapEntry(ctx, name, key)

@@ -50,7 +50,7 @@ func TestTheTermIsNoDrift(t *testing.T) {
 func TestPushesWriteTheTerm(t *testing.T) {
 	f := newFake(t)
 	fence := NewFence(3, leading)
-	i := Instance{API: fence.Around(f), ReloadTimeout: time.Second}
+	i := Instance{API: fence.Around(f, nil), ReloadTimeout: time.Second}
 	want := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
 	done, err := i.Push(t.Context(), want, nil, Known{})
 	if err != nil || termOf([]byte(f.disk)) != 3 {
@@ -70,13 +70,13 @@ func TestPushesWriteTheTerm(t *testing.T) {
 // and by the term where it looks now.
 func TestAnOldTermWritesNothing(t *testing.T) {
 	f := newFake(t)
-	old := NewFence(3, leading).Around(f)
+	old := NewFence(3, leading).Around(f, nil)
 	want := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
 	seen, err := old.Raw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := NewFence(4, leading).Claim(t.Context(), f); err != nil {
+	if err := NewFence(4, leading).Claim(t.Context(), f, nil); err != nil {
 		t.Fatal(err)
 	}
 	claimed := f.disk
@@ -131,7 +131,7 @@ func TestClaim(t *testing.T) {
 			if test.edit != nil {
 				test.edit(f)
 			}
-			if err := NewFence(3, leading).Claim(t.Context(), f); !errors.Is(err, test.fails) {
+			if err := NewFence(3, leading).Claim(t.Context(), f, nil); !errors.Is(err, test.fails) {
 				t.Errorf("error is %v, want %v", err, test.fails)
 			}
 			if got := termOf([]byte(f.disk)); got != test.term {
@@ -161,13 +161,13 @@ func (f *fake) edited() {
 func TestWithoutTheLeadNothingIsChanged(t *testing.T) {
 	f := newFake(t)
 	notLeading := errors.New("not leading")
-	api := NewFence(3, func() error { return notLeading }).Around(f)
+	api := NewFence(3, func() error { return notLeading }).Around(f, nil)
 	ctx := t.Context()
 	_, post := api.PostRaw(ctx, []byte("global\n"), dataplane.PostOptions{Version: 7})
 	_, set := api.SetServer(ctx, "web", "s1", dataplane.ServerChange{AdminState: "maint"})
 	_, _, rotate := api.RotateCertificate(ctx, "a.pem", nil)
 	for name, err := range map[string]error{
-		"post": post, "set server": set, "rotate": rotate, "claim": NewFence(3, func() error { return notLeading }).Claim(ctx, f),
+		"post": post, "set server": set, "rotate": rotate, "claim": NewFence(3, func() error { return notLeading }).Claim(ctx, f, nil),
 		"create": api.CreateFile(ctx, dataplane.Maps, "a.map", nil), "replace": api.ReplaceFile(ctx, dataplane.Maps, "a.map", nil),
 		"delete": api.DeleteFile(ctx, dataplane.Maps, "a.map"), "delete transaction": api.DeleteTransaction(ctx, "1"),
 		"add to map": api.AddMapEntries(ctx, "a.map", nil), "set in map": api.SetMapEntry(ctx, "a.map", "a", "b"),

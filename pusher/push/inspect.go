@@ -121,7 +121,7 @@ func inspectDisk(s sight, want snapshots.Bound, known Digest) (Fault, bool) {
 		}, true
 	case known != (Digest{}) && found == known:
 		return Fault{}, false
-	case known == (Digest{}) && !edited && s.settled(want):
+	case known == (Digest{}) && !edited && s.changed == "" && s.settled(want):
 		return Fault{}, false
 	}
 	return Fault{What: "haproxy.cfg on disk", Want: "what was written for " + want.Node, Found: foreignWords(s.raw.Config, want.Config)}, true

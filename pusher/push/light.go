@@ -34,6 +34,9 @@ func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have
 	if !snapshots.SameNode(s.info.Node, running.Node) {
 		return Done{}, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
 	}
+	if s.foreign != "" {
+		return Done{}, fmt.Errorf("%w: %w: %s", ErrNeedsReload, ErrForeign, s.foreign)
+	}
 	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
 		return Done{}, err
 	}

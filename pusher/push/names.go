@@ -79,7 +79,9 @@ func (i Instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error
 	if err != nil {
 		return info, err
 	}
-	return i.Names.named(info, asked), nil
+	info = i.Names.named(info, asked)
+	i.Record.heard(info, asked)
+	return info, nil
 }
 
 // rename notes that the worker runs what was bound, where that is not what it loaded.

@@ -34,6 +34,8 @@ type Done struct {
 	Lost int
 	// Running is what the worker has, where it was changed at run time.
 	Running Running
+	// Why says what the reload was for, where the worker named the snapshot already.
+	Why string
 }
 
 // Push makes the instance run what was bound, and its file on disk say the same.
@@ -79,6 +81,9 @@ type sight struct {
 	raw    dataplane.Raw
 	disk   text
 	memory int64 // the version in the API's memory
+	// changed says why the file is not as a pusher wrote it, and foreign why the worker was
+	// not started from one that is; "" where they are, or nobody can tell.
+	changed, foreign string
 }
 
 func (i Instance) look(ctx context.Context) (sight, error) {
@@ -90,7 +95,16 @@ func (i Instance) look(ctx context.Context) (sight, error) {
 	if err != nil {
 		return sight{}, err
 	}
-	return sight{info: info, raw: raw, disk: readText(raw.Config), memory: raw.Version}, nil
+	s := sight{info: info, raw: raw, disk: readText(raw.Config), memory: raw.Version}
+	s.changed = foreignText(raw, i.Record.Remembered().Marked)
+	s.foreign = i.Record.judge(info, time.Now(), raw)
+	return s, nil
+}
+
+// Judge looks what the worker was started from. Afterwards the instance's [Record] knows.
+func (i Instance) Judge(ctx context.Context) error {
+	_, err := i.look(ctx)
+	return err
 }
 
 // info asks the worker. While HAProxy replaces it, nobody answers for a moment.
@@ -116,6 +130,8 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	switch {
+	case s.foreign != "":
+		p.done.Why = ErrForeign.Error() + ": " + s.foreign
 	case s.settled(p.want):
 		p.done.Info, p.done.Disk = s.info, digestOf(s.raw.Config)
 		return false, nil
@@ -128,9 +144,11 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	case s.disk.holdsNode(p.want):
 		// Posted, but not running: its reload is under way, or was lost with the
 		// API that was to do it.
-		if done, err := p.arrive(ctx, s.info.PID); done || err != nil {
+		if done, err := p.arrive(ctx, s); done || err != nil {
 			return done && err == nil, err
 		}
+	default:
+		p.done.Why = outgrown(s.disk, s.info, p.want)
 	}
 	if err := p.upload(ctx, p.want.Files, p.known); err != nil {
 		return false, err
@@ -171,12 +189,15 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 			return false, ctx.Err() // it may be back before the time is up
 		}
 		now = s
-		return snapshots.SameNode(s.info.Node, p.want.Node) || !s.disk.holdsNode(p.want), nil
+		if before.foreign != "" && s.memory == before.memory {
+			return true, nil // both name the same: another try is refused if this one still comes through
+		}
+		return (snapshots.SameNode(s.info.Node, p.want.Node) && s.foreign == "") || !s.disk.holdsNode(p.want), nil
 	})
 	switch {
 	case err != nil || now.raw.Config == nil:
 		return false, cause
-	case snapshots.SameNode(now.info.Node, p.want.Node):
+	case snapshots.SameNode(now.info.Node, p.want.Node) && now.foreign == "":
 		p.done.Reloaded = now.info.PID != before.info.PID
 		return true, nil
 	case now.memory > before.memory && now.disk.version != now.memory:
@@ -187,15 +208,17 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 	}
 }
 
-// arrive waits for the worker to name what was posted.
-func (p *attempt) arrive(ctx context.Context, oldPID int) (bool, error) {
+// arrive waits for the worker to name what was posted. A foreign one may have named it
+// before.
+func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 	return p.poll(ctx, func() (bool, error) {
 		info, err := p.RuntimeInfo(ctx)
 		if errors.Is(err, dataplane.ErrRuntime) {
 			return false, nil // for a moment, while the worker is replaced
 		}
-		p.done.Reloaded = p.done.Reloaded || (err == nil && info.PID != oldPID)
-		return snapshots.SameNode(info.Node, p.want.Node), err
+		another := err == nil && info.PID != before.info.PID
+		p.done.Reloaded = p.done.Reloaded || another
+		return snapshots.SameNode(info.Node, p.want.Node) && (another || before.foreign == ""), err
 	})
 }
 
@@ -209,6 +232,8 @@ func (p *attempt) prove(ctx context.Context) (sight, error) {
 	switch {
 	case !snapshots.SameNode(s.info.Node, p.want.Node):
 		return s, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
+	case s.foreign != "":
+		return s, fmt.Errorf("%w: %s", ErrForeign, s.foreign)
 	case !s.settled(p.want):
 		return s, errNotOnDisk
 	}
@@ -221,7 +246,7 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	if want := readText(p.want.Config); !snapshots.SameNode(text.end, p.want.Node) || text.sections != want.sections {
 		return false, p.undamage(ctx, before, want.sections, text.sections)
 	}
-	named, err := p.arrive(ctx, before.info.PID)
+	named, err := p.arrive(ctx, before)
 	if err != nil {
 		return isUncertain(err), err
 	}
@@ -231,7 +256,7 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	s, err := p.prove(ctx)
 	switch {
 	case err != nil:
-		return errors.Is(err, ErrElsewhere) || errors.Is(err, errNotOnDisk), err
+		return errors.Is(err, ErrElsewhere) || errors.Is(err, errNotOnDisk) || errors.Is(err, ErrForeign), err
 	case s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config):
 		return true, errors.New("the file on disk was edited by another hand")
 	}

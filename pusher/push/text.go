@@ -146,9 +146,9 @@ func (t text) holdsServers(servers []snapshots.BoundServer) bool {
 
 // withoutHeader returns a text of the API without the lines that it puts first,
 // which tell of another version than the one that a post of it will get, and without
-// the term in which it was written.
+// the term in which it was written and the mark of the pusher that wrote it.
 func withoutHeader(config []byte) []byte {
-	for bytes.HasPrefix(config, []byte("# _")) || bytes.HasPrefix(config, []byte(termMark)) {
+	for bytes.HasPrefix(config, []byte("# _")) || bytes.HasPrefix(config, []byte(termMark)) || bytes.HasPrefix(config, []byte(pusherMark)) {
 		_, config, _ = bytes.Cut(config, []byte("\n"))
 	}
 	return config

@@ -10,8 +10,8 @@ func (t *turn) catchUp() {
 		id := t.settled(i)
 		switch {
 		case id.IsZero():
-		case i.Running != id && t.fights(i, id):
-		case i.Running != id:
+		case (i.Running != id || i.Foreign) && t.fights(i, id):
+		case i.Running != id || i.Foreign:
 			t.push(i.Name, id, CatchUp)
 		case i.Stale && t.mayReshape():
 			t.push(i.Name, id, Reshape)
@@ -24,7 +24,7 @@ func (t *turn) catchUp() {
 func (t *turn) forget() {
 	for _, seen := range t.o.Instances {
 		i := t.Instances[seen.Name]
-		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
+		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && !seen.Foreign && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
 			delete(t.Instances, seen.Name)
 			t.makePeace(seen.Name)
 		}

@@ -58,7 +58,10 @@ func (t *turn) fights(i Seen, id snapshots.ID) bool {
 	r.Stopped = t.now
 	t.Repairs[i.Name] = r
 	found := "another configuration"
-	if !i.Running.IsZero() {
+	switch {
+	case i.Foreign:
+		found = "a worker that names it and was started from another configuration"
+	case !i.Running.IsZero():
 		found = i.Running.String()
 	}
 	remembered := t.Instances[i.Name]

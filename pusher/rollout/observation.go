@@ -74,6 +74,8 @@ type Seen struct {
 	Sample Sample
 	// Light are the snapshots that its worker can be brought to without a reload.
 	Light []snapshots.ID
+	// Foreign is set when its worker names Running and was started from something else.
+	Foreign bool
 	// Stale is set when Running, joined with today's live data, needs a reload.
 	Stale bool
 }

@@ -1,0 +1,235 @@
+package push
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+)
+
+// startSlackOfWorker is by how much the time may be off at which a worker began: its age is
+// told in whole seconds.
+const startSlackOfWorker = time.Second
+
+// errNotRead is the error of a change before the instance's haproxy.cfg was read: it may say
+// that another pusher leads the instance.
+var errNotRead = errors.New("it is not known yet which pusher leads the instance")
+
+// LedByOtherError is the error of what a pusher may not change, because the instance's
+// haproxy.cfg was written by another one.
+type LedByOtherError struct{ By Pusher }
+
+func (e LedByOtherError) Error() string {
+	return fmt.Sprintf("another pusher leads it: %s. If that one is gone for good, start this one with --take-over", e.By)
+}
+
+// Remembered is what is kept of an instance's [Record] over restarts.
+type Remembered struct {
+	// Marked is set once this state's pusher wrote the instance's haproxy.cfg.
+	Marked bool `json:"marked,omitempty"`
+	// Worker is the last one that was judged. Foreign says why it was started from
+	// another configuration than the pusher wrote, "" if it was not.
+	Worker  Process `json:"worker,omitzero"`
+	Foreign string  `json:"foreign,omitempty"`
+}
+
+// Record is what is known of one instance's haproxy.cfg and of what its worker was started
+// from. A worker names what it loaded by a line that anybody can copy, so it is judged by
+// what was on disk when it began, as far as that was seen: at each look, and before
+// anything is repaired. A nil Record knows nothing, and takes each worker for ours.
+type Record struct {
+	mu   sync.Mutex
+	kept Remembered
+	// read is set once the file was read in this life, and claimed once it had this
+	// pusher's mark.
+	read, claimed bool
+	led           *LedByOtherError // by the last look at the file
+	// clean is when the file was last seen, or left, as a pusher wrote it. From then on
+	// until `to` another text was, or may have been, on disk; what says which. A zero
+	// `to` says that it still is, where there is a what.
+	clean, from, to time.Time
+	what            string
+}
+
+// NewRecord returns the record of an instance, with what was remembered of it.
+func NewRecord(kept Remembered) *Record { return &Record{kept: kept} }
+
+// Remembered returns what is to be kept.
+func (r *Record) Remembered() Remembered {
+	if r == nil {
+		return Remembered{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kept
+}
+
+// LedBy returns the pusher that leads the instance instead of this one, if one does.
+func (r *Record) LedBy() (Pusher, bool) {
+	if r == nil {
+		return Pusher{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.led == nil {
+		return Pusher{}, false
+	}
+	return r.led.By, true
+}
+
+// Claimed reports whether the file was seen, or left, with this pusher's mark in this life.
+func (r *Record) Claimed() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.claimed && r.led == nil
+}
+
+// Judged reports whether it is known what the worker was started from.
+func (r *Record) Judged(info dataplane.RuntimeInfo, asked time.Time) bool {
+	if r == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !ProcessOf(info, asked).OtherThan(r.kept.Worker)
+}
+
+// Foreign says why a worker was started from another configuration than the pusher wrote,
+// "" if it was not, or is not judged yet.
+func (r *Record) Foreign(info dataplane.RuntimeInfo) string {
+	if r == nil {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kept.Worker.PID != info.PID || r.kept.Worker.Loaded != info.LoadedNode() {
+		return ""
+	}
+	return r.kept.Foreign
+}
+
+// heard takes what a worker said of itself. One that is not known stays to be judged.
+func (r *Record) heard(info dataplane.RuntimeInfo, asked time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w := ProcessOf(info, asked); !w.OtherThan(r.kept.Worker) && asked.After(r.kept.Worker.Asked) {
+		r.kept.Worker = w
+	}
+}
+
+// judge says what a worker was started from, by the file as it is right after the worker
+// was asked, and by what was on disk since the worker before it was last heard.
+func (r *Record) judge(info dataplane.RuntimeInfo, asked time.Time, raw dataplane.Raw) (foreign string) {
+	if r == nil {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := ProcessOf(info, asked)
+	if !w.OtherThan(r.kept.Worker) {
+		return r.kept.Foreign
+	}
+	before := r.kept.Worker.Asked
+	r.kept.Worker, r.kept.Foreign = w, foreignText(raw, r.kept.Marked)
+	began := w.Started().Add(startSlackOfWorker)
+	if r.kept.Foreign == "" && r.what != "" && r.from.Before(began) && (r.to.IsZero() || r.to.After(before)) {
+		r.kept.Foreign = r.what
+	}
+	if !r.to.IsZero() && r.to.Before(began) {
+		r.what, r.from, r.to = "", time.Time{}, time.Time{}
+	}
+	return r.kept.Foreign
+}
+
+// saw takes a look at the file, and notes how long another text may have been there.
+func (r *Record) saw(raw dataplane.Raw, now time.Time) {
+	what := foreignText(raw, r.kept.Marked)
+	switch {
+	case what == "" && r.what != "" && r.to.IsZero():
+		r.to = now // somebody put it back
+	case what != "" && r.what == "":
+		r.what, r.from, r.to = what, r.clean, time.Time{}
+	case what != "":
+		r.to = time.Time{}
+	}
+	if what == "" {
+		r.clean = now
+	}
+}
+
+// wrote notes that the file is this pusher's now, and so is the worker, where that was
+// replaced for it: whatever was on disk before has no worker any more.
+func (r *Record) wrote(marked, reloaded bool, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.read, r.clean = true, now
+	if marked {
+		r.kept.Marked, r.claimed, r.led = true, true, nil
+	}
+	switch {
+	case reloaded:
+		r.what, r.from, r.to = "", time.Time{}, time.Time{}
+	case r.what != "" && r.to.IsZero():
+		r.to = now
+	}
+}
+
+// admit takes a look at the file, and returns a [LedByOtherError] if another pusher leads
+// the instance. A pusher leads it whose mark is there. Another may take it over where the
+// mark has its state's id, since a state can be moved; where the mark names its state's
+// place, since a state can be lost; or where a person says so. It may do so when it meets
+// the instance, and never again: what changes the mark after that is alive.
+func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool, now time.Time) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, found := markOf(raw.Config)
+	own.Place = oneWord(own.Place)
+	r.led = nil
+	switch {
+	case own.State == "":
+	case !found && termOf(raw.Config) > 0 && term == 0 && !r.claimed && !r.kept.Marked && !takeOver:
+		m.Pusher = Pusher{State: "unknown", Place: fmt.Sprintf("one of several that share a state, of term %d", termOf(raw.Config))}
+		r.led, r.read = &LedByOtherError{m.Pusher}, true
+		return *r.led
+	case !found || m.Pusher == own:
+	case r.claimed, m.State != own.State && !takeOver && (m.Place != own.Place || r.kept.Marked):
+		r.led, r.read = &LedByOtherError{m.Pusher}, true
+		return *r.led
+	}
+	if found && m.Pusher == own {
+		r.kept.Marked, r.claimed = true, true
+	}
+	r.read = true
+	r.saw(raw, now)
+	return nil
+}
+
+// may returns why nothing may be changed on the instance, or nil.
+func (r *Record) may() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.led != nil:
+		return *r.led
+	case !r.read:
+		return errNotRead
+	}
+	return nil
+}
