@@ -21,6 +21,9 @@ import (
 // is draining when it is first seen takes a spare slot if one is left, but is
 // no reason to grow.
 //
+// Where all endpoints of a Service are draining, they take traffic until one is ready or
+// they are gone, as with kube-proxy (KEP-1669): they still serve, and nobody else does.
+//
 // Groups of other directives stay as they are, for during a rollout a table
 // serves two snapshots. A caller that knows which endpoints have changed may
 // give only their directives and only their groups, and pay for no others.
@@ -90,7 +93,7 @@ func groupSize(n, least int) int { return max(n+2, n+(n+3)/4, least) }
 // assignGroup is AssignSlots for the slots of one directive. It changes old,
 // which is the caller's copy.
 func assignGroup(old []Slot, endpoints []Endpoint, least int, now time.Time, drainFor time.Duration) []Slot {
-	present := distinct(endpoints)
+	present := lastServing(distinct(endpoints))
 	until := now.Add(drainFor).UTC().Round(0) // as it is read back from JSON
 	arriving := keepSlots(old, present, until, now)
 	group := old
@@ -121,6 +124,17 @@ func distinct(endpoints []Endpoint) []Endpoint {
 	out = slices.CompactFunc(out, func(a, b Endpoint) bool { return a.compare(b) == 0 })
 	slices.SortStableFunc(out, func(a, b Endpoint) int { return compareBool(a.Draining, b.Draining) })
 	return out
+}
+
+// lastServing returns the endpoints as they are, and as not draining where all of them are.
+func lastServing(present []Endpoint) []Endpoint {
+	if slices.ContainsFunc(present, func(e Endpoint) bool { return !e.Draining }) {
+		return present
+	}
+	for i := range present {
+		present[i].Draining = false
+	}
+	return present
 }
 
 // keepSlots brings the slots that have an endpoint up to date, and returns the

@@ -103,6 +103,11 @@ func TestAssignSlots(t *testing.T) {
 		{"an endpoint first seen draining takes a slot if one is left", 0, []step{
 			{0, "1~ 2", "2 1~ - -", false}, {0, "1~ 2 3~ 4 5~", "2 1~ 4 3~", false},
 		}},
+		{"those that are draining take traffic while no other does", 0, []step{
+			{0, "1 2", "1 2 - -", false}, {0, "1~ 2", "1~ 2 - -", false}, {0, "1~ 2~", "1 2 - -", false}, {0, "2~", "1x 2 - -", false},
+			{0, "2~ 3", "1x 2~ 3 -", false}, {0, "2~", "1x 2 3x -", false}, {0, "", "1x 2x 3x -", false},
+		}},
+		{"they do so when they are first seen, and have slots for that", 0, []step{{0, "", "- -", false}, {0, "1~ 2~ 3~", "1 2 3 - -", true}, {0, "1~ 2~ 3~ 4", "1~ 2~ 3~ 4 -", false}}},
 		{"an endpoint listed as both is not draining", 0, []step{{0, "1~ 1 2 2~", "1 2 - -", false}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -267,6 +272,23 @@ func endpointsOf(present, draining byte) (out []Endpoint) {
 	return out
 }
 
+// chosenByKubeProxy returns the endpoints that kube-proxy sends traffic to: those that are
+// ready, or, without any, those that serve and terminate (CategorizeEndpoints).
+func chosenByKubeProxy(live []Endpoint) map[Endpoint]bool {
+	ready, terminating := map[Endpoint]bool{}, map[Endpoint]bool{}
+	for _, e := range live {
+		if e.Draining {
+			terminating[e] = true
+		} else {
+			ready[e] = true
+		}
+	}
+	if len(ready) > 0 {
+		return ready
+	}
+	return terminating
+}
+
 func checkAssigned(t *testing.T, before, after []Slot, live []Endpoint, now time.Time) {
 	t.Helper()
 	at := map[string]int{}
@@ -283,12 +305,13 @@ func checkAssigned(t *testing.T, before, after []Slot, live []Endpoint, now time
 			t.Fatalf("slot %d should be free: %v", i, slot)
 		}
 	}
+	takes := chosenByKubeProxy(live)
 	for _, e := range live {
 		i, ok := at[fmt.Sprint(e.Address, e.Port)]
-		if !ok && !e.Draining {
+		if !ok && takes[e] {
 			t.Fatalf("%v has no slot: %v", e, after)
 		}
-		if ok && (after[i].State != stateOf(e) || !after[i].Until.IsZero()) {
+		if ok && ((after[i].State == SlotReady) != takes[e] || !after[i].Until.IsZero()) {
 			t.Fatalf("%v has %v", e, after[i])
 		}
 		was := slices.IndexFunc(before, func(s Slot) bool { return s.holds(e) })

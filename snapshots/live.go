@@ -38,7 +38,8 @@ func (p ServicePort) Compare(o ServicePort) int {
 }
 
 // Endpoint is one address behind a Service port. Draining is set for an
-// endpoint that is serving and terminating: it takes no new sessions.
+// endpoint that is serving and terminating: it takes no new sessions, unless all
+// endpoints of the Service are.
 type Endpoint struct {
 	Address  string `json:"address"` // an IP address
 	Port     int    `json:"port"`

@@ -11,7 +11,7 @@ func sessionOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "affinity", Group: Sessions, On: onBoth, Value: "`cookie` or `none`", Example: "cookie", Default: "`none`",
-			Summary: "`cookie` keeps a session with its endpoint for as long as that is there, on every HAProxy alike. An endpoint that is terminating gets the requests of its sessions, and no others; the sessions of one that is down go to another, and get its cookie.",
+			Summary: "`cookie` keeps a session with its endpoint for as long as that is there, on every HAProxy alike. An endpoint that is terminating gets the requests of its sessions, and no others while one is ready; the sessions of one that is down go to another, and get its cookie.",
 		}, oneOf(map[string]bool{"cookie": true, "none": false}), func(s *Settings, v bool) { s.sticky = v }),
 		define(Option{
 			Name: "affinity-cookie-name", Group: Sessions, On: onBoth, Needs: "affinity", Value: "the name of a cookie", Example: "session", Default: "`hapsnap-` and a hash of the Service's name and port",

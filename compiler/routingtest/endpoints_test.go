@@ -66,7 +66,7 @@ func TestRow43IPv6(t *testing.T) {
 }
 
 // What is not ready gets no new request, whether or not another pod is there to
-// take it.
+// take it; what serves while it terminates gets them where no pod is ready.
 func TestRow41NotReady(t *testing.T) {
 	t.Parallel()
 	const (
@@ -76,9 +76,10 @@ func TestRow41NotReady(t *testing.T) {
 	)
 	a, b, c := fmt.Sprint(echo(t, "ready")), fmt.Sprint(echo(t, "unready")), fmt.Sprint(echo(t, "draining"))
 	e := start(t, sliced("mixed", "IPv4", a+ready, b+unready, c+draining)+
-		sliced("unready", "IPv4", b+unready)+sliced("draining", "IPv4", c+draining))
+		sliced("unready", "IPv4", b+unready)+sliced("draining", "IPv4", c+draining)+
+		sliced("leaving", "IPv4", b+unready, c+draining))
 	clean(t, e)
-	for host, want := range map[string]string{"mixed": "ready", "unready": "503", "draining": "503"} {
+	for host, want := range map[string]string{"mixed": "ready", "unready": "503", "draining": "draining", "leaving": "draining"} {
 		for range 10 {
 			if got := e.http11(t, "GET", host+".example", "/"); got != want {
 				t.Fatalf("%s: %s, want %s", host, got, want)
