@@ -51,7 +51,16 @@ func checkConfig(value any) (string, error) {
 	return s, err
 }
 
-// checkList writes a value into a map or a crt-list, where nothing is quoted.
+// checkMap writes a value into a map, where nothing is quoted and a single quote is a
+// character like any other.
+func checkMap(value any) (string, error) {
+	if _, ok := value.(Text); ok {
+		return checkList(value)
+	}
+	return wordWithout(value, ` #"\`)
+}
+
+// checkList writes a value into a crt-list, where nothing is quoted.
 func checkList(value any) (string, error) {
 	if text, ok := value.(Text); ok && strings.ContainsAny(string(text), `'"\`) {
 		return "", &ValueError{string(text), "is quoted, which maps and crt-lists do not know", "do not use quote here"}
@@ -71,7 +80,10 @@ func checkText(value any) (string, error) {
 }
 
 // word returns a value that is one word without quotes.
-func word(value any) (string, error) {
+func word(value any) (string, error) { return wordWithout(value, ` #"'\`) }
+
+// wordWithout returns a value that holds none of these characters.
+func wordWithout(value any, refused string) (string, error) {
 	s, err := scalar(value)
 	if err != nil {
 		return "", err
@@ -79,7 +91,7 @@ func word(value any) (string, error) {
 	if err := printable(s); err != nil {
 		return "", err
 	}
-	if i := strings.IndexAny(s, ` #"'\`); i >= 0 {
+	if i := strings.IndexAny(s, refused); i >= 0 {
 		name := map[byte]string{' ': "a space", '#': "'#'", '"': "a double quote", '\'': "a single quote", '\\': "a backslash"}[s[i]]
 		return "", &ValueError{s, "holds " + name + ", which is not a part of a word", "leave it out, or use quote in the template"}
 	}

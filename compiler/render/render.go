@@ -83,7 +83,7 @@ func (r *rendering) run() {
 }
 
 // checkers are the checks of values, by file extension.
-var checkers = map[string]checker{".cfg": checkConfig, ".map": checkList, ".crtlist": checkList}
+var checkers = map[string]checker{".cfg": checkConfig, ".map": checkMap, ".crtlist": checkList}
 
 // bind gives the templates the functions that belong to this rendering.
 func (r *rendering) bind() {

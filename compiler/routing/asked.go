@@ -27,6 +27,9 @@ type asked struct {
 	// had, and that the routes answer 503.
 	clients options.Clients
 	refused bool
+	// unusable are the paths that cannot be matched; protects says that those are closed.
+	unusable map[pathAt]diag.Diagnostic
+	protects bool
 }
 
 // ask takes in the annotations of the Ingress that is translated next.

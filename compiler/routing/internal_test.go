@@ -12,12 +12,20 @@ import (
 // These are the bytes that a path may hold, each of them one that a request may
 // carry as it is, and that means nothing in a map.
 func TestPathBytes(t *testing.T) {
-	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789" + "-._~" + "!$&()*+,;=" + ":@" + "/%" + "<>[]^`{|}"
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789" + "-._~" + "!$&'()*+,;=" + ":@" + "/%" + "<>[]^`{|}"
 	for c := range 256 {
 		path := "/a" + string([]byte{byte(c)}) + "b"
-		message, _ := checkPath(path, networkingv1.PathTypePrefix)
+		message, _ := checkUsable(path)
 		if want := strings.IndexByte(allowed, byte(c)) >= 0; (message == "") != want {
 			t.Errorf("%q: allowed is %v, want %v (%s)", path, message == "", want, message)
+		}
+	}
+}
+
+func TestCheckUsableLength(t *testing.T) {
+	for n, want := range map[int]bool{maxPath: true, maxPath + 1: false} {
+		if message, _ := checkUsable("/" + strings.Repeat("a", n-1)); (message == "") != want {
+			t.Errorf("a path of %d bytes: usable is %v (%s)", n, message == "", message)
 		}
 	}
 }
@@ -41,8 +49,7 @@ func TestCheckPath(t *testing.T) {
 		{"/a/..b", exact, true},
 		{"/.well-known/x", exact, true},
 		{"/a%2Fb", prefix, false},
-		{"/" + strings.Repeat("a", maxPath-1), prefix, true},
-		{"/" + strings.Repeat("a", maxPath), prefix, false},
+		{"/" + strings.Repeat("a", maxPath), prefix, true}, // which is for checkUsable
 		{"/" + strings.Repeat("a", maxPath), specific, false},
 	} {
 		if message, _ := checkPath(c.path, c.kind); (message == "") != c.ok {

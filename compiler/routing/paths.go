@@ -14,29 +14,46 @@ const maxPath = 8192
 
 // charNames are the characters that no path may hold, as messages call them.
 // Some of them end a key or a line of a map or start a comment there; none of
-// them is sent in a path by a client that keeps to RFC 3986, section 3.3,
-// except the single quote, which is refused for what it does in haproxy.cfg.
+// them is sent in a path by a client that keeps to RFC 3986, section 3.3.
 var charNames = map[rune]string{
 	' ': "a space", '\t': "a tab", '\n': "a newline", '\r': "a carriage return", 0: "a NUL",
-	'#': "a '#'", '?': "a '?'", '"': "a double quote", '\'': "a single quote", '\\': "a backslash",
+	'#': "a '#'", '?': "a '?'", '"': "a double quote", '\\': "a backslash",
 }
 
-// checkPath says what keeps a path from being routed.
+// checkPath says which rule of the API a path breaks.
 func checkPath(path string, pathType networkingv1.PathType) (message, hint string) {
 	specific := pathType == networkingv1.PathTypeImplementationSpecific
-	if path == "" && specific {
+	switch {
+	case path == "" && specific:
+		return "", ""
+	case !strings.HasPrefix(path, "/"):
+		return "does not start with a slash", "write it as /path"
+	case specific:
 		return "", ""
 	}
-	if !strings.HasPrefix(path, "/") {
-		return "does not start with a slash", "write it as /path"
-	}
+	return checkSequences(path)
+}
+
+// checkUsable says why a path that the API takes cannot be matched with requests.
+func checkUsable(path string) (message, hint string) {
 	if len(path) > maxPath {
 		return fmt.Sprintf("has %d bytes", len(path)), fmt.Sprintf("a path may have %d bytes", maxPath)
 	}
-	if message, hint := checkChars(path); message != "" || specific {
-		return message, hint
+	return checkChars(path)
+}
+
+// asRequested returns a path as requests carry it (RFC 3986, section 2.1): what they cannot
+// carry as it is stands percent-encoded.
+func asRequested(path string) string {
+	var b strings.Builder
+	for _, c := range []byte(path) {
+		if c <= ' ' || c >= 0x7f || charNames[rune(c)] != "" {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
 	}
-	return checkSequences(path)
+	return b.String()
 }
 
 // checkChars says which character of a path is refused.

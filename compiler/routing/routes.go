@@ -11,9 +11,11 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// ingress adds what one valid Ingress asks for, as far as no older one has it.
-func (t *translation) ingress(ing ingress) {
+// ingress adds what one valid Ingress asks for, as far as no older one has it, without the
+// paths that cannot be matched.
+func (t *translation) ingress(ing ingress, unusable map[pathAt]diag.Diagnostic) {
 	t.ask(ing)
+	t.asked.unusable, t.asked.protects = unusable, len(unusable) > 0 && t.protects(ing)
 	t.askClients(ing)
 	spec := ing.Value.Spec
 	if spec.DefaultBackend != nil {
@@ -68,7 +70,34 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 		return
 	}
 	for j, p := range rule.HTTP.Paths {
-		t.route(ing, host, i, j, p)
+		if _, left := t.asked.unusable[pathAt{i, j}]; !left {
+			t.route(ing, host, i, j, p)
+		} else if t.asked.protects {
+			t.shutPath(ing, host, i, j, p)
+		}
+	}
+}
+
+// shutPath has an Ingress that protects something refuse the requests that a path may have
+// been meant for, which would else match a shorter path of somebody else.
+func (t *translation) shutPath(ing ingress, host string, i, j int, p networkingv1.HTTPIngressPath) {
+	if p.Path = asRequested(p.Path); len(p.Path) > maxPath {
+		return // no request has it
+	}
+	was := t.asked.shut
+	t.asked.shut = true
+	t.route(ing, host, i, j, p)
+	t.asked.shut = was
+}
+
+// hold makes the hosts of an Ingress that is left out known. Their requests get the default
+// backend or 404, and no rule of another Ingress that has no host.
+func (t *translation) hold(ing ingress) {
+	for i, rule := range ing.Value.Spec.Rules {
+		key := hostName(rule.Host)
+		if rule.Host != "" && soundHost(ing, rule.Host) && t.hosts[key] == nil {
+			t.hosts[key] = &virtualHost{origin: originOf(ing, "spec", "rules", i, "host"), routes: map[PathMatch]claim{}}
+		}
 	}
 }
 

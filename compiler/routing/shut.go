@@ -75,7 +75,8 @@ func soundPaths(ing ingress, rule networkingv1.IngressRule) networkingv1.Ingress
 		p.Backend = networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "any", Port: networkingv1.ServiceBackendPort{Number: 1}}}
 		v := validator{ing: ing}
 		v.path(p)
-		return len(v.found) > 0
+		unusable, _ := checkUsable(p.Path)
+		return len(v.found) > 0 || unusable != ""
 	})
 	rule.HTTP = &networkingv1.HTTPIngressRuleValue{Paths: paths}
 	return rule

@@ -25,8 +25,8 @@ type (
 // Translate returns what the Ingresses that are ours mean, and the findings on
 // them, sorted. It is a pure function; the order of the inputs takes no part.
 // An Ingress that breaks a rule of the API is left out as a whole, unless it
-// protects something: then its routes answer 503. Of two that claim the same, the
-// older one gets it.
+// protects something: then its routes answer 503. Of one with a path that cannot be
+// matched, that path is left out. Of two that claim the same, the older one gets it.
 func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	t := newTranslation(in, cfg.withDefaults())
 	t.pages = t.errorPages()
@@ -45,6 +45,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		if broken[ing.Ref] { // what is wrong with it was said when it was read
 			if ours {
 				t.shut(ing)
+				t.hold(ing)
 			}
 			continue
 		}
@@ -52,16 +53,22 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		if !ours {
 			continue
 		}
-		if found := validate(ing); len(found) > 0 || t.cfg.Refused[ing.Ref] {
+		found, unusable := validate(ing)
+		for _, d := range unusable {
+			t.found = append(t.found, d)
+		}
+		isCanary := options.IsCanary(ing.Value.Annotations)
+		if len(found) > 0 || isCanary && len(unusable) > 0 || t.cfg.Refused[ing.Ref] {
 			t.found = append(t.found, found...)
 			t.shut(ing)
+			t.hold(ing)
 			continue
 		}
-		if options.IsCanary(ing.Value.Annotations) {
+		if isCanary {
 			canaries = append(canaries, ing)
 			continue
 		}
-		t.ingress(ing)
+		t.ingress(ing, unusable)
 	}
 	t.tcpServices(in.Services)
 	t.defaultCertificate()

@@ -13,8 +13,9 @@ import (
 
 // validate returns the rules of the API that an Ingress breaks, and ours on
 // what may reach a map. An API server holds to its own before anybody sees the
-// object; manifests are checked here.
-func validate(ing ingress) []diag.Diagnostic {
+// object; manifests are checked here. Paths that the API takes and we cannot match are
+// apart: they alone are left out, by their place in the rules.
+func validate(ing ingress) ([]diag.Diagnostic, map[pathAt]diag.Diagnostic) {
 	v := validator{ing: ing}
 	spec := ing.Value.Spec
 	if len(spec.Rules) == 0 && spec.DefaultBackend == nil {
@@ -24,17 +25,21 @@ func validate(ing ingress) []diag.Diagnostic {
 		v.backend(*spec.DefaultBackend, "spec", "defaultBackend")
 	}
 	for i, rule := range spec.Rules {
-		v.rule(rule, "spec", "rules", i)
+		v.rule(i, rule)
 	}
 	for i, entry := range spec.TLS {
 		v.tlsEntry(entry, "spec", "tls", i)
 	}
-	return v.found
+	return v.found, v.unusable
 }
 
+// pathAt is the place of a path: of which rule, and which of its paths, from 0.
+type pathAt struct{ rule, path int }
+
 type validator struct {
-	ing   ingress
-	found []diag.Diagnostic
+	ing      ingress
+	found    []diag.Diagnostic
+	unusable map[pathAt]diag.Diagnostic
 }
 
 // add reports the field at path.
@@ -44,7 +49,8 @@ func (v *validator) add(message, hint string, path ...any) {
 	})
 }
 
-func (v *validator) rule(rule networkingv1.IngressRule, path ...any) {
+func (v *validator) rule(i int, rule networkingv1.IngressRule) {
+	path := []any{"spec", "rules", i}
 	if rule.Host != "" {
 		v.host(rule.Host, sub(path, "host")...)
 	}
@@ -57,6 +63,15 @@ func (v *validator) rule(rule networkingv1.IngressRule, path ...any) {
 	}
 	for j, p := range rule.HTTP.Paths {
 		v.path(p, sub(paths, j)...)
+		if message, hint := checkUsable(p.Path); message != "" {
+			if v.unusable == nil {
+				v.unusable = map[pathAt]diag.Diagnostic{}
+			}
+			v.unusable[pathAt{i, j}] = diag.Diagnostic{
+				Severity: diag.Error, Position: v.ing.Position(sub(paths, j, "path")...), Object: v.ing.Ref,
+				Message: fmt.Sprintf("path %s %s; it is left out", shown(p.Path), message), Hint: hint,
+			}
+		}
 	}
 }
 

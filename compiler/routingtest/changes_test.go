@@ -42,14 +42,14 @@ func TestRow67Deleted(t *testing.T) {
 	answers(t, start(t, services+stays.yaml()), left)
 }
 
-// No byte of a path that is refused reaches the output. The Ingress is refused
-// as a whole, and no other.
+// No byte of a path that is refused reaches the output. That path alone is left out, and
+// said; a single quote is legal.
 func TestRow58BadPaths(t *testing.T) {
 	t.Parallel()
 	var yaml strings.Builder
 	yaml.WriteString(common(t) + ingress{name: "good", rules: []string{"h.example P /good b"}}.yaml())
 	paths := map[string]string{
-		"space": `/evil a`, "hash": `/evil#`, "double-quote": `/evil\"`, "single-quote": `/evil'`, "newline": `/evil\n  evil`, "tab": `/evil\tb`,
+		"space": `/evil a`, "hash": `/evil#`, "double-quote": `/evil\"`, "newline": `/evil\n  evil`, "tab": `/evil\tb`,
 		"return": `/evil\rx`, "end": `/evil\n`, "backslash": `/evil\\`, "control": `/evil\x01`, "delete": `/evil\x7f`, "letter": `/evilé`,
 	}
 	for name, path := range paths {
@@ -75,9 +75,51 @@ spec:
 	want := map[string]string{"h.example/good": "b", "h.example/evil": "404", "h.example/": "404"}
 	for name := range paths {
 		for _, kind := range []string{"e", "p", "i"} {
-			want[name+"-"+kind+".example/"] = "404"
+			want[name+"-"+kind+".example/"] = "a" // its other rule
 			reportedOn(t, e, diag.Object{Kind: "Ingress", Namespace: "shop", Name: name + "-" + kind})
 		}
 	}
 	answers(t, e, want)
+}
+
+// A path that no request can have takes neither the other paths of its Ingress along, nor
+// its protection: the form in which requests have it answers 503, and so does no shorter
+// path of others. A host whose only path is left out is not left to rules without a host.
+func TestRow58PathsLeftOut(t *testing.T) {
+	t.Parallel()
+	e := start(t, common(t)+`---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  namespace: shop
+  name: protected
+  annotations: {hapsnap.dev/allow-list: 192.0.2.0/24, hapsnap.dev/rewrite-path: /it's}
+spec:
+  ingressClassName: hapsnap
+  rules:
+  - {host: h.example, http: {paths: [{path: "/admin panel", pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {namespace: shop, name: open, annotations: {hapsnap.dev/rewrite-path: /it's}}
+spec:
+  ingressClassName: hapsnap
+  rules:
+  - {host: h.example, http: {paths: [{path: "/", pathType: Prefix, backend: {service: {name: b, port: {number: 80}}}}]}}
+  - {host: h.example, http: {paths: [{path: "/it's", pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}
+  - {host: alone.example, http: {paths: [{path: "/a#b", pathType: Prefix, backend: {service: {name: b, port: {number: 80}}}}]}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {namespace: shop, name: any}
+spec:
+  ingressClassName: hapsnap
+  rules:
+  - http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}
+`)
+	answers(t, e, map[string]string{
+		"h.example/": "b", "h.example/x": "b", "h.example/it's": "a", "h.example/it's/x": "a",
+		"h.example/admin%20panel": "503", "h.example/admin%20panel/x": "503",
+		"alone.example/a": "404", "alone.example/": "404", "unknown.example/a": "a",
+	})
 }
