@@ -64,13 +64,15 @@ type engine struct {
 	results []rollout.Result
 	reloads map[string]int
 
-	troubles  map[string]Trouble
-	told      map[string]bool // troubles of which people were notified
-	rejecting bool
-	rejectAt  time.Time // not before
+	troubles      map[string]Trouble
+	troubleLogged map[string]loggedTrouble
+	told          map[string]bool // troubles of which people were notified
+	rejecting     bool
+	rejectAt      time.Time // not before
 
 	dirty    bool // the state differs from the file in what may be lost
 	saved    time.Time
+	saving   retrying
 	reviewed time.Time // the uploads
 	pruning  bool      // slots are to be dropped that no snapshot in use has
 	metrics  *metrics
@@ -88,7 +90,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
 		library: newLibrary(o.cache()), keeper: o.keeper(), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
 		secrets: secretSet{},
-		policy:  rollout.DefaultPolicy(), troubles: map[string]Trouble{}, told: map[string]bool{}, reloads: map[string]int{},
+		policy:  rollout.DefaultPolicy(), troubles: map[string]Trouble{}, troubleLogged: map[string]loggedTrouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
 	}
 	if o.Report != nil {
@@ -236,6 +238,10 @@ func (e *engine) commit(next rollout.State, waits []rollout.Wait, now time.Time)
 	before := e.waits
 	e.waits = waits
 	if !sameJSON(next, e.state.Rollout) {
+		if now.Before(e.saving.at) {
+			e.waits = before
+			return false
+		}
 		old := e.state.Rollout
 		e.state.Rollout = next
 		if err := e.save(now); err != nil {
@@ -280,7 +286,7 @@ func (e *engine) save(now time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout) // the last one is due when all else has ended
 	defer cancel()
 	err := e.state.save(ctx, e.keeper)
-	if e.saved = now; err == nil {
+	if e.saved, e.saving = now, e.saving.after(err, now); err == nil {
 		e.dirty = false
 	}
 	if errors.Is(err, statestore.ErrTaken) {
@@ -288,27 +294,6 @@ func (e *engine) save(now time.Time) error {
 	}
 	e.trouble("state", err, now)
 	return err
-}
-
-// trouble notes what keeps the pusher from its work, or that it no longer does.
-func (e *engine) trouble(about string, err error, now time.Time) {
-	known, was := e.troubles[about]
-	text := brief(err)
-	switch {
-	case err == nil && was:
-		delete(e.troubles, about)
-		e.Log.Info("trouble is over", "about", about, "since", known.Since)
-	case err != nil && (!was || known.Error != text):
-		since := now.UTC().Truncate(time.Second)
-		if was {
-			since = known.Since
-		}
-		e.troubles[about] = Trouble{About: about, Error: text, Since: since}
-		e.Log.Warn("in trouble", "about", about, "err", err)
-	default:
-		return
-	}
-	e.dirty = true
 }
 
 // longestError is how much of an error is kept and told, in bytes: some have a line for each

@@ -3,6 +3,7 @@ package pusher
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,6 +19,11 @@ import (
 const (
 	fetchTimeout = time.Minute
 	fetchRetry   = 2 * time.Second
+	// keepRetry is the wait after one that could not be kept on this machine's disk, and
+	// temporaryAge how old what was left half-written there is before it is removed: other
+	// pushers may have the same folder.
+	keepRetry    = 10 * time.Second
+	temporaryAge = time.Hour
 )
 
 // library holds the snapshots in use, in memory and on this machine's disk: what
@@ -27,7 +33,14 @@ type library struct {
 	have   map[snapshots.ID]snapshots.Snapshot
 	asked  map[snapshots.ID]bool
 	failed map[snapshots.ID]missing
+	// unkept are at hand, and not on disk.
+	unkept map[snapshots.ID]missing
 }
+
+// notKeptError says why a snapshot that was read is not on this machine's disk.
+type notKeptError struct{ cause error }
+
+func (e *notKeptError) Error() string { return e.cause.Error() }
 
 // missing is a snapshot that could not be read.
 type missing struct {
@@ -39,6 +52,7 @@ func newLibrary(dir string) *library {
 	return &library{
 		dir: dir, have: map[snapshots.ID]snapshots.Snapshot{},
 		asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{},
+		unkept: map[snapshots.ID]missing{},
 	}
 }
 
@@ -61,6 +75,11 @@ func (l *library) due(needed []snapshots.ID, now time.Time) []snapshots.ID {
 // take notes how reading a snapshot ended.
 func (l *library) take(id snapshots.ID, s snapshots.Snapshot, err error, now time.Time) {
 	delete(l.asked, id)
+	delete(l.unkept, id)
+	if unkept, ok := errors.AsType[*notKeptError](err); ok {
+		l.unkept[id] = missing{unkept, now}
+		err = nil
+	}
 	if err != nil {
 		l.failed[id] = missing{err, now}
 		return
@@ -77,12 +96,35 @@ func (l *library) keep(needed map[snapshots.ID]bool) (dropped []snapshots.ID) {
 			dropped = append(dropped, id)
 		}
 	}
-	for id := range l.failed {
-		if !needed[id] {
-			delete(l.failed, id)
+	for _, list := range []map[snapshots.ID]missing{l.failed, l.unkept} {
+		for id := range list {
+			if !needed[id] {
+				delete(list, id)
+			}
 		}
 	}
 	return dropped
+}
+
+// keepAgain returns the snapshots that are to be kept on disk once more, and notes that
+// they are about to be.
+func (l *library) keepAgain(now time.Time) []snapshots.Snapshot {
+	var out []snapshots.Snapshot
+	for id, m := range l.unkept {
+		if now.Sub(m.at) >= keepRetry && !l.asked[id] {
+			l.asked[id] = true
+			out = append(out, l.have[id])
+		}
+	}
+	return out
+}
+
+// trouble returns why snapshots in use are not on this machine's disk.
+func (l *library) trouble() error {
+	for _, m := range l.unkept {
+		return fmt.Errorf("keep the snapshots in use in %s, for when the store is gone: %w", l.dir, m.err)
+	}
+	return nil
 }
 
 // fetch reads a snapshot from this machine's disk, else from the store.
@@ -96,10 +138,16 @@ func fetch(ctx context.Context, store Store, dir string, id snapshots.ID) (snaps
 	if err != nil {
 		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
 	}
+	return s, keep(dir, s)
+}
+
+// keep keeps a snapshot on this machine's disk. It is at hand in any case, but not after a
+// restart.
+func keep(dir string, s snapshots.Snapshot) error {
 	if err := keepOnDisk(dir, s); err != nil {
-		return s, nil // it is at hand all the same, only not after a restart
+		return &notKeptError{ofFile(dir, err)}
 	}
-	return s, nil
+	return nil
 }
 
 func keptFile(dir string, id snapshots.ID) string { return filepath.Join(dir, id.String()+".json") }

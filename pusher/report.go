@@ -29,7 +29,7 @@ func (e *engine) report(now time.Time) {
 	if !s.sameAs(e.state.Status) {
 		e.dirty = true
 	}
-	if age := now.Sub(e.saved); (e.dirty && age >= e.saveInterval()) || age >= heartbeat {
+	if age := now.Sub(e.saved); ((e.dirty && age >= e.saveInterval()) || age >= heartbeat) && !now.Before(e.saving.at) {
 		_ = e.save(now) // noted as trouble
 	}
 }

@@ -74,6 +74,9 @@ func leads(ctx context.Context, l Leader) error {
 // has ended.
 func (e *engine) run(ctx context.Context, instances fleet.Fleet, now time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
+	if e.library.dir != "" {
+		removeTemporaries(e.library.dir, temporaryAge, "*.json")
+	}
 	e.takeFleet(ctx, instances, nil, now)
 	e.start(func() { e.watchFleet(ctx, instances.Files) })
 	e.start(func() { e.watchStore(ctx) })

@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -49,22 +50,46 @@ func readState(file string) (state, error) {
 	return parseState(data, file)
 }
 
-// parseState reads what was kept in a place; nil is a new state.
+// ErrNotState is returned for what lies where a state should, and is none that can be read.
+// It is never taken for a new one: that would forget what failed and what is under way.
+var ErrNotState = errors.New("it is no state that this pusher can read")
+
+// parseState reads what was kept in a place; nil is a new state. Fields that are not known
+// are passed over, and are gone with the next save: a pusher can be set back to an older
+// one. What that must not read has another version.
 func parseState(data []byte, place string) (state, error) {
-	s := state{APIVersion: snapshots.APIVersion, Kind: stateKind, Uploads: map[string][]upload{}}
 	if data == nil {
-		return s, nil
+		return state{APIVersion: snapshots.APIVersion, Kind: stateKind, Uploads: map[string][]upload{}}, nil
 	}
+	if err := checkState(data, place); err != nil {
+		return state{}, err
+	}
+	var s state
 	if err := json.Unmarshal(data, &s); err != nil {
-		return state{}, fmt.Errorf("read state %s: %w", place, err)
-	}
-	if s.APIVersion != snapshots.APIVersion || s.Kind != stateKind {
-		return state{}, fmt.Errorf("read state %s: it is %q %q, not %s %s", place, s.APIVersion, s.Kind, snapshots.APIVersion, stateKind)
+		return state{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
 	}
 	if s.Uploads == nil {
 		s.Uploads = map[string][]upload{}
 	}
 	return s, nil
+}
+
+// checkState returns an error for what is no state.
+func checkState(data []byte, place string) error {
+	var head struct{ APIVersion, Kind string }
+	switch err := json.Unmarshal(data, &head); {
+	case len(bytes.TrimSpace(data)) == 0:
+		return fmt.Errorf("read state %s: %w: it is empty", place, ErrNotState)
+	case err != nil:
+		return fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
+	case head.APIVersion == "" || head.Kind == "":
+		return fmt.Errorf("read state %s: %w: it does not say apiVersion: %s and kind: %s", place, ErrNotState, snapshots.APIVersion, stateKind)
+	case head.Kind != stateKind:
+		return fmt.Errorf("read state %s: %w: it is a %.50q, not a %s", place, ErrNotState, head.Kind, stateKind)
+	case head.APIVersion != snapshots.APIVersion:
+		return fmt.Errorf("read state %s: %w: its version is %.50q, not %s", place, ErrNotState, head.APIVersion, snapshots.APIVersion)
+	}
+	return nil
 }
 
 func (s state) save(ctx context.Context, k Keeper) error {
@@ -74,6 +99,9 @@ func (s state) save(ctx context.Context, k Keeper) error {
 	}
 	return k.Save(ctx, append(data, '\n'))
 }
+
+// fallbackFile is the name of the file next to the state with the fallback certificate.
+const fallbackFile = "fallback.pem"
 
 // stateFile keeps the state in a file, and the fallback certificate in one next to it.
 type stateFile struct {
@@ -88,11 +116,12 @@ func (f *stateFile) Take(_ context.Context, fallback func() ([]byte, error)) (st
 		return statestore.Taken{}, err
 	}
 	f.release = release
+	removeTemporaries(filepath.Dir(f.file), 0, filepath.Base(f.file), fallbackFile) // nobody else writes there
 	data, err := os.ReadFile(f.file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return statestore.Taken{}, fmt.Errorf("read state: %w", err)
 	}
-	certificate, err := fallbackCertificate(filepath.Join(filepath.Dir(f.file), "fallback.pem"), fallback)
+	certificate, err := fallbackCertificate(filepath.Join(filepath.Dir(f.file), fallbackFile), fallback)
 	return statestore.Taken{State: data, Fallback: certificate}, err
 }
 
@@ -147,7 +176,7 @@ func newStateID() string {
 func replaceFile(file string, data []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
 	if err != nil {
-		return err
+		return ofFile(file, err)
 	}
 	defer os.Remove(temporary.Name()) // does nothing once it was renamed
 	_, err = temporary.Write(data)
@@ -162,6 +191,18 @@ func replaceFile(file string, data []byte) error {
 	}
 	if err == nil {
 		err = syncDirectory(filepath.Dir(file))
+	}
+	return ofFile(file, err)
+}
+
+// ofFile returns an error of a temporary file as one of the file that it is for, so that it
+// is the same each time.
+func ofFile(file string, err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return &fs.PathError{Op: path.Op, Path: file, Err: path.Err}
+	}
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return &fs.PathError{Op: link.Op, Path: file, Err: link.Err}
 	}
 	return err
 }

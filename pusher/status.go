@@ -164,15 +164,12 @@ func readFile(file string) ([]byte, error) {
 
 // ParseStatus returns the status in a state that was read from a place.
 func ParseStatus(data []byte, place string) (Status, error) {
-	var s struct {
-		Kind   string
-		Status Status
+	if err := checkState(data, place); err != nil {
+		return Status{}, err
 	}
+	var s struct{ Status Status }
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("read status from %s: %w", place, err)
-	}
-	if s.Kind != stateKind {
-		return Status{}, fmt.Errorf("read status from %s: it is no state of a pusher", place)
+		return Status{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
 	}
 	return s.Status, nil
 }

@@ -19,6 +19,13 @@ func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
 			e.send(ctx, func(now time.Time) { e.library.take(id, s, err, now) })
 		})
 	}
+	for _, s := range e.library.keepAgain(now) {
+		e.start(func() {
+			err := keep(e.library.dir, s)
+			e.send(ctx, func(now time.Time) { e.library.take(s.ID(), s, err, now) })
+		})
+	}
+	e.trouble("cache", e.library.trouble(), now)
 	dropped := e.library.keep(needed)
 	if len(dropped) > 0 {
 		forget(e.library.dir, needed)

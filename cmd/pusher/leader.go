@@ -93,7 +93,7 @@ func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log 
 // push runs the pusher, beside its part in the election if there are several.
 func push(ctx context.Context, o pusher.Options, elector *election.Elector) error {
 	if elector == nil {
-		return pusher.Run(ctx, o)
+		return hinted(pusher.Run(ctx, o))
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
@@ -101,7 +101,7 @@ func push(ctx context.Context, o pusher.Options, elector *election.Elector) erro
 	group.Go(func() error { return elector.Run(ctx) })
 	group.Go(func() error {
 		defer stop()
-		return pusher.Run(ctx, o)
+		return hinted(pusher.Run(ctx, o))
 	})
 	return group.Wait()
 }

@@ -14,6 +14,10 @@ import (
 // hintState is for whoever names a state that is not there.
 const hintState = "name what pusher run --state was given; it is made when that starts"
 
+// hintNotState is for a state that is damaged, or of another version.
+const hintNotState = "put back what was there, or take it away: a pusher without a state asks the instances what they run, " +
+	"and forgets failures that the channel does not show, and what was uploaded"
+
 // readStatus returns what a pusher said last, in its state: a file, or a Secret of a
 // cluster.
 func (f *clusterFlags) readStatus(ctx context.Context, state string) (pusher.Status, error) {
@@ -25,7 +29,8 @@ func (f *clusterFlags) readStatus(ctx context.Context, state string) (pusher.Sta
 	if err != nil {
 		return pusher.Status{}, hinted(err)
 	}
-	return pusher.ParseStatus(data, state)
+	s, err := pusher.ParseStatus(data, state)
+	return s, hinted(err)
 }
 
 // readInUse returns the snapshots that a pusher uses.
@@ -38,7 +43,8 @@ func (f *clusterFlags) readInUse(ctx context.Context, state string) (map[snapsho
 	if err != nil {
 		return nil, hinted(err)
 	}
-	return pusher.ParseInUse(data, state)
+	used, err := pusher.ParseInUse(data, state)
+	return used, hinted(err)
 }
 
 // readSecret returns a state that is in a Secret.
@@ -55,6 +61,9 @@ func (f *clusterFlags) readSecret(ctx context.Context, state string) ([]byte, er
 }
 
 func hinted(err error) error {
+	if errors.Is(err, pusher.ErrNotState) {
+		return process.WithHint(err, hintNotState)
+	}
 	if errors.Is(err, pusher.ErrNoState) || errors.Is(err, statestore.ErrNone) {
 		return process.WithHint(err, hintState)
 	}

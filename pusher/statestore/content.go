@@ -24,6 +24,9 @@ const (
 // largest is how many bytes a Secret takes, with some to spare for its other keys.
 const largest = 1<<20 - 16<<10
 
+// largestState is how many bytes a state has at most when it is decompressed.
+const largestState = 64 << 20
+
 // ErrTaken is returned once another pusher has taken the state.
 var ErrTaken = errors.New("another pusher has taken over")
 
@@ -114,9 +117,12 @@ func unpack(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decompress %s: %w", keyState, err)
 	}
-	state, err := io.ReadAll(r)
-	if err != nil {
+	state, err := io.ReadAll(io.LimitReader(r, largestState+1))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("decompress %s: %w", keyState, err)
+	case len(state) > largestState:
+		return nil, fmt.Errorf("decompress %s: it has more than %d MiB", keyState, largestState>>20)
 	}
 	return state, nil
 }

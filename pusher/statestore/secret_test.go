@@ -366,4 +366,11 @@ func TestPack(t *testing.T) {
 			t.Error("what was cut short was read")
 		}
 	}
+	packed, err := pack(make([]byte, largestState+1)) // zeros, which are a few KiB
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpack(packed); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Errorf("what unfolds: %v", err)
+	}
 }

@@ -1,0 +1,79 @@
+package pusher
+
+import (
+	"strings"
+	"time"
+)
+
+// retrying is when to try again what failed. Each failure in a row doubles the wait.
+type retrying struct {
+	at   time.Time // zero: at once
+	wait time.Duration
+}
+
+// The waits after a state that could not be saved, as on a disk that is full.
+const (
+	firstSaveRetry = saveInterval
+	lastSaveRetry  = 10 * time.Second
+)
+
+// after returns what follows from the end of a try.
+func (r retrying) after(err error, now time.Time) retrying {
+	if err == nil {
+		return retrying{}
+	}
+	r.wait = min(max(2*r.wait, firstSaveRetry), lastSaveRetry)
+	return retrying{at: now.Add(r.wait), wait: r.wait}
+}
+
+// troubleRepeats is how often at most a trouble that is there is logged once more, because
+// its reason is another one.
+const troubleRepeats = time.Minute
+
+// trouble notes what keeps the pusher from its work, or that it no longer does. The log has
+// a line when it begins and when it is over, and seldom one in between.
+func (e *engine) trouble(about string, err error, now time.Time) {
+	known, was := e.troubles[about]
+	text := brief(err)
+	switch {
+	case err == nil && was:
+		delete(e.troubles, about)
+		delete(e.troubleLogged, about)
+		e.Log.Info("trouble is over", "about", about, "since", known.Since)
+	case err != nil && (!was || known.Error != text):
+		since := now.UTC().Truncate(time.Second)
+		if was {
+			since = known.Since
+		}
+		e.troubles[about] = Trouble{About: about, Error: text, Since: since}
+		if logged, ok := e.troubleLogged[about]; ok && now.Sub(logged.at) < troubleRepeats && logged.sameAs(text) {
+			break
+		}
+		e.troubleLogged[about] = loggedTrouble{now, text}
+		e.Log.Warn("in trouble", "about", about, "err", text)
+	default:
+		return
+	}
+	e.dirty = true
+}
+
+// loggedTrouble is what the log said last of a trouble.
+type loggedTrouble struct {
+	at   time.Time
+	text string
+}
+
+// sameAs reports whether a text differs in numbers only, such as the name of a temporary
+// file, or a time.
+func (l loggedTrouble) sameAs(text string) bool {
+	return withoutNumbers(l.text) == withoutNumbers(text)
+}
+
+func withoutNumbers(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
