@@ -99,7 +99,7 @@ func TestEveryLineHasItsOrigin(t *testing.T) {
 	}
 	for _, c := range []struct{ path, line, want string }{
 		{"haproxy.cfg", "    mode http", "shipped:haproxy/20-defaults.cfg:5"},
-		{"haproxy.cfg", "    timeout tunnel 1h", "shipped:haproxy/20-defaults.cfg:27"},
+		{"haproxy.cfg", "    timeout tunnel 1h", "shipped:haproxy/20-defaults.cfg:29"},
 		{"haproxy.cfg", "backend shop_web_http from main", "shipped:haproxy/50-backend.cfg:2 Ingress shop/web"},
 		{"haproxy.cfg", "    #hapsnap servers shop/api-next weight=10", "shipped:haproxy/50-backend.cfg:13 Ingress shop/api"},
 		{"haproxy.cfg", "    #hapsnap servers shop/web:http", "shipped:haproxy/50-backend.cfg:13 Ingress shop/web"},
