@@ -21,6 +21,7 @@ type Configuration interface {
 type Worker interface {
 	Info(ctx context.Context) (dataplane.APIInfo, error)
 	RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error)
+	Process(ctx context.Context) (dataplane.Process, error)
 	Servers(ctx context.Context, backend string) ([]dataplane.Server, error)
 	SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error)
 }

@@ -32,6 +32,7 @@ type fake struct {
 	create  func(s dataplane.Storage, name string) error
 	setting func(backend, server string, ch dataplane.ServerChange) error
 	version string
+	process dataplane.Process
 
 	maps map[string][]dataplane.MapEntry // of the worker
 	lose int                             // how many changes of maps are lost
@@ -96,6 +97,8 @@ func (f *fake) RuntimeInfo(context.Context) (dataplane.RuntimeInfo, error) {
 	f.asked = append(f.asked, "info")
 	return f.info()
 }
+func (f *fake) Process(context.Context) (dataplane.Process, error) { return f.process, nil }
+
 func (f *fake) Raw(context.Context) (dataplane.Raw, error) {
 	f.asked = append(f.asked, "configuration")
 	return f.raw()

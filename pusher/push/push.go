@@ -150,6 +150,9 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	default:
 		p.done.Why = outgrown(s.disk, s.info, p.want)
 	}
+	if err := p.fits(ctx, s); err != nil {
+		return false, err
+	}
 	if err := p.upload(ctx, p.want.Files, p.known); err != nil {
 		return false, err
 	}
