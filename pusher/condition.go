@@ -51,7 +51,7 @@ func (s Status) Condition() Condition {
 
 // judge returns the phase and why: the first of what is the case.
 func (s Status) judge(c Condition) (Phase, string) {
-	if s.Channel.Message == NotRead {
+	if s.Channel.Message == NotRead && !s.Channel.Rewound {
 		return Progressing, NotRead
 	}
 	if t, ok := s.Blocked(); ok {

@@ -40,6 +40,7 @@ type engine struct {
 
 	view     snapshots.View
 	viewRead bool
+	rewound  bool // the store, or its channel, is behind what was seen of it
 	live     liveData
 	liveRead bool
 	fallback []byte

@@ -34,6 +34,7 @@ func (e *engine) drainEvents() {
 // takeView takes what the store said.
 func (e *engine) takeView(view snapshots.View, err error, now time.Time) {
 	e.trouble("store", err, now)
+	e.takeSeen(view, err, now)
 	if err == nil {
 		e.view, e.viewRead = view, true
 	}

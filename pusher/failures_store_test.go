@@ -177,3 +177,95 @@ func TestFailureSnapshotCorrupted(t *testing.T) {
 	}
 	r.allRun(damaged)
 }
+
+// Who deletes the channel, or brings an old one back, has not approved anything, nor
+// pinned: what runs is held, also by a pusher that is started anew, until a person gives
+// the channel up that was there.
+func TestFailureChannelUnsaid(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	path := filepath.Join(r.dir, "edge.git")
+	git(t, "init", "--quiet", "--bare", "--initial-branch=main", path)
+	store, err := gitstore.Open(gitstore.Options{URL: path, CacheDir: filepath.Join(r.dir, "cache")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	publish := func(revision string) snapshots.ID {
+		t.Helper()
+		id, _, err := store.Publish(t.Context(), snapshots.Draft{Time: time.Now(), Files: []snapshots.File{
+			{Path: snapshots.ConfigFile, Content: []byte(config(revision, ""))},
+			{Path: "maps/host.map", Content: []byte("# none\n")},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	say := func(edit func(c snapshots.Channel) snapshots.Channel) {
+		t.Helper()
+		person, err := gitstore.Open(gitstore.Options{URL: path, CacheDir: filepath.Join(r.dir, "cache")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer person.Close()
+		err = person.UpdateChannel(t.Context(), "by hand", time.Now(), func(c *snapshots.Channel) error {
+			*c = edit(*c)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	reopen := func() { // as a process that is started anew
+		t.Helper()
+		if r.options.Store, err = gitstore.Open(gitstore.Options{URL: path, CacheDir: filepath.Join(r.dir, "cache")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tip := func() string { return strings.TrimSpace(git(t, "-C", path, "rev-parse", "main-channel")) }
+
+	first := publish("1")
+	say(func(c snapshots.Channel) snapshots.Channel { return c.WithApproval(true).Approve(first) })
+	say(func(c snapshots.Channel) snapshots.Channel {
+		return c.Pinned(snapshots.Pin{Snapshot: first, At: time.Now()})
+	})
+	pinned := tip()
+	second := publish("2")
+	say(func(c snapshots.Channel) snapshots.Channel { return c.Unpinned().Approve(second) })
+	publish("3") // which nobody approves
+	reopen()
+	r.allRunAfter(second)
+	believed := tip()
+	r.until("it is kept which channel was seen", func(Status) bool {
+		seen, err := ReadSeen(r.options.State)
+		return err == nil && seen.Channel == believed
+	})
+	held := func(how string) {
+		t.Helper()
+		r.until(how+" is said", func(s Status) bool {
+			return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && strings.Contains(s.Troubles[0].Error, "accept-rewind") &&
+				s.Channel.Rewound && s.Condition().Phase == Degraded && s.instance("a").Running == second
+		})
+	}
+	for how, commit := range map[string]string{"gone": strings.Repeat("0", 40), "set back": pinned} {
+		git(t, "-C", path, "update-ref", "refs/heads/main-channel", commit)
+		held(how)
+		r.kill()
+		reopen()
+		r.run()
+		held(how + ", after a restart,")
+	}
+	git(t, "-C", path, "update-ref", "refs/heads/main-channel", believed)
+	r.until("what was put back is believed", func(s Status) bool { return len(s.Troubles) == 0 && s.instance("a").InSync })
+	if n := r.pushes("a"); n != 1 {
+		t.Errorf("a got %d pushes, want 1", n)
+	}
+	git(t, "-C", path, "update-ref", "refs/heads/main-channel", pinned)
+	held("set back once more")
+	say(func(c snapshots.Channel) snapshots.Channel {
+		return c.RewindAccepted(snapshots.AcceptedRewind{Channels: []string{believed}})
+	})
+	r.allRun(first)
+}

@@ -10,12 +10,12 @@ import (
 
 // metrics are what the pusher counts.
 type metrics struct {
-	instances, inSync, reachable, refused, behind, troubles, fights, lastSync, foreign, ledByOther prometheus.Gauge
-	phase                                                                                          *prometheus.GaugeVec
-	pushes, updates                                                                                *prometheus.CounterVec
-	reloads, lost                                                                                  prometheus.Counter
-	took, propagation                                                                              *prometheus.HistogramVec
-	gauges                                                                                         gauges
+	instances, inSync, reachable, refused, behind, rewound, troubles, fights, lastSync, foreign, ledByOther prometheus.Gauge
+	phase                                                                                                   *prometheus.GaugeVec
+	pushes, updates                                                                                         *prometheus.CounterVec
+	reloads, lost                                                                                           prometheus.Counter
+	took, propagation                                                                                       *prometheus.HistogramVec
+	gauges                                                                                                  gauges
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -35,6 +35,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		reachable:  gauge("instances_reachable", "Instances whose worker says what it runs."),
 		refused:    gauge("instances_refused", "Instances whose version of HAProxy or of the Dataplane API is not supported: nothing is pushed to them."),
 		behind:     gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
+		rewound:    gauge("store_rewound", "1 while the store, or its channel, is behind what the pusher saw of it, or gone: what runs is held."),
 		troubles:   gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
 		fights:     gauge("fights", "Instances on which another hand keeps undoing repairs, so that they have stopped."),
 		foreign:    gauge("instances_foreign", "Instances whose worker was started from another configuration than the pusher wrote, whatever it names."),
@@ -120,6 +121,10 @@ func (m *metrics) observe(s Status) {
 	m.fights.Set(float64(fights))
 	m.foreign.Set(float64(foreign))
 	m.ledByOther.Set(float64(ledByOther))
+	m.rewound.Set(0)
+	if s.Channel.Rewound {
+		m.rewound.Set(1)
+	}
 	m.troubles.Set(float64(len(s.Troubles)))
 	if len(s.Instances) > 0 && s.InSync() == len(s.Instances) {
 		m.lastSync.Set(float64(s.Updated.Unix()))

@@ -70,9 +70,9 @@ func wholeSeconds(waits []rollout.Wait) []rollout.Wait {
 
 func (e *engine) channelStatus() ChannelStatus {
 	d := e.decision
-	s := ChannelStatus{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message}
+	s := ChannelStatus{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message, Rewound: e.rewound}
 	if !e.viewRead {
-		return ChannelStatus{Hold: true, Message: NotRead}
+		return ChannelStatus{Hold: true, Message: NotRead, Rewound: e.rewound}
 	}
 	s.Newest = e.view.Head()
 	for _, id := range e.view.IDs {

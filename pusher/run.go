@@ -49,6 +49,7 @@ func lead(ctx context.Context, o Options) error {
 			o.Log.Warn("id of a new state not saved yet", "state", keeper.String(), "err", err)
 		}
 	}
+	remember(o.Store, s.Seen)
 	e := newEngine(o, s, taken.Fallback, now)
 	e.keeper, e.reign = keeper, newReign(taken.Term, end, func() error { return leads(ctx, o.Leader) })
 	e.reign.fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)

@@ -31,6 +31,8 @@ type state struct {
 	Status  Status          `json:"status"`
 	Rollout rollout.State   `json:"rollout"`
 	Slots   snapshots.Slots `json:"slots,omitempty"`
+	// Seen is what was seen of the store, and believed.
+	Seen snapshots.Seen `json:"seen,omitzero"`
 	// Uploads lists what was uploaded to each instance, apart from certificates.
 	Uploads map[string][]upload `json:"uploads,omitempty"`
 	// Instances holds what else is remembered of each.

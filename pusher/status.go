@@ -53,6 +53,9 @@ type ChannelStatus struct {
 	Message string           `json:"message,omitempty"`
 	// Newest is the newest snapshot of the store, whether it should run or not.
 	Newest snapshots.ID `json:"newest,omitzero"`
+	// Rewound is set while the store, or its channel, is behind what was seen of it, or
+	// gone. What runs is held until that is back, or given up: pusher accept-rewind.
+	Rewound bool `json:"rewound,omitempty"`
 	// Behind is how many snapshots are newer than what the fleet runs.
 	Behind int `json:"behind"`
 }

@@ -22,8 +22,12 @@ const (
 	// maxPieces keeps a snapshot to 28 MiB, compressed: etcd holds 2 GiB of
 	// everything unless it was told otherwise, and a history is many snapshots.
 	maxPieces = 32
-	// maxManifest is how much of a manifest is read, uncompressed.
-	maxManifest = 64 << 20
+	// maxRatio is how many bytes a byte of the archive may stand for, beyond what any
+	// archive may, smallArchive. gzip gets to a thousand with one byte that is repeated,
+	// and to 41 with that of 10,000 Ingresses with four options each, whose sections are all
+	// alike: so it is not asked of what takes little memory anyway.
+	maxRatio     = 16
+	smallArchive = 64 << 20
 )
 
 // packed is a snapshot as it is put into ConfigMaps.
@@ -55,6 +59,9 @@ func packInto(s snapshots.Snapshot, piece int) (packed, error) {
 	}
 	if len(archive) > maxPieces*maxPiece || len(p.manifestGz) > maxPiece {
 		return packed{}, tooLarge(s, manifest, len(archive))
+	}
+	if _, err := unpackedSize(s.Manifest.Spec.Files, len(archive)); err != nil { // it would not be read
+		return packed{}, fmt.Errorf("%w: %w", sequence.ErrRefused, err)
 	}
 	return p, nil
 }
@@ -107,7 +114,7 @@ func unpackManifest(data map[string]string, binary map[string][]byte) (snapshots
 	if err != nil {
 		return snapshots.Manifest{}, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
 	}
-	content, err := io.ReadAll(io.LimitReader(z, maxManifest))
+	content, err := io.ReadAll(io.LimitReader(z, snapshots.MaxManifest+1)) // one more is too large
 	if err != nil {
 		return snapshots.Manifest{}, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
 	}
@@ -115,17 +122,24 @@ func unpackManifest(data map[string]string, binary map[string][]byte) (snapshots
 }
 
 // unpackFiles reads the files that a manifest lists from the pieces. It reads no
-// more of a file than it should have: the digests are the caller's to verify.
+// more of a file than it should have: the digests are the caller's to verify. What would
+// take much more memory than the pieces do is refused before it is unpacked.
 func unpackFiles(manifest snapshots.Manifest, pieces [][]byte) ([]snapshots.File, error) {
 	var readers []io.Reader
+	packed := 0
 	for _, piece := range pieces {
 		readers = append(readers, bytes.NewReader(piece))
+		packed += len(piece)
+	}
+	size, err := unpackedSize(manifest.Spec.Files, packed)
+	if err != nil {
+		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
 	}
 	z, err := gzip.NewReader(io.MultiReader(readers...))
 	if err != nil {
 		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
 	}
-	t := tar.NewReader(z)
+	t := tar.NewReader(io.LimitReader(z, size))
 	var files []snapshots.File
 	for _, listed := range manifest.Spec.Files {
 		f, err := unpackFile(t, listed)
@@ -142,6 +156,23 @@ func unpackFiles(manifest snapshots.Manifest, pieces [][]byte) ([]snapshots.File
 		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
 	}
 	return files, nil
+}
+
+// unpackedSize returns how much there is to unpack for these files, with what tar adds.
+func unpackedSize(files []snapshots.FileDigest, packed int) (int64, error) {
+	if err := snapshots.CheckSizes(files); err != nil {
+		return 0, err
+	}
+	const block = 512
+	var size, all int64
+	for _, f := range files {
+		size += f.Size
+		all += 4*block + (f.Size+block-1)/block*block // a long name takes two blocks more
+	}
+	if size > max(smallArchive, maxRatio*int64(packed)) {
+		return 0, fmt.Errorf("the files have %d bytes, and %d bytes that were packed may stand for %d", size, packed, max(smallArchive, maxRatio*int64(packed)))
+	}
+	return all + 2*block, nil
 }
 
 func unpackFile(t *tar.Reader, listed snapshots.FileDigest) (snapshots.File, error) {

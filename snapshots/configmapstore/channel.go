@@ -66,9 +66,12 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 }
 
 // channel returns the channel and its ConfigMap; none is the channel in which
-// nobody has said anything. An unreadable one is an error, and never that channel.
+// nobody has said anything. An unreadable one is an error, and never that channel, and so
+// is one that does not come after the one that was read before.
 // The snapshots of the store are those that it may name in short.
 func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (snapshots.Channel, *corev1.ConfigMap, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	name := ChannelName(s.name)
 	o, err := s.get(ctx, name)
 	if apierrors.IsNotFound(err) {
@@ -77,10 +80,13 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (snapshots.Chan
 	if err != nil {
 		return snapshots.Channel{}, nil, fmt.Errorf("read channel: %w", because(ctx, err))
 	}
-	if o == nil {
-		return snapshots.Channel{}, nil, nil
+	var channel snapshots.Channel
+	if o != nil {
+		channel, err = channelOf(o.Data, ids)
 	}
-	channel, err := channelOf(o.Data, ids)
+	if err == nil {
+		err = s.believe(o, channel)
+	}
 	if err != nil {
 		return snapshots.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
 	}

@@ -38,8 +38,13 @@ func newBackend(t *testing.T) storetest.Backend {
 		},
 		Tamper:     p.tamper,
 		SetChannel: p.setChannel,
-		Litter:     p.litter,
-		Break:      func() { p.gone.Store(true) },
+		RemoveChannel: func() {
+			if err := p.client.Delete(p.Context(), p.object(ChannelName("edge"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Litter: p.litter,
+		Break:  func() { p.gone.Store(true) },
 	}
 }
 

@@ -41,10 +41,12 @@ var deliver = map[string]string{
 	"kustomize.toolkit.fluxcd.io/substitute": "disabled",
 }
 
-// errDelivered is for writers of a store that somebody else fills.
-var errDelivered = process.WithHint(
-	fmt.Errorf("%w: what is in this store is delivered from another one", sequence.ErrRefused),
-	"publish where it is delivered from, or to another name")
+// errDelivered is for writers of a store that somebody else fills, as a manifest shows.
+func errDelivered(manifest string) error {
+	return process.WithHint(
+		fmt.Errorf("%w: what is in this store is delivered from another one, such as ConfigMap %s", sequence.ErrRefused, manifest),
+		"publish where it is delivered from, or to another name")
+}
 
 // Delivered returns the ConfigMaps of a snapshot, the same for the same snapshot, in
 // the form in which others may put them into the namespace of a store: the manifest,
@@ -88,20 +90,20 @@ func pieceOf(chunk *corev1.ConfigMap) []byte {
 	return chunk.BinaryData[pieceKey]
 }
 
-// addDelivered notes a chunk that was delivered.
+// addDelivered notes a chunk that was delivered. Without a manifest it means nothing:
+// anything may be left over.
 func (l *listing) addDelivered(o metav1.PartialObjectMetadata) {
 	id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
 	if err != nil || o.Labels[StateLabel] != stateDelivered {
 		return
 	}
-	l.delivery = true
 	l.arrived[id] = append(l.arrived[id], o.Name)
 }
 
 // addPart adds a manifest that was delivered, which is a snapshot when its chunks are
 // all there.
 func (l *listing) addPart(store string, found stored, chunks string) {
-	l.delivery = true
+	l.delivery = found.name
 	if l.whole(store, found.id, chunks) {
 		l.complete = append(l.complete, found)
 	} else {

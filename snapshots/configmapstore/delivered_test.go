@@ -136,11 +136,11 @@ func TestDeliveredIsNotPublishedTo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	_, objects := p.delivered(1, "web")
-	p.deliver(objects[1]) // also if there is no more than a chunk
+	p.deliver(objects[0]) // also before its chunks are there
 	if _, _, err := p.open().Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, sequence.ErrRefused) {
 		t.Errorf("publish: %v", err)
 	}
-	p.deliver(objects[0], objects[2], objects[3], objects[4], objects[5])
+	p.deliver(objects[1], objects[2], objects[3], objects[4], objects[5])
 	if _, _, err := p.open().Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, sequence.ErrRefused) {
 		t.Errorf("publish: %v", err)
 	}

@@ -25,10 +25,11 @@ const (
 	rejectedKey = "rejected"        // YAML: a list with digest, snapshot, reason, at
 	promoteKey  = "promote"         // a snapshot; "full: true" for all that remain
 	abortKey    = "abort"           // a snapshot
+	acceptedKey = "acceptedRewind"  // snapshots and versions of the channel that were given up
 	noteKey     = "note"            // whatever people like; nobody reads it
 )
 
-var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, promoteKey, abortKey}
+var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, promoteKey, abortKey, acceptedKey}
 
 // fieldsOf returns the keys that say what a channel says. requireApproval is always
 // there, so that a ConfigMap without anything is none that was written.
@@ -47,6 +48,13 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 		if o != nil {
 			out[key] = orderLines(*o)
 		}
+	}
+	if r := c.Spec.AcceptedRewind; r != nil {
+		words := slices.Clone(r.Channels)
+		for _, id := range r.Snapshots {
+			words = append(words, id.String())
+		}
+		out[acceptedKey] = lines(strings.Join(words, " "), "by", r.By, "at", moment(r.At), "reason", r.Reason)
 	}
 	var approved strings.Builder
 	for _, id := range c.Spec.Approved {
@@ -118,6 +126,7 @@ func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, e
 		c.Spec.Pause = &snapshots.Pause{By: details["by"], At: r.time(pauseKey, details["at"]), Reason: details["reason"]}
 	}
 	c.Spec.Promote, c.Spec.Abort = r.order(promoteKey, "full", "by", "at", "reason"), r.order(abortKey, "by", "at", "reason")
+	c.Spec.AcceptedRewind = r.acceptedRewind()
 	first, _ := r.field(approvalKey)
 	c.Spec.RequireApproval = r.flag(approvalKey, first)
 	c = r.approvals(c)
@@ -204,6 +213,22 @@ func (r *fieldReader) order(key string, names ...string) *snapshots.Order {
 	return &snapshots.Order{
 		Snapshot: r.snapshot(key, first), Full: r.flag(key, details["full"]), By: details["by"], At: r.time(key, details["at"]), Reason: details["reason"],
 	}
+}
+
+func (r *fieldReader) acceptedRewind() *snapshots.AcceptedRewind {
+	first, details := r.field(acceptedKey, "by", "at", "reason")
+	if first == "" {
+		return nil
+	}
+	out := snapshots.AcceptedRewind{By: details["by"], At: r.time(acceptedKey, details["at"]), Reason: details["reason"]}
+	for _, word := range strings.Fields(first) {
+		if id, err := snapshots.ParseID(word); err == nil {
+			out.Snapshots = append(out.Snapshots, id)
+		} else {
+			out.Channels = append(out.Channels, word)
+		}
+	}
+	return &out
 }
 
 func (r *fieldReader) approvals(c snapshots.Channel) snapshots.Channel {

@@ -2,6 +2,7 @@ package configmapstore
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ type stored struct {
 	uid     types.UID
 	version string // of the object
 	secrets string // names of Secrets beside it
+	created time.Time
 }
 
 // listing is the ConfigMaps of a store, without what is in them.
@@ -24,7 +26,7 @@ type listing struct {
 	staged   []stored
 	chunks   map[types.UID][]string // by the manifest that owns them
 
-	delivery bool                      // something of it was delivered
+	delivery string                    // the name of a manifest that was delivered, "" for none
 	arrived  map[snapshots.ID][]string // chunks that were delivered
 	partial  []stored                  // manifests that were, before all of their chunks
 }
@@ -56,7 +58,7 @@ func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
 	if err != nil || o.Name != manifestName(store, id.Revision) {
 		return
 	}
-	found := stored{id, o.Name, o.UID, o.ResourceVersion, o.Annotations[SecretsAnnotation]}
+	found := stored{id, o.Name, o.UID, o.ResourceVersion, o.Annotations[SecretsAnnotation], o.CreationTimestamp.Time}
 	switch o.Labels[StateLabel] {
 	case stateComplete:
 		l.complete = append(l.complete, found)

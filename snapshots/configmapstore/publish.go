@@ -59,8 +59,9 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 // publication is one call of Publish.
 type publication struct {
 	*Store
-	mine map[types.UID]bool     // the manifests that it made
-	seen map[types.UID]sighting // those of others that are staged
+	waits time.Time              // since when it waits for others, zero: not yet
+	mine  map[types.UID]bool     // the manifests that it made
+	seen  map[types.UID]sighting // those of others that are staged
 }
 
 // sighting is what was last seen of a manifest that is staged.
@@ -75,8 +76,8 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	if err != nil {
 		return snapshots.ID{}, false, err
 	}
-	if l.delivery {
-		return snapshots.ID{}, false, errDelivered
+	if l.delivery != "" {
+		return snapshots.ID{}, false, errDelivered(l.delivery)
 	}
 	head, err := p.verifiedHead(ctx, l)
 	if err != nil {
@@ -102,8 +103,15 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	return next.ID(), true, nil
 }
 
-// busy reports whether another writer may still be at work on what is staged.
+// busy reports whether another writer may still be at work on what is staged. It is not
+// waited for without end, whatever is added to it, and however often it is made anew.
 func (p *publication) busy(l listing, now time.Time) bool {
+	if p.waits.IsZero() {
+		p.waits = now
+	}
+	if now.Sub(p.waits) >= longest*p.patience {
+		return false
+	}
 	busy := false
 	for _, staged := range l.staged {
 		if p.mine[staged.uid] {
@@ -115,7 +123,10 @@ func (p *publication) busy(l listing, now time.Time) bool {
 			last = sighting{chunks, now}
 			p.seen[staged.uid] = last
 		}
-		busy = busy || now.Sub(last.since) < p.patience
+		// The clock is not ours. One that is ahead shows an object as older than it is,
+		// whose writer then finds that it is gone, and looks again.
+		old := !staged.created.IsZero() && now.Sub(staged.created) >= longest*p.patience
+		busy = busy || (!old && now.Sub(last.since) < p.patience)
 	}
 	return busy
 }

@@ -21,7 +21,7 @@ func (s *Store) View(ctx context.Context) (snapshots.View, error) {
 	if err != nil {
 		return snapshots.View{}, err
 	}
-	return snapshots.View{IDs: ids, Channel: channel}, nil
+	return snapshots.View{IDs: ids, Channel: channel, Seen: s.remembered()}, nil
 }
 
 // IDs returns the IDs of all snapshots, the newest last. The channel is not read.
@@ -91,6 +91,7 @@ func (s *Store) read(ctx context.Context, o *corev1.ConfigMap, manifest snapshot
 		return snapshots.Snapshot{}, fmt.Errorf("%w: it has %d chunks", snapshots.ErrCorrupt, len(names))
 	}
 	var pieces [][]byte
+	packed := 0
 	for _, name := range names {
 		chunk, err := s.get(ctx, name)
 		if apierrors.IsNotFound(err) {
@@ -99,7 +100,11 @@ func (s *Store) read(ctx context.Context, o *corev1.ConfigMap, manifest snapshot
 		if err != nil {
 			return snapshots.Snapshot{}, err
 		}
-		pieces = append(pieces, pieceOf(chunk))
+		piece := pieceOf(chunk)
+		if packed += len(piece); packed > maxPieces*maxPiece { // the same one may be named again and again
+			return snapshots.Snapshot{}, fmt.Errorf("%w: its chunks have more than %d bytes", snapshots.ErrCorrupt, maxPieces*maxPiece)
+		}
+		pieces = append(pieces, piece)
 	}
 	files, err := unpackFiles(manifest, pieces)
 	if err != nil {

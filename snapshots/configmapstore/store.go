@@ -22,6 +22,10 @@ import (
 // added to it. A chunk takes far less.
 const patience = 10 * time.Second
 
+// longest is how many times the patience all of a snapshot may take, from when its
+// manifest was created: 32 chunks, at a second each, and as much again.
+const longest = 6
+
 // Options are what a store must be told, but for Log.
 type Options struct {
 	Config    *rest.Config // how the API server is reached
@@ -38,8 +42,12 @@ type Store struct {
 	metadata        metadata.Interface
 	log             *slog.Logger
 
-	mu   sync.Mutex    // guards head
-	head sequence.Head // the newest snapshot that this Store wrote or verified
+	mu       sync.Mutex    // guards head and believed
+	head     sequence.Head // the newest snapshot that this Store wrote or verified
+	believed string        // the version of the channel that was believed last
+	// reading is held while the channel is read: of two answers, the older one would seem
+	// to be a channel that went back, if it were believed after the newer one.
+	reading sync.Mutex
 
 	patience time.Duration
 	// step is called at each point where the process could be killed. Tests

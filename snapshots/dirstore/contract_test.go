@@ -54,6 +54,11 @@ func newBackend(t *testing.T) storetest.Backend {
 				t.Fatal(err)
 			}
 		},
+		RemoveChannel: func() {
+			if err := os.Remove(filepath.Join(path, channelFile)); err != nil {
+				t.Fatal(err)
+			}
+		},
 		Litter: func() []string { return temporaries(t, path) },
 		Break: func() {
 			if err := os.Rename(path, path+".gone"); err != nil {

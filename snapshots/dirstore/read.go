@@ -22,7 +22,7 @@ func (s *Store) View(ctx context.Context) (snapshots.View, error) {
 	if err != nil {
 		return snapshots.View{}, err
 	}
-	return snapshots.View{IDs: ids, Channel: channel}, nil
+	return snapshots.View{IDs: ids, Channel: channel, Seen: s.remembered()}, nil
 }
 
 // IDs returns the IDs of all snapshots, the newest last. The channel is not read.
@@ -172,11 +172,12 @@ func readFiles(dir fs.FS) ([]snapshots.File, error) {
 }
 
 // channel returns the channel; no file is the channel in which nobody has said
-// anything. An unreadable one is an error, and never that channel.
+// anything. An unreadable one is an error, and never that channel, and so is one that
+// was there before and is gone.
 func (s *Store) channel() (snapshots.Channel, error) {
 	data, err := os.ReadFile(s.in(channelFile))
 	if missing(err) {
-		return snapshots.Channel{}, nil
+		return snapshots.Channel{}, s.believe(false)
 	}
 	if err != nil {
 		return snapshots.Channel{}, fmt.Errorf("read channel: %w", err)
@@ -185,5 +186,5 @@ func (s *Store) channel() (snapshots.Channel, error) {
 	if err != nil {
 		return snapshots.Channel{}, fmt.Errorf("read %s: %w", s.in(channelFile), err)
 	}
-	return channel, nil
+	return channel, s.believe(true)
 }

@@ -35,8 +35,9 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	mu   sync.Mutex    // guards head
-	head sequence.Head // the newest snapshot that this Store wrote or verified
+	mu       sync.Mutex    // guards head and believed
+	head     sequence.Head // the newest snapshot that this Store wrote or verified
+	believed bool          // there was a channel
 
 	// step is called at each point where the process could be killed. Tests
 	// set it; an error from it ends the call there and then.
@@ -165,6 +166,37 @@ func (s *Store) verifiedHead() (sequence.Head, error) {
 		return sequence.Head{}, err
 	}
 	return s.remember(sequence.HeadOf(head)), nil
+}
+
+// Remember has the store know what a reader saw of it before, as [snapshots.View.Seen]
+// says.
+func (s *Store) Remember(seen snapshots.Seen) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.believed = seen.Of(s.String()).Channel != ""
+}
+
+// remembered is what Remember is to be given. Neither the bytes of a file nor its time
+// prove an order: of the channel it can only be said that it was there.
+func (s *Store) remembered() snapshots.Seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := snapshots.Seen{Store: s.String()}
+	if s.believed {
+		seen.Channel = channelFile
+	}
+	return seen
+}
+
+// believe notes whether there is a channel. It returns an error for one that is gone.
+func (s *Store) believe(there bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.believed && !there {
+		return fmt.Errorf("read %s: %w", s.in(channelFile), &snapshots.RewoundError{Channel: channelFile, Message: "it is gone, and was there"})
+	}
+	s.believed = there
+	return nil
 }
 
 func (s *Store) remember(h sequence.Head) sequence.Head {

@@ -62,7 +62,8 @@ func (r repository) backend(t *testing.T, change ...func(*Options)) storetest.Ba
 			commit := r.commitFile(t, "", channelFile, string(data))
 			r.git(t, "update-ref", "refs/heads/edge-channel", commit)
 		},
-		Litter: func() []string { return r.ownerless(t) },
+		RemoveChannel: func() { r.git(t, "update-ref", "-d", "refs/heads/edge-channel") },
+		Litter:        func() []string { return r.ownerless(t) },
 		Break: func() {
 			if err := os.Rename(r.path, r.path+".gone"); err != nil {
 				t.Fatal(err)

@@ -31,6 +31,10 @@ type Reader interface {
 	// IDs returns those of View, also where the channel cannot be read: it is
 	// for those whom the channel does not concern.
 	IDs(ctx context.Context) ([]snapshots.ID, error)
+	// Remember has the store know what a reader saw of it before, as the view says: then
+	// View, and whoever changes the channel, get an error that wraps
+	// [snapshots.ErrRewound] where that is gone.
+	Remember(seen snapshots.Seen)
 	// Get returns a snapshot whose every digest has been verified, or an error
 	// that wraps [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one
 	// of them is why.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -36,6 +37,65 @@ func testChannel(t trial) {
 	publish(t, s, Draft("c"))
 	if view(t, s).Channel.Spec.Pin == nil {
 		t.Error("publishing lost the pin")
+	}
+}
+
+// A channel cannot be unsaid by taking it away: who has seen it holds, also after a
+// restart, and writes no other in its place.
+func testChannelGone(t trial) {
+	used := t.Open(nil)
+	id := publish(t, used, Draft("a"))
+	if seen := view(t, used).Seen; seen.Store == "" || seen.Channel != "" {
+		t.Errorf("where there is no channel, %+v was seen", seen)
+	}
+	if err := used.UpdateChannel(t.Context(), "approve", epoch, approve(id)); err != nil {
+		t.Fatal(err)
+	}
+	seen := view(t, used).Seen
+	restarted, elsewhere := t.Open(nil), t.Open(nil)
+	restarted.Remember(seen)
+	seen.Store += "-other"
+	elsewhere.Remember(seen)
+	t.RemoveChannel()
+	var gone *snapshots.RewoundError
+	for _, s := range []Store{used, restarted} {
+		_, err := s.View(t.Context())
+		if !errors.As(err, &gone) || gone.Channel == "" || len(gone.Snapshots) > 0 {
+			t.Fatalf("the channel is gone: %v", err)
+		}
+		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); !errors.Is(err, snapshots.ErrRewound) {
+			t.Errorf("a new channel was written: %v", err)
+		}
+		wantListed(t, s, id)
+	}
+	for _, s := range []Store{elsewhere, t.Open(nil)} { // they have not seen it
+		if got := view(t, s).Channel.Spec.Approved; len(got) != 0 {
+			t.Errorf("approved: %v", got)
+		}
+	}
+	err := t.Open(nil).UpdateChannel(t.Context(), "accept", epoch, func(c *snapshots.Channel) error {
+		*c = c.RewindAccepted(snapshots.AcceptedRewind{Channels: []string{gone.Channel}, By: "ann", Reason: "it is so", At: epoch})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Store{used, restarted, t.Open(nil)} {
+		v := view(t, s)
+		if got := v.Channel.Spec.AcceptedRewind; got == nil || got.By != "ann" || got.Reason != "it is so" || v.Seen.Channel == "" {
+			t.Errorf("accepted %+v, seen %+v", got, v.Seen)
+		}
+		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); err != nil {
+			t.Errorf("after it was accepted: %v", err)
+		}
+	}
+}
+
+// wantListed checks what the store lists, where its channel cannot be read.
+func wantListed(t trial, s Reader, want ...snapshots.ID) {
+	t.Helper()
+	if got, err := s.IDs(t.Context()); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the store lists %v, want %v: %v", got, want, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 type Reader interface {
 	View(ctx context.Context) (snapshots.View, error)
 	IDs(ctx context.Context) ([]snapshots.ID, error)
+	Remember(seen snapshots.Seen)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
 }
@@ -43,6 +44,8 @@ type Backend struct {
 	Tamper func(id snapshots.ID, path string)
 	// SetChannel stores these bytes as the channel.
 	SetChannel func(data []byte)
+	// RemoveChannel takes the channel away.
+	RemoveChannel func()
 	// Litter names what is in the place and of no use to anybody.
 	Litter func() []string
 	// Place is where a process of its own finds the place, in one line; see [Main].
@@ -109,6 +112,7 @@ func suite() []test {
 		{"deleted snapshots are gone, the newest is kept", testDelete},
 		{"the channel is kept", testChannel},
 		{"a channel that cannot be read is an error", testChannelUnreadable},
+		{"a channel that is gone holds until a person gives it up", testChannelGone},
 		{"a tampered snapshot is corrupt", testTampered},
 		{"the next snapshot is put on top of a tampered one", testTamperedHead},
 		{"a place that is gone is an error", testBroken},

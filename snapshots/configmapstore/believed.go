@@ -1,0 +1,76 @@
+package configmapstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Remember has the store know what a reader saw of it before, as [snapshots.View.Seen]
+// says.
+func (s *Store) Remember(seen snapshots.Seen) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.believed = seen.Of(s.String()).Channel
+}
+
+// remembered is what Remember is to be given.
+func (s *Store) remembered() snapshots.Seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return snapshots.Seen{Store: s.String(), Channel: s.believed}
+}
+
+// versionOf tells the states of a ConfigMap apart; "" is that of none.
+func versionOf(o *corev1.ConfigMap) string {
+	if o == nil {
+		return ""
+	}
+	return string(o.UID) + "/" + o.ResourceVersion
+}
+
+// believe notes the channel's ConfigMap, nil for none, if it comes after the one that was
+// believed last, or what it says accepts that it does not.
+func (s *Store) believe(o *corev1.ConfigMap, c snapshots.Channel) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := versionOf(o)
+	if why := rewound(s.believed, now); why != "" {
+		gone := &snapshots.RewoundError{Channel: s.believed, Message: why}
+		if !c.AcceptsRewind(gone) {
+			return gone
+		}
+		s.log.Info("a person has given up a channel that was seen", "store", s.String(), "version", now, "before", s.believed)
+	}
+	s.believed = now
+	return nil
+}
+
+// rewound says why a ConfigMap of a version is none that came after another, "" if it is.
+//
+// People, and tools such as Argo CD and Flux, may write into it what they like, also what
+// was in it before: it stays the same object, and its resourceVersion grows, which
+// Kubernetes promises to be comparable (KEP-5504). One that was deleted and made again
+// has another UID, and one that was restored with the whole of etcd a lower version.
+func rewound(before, now string) string {
+	uid, version, _ := strings.Cut(now, "/")
+	oldUID, oldVersion, _ := strings.Cut(before, "/")
+	switch {
+	case before == "" || before == now:
+		return ""
+	case now == "":
+		return fmt.Sprintf("it is gone, and was there at version %s", oldVersion)
+	case uid != oldUID:
+		return "it was deleted and made again"
+	}
+	is, err := strconv.ParseUint(version, 10, 64)
+	was, oldErr := strconv.ParseUint(oldVersion, 10, 64)
+	if err == nil && oldErr == nil && is < was {
+		return fmt.Sprintf("it is at version %d, and was at %d", is, was)
+	}
+	return ""
+}
