@@ -12,6 +12,13 @@ override HAPROXY := $(abspath $(HAPROXY))
 endif
 export HAPROXY
 
+# A real Dataplane API for tests and the demo: a name on PATH or a path. Without one, or
+# with none, they have a double of it.
+ifneq ($(findstring /,$(DATAPLANEAPI)),)
+override DATAPLANEAPI := $(abspath $(DATAPLANEAPI))
+endif
+export DATAPLANEAPI
+
 # Keeps the demo running after its story.
 KEEP ?=
 export KEEP
@@ -46,6 +53,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  HAPROXY=PATH  another haproxy for test, cover, bench and demo'
+	@echo '  DATAPLANEAPI=PATH  a real Dataplane API for test, compare-api and demo (HAProxy 2.7+)'
 	@echo '  PACKAGES=...  fewer packages for test, cover, bench and fuzz'
 
 .PHONY: build

@@ -1,5 +1,5 @@
 // The demo shows hapsnap's main job on one machine as a short story: the real
-// programs, real HAProxy processes, and a double of the Dataplane API in front
+// programs, real HAProxy processes, and a double of the Dataplane API, or a real one, in front
 // of each of them. Run it with `make demo`; `make demo KEEP=1` leaves all of it
 // running until it is interrupted.
 //

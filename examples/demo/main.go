@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 // limit is how long the whole story may take where somebody looks on.
@@ -24,6 +25,7 @@ const limit = 2 * time.Minute
 type options struct {
 	haproxy, compiler, pusher string // paths of the programs
 	shop                      string // the directory examples/shop
+	dataplaneAPI              string // a real one, "" for the double
 	keep                      bool
 	limit                     time.Duration // of the whole story
 }
@@ -36,6 +38,10 @@ func main() {
 	flag.StringVar(&o.shop, "shop", "examples/shop", "the directory with the example")
 	flag.BoolVar(&o.keep, "keep", os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0", "leave everything running until interrupted")
 	flag.Parse()
+	o.dataplaneAPI, _ = dataplanetest.Real(o.haproxy) // without one there is the double
+	if o.dataplaneAPI != "" {
+		fmt.Fprintln(os.Stderr, "demo: with the real Dataplane API", o.dataplaneAPI)
+	}
 	o.absolute()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, o, os.Stdout)
@@ -52,7 +58,7 @@ func main() {
 
 // absolute makes the paths good in any working directory.
 func (o *options) absolute() {
-	for _, path := range []*string{&o.haproxy, &o.compiler, &o.pusher, &o.shop} {
+	for _, path := range []*string{&o.haproxy, &o.compiler, &o.pusher, &o.shop, &o.dataplaneAPI} {
 		if strings.Contains(*path, "/") {
 			*path, _ = filepath.Abs(*path) // fails only without a working directory
 		}

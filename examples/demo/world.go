@@ -75,7 +75,7 @@ func instanceAddress(i int) string { return fmt.Sprintf("%s%d", instanceNetwork,
 func (w *world) startInstances() error {
 	for i := 1; i <= instanceCount; i++ {
 		instance, err := dataplanetest.New(dataplanetest.Options{
-			HAProxy: w.haproxy, API: dataplanetest.V32, Dir: w.path(instanceName(i)),
+			HAProxy: w.haproxy, API: dataplanetest.V32, Program: w.dataplaneAPI, Dir: w.path(instanceName(i)),
 			Addr:     fmt.Sprintf("%s:%d", instanceAddress(i), apiPort),
 			Env:      []string{"BIND_ADDRESS=" + instanceAddress(i)},
 			Username: apiUser, Password: apiPassword,
