@@ -71,6 +71,10 @@ demo: deps build ## show the main job as a short story; KEEP=1 leaves it running
 test: test-deps ## install what is missing and run every test
 	go test -count=1 $(TESTFLAGS) $(PACKAGES)
 
+.PHONY: compare-api
+compare-api: deps ## print where the double of the Dataplane API answers otherwise than DATAPLANEAPI=PATH
+	go test -count=1 -v -run '^TestDoubleAnswersLikeARealAPI$$' ./pusher/dataplane
+
 # Packages whose tests take a while and start no haproxy: another one tells nothing.
 WITHOUT_HAPROXY := compiler/announce|compiler/cluster|internal/election|internal/kubetest|pusher/cluster|pusher/rollout|pusher/statestore|snapshots/(configmap|dir|git)store|snapshots/delivery|snapshots/gitstore/signature
 

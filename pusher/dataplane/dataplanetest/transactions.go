@@ -13,7 +13,7 @@ const maxTransactions = 20
 
 type transactionState struct {
 	ID      string `json:"id"`
-	Version int64  `json:"_version"`
+	Version int64  `json:"_version,omitempty"` // of one in progress
 	Status  string `json:"status"`
 }
 
@@ -96,11 +96,14 @@ func (a *api) transactionsIn(state string) []transactionState {
 }
 
 func (a *api) transactionVersion(state, id string) int64 {
+	if state != "in_progress" {
+		return 0 // the API does not say it
+	}
 	text, err := os.ReadFile(a.transactionFile(folders[state], id))
 	if err != nil {
 		return 0
 	}
-	doc, err := parseDocument(string(text))
+	doc, err := parseDocument(string(text), a.version)
 	if err != nil {
 		return 0
 	}

@@ -57,7 +57,7 @@ func (a *api) adoptEdit(ctx context.Context) {
 	if err != nil || ctx.Err() != nil || ownHash(string(text)) {
 		return
 	}
-	doc, err := parseDocument(string(text))
+	doc, err := parseDocument(string(text), a.version)
 	if err != nil {
 		return
 	}
