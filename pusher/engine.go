@@ -48,6 +48,7 @@ type engine struct {
 	waiting  waiting   // for what a cluster has
 	lacking  int       // how many things snapshots in use need and cannot have
 	spread   spread
+	tally    tally // of endpoints that changed
 
 	// backends are the names of those of the snapshot backendsOf.
 	backendsOf snapshots.ID

@@ -46,8 +46,15 @@ func (e *engine) takeLive(read liveData, err error, now time.Time) {
 		var merged liveData
 		merged, err = mergeLive(e.live, read)
 		merged.Fallback = e.fallback
+		differ := e.tally.compare(e.live.Endpoints, merged.Endpoints, now)
+		if differ && e.liveRead {
+			e.spread.came([]time.Time{now})
+		}
+		was := e.liveRead
 		e.live, e.liveRead = merged, true
-		e.bindings.setLive(merged.Live, now)
+		if e.bindings.setLive(merged.Live, now) && was {
+			e.spread.begin(spreadSecrets, []time.Time{now})
+		}
 		e.bindings.stale = true
 	}
 	e.trouble("live", err, now)

@@ -236,6 +236,9 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 		}
 		e.noteHands(i, have.ByHand)
 		e.metrics.lost.Add(float64(have.Lost))
+		if err == nil {
+			e.tally.changed(i.Name)
+		}
 		i.running = have
 		if have.Reloaded {
 			e.reloads[i.Name] = have.Info.PID

@@ -42,6 +42,7 @@ func (e *engine) want() {
 func (e *engine) takeCluster(now time.Time) {
 	change := e.Cluster.Take()
 	for port, endpoints := range change.Endpoints {
+		e.tally.change(port, e.live.Endpoints[port], endpoints, now)
 		if e.bindings.changed[port] = true; endpoints == nil {
 			delete(e.live.Endpoints, port)
 		} else {

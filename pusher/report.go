@@ -18,6 +18,7 @@ func (e *engine) report(now time.Time) {
 	e.metrics.observe(s)
 	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now), liveGauges{lacking: e.lacking})
 	e.observeSpread(now)
+	e.tally.log(e.Log, now)
 	e.notifyOfTroubles(now)
 	e.sayObjects(s.Instances, now)
 	if e.Status != nil {
@@ -124,6 +125,9 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
 	s.InSync = s.Reachable && !e.unknown(s.Running) && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&
 		i.busy != workPush && i.busy != workUpdate && inSync(e.standing(i))
+	if s.Reachable && !s.InSync && s.Error == "" {
+		s.Pending = e.pending(i)
+	}
 	return s
 }
 

@@ -107,8 +107,10 @@ type InstanceStatus struct {
 	// ByHand are the servers that another hand took out of traffic.
 	ByHand []push.Hand `json:"byHand,omitempty"`
 	// Fight is set while nothing is repaired, because it is undone again.
-	Fight   *Fight    `json:"fight,omitempty"`
-	Doing   string    `json:"doing,omitempty"`
+	Fight *Fight `json:"fight,omitempty"`
+	Doing string `json:"doing,omitempty"`
+	// Pending says what is on its way to it while it is not in sync, and nothing failed.
+	Pending string    `json:"pending,omitempty"`
 	Error   string    `json:"error,omitempty"`
 	ErrorAt time.Time `json:"errorAt,omitzero"`
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -85,7 +86,8 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 	for _, w := range describeWaits(s.Waits, now) {
 		line("waits for", "%s", w)
 	}
-	for _, f := range s.Rejected {
+	current, earlier := rejections(s)
+	for _, f := range current {
 		line("rejected", "%s: %s", f.Snapshot, f.Reason)
 	}
 	for _, t := range s.Troubles {
@@ -97,7 +99,24 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 		}
 	}
 	fmt.Fprintln(w)
-	return printInstances(w, s.Instances)
+	if err := printInstances(w, s.Instances); err != nil || len(earlier) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nrejected earlier: %s\n", strings.Join(earlier, ", "))
+	return err
+}
+
+// rejections returns the failures that say why something newer, or something wanted, does
+// not run, and the names of those that are behind the fleet by now.
+func rejections(s pusher.Status) (now []rollout.Failure, earlier []string) {
+	for _, f := range s.Rejected {
+		if !s.Good.IsZero() && f.Snapshot.Compare(s.Good) < 0 && f.Snapshot != s.Channel.Wanted {
+			earlier = append(earlier, f.Snapshot.String())
+			continue
+		}
+		now = append(now, f)
+	}
+	return now, earlier
 }
 
 func describeRollout(r pusher.RolloutStatus) string {
@@ -134,7 +153,7 @@ func printInstances(w io.Writer, instances []pusher.InstanceStatus) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "INSTANCE\tZONE\tRUNNING\tIN SYNC\tERROR")
 	for _, i := range instances {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), inSync(i), orDash(firstLine(i.Error)))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), inSync(i), orDash(firstLine(cmp.Or(i.Error, i.Pending))))
 	}
 	return table.Flush()
 }

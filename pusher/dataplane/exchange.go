@@ -68,18 +68,18 @@ func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, 
 	req.SetBasicAuth(access.username, access.password)
 	resp, err := access.http.Do(req)
 	if err != nil {
-		return answer{}, lost(k, connected.Load(), err)
+		return answer{}, lost(k, connected.Load(), err).shownWith(access)
 	}
 	defer resp.Body.Close()
 	success := slices.Contains(k.ok, resp.StatusCode)
 	body, cut, err := k.read(resp.Body, success)
 	switch {
 	case err != nil:
-		return answer{}, lost(k, true, err)
+		return answer{}, lost(k, true, err).shownWith(access)
 	case cut:
-		return answer{}, refused(k.op, resp.StatusCode, complete(body))
+		return answer{}, refused(k.op, resp.StatusCode, complete(body)).shownWith(access)
 	case !success:
-		return answer{}, refused(k.op, resp.StatusCode, body)
+		return answer{}, refused(k.op, resp.StatusCode, body).shownWith(access)
 	}
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
 }
@@ -131,23 +131,30 @@ func refused(op string, status int, body []byte) *Error {
 		Message string
 	}
 	if json.Unmarshal(body, &parsed) == nil && parsed.Message != "" {
-		e.Code, e.Message = parsed.Code, parsed.Message
+		e.kind = classify(status, parsed.Message)
+		e.Code, e.Message = parsed.Code, shown(parsed.Message)
 		return e
 	}
-	e.Message = firstWords(string(body), http.StatusText(status))
+	e.Message = http.StatusText(status)
+	if len(bytes.TrimSpace(body)) > 0 {
+		e.Message += ", by something else than the API"
+		e.kind = classify(status, string(body))
+	}
 	return e
 }
 
-// firstWords keeps a foreign error page from filling a log line.
-func firstWords(text, fallback string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if text == "" {
+// shownWith returns the error without the credentials of its request.
+func (e *Error) shownWith(a *access) *Error {
+	e.Message = a.without(withoutPrivate(e.Message))
+	return e
+}
+
+// fault returns what may be repeated of an error that came with a success.
+func fault(text, fallback string) string {
+	if strings.TrimSpace(text) == "" {
 		return fallback
 	}
-	if len(text) > 200 {
-		return strings.ToValidUTF8(text[:200], "") + "…"
-	}
-	return text
+	return shown(text)
 }
 
 func (c *Client) getJSON(ctx context.Context, op, path string, into any) (answer, error) {

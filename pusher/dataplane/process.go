@@ -38,7 +38,7 @@ func (c *Client) Process(ctx context.Context) (Process, error) {
 	}
 	p := Process{Socket: body.RuntimeAPI}
 	if body.Error != "" || body.Info == nil {
-		return p, &Error{Op: op, Status: a.status, Message: firstWords(body.Error, "no info"), kind: ErrRuntime}
+		return p, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no info"), kind: ErrRuntime}).shownWith(c.access.Load())
 	}
 	p.Version, p.Sockets, p.Descriptors, p.Connections = body.Info.Version, body.Info.MaxSock, body.Info.Ulimit, body.Info.MaxConn
 	return p, nil

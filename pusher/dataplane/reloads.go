@@ -32,7 +32,7 @@ type reloadBody struct {
 }
 
 func (b reloadBody) reload() Reload {
-	r := Reload{ID: b.ID, Status: b.Status, Response: b.Response}
+	r := Reload{ID: b.ID, Status: b.Status, Response: shownStartup(b.Response)}
 	if b.Timestamp != 0 {
 		r.At = time.Unix(b.Timestamp, 0).UTC()
 	}

@@ -47,7 +47,7 @@ func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {
 		return RuntimeInfo{}, err
 	}
 	if body.Error != "" || body.Info == nil {
-		return RuntimeInfo{}, &Error{Op: op, Status: a.status, Message: firstWords(body.Error, "no info"), kind: ErrRuntime}
+		return RuntimeInfo{}, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no info"), kind: ErrRuntime}).shownWith(c.access.Load())
 	}
 	return RuntimeInfo{
 		Node: body.Info.Node, PID: body.Info.PID, Version: body.Info.Version,

@@ -69,7 +69,7 @@ func (c *Client) statistics(ctx context.Context, kind string) ([]statisticsBody,
 		return nil, err
 	}
 	if body.Error != "" {
-		return nil, &Error{Op: op, Status: a.status, Message: firstWords(body.Error, "no statistics"), kind: ErrRuntime}
+		return nil, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no statistics"), kind: ErrRuntime}).shownWith(c.access.Load())
 	}
 	return body.Stats, nil
 }

@@ -17,7 +17,10 @@ const (
 var (
 	alert   = regexp.MustCompile(`\[ALERT\]\s*(?:\(\d+\))?\s*:\s*(?:config : )?(.*)`)
 	finding = regexp.MustCompile(`msg="((?:[^"\\]|\\.)*)"`)
-	noise   = regexp.MustCompile(`(?i)error\(s\) found in|fatal errors found in|failed to start their listeners`)
+	// noise is what HAProxy also says as an alert when something else went wrong, or when its
+	// processes part.
+	noise = regexp.MustCompile(`(?i)error\(s\) found in|fatal errors found in|failed to start their listeners|cannot transfer the fd|` +
+		`sockpair|exit-on-failure|current worker .*exited|former worker .*exited|all workers exited|process exited with code|loading failure|failed to load worker`)
 )
 
 // Gist returns what a person needs to know of an error, on one line: of the many
@@ -25,8 +28,10 @@ var (
 func Gist(err error) string {
 	text := err.Error()
 	var said []string
+	alerted := false
 	for _, form := range []*regexp.Regexp{alert, finding} {
 		for _, match := range form.FindAllStringSubmatch(text, -1) {
+			alerted = true
 			if line := strings.TrimSpace(match[1]); line != "" && !noise.MatchString(line) {
 				said = append(said, strings.ReplaceAll(line, `\"`, `"`))
 			}
@@ -34,6 +39,9 @@ func Gist(err error) string {
 	}
 	if len(said) > 0 {
 		return shortened(ErrRefused.Error()+": "+strings.Join(said, "; "), maxSaid)
+	}
+	if alerted {
+		return ErrRefused.Error() + ": HAProxy did not start with it, and did not say why"
 	}
 	return shortened(strings.Join(strings.Fields(text), " "), maxGist)
 }

@@ -21,6 +21,16 @@ func TestGist(t *testing.T) {
 				`msg="config Error(s) found in configuration file : /tmp/haproxy.cfg.x"` + "\n" + `msg="config Fatal errors found in configuration."`,
 			"refused: config : parsing [/tmp/haproxy.cfg.x:5] unknown keyword 'bogus_kw' in 'global' section",
 		},
+		"noise": {
+			"refused: post configuration: Reload failed: [ALERT] (12) : socketpair: Cannot transfer the fd 3 over sockpair@5. Giving up.\n" +
+				"[ALERT]    (15595) : Starting frontend web: cannot bind socket (Address already in use) [127.0.0.1:80]\n" +
+				"[ALERT] (12) : Current worker (31) exited with code 1 (Exit)\n[ALERT] (12) : exit-on-failure: killing every processes with SIGTERM\n (status 400)",
+			"refused: Starting frontend web: cannot bind socket (Address already in use) [127.0.0.1:80]",
+		},
+		"nothing but noise": {
+			"refused: post configuration: Reload failed: [ALERT] (12) : socketpair: Cannot transfer the fd 3 over sockpair@5. Giving up.\n (status 400)",
+			"refused: HAProxy did not start with it, and did not say why",
+		},
 		"another error": {"post configuration: unreachable:\n\tconnection refused", "post configuration: unreachable: connection refused"},
 	}
 	for name, test := range tests {
