@@ -21,6 +21,9 @@ var errNotOnDisk = errors.New("the file on disk is not what was posted")
 // that is more than a reload.
 const momentOfReload = 2 * time.Second
 
+// timeToLook is how long it may take to look at an instance, at least.
+const timeToLook = 5 * time.Second
+
 // Done is a push that came through.
 type Done struct {
 	// Info is of the worker, which names the snapshot.
@@ -49,7 +52,7 @@ func (i Instance) Push(ctx context.Context, want snapshots.Bound, good *snapshot
 	if err := checkText(want.Config); err != nil {
 		return Done{}, err
 	}
-	p := attempt{Instance: i, want: want, good: good, known: known}
+	p := attempt{Instance: i, want: want, good: good, known: known, until: time.Now().Add(i.ReloadTimeout)}
 	var err error
 	for range maxTries {
 		var again bool
@@ -73,6 +76,33 @@ type attempt struct {
 	good  *snapshots.Bound
 	known Known
 	done  Done
+	// until is how long the last reload that was asked for may take.
+	until time.Time
+}
+
+// wait is poll until the reload is over that was asked for, however often that is looked
+// at, and in no case for less than a moment. An instance that does not answer is waited for
+// no longer.
+func (p *attempt) wait(ctx context.Context, done func(ctx context.Context) (bool, error)) (bool, error) {
+	i := p.Instance
+	i.ReloadTimeout = min(p.ReloadTimeout, max(time.Until(p.until), momentOfReload))
+	within, cancel := context.WithTimeout(ctx, i.ReloadTimeout)
+	defer cancel()
+	return i.poll(within, func() (bool, error) {
+		ok, err := done(within)
+		if err != nil && within.Err() != nil && ctx.Err() == nil {
+			return false, nil
+		}
+		return ok, err
+	})
+}
+
+// lookInTime looks, and waits for answers until the reload is over that was asked for, or as
+// long as it takes to read a large configuration.
+func (p *attempt) lookInTime(ctx context.Context) (sight, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(time.Until(p.until), timeToLook))
+	defer cancel()
+	return p.look(ctx)
 }
 
 // sight is what is seen of an instance at one time.
@@ -125,7 +155,7 @@ func (s sight) settled(b snapshots.Bound) bool {
 // once looks and does what is missing. It returns true when it is worth another
 // look: nothing is known to have failed for good.
 func (p *attempt) once(ctx context.Context) (again bool, err error) {
-	s, err := p.look(ctx)
+	s, err := p.lookInTime(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -161,7 +191,8 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 
 // load posts the configuration with a reload.
 func (p *attempt) load(ctx context.Context, before sight) (again bool, err error) {
-	post, cancel := context.WithTimeout(ctx, p.ReloadTimeout)
+	p.until = time.Now().Add(p.ReloadTimeout)
+	post, cancel := context.WithDeadline(ctx, p.until)
 	posted, err := p.API.PostRaw(post, p.want.Config, dataplane.PostOptions{Version: before.memory, ForceReload: true})
 	cancel()
 	switch {
@@ -186,7 +217,7 @@ func (p *attempt) load(ctx context.Context, before sight) (again bool, err error
 // It waits for as long as the reload may still be under way.
 func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again bool, err error) {
 	var now sight
-	_, err = p.poll(ctx, func() (bool, error) {
+	_, err = p.wait(ctx, func(ctx context.Context) (bool, error) {
 		s, err := p.look(ctx)
 		if err != nil {
 			return false, ctx.Err() // it may be back before the time is up
@@ -214,7 +245,7 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 // arrive waits for the worker to name what was posted. A foreign one may have named it
 // before.
 func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
-	return p.poll(ctx, func() (bool, error) {
+	return p.wait(ctx, func(ctx context.Context) (bool, error) {
 		info, err := p.RuntimeInfo(ctx)
 		if errors.Is(err, dataplane.ErrRuntime) {
 			return false, nil // for a moment, while the worker is replaced
@@ -227,7 +258,7 @@ func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 
 // prove looks whether all is as it should be, and changes nothing.
 func (p *attempt) prove(ctx context.Context) (sight, error) {
-	s, err := p.look(ctx)
+	s, err := p.lookInTime(ctx)
 	if err != nil {
 		return s, err
 	}
