@@ -44,6 +44,9 @@ type bindings struct {
 	stale   bool
 	changed map[snapshots.ServicePort]bool
 	due     time.Time
+	// moved is when the endpoints of a backend changed, of those where that was in the
+	// last hour. A process that has just started finds what changed since the last one.
+	moved map[string]time.Time
 	// read reports whether the endpoints of a namespace are known; nil: of all.
 	read func(namespace string) bool
 
@@ -71,6 +74,7 @@ type nodeOf struct {
 func newBindings(slots snapshots.Slots, from endpointsFrom) *bindings {
 	return &bindings{
 		slots: slots, from: from, changed: map[snapshots.ServicePort]bool{},
+		moved:    map[string]time.Time{},
 		prepared: map[snapshots.ID]prepared{}, nodes: map[nodeKey]nodeOf{},
 	}
 }

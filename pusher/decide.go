@@ -22,17 +22,22 @@ func decide(view snapshots.View, failed []rollout.Failure, now time.Time) decisi
 	d := snapshots.Want(view, now)
 	intent := intentOf(d, view.Channel)
 	for _, f := range failed {
-		if _, shown := view.Channel.Rejection(f.Snapshot); shown || f.Recorded {
+		if _, shown := view.Channel.RejectionFor(f.Snapshot, view.Fleet); shown || f.Recorded {
 			continue
 		}
 		if d.Because == snapshots.BecauseNewest || f.Intent == intent {
-			view.Channel = view.Channel.Reject(snapshots.Rejection{
-				Digest: digestLike(f.Snapshot), Snapshot: f.Snapshot, Reason: f.Reason, At: f.At,
-			})
+			view.Channel = view.Channel.Reject(rejectionOf(f, digestLike(f.Snapshot), view.Fleet))
 		}
 	}
 	d = snapshots.Want(view, now)
 	return decision{d, intentOf(d, view.Channel)}
+}
+
+// rejectionOf returns what the channel is to say of a failure.
+func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) snapshots.Rejection {
+	return snapshots.Rejection{
+		Digest: digest, Snapshot: f.Snapshot, Reason: firstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
+	}
 }
 
 // intentOf tells one wish from another, also where both name the same snapshot.
@@ -71,11 +76,13 @@ func digestLike(id snapshots.ID) snapshots.Digest {
 	return snapshots.Digest("sha256:" + id.Short + strings.Repeat("0", 64-len(id.Short)))
 }
 
-// rejected lists the short digests that the channel rejects.
-func rejected(c snapshots.Channel) []string {
-	out := make([]string, 0, len(c.Spec.Rejected))
-	for _, r := range c.Spec.Rejected {
-		out = append(out, r.Digest.Short())
+// rejected lists the short digests that the channel rejects for the fleet.
+func rejected(v snapshots.View) []string {
+	out := make([]string, 0, len(v.Channel.Spec.Rejected))
+	for _, r := range v.Channel.Spec.Rejected {
+		if v.Channel.Spec.ShareRejections || r.CountsFor(v.Fleet) {
+			out = append(out, r.Digest.Short())
+		}
 	}
 	return out
 }

@@ -19,7 +19,7 @@ func TestDecide(t *testing.T) {
 		return snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: id, At: at})
 	}
 	failed := func(intent string, recorded bool) []rollout.Failure {
-		return []rollout.Failure{{Snapshot: r2, Intent: intent, Recorded: recorded, At: noon}}
+		return []rollout.Failure{{Snapshot: r2, Intent: intent, Recorded: recorded, At: noon, Good: r1}}
 	}
 	tests := map[string]struct {
 		channel snapshots.Channel
@@ -30,6 +30,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"the newest": {want: r2, intent: "newest"},
 		"not what failed, before the channel says": {failed: failed("newest", false), want: r1, intent: "newest"},
+		"nothing, where nothing was good":          {failed: []rollout.Failure{{Snapshot: r2, Intent: "newest", At: noon}}, hold: true, intent: "none"},
 		"again, when the channel was changed":      {failed: failed("newest", true), want: r2, intent: "newest"},
 		"a pin":                                    {channel: pin(r1, noon), want: r1, intent: "pin 2026-11-21T12:00:00Z"},
 		"a pin of what failed as the newest":       {channel: pin(r2, noon), failed: failed("newest", false), want: r2, intent: "pin 2026-11-21T12:00:00Z"},

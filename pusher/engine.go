@@ -50,9 +50,7 @@ type engine struct {
 	spread   spread
 	tally    tally // of endpoints that changed
 
-	// backends are the names of those of the snapshot backendsOf.
-	backendsOf snapshots.ID
-	backends   map[string]bool
+	backends backendsCompared
 
 	library  *library
 	openings *openings
@@ -210,13 +208,15 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Wishes:  wishes(e.view.Channel, now),
-		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view.Channel),
+		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view),
 		Promotion: order(e.view.Channel.Spec.Promote), Abort: order(e.view.Channel.Spec.Abort),
 		Results: e.results, Reloads: e.reloads,
 	}
 	if atHand {
 		o.Want = want.ID()
 	}
+	o.Backends, o.Compared = e.compared()
+	o.Moved = e.bindings.moved
 	for _, name := range e.names() {
 		i := e.instances[name]
 		seen := i.seen(e.stands(i, time.Time{}) == workReload)

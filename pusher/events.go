@@ -36,6 +36,7 @@ func (e *engine) takeView(view snapshots.View, err error, now time.Time) {
 	e.trouble("store", err, now)
 	e.takeSeen(view, err, now)
 	if err == nil {
+		view.Fleet = e.fleetName
 		e.view, e.viewRead = view, true
 	}
 }
@@ -77,7 +78,7 @@ func (e *engine) takeFleet(ctx context.Context, f fleet.Fleet, err error, now ti
 		return
 	}
 	e.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()))
-	e.listed = f.Instances
+	e.listed, e.fleetName, e.view.Fleet = f.Instances, f.Name, f.Name
 	e.followPods(ctx, f.Pods, now)
 	e.gather(ctx, now)
 }

@@ -58,14 +58,40 @@ func TestFailureCanaryCrashes(t *testing.T) {
 	r.run()
 	bad := r.publish(config("2", ""))
 	r.until("the canary soaks", phase(rollout.Soaking))
-	r.instances["a"].KillHAProxy()
-	if err := r.instances["a"].StartHAProxy(); err != nil {
-		t.Fatal(err)
-	}
+	r.restart("a")
+	r.until("it is noted", func(s Status) bool {
+		return s.Rollout != nil && strings.HasPrefix(s.Rollout.Noted, "a: its worker ") && s.instance("a").Reachable && len(s.Rejected) == 0
+	})
+	r.restart("a")
 	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
 	r.allRun(good)
 	if n := r.pushes("b"); n != 1 {
 		t.Errorf("b got %d pushes, want 1", n)
+	}
+}
+
+// restart has HAProxy die, and come back with what is on its disk.
+func (r *rig) restart(name string) {
+	r.t.Helper()
+	r.instances[name].KillHAProxy()
+	if err := r.instances[name].StartHAProxy(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// One death of a process is the trouble of its instance.
+func TestFailureKilledOnceWhileSoaking(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	soak := 2 * time.Second
+	r.options.Soak = &soak
+	r.endpoints(echo(t, "one"))
+	r.allRunAfter(r.publish(config("1", "")))
+	good := r.publish(config("2", ""))
+	r.until("the canary soaks", phase(rollout.Soaking))
+	r.restart("a")
+	if s := r.allRun(good); len(s.Rejected) > 0 {
+		t.Errorf("rejected: %+v", s.Rejected)
 	}
 }
 

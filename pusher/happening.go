@@ -154,6 +154,9 @@ func stops(old, is *rollout.Rollout) []happening {
 			text: fmt.Sprintf("rollout of %s goes on after its pause", is.Target), snapshot: is.Target,
 		})
 	}
+	if is.Noted != "" && is.Noted != was.Noted {
+		out = append(out, happening{log: "rollout goes on all the same", keys: []any{"noted", is.Noted}, snapshot: is.Target})
+	}
 	if is.Phase != was.Phase || !slices.Equal(is.Members, was.Members) {
 		out = append(out, happening{
 			log: "rollout goes on", keys: []any{"phase", string(is.Phase), "wave", is.Wave + 1, "members", is.Members}, snapshot: is.Target,

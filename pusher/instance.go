@@ -26,6 +26,7 @@ type instance struct {
 	info    dataplane.RuntimeInfo
 	told    time.Time // when that was asked for
 	started time.Time // when its worker began, by this machine's clock
+	died    time.Time // when it was last seen that its worker was replaced by nobody known
 	err     error     // why it is out of reach, nil if it is not
 	since   time.Time
 
@@ -131,7 +132,7 @@ func (i *instance) leavesUnserved(want []snapshots.BoundServer) bool {
 func (i *instance) seen(stale bool) rollout.Seen {
 	return rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
-		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Foreign: i.foreign() != "", Sample: i.samples.last(i.started),
+		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Foreign: i.foreign() != "", Sample: i.samples.last(i.started), Died: i.died,
 	}
 }
 
@@ -156,6 +157,9 @@ func (i *instance) hear(info dataplane.RuntimeInfo, err error, asked, now time.T
 	i.asked, i.err = true, err
 	if err != nil {
 		return
+	}
+	if (hearing{info, asked}).ofAnother(i.heard()) && i.info.PID != 0 && i.busy == "" {
+		i.died = now
 	}
 	i.meet(info, asked)
 }
@@ -207,7 +211,7 @@ func (o Options) connect(spec fleet.Instance) (*instance, error) {
 	}
 	return &instance{
 		Instance: spec, client: client, gone: make(chan struct{}), onDisk: push.Known{},
-		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout, Names: &push.Names{}, Record: push.NewRecord(push.Remembered{})},
+		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout, Names: &push.Names{}, Record: push.NewRecord(push.Remembered{}), Layout: spec.Layout},
 	}, nil
 }
 

@@ -151,6 +151,8 @@ func outcome(err error) rollout.Outcome {
 	switch {
 	case err == nil:
 		return rollout.Applied
+	case errors.Is(err, push.ErrInstance), errors.Is(err, push.ErrDirectory):
+		return rollout.Faulty
 	case errors.Is(err, push.ErrRefused):
 		return rollout.Refused
 	}
@@ -297,8 +299,9 @@ func (e *engine) reject(ctx context.Context, now time.Time) {
 	snapshot, ok := e.library.have[f.Snapshot]
 	digest := snapshot.Manifest.Spec.Digest
 	e.rejecting = true
+	fleetName := e.view.Fleet
 	e.start(func() {
-		err := rejectInChannel(ctx, e.Store, f, digest, ok, now)
+		err := rejectInChannel(ctx, e.Store, f, fleetName, digest, ok, now)
 		e.send(ctx, func(now time.Time) {
 			e.rejecting, e.rejectAt = false, now.Add(5*time.Second)
 			e.trouble("channel", err, now)
@@ -306,9 +309,9 @@ func (e *engine) reject(ctx context.Context, now time.Time) {
 	})
 }
 
-// rejectInChannel notes a failure in the channel, unless people named the snapshot anew
+// rejectInChannel notes a failure of a fleet in the channel, unless people named the snapshot anew
 // meanwhile. The digest is that of the snapshot, read again where it is no longer at hand.
-func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, digest snapshots.Digest, known bool, now time.Time) error {
+func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, fleetName string, digest snapshots.Digest, known bool, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	if !known {
@@ -318,7 +321,7 @@ func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, digest
 		}
 		digest = s.Manifest.Spec.Digest
 	}
-	r := snapshots.Rejection{Digest: digest, Snapshot: f.Snapshot, Reason: firstLine(f.Reason, 300), At: f.At}
+	r := rejectionOf(f, digest, fleetName)
 	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *snapshots.Channel) error {
 		if !f.Withdrawn(wishes(*c, now)) {
 			*c = c.Reject(r)

@@ -29,7 +29,7 @@ type killScenario struct {
 var killScenarios = map[string]killScenario{
 	"first push":                {ran: []string{}, change: func(p *play) snapshots.ID { return p.publish("1") }, missing: nothing},
 	"rollout in waves":          {change: func(p *play) snapshots.ID { return p.publish("2") }, missing: oldFiles},
-	"last wave fails":           {change: func(p *play) snapshots.ID { return p.refusedBy("b") }, missing: notRejected},
+	"last wave fails":           {change: func(p *play) snapshots.ID { return p.refusedBy("b", "c") }, missing: notRejected},
 	"canary fails":              {change: func(p *play) snapshots.ID { return p.refusedBy("a") }, missing: notRejected},
 	"pin":                       {ran: []string{"1", "2"}, change: pinned, missing: nothing},
 	"endpoints, API 3.4":        {change: moved, missing: otherEndpoints},
@@ -109,9 +109,11 @@ func oldFiles(p *play) string {
 	return ""
 }
 
-// refusedBy publishes what does not start on an instance.
-func (p *play) refusedBy(name string) snapshots.ID {
-	p.instances[name].refuses = "x-revision 2"
+// refusedBy publishes what does not start on some instances.
+func (p *play) refusedBy(names ...string) snapshots.ID {
+	for _, name := range names {
+		p.instances[name].refuses = "x-revision 2"
+	}
 	p.publish("2")
 	return p.newest(1)
 }

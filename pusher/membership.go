@@ -17,9 +17,10 @@ import (
 
 // membership is who belongs to the fleet, as far as that is known.
 type membership struct {
-	listed []fleet.Instance // in the file
-	found  []fleet.Instance // among the pods
-	pods   *fleet.Pods      // which pods are looked for, nil for none
+	fleetName string           // in the file
+	listed    []fleet.Instance // in the file
+	found     []fleet.Instance // among the pods
+	pods      *fleet.Pods      // which pods are looked for, nil for none
 	// podsRead is set once the pods were read that are looked for.
 	podsRead bool
 	stopPods context.CancelFunc
@@ -168,6 +169,7 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
 	case old.UID == spec.UID:
 		old.stop()
+		e.state.Rollout = e.state.Rollout.Forgive(spec.Name)
 		i.busy = old.busy // its job ends as it began
 		i.kept = old.kept
 		i.target.Names, i.target.Record = old.target.Names, old.target.Record

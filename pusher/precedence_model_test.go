@@ -19,6 +19,9 @@ type model struct {
 	careful  bool // approval is required
 	approved map[snapshots.ID]bool
 	rejected map[string]bool // by the short digest
+	// failed holds, of those that a rollout of failed, what was good then; "" for nothing.
+	failed map[string]string
+	byHand map[string]bool // of those rejected, what a person rejected
 }
 
 // wish is a snapshot that a person named, with a number for each time.
@@ -28,12 +31,13 @@ type wish struct {
 }
 
 func newModel() model {
-	return model{approved: map[snapshots.ID]bool{}, rejected: map[string]bool{}}
+	return model{approved: map[snapshots.ID]bool{}, rejected: map[string]bool{}, failed: map[string]string{}, byHand: map[string]bool{}}
 }
 
 // clone returns what a pusher sees that looks now.
 func (m model) clone() model {
 	m.stored, m.approved, m.rejected = slices.Clone(m.stored), maps.Clone(m.approved), maps.Clone(m.rejected)
+	m.failed, m.byHand = maps.Clone(m.failed), maps.Clone(m.byHand)
 	return m
 }
 
@@ -47,7 +51,8 @@ type verdict struct {
 
 // wants: an empty store and a pause hold; then comes an override, as long as it
 // lasts, then a pin; what they name holds if it is missing or rejected. Else it is
-// the newest that is not rejected and, if that is required, approved.
+// the newest that is not rejected and, if that is required, approved; where the newest
+// that is rejected was so for a failure, nothing but what was good then.
 func (m model) wants(now time.Time) verdict {
 	switch {
 	case len(m.stored) == 0 || m.paused:
@@ -57,12 +62,32 @@ func (m model) wants(now time.Time) verdict {
 	case !m.pin.id.IsZero():
 		return m.ordered(m.pin)
 	}
+	only, holds := "", false
 	for i := len(m.stored) - 1; i >= 0; i-- {
-		if id := m.stored[i]; !m.rejected[id.Short] && (!m.careful || m.approved[id]) {
+		id := m.stored[i]
+		switch {
+		case m.rejected[id.Short]:
+			if !holds || only == id.Short {
+				only, holds = m.failed[id.Short], m.hasFailed(id.Short)
+			}
+		case holds && only != id.Short:
+		case !m.careful || m.approved[id]:
 			return verdict{id: id}
 		}
 	}
 	return verdict{}
+}
+
+func (m model) hasFailed(short string) bool {
+	_, failed := m.failed[short]
+	return failed && !m.byHand[short]
+}
+
+// withdraw takes back whatever rejects a content.
+func (m model) withdraw(short string) {
+	delete(m.rejected, short)
+	delete(m.failed, short)
+	delete(m.byHand, short)
 }
 
 func (m model) ordered(w wish) verdict {

@@ -143,7 +143,7 @@ func (w *world) pin() { w.pinOf(w.any()) }
 func (w *world) pinOf(id snapshots.ID) {
 	w.say("pin "+id.String(), func(c snapshots.Channel) snapshots.Channel {
 		return c.Pinned(snapshots.Pin{Snapshot: id, By: "ops", At: w.now})
-	}, func(m *model) { m.pin = w.wish(id); delete(m.rejected, id.Short) })
+	}, func(m *model) { m.pin = w.wish(id); m.withdraw(id.Short) })
 }
 
 // wish notes that a person named a snapshot.
@@ -168,7 +168,7 @@ func (w *world) override() {
 	id, expires := w.any(), w.now.Add(time.Duration(10+w.random.IntN(300))*time.Second)
 	w.say("override "+id.String()+" until "+expires.Format("15:04:05"), func(c snapshots.Channel) snapshots.Channel {
 		return c.Overridden(snapshots.Override{Snapshot: id, Expires: expires})
-	}, func(m *model) { m.override, m.expires = w.wish(id), expires; delete(m.rejected, id.Short) })
+	}, func(m *model) { m.override, m.expires = w.wish(id), expires; m.withdraw(id.Short) })
 }
 
 func (w *world) endOverride() {
@@ -188,7 +188,7 @@ func (w *world) reject() {
 	id := w.known[w.random.IntN(len(w.known))]
 	w.say("reject "+id.String(), func(c snapshots.Channel) snapshots.Channel {
 		return c.Reject(snapshots.Rejection{Digest: w.whole[id.Short], Snapshot: id, At: w.now})
-	}, func(m *model) { m.rejected[id.Short] = true; delete(w.found, id.Short) })
+	}, func(m *model) { m.rejected[id.Short], m.byHand[id.Short] = true, true; delete(w.found, id.Short) })
 }
 
 func (w *world) retry() {
@@ -196,7 +196,7 @@ func (w *world) retry() {
 	w.say("retry "+id.String(), func(c snapshots.Channel) snapshots.Channel {
 		c, _ = c.Retry(w.whole[id.Short])
 		return c
-	}, func(m *model) { delete(m.rejected, id.Short); delete(w.found, id.Short) })
+	}, func(m *model) { m.withdraw(id.Short); delete(w.found, id.Short) })
 }
 
 func (w *world) approve() {

@@ -89,6 +89,7 @@ func (w *world) begin() {
 	}
 	w.options.Store, w.options.Metrics = w.store, prometheus.NewRegistry()
 	w.e = newEngine(w.options, s, nil, w.now)
+	w.e.fleetName, w.e.view.Fleet = "edge", "edge"
 	w.e.takePolicy(rollout.Policy{
 		Waves: []rollout.Size{{Count: 1}, {Percent: 100}}, Deadline: 5 * time.Minute, Grace: 10 * time.Second,
 		Retry: time.Second, RetryMax: 2 * time.Minute,
@@ -208,11 +209,12 @@ func (w *world) record() {
 			return
 		}
 		w.tell("%s failed: %s", f.Snapshot, f.Reason)
-		if err := rejectInChannel(w.t.Context(), w.store, f, w.whole[f.Snapshot.Short], true, w.now); err != nil {
+		if err := rejectInChannel(w.t.Context(), w.store, f, w.e.view.Fleet, w.whole[f.Snapshot.Short], true, w.now); err != nil {
 			w.fatalf("%v", err)
 		}
 		if short := f.Snapshot.Short; w.model.rejects(short, w.tried[short], w.now) {
 			w.model.rejected[short], w.found[short] = true, true
+			w.model.failed[short] = f.Good.Short
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (e *engine) status(now time.Time) Status {
 	s := Status{
 		Updated: now.UTC().Truncate(time.Second), Leader: e.leader(), Term: e.reign.term, Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
 		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Waits: wholeSeconds(e.waits), Instances: []InstanceStatus{},
-		Changes: e.changes,
+		Changes: e.changes, Fleet: e.view.Fleet, Proven: e.state.Rollout.Proven,
 	}
 	for _, about := range slices.Sorted(maps.Keys(e.troubles)) {
 		s.Troubles = append(s.Troubles, e.troubles[about])
@@ -91,7 +91,7 @@ func (e *engine) rolloutStatus() *RolloutStatus {
 	}
 	s := &RolloutStatus{
 		Target: r.Target, Phase: r.Phase, Wave: r.Wave + 1, Members: r.Members,
-		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason, Paused: r.Paused,
+		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason, Paused: r.Paused, Noted: firstLine(r.Noted, longestMessage),
 	}
 	if c, ok := changeTo(e.changes, r.Target); ok && c.Began.Equal(r.Started.UTC().Truncate(time.Second)) {
 		s.Change = &c

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // past is how long what an instance counted is remembered, to be compared with.
@@ -54,6 +52,7 @@ func (s samples) last(started time.Time) rollout.Sample {
 		return rollout.Sample{}
 	}
 	first, last := s[0], s[len(s)-1]
+	last.Age = max(0, last.At.Sub(started))
 	last.Past = rollout.Rate{Counters: last.Minus(first.Counters), For: last.At.Sub(first.At)}
 	if age := last.At.Sub(started); age > 0 && (age <= past || len(s) == 1) {
 		last.Past = rollout.Rate{Counters: last.Counters, For: age}
@@ -67,7 +66,6 @@ func (e *engine) beginSampling(ctx context.Context, now time.Time) {
 	if pace == 0 {
 		return
 	}
-	known := e.sections()
 	for _, name := range e.names() {
 		i := e.instances[name]
 		if i.sampling || !i.reachable() || i.busy == workPush || now.Sub(i.sampled) < pace {
@@ -77,42 +75,17 @@ func (e *engine) beginSampling(ctx context.Context, now time.Time) {
 		ignore := e.policy.Gate.Ignore
 		e.start(func() {
 			s, err := sample(ctx, i.client, ignore, now)
-			e.send(ctx, func(time.Time) { e.takeSample(i, s, err, known) })
+			e.send(ctx, func(time.Time) { e.takeSample(i, s, err) })
 		})
 	}
 }
 
-// sections returns the names of the backends of the last good snapshot: only those
-// can have had a server before.
-func (e *engine) sections() map[string]bool {
-	good := e.state.Rollout.Good
-	if e.backendsOf != good {
-		e.backendsOf, e.backends = snapshots.ID{}, nil
-		if p, ok := e.bindings.prepared[good]; ok {
-			e.backendsOf, e.backends = good, backendsIn(p.snapshot.Config())
-		}
-	}
-	return e.backends
-}
-
-// backendsIn returns the names of the sections that have servers.
-func backendsIn(config []byte) map[string]bool {
-	names := map[string]bool{}
-	for line := range strings.Lines(string(config)) {
-		if words := strings.Fields(line); len(words) > 1 && (words[0] == "backend" || words[0] == "listen") {
-			names[words[1]] = true
-		}
-	}
-	return names
-}
-
-func (e *engine) takeSample(i *instance, s rollout.Sample, err error, known map[string]bool) {
+func (e *engine) takeSample(i *instance, s rollout.Sample, err error) {
 	i.sampling = false
 	if err != nil {
 		e.logger(i.Name).Debug("statistics not had", "err", err)
 		return
 	}
-	s.Down = slices.DeleteFunc(s.Down, func(name string) bool { return !known[name] })
 	i.samples = i.samples.add(s)
 }
 
@@ -144,7 +117,8 @@ func sample(ctx context.Context, c *dataplane.Client, ignore []string, asked tim
 	return summary(frontends, backends, ignore, rollout.Sample{At: asked, PID: after.PID}), nil
 }
 
-// summary adds up what clients caused, and lists what is down.
+// summary adds up what clients caused, and lists what is down, or was so for a moment.
+// What it does not have at first, a backend may have lost before.
 func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.BackendStatistics, ignore []string, s rollout.Sample) rollout.Sample {
 	for _, f := range frontends {
 		if !slices.Contains(ignore, f.Name) {
@@ -155,7 +129,17 @@ func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.Back
 		if b.Down {
 			s.Down = append(s.Down, b.Name)
 		}
+		if (b.Down && b.Downs > 1) || (!b.Down && b.Downs > 0 && b.Since < past) {
+			s.Flapped = append(s.Flapped, b.Name)
+		}
+		if b.Errors > 0 {
+			if s.By == nil {
+				s.By = map[string]int64{}
+			}
+			s.By[b.Name] = b.Errors
+		}
 	}
 	slices.Sort(s.Down)
+	slices.Sort(s.Flapped)
 	return s
 }

@@ -35,6 +35,21 @@ func (b *bindings) assign(now time.Time, drain time.Duration) bool {
 	return changed
 }
 
+// longestMoved is how long it is remembered that endpoints changed.
+const longestMoved = time.Hour
+
+// noteMoved notes that the endpoints of a backend changed. A backend that is new to the
+// slots has no endpoints that changed.
+func (b *bindings) noteMoved(key snapshots.SlotKey, old, group []snapshots.Slot, now time.Time) {
+	if _, had := b.slots[key]; had && !slices.Equal(old, group) {
+		b.moved[key.Backend] = now
+	}
+}
+
+func (b *bindings) forgetMoved(now time.Time) {
+	maps.DeleteFunc(b.moved, func(_ string, at time.Time) bool { return now.Sub(at) > longestMoved })
+}
+
 // nextDrain returns when the next slot is drained. One that should be already, but
 // whose endpoints nobody knows, is looked at again after a while.
 func (b *bindings) nextDrain(now time.Time) time.Time {
@@ -53,6 +68,15 @@ func (b *bindings) assignAll(now time.Time, drain time.Duration) bool {
 		b.shapes++
 	}
 	changed := !maps.EqualFunc(b.slots, next, slices.Equal[[]snapshots.Slot])
+	for key, group := range next {
+		b.noteMoved(key, b.slots[key], group, now)
+	}
+	for key := range b.slots {
+		if _, stays := next[key]; !stays {
+			b.moved[key.Backend] = now
+		}
+	}
+	b.forgetMoved(now)
 	b.slots = next
 	b.due = b.nextDrain(now)
 	for id, p := range b.prepared {
@@ -72,6 +96,7 @@ func (b *bindings) assignSome(services map[snapshots.ServicePort]bool, now time.
 	changed, grown := false, false
 	for _, d := range directives {
 		old, group := b.slots[d.Key()], next[d.Key()]
+		b.noteMoved(d.Key(), old, group, now)
 		changed, grown = changed || !slices.Equal(old, group), grown || len(old) != len(group)
 		if until, drains := (snapshots.Slots{d.Key(): group}).NextDrain(); drains && (b.due.IsZero() || until.Before(b.due)) {
 			b.due = until

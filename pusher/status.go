@@ -26,8 +26,12 @@ type Status struct {
 	// Standby is set by a pusher that another leads: it knows nothing of the fleet.
 	Standby bool          `json:"standby,omitempty"`
 	Channel ChannelStatus `json:"channel"`
-	// Good is the last snapshot that reached the whole fleet.
-	Good snapshots.ID `json:"good,omitzero"`
+	// Fleet is the name of the fleet, "" while it is not known.
+	Fleet string `json:"fleet,omitempty"`
+	// Good is the last snapshot that reached the whole fleet, and Proven are the latest
+	// that did, oldest first.
+	Good   snapshots.ID   `json:"good,omitzero"`
+	Proven []snapshots.ID `json:"proven,omitempty"`
 	// Rollout is the one in progress, nil for none.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 	// Waits are what the rollout, or an instance, waits for.
@@ -70,6 +74,8 @@ type RolloutStatus struct {
 	// Reason is why it is being undone, and Paused why it goes no further.
 	Reason string `json:"reason,omitempty"`
 	Paused string `json:"paused,omitempty"`
+	// Noted is what was seen on the way that does not speak against the snapshot.
+	Noted string `json:"noted,omitempty"`
 	// Change is what it takes, nil until the first instance has tried.
 	Change *Change `json:"change,omitempty"`
 }

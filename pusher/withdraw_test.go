@@ -56,7 +56,7 @@ func TestRejectInChannel(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := rollout.Failure{Snapshot: r2, Intent: test.intent, At: noon}
-			if err := rejectInChannel(t.Context(), store, f, digestLike(r2), true, noon); err != nil {
+			if err := rejectInChannel(t.Context(), store, f, "edge", digestLike(r2), true, noon); err != nil {
 				t.Fatal(err)
 			}
 			view, err := store.View(t.Context())

@@ -34,6 +34,8 @@ type ChannelSpec struct {
 	RequireApproval bool        `json:"requireApproval,omitempty"`
 	Approved        []ID        `json:"approved,omitempty"` // ascending
 	Rejected        []Rejection `json:"rejected,omitempty"` // oldest first
+	// ShareRejections has what one fleet rejects count for all fleets on the store.
+	ShareRejections bool `json:"shareRejections,omitempty"`
 	// Promote and Abort are about the rollout of a snapshot that is under way, and say
 	// nothing of what should run.
 	Promote *Order `json:"promote,omitempty"`
@@ -83,6 +85,19 @@ type Rejection struct {
 	Snapshot ID        `json:"snapshot"`
 	Reason   string    `json:"reason,omitempty"`
 	At       time.Time `json:"at,omitzero"`
+	// Fleet is the only fleet that it counts for, "" for all of them.
+	Fleet string `json:"fleet,omitempty"`
+	// Failed is set by a pusher whose rollout failed, and Good is what the fleet went
+	// back to, zero if nothing was known to be good. A person who rejects a snapshot
+	// has the next older one run; a pusher holds what is good.
+	Failed bool `json:"failed,omitempty"`
+	Good   ID   `json:"good,omitzero"`
+}
+
+// CountsFor reports whether the rejection counts for a fleet, where the channel does
+// not share rejections; "" asks for any.
+func (r Rejection) CountsFor(fleet string) bool {
+	return r.Fleet == "" || fleet == "" || r.Fleet == fleet
 }
 
 // Pinned returns the channel with the pin. To pin is to say that this content
@@ -157,28 +172,46 @@ func (c Channel) Approve(id ID) Channel {
 }
 
 // Reject returns the channel with the content rejected; an earlier rejection of
-// it is replaced.
+// it for the same fleet, or that for all fleets, is replaced.
 func (c Channel) Reject(r Rejection) Channel {
 	r.At = stableTime(r.At)
-	c = c.withoutRejections(func(old Rejection) bool { return old.Digest == r.Digest })
+	c = c.withoutRejections(func(old Rejection) bool { return old.Digest == r.Digest && old.Fleet == r.Fleet })
 	c.Spec.Rejected = append(c.Spec.Rejected, r)
 	return c
 }
 
-// Retry returns the channel with the content no longer rejected, and whether it
-// was.
-func (c Channel) Retry(d Digest) (Channel, bool) {
-	next := c.withoutRejections(func(r Rejection) bool { return r.Digest == d })
+// Retry returns the channel with the content no longer rejected by anybody, and
+// whether it was.
+func (c Channel) Retry(d Digest) (Channel, bool) { return c.RetryFor(d, "") }
+
+// RetryFor is [Channel.Retry] for one fleet: what counts for all, or for another fleet,
+// stays. "" is all.
+func (c Channel) RetryFor(d Digest, fleet string) (Channel, bool) {
+	next := c.withoutRejections(func(r Rejection) bool { return r.Digest == d && (fleet == "" || r.Fleet == fleet) })
 	return next, len(next.Spec.Rejected) < len(c.Spec.Rejected)
 }
 
-// Rejection returns the rejection of the snapshot's content, if it is rejected.
-func (c Channel) Rejection(id ID) (Rejection, bool) {
-	i := slices.IndexFunc(c.Spec.Rejected, func(r Rejection) bool { return id.Names(r.Digest) })
-	if i < 0 {
-		return Rejection{}, false
+// Rejection returns the rejection of the snapshot's content, if it is rejected for any
+// fleet.
+func (c Channel) Rejection(id ID) (Rejection, bool) { return c.RejectionFor(id, "") }
+
+// RejectionFor returns the rejection of the snapshot's content that counts for a fleet.
+// One for all fleets comes before that of a fleet: a person said it.
+func (c Channel) RejectionFor(id ID, fleet string) (Rejection, bool) {
+	var found Rejection
+	any := false
+	for _, r := range c.Spec.Rejected {
+		if !id.Names(r.Digest) || !(c.Spec.ShareRejections || r.CountsFor(fleet)) {
+			continue
+		}
+		if r.Fleet == "" {
+			return r, true
+		}
+		if !any || r.Fleet == fleet {
+			found, any = r, true
+		}
 	}
-	return c.Spec.Rejected[i], true
+	return found, any
 }
 
 func (c Channel) withoutRejections(drop func(Rejection) bool) Channel {

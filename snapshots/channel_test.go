@@ -195,3 +195,72 @@ func TestWantNeverInvents(t *testing.T) {
 		}
 	}
 }
+
+// What a fleet rejects is for that fleet, and below it nothing is tried but what was
+// good.
+func TestWantOfAFleet(t *testing.T) {
+	ids := []ID{idN(1), idN(2), idN(3), idN(4)}
+	failed := func(c Channel, fleet string, n int, good ID) Channel {
+		return c.Reject(Rejection{Digest: digestN(n), Snapshot: idN(n), Fleet: fleet, Failed: true, Good: good, Reason: "it said no"})
+	}
+	byHand := func(c Channel, fleet string, n int) Channel {
+		return c.Reject(Rejection{Digest: digestN(n), Snapshot: idN(n), Fleet: fleet})
+	}
+	shared := failed(Channel{}, "east", 4, idN(2))
+	shared.Spec.ShareRejections = true
+	for _, tt := range []struct {
+		name    string
+		channel Channel
+		fleet   string
+		want    ID // none: it holds
+		says    string
+	}{
+		{"another fleet's", failed(Channel{}, "east", 4, idN(2)), "west", idN(4), ""},
+		{"its own: what was good, and nothing between", failed(Channel{}, "west", 4, idN(2)), "west", idN(2), "is the newest that is not rejected (1 rejected)"},
+		{"asked by no fleet", failed(Channel{}, "west", 4, idN(2)), "", idN(2), ""},
+		{"shared", shared, "west", idN(2), ""},
+		{"two fleets, of which each has its own", failed(failed(Channel{}, "east", 4, idN(1)), "west", 4, idN(3)), "west", idN(3), ""},
+		{"by hand, for all: the next older one", byHand(Channel{}, "", 4), "west", idN(3), ""},
+		{"by hand, for a fleet", byHand(Channel{}, "west", 4), "west", idN(3), ""},
+		{"by hand after it failed: the next older one", byHand(failed(Channel{}, "west", 4, idN(2)), "", 4), "west", idN(3), ""},
+		{"nothing was good", failed(Channel{}, "west", 4, ID{}), "west", ID{}, "r000004-0000000004 failed, and no snapshot is known to be good: mend what it says, then pusher retry, or publish another: it said no"},
+		{"what was good is gone", failed(Channel{}, "west", 4, idN(7)), "west", ID{}, "and the store does not offer r000007-0000000007"},
+		{"what was good failed since, too", failed(failed(Channel{}, "west", 3, idN(1)), "west", 4, idN(3)), "west", idN(1), ""},
+		{"what was good is rejected by hand", byHand(failed(Channel{}, "west", 4, idN(3)), "", 3), "west", idN(2), ""},
+		{"two failed in a row", failed(failed(Channel{}, "west", 3, idN(1)), "west", 4, idN(1)), "west", idN(1), "(2 rejected)"},
+		{"a newer one than what failed", failed(Channel{}, "west", 3, idN(1)), "west", idN(4), ""},
+	} {
+		d := Want(View{IDs: ids, Channel: tt.channel, Fleet: tt.fleet}, noon)
+		if d.ID != tt.want || d.Hold != tt.want.IsZero() || !strings.Contains(d.Message, tt.says) {
+			t.Errorf("%s: %+v", tt.name, d)
+		}
+		text, err := tt.channel.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ParseChannel(text); err != nil || cmp.Diff(tt.channel.Spec, again.Spec, cmpopts.EquateEmpty()) != "" {
+			t.Errorf("%s: read back as %+v, %v", tt.name, again, err)
+		}
+	}
+}
+
+func TestRejectionsOfFleets(t *testing.T) {
+	of := func(fleet string) Rejection { return Rejection{Digest: digestN(1), Snapshot: idN(1), Fleet: fleet} }
+	c := Channel{}.Reject(of("east")).Reject(of("west")).Reject(of("east"))
+	if n := len(c.Spec.Rejected); n != 2 {
+		t.Errorf("there are %d rejections, want one for each fleet", n)
+	}
+	c, was := c.RetryFor(digestN(1), "east")
+	if _, east := c.RejectionFor(idN(1), "east"); !was || east {
+		t.Errorf("east is to retry (%v), and is rejected (%v)", was, east)
+	}
+	if _, west := c.RejectionFor(idN(1), "west"); !west {
+		t.Error("west has lost its rejection")
+	}
+	if c, _ = c.Retry(digestN(1)); len(c.Spec.Rejected) > 0 {
+		t.Errorf("retried, and there is %+v", c.Spec.Rejected)
+	}
+	if c = c.Reject(of("east")).Reject(of("")).Pinned(Pin{Snapshot: idN(1)}); len(c.Spec.Rejected) > 0 {
+		t.Errorf("pinned, and there is %+v", c.Spec.Rejected)
+	}
+}

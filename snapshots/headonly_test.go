@@ -22,7 +22,7 @@ func TestHeadOnly(t *testing.T) {
 		if d := Want(v, noon); d.ID != c.want || d.Hold != c.want.IsZero() {
 			t.Errorf("%s: wanted is %+v", name, d)
 		}
-		if _, to := Previous(v, c.good, noon); to.ID != c.to || to.Hold != c.to.IsZero() {
+		if _, to := Previous(v, []ID{c.good}, noon); to.ID != c.to || to.Hold != c.to.IsZero() {
 			t.Errorf("%s: before that was %+v", name, to)
 		}
 	}

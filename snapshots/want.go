@@ -19,7 +19,13 @@ type View struct {
 	// Seen is what the reader now knows of the store, to be given back to it after a
 	// restart.
 	Seen Seen
+	// Fleet is the one that asks. What other fleets rejected does not count for it,
+	// unless the channel shares rejections; for "" all of it counts.
+	Fleet string
 }
+
+// rejection returns the rejection of a content that counts here.
+func (v View) rejection(id ID) (Rejection, bool) { return v.Channel.RejectionFor(id, v.Fleet) }
 
 // Head returns the newest snapshot, or the zero ID if there is none.
 func (v View) Head() ID {
@@ -58,7 +64,8 @@ func hold(because Reason, format string, args ...any) Decision {
 // Want decides what should run at the time now. A pause holds whatever runs.
 // Else the first of these decides: an override that has not expired; the pin;
 // the newest snapshot that is approved, where that is required, and not
-// rejected. An override or a pin whose snapshot is missing or rejected holds:
+// rejected; where a rollout failed, that is what was good before it, and nothing
+// between them. An override or a pin whose snapshot is missing or rejected holds:
 // it is not passed over. A rollback in progress comes between pin and newest,
 // and is for the pusher to know.
 func Want(v View, now time.Time) Decision {
@@ -82,29 +89,51 @@ func (v View) named(id ID, because Reason, message string) Decision {
 	if !slices.Contains(v.IDs, id) {
 		return hold(because, "%s is %s, but the store does not hold it", id, message)
 	}
-	if r, ok := v.Channel.Rejection(id); ok {
+	if r, ok := v.rejection(id); ok {
 		return hold(because, "%s is %s, but was rejected%s", id, message, said("", r.Reason))
 	}
 	return Decision{ID: id, Because: because, Message: id.String() + " is " + message}
 }
 
-// newest decides where nobody named a snapshot.
+// newest decides where nobody named a snapshot. Below one that failed nothing is tried
+// but what was good then: nobody asked for what lies between, and if the fleet is at
+// fault, each would fail in turn.
 func (v View) newest() Decision {
 	spec := v.Channel.Spec
 	rejected, waiting := 0, 0
 	if v.HeadOnly {
 		v.IDs = []ID{v.Head()}
 	}
+	var failed *Rejection
 	for _, id := range slices.Backward(v.IDs) {
-		if _, ok := v.Channel.Rejection(id); ok {
+		if r, ok := v.rejection(id); ok {
 			rejected++
+			if failed == nil || failed.Good.Short == id.Short {
+				failed = r.failure()
+			}
+		} else if failed != nil && failed.Good.Short != id.Short {
+			continue
 		} else if spec.RequireApproval && !slices.Contains(spec.Approved, id) {
 			waiting++
 		} else {
 			return Decision{ID: id, Because: BecauseNewest, Message: fmt.Sprintf("%s is the newest%s", id, passedOver(rejected, waiting))}
 		}
 	}
-	return hold(BecauseNone, "no snapshot may run: %s", counts(rejected, waiting))
+	switch {
+	case failed == nil:
+		return hold(BecauseNone, "no snapshot may run: %s", counts(rejected, waiting))
+	case failed.Good.IsZero():
+		return hold(BecauseNone, "%s failed, and no snapshot is known to be good: mend what it says, then pusher retry, or publish another%s", failed.Snapshot, said("", failed.Reason))
+	}
+	return hold(BecauseNone, "%s failed, and the store does not offer %s, which was good: what runs goes on", failed.Snapshot, failed.Good)
+}
+
+// failure returns the rejection if it is of a rollout that failed, else nil.
+func (r Rejection) failure() *Rejection {
+	if !r.Failed {
+		return nil
+	}
+	return &r
 }
 
 // passedOver tells of the newer snapshots, if there are any.

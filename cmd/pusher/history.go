@@ -87,6 +87,7 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 	if err != nil {
 		return nil, err
 	}
+	view.Fleet = status.Fleet
 	want := snapshots.Want(view, now)
 	list := []revision{}
 	for _, id := range slices.Backward(view.IDs) {
@@ -114,7 +115,7 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 // states returns what there is to say of a snapshot: what people said of it, then
 // what became of it.
 func states(id snapshots.ID, c snapshots.Channel, want snapshots.Decision, status pusher.Status, now time.Time) []string {
-	_, rejected := c.Rejection(id)
+	_, rejected := c.RejectionFor(id, status.Fleet)
 	spec := c.Spec
 	var out []string
 	add := func(state string, is bool) {

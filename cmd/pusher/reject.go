@@ -13,14 +13,15 @@ import (
 )
 
 func rejectCommand() *cobra.Command {
-	var f channelFlags
+	var f rejectFlags
 	cmd := &cobra.Command{
 		Use:   "reject SNAPSHOT --store STORE",
 		Short: "Keep the content of a snapshot from running, under any name",
 		Long: `Keep the content of a snapshot from running, under this name or another, until
-pusher retry. The pusher does so itself when a rollout fails. The next older
-snapshot that may run is rolled out in its place; but one that is pinned is not
-passed over: what runs is held.`,
+pusher retry. The next older snapshot that may run is rolled out in its place; but
+one that is pinned is not passed over: what runs is held. The pusher itself rejects a
+snapshot when its rollout fails, for its own fleet only, and that fleet then stays with
+what was good. With --fleet this counts for one fleet too, by the name in its file.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.reject(cmd, store, args[0]) })
@@ -31,7 +32,18 @@ passed over: what runs is held.`,
 	return cmd
 }
 
-func (f *channelFlags) reject(cmd *cobra.Command, store stores.Store, name string) error {
+// rejectFlags are those of the verbs about what is rejected.
+type rejectFlags struct {
+	channelFlags
+	fleet string
+}
+
+func (f *rejectFlags) add(cmd *cobra.Command) {
+	f.channelFlags.add(cmd)
+	cmd.Flags().StringVar(&f.fleet, "fleet", "", "name of the only fleet that it is for (default: all on the store)")
+}
+
+func (f *rejectFlags) reject(cmd *cobra.Command, store stores.Store, name string) error {
 	id, err := stored(cmd.Context(), store, name)
 	if err != nil {
 		return err
@@ -41,7 +53,7 @@ func (f *channelFlags) reject(cmd *cobra.Command, store stores.Store, name strin
 		return damaged(err)
 	}
 	r := snapshots.Rejection{
-		Digest: manifest.Spec.Digest, Snapshot: id, At: time.Now(),
+		Digest: manifest.Spec.Digest, Snapshot: id, At: time.Now(), Fleet: f.fleet,
 		Reason: cmp.Or(f.who.reason, "by "+f.who.by),
 	}
 	return f.editOf(cmd, store, func(_ snapshots.View, c *snapshots.Channel) (string, error) {

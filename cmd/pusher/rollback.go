@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -34,9 +35,9 @@ func rollbackCommand() *cobra.Command {
 		Use:   "rollback --store STORE [--to SNAPSHOT] [--state STATE]",
 		Short: "Go back to the last good snapshot, by pinning it",
 		Long: `Pin a snapshot that is older than the one that should run. Without --to that is the
-last good one before it: what the whole fleet ran last, if --state tells and it is
-older; else the next older one that is not rejected and, where that is asked for,
-approved. To do it again goes back further. What is published meanwhile waits until
+last good one before it that has another content: what the whole fleet ran last, if
+--state tells and it is older; else the next older one that is not rejected and, where
+that is asked for, approved. To do it again goes back further. What is published meanwhile waits until
 pusher unpin.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,7 +52,7 @@ pusher unpin.`,
 }
 
 func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
-	good, err := f.good(cmd.Context())
+	status, err := f.status(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	var done rolledBack
 	made, err := f.change(cmd.Context(), store, now, func(view snapshots.View, c *snapshots.Channel) (string, error) {
 		var err error
-		if done.From, done.To, err = f.target(view, good, now); err != nil {
+		if done.From, done.To, err = f.target(view, status, now); err != nil {
 			return "", err
 		}
 		*c = c.Pinned(snapshots.Pin{Snapshot: done.To, By: f.who.by, Reason: f.why(done.From), At: now})
@@ -74,18 +75,18 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	return f.output.Write(cmd.OutOrStdout(), done, done.print)
 }
 
-// good returns what the whole fleet ran last, if a state was named.
-func (f *rollbackFlags) good(ctx context.Context) (snapshots.ID, error) {
+// status returns what a pusher says of its fleet, if a state was named.
+func (f *rollbackFlags) status(ctx context.Context) (pusher.Status, error) {
 	if f.state == "" {
-		return snapshots.ID{}, nil
+		return pusher.Status{}, nil
 	}
-	status, err := f.readStatus(ctx, f.state)
-	return status.Good, err
+	return f.readStatus(ctx, f.state)
 }
 
 // target returns what should run, zero if that is not known, and what to go back to.
-func (f *rollbackFlags) target(view snapshots.View, good snapshots.ID, now time.Time) (from, to snapshots.ID, err error) {
-	from, last := snapshots.Previous(view, good, now)
+func (f *rollbackFlags) target(view snapshots.View, status pusher.Status, now time.Time) (from, to snapshots.ID, err error) {
+	view.Fleet = status.Fleet
+	from, last := snapshots.Previous(view, append(status.Proven, status.Good), now)
 	if f.to == "" && last.Hold {
 		return from, to, process.WithHint(process.Usage("there is nothing to roll back to: %s", last.Message),
 			"name a snapshot with --to; pusher history lists them")

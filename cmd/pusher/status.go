@@ -82,6 +82,9 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 		if r.Paused != "" {
 			line("paused", "%s", r.Paused)
 		}
+		if r.Noted != "" {
+			line("noted", "%s", r.Noted)
+		}
 	}
 	for _, w := range describeWaits(s.Waits, now) {
 		line("waits for", "%s", w)

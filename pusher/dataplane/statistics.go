@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // FrontendStatistics are what the worker counted of a frontend since it started.
@@ -19,6 +20,12 @@ type BackendStatistics struct {
 	Name string
 	// Down is set when it has servers and none of them is up.
 	Down bool
+	// Since is how long it has been so, or not, as far as this worker knows, in whole
+	// seconds, and Downs counts how often it lost its last server.
+	Since time.Duration
+	Downs int64
+	// Errors are answers with 5xx.
+	Errors int64
 }
 
 // statisticsBody is an object of the answer, with what is used of it.
@@ -29,6 +36,8 @@ type statisticsBody struct {
 		Requests    int64  `json:"req_tot"`
 		Errors      int64  `json:"hrsp_5xx"`
 		Connections int64  `json:"stot"`
+		Changed     int64  `json:"lastchg"`
+		Downs       int64  `json:"chkdown"`
 	}
 }
 
@@ -48,7 +57,10 @@ func (c *Client) BackendStatistics(ctx context.Context) ([]BackendStatistics, er
 	bodies, err := c.statistics(ctx, "backend")
 	out := make([]BackendStatistics, 0, len(bodies))
 	for _, b := range bodies {
-		out = append(out, BackendStatistics{Name: b.Name, Down: b.Stats.Status == "DOWN"})
+		out = append(out, BackendStatistics{
+			Name: b.Name, Down: b.Stats.Status == "DOWN", Errors: b.Stats.Errors,
+			Since: time.Duration(b.Stats.Changed) * time.Second, Downs: b.Stats.Downs,
+		})
 	}
 	return out, err
 }

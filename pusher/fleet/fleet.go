@@ -15,8 +15,14 @@ const (
 	DefaultGeneral      = "/etc/haproxy/general"
 )
 
+// DefaultName is the name of a fleet whose file gives none.
+const DefaultName = "default"
+
 // Fleet is the instances that run one configuration.
 type Fleet struct {
+	// Name tells it from other fleets on the same store: what it rejects counts for no
+	// other.
+	Name      string
 	Rollout   Rollout
 	Instances []Instance // by name
 	// Pods says which pods are instances as well, nil for none.

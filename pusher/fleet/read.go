@@ -95,7 +95,7 @@ func Read(file string) (Fleet, error) {
 		return Fleet{}, faults
 	}
 	r := reader{object: object, dir: filepath.Dir(file)}
-	fleet := Fleet{Files: []string{file}}
+	fleet := Fleet{Name: cmp.Or(d.Name, DefaultName), Files: []string{file}}
 	fleet.Rollout = r.rollout(d.Spec.Rollout)
 	for n, i := range d.Spec.Instances {
 		fleet.Instances = append(fleet.Instances, r.instance(n, i))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Configuration is the part of the Dataplane API that keeps haproxy.cfg.
@@ -62,7 +63,8 @@ type API interface {
 
 // ErrRefused is the error of a snapshot that cannot run on the instance: HAProxy
 // refused it, or did not start with it. Another try would end the same way. All
-// other errors are trouble with the instance and say nothing about the snapshot.
+// other errors, such as [ErrInstance], are trouble with the instance and say nothing
+// about the snapshot.
 var ErrRefused = errors.New("refused")
 
 // ErrElsewhere is returned where the worker runs something else than the caller
@@ -86,6 +88,9 @@ type Instance struct {
 	Names *Names
 	// Record knows what the worker was started from; nil: each is taken for ours.
 	Record *Record
+	// Layout is where files are, to be compared with where the API keeps them; the zero
+	// value: that is not looked at.
+	Layout snapshots.Layout
 }
 
 // poll calls done until it returns true or an error, or the reload timeout is

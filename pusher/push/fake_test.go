@@ -36,10 +36,22 @@ type fake struct {
 
 	maps map[string][]dataplane.MapEntry // of the worker
 	lose int                             // how many changes of maps are lost
+
+	valid error  // of a text that is only to be validated
+	dirs  string // where files are, "" for nowhere
 }
 
 // err returns an error of the API of a class.
 type classed struct{ error }
+
+// saying is an error with a text of its own.
+type saying struct {
+	error
+	text string
+}
+
+func (s saying) Error() string { return s.text }
+func (s saying) Unwrap() error { return s.error }
 
 func (c classed) Error() string   { return "the api: " + c.error.Error() }
 func (c classed) Is(e error) bool { return e == c.error }
@@ -105,6 +117,10 @@ func (f *fake) Raw(context.Context) (dataplane.Raw, error) {
 }
 
 func (f *fake) PostRaw(_ context.Context, config []byte, o dataplane.PostOptions) (dataplane.Posted, error) {
+	if o.OnlyValidate {
+		f.note("validate %s", readText(config).node)
+		return dataplane.Posted{}, f.valid
+	}
 	how := "reload"
 	if o.SkipReload {
 		how = "no reload"
@@ -160,7 +176,11 @@ func (f *fake) Files(_ context.Context, s dataplane.Storage) ([]dataplane.File, 
 	var out []dataplane.File
 	for key, content := range f.files {
 		if name, ok := strings.CutPrefix(key, string(s)+"/"); ok {
-			out = append(out, dataplane.File{Name: name, Size: int64(len(content)), Serial: serial([]byte(content))})
+			file := ""
+			if f.dirs != "" {
+				file = f.dirs + "/" + name
+			}
+			out = append(out, dataplane.File{Name: name, Path: file, Size: int64(len(content)), Serial: serial([]byte(content))})
 		}
 	}
 	return out, nil

@@ -41,6 +41,7 @@ func (i Instance) upload(ctx context.Context, files []snapshots.BoundFile, known
 		if err != nil {
 			return err
 		}
+		empty := len(there) == 0
 		for _, f := range mine {
 			found, ok := there[f.Name]
 			if ok {
@@ -52,12 +53,21 @@ func (i Instance) upload(ctx context.Context, files []snapshots.BoundFile, known
 				return fmt.Errorf("upload %s: %w", f.Name, err)
 			}
 		}
+		if empty { // where it keeps files is only seen now
+			if _, err := i.list(ctx, s.storage); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
+// list returns the files of a storage, by name, if they are where they should be.
 func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dataplane.File, error) {
 	files, err := i.API.Files(ctx, s)
+	if err == nil && i.Layout != (snapshots.Layout{}) {
+		err = CheckDirectory(s, i.Layout, files)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 )
@@ -27,23 +28,30 @@ var (
 // that HAProxy writes when it does not start, those that say why.
 func Gist(err error) string {
 	text := err.Error()
+	said, prefix, hint := findings(text), ErrRefused.Error(), ""
+	if fault, ok := errors.AsType[*instanceError](err); ok {
+		said, prefix, hint = findings(fault.cause.Error()), ErrInstance.Error(), "; "+fault.hint
+	}
+	if len(said) > 0 {
+		return shortened(prefix+": "+strings.Join(said, "; "), maxSaid) + hint
+	}
+	if hint == "" && (alert.MatchString(text) || finding.MatchString(text)) {
+		return prefix + ": HAProxy did not start with it, and did not say why"
+	}
+	return shortened(strings.Join(strings.Fields(text), " "), maxGist) // with the hint
+}
+
+// findings returns the lines of HAProxy that say why, of all that it wrote.
+func findings(text string) []string {
 	var said []string
-	alerted := false
 	for _, form := range []*regexp.Regexp{alert, finding} {
 		for _, match := range form.FindAllStringSubmatch(text, -1) {
-			alerted = true
 			if line := strings.TrimSpace(match[1]); line != "" && !noise.MatchString(line) {
 				said = append(said, strings.ReplaceAll(line, `\"`, `"`))
 			}
 		}
 	}
-	if len(said) > 0 {
-		return shortened(ErrRefused.Error()+": "+strings.Join(said, "; "), maxSaid)
-	}
-	if alerted {
-		return ErrRefused.Error() + ": HAProxy did not start with it, and did not say why"
-	}
-	return shortened(strings.Join(strings.Fields(text), " "), maxGist)
+	return said
 }
 
 // shortened returns the text, of no more than so many bytes.

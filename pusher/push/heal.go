@@ -17,10 +17,28 @@ func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) e
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	refused := fmt.Errorf("%w: %w", ErrRefused, cause)
+	if hint, ok := instanceFault(cause.Error(), string(p.want.Config), string(p.lastGood(before))); ok {
+		refused = &instanceError{cause, hint}
+	}
 	if err := p.heal(ctx, before); err != nil {
 		return fmt.Errorf("%w; restore the configuration: %w", refused, err)
 	}
 	return refused
+}
+
+// refused returns the error of a configuration that HAProxy refused. Where it refuses
+// what ran before as well, the instance is at fault, whatever it says.
+func (p *attempt) refused(ctx context.Context, before sight, cause error) error {
+	if hint, ok := instanceFault(cause.Error(), string(p.want.Config), string(p.lastGood(before))); ok {
+		return &instanceError{cause, hint}
+	}
+	if p.good != nil && snapshots.SameNode(p.good.Node, before.info.Node) && !snapshots.SameNode(p.good.Node, p.want.Node) {
+		_, err := p.API.PostRaw(ctx, p.good.Config, dataplane.PostOptions{Version: before.memory, OnlyValidate: true})
+		if errors.Is(err, dataplane.ErrValidation) {
+			return &instanceError{cause, "HAProxy refuses there what it runs, too: " + Gist(err)}
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrRefused, cause)
 }
 
 // undamage returns to the last good text when the API lost a part of what was

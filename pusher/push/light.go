@@ -48,7 +48,8 @@ func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have
 	}
 	if errors.Is(err, dataplane.ErrValidation) {
 		i.tidy(ctx)
-		return Done{}, fmt.Errorf("%w: %w", ErrRefused, err)
+		p := attempt{Instance: i, want: want, good: &running}
+		return Done{}, p.refused(ctx, s, err)
 	}
 	if err != nil {
 		return Done{}, err

@@ -106,7 +106,7 @@ var lightTests = map[string]struct {
 		edit: func(_ *fake, from *snapshots.Bound) { from.Shape = "sha256:two" }, err: ErrNeedsReload,
 	},
 	"HAProxy refuses the file": {
-		edit: func(f *fake, _ *snapshots.Bound) { f.failPosts(1, classed{dataplane.ErrValidation}) }, err: ErrRefused, calls: []string{post2, tidy},
+		edit: func(f *fake, _ *snapshots.Bound) { f.failPosts(1, classed{dataplane.ErrValidation}) }, err: ErrRefused, calls: []string{post2, tidy, "validate r000001-0000000001_aaaaaaaa"},
 	},
 }
 

@@ -200,7 +200,7 @@ func (p *attempt) load(ctx context.Context, before sight) (again bool, err error
 		return p.verify(ctx, before, posted)
 	case errors.Is(err, dataplane.ErrValidation):
 		p.tidy(ctx)
-		return false, fmt.Errorf("%w: %w", ErrRefused, err)
+		return false, p.refused(ctx, before, err)
 	case errors.Is(err, dataplane.ErrReload):
 		return false, p.refuseReload(ctx, before, err)
 	case errors.Is(err, dataplane.ErrConflict):

@@ -19,6 +19,7 @@ const (
 	applied = "applied"
 	refused = "refused"
 	trouble = "trouble"
+	faulty  = "faulty"
 )
 
 // What runs before each of the pushTests, and what is pushed.
@@ -37,6 +38,8 @@ const (
 	reload2 = "post r000002-0000000002_aaaaaaaa, reload"
 	upload  = "create host-aa.map"
 	tidy    = "delete transaction 1"
+
+	validate1 = "validate r000001-0000000001_aaaaaaaa"
 )
 
 // pushTests change an instance that runs one, and have two pushed to it.
@@ -101,7 +104,34 @@ var pushTests = map[string]struct {
 		calls: []string{upload, reload2, tidy, reload2, tidy, reload2, tidy},
 	},
 	"HAProxy refuses it": {
-		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrValidation}) }, want: refused, calls: []string{upload, reload2, tidy},
+		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrValidation}) }, want: refused, calls: []string{upload, reload2, tidy, validate1},
+	},
+	"HAProxy refuses what runs, too": {
+		edit: func(f *fake) {
+			f.valid = classed{dataplane.ErrValidation}
+			f.failPosts(1, classed{dataplane.ErrValidation})
+		}, want: faulty, calls: []string{upload, reload2, tidy, validate1},
+	},
+	"HAProxy does not find a file": {
+		edit: func(f *fake) {
+			f.postOnce(func(string, dataplane.PostOptions) (dataplane.Posted, error) {
+				return dataplane.Posted{}, saying{classed{dataplane.ErrValidation}, `msg="config parsing [h.cfg:9] : failed to open pattern file </etc/haproxy/maps/host.map>."`}
+			})
+		}, want: faulty, calls: []string{upload, reload2, tidy},
+	},
+	"the reload fails for want of descriptors": {
+		edit: func(f *fake) {
+			f.postOnce(func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
+				_, err := f.failReload(text, o)
+				return dataplane.Posted{}, saying{err, "[ALERT]    (14) : [/usr/sbin/haproxy.main()] Cannot raise FD limit to 30232, limit is 20000."}
+			})
+		}, want: faulty, calls: []string{upload, reload2, post1},
+	},
+	"the API keeps files elsewhere": {
+		edit: func(f *fake) { f.dirs = "/srv/files" }, want: faulty, calls: []string{upload},
+	},
+	"and has had them there": {
+		edit: func(f *fake) { f.dirs, f.files["maps/old.map"] = "/srv/files", "a b\n" }, want: faulty,
 	},
 	"no right to post": {
 		edit: func(f *fake) { f.failPosts(1, classed{dataplane.ErrUnauthorized}) }, want: trouble, calls: []string{upload, reload2},
@@ -198,7 +228,7 @@ func TestPush(t *testing.T) {
 			f.put(one)
 			f.load()
 			test.edit(f)
-			i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond}
+			i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond, Layout: snapshots.Layout{Maps: "/etc/haproxy/maps", Certificates: "/c", General: "/g"}}
 			done, err := i.Push(t.Context(), two, &one, Known{})
 			if got := outcomeOf(err); got != test.want {
 				t.Errorf("it was %s: %v; want %s", got, err, test.want)
@@ -241,6 +271,8 @@ func outcomeOf(err error) string {
 	switch {
 	case err == nil:
 		return applied
+	case errors.Is(err, ErrInstance) || errors.Is(err, ErrDirectory):
+		return faulty
 	case errors.Is(err, ErrRefused):
 		return refused
 	}

@@ -50,7 +50,8 @@ func (t *turn) watch() {
 			continue
 		}
 		if !h.Applied {
-			if seen.Reachable && seen.Running == r.Target {
+			if seen.Reachable && seen.Running == r.Target && !seen.Foreign {
+				t.backAlive(h, seen)
 				h.Applied, h.PID, h.At = true, seen.PID, t.now
 			}
 			continue
@@ -69,7 +70,7 @@ func (t *turn) watch() {
 			}
 			continue
 		}
-		t.fail(h.Instance + ": " + reason)
+		t.died(h, seen, reason)
 		return
 	}
 }
@@ -95,6 +96,8 @@ func (t *turn) unhealthy(h *Touch, seen Seen) string {
 		return fmt.Sprintf("runs another configuration than %s, which it had", h.Snapshot)
 	case seen.Running != h.Snapshot:
 		return fmt.Sprintf("runs %s instead of %s, which it had", seen.Running, h.Snapshot)
+	case seen.Foreign:
+		return fmt.Sprintf("its worker names %s, which it had, and was started from another configuration", h.Snapshot)
 	case seen.PID != h.PID:
 		return fmt.Sprintf("its worker %d was replaced by %d while it should have been stable", h.PID, seen.PID)
 	case seen.Started.After(h.At.Add(startSlack)):
@@ -125,6 +128,8 @@ func (t *turn) pushWave() {
 	}
 	t.stopClock(held)
 	switch {
+	case waiting && !held && t.now.Sub(r.Since) > t.Deadline && t.provenGood():
+		r.Members = slices.DeleteFunc(r.Members, func(name string) bool { return !t.has(name) }) // they hang
 	case waiting && !held && t.now.Sub(r.Since) > t.Deadline:
 		t.fail(fmt.Sprintf("%s did not take %s within %s", t.late(), r.Target, t.Deadline))
 	case waiting:
@@ -161,7 +166,7 @@ func (t *turn) nextMembers() bool {
 	}
 	r.Members = pick(all, t.nextSize())
 	r.Since, r.Held = t.now, time.Time{}
-	r.From, r.Counted, r.Doubt, r.Suspected = t.now, nil, "", time.Time{}
+	r.From, r.Counted, r.Doubt, r.Suspected, r.Suspects = t.now, nil, "", time.Time{}, nil
 	t.knowDown()
 	if len(r.Members) == 0 && slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target }) {
 		r.Phase = Soaking
@@ -175,7 +180,7 @@ func (t *turn) candidates() (all []candidate, missing int) {
 	for _, i := range t.o.Instances {
 		c := candidate{
 			name: i.Name, zone: i.Zone, up: i.Reachable, done: t.has(i.Name),
-			ready: t.patient(i.Name, t.Rollout.Target) && !t.Instances[i.Name].holds(t.Rollout.Target, t.now),
+			ready: t.patient(i.Name, t.Rollout.Target) && !t.Instances[i.Name].holds(t.Rollout.Target, t.now) && !t.hangs(i.Name) && !t.spared(i.Name),
 			first: t.touch(i.Name) != nil,
 		}
 		if !c.done {
@@ -208,7 +213,7 @@ func (t *turn) turnOf(name string) bool {
 	}
 	t.waitForPush(name)
 	r.Touched = slices.DeleteFunc(r.Touched, func(h Touch) bool { return h.Instance == name })
-	r.Touched = append(r.Touched, Touch{Instance: name, Snapshot: r.Target, Was: t.seen[name].PID, Before: t.seen[name].Sample.Past})
+	r.Touched = append(r.Touched, t.before(t.seen[name]))
 	return true
 }
 
@@ -235,7 +240,8 @@ func (t *turn) late() string {
 func (t *turn) soak() {
 	r := t.Rollout
 	for _, h := range r.Touched {
-		if h.Snapshot == r.Target && (!h.Lost.IsZero() || t.Instances[h.Instance].Push != nil) {
+		pushing := t.Instances[h.Instance].Push != nil && !t.hangs(h.Instance)
+		if h.Snapshot == r.Target && ((h.Applied && !h.Lost.IsZero()) || pushing) {
 			r.Since = t.now // begins again when the instance is back
 			t.wait(Wait{For: "it to be back", Instance: h.Instance})
 			return
@@ -262,12 +268,14 @@ func (t *turn) soak() {
 	}
 	r.Phase, r.Since, r.Members = Pushing, t.now, nil
 	r.Wave++
+	r.Deaths = nil
 	t.pushWave()
 }
 
 // finish makes the target the good snapshot. Who was away gets it on return.
 func (t *turn) finish() {
 	t.Good, t.Rollout = t.Rollout.Target, nil
+	t.prove(t.Good)
 }
 
 // undoTouched brings the touched instances back, the last touched first, and

@@ -1,6 +1,20 @@
 package rollout
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
+
+// Forgive returns the state in which an instance may be tried again at once: what its
+// owner says of it is another thing now.
+func (s State) Forgive(name string) State {
+	s = s.clone()
+	if i, known := s.Instances[name]; known {
+		i.NotBefore, i.Failures = time.Time{}, 0
+		s.Instances[name] = i
+	}
+	return s
+}
 
 // Forget returns the state without what is remembered of an instance: another one
 // has its name now. Of a wave that it belongs to the new one is a member.

@@ -3,7 +3,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -29,7 +28,7 @@ func (t *turn) count() {
 		if s.At.IsZero() || !seen.Reachable || known || (changed && s.At.Before(h.At)) {
 			continue
 		}
-		base := Base{Counters: s.Counters, At: s.At, PID: s.PID, Past: s.Past}
+		base := Base{Counters: s.Counters, At: s.At, PID: s.PID, Past: s.Past, By: s.By}
 		if b.Past.For > 0 {
 			base.Past = b.Past // what came before a pause, rather than what it is about
 		}
@@ -42,6 +41,9 @@ func (t *turn) count() {
 			continue
 		case h != nil && h.Before.For > 0:
 			base.Past = h.Before
+		}
+		if !t.has(seen.Name) {
+			base.By = nil // it is only compared with
 		}
 		if r.Counted == nil {
 			r.Counted = map[string]Base{}
@@ -59,6 +61,9 @@ func (t *turn) knowDown() {
 			continue
 		}
 		for _, backend := range seen.Sample.Down {
+			if _, good := t.o.Backends[backend]; !good && t.o.Backends != nil {
+				continue
+			}
 			if i, known := slices.BinarySearch(r.Down, backend); !known {
 				r.Down = slices.Insert(r.Down, i, backend)
 			}
@@ -141,6 +146,7 @@ func (t *turn) judge(list, others []Seen, soaked bool) finding {
 	case out.verdict == unsure:
 		out.reason = fmt.Sprintf("requests to judge by, of which there were %d of %d", max(now.Requests, 0), t.Gate.Requests)
 	case out.verdict > unsure:
+		out.verdict = t.blame(out.verdict, list, now.Counters, before, them.Counters, len(others) == 0)
 		out.reason = fmt.Sprintf("%s: %.1f%% of %d requests were answered with 5xx, %.1f%% before, %.1f%% by the others",
 			name, 100*now.share(), now.Requests, 100*before.share(), 100*them.share())
 	}
@@ -153,33 +159,6 @@ func (t *turn) judge(list, others []Seen, soaked bool) finding {
 	return out
 }
 
-// lost finds backends that lost their last server with the target. One that is down
-// for the others as well has lost its endpoints, which is nobody's fault here.
-func (t *turn) lost() finding {
-	others := t.others()
-	compared := slices.ContainsFunc(others, func(o Seen) bool { return !o.Sample.At.IsZero() })
-	for _, seen := range t.o.Instances {
-		h := t.touch(seen.Name)
-		if !t.has(seen.Name) || seen.Sample.PID != h.PID || (h.Before.For == 0 && !compared) {
-			continue
-		}
-		down := slices.DeleteFunc(slices.Clone(seen.Sample.Down), func(backend string) bool {
-			_, known := slices.BinarySearch(t.Rollout.Down, backend)
-			return known || slices.ContainsFunc(others, func(o Seen) bool {
-				return o.Name != seen.Name && slices.Contains(o.Sample.Down, backend)
-			})
-		})
-		if n := len(down); n > 0 {
-			more := ""
-			if n > 3 {
-				more = fmt.Sprintf(" and %d more", n-3)
-			}
-			return finding{sick, fmt.Sprintf("%s: no server is up of %s%s, which had some before", seen.Name, strings.Join(down[:min(n, 3)], ", "), more)}
-		}
-	}
-	return finding{}
-}
-
 // pass is the gate at the end of the soak time, and on the way to it. It returns
 // false where the rollout may not go on yet, or was stopped.
 func (t *turn) pass(soaked bool) bool {
@@ -188,18 +167,15 @@ func (t *turn) pass(soaked bool) bool {
 		return true
 	}
 	f := t.statistics(soaked)
-	if f.verdict == alike {
-		t.pause(f.reason + "; so it is not the snapshot")
+	if f.verdict == alike || f.verdict == apart {
+		t.pause(f.reason + innocent(f.verdict))
 		return false
 	}
 	if f.verdict == sick || r.Doubt != "" {
 		return t.doubt(f)
 	}
-	if soaked {
-		if l := t.lost(); l.verdict > unsure {
-			return t.confirm(l)
-		}
-		r.Suspected = time.Time{}
+	if soaked && !t.backends() {
+		return false
 	}
 	return f.verdict != unsure || !soaked || t.vouched() || t.mayProceed(f.reason)
 }
@@ -215,8 +191,8 @@ func (t *turn) doubt(f finding) bool {
 		r.Suspected = t.now
 	}
 	waited := t.now.Sub(r.Suspected) >= max(t.Soak, pauseAtLeast)
-	if few := t.fewer().statistics(false); waited && few.verdict == alike {
-		t.pause(few.reason + "; so it is not the snapshot")
+	if few := t.fewer().statistics(false); waited && (few.verdict == alike || few.verdict == apart) {
+		t.pause(few.reason + innocent(few.verdict))
 		return false
 	}
 	switch {
@@ -259,23 +235,6 @@ func (t *turn) recount() {
 	}
 }
 
-// confirm fails the rollout for what was found also in what all were asked afterwards:
-// instances are not asked at the same moment.
-func (t *turn) confirm(f finding) bool {
-	r := t.Rollout
-	if r.Suspected.IsZero() {
-		r.Suspected = t.now
-	}
-	for _, seen := range t.o.Instances {
-		if seen.Reachable && !seen.Sample.At.After(r.Suspected) && t.now.Sub(r.Suspected) < t.Deadline {
-			t.wait(Wait{For: "statistics once more"})
-			return false
-		}
-	}
-	t.fail(f.reason)
-	return false
-}
-
 // mayProceed reports whether the rollout goes on although nobody can tell. What a person
 // ordered does, and so does the first snapshot of all, for nobody came before it.
 func (t *turn) mayProceed(reason string) bool {
@@ -303,7 +262,7 @@ func (t *turn) pause(reason string) {
 		return // noted a moment ago
 	}
 	r.Paused, r.Since, r.Held = reason, t.now, time.Time{}
-	r.Doubt, r.Suspected = "", time.Time{}
+	r.Doubt, r.Suspected, r.Suspects, r.Deaths = "", time.Time{}, nil, nil
 	t.recount()
 }
 

@@ -31,6 +31,13 @@ type Observation struct {
 	Instances []Seen
 	// Results are the pushes that ended since the last step.
 	Results []Result
+	// Backends are those of Good, by name, compared with the snapshot Compared; nil if
+	// that is not known.
+	Backends map[string]Backend
+	Compared snapshots.ID
+	// Moved is when the live endpoints of a backend changed, of those where that was
+	// not long ago.
+	Moved map[string]time.Time
 	// Reloads are the workers that the caller itself replaced since the last step
 	// without pushing a snapshot, by instance.
 	Reloads map[string]int
@@ -78,6 +85,20 @@ type Seen struct {
 	Foreign bool
 	// Stale is set when Running, joined with today's live data, needs a reload.
 	Stale bool
+	// Died is when the worker was last seen to have been replaced by nobody known, zero
+	// for never.
+	Died time.Time
+}
+
+// Backend is what is known of a backend of the last good snapshot.
+type Backend struct {
+	// Changed is set if the snapshot that is compared says something else of its
+	// servers: in its own lines, or in those that it takes from elsewhere.
+	Changed bool
+	// Reached is set if that snapshot sends it other requests, or treats them otherwise.
+	Reached bool
+	// Check is how long a server that is dead counts as up at most.
+	Check time.Duration
 }
 
 // Outcome is how a push ended.
@@ -90,6 +111,9 @@ const (
 	// Refused: the snapshot cannot run on the instance: HAProxy refused it, or did
 	// not start with it. The instance runs what it ran before.
 	Refused Outcome = "refused"
+	// Faulty: the snapshot cannot run on the instance because of the instance: its
+	// paths, ports, limits, permissions or disk. Another one may take it.
+	Faulty Outcome = "faulty"
 	// Trouble: the instance could not be pushed to, which says nothing about the
 	// snapshot.
 	Trouble Outcome = "trouble"

@@ -33,7 +33,14 @@ func latest(list []Failure) []Failure {
 // counted returns the reloads of an instance that a limit counts, oldest first: of those
 // within the time the last ones, as many as it may have, and of the old workers as many
 // as it may have that live longest. There may be more where an undo waited for no limit.
+// One more is kept, for the push that is under way may give its own back.
 func (b Budget) counted(list []Reload, now time.Time) []Reload {
+	if b.Reloads > 0 {
+		b.Reloads++
+	}
+	if b.OldWorkers > 0 {
+		b.OldWorkers++
+	}
 	lives := make([]time.Time, 0, len(list))
 	for _, r := range list {
 		lives = append(lives, r.Gone)

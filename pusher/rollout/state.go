@@ -14,6 +14,9 @@ type State struct {
 	// Good is the last snapshot that reached the whole fleet and stayed healthy:
 	// what a new instance gets and what an undo returns to.
 	Good snapshots.ID `json:"good,omitzero"`
+	// Proven are the latest snapshots of which that was so, one for each content,
+	// oldest first. No single instance speaks against them.
+	Proven []snapshots.ID `json:"proven,omitempty"`
 	// Rollout is the one in progress, nil for none.
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// Failed lists the snapshots that failed and are not to be tried again until
@@ -77,9 +80,20 @@ type Rollout struct {
 	Down []string `json:"down,omitempty"`
 	// Doubt is what statistics said against the target, to be counted once more.
 	Doubt string `json:"doubt,omitempty"`
-	// Suspected is since when there is doubt, or backends seem to have lost their
-	// servers.
+	// Suspected is since when there is doubt.
 	Suspected time.Time `json:"suspected,omitzero"`
+	// Suspects is since when backends seem to have lost their servers by the snapshot.
+	Suspects map[string]time.Time `json:"suspects,omitempty"`
+	// Noted is what was seen that does not speak against the target.
+	Noted string `json:"noted,omitempty"`
+	// Deaths are the workers that instances lost in this wave after they got the target.
+	Deaths []Death `json:"deaths,omitempty"`
+}
+
+// Death is a worker that an instance lost.
+type Death struct {
+	Instance string `json:"instance"`
+	PID      int    `json:"pid"`
 }
 
 // Touch is one instance that may have been changed by a rollout.
@@ -96,6 +110,14 @@ type Touch struct {
 	Was int `json:"was,omitempty"`
 	// Before is the traffic of the worker in the minutes before.
 	Before Rate `json:"before,omitzero"`
+	// Asked is when that worker was last asked, if it ran the last good snapshot, and
+	// Age how old it was then. Down are the backends that had no server up, or had none
+	// for a moment not long ago.
+	Asked time.Time     `json:"asked,omitzero"`
+	Age   time.Duration `json:"age,omitempty"`
+	Down  []string      `json:"down,omitempty"`
+	// Shaky is set where a worker died not long before.
+	Shaky bool `json:"shaky,omitempty"`
 	// Found is set when it had the snapshot before anything was pushed to it.
 	Found bool `json:"found,omitempty"`
 	// Lost is when it went out of reach, zero while it is within.
@@ -109,6 +131,8 @@ type Failure struct {
 	Snapshot snapshots.ID `json:"snapshot"`
 	Reason   string       `json:"reason"`
 	At       time.Time    `json:"at"`
+	// Good is what the fleet went back to, zero if nothing was known to be good.
+	Good snapshots.ID `json:"good,omitzero"`
 	// Intent is why it was tried. A later pin is another intent, and is tried.
 	Intent string `json:"intent,omitempty"`
 	// Recorded is set when the channel says that it is rejected. When the channel
@@ -124,8 +148,10 @@ type Instance struct {
 	Failures int `json:"failures,omitempty"`
 	// NotBefore is when the next push may begin; of Refused only, if that is set.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Refused is the snapshot that the instance refused last.
+	// Refused is the snapshot that the instance refused last, and Faulty is set if that
+	// was its own fault.
 	Refused snapshots.ID `json:"refused,omitzero"`
+	Faulty  bool         `json:"faulty,omitempty"`
 	// Error is why the last push failed, empty after one that did not.
 	Error   string    `json:"error,omitempty"`
 	ErrorAt time.Time `json:"errorAt,omitzero"`
@@ -193,7 +219,7 @@ func (i Instance) holds(id snapshots.ID, now time.Time) bool {
 
 func (s State) clone() State {
 	out := s
-	out.Failed = slices.Clone(s.Failed)
+	out.Failed, out.Proven = slices.Clone(s.Failed), slices.Clone(s.Proven)
 	out.Instances = make(map[string]Instance, len(s.Instances))
 	for name, i := range s.Instances {
 		if i.Push != nil {
@@ -211,7 +237,7 @@ func (s State) clone() State {
 	if s.Rollout != nil {
 		r := *s.Rollout
 		r.Members, r.Touched, r.Down = slices.Clone(r.Members), slices.Clone(r.Touched), slices.Clone(r.Down)
-		r.Counted = maps.Clone(r.Counted)
+		r.Counted, r.Suspects, r.Deaths = maps.Clone(r.Counted), maps.Clone(r.Suspects), slices.Clone(r.Deaths)
 		out.Rollout = &r
 	}
 	return out

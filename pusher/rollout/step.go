@@ -96,7 +96,7 @@ func (t *turn) takeResults() {
 			}
 		case Refused:
 			t.refused(r, purpose)
-		case Trouble: // tried again
+		case Faulty, Trouble: // tried again
 		}
 	}
 	for name, pid := range t.o.Reloads {
@@ -113,9 +113,9 @@ func (t *turn) remember(i Instance, r Result) Instance {
 	switch r.Outcome {
 	case Applied:
 		return Instance{}
-	case Refused:
+	case Refused, Faulty:
 		return Instance{
-			Failures: i.Failures + 1, Refused: r.Snapshot, NotBefore: t.now.Add(t.RetryMax),
+			Failures: i.Failures + 1, Refused: r.Snapshot, Faulty: r.Outcome == Faulty, NotBefore: t.now.Add(t.RetryMax),
 			Error: r.Error, ErrorAt: t.now,
 		}
 	default:
@@ -138,12 +138,43 @@ func (t *turn) applied(r Result) {
 }
 
 // refused ends the rollout of the snapshot. An instance that refuses what the
-// rest of the fleet runs is its own fault, not the snapshot's.
+// rest of the fleet runs is its own fault, not the snapshot's; so is the only one that
+// refuses what was good before, or elsewhere.
 func (t *turn) refused(r Result, purpose Purpose) {
-	if t.Rollout != nil && t.Rollout.Target == r.Snapshot && purpose == Wave {
-		t.fail(fmt.Sprintf("%s: %s", r.Instance, r.Error))
+	if t.Rollout == nil || t.Rollout.Target != r.Snapshot || purpose != Wave || t.Rollout.Phase == Undoing {
+		return
 	}
+	refusing := 0
+	for _, i := range t.Instances {
+		if i.Refused == r.Snapshot && !i.Faulty {
+			refusing++
+		}
+	}
+	if refusing < 2 && t.provenGood() {
+		return
+	}
+	t.fail(fmt.Sprintf("%s: %s", r.Instance, r.Error))
 }
+
+// provenGood reports whether the target was good in this fleet before, or is on
+// instances that held well with it for a wave.
+func (t *turn) provenGood() bool {
+	r := t.Rollout
+	same := func(id snapshots.ID) bool { return id.Short == r.Target.Short }
+	return same(t.Good) || slices.ContainsFunc(t.Proven, same) || slices.ContainsFunc(r.Touched, func(h Touch) bool {
+		return r.Wave > 0 && r.Vouched == 0 && !r.Full && t.has(h.Instance) && !slices.Contains(r.Members, h.Instance)
+	})
+}
+
+// prove notes that the fleet runs a snapshot.
+func (t *turn) prove(id snapshots.ID) {
+	t.Proven = slices.DeleteFunc(t.Proven, func(p snapshots.ID) bool { return p.Short == id.Short })
+	t.Proven = append(t.Proven, id)
+	t.Proven = t.Proven[max(0, len(t.Proven)-mostProven):]
+}
+
+// mostProven bounds what is remembered of snapshots that were good.
+const mostProven = 20
 
 // followChannel notes which failures the channel shows, and forgets those that
 // it showed and shows no longer, or that people withdrew before it could.
@@ -244,7 +275,7 @@ func (t *turn) begin(touched []Touch) *Rollout {
 func (t *turn) fail(reason string) {
 	r := t.Rollout
 	t.Failed = slices.DeleteFunc(t.Failed, func(f Failure) bool { return f.Snapshot.Short == r.Target.Short })
-	t.Failed = latest(append(t.Failed, Failure{Snapshot: r.Target, Reason: reason, At: t.now, Intent: r.Intent}))
+	t.Failed = latest(append(t.Failed, Failure{Snapshot: r.Target, Reason: reason, At: t.now, Intent: r.Intent, Good: t.Good}))
 	t.undo(reason)
 }
 

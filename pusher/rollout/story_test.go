@@ -90,7 +90,22 @@ func (s *sim) command(verb string, args []string) error {
 		s.policy.Gate.CannotTell = CannotTell(args[0])
 	case "traffic": // NAME REQUESTS ERRORS …: what workers count; a connection for each
 		return s.traffic(args)
+	case "changes": // BACKEND …: those that the wanted snapshot changed
+		for _, name := range args {
+			s.backends[name] = Backend{Changed: true, Check: 8 * time.Second}
+		}
+	case "moves": // BACKEND …: their live endpoints change
+		for _, name := range args {
+			s.obs.Moved[name] = s.now
+		}
+	case "flaps": // NAME BACKEND …: those that came and went there
+		s.sampled, s.fleet[args[0]].flapped = true, args[1:]
 	case "backends": // NAME BACKEND …: those that have no server up there
+		for _, name := range args[1:] {
+			if _, known := s.backends[name]; !known {
+				s.backends[name] = Backend{Check: 8 * time.Second}
+			}
+		}
 		s.sampled, s.fleet[args[0]].down = true, args[1:]
 	case "budget": // LIMIT=VALUE …
 		return s.budget(args)
@@ -188,7 +203,7 @@ func (s *sim) blackout(args []string) error {
 // event is something that happens to instances, or to the pusher.
 func (s *sim) event(verb string, args []string) error {
 	switch verb {
-	case "applied", "refused", "trouble": // NAME …: how the push under way ended
+	case "applied", "refused", "faulty", "trouble": // NAME …: how the push under way ended
 		for _, name := range args {
 			if err := s.end(name, Outcome(verb)); err != nil {
 				return err
@@ -201,11 +216,11 @@ func (s *sim) event(verb string, args []string) error {
 	case "restarts": // NAME …: a new worker with what is on disk
 		for _, name := range args {
 			s.fleet[name].pid += 1000
-			s.fleet[name].started, s.fleet[name].counted = s.now, Counters{}
+			s.fleet[name].started, s.fleet[name].died, s.fleet[name].counted = s.now, s.now, Counters{}
 		}
 	case "recycled": // NAME …: a new worker with the number of the old one
 		for _, name := range args {
-			s.fleet[name].started, s.fleet[name].counted = s.now, Counters{}
+			s.fleet[name].started, s.fleet[name].died, s.fleet[name].counted = s.now, s.now, Counters{}
 		}
 	case "light": // SNAPSHOT NAME …: who can be brought to it, and no other, without a reload
 		for _, name := range args[1:] {
@@ -242,6 +257,8 @@ type sim struct {
 	said    []string
 	sampled bool // statistics are asked for
 	orders  int  // that people gave
+
+	backends map[string]Backend // of the good snapshot
 }
 
 type simInstance struct {
@@ -252,8 +269,11 @@ type simInstance struct {
 	running snapshots.ID
 	pid     int
 	started time.Time
+	died    time.Time
 	counted Counters
+	by      map[string]int64
 	down    []string
+	flapped []string
 }
 
 // simBegin is when stories begin, and the workers that are there.
@@ -262,7 +282,7 @@ var simBegin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func newSim() *sim {
 	p := DefaultPolicy()
 	return &sim{
-		policy: p, now: simBegin,
+		policy: p, now: simBegin, backends: map[string]Backend{}, obs: Observation{Moved: map[string]time.Time{}},
 		fleet: map[string]*simInstance{}, pending: map[string]Push{},
 	}
 }
@@ -317,11 +337,15 @@ func (s *sim) end(name string, outcome Outcome) error {
 
 // observe brings the observation up to date with the fleet.
 func (s *sim) observe() Observation {
-	s.obs.Instances = nil
+	s.obs.Instances, s.obs.Backends, s.obs.Compared = nil, s.backends, s.obs.Want
+	if r := s.state.Rollout; r != nil {
+		s.obs.Compared = r.Target
+	}
 	for name, i := range s.fleet {
 		seen := Seen{Name: name, Zone: i.zone, Reachable: i.up}
 		if i.up {
 			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
+			seen.Died = i.died
 			seen.Light = []snapshots.ID{i.light}
 		}
 		if i.up && s.sampled {
@@ -338,7 +362,10 @@ func (i *simInstance) sample(now time.Time) Sample {
 	if started.IsZero() {
 		started = simBegin
 	}
-	return Sample{Counters: i.counted, At: now, PID: i.pid, Down: i.down, Past: Rate{i.counted, now.Sub(started)}}
+	return Sample{
+		Counters: i.counted, At: now, PID: i.pid, Down: i.down, Flapped: i.flapped, By: i.by, Age: now.Sub(started),
+		Past: Rate{i.counted, now.Sub(started)},
+	}
 }
 
 // settle steps until nothing more follows, and returns what happened.
@@ -385,6 +412,9 @@ func (s *sim) describe() []string {
 		lines = append(lines, fmt.Sprintf("rollout of %s: wave %d %v %s, paused: %s", short(r.Target), r.Wave+1, r.Members, r.Phase, r.Paused))
 	default:
 		lines = append(lines, fmt.Sprintf("rollout of %s: wave %d %v %s", short(r.Target), r.Wave+1, r.Members, r.Phase))
+	}
+	if r := s.state.Rollout; r != nil && r.Noted != "" {
+		lines = append(lines, "noted: "+r.Noted)
 	}
 	for _, w := range s.waits {
 		if slices.Contains([]string{"soak", "its push", "another try", "it to be back"}, w.For) {

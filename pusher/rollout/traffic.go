@@ -50,9 +50,13 @@ type Sample struct {
 	Counters
 	At  time.Time
 	PID int
-	// Down are the backends none of whose servers is up, of those that the last good
-	// snapshot has, too; sorted.
-	Down []string
+	// Age is how old the worker was.
+	Age time.Duration
+	// Down are the backends none of whose servers is up, and Flapped those that were so
+	// for a moment not long ago, or more than once; sorted.
+	Down, Flapped []string
+	// By are the 5xx of backends that answered any.
+	By map[string]int64
 	// Past is the traffic of that worker in the last minutes.
 	Past Rate
 }
@@ -63,6 +67,8 @@ type Base struct {
 	At   time.Time `json:"at"`
 	PID  int       `json:"pid"`
 	Past Rate      `json:"past,omitzero"`
+	// By are the 5xx of backends, where the worker had served before.
+	By map[string]int64 `json:"by,omitempty"`
 }
 
 // since returns what the worker counted since the base, nothing if it is another
@@ -128,6 +134,7 @@ const (
 	well   verdict = iota
 	unsure         // there is too little to judge by
 	alike          // something is wrong, with the others too
+	apart          // something is wrong that the snapshot did not change
 	sick
 )
 

@@ -22,14 +22,15 @@ const (
 	pauseKey    = "pause"           // true
 	approvalKey = "requireApproval" // true or false
 	approvedKey = "approved"        // snapshots
-	rejectedKey = "rejected"        // YAML: a list with digest, snapshot, reason, at
+	rejectedKey = "rejected"        // YAML: a list with digest, snapshot, reason, at, fleet, failed, good
+	sharedKey   = "shareRejections" // true or false
 	promoteKey  = "promote"         // a snapshot; "full: true" for all that remain
 	abortKey    = "abort"           // a snapshot
 	acceptedKey = "acceptedRewind"  // snapshots and versions of the channel that were given up
 	noteKey     = "note"            // whatever people like; nobody reads it
 )
 
-var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, promoteKey, abortKey, acceptedKey}
+var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, sharedKey, promoteKey, abortKey, acceptedKey}
 
 // fieldsOf returns the keys that say what a channel says. requireApproval is always
 // there, so that a ConfigMap without anything is none that was written.
@@ -55,6 +56,9 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 			words = append(words, id.String())
 		}
 		out[acceptedKey] = lines(strings.Join(words, " "), "by", r.By, "at", moment(r.At), "reason", r.Reason)
+	}
+	if c.Spec.ShareRejections {
+		out[sharedKey] = "true"
 	}
 	var approved strings.Builder
 	for _, id := range c.Spec.Approved {
@@ -129,6 +133,8 @@ func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, e
 	c.Spec.AcceptedRewind = r.acceptedRewind()
 	first, _ := r.field(approvalKey)
 	c.Spec.RequireApproval = r.flag(approvalKey, first)
+	shared, _ := r.field(sharedKey)
+	c.Spec.ShareRejections = r.flag(sharedKey, shared)
 	c = r.approvals(c)
 	r.known[rejectedKey] = true
 	if err := snapshots.DecodeYAML([]byte(data[rejectedKey]), snapshots.MaxChannel, &c.Spec.Rejected); err != nil {

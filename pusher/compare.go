@@ -1,0 +1,283 @@
+package pusher
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// What is taken of a check that says nothing of itself, as HAProxy does.
+const (
+	defaultInter = 2 * time.Second
+	defaultFall  = 3
+)
+
+// compareBackends returns the backends of a good snapshot, and what a target changes of
+// them: their servers, by what the section says, the defaults, global or resolvers, or a
+// file that it names; or the requests that reach them, by what frontends and maps say. A
+// change of a frontend that names no backend, such as of a header, is about all of them.
+func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
+	was, is := readOutline(good.Config()), readOutline(target.Config())
+	c := comparing{was: was, is: is, out: map[string]rollout.Backend{}}
+	common := was.common() != is.common()
+	for name, s := range was.backends {
+		other, kept := is.backends[name]
+		c.out[name] = rollout.Backend{Changed: common || !kept || s.text() != other.text(), Check: s.checkTime()}
+	}
+	c.frontends()
+	c.files(good.Files, target.Files)
+	if c.all {
+		for name, b := range c.out {
+			b.Reached = true
+			c.out[name] = b
+		}
+	}
+	return c.out
+}
+
+// comparing is a comparison under way.
+type comparing struct {
+	was, is outline
+	out     map[string]rollout.Backend
+	all     bool // requests of all backends are treated otherwise
+}
+
+// frontends looks at the lines of frontends that come or go.
+func (c *comparing) frontends() {
+	names := maps.Clone(c.was.frontends)
+	maps.Copy(names, c.is.frontends)
+	for name := range names {
+		var a, b []string
+		if s := c.was.frontends[name]; s != nil {
+			a = s.lines()
+		}
+		if s := c.is.frontends[name]; s != nil {
+			b = s.lines()
+		}
+		c.reached(differing(a, b))
+	}
+}
+
+// files looks at the files that differ, by who names them: a backend, or something that
+// requests pass before they come to one.
+func (c *comparing) files(was, is []snapshots.File) {
+	before := map[string][]byte{}
+	for _, f := range was {
+		before[f.Path] = f.Content
+	}
+	changed := map[string][2][]byte{}
+	for _, f := range is {
+		if old, there := before[f.Path]; !there || !bytes.Equal(old, f.Content) {
+			changed[f.Path] = [2][]byte{old, f.Content}
+		}
+		delete(before, f.Path)
+	}
+	for path, old := range before {
+		changed[path] = [2][]byte{old, nil}
+	}
+	delete(changed, snapshots.ConfigFile)
+	delete(changed, snapshots.ManifestFile)
+	delete(changed, snapshots.EndpointsFile)
+	for path, contents := range changed {
+		byBackends := false
+		for name, b := range c.out {
+			if s := c.was.backends[name]; strings.Contains(s.text(), path) {
+				b.Changed, byBackends = true, true
+				c.out[name] = b
+			}
+		}
+		if strings.HasPrefix(path, "maps/") && !byBackends {
+			c.reached(differing(strings.Split(string(contents[0]), "\n"), strings.Split(string(contents[1]), "\n")))
+		} else if !byBackends {
+			c.all = true
+		}
+	}
+}
+
+// reached marks the backends that lines name; a line that names none is about all.
+func (c *comparing) reached(lines []string) {
+	for _, line := range lines {
+		named := false
+		for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\",(){}'", r) }) {
+			if b, known := c.out[word]; known {
+				b.Reached, named = true, true
+				c.out[word] = b
+			}
+			named = named || c.is.backends[word] != nil // a new one
+		}
+		c.all = c.all || (!named && strings.TrimSpace(line) != "")
+	}
+}
+
+// differing returns the lines that only one of two lists has, or has more often.
+func differing(a, b []string) []string {
+	count := map[string]int{}
+	for _, line := range a {
+		count[line]++
+	}
+	for _, line := range b {
+		count[line]--
+	}
+	var out []string
+	for _, line := range slices.Sorted(maps.Keys(count)) {
+		if count[line] != 0 {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// outline is a haproxy.cfg by its sections.
+type outline struct {
+	backends, frontends map[string]*configSection // a listen is both
+	others              []*configSection
+}
+
+// configSection is a section with the defaults that it takes.
+type configSection struct {
+	keyword string
+	own     []string // its lines, without comments that HAProxy alone ignores
+	takes   *configSection
+
+	whole string // of text
+}
+
+// sectionStarts are the words that begin a section, as far as it matters where one ends.
+var sectionStarts = map[string]bool{
+	"global": true, "defaults": true, "frontend": true, "backend": true, "listen": true, "userlist": true, "peers": true,
+	"resolvers": true, "mailers": true, "cache": true, "http-errors": true, "ring": true, "log-forward": true,
+	"log-profile": true, "fcgi-app": true, "program": true, "crt-store": true, "traces": true, "acme": true, "namespace_list": true,
+}
+
+// readOutline reads a haproxy.cfg, which HAProxy has accepted.
+func readOutline(config []byte) outline {
+	out := outline{backends: map[string]*configSection{}, frontends: map[string]*configSection{}}
+	defaults := map[string]*configSection{}
+	var section, last *configSection
+	for line := range strings.Lines(string(config)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || (strings.HasPrefix(words[0], "#") && words[0] != "#hapsnap") {
+			continue
+		}
+		if !sectionStarts[words[0]] {
+			if section != nil {
+				section.own = append(section.own, strings.Join(words, " "))
+			}
+			continue
+		}
+		section = &configSection{keyword: words[0], takes: last}
+		name := ""
+		if len(words) > 1 {
+			name = strings.Trim(words[1], `"'`)
+		}
+		if i := slices.Index(words, "from"); i > 0 && i+1 < len(words) {
+			section.takes = defaults[words[i+1]]
+		}
+		switch words[0] {
+		case "backend":
+			out.backends[name] = section
+		case "frontend":
+			out.frontends[name] = section
+		case "listen":
+			out.backends[name], out.frontends[name] = section, section
+		case "defaults":
+			if !slices.Contains(words, "from") {
+				section.takes = nil
+			}
+			defaults[name], last = section, section
+		default:
+			section.takes = nil
+			out.others = append(out.others, section)
+		}
+	}
+	return out
+}
+
+// lines returns the lines of the section, those of its defaults first.
+func (s *configSection) lines() []string {
+	if s.takes == nil {
+		return s.own
+	}
+	return append(slices.Clone(s.takes.lines()), s.own...)
+}
+
+func (s *configSection) text() string {
+	if s.whole == "" {
+		s.whole = strings.Join(s.lines(), "\n")
+	}
+	return s.whole
+}
+
+// common returns what the servers of all backends depend on.
+func (o outline) common() string {
+	var b strings.Builder
+	for _, s := range o.others {
+		if slices.Contains([]string{"global", "resolvers", "crt-store"}, s.keyword) {
+			b.WriteString(s.keyword + "\n" + s.text() + "\n")
+		}
+	}
+	return b.String()
+}
+
+// checkTime returns how long a server of the section that is dead counts as up at most:
+// until as many checks failed as it takes, and one more, for checks do not begin at once.
+func (s *configSection) checkTime() time.Duration {
+	inter, fall := time.Duration(0), 0
+	for _, line := range s.lines() {
+		words := strings.Fields(line)
+		if words[0] != "server" && words[0] != "default-server" && words[0] != "#hapsnap" && words[0] != "server-template" {
+			continue
+		}
+		for i, word := range words[:len(words)-1] {
+			switch word {
+			case "inter":
+				inter = max(inter, configTime(words[i+1]))
+			case "fall":
+				if n, err := strconv.Atoi(words[i+1]); err == nil {
+					fall = max(fall, n)
+				}
+			}
+		}
+	}
+	if inter == 0 {
+		inter = defaultInter
+	}
+	if fall == 0 {
+		fall = defaultFall
+	}
+	return time.Duration(fall+1)*inter + time.Second // times are told in whole seconds
+}
+
+// comparison remembers how the backends of two snapshots compare.
+type backendsCompared struct {
+	good, target snapshots.ID
+	backends     map[string]rollout.Backend
+}
+
+// compared returns the backends of the last good snapshot, compared with what is rolled
+// out, or is to be; nil if they are not at hand.
+func (e *engine) compared() (map[string]rollout.Backend, snapshots.ID) {
+	good, target := e.state.Rollout.Good, e.decision.ID
+	if r := e.state.Rollout.Rollout; r != nil {
+		target = r.Target
+	}
+	if good.IsZero() || target.IsZero() || good.Short == target.Short {
+		return nil, snapshots.ID{}
+	}
+	if c := e.backends; c.good == good && c.target == target {
+		return c.backends, target
+	}
+	a, known := e.bindings.prepared[good]
+	b, also := e.bindings.prepared[target]
+	if !known || !also {
+		return nil, snapshots.ID{}
+	}
+	e.backends = backendsCompared{good, target, compareBackends(a.snapshot, b.snapshot)}
+	return e.backends.backends, target
+}

@@ -1,0 +1,123 @@
+package push
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+)
+
+// ErrInstance is the error of an instance that cannot take a snapshot for a fault of its
+// own: HAProxy does not find a file there that was uploaded, may not do something, or lacks
+// descriptors, memory or disk. Another instance may take it, so that it says nothing about
+// the snapshot. [ErrDirectory] is another one.
+var ErrInstance = errors.New("the instance is at fault")
+
+// instanceError is an [ErrInstance] with what to look at.
+type instanceError struct {
+	cause error
+	hint  string
+}
+
+func (e *instanceError) Error() string {
+	return ErrInstance.Error() + ": " + e.cause.Error() + "; " + e.hint
+}
+func (e *instanceError) Is(target error) bool { return target == ErrInstance }
+
+// faults are what HAProxy and the API say where the instance is at fault, and what to look
+// at. One of them is enough: a file that is missing makes other lines wrong.
+var faults = []struct {
+	said *regexp.Regexp
+	hint string
+}{
+	{
+		regexp.MustCompile(`(?i)failed to open pattern file|unable to stat SSL certificate|couldn't open the \S+ '|'\S+' : unable to load /|error opening file|cannot open (file )?['/]|no such file or directory`),
+		"HAProxy does not find a file there: compare directories in the Fleet with the folders of the Dataplane API, and see that HAProxy has the same",
+	},
+	{
+		regexp.MustCompile(`(?i)cannot raise fd limit|not enough fds?\b|too many open files|fd limit .* too low|limit is \d+\. please raise 'ulimit-n'`),
+		"raise the limit of open files of HAProxy there, such as LimitNOFILE",
+	},
+	{
+		regexp.MustCompile(`(?i)no space left on device|disk quota exceeded|read-only file system`),
+		"make room on its disk",
+	},
+	{
+		regexp.MustCompile(`(?i)cannot allocate memory|out of memory|signal: killed|exit status 137`),
+		"give it more memory",
+	},
+	{
+		regexp.MustCompile(`(?i)fork/exec|executable file not found`),
+		"the Dataplane API cannot run haproxy there: see haproxy_bin in its configuration",
+	},
+	{
+		regexp.MustCompile(`(?i)cannot chroot|cannot find (user|group) id|cannot set [ug]id|unable to set [ug]id`),
+		"see that user, group and chroot of the configuration exist there",
+	},
+	{
+		regexp.MustCompile(`(?i)permission denied|operation not permitted`),
+		"HAProxy may not do it there: see its user, the owners of files, and its capabilities",
+	},
+}
+
+// bindFault is a port that could not be opened, with the section that wants it.
+var (
+	bindFault   = regexp.MustCompile(`(?i)cannot (bind|listen to|create receiving) .*socket|address already in use|cannot assign requested address`)
+	bindSection = regexp.MustCompile(`(?i)(?:binding|starting) .*?(?:frontend|listen|proxy|backend) (\S+?):`)
+)
+
+// instanceFault judges what was said when a configuration was refused: whether the
+// instance is at fault, and what to look at. A port that cannot be opened is the fault of
+// the instance where what ran before had it open by the same lines, and else of the
+// configuration that asks for it.
+func instanceFault(said, want, before string) (hint string, ok bool) {
+	lines := findings(said)
+	if len(lines) == 0 {
+		lines = []string{said}
+	}
+	for _, line := range lines {
+		if bindFault.MatchString(line) {
+			if section := bindSection.FindStringSubmatch(line); section != nil && sameBinds(section[1], want, before) {
+				return "HAProxy had this port open before: another process may have it there, or HAProxy may not open it any more", true
+			}
+			continue // also if it is a matter of permission
+		}
+		for _, f := range faults {
+			if f.said.MatchString(line) {
+				return f.hint, true
+			}
+		}
+	}
+	return "", false
+}
+
+// sameBinds reports whether all binds of a section stood there before.
+func sameBinds(section, want, before string) bool {
+	had := map[string]bool{}
+	for _, line := range binds(section, before) {
+		had[line] = true
+	}
+	lines := binds(section, want)
+	for _, line := range lines {
+		if !had[line] {
+			return false
+		}
+	}
+	return len(lines) > 0
+}
+
+// binds returns the bind lines of a section, whatever blanks they have.
+func binds(section, config string) []string {
+	var out []string
+	within := false
+	for line := range strings.Lines(config) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+		case sectionKeywords[words[0]]:
+			within = len(words) > 1 && words[1] == section
+		case within && words[0] == "bind":
+			out = append(out, strings.Join(words, " "))
+		}
+	}
+	return out
+}
