@@ -2,7 +2,9 @@ package dirstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -123,7 +125,7 @@ func (s *Store) read(id snapshots.ID) (snapshots.Snapshot, error) {
 	if err != nil {
 		return snapshots.Snapshot{}, err
 	}
-	files, err := readFiles(root.FS())
+	files, err := readFiles(root.FS(), manifest.Spec.Files)
 	if err != nil {
 		return snapshots.Snapshot{}, fmt.Errorf("read snapshot %s: %w", id, err)
 	}
@@ -135,7 +137,7 @@ func (s *Store) read(id snapshots.ID) (snapshots.Snapshot, error) {
 }
 
 func readManifest(dir fs.FS, id snapshots.ID) (snapshots.Manifest, error) {
-	data, err := fs.ReadFile(dir, snapshots.ManifestFile)
+	data, err := readFile(dir, snapshots.ManifestFile, snapshots.MaxManifest)
 	if missing(err) {
 		return snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w: %s is missing", id, snapshots.ErrCorrupt, snapshots.ManifestFile)
 	}
@@ -152,9 +154,38 @@ func readManifest(dir fs.FS, id snapshots.ID) (snapshots.Manifest, error) {
 	return manifest, nil
 }
 
-// readFiles returns all files but the manifest, sorted by path. A link or
-// another special file is no part of any snapshot.
-func readFiles(dir fs.FS) ([]snapshots.File, error) {
+// readFile returns the content of a file that has no more than so many bytes. What is no
+// regular file is not opened: to read it could take for ever.
+func readFile(dir fs.FS, path string, most int64) ([]byte, error) {
+	info, err := fs.Stat(dir, path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s is not a regular file", snapshots.ErrCorrupt, path)
+	case info.Size() > most:
+		return nil, fmt.Errorf("%w: %s has %d bytes, and may have %d", snapshots.ErrCorrupt, path, info.Size(), most)
+	}
+	file, err := dir.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data := make([]byte, info.Size())
+	n, err := io.ReadFull(file, data)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // it was cut meanwhile: its digest tells
+		err = nil
+	}
+	return data[:n], err
+}
+
+// readFiles returns all files but the manifest, sorted by path: those that are listed. A
+// link or another special file is no part of any snapshot.
+func readFiles(dir fs.FS, listed []snapshots.FileDigest) ([]snapshots.File, error) {
+	sizes := map[string]int64{}
+	for _, f := range listed {
+		sizes[f.Path] = f.Size
+	}
 	var files []snapshots.File
 	err := fs.WalkDir(dir, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path == snapshots.ManifestFile {
@@ -163,7 +194,11 @@ func readFiles(dir fs.FS) ([]snapshots.File, error) {
 		if !entry.Type().IsRegular() {
 			return fmt.Errorf("%w: %s is not a regular file", snapshots.ErrCorrupt, path)
 		}
-		content, err := fs.ReadFile(dir, path)
+		size, found := sizes[path]
+		if !found {
+			return fmt.Errorf("%w: %s is not in the manifest", snapshots.ErrCorrupt, path)
+		}
+		content, err := readFile(dir, path, size)
 		files = append(files, snapshots.File{Path: path, Content: content})
 		return err
 	})
@@ -175,7 +210,7 @@ func readFiles(dir fs.FS) ([]snapshots.File, error) {
 // anything. An unreadable one is an error, and never that channel, and so is one that
 // was there before and is gone.
 func (s *Store) channel() (snapshots.Channel, error) {
-	data, err := os.ReadFile(s.in(channelFile))
+	data, err := readFile(os.DirFS(s.path), channelFile, snapshots.MaxChannel)
 	if missing(err) {
 		return snapshots.Channel{}, s.believe(false)
 	}

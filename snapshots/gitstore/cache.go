@@ -41,6 +41,8 @@ type commitCache struct {
 	owner   *filelock.Lock
 	files   *openFiles
 	storage *filesystem.Storage
+
+	tooLarge map[plumbing.Hash]error // commits that are not fetched again
 }
 
 // has reports whether the commit, and with it all that belongs to it, is here:
@@ -53,6 +55,9 @@ func (c *commitCache) has(commit plumbing.Hash) bool {
 func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.Hash) error {
 	if c.has(commit) {
 		return nil
+	}
+	if err := c.tooLarge[commit]; err != nil {
+		return err
 	}
 	return c.fetch(ctx, from, commit, 1)
 }
@@ -79,6 +84,12 @@ func (c *commitCache) fetch(ctx context.Context, from remote, commit plumbing.Ha
 	if err != nil {
 		// A fetch that was left to itself may go on writing to this one.
 		c.drop()
+		if errors.Is(err, errTooLarge) && depth == 1 {
+			if len(c.tooLarge) >= maxVerdicts {
+				clear(c.tooLarge)
+			}
+			c.tooLarge[commit] = err
+		}
 		return again(fmt.Errorf("fetch commit %s: %w", commit, err))
 	}
 	return nil
@@ -129,7 +140,7 @@ func (c *commitCache) drop() {
 	if c.owner != nil {
 		c.owner.Release()
 	}
-	*c = commitCache{folder: c.folder, limit: c.limit}
+	*c = commitCache{folder: c.folder, limit: c.limit, tooLarge: c.tooLarge}
 }
 
 // sweep removes the repositories that no process owns.

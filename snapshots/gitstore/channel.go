@@ -65,7 +65,7 @@ func (s *Store) readChannel(ctx context.Context, r refs) (snapshots.Channel, []o
 	if err != nil {
 		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
 	}
-	data, err := commit.file(channelFile)
+	data, err := commit.file(channelFile, snapshots.MaxChannel)
 	if err != nil {
 		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, s.blameCache(err))
 	}

@@ -30,12 +30,18 @@ type reader struct {
 }
 
 func newReader(from storer.EncodedObjectStorer, commit plumbing.Hash) (reader, error) {
+	if err := checkSize(from, commit, maxTree); isCorrupt(err) {
+		return reader{}, err
+	}
 	c, err := object.GetCommit(from, commit)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return reader{}, fmt.Errorf("%w: %s is not a commit", snapshots.ErrCorrupt, commit)
 	}
 	if err != nil {
 		return reader{}, fmt.Errorf("read commit %s: %w", commit, err)
+	}
+	if err := checkSize(from, c.TreeHash, maxTree); isCorrupt(err) {
+		return reader{}, err
 	}
 	root, err := object.GetTree(from, c.TreeHash)
 	if err != nil {
@@ -55,12 +61,16 @@ func (r reader) snapshot() (snapshots.Snapshot, blobs, error) {
 	if err := r.walk(r.root, "", wanted(manifest), all); err != nil {
 		return snapshots.Snapshot{}, nil, err
 	}
+	sizes := map[string]int64{}
+	for _, f := range manifest.Spec.Files {
+		sizes[f.Path] = f.Size
+	}
 	s := snapshots.Snapshot{Manifest: manifest}
 	for p, hash := range all {
 		if p == snapshots.ManifestFile {
 			continue
 		}
-		content, err := r.blob(hash)
+		content, err := r.blob(hash, sizes[p]) // more is not what the manifest says
 		if err != nil {
 			return snapshots.Snapshot{}, nil, fmt.Errorf("read %s: %w", p, err)
 		}
@@ -71,7 +81,7 @@ func (r reader) snapshot() (snapshots.Snapshot, blobs, error) {
 }
 
 func (r reader) manifest() (snapshots.Manifest, error) {
-	data, err := r.file(snapshots.ManifestFile)
+	data, err := r.file(snapshots.ManifestFile, snapshots.MaxManifest)
 	if errors.Is(err, errNoFile) {
 		return snapshots.Manifest{}, fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, snapshots.ManifestFile)
 	}
@@ -81,11 +91,11 @@ func (r reader) manifest() (snapshots.Manifest, error) {
 	return snapshots.ParseManifest(data)
 }
 
-// file returns the content of a file at the root, or errNoFile.
-func (r reader) file(name string) ([]byte, error) {
+// file returns the content of a file at the root, of at most so many bytes, or errNoFile.
+func (r reader) file(name string, most int64) ([]byte, error) {
 	for _, entry := range r.root.Entries {
 		if entry.Name == name && entry.Mode.IsFile() {
-			return r.blob(entry.Hash)
+			return r.blob(entry.Hash, most)
 		}
 	}
 	return nil, fmt.Errorf("read %s: %w", name, errNoFile)
@@ -115,6 +125,9 @@ func (r reader) walk(tree *object.Tree, folder string, wanted map[string]bool, i
 		case entry.Mode == filemode.Regular:
 			into[p] = entry.Hash
 		case entry.Mode == filemode.Dir:
+			if err := checkSize(r.from, entry.Hash, maxTree); isCorrupt(err) {
+				return err
+			}
 			below, err := object.GetTree(r.from, entry.Hash)
 			if err != nil {
 				return fmt.Errorf("read %s: %w", p, err)
@@ -129,7 +142,10 @@ func (r reader) walk(tree *object.Tree, folder string, wanted map[string]bool, i
 	return nil
 }
 
-func (r reader) blob(hash plumbing.Hash) (content []byte, err error) {
+func (r reader) blob(hash plumbing.Hash, most int64) (content []byte, err error) {
+	if err := checkSize(r.from, hash, most); isCorrupt(err) {
+		return nil, err
+	}
 	b, err := object.GetBlob(r.from, hash)
 	if err != nil {
 		return nil, err

@@ -116,7 +116,10 @@ func fetch(ctx context.Context, session transport.UploadPackSession, commit plum
 	if err != nil {
 		return err
 	}
-	err = packfile.UpdateObjectStorage(into, demultiplexed(request.Capabilities, response))
+	pack, err := spool(ctx, demultiplexed(request.Capabilities, response), into.Filesystem().Root())
+	if err == nil {
+		err = errors.Join(packfile.UpdateObjectStorage(into, pack), pack.Close())
+	}
 	if err != nil {
 		// The server may be waiting for us to read on; it is told to stop.
 		cancel()

@@ -118,7 +118,7 @@ func Open(o Options) (*Store, error) {
 		endpoint: endpoint,
 		names:    names(o.Branch),
 		shelf:    names(cmp.Or(o.Review, o.Branch)),
-		cache:    commitCache{folder: o.CacheDir, limit: freshAfter},
+		cache:    commitCache{folder: o.CacheDir, limit: freshAfter, tooLarge: map[plumbing.Hash]error{}},
 		turn:     make(chan struct{}, 1),
 		verdicts: map[plumbing.Hash]verdict{}, strange: map[snapshots.ID]bool{},
 		step: func(string) error { return nil },
