@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +68,13 @@ func (c *crowd) ask(conn net.Conn, answers *bufio.Reader, backend string) error 
 	return err
 }
 
+// gaveUp reports whether a client failed.
+func (c *crowd) gaveUp() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.failed) > 0
+}
+
 // disperse ends the crowd, of whose requests none may have failed.
 func (c *crowd) disperse(t *testing.T) {
 	t.Helper()
@@ -106,5 +114,29 @@ func TestFailureAddressesAreLate(t *testing.T) {
 				t.Errorf("the workers are %v, were %v", now, worker)
 			}
 		})
+	}
+}
+
+// An endpoint refuses connections, as one that is gone before any worker is told so. No
+// request fails: it is tried on another server, whatever the balance.
+func TestEndpointThatRefusesFailsNoRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V34, "a")
+	pods := newPods(t, "1", "2", "3")
+	gone := httptest.NewServer(http.NotFoundHandler())
+	pods["gone"] = &pod{name: "gone", address: gone.Listener.Addr().String()}
+	gone.Close()
+	r.serve(pods, "web", "1", "2", "3", "gone")
+	balances := []string{"roundrobin", "leastconn", "random"}
+	backends := map[string]string{}
+	for _, balance := range balances {
+		backends[balance] = "balance " + balance + "\n    retries 3\n    #hapsnap servers shop/web:http"
+	}
+	r.allRunAfter(r.publish(edgeConfig(backends)))
+	r.settled(balances, pods, "1", "2", "3", "gone")
+	for _, balance := range balances {
+		c := r.crowd("a", balance, 2)
+		eventually(t, "there are answers", func() bool { return c.answered.Load() > 200 || c.gaveUp() })
+		c.disperse(t)
 	}
 }

@@ -43,7 +43,7 @@ func (e *engine) observeSpread(now time.Time) {
 		return
 	}
 	for _, i := range e.instances {
-		if w := e.stands(i, time.Time{}); i.reachable() && (i.busy == workPush || i.busy == workUpdate || w == workReload || w == workUpdate) {
+		if i.busy == workPush || i.busy == workUpdate || !arrived(e.standing(i)) {
 			return
 		}
 	}
@@ -53,4 +53,11 @@ func (e *engine) observeSpread(now time.Time) {
 		}
 	}
 	e.spread.pending = nil
+}
+
+// arrived reports whether the worker has all that is live, whatever the instance is busy
+// with: one that writes its file meanwhile may not have begun to change the worker. One
+// that is out of reach, or whose snapshot cannot be bound, is not waited for.
+func arrived(s standing) bool {
+	return !s.Reachable || !s.Bound || s.SameNode && s.SameServers && s.SameMaps && s.SameCertificates
 }

@@ -24,7 +24,8 @@ func edgeConfig(backends map[string]string) string {
 
 defaults
     mode http
-    option redispatch
+    option redispatch 1
+    retry-on conn-failure
     retries 2
     timeout connect 5s
     timeout client 2m
