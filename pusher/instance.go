@@ -59,6 +59,7 @@ type instance struct {
 	onDisk       push.Known    // the certificates on its disk, for pushes
 	persisted    time.Time
 	persistTook  time.Duration
+	tidied       time.Time
 	lastWork     work      // the last that ended
 	inspectAfter time.Time // the next inspection
 	inspections  int       // how many there were
@@ -97,7 +98,8 @@ type comparison struct {
 	same       bool
 }
 
-// hasServers reports whether the worker is known to have these servers.
+// hasServers reports whether the worker is known to have these servers, or to serve them
+// until slots get their addresses.
 func (i *instance) hasServers(want []snapshots.BoundServer) bool {
 	have := i.running.Servers
 	if have == nil || i.running.Info.PID != i.info.PID || len(have) != len(want) {
@@ -107,7 +109,7 @@ func (i *instance) hasServers(want []snapshots.BoundServer) bool {
 		return true
 	}
 	if c := i.compared; c.have != &have[0] || c.want != &want[0] {
-		i.compared = comparison{&have[0], &want[0], i.running.Has(want)}
+		i.compared = comparison{&have[0], &want[0], i.running.Serves(want)}
 	}
 	return i.compared.same
 }

@@ -176,6 +176,8 @@ func (e *engine) standing(i *instance) standing {
 		s.SameServers = i.hasServers(servers)
 		s.Unserved = i.leavesUnserved(servers)
 		s.UrgentAfter = i.persisted.Add(i.persistTook)
+		s.Deferred, s.DeferredUntil = i.running.Deferred, i.persisted.Add(deferral(i.persistTook, e.PersistInterval))
+		s.Leftover, s.TidyAfter = len(i.running.Dynamic) > 0 && len(i.running.Leftovers()) > 0, i.tidied.Add(tidyInterval)
 		s.Updated = i.lastWork == workUpdate
 		s.SameMaps = i.running.Maps == n.entries
 		s.SameCertificates = n.certificates.In(i.running.Certificates)
@@ -198,6 +200,10 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 			i.begin(w)
 			have := i.running
 			e.startOn(ctx, i, func(ctx context.Context) { e.persist(ctx, i, bind, have) })
+		case workTidy:
+			i.begin(w)
+			have := i.running
+			e.startOn(ctx, i, func(ctx context.Context) { e.tidy(ctx, i, have) })
 		case workCollect:
 			i.begin(w)
 			garbage := i.garbage
@@ -214,7 +220,7 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 // wanted returns what the worker should have of the snapshot that it runs.
 func (e *engine) wanted(i *instance, bind func() (snapshots.Bound, error)) push.Wanted {
 	n, _ := e.bindings.node(i.snapshot(), i.Layout)
-	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Certificates: n.certificates, Entries: n.entries, Bind: bind}
+	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Dynamic: e.bindings.prepared[i.snapshot()].dynamic, Certificates: n.certificates, Entries: n.entries, Bind: bind}
 }
 
 // update changes servers and certificates in the running worker.
@@ -268,6 +274,17 @@ func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshot
 		i.persisted, i.persistTook = now, took
 		e.noteHands(i, have.ByHand)
 		i.running = have
+	})
+}
+
+// tidy deletes dynamic servers that the worker no longer needs.
+func (e *engine) tidy(ctx context.Context, i *instance, have push.Running) {
+	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+	defer cancel()
+	have, err := i.target.Tidy(ctx, have)
+	e.send(context.WithoutCancel(ctx), func(now time.Time) {
+		e.ended(i, workTidy, err, now)
+		i.tidied, i.running = now, have
 	})
 }
 

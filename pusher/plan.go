@@ -13,6 +13,7 @@ const (
 	workPersist work = "persist"
 	workCollect work = "collect"
 	workInspect work = "inspect"
+	workTidy    work = "tidy"
 )
 
 // standing is how an instance stands to the snapshot that it runs, joined with
@@ -32,6 +33,13 @@ type standing struct {
 	// done about it.
 	Unserved    bool
 	UrgentAfter time.Time
+	// Deferred is set while dynamic servers make up for addresses that slots get with the
+	// next post, which is due at DeferredUntil. Leftover is set while there are dynamic
+	// servers that nothing needs any more.
+	Deferred      bool
+	DeferredUntil time.Time
+	Leftover      bool
+	TidyAfter     time.Time
 	// Updated is set when the last job was an update.
 	Updated   bool
 	NotBefore time.Time
@@ -52,7 +60,7 @@ func classify(s standing, now time.Time) work {
 		return workReload
 	case s.Busy || now.Before(s.NotBefore):
 		return workNothing
-	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter):
+	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter), s.Deferred && s.urgent() && !now.Before(s.DeferredUntil):
 		return workPersist
 	case s.Overdue && !now.Before(s.CollectAfter):
 		return workCollect
@@ -60,6 +68,8 @@ func classify(s standing, now time.Time) work {
 		return workUpdate
 	case !s.Persisted && !now.Before(s.PersistAfter):
 		return workPersist
+	case s.Leftover && !now.Before(s.TidyAfter):
+		return workTidy
 	case s.Persisted && s.Garbage && !now.Before(s.CollectAfter):
 		return workCollect
 	case s.Persisted && !now.Before(s.InspectAfter):

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -17,6 +19,7 @@ type prepared struct {
 	recorded   bool                       // its endpoints are
 	slots      snapshots.Slots            // of recorded endpoints, else nil
 	servers    []snapshots.BoundServer
+	dynamic    map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	// wants is what it needs of a cluster; known: that is known, as far as it can be.
 	wants  cluster.Wanted
 	known  bool
@@ -33,6 +36,7 @@ func prepare(s snapshots.Snapshot, recorded bool) prepared {
 	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
 		return p
 	}
+	p.dynamic = push.DynamicServers(s.Config(), p.directives)
 	p.byService = map[snapshots.ServicePort][]int{}
 	for n, d := range p.directives {
 		p.byService[d.Service] = append(p.byService[d.Service], n)

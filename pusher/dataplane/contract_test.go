@@ -81,6 +81,7 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"storage exchanges":                       checkStorageExchanges,
 		"transactions":                            checkTransactions,
 		"servers that the worker is given":        checkRuntimeServersAdded,
+		"dynamic servers":                         checkDynamicServers,
 		"an edit by another hand":                 checkExternalEdit,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, start(t)) })

@@ -25,6 +25,8 @@ type Worker interface {
 	Process(ctx context.Context) (dataplane.Process, error)
 	Servers(ctx context.Context, backend string) ([]dataplane.Server, error)
 	SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error)
+	AddServer(ctx context.Context, backend string, s dataplane.DynamicServer) error
+	DeleteServer(ctx context.Context, backend, server string) error
 }
 
 // Files is the part that keeps maps and other files.

@@ -33,6 +33,9 @@ type fake struct {
 	setting func(backend, server string, ch dataplane.ServerChange) error
 	version string
 	process dataplane.Process
+	// adding and deleting replace what is done to dynamic servers.
+	adding   func(backend string, s dataplane.DynamicServer) error
+	deleting func(backend, server string) error
 
 	maps map[string][]dataplane.MapEntry // of the worker
 	lose int                             // how many changes of maps are lost
@@ -149,6 +152,31 @@ func (f *fake) DeleteTransaction(_ context.Context, id string) error {
 func (f *fake) Servers(_ context.Context, backend string) ([]dataplane.Server, error) {
 	f.asked = append(f.asked, "servers of "+backend)
 	return f.servers[backend], nil
+}
+
+func (f *fake) AddServer(_ context.Context, backend string, s dataplane.DynamicServer) error {
+	f.note("add %s/%s %s:%d", backend, s.Name, s.Address, s.Port)
+	if f.adding != nil {
+		return f.adding(backend, s)
+	}
+	if slices.ContainsFunc(f.servers[backend], func(o dataplane.Server) bool { return o.Name == s.Name }) {
+		return classed{dataplane.ErrConflict}
+	}
+	f.servers[backend] = append(f.servers[backend], dataplane.Server{Name: s.Name, Address: strings.Trim(s.Address, "[]"), Port: s.Port, AdminState: dataplane.StateMaint})
+	return nil
+}
+
+func (f *fake) DeleteServer(_ context.Context, backend, server string) error {
+	f.note("delete %s/%s", backend, server)
+	if f.deleting != nil {
+		return f.deleting(backend, server)
+	}
+	before := len(f.servers[backend])
+	f.servers[backend] = slices.DeleteFunc(f.servers[backend], func(s dataplane.Server) bool { return s.Name == server })
+	if len(f.servers[backend]) == before {
+		return classed{dataplane.ErrNotFound}
+	}
+	return nil
 }
 
 func (f *fake) SetServer(_ context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error) {

@@ -174,6 +174,20 @@ func (f fenced) SetServer(ctx context.Context, backend, server string, ch datapl
 	return f.API.SetServer(ctx, backend, server, ch)
 }
 
+func (f fenced) AddServer(ctx context.Context, backend string, s dataplane.DynamicServer) error {
+	if err := f.fence.leads(); err != nil {
+		return err
+	}
+	return f.API.AddServer(ctx, backend, s)
+}
+
+func (f fenced) DeleteServer(ctx context.Context, backend, server string) error {
+	if err := f.fence.leads(); err != nil {
+		return err
+	}
+	return f.API.DeleteServer(ctx, backend, server)
+}
+
 func (f fenced) CreateFile(ctx context.Context, s dataplane.Storage, name string, content []byte) error {
 	if err := f.may(); err != nil {
 		return err

@@ -227,7 +227,11 @@ func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out 
 	}
 	backends := spans(have.Servers)
 	from, end := part(len(backends), round)
-	some, err := i.readBack(ctx, have.Servers, backends[from:end])
+	some, err := i.readBackAll(ctx, have.Servers, backends[from:end], func(found []Dynamic) {
+		for _, d := range found { // that somebody left there
+			*have = have.withDynamic(d)
+		}
+	})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,10 @@ type Running struct {
 	Persisted bool
 	// Written are the servers as the file on disk has them, nil if that is not known.
 	Written []snapshots.BoundServer
+	// Dynamic are the servers that were added to those of the configuration. Deferred is
+	// set while they make up for addresses that slots get with the next post.
+	Dynamic  []Dynamic
+	Deferred bool
 	// Certificates are those that it serves, by path.
 	Certificates Known
 	// Maps digests the entries that its maps have, as [snapshots.Bound].Entries does,
@@ -57,6 +61,8 @@ type Running struct {
 type Wanted struct {
 	Node    string
 	Servers []snapshots.BoundServer
+	// Dynamic are the settings of dynamic servers by backend, see [DynamicServers].
+	Dynamic map[string]dataplane.DynamicServer
 	// Certificates are those that it is to serve.
 	Certificates Known
 	// Entries digests those of its maps, see [snapshots.Bound].
@@ -95,7 +101,7 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	if info.PID != have.Info.PID || len(have.Servers) != len(want.Servers) {
-		have.Servers = nil
+		have.Servers, have.Dynamic, have.Deferred = nil, nil, false
 	}
 	if info.PID != have.Info.PID {
 		have.Maps = ""
@@ -163,7 +169,8 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 			servers[n].Weight = l.weight
 		}
 	}
-	found, err := i.readBack(ctx, servers, spans(servers))
+	have.Dynamic, have.Deferred = nil, false
+	found, err := i.readBackAll(ctx, servers, spans(servers), func(d []Dynamic) { have.Dynamic = append(have.Dynamic, d...) })
 	if err != nil {
 		return have, err
 	}
@@ -175,6 +182,11 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 
 // readBack returns the servers of some backends, brought up to date with the worker.
 func (i Instance) readBack(ctx context.Context, servers []snapshots.BoundServer, backends []span) ([][]snapshots.BoundServer, error) {
+	return i.readBackAll(ctx, servers, backends, func([]Dynamic) {})
+}
+
+// readBackAll is readBack that also tells of dynamic servers.
+func (i Instance) readBackAll(ctx context.Context, servers []snapshots.BoundServer, backends []span, dynamic func([]Dynamic)) ([][]snapshots.BoundServer, error) {
 	var out [][]snapshots.BoundServer
 	for _, at := range backends {
 		some := slices.Clone(at.of(servers))
@@ -182,6 +194,7 @@ func (i Instance) readBack(ctx context.Context, servers []snapshots.BoundServer,
 		if err != nil {
 			return nil, err
 		}
+		dynamic(dynamicOf(some[0].Backend, list))
 		found := make(map[string]dataplane.Server, len(list))
 		for _, s := range list {
 			found[s.Name] = s
@@ -203,8 +216,17 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 	wanted, have.ByHand = respect(want.Servers, have.ByHand)
 	list := changes(have.Servers, wanted)
 	if len(list) == 0 {
+		have.Deferred = false
 		return have, nil
 	}
+	if i.defers(ctx, want, list, &have) {
+		if served, ok, err := i.setDynamic(ctx, want, have); ok {
+			return served, err
+		} else if len(served.Dynamic) > 0 {
+			have.Dynamic = served.Dynamic
+		}
+	}
+	have.Deferred = false
 	have, told, err := i.set(ctx, want, list, have)
 	return i.confirm(ctx, want, list, have, told, err)
 }
@@ -278,6 +300,11 @@ func (i Instance) setBoundByPost(ctx context.Context, want Wanted, list []change
 		return have, err
 	}
 	return i.setByPost(ctx, bound, list, have)
+}
+
+// defers reports whether slots get addresses only with a post that takes its time.
+func (i Instance) defers(ctx context.Context, want Wanted, list []change, have *Running) bool {
+	return len(want.Servers) > quickPost && len(want.Dynamic) > 0 && (have.Deferred || readdresses(list)) && !i.setsAddresses(ctx, have)
 }
 
 // setsAddresses reports whether the API changes addresses in the worker; older
@@ -398,10 +425,16 @@ func (i Instance) Settle(ctx context.Context, want snapshots.Bound, have Running
 		list = changes(have.Servers, wanted)
 	}
 	have, err = i.setByPost(ctx, want, list, have)
+	if err == nil {
+		have.Deferred = false
+	}
 	if len(list) > 0 {
 		have, err = i.confirm(ctx, Wanted{Node: want.Node, Servers: want.Servers}, list, have, nil, err)
 	}
-	return have, err
+	if err != nil || len(have.Leftovers()) == 0 {
+		return have, err
+	}
+	return i.Tidy(ctx, have)
 }
 
 // Persist writes the text to disk, for a worker that runs it already, and returns

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // newID returns a random UUID, version 4.
@@ -39,6 +40,7 @@ func (a *api) versionMismatch(given int64) error {
 func (a *api) commit(ctx context.Context, id string, doc document, anyVersion bool) error {
 	a.commits.Lock()
 	defer a.commits.Unlock()
+	began := time.Now()
 	// Asking for the version gives one to a text that has none.
 	if version, current := doc.version(), a.currentVersion(); !anyVersion && version != current {
 		a.setAside("outdated", id)
@@ -61,6 +63,7 @@ func (a *api) commit(ctx context.Context, id string, doc document, anyVersion bo
 		return err
 	}
 	_ = os.Remove(a.transactionFile("", id))
+	a.costs(ctx, began, text)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.memory = doc

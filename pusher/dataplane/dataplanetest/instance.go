@@ -62,6 +62,9 @@ type Options struct {
 	// UsersInConfig has the API take its users from the section "userlist controller" of
 	// haproxy.cfg, as one without users in its own file does. A Config has to have it.
 	UsersInConfig bool
+	// Cost returns what a commit of a configuration with so many backends takes at least,
+	// see [MeasuredCost]; nil: what it takes.
+	Cost func(backends int) time.Duration
 	// Addr is where the API listens; by default a free port of 127.0.0.1.
 	Addr string
 }

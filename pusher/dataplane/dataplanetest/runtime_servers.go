@@ -198,29 +198,14 @@ func (a *api) serverCommands(server string, now, want runtimeServer) []string {
 // health check, if any, stays off: nothing in the API enables it.
 func (a *api) addRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 	backend := r.PathValue("backend")
-	var body struct {
-		Name    string `json:"name"`
-		Address string `json:"address"`
-		Port    *int   `json:"port,omitempty"`
-		Check   string `json:"check,omitempty"`
-		Weight  *int   `json:"weight,omitempty"`
-	}
+	var body addedServer
 	if err := a.readJSON(r, &body); err != nil {
 		return err
 	}
 	if body.Name == "" {
 		return failf(http.StatusBadRequest, "the new server must have a name")
 	}
-	command := fmt.Sprintf("add server %s/%s %s", backend, body.Name, body.Address)
-	if body.Port != nil {
-		command += fmt.Sprintf(":%d", *body.Port)
-	}
-	if body.Check == "enabled" {
-		command += " check"
-	}
-	if body.Weight != nil {
-		command += fmt.Sprintf(" weight %d", *body.Weight)
-	}
+	command := "add server " + backend + "/" + body.Name + body.line()
 	if _, err := a.haproxy.worker(r.Context(), command); err != nil {
 		return addRefused(err)
 	}

@@ -1,0 +1,306 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Before version 3.4 the API changes addresses only with a post of everything, which takes
+// as long as the configuration is large. There an endpoint that comes serves at once from a
+// dynamic server, one that HAProxy adds to the backend at run time. The next post gives its
+// slot the address, and the dynamic server is deleted. An endpoint that goes is drained in
+// its slot by a call of its own in any case.
+
+// dynamicPrefix begins the names of dynamic servers, and of nothing else: slots are s1 and
+// so on.
+const dynamicPrefix = "hapsnap-"
+
+// IsDynamic reports whether a server of a worker is one that this package added to the
+// servers of the configuration, by its name.
+func IsDynamic(server string) bool { return strings.HasPrefix(server, dynamicPrefix) }
+
+// Dynamic is a server that was added to a backend of the worker.
+type Dynamic struct {
+	Backend, Name string
+	Address       string
+	Port          int
+	State         snapshots.SlotState
+}
+
+// dynamicFor returns the dynamic server for what a slot is to become. Its name tells the
+// address, so that adding it twice is the same as once.
+func dynamicFor(s snapshots.BoundServer) Dynamic {
+	return Dynamic{
+		Backend: s.Backend, Name: fmt.Sprintf("%s%s-%s-%d", dynamicPrefix, s.Name, s.Address, s.Port),
+		Address: s.Address, Port: s.Port, State: snapshots.SlotReady,
+	}
+}
+
+func (d Dynamic) same(o Dynamic) bool { return d.Backend == o.Backend && d.Name == o.Name }
+
+// dynamicOf returns the dynamic servers among those of a backend of the worker.
+func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
+	var out []Dynamic
+	for _, s := range list {
+		if IsDynamic(s.Name) {
+			out = append(out, Dynamic{backend, s.Name, s.Address, s.Port, snapshots.SlotState(s.AdminState)})
+		}
+	}
+	return out
+}
+
+// DynamicServers returns the settings of dynamic servers by backend, for those backends
+// that can have some.
+func DynamicServers(config []byte, directives []snapshots.Directive) map[string]dataplane.DynamicServer {
+	out := map[string]dataplane.DynamicServer{}
+	for backend, words := range snapshots.DynamicBackends(config, directives) {
+		if s, ok := dynamicSettings(words); ok {
+			out[backend] = s
+		}
+	}
+	return out
+}
+
+// dynamicSettings reads the settings of a server line as the API takes them for a dynamic
+// server. It returns false where one of them cannot be given exactly. Those of health
+// checks, which a dynamic server does not have, are left out.
+func dynamicSettings(words []string) (s dataplane.DynamicServer, ok bool) {
+	for len(words) > 0 {
+		word, rest := words[0], words[1:]
+		value := ""
+		if slices.Contains(settingsWithValue, word) {
+			if len(rest) == 0 || !isPlain(rest[0]) {
+				return s, false
+			}
+			value, rest = rest[0], rest[1:]
+		}
+		if !set(&s, word, value) {
+			return s, false
+		}
+		words = rest
+	}
+	return s, true
+}
+
+var settingsWithValue = []string{
+	"inter", "fastinter", "downinter", "rise", "fall", "port", "addr", "check-sni", "check-alpn", "check-proto",
+	"pool-purge-delay", "pool-low-conn", "pool-max-conn",
+	"weight", "maxconn", "minconn", "maxqueue", "alpn", "verify", "verifyhost", "ca-file", "sni", "proto",
+}
+
+// set takes one setting.
+func set(s *dataplane.DynamicServer, word, value string) bool {
+	number := func(into *int) bool {
+		var err error
+		*into, err = strconv.Atoi(value)
+		return err == nil
+	}
+	switch word {
+	case "check", "no-check", "check-ssl", "no-check-ssl", "check-send-proxy", "inter", "fastinter", "downinter", "rise", "fall", "port", "addr",
+		"check-sni", "check-alpn", "check-proto", "pool-purge-delay", "pool-low-conn", "pool-max-conn":
+	case "weight":
+		s.Weight = new(int)
+		return number(s.Weight)
+	case "maxconn":
+		return number(&s.Maxconn)
+	case "minconn":
+		return number(&s.Minconn)
+	case "maxqueue":
+		return number(&s.Maxqueue)
+	case "ssl":
+		s.SSL = "enabled"
+	case "alpn":
+		s.ALPN = value
+	case "verify":
+		s.Verify = value
+	case "verifyhost":
+		s.VerifyHost = value
+	case "ca-file":
+		s.CAFile = value
+		return strings.HasPrefix(value, "@") // names of files are another thing when they are bound
+	case "sni":
+		s.SNI = value
+	case "proto":
+		s.Proto = value
+	case "send-proxy":
+		s.SendProxy = "enabled"
+	case "send-proxy-v2":
+		s.SendProxyV2 = "enabled"
+	default:
+		return false
+	}
+	return true
+}
+
+// isPlain reports whether a word means the same in haproxy.cfg and on HAProxy's socket.
+func isPlain(word string) bool {
+	return !strings.Contains(word, snapshots.SecretMark) && !strings.ContainsFunc(word, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"'\$#;<%{}`, r)
+	})
+}
+
+// dynamicSteps are what makes a worker serve what is wanted while its slots cannot get
+// other addresses.
+type dynamicSteps struct {
+	adds   []Dynamic // that are to be ready
+	states []change  // of slots
+	drains []Dynamic
+}
+
+func (s dynamicSteps) none() bool { return len(s.adds)+len(s.states)+len(s.drains) == 0 }
+
+// stepsToServe returns the steps from what a worker has to what is wanted. It returns false
+// where a post of everything cannot be waited for: a weight changes, or no dynamic server
+// can be added to a backend.
+func stepsToServe(slots, want []snapshots.BoundServer, have []Dynamic, addable func(backend string) bool) (steps dynamicSteps, ok bool) {
+	var needed []Dynamic
+	for _, c := range changes(slots, want) {
+		stops := c.from
+		stops.State = snapshots.SlotDrain
+		switch {
+		case c.from.Weight != c.to.Weight:
+			return dynamicSteps{}, false
+		case !c.moves():
+			steps.states = append(steps.states, c)
+			continue
+		case c.from.State == snapshots.SlotReady:
+			steps.states = append(steps.states, change{c.from, stops, c.at})
+		}
+		if c.to.State != snapshots.SlotReady {
+			continue // the slot is given back with the next post
+		}
+		d := dynamicFor(c.to)
+		needed = append(needed, d)
+		if slices.Contains(have, d) {
+			continue
+		}
+		if !addable(c.to.Backend) {
+			return dynamicSteps{}, false
+		}
+		steps.adds = append(steps.adds, d)
+	}
+	for _, d := range have {
+		if d.State == snapshots.SlotReady && !slices.Contains(needed, d) {
+			steps.drains = append(steps.drains, d)
+		}
+	}
+	return steps, true
+}
+
+// Serves reports whether the worker is known to serve what is wanted: it has the servers,
+// or dynamic ones and drained slots make up for what the next post will bring.
+func (r Running) Serves(want []snapshots.BoundServer) bool {
+	if !r.Deferred || len(r.Servers) != len(want) {
+		return r.Has(want)
+	}
+	wanted, _ := respect(want, r.ByHand)
+	steps, ok := stepsToServe(r.Servers, wanted, r.Dynamic, func(string) bool { return true })
+	return ok && steps.none()
+}
+
+// Leftovers returns the dynamic servers that the worker no longer needs.
+func (r Running) Leftovers() []Dynamic {
+	return slices.DeleteFunc(slices.Clone(r.Dynamic), func(d Dynamic) bool {
+		return r.Deferred && d.State == snapshots.SlotReady
+	})
+}
+
+// setDynamic makes the worker serve what is wanted with dynamic servers. It returns false
+// where that cannot be, and a post has to do.
+func (i Instance) setDynamic(ctx context.Context, want Wanted, have Running) (Running, bool, error) {
+	wanted, _ := respect(want.Servers, have.ByHand)
+	steps, ok := stepsToServe(have.Servers, wanted, have.Dynamic, func(backend string) bool {
+		_, ok := want.Dynamic[backend]
+		return ok
+	})
+	if !ok || len(steps.adds) >= manyChanges {
+		return have, false, nil
+	}
+	have.Persisted, have.Deferred = false, true
+	for _, d := range steps.adds {
+		var err error
+		if have, err = i.addDynamic(ctx, want.Dynamic[d.Backend], d, have); err != nil {
+			return have, false, nil // HAProxy does not take it: the post has to do
+		}
+	}
+	told, err := i.setDirectly(ctx, steps.states)
+	if err != nil {
+		return have, true, err
+	}
+	known := have.Servers
+	have.Servers = slices.Clone(known)
+	for _, c := range steps.states {
+		found := read(known[c.at], told[serverKey{c.to.Backend, c.to.Name}])
+		if found.State != c.to.State && !mayDrain(found, c.to) {
+			return have, true, change{from: found, to: c.to}.undone()
+		}
+		have.Servers[c.at] = c.to
+	}
+	for _, d := range steps.drains {
+		_, err := i.API.SetServer(ctx, d.Backend, d.Name, dataplane.ServerChange{AdminState: dataplane.StateDrain})
+		if err != nil && !errors.Is(err, dataplane.ErrNotFound) {
+			return have, true, err
+		}
+		d.State = snapshots.SlotDrain
+		have = have.withDynamic(d)
+	}
+	have.Deferred = len(changes(have.Servers, wanted)) > 0
+	return have, true, nil
+}
+
+// mayDrain reports whether a server that was set to drain may be so: see [read].
+func mayDrain(found, want snapshots.BoundServer) bool {
+	return want.State == snapshots.SlotDrain && found.State == snapshots.SlotSpare
+}
+
+// addDynamic adds a server, makes it ready, and has the worker prove both.
+func (i Instance) addDynamic(ctx context.Context, settings dataplane.DynamicServer, d Dynamic, have Running) (Running, error) {
+	settings.Name, settings.Address, settings.Port = d.Name, d.Address, d.Port
+	if strings.Contains(d.Address, ":") {
+		settings.Address = "[" + d.Address + "]"
+	}
+	err := i.API.AddServer(ctx, d.Backend, settings)
+	var found dataplane.Server
+	if err == nil || errors.Is(err, dataplane.ErrConflict) {
+		found, err = i.API.SetServer(ctx, d.Backend, d.Name, dataplane.ServerChange{AdminState: dataplane.StateReady})
+	}
+	if err == nil && (found.Address != d.Address || found.Port != d.Port || found.AdminState != dataplane.StateReady) {
+		err = fmt.Errorf("server %s/%s is %s at %s:%d", d.Backend, d.Name, found.AdminState, found.Address, found.Port)
+	}
+	if err != nil {
+		d.State = snapshots.SlotSpare // it may be there, and is to be deleted
+	}
+	return have.withDynamic(d), err
+}
+
+// withDynamic returns what is known with a dynamic server as it is now.
+func (r Running) withDynamic(d Dynamic) Running {
+	r.Dynamic = append(slices.DeleteFunc(slices.Clone(r.Dynamic), d.same), d)
+	return r
+}
+
+// Tidy deletes the dynamic servers that the worker no longer needs. One that still has
+// connections takes no more of them, and is left for another time.
+func (i Instance) Tidy(ctx context.Context, have Running) (Running, error) {
+	var failed []error
+	for _, d := range have.Leftovers() {
+		err := i.API.DeleteServer(ctx, d.Backend, d.Name)
+		switch {
+		case err == nil, errors.Is(err, dataplane.ErrNotFound):
+			have.Dynamic = slices.DeleteFunc(slices.Clone(have.Dynamic), d.same)
+		case errors.Is(err, dataplane.ErrUnavailable):
+			d.State = snapshots.SlotSpare
+			have = have.withDynamic(d)
+		default:
+			failed = append(failed, err)
+		}
+	}
+	return have, errors.Join(failed...)
+}
