@@ -138,6 +138,7 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 	_, end := c.in.Stages.begin(ctx, stageTranslate)
 	model, found := routing.Translate(routed, routing.Config{
 		Refused:            refused,
+		IgnoreForeign:      c.in.Config.ForeignAnnotations == config.IgnoreForeign,
 		ErrorPages:         c.in.Config.ErrorPages,
 		SharedLists:        c.in.Config.Shared.NetworkLists,
 		SharedAuthServices: c.in.Config.Shared.AuthServices,

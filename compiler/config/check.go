@@ -54,6 +54,7 @@ func (c Config) Check() []FieldError {
 	c.checkKinds(f.at("kinds"))
 	c.Log.check(f.at("log"))
 	c.ShrinkGuard.check(f.at("shrinkGuard"))
+	c.ForeignAnnotations.check(f.at("foreignAnnotations"))
 	c.IngressStatus.check(f.at("ingressStatus"))
 	c.Admission.check(f.at("admission"))
 	return found

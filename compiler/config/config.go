@@ -93,6 +93,10 @@ type Config struct {
 	TCPAnnotations TCPAnnotations `json:"tcpAnnotations"`
 	// Snippets says whose Ingresses may add lines of their own to haproxy.cfg.
 	Snippets Snippets `json:"snippets"`
+	// ForeignAnnotations says what becomes of Ingresses with annotations of other
+	// controllers that are not obeyed: with close, each is reported, and one that
+	// protects something has its routes answer 503; with ignore, nothing is said.
+	ForeignAnnotations ForeignAnnotations `json:"foreignAnnotations"`
 	// Namespaces are those that Ingresses, Services, EndpointSlices, ConfigMaps and
 	// Secrets are read from; an empty list is all of them.
 	Namespaces []string `json:"namespaces"`
@@ -196,15 +200,16 @@ func Default() Config {
 			Connect: "5s", Client: "50s", Server: "50s", HTTPRequest: "10s",
 			HTTPKeepAlive: "60s", Tunnel: "1h", Queue: "10s",
 		},
-		Affinity:       Affinity{Key: "key"},
-		ExternalNames:  ExternalNames{Policy: AllowExternalNames},
-		DNS:            DNS{Refresh: "5s", Prefer: IPv4},
-		TCPAnnotations: TCPAnnotations{Namespaces: Namespaces{"*"}},
-		Secrets:        Watched{Watch: WatchNamed},
-		ConfigMaps:     Watched{Watch: WatchNamed},
-		Certificates:   Certificates{Mode: ReferenceCertificates},
-		Log:            Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
-		ShrinkGuard:    ShrinkGuard{LostPercent: 50, MinLost: 5},
-		Admission:      Admission{FailurePolicy: IgnoreFailure},
+		Affinity:           Affinity{Key: "key"},
+		ExternalNames:      ExternalNames{Policy: AllowExternalNames},
+		DNS:                DNS{Refresh: "5s", Prefer: IPv4},
+		TCPAnnotations:     TCPAnnotations{Namespaces: Namespaces{"*"}},
+		Secrets:            Watched{Watch: WatchNamed},
+		ConfigMaps:         Watched{Watch: WatchNamed},
+		Certificates:       Certificates{Mode: ReferenceCertificates},
+		Log:                Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
+		ShrinkGuard:        ShrinkGuard{LostPercent: 50, MinLost: 5},
+		ForeignAnnotations: CloseForeign,
+		Admission:          Admission{FailurePolicy: IgnoreFailure},
 	}
 }

@@ -43,6 +43,11 @@ Every annotation that is written has been read back by the compiler's own
 options ([annotations.md](annotations.md)): what it would refuse is listed, not
 written. Settings of the other controller's ConfigMap are not read: see
 [configuration.md](configuration.md).
+
+While hapsnap serves an Ingress, it reports each annotation of these controllers that no
+option of ours beside it stands for. One that protects something closes the routes of its
+Ingress with 503, so that a class that is changed by hand opens nothing.
+The setting foreignAnnotations: ignore of the configuration turns that off.
 `
 
 // row returns the rule's row of its table.

@@ -44,6 +44,8 @@ type Config struct {
 	// treated like those that break a rule of the API: left out, or closed if they
 	// protect something.
 	Refused map[diag.Object]bool
+	// IgnoreForeign says nothing of annotations of other controllers.
+	IgnoreForeign bool
 	// Snippets are the namespaces whose Ingresses may bring lines of haproxy.cfg.
 	Snippets config.Namespaces
 	// HTTPSPort is that of the listener for HTTPS; 0 is none.

@@ -15,6 +15,7 @@ import (
 // paths that cannot be matched.
 func (t *translation) ingress(ing ingress, unusable map[pathAt]diag.Diagnostic) {
 	t.ask(ing)
+	t.heedForeign(ing)
 	t.asked.unusable, t.asked.protects = unusable, len(unusable) > 0 && t.protects(ing)
 	t.askClients(ing)
 	spec := ing.Value.Spec
