@@ -47,7 +47,7 @@ func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start api: %w", err)
 	}
-	doc, err := parseDocument(string(text), o.API)
+	doc, err := parseDocument(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("start api: %w", err)
 	}

@@ -109,5 +109,5 @@ var errNoVersion = failf(http.StatusBadRequest,
 func (a *api) copyOfMemory() (document, error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return parseDocument(a.memory.body(), a.version)
+	return parseDocument(a.memory.body())
 }

@@ -38,8 +38,7 @@
 //   - The real API reloads nothing before HAProxy 2.7. The double does: as the
 //     master of 2.6 answers before anything has happened, it watches show proc for
 //     the outcome and takes the startup log from what HAProxy wrote.
-//   - V34 has the normal form of 3.2's library, with the "from" that 3.4 adds to sections
-//     that are covered by a section of defaults without naming it.
+//   - V34 has the normal form of 3.2's library.
 //   - Of structured configuration there are the names of backends, their servers
 //     with a few of their many fields, and the addresses of a frontend's binds.
 //     Other calls, and those on ACLs, stick tables, CA files and the like, are 404.

@@ -20,15 +20,10 @@ type document struct{ parser parser.Parser }
 // section of defaults in a variable of its package.
 var parsing sync.Mutex
 
-// From 3.4 on, sections say from which defaults they are, also where the text did not.
-func parseDocument(text string, version API) (document, error) {
+func parseDocument(text string) (document, error) {
 	parsing.Lock()
 	defer parsing.Unlock()
-	with := []options.ParserOption{options.UseMd5Hash, options.String(text)}
-	if version == V32 {
-		with = append(with, options.NoNamedDefaultsFrom)
-	}
-	p, err := parser.New(with...)
+	p, err := parser.New(options.UseMd5Hash, options.NoNamedDefaultsFrom, options.String(text))
 	if err != nil {
 		return document{}, fmt.Errorf("read configuration: %w", err)
 	}

@@ -126,7 +126,7 @@ func (h *haproxy) launch() error {
 func (h *haproxy) awaitWorker(logFrom int64) error {
 	answers := false
 	poll(startupLimit, func() bool {
-		out, err := h.ask("@1 show info")
+		out, err := h.askWithin(firstLimit, "@1 show info")
 		answers = err == nil && strings.Contains(out, "Pid:")
 		return answers || !h.alive.Load()
 	})

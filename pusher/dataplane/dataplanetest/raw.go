@@ -144,7 +144,7 @@ func (a *api) replaceConfig(ctx context.Context, text string, version int64, ski
 		}
 		text = fmt.Sprintf("# _version=%s\n%s", strconv.FormatInt(version, 10), dropVersion(text))
 	}
-	doc, err := parseDocument(text, a.version)
+	doc, err := parseDocument(text)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,10 @@ import (
 // port takes two seconds, and more where HAProxy has to wait for its turn.
 const socketLimit = time.Minute
 
+// firstLimit bounds an exchange with a HAProxy that starts: 3.4 never answers one that
+// comes before its worker is ready.
+const firstLimit = time.Second
+
 // giveUp is how long the real API waits for an answer that does not come.
 const giveUp = 10 * time.Second
 
@@ -25,13 +29,15 @@ const giveUp = 10 * time.Second
 const reexecLimit = 10 * time.Second
 
 // ask sends one command to the master and returns its answer.
-func (h *haproxy) ask(command string) (string, error) {
+func (h *haproxy) ask(command string) (string, error) { return h.askWithin(socketLimit, command) }
+
+func (h *haproxy) askWithin(limit time.Duration, command string) (string, error) {
 	conn, err := h.dial()
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(socketLimit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(conn, closing(command)); err != nil {

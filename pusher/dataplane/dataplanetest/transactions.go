@@ -103,7 +103,7 @@ func (a *api) transactionVersion(state, id string) int64 {
 	if err != nil {
 		return 0
 	}
-	doc, err := parseDocument(string(text), a.version)
+	doc, err := parseDocument(string(text))
 	if err != nil {
 		return 0
 	}

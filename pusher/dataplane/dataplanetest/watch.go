@@ -57,7 +57,7 @@ func (a *api) adoptEdit(ctx context.Context) {
 	if err != nil || ctx.Err() != nil || ownHash(string(text)) {
 		return
 	}
-	doc, err := parseDocument(string(text), a.version)
+	doc, err := parseDocument(string(text))
 	if err != nil {
 		return
 	}
