@@ -7,6 +7,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -37,6 +38,9 @@ type instance struct {
 	// ended: what was asked before may be out of date.
 	busy  work
 	ended time.Time
+
+	lookedAt bool                // since it came into reach
+	findings []preflight.Finding // what is wrong with how it is set up
 
 	samples  samples // of its statistics
 	sampling bool

@@ -25,6 +25,7 @@ func (e *engine) hearing(ctx context.Context, i *instance) func(dataplane.Runtim
 				e.logger(i.Name).Error("instance refused, nothing is pushed to it", "err", err)
 			}
 			i.hear(info, err, asked, now)
+			e.lookFirst(ctx, i)
 		})
 	}
 }

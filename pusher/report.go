@@ -104,7 +104,7 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 	s := InstanceStatus{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Since: i.since.UTC().Truncate(time.Second),
 		Running: i.snapshot(), Node: i.info.Node, Loaded: i.info.Loaded, PID: i.info.PID, Doing: string(i.busy),
-		ByHand: i.running.ByHand, Fight: i.Fight,
+		ByHand: i.running.ByHand, Fight: i.Fight, Findings: i.findings,
 		Error: cmp.Or(remembered.Error, i.jobError),
 	}
 	if s.ErrorAt = remembered.ErrorAt; remembered.Error == "" {

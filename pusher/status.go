@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -112,6 +113,8 @@ type InstanceStatus struct {
 	InSync bool `json:"inSync"`
 	// ByHand are the servers that another hand took out of traffic.
 	ByHand []push.Hand `json:"byHand,omitempty"`
+	// Findings are what is wrong with how it is set up, as the verb check says it.
+	Findings []preflight.Finding `json:"findings,omitempty"`
 	// Fight is set while nothing is repaired, because it is undone again.
 	Fight *Fight `json:"fight,omitempty"`
 	Doing string `json:"doing,omitempty"`

@@ -97,6 +97,9 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 		line("trouble", "%s, for %s: %s", t.About, process.Age(now.Sub(t.Since)), t.Error)
 	}
 	for _, i := range s.Instances {
+		for _, f := range i.Findings {
+			line("check", "%s: %s", i.Name, f)
+		}
 		for _, h := range i.ByHand {
 			line("by hand", "%s: %s", i.Name, h)
 		}
