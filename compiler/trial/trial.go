@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/scratch"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
@@ -26,16 +26,17 @@ type Trial struct {
 	servers servers
 	process *process
 	dir     string
+	folder  *scratch.Folder
 }
 
 // Start runs a draft in the HAProxy of the checker, which accepted it. What the
 // Secrets hold is used; what else is needed of Secrets is stood in for.
 func Start(ctx context.Context, check *validate.Checker, d snapshots.Draft, secrets []corev1.Secret) (*Trial, error) {
-	dir, err := socketDirectory()
+	folder, err := socketDirectory()
 	if err != nil {
 		return nil, err
 	}
-	t := &Trial{dir: dir}
+	t := &Trial{dir: folder.Path, folder: folder}
 	if err := t.start(ctx, check, d.Seal(1, snapshots.ID{}), secrets); err != nil {
 		t.Close()
 		return nil, err
@@ -49,7 +50,7 @@ func (t *Trial) Close() {
 		t.process.kill()
 	}
 	t.servers.close()
-	os.RemoveAll(t.dir)
+	t.folder.Remove()
 }
 
 // longestDirectory leaves room for the name of a socket, in 108 bytes, to which
@@ -57,16 +58,16 @@ func (t *Trial) Close() {
 const longestDirectory = 70
 
 // socketDirectory makes a directory whose name is short enough for sockets.
-func socketDirectory() (string, error) {
-	dir, err := os.MkdirTemp("", "hapsnap-trial-")
-	if err == nil && len(dir) > longestDirectory {
-		os.Remove(dir)
-		dir, err = os.MkdirTemp("/tmp", "hapsnap-trial-")
+func socketDirectory() (*scratch.Folder, error) {
+	folder, err := scratch.Make("", validate.TrialPrefix)
+	if err == nil && len(folder.Path) > longestDirectory {
+		folder.Remove()
+		folder, err = scratch.Make("/tmp", validate.TrialPrefix)
 	}
 	if err != nil {
-		return "", fmt.Errorf("make a directory for the trial: %w", err)
+		return nil, fmt.Errorf("make a directory for the trial: %w", err)
 	}
-	return dir, nil
+	return folder, nil
 }
 
 func (t *Trial) start(ctx context.Context, check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) error {

@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/scratch"
 )
 
 // The oldest HAProxy that the shipped templates and the Dataplane API work with.
@@ -26,6 +29,19 @@ var ErrNoHAProxy = errors.New("there is no haproxy to check configurations with"
 // folders are where distributions keep HAProxy, and where the PATH of an
 // ordinary user does not lead.
 var folders = []string{"/usr/sbin", "/usr/local/sbin"}
+
+// stagingPrefix begins the names of the folders in which configurations are checked, with
+// the private keys that go with them. TrialPrefix is that of package trial.
+const (
+	stagingPrefix = "hapsnap-validate-"
+	TrialPrefix   = "hapsnap-trial-"
+)
+
+// sweepOnce removes what is left of the folders of processes that were killed.
+var sweepOnce = sync.OnceFunc(func() {
+	scratch.Sweep(os.TempDir(), stagingPrefix, TrialPrefix)
+	scratch.Sweep("/tmp", TrialPrefix) // where one goes if its name would be too long
+})
 
 // Checker checks with one HAProxy. It may be used by several goroutines.
 type Checker struct {
@@ -51,6 +67,7 @@ func Find(ctx context.Context, name string) (*Checker, error) {
 	if err != nil {
 		return nil, process.WithHint(fmt.Errorf("%s: %w", path, err), "install HAProxy 2.6 or later, or name it with --haproxy")
 	}
+	sweepOnce()
 	return &Checker{Path: path, Version: version}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/scratch"
 )
 
 // setting is a value of the configuration that only HAProxy can judge, and a
@@ -169,11 +170,12 @@ func (c *Checker) askAlone(ctx context.Context, text string) ([]message, error) 
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "hapsnap-validate-")
+	staging, err := scratch.Make("", stagingPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make staging directory: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer staging.Remove()
+	dir := staging.Path
 	for name, content := range map[string]string{stagedConfig: text, judgeCertificate: string(pem)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			return nil, fmt.Errorf("stage %s: %w", name, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/scratch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -43,11 +43,12 @@ func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	if faults = append(faults, leaks...); len(faults) > 0 {
 		return Verdict{Faults: faults}, nil
 	}
-	dir, err := os.MkdirTemp("", "hapsnap-validate-")
+	staging, err := scratch.Make("", stagingPrefix)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("make staging directory: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer staging.Remove()
+	dir := staging.Path
 	bound, faults, err := c.bind(in, LayoutIn(dir))
 	if err != nil || len(faults) > 0 {
 		return Verdict{Faults: faults}, err

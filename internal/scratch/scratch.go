@@ -1,0 +1,82 @@
+package scratch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/filelock"
+)
+
+const (
+	ownerFile = ".owner"
+	ownerMode = 0o600
+	// youngest is how old a folder is at least that is removed: one that was just made may
+	// not have its lock yet.
+	youngest = time.Minute
+)
+
+// Folder is a folder that this process has.
+type Folder struct {
+	Path string
+	lock *filelock.Lock
+}
+
+// Make makes a folder whose name begins with prefix, in parent, or where temporary files
+// go if that is "".
+func Make(parent, prefix string) (*Folder, error) {
+	path, err := os.MkdirTemp(parent, prefix)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := filelock.Try(filepath.Join(path, ownerFile), ownerMode)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("own %s: %w", path, err), os.RemoveAll(path))
+	}
+	return &Folder{Path: path, lock: lock}, nil
+}
+
+// Remove removes the folder and all in it.
+func (f *Folder) Remove() {
+	_ = os.RemoveAll(f.Path) // what cannot be removed now, the next sweep removes
+	f.lock.Release()
+}
+
+// Sweep removes the folders in parent whose names begin with one of the prefixes and whose
+// processes have ended. What cannot be removed stays.
+func Sweep(parent string, prefixes ...string) { sweep(parent, youngest, prefixes) }
+
+func sweep(parent string, age time.Duration, prefixes []string) {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		named := slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(entry.Name(), p) })
+		if !named || !entry.IsDir() {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil || time.Since(info.ModTime()) < age || !isMine(info) {
+			continue
+		}
+		path := filepath.Join(parent, entry.Name())
+		lock, err := filelock.Try(filepath.Join(path, ownerFile), ownerMode)
+		if err != nil {
+			continue // its process lives
+		}
+		_ = os.RemoveAll(path)
+		lock.Release()
+	}
+}
+
+// isMine reports whether a folder belongs to the user of this process.
+func isMine(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
