@@ -35,7 +35,7 @@ func isTemporary(name, of string) bool {
 	if !hidden || dot < 0 || rest[dot+1:] == "" || strings.Trim(rest[dot+1:], "0123456789") != "" {
 		return false
 	}
-	if end, any := strings.CutPrefix(of, "*"); any {
+	if end, anything := strings.CutPrefix(of, "*"); anything {
 		return strings.HasSuffix(rest[:dot], end)
 	}
 	return rest[:dot] == of

@@ -37,7 +37,7 @@ func rawServer(t *testing.T, respond func(io.Writer) error) *Client {
 				for line, err := in.ReadString('\n'); err == nil && line != "\r\n"; {
 					line, err = in.ReadString('\n')
 				}
-				go io.Copy(io.Discard, in) // the body of a post
+				go func() { _, _ = io.Copy(io.Discard, in) }() // the body of a post
 				_ = respond(conn)
 			}()
 		}

@@ -102,16 +102,10 @@ func TestStateStaysSmall(t *testing.T) {
 					o.Reloads[name] = pids
 				}
 				if push, pushed := running[name]; pushed && random.IntN(3) > 0 {
-					r := Result{Instance: name, Snapshot: push.Snapshot, Outcome: Applied, Reloaded: true}
-					switch random.IntN(6) {
-					case 0:
-						r.Outcome, r.Error = Refused, "refused: no"
-					case 1:
-						r.Outcome, r.Error = Trouble, "it hangs"
-					default:
+					r := anyResult(random, name, push.Snapshot)
+					if r.Outcome == Applied {
 						pids++
-						i.PID, i.Running, i.Started = pids, push.Snapshot, now
-						r.PID = pids
+						i.PID, i.Running, i.Started, r.PID = pids, push.Snapshot, now, pids
 					}
 					o.Results = append(o.Results, r)
 					delete(running, name)
@@ -150,4 +144,16 @@ func TestStateStaysSmall(t *testing.T) {
 	if failed < keptFailures {
 		t.Errorf("%d failures at most: the test tests little", failed)
 	}
+}
+
+// anyResult is how a push may end.
+func anyResult(random *rand.Rand, name string, id snapshots.ID) Result {
+	r := Result{Instance: name, Snapshot: id, Outcome: Applied, Reloaded: true}
+	switch random.IntN(6) {
+	case 0:
+		r.Outcome, r.Error = Refused, "refused: no"
+	case 1:
+		r.Outcome, r.Error = Trouble, "it hangs"
+	}
+	return r
 }
