@@ -146,7 +146,7 @@ func (t *turn) judge(list, others []Seen, soaked bool) finding {
 	case out.verdict == unsure:
 		out.reason = fmt.Sprintf("requests to judge by, of which there were %d of %d", max(now.Requests, 0), t.Gate.Requests)
 	case out.verdict > unsure:
-		out.verdict = t.blame(out.verdict, list, now.Counters, before, them.Counters, len(others) == 0)
+		out.verdict = t.blame(out.verdict, list, now.Counters, before, them.Counters, them.Requests < max(t.Gate.Requests, 1))
 		out.reason = fmt.Sprintf("%s: %.1f%% of %d requests were answered with 5xx, %.1f%% before, %.1f%% by the others",
 			name, 100*now.share(), now.Requests, 100*before.share(), 100*them.share())
 	}
@@ -199,6 +199,8 @@ func (t *turn) doubt(f finding) bool {
 	case f.verdict == well:
 		r.Doubt, r.Suspected = "", time.Time{}
 		return false
+	case f.verdict == sick && t.checking():
+		t.wait(Wait{For: "checks of the backends that answered, for " + r.Doubt})
 	case f.verdict == sick && (waited || t.othersCounted()):
 		t.fail(f.reason)
 	case f.verdict == unsure && waited && t.othersCounted(): // nobody comes here any more

@@ -171,7 +171,8 @@ func (t *turn) confirmed(backend string, since time.Time) (confirmed, over bool)
 	return t.now.After(at) && !late, t.now.Sub(since) >= t.Deadline
 }
 
-// blame returns a verdict without the answers of which the snapshot cannot be the cause.
+// blame returns a verdict without the answers of which the snapshot cannot be the cause:
+// those of backends that come and go are left out.
 // Where there are others to compare with, those are the 5xx of the one backend that has
 // most of them, among those that the snapshot neither changed nor sends other requests;
 // else those of all of them.
@@ -179,14 +180,18 @@ func (t *turn) blame(v verdict, list []Seen, now, before, others Counters, alone
 	if v != sick || t.o.Backends == nil || t.o.Compared != t.Rollout.Target {
 		return v
 	}
-	by := map[string]int64{}
+	by, shaky := map[string]int64{}, int64(0)
 	for _, seen := range list {
 		base := t.Rollout.Counted[seen.Name]
 		if _, ok := seen.Sample.since(base); !ok || !seen.Reachable {
 			continue
 		}
 		for name, n := range seen.Sample.By {
-			if b, known := t.o.Backends[name]; known && !b.Changed && !b.Reached {
+			switch b, known := t.o.Backends[name]; {
+			case !known:
+			case t.comesAndGoes(name, b):
+				shaky += max(0, n-base.By[name])
+			case !b.Changed && !b.Reached:
 				by[name] += max(0, n-base.By[name])
 			}
 		}
@@ -198,11 +203,45 @@ func (t *turn) blame(v verdict, list []Seen, now, before, others Counters, alone
 	if alone {
 		most = all
 	}
+	now.Errors = max(0, now.Errors-shaky)
+	if rest := t.Gate.errors(now, before, others); rest == well {
+		return well
+	}
 	now.Errors = max(0, now.Errors-most)
 	if t.Gate.errors(now, before, others) == sick {
 		return sick
 	}
 	return apart
+}
+
+// checking reports whether backends that the snapshot changed answered with 5xx, and may
+// yet be found to be down for reasons of their own.
+func (t *turn) checking() bool {
+	var longest time.Duration
+	for _, seen := range t.o.Instances {
+		for name := range seen.Sample.By {
+			if b := t.o.Backends[name]; t.has(seen.Name) && (b.Changed || b.Reached) {
+				longest = max(longest, min(b.Check, longestCheck))
+			}
+		}
+	}
+	return t.now.Sub(t.Rollout.Suspected) < longest
+}
+
+// comesAndGoes reports whether a backend is in trouble of its own: its endpoints changed
+// since the rollout began, it came and went somewhere, or it is down where the snapshot
+// cannot be the cause.
+func (t *turn) comesAndGoes(name string, b Backend) bool {
+	if moved, ok := t.o.Moved[name]; ok && moved.After(t.Rollout.Started.Add(-b.Check)) {
+		return true
+	}
+	if slices.ContainsFunc(t.Rollout.Touched, func(h Touch) bool { return slices.Contains(h.Down, name) }) {
+		return true
+	}
+	return slices.ContainsFunc(t.o.Instances, func(o Seen) bool {
+		_, flapped := slices.BinarySearch(o.Sample.Flapped, name)
+		return flapped || (o.Sample.isDown(name) && ((!b.Changed && !b.Reached) || !t.has(o.Name)))
+	})
 }
 
 // innocent says why a verdict does not speak against the snapshot.
