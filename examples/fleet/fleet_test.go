@@ -147,7 +147,7 @@ func TestTheFilesWork(t *testing.T) {
 
 func tryExample(t *testing.T, folder, commands, haproxy, program string) {
 	t.Helper()
-	root, err := os.MkdirTemp("", "ex") // sockets have short paths
+	root, err := os.MkdirTemp("", "ex") //nolint:usetesting // sockets have short paths
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,7 @@ func TestAnInstanceThatIsWell(t *testing.T) {
 	}
 }
 
+//nolint:funlen // a table
 func TestWhatIsWrongWithAnInstance(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

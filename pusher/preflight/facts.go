@@ -9,6 +9,8 @@ import (
 )
 
 // API is what this package needs of an instance. [dataplane.Client] is one.
+//
+//nolint:interfacebloat // a preflight looks at everything
 type API interface {
 	Info(ctx context.Context) (dataplane.APIInfo, error)
 	Supported(ctx context.Context) error
