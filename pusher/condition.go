@@ -19,6 +19,8 @@ type Condition struct {
 	// Running is how many of the instances run what should run. Servers and
 	// certificates that are being brought up to date do not count against it.
 	Running, Instances int
+	// Empty is how many backends have no server up.
+	Empty int
 }
 
 // Phase is how a fleet is doing.
@@ -44,6 +46,9 @@ func (s Status) Condition() Condition {
 			c.Running++
 		}
 	}
+	if s.Backends != nil {
+		c.Empty = s.Backends.Empty
+	}
 	c.Phase, c.Message = s.judge(c)
 	c.Message = firstLine(c.Message, longestMessage)
 	return c
@@ -57,7 +62,7 @@ func (s Status) judge(c Condition) (Phase, string) {
 	if t, ok := s.Blocked(); ok {
 		return Degraded, t.About + ": " + t.Error
 	}
-	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutNeeds }); i >= 0 {
+	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutNeeds || t.About == aboutKept }); i >= 0 {
 		return Degraded, s.Troubles[i].Error
 	}
 	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == snapshots.BecauseNewest {
@@ -118,6 +123,6 @@ func (s Status) Blocked() (Trouble, bool) {
 func (c Condition) fields(now time.Time) map[string]string {
 	return map[string]string{
 		"phase": string(c.Phase), "message": c.Message, "snapshot": c.Wanted.String(), "newest": c.Newest.String(),
-		"instances": strconv.Itoa(c.Instances), "running": strconv.Itoa(c.Running), "updated": now.UTC().Format(time.RFC3339),
+		"instances": strconv.Itoa(c.Instances), "running": strconv.Itoa(c.Running), "emptyBackends": strconv.Itoa(c.Empty), "updated": now.UTC().Format(time.RFC3339),
 	}
 }

@@ -38,17 +38,19 @@ type engine struct {
 	instances map[string]*instance
 	membership
 
-	view     snapshots.View
-	viewRead bool
-	rewound  bool // the store, or its channel, is behind what was seen of it
-	live     liveData
-	liveRead bool
-	fallback []byte
-	secrets  secretSet // of a cluster
-	waiting  waiting   // for what a cluster has
-	lacking  int       // how many things snapshots in use need and cannot have
-	spread   spread
-	tally    tally // of endpoints that changed
+	view      snapshots.View
+	viewRead  bool
+	rewound   bool // the store, or its channel, is behind what was seen of it
+	live      liveData
+	liveRead  bool
+	fallback  []byte
+	secrets   secretSet // of a cluster
+	waiting   waiting   // for what a cluster has
+	losses    losses    // of endpoints, and whether they are believed
+	emptiness emptiness // of backends
+	lacking   int       // how many things snapshots in use need and cannot have
+	spread    spread
+	tally     tally // of endpoints that changed
 
 	backends backendsCompared
 
@@ -97,7 +99,9 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 		e.announcer = newAnnouncer(o.Report, o.Log)
 	}
 	e.state.Rollout, e.changes = s.Rollout.Resume(), s.Status.Changes
-	e.live.Fallback, e.live.Endpoints = fallback, map[snapshots.ServicePort][]snapshots.Endpoint{}
+	e.live.Fallback, e.live.Endpoints = fallback, knownEndpoints(s.Slots)
+	e.emptiness = newEmptiness(s.Status.Backends)
+	e.losses = newLosses(s, e.live.Endpoints)
 	e.bindings.setLive(e.live.Live, now)
 	e.liveRead = o.Live == "" // a snapshot is bound when the cluster is known as far as it goes
 	return e
@@ -159,6 +163,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	}
 	e.troubleWithCluster(now)
 	e.troubleWithNeeds(now)
+	e.settleSecrets(now)
 	e.report(now)
 }
 
@@ -187,6 +192,9 @@ func (e *engine) unknown(id snapshots.ID) bool {
 // would be taken for what is not there.
 func (e *engine) ready(now time.Time) bool {
 	if !e.leadsFleet(now) || !e.liveRead || !e.known() || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
+		return false
+	}
+	if e.blindStart(now) {
 		return false
 	}
 	if now.Sub(e.started) > firstAnswers {
@@ -276,7 +284,7 @@ func (e *engine) traceparent(id snapshots.ID) string {
 
 // save keeps the state.
 func (e *engine) save(now time.Time) error {
-	e.state.Slots = e.bindings.slots
+	e.state.Slots, e.state.Kept = e.bindings.slots, e.losses.guard.saved()
 	e.state.Status = e.status(now)
 	if e.state.Instances == nil || e.known() {
 		e.state.Instances = make(map[string]kept, len(e.instances))

@@ -38,16 +38,17 @@ func (e *engine) takeView(view snapshots.View, err error, now time.Time) {
 	if err == nil {
 		view.Fleet = e.fleetName
 		e.view, e.viewRead = view, true
+		e.confirmLosses(now)
 	}
 }
 
 // takeLive takes what was read of the live objects.
 func (e *engine) takeLive(read liveData, err error, now time.Time) {
 	if err == nil {
-		var merged liveData
-		merged, err = mergeLive(e.live, read)
+		e.losses.read, e.losses.sliceless = true, read.slices == 0
+		differ := e.hearEndpoints(e.reportsOf(read), now)
+		merged := mergeLive(e.live, read, e.losses.guard.keepsIn)
 		merged.Fallback = e.fallback
-		differ := e.tally.compare(e.live.Endpoints, merged.Endpoints, now)
 		if differ && e.liveRead {
 			e.spread.came([]time.Time{now})
 		}

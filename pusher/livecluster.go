@@ -41,14 +41,13 @@ func (e *engine) want() {
 // takeCluster takes what changed in the cluster.
 func (e *engine) takeCluster(now time.Time) {
 	change := e.Cluster.Take()
-	for port, endpoints := range change.Endpoints {
-		e.tally.change(port, e.live.Endpoints[port], endpoints, now)
-		if e.bindings.changed[port] = true; endpoints == nil {
-			delete(e.live.Endpoints, port)
-		} else {
-			e.live.Endpoints[port] = endpoints
-		}
+	if s := change.Status; s != nil {
+		e.losses.read, e.losses.sliceless = len(s.Waits) == 0 && len(e.bindings.prepared) > 0, s.Slices == 0
 	}
+	if reports := e.reportsOfChange(change); len(reports) > 0 {
+		e.hearEndpoints(reports, now)
+	}
+	e.losses.doubtSecrets(&change, now)
 	if len(change.Endpoints) > 0 {
 		e.spread.came(change.Since)
 	}

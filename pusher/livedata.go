@@ -2,7 +2,6 @@ package pusher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -23,9 +22,10 @@ type liveData struct {
 	faulty   []brokenSecret // of them, in Secrets of a cluster
 	broken   map[snapshots.SecretName]bool
 	// faults are those of what only a snapshot can tell the use of.
-	faults  map[snapshots.Need][]error
-	secrets map[snapshots.SecretName]bool
-	unsure  bool // something could not be parsed: what is absent may be in there
+	faults   map[snapshots.Need][]error
+	secrets  map[snapshots.SecretName]bool
+	evidence evidence
+	unsure   bool // something could not be parsed: what is absent may be in there
 }
 
 // watchLive reads the directory now and after each change, and sends what it
@@ -68,6 +68,11 @@ func translate(set manifests.Set) liveData {
 		out.secrets[snapshots.SecretName{Namespace: s.Namespace, Name: s.Name}] = true
 	}
 	out.slices = len(endpointSlices)
+	sliced := map[snapshots.SecretName]bool{}
+	for _, s := range endpointSlices {
+		sliced[snapshots.SecretName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}] = true
+	}
+	out.evidence = newEvidence(set, sliced)
 	out.Endpoints = live.Endpoints(endpointSlices)
 	certificates, problems := live.Certificates(secrets)
 	out.Certificates = certificates
@@ -103,33 +108,29 @@ func namespaced[T any](v T, o manifests.Object) T {
 	return v
 }
 
-var errNoSlices = errors.New("no EndpointSlice is left, where there were some; what was known is kept")
-
-// mergeLive returns the live data to use after a read. The last usable
-// certificate of a Secret that is broken now stays in use; authorities, users and
-// values do not, for who may pass is said by what is there now. Where something
-// could not be parsed, what is absent may be in there, and is kept. If all
-// EndpointSlices are gone at once, that is taken for a fault.
-func mergeLive(old, read liveData) (liveData, error) {
-	var err error
-	if read.slices == 0 && old.slices > 0 {
-		read.Endpoints, read.slices, err = old.Endpoints, old.slices, errNoSlices
+// mergeLive returns the live data to use after a read, with the endpoints of before,
+// which are looked at elsewhere (liveGuard). The last usable certificate of a Secret that
+// is broken now stays in use; authorities, users and values do not, for who may pass is
+// said by what is there now. Where something could not be parsed, what is absent may be in
+// there, and is kept; so is what is absent where all EndpointSlices are, too, and in
+// namespaces whose endpoints are kept.
+func mergeLive(old, read liveData, doubted func(namespace string) bool) liveData {
+	nothing := read.slices == 0 && old.slices > 0
+	doubt := func(name snapshots.SecretName) bool {
+		return !read.secrets[name] && (read.unsure || nothing || doubted(name.Namespace))
 	}
+	if read.slices == 0 {
+		read.slices = old.slices
+	}
+	read.Endpoints = old.Endpoints
 	read.Certificates = withAbsent(read.Certificates, old.Certificates, func(name snapshots.SecretName) bool {
-		return read.broken[name] || read.unsure
+		return read.broken[name] || read.unsure || doubt(name)
 	})
-	if !read.unsure {
-		return read, err
-	}
-	read.Endpoints = withAbsent(read.Endpoints, old.Endpoints, always)
-	read.Values = withAbsent(read.Values, old.Values, func(key snapshots.SecretKey) bool { return !read.secrets[key.Secret] })
-	absent := func(name snapshots.SecretName) bool { return !read.secrets[name] }
-	read.Authorities = withAbsent(read.Authorities, old.Authorities, absent)
-	read.Users = withAbsent(read.Users, old.Users, absent)
-	return read, err
+	read.Values = withAbsent(read.Values, old.Values, func(key snapshots.SecretKey) bool { return doubt(key.Secret) })
+	read.Authorities = withAbsent(read.Authorities, old.Authorities, doubt)
+	read.Users = withAbsent(read.Users, old.Users, doubt)
+	return read
 }
-
-func always(snapshots.ServicePort) bool { return true }
 
 // withAbsent returns what was read, and of what was known before that which is
 // absent now and to be kept.

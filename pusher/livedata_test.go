@@ -10,49 +10,38 @@ import (
 )
 
 func TestMergeLive(t *testing.T) {
-	web, api := snapshots.ServicePort{Namespace: "shop", Service: "web"}, snapshots.ServicePort{Namespace: "shop", Service: "api"}
+	t.Parallel()
 	secret := snapshots.SecretName{Namespace: "shop", Name: "tls"}
-	one := []snapshots.Endpoint{{Address: "10.0.0.1", Port: 80}}
-	data := func(services []snapshots.ServicePort, certificates ...string) liveData {
-		d := liveData{slices: len(services)}
-		d.Endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{}
-		for _, s := range services {
-			d.Endpoints[s] = one
-		}
+	data := func(slices int, certificates ...string) liveData {
+		d := liveData{slices: slices}
 		d.Certificates = map[snapshots.SecretName][]byte{}
 		for _, c := range certificates {
 			d.Certificates[secret] = []byte(c)
 		}
 		return d
 	}
-	both, onlyWeb := []snapshots.ServicePort{web, api}, []snapshots.ServicePort{web}
-	tests := map[string]struct {
+	for name, test := range map[string]struct {
 		old, read liveData
 		edit      func(*liveData)
+		doubted   bool // endpoints of its namespace are kept
 		want      liveData
-		fault     bool
 	}{
-		"a Service lost its endpoints":     {old: data(both, "old"), read: data(onlyWeb, "new"), want: data(onlyWeb, "new")},
-		"something could not be parsed":    {old: data(both, "old"), read: data(onlyWeb), edit: func(d *liveData) { d.unsure = true }, want: data(both, "old")},
-		"a Secret is gone":                 {old: data(onlyWeb, "old"), read: data(onlyWeb), want: data(onlyWeb)},
-		"a Secret is broken":               {old: data(onlyWeb, "old"), read: data(onlyWeb), edit: func(d *liveData) { d.broken = map[snapshots.SecretName]bool{secret: true} }, want: data(onlyWeb, "old")},
-		"all slices are gone at once":      {old: data(both), read: data(nil), want: data(both), fault: true},
-		"there never were any":             {old: data(nil), read: data(nil), want: data(nil)},
-		"a broken Secret without a former": {old: data(nil), read: data(nil), edit: func(d *liveData) { d.broken = map[snapshots.SecretName]bool{secret: true} }, want: data(nil)},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if test.edit != nil {
-				test.edit(&test.read)
-			}
-			got, err := mergeLive(test.old, test.read)
-			if (err != nil) != test.fault {
-				t.Errorf("error is %v", err)
-			}
-			if diff := cmp.Diff(test.want.Live, got.Live); diff != "" {
-				t.Errorf("merged otherwise (-want +got):\n%s", diff)
-			}
-		})
+		"a Secret is renewed":              {old: data(1, "old"), read: data(1, "new"), want: data(1, "new")},
+		"something could not be parsed":    {old: data(1, "old"), read: data(1), edit: func(d *liveData) { d.unsure = true }, want: data(1, "old")},
+		"a Secret is gone":                 {old: data(1, "old"), read: data(1), want: data(1)},
+		"and endpoints of its namespace":   {old: data(1, "old"), read: data(1), doubted: true, want: data(1, "old")},
+		"and all slices":                   {old: data(1, "old"), read: data(0), want: data(1, "old")},
+		"and there never were any":         {old: data(0, "old"), read: data(0), want: data(0)},
+		"a Secret is broken":               {old: data(1, "old"), read: data(1), edit: func(d *liveData) { d.broken = map[snapshots.SecretName]bool{secret: true} }, want: data(1, "old")},
+		"a broken Secret without a former": {old: data(0), read: data(0), edit: func(d *liveData) { d.broken = map[snapshots.SecretName]bool{secret: true} }, want: data(0)},
+	} {
+		if test.edit != nil {
+			test.edit(&test.read)
+		}
+		got := mergeLive(test.old, test.read, func(namespace string) bool { return test.doubted && namespace == "shop" })
+		if diff := cmp.Diff(test.want.Live, got.Live); diff != "" || got.slices != test.want.slices {
+			t.Errorf("%s: merged otherwise, with %d slices (-want +got):\n%s", name, got.slices, diff)
+		}
 	}
 }
 
@@ -82,9 +71,9 @@ func TestMergeLiveSecrets(t *testing.T) {
 		"new, where others are not": {data(), unsure(data("a")), data("a")},
 	} {
 		t.Run(test, func(t *testing.T) {
-			got, err := mergeLive(c.old, c.read)
-			if diff := cmp.Diff(c.want.Live, got.Live, cmpopts.EquateEmpty()); diff != "" || err != nil {
-				t.Errorf("%v, merged otherwise (-want +got):\n%s", err, diff)
+			got := mergeLive(c.old, c.read, func(string) bool { return false })
+			if diff := cmp.Diff(c.want.Live, got.Live, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("merged otherwise (-want +got):\n%s", diff)
 			}
 		})
 	}

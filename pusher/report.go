@@ -16,7 +16,8 @@ import (
 func (e *engine) report(now time.Time) {
 	s := e.status(now)
 	e.metrics.observe(s)
-	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now), liveGauges{lacking: e.lacking})
+	without, failing := s.Backends.gauges()
+	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now), liveGauges{lacking: e.lacking, kept: len(e.losses.guard.kept), withoutEndpoints: without, failingChecks: failing})
 	e.observeSpread(now)
 	e.tally.log(e.Log, now)
 	e.notifyOfTroubles(now)
@@ -48,6 +49,7 @@ func (e *engine) status(now time.Time) Status {
 		Updated: now.UTC().Truncate(time.Second), Leader: e.leader(), Term: e.reign.term, Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
 		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Waits: wholeSeconds(e.waits), Instances: []InstanceStatus{},
 		Changes: e.changes, Fleet: e.view.Fleet, Proven: e.state.Rollout.Proven,
+		Kept: e.keptStatus(), Backends: e.backendsStatus(now),
 	}
 	for _, about := range slices.Sorted(maps.Keys(e.troubles)) {
 		s.Troubles = append(s.Troubles, e.troubles[about])

@@ -33,6 +33,9 @@ type state struct {
 	Slots   snapshots.Slots `json:"slots,omitempty"`
 	// Seen is what was seen of the store, and believed.
 	Seen snapshots.Seen `json:"seen,omitzero"`
+	// Kept are the Service ports whose endpoints are kept in the slots, though the source
+	// has none of them.
+	Kept *keptEndpoints `json:"kept,omitempty"`
 	// Uploads lists what was uploaded to each instance, apart from certificates.
 	Uploads map[string][]upload `json:"uploads,omitempty"`
 	// Instances holds what else is remembered of each.
@@ -69,6 +72,9 @@ func parseState(data []byte, place string) (state, error) {
 	var s state
 	if err := json.Unmarshal(data, &s); err != nil {
 		return state{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
+	}
+	if _, err := s.Kept.guard(); err != nil {
+		return state{}, fmt.Errorf("read state %s: %w", place, err)
 	}
 	if s.Uploads == nil {
 		s.Uploads = map[string][]upload{}

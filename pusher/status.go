@@ -42,6 +42,10 @@ type Status struct {
 	// Troubles are what keeps the pusher from doing its work, such as a store that
 	// is gone, by what they are about.
 	Troubles []Trouble `json:"troubles,omitempty"`
+	// Kept is set while endpoints are kept though their source has none of them.
+	Kept *KeptStatus `json:"kept,omitempty"`
+	// Backends says which have no server up, nil while that is not known.
+	Backends *BackendsStatus `json:"backends,omitempty"`
 	// Changes are what it took to bring instances to the latest snapshots, the newest last.
 	Changes   []Change         `json:"changes,omitempty"`
 	Instances []InstanceStatus `json:"instances"`
@@ -79,6 +83,16 @@ type RolloutStatus struct {
 	Noted string `json:"noted,omitempty"`
 	// Change is what it takes, nil until the first instance has tried.
 	Change *Change `json:"change,omitempty"`
+}
+
+// KeptStatus is what is kept of endpoints that were lost too many at once to be believed.
+type KeptStatus struct {
+	// Loss names it, for pusher confirm-endpoints.
+	Loss  string    `json:"loss"`
+	Since time.Time `json:"since"`
+	// Count is of how many Service ports, and Services lists the first of them.
+	Count    int      `json:"count"`
+	Services []string `json:"services,omitempty"`
 }
 
 // Trouble is something that a person may have to look at.

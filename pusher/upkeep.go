@@ -35,6 +35,9 @@ func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
 	if e.bindings.use(e.library.have) {
 		e.bindings.gatherVersions(now)
 		e.bindings.stale = true
+		if len(e.losses.guard.kept) > 0 {
+			e.hearEndpoints(nil, now) // no snapshot may have them any more
+		}
 		e.want()
 	}
 	e.pruneSlots(needed)

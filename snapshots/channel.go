@@ -40,6 +40,9 @@ type ChannelSpec struct {
 	// nothing of what should run.
 	Promote *Order `json:"promote,omitempty"`
 	Abort   *Order `json:"abort,omitempty"`
+	// ConfirmEndpoints is about endpoints that a pusher keeps though its source has none
+	// of them any more.
+	ConfirmEndpoints *Confirmation `json:"confirmEndpoints,omitempty"`
 	// AcceptedRewind is what a person gave up of the store, and of this channel.
 	AcceptedRewind *AcceptedRewind `json:"acceptedRewind,omitempty"`
 }
@@ -66,6 +69,15 @@ type Order struct {
 	Snapshot ID `json:"snapshot"`
 	// Full is set for a promotion to all that remain.
 	Full   bool      `json:"full,omitempty"`
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at,omitzero"`
+}
+
+// Confirmation says that endpoints are gone for good. Loss is the name that the pusher
+// gave to all that it kept at that time; of anything else the confirmation says nothing.
+type Confirmation struct {
+	Loss   string    `json:"loss"`
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at,omitzero"`
@@ -139,6 +151,13 @@ func (c Channel) Promoted(o Order) Channel {
 func (c Channel) Aborted(o Order) Channel {
 	o.At = stableTime(o.At)
 	c.Spec.Abort = &o
+	return c
+}
+
+// Confirmed returns the channel with the confirmation.
+func (c Channel) Confirmed(o Confirmation) Channel {
+	o.At = stableTime(o.At)
+	c.Spec.ConfirmEndpoints = &o
 	return c
 }
 
@@ -261,6 +280,8 @@ func (c Channel) check() error {
 		return fmt.Errorf("%w: spec.promote names no snapshot", ErrBadChannel)
 	case c.Spec.Abort != nil && c.Spec.Abort.Snapshot.IsZero():
 		return fmt.Errorf("%w: spec.abort names no snapshot", ErrBadChannel)
+	case c.Spec.ConfirmEndpoints != nil && c.Spec.ConfirmEndpoints.Loss == "":
+		return fmt.Errorf("%w: spec.confirmEndpoints names no loss", ErrBadChannel)
 	}
 	if r := c.Spec.AcceptedRewind; r != nil {
 		if err := r.check(); err != nil {

@@ -96,6 +96,9 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 	for _, t := range s.Troubles {
 		line("trouble", "%s, for %s: %s", t.About, process.Age(now.Sub(t.Since)), t.Error)
 	}
+	if b := s.Backends; b != nil && b.Empty > 0 {
+		line("empty", "%s", describeEmpty(*b, now))
+	}
 	for _, i := range s.Instances {
 		for _, f := range i.Findings {
 			line("check", "%s: %s", i.Name, f)
@@ -153,6 +156,23 @@ func describeWaits(waits []rollout.Wait, now time.Time) []string {
 		}
 	}
 	return lines
+}
+
+// describeEmpty says which backends have no server up, and for how long.
+func describeEmpty(b pusher.BackendsStatus, now time.Time) string {
+	const most = 5
+	text := fmt.Sprintf("%d of %d backends have no server up", b.Empty, b.All)
+	for _, e := range b.List[:min(len(b.List), most)] {
+		why := "no endpoints"
+		if len(e.Instances) > 0 {
+			why = "failing checks on " + strings.Join(e.Instances, " ")
+		}
+		text += fmt.Sprintf("\n%s: %s, for %s", e.Backend, why, process.Age(now.Sub(e.Since)))
+	}
+	if more := b.Empty - most; more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return text
 }
 
 func printInstances(w io.Writer, instances []pusher.InstanceStatus) error {

@@ -25,6 +25,7 @@ type Cluster struct {
 	followers map[Query]*follower
 	slices    *index
 	secrets   map[snapshots.SecretName]*corev1.Secret // changed since Take; nil: gone
+	missing   map[snapshots.SecretName]bool           // of these, since a list came without them
 	since     []time.Time                             // when they did
 	news      bool                                    // the status may be another one
 }
@@ -34,7 +35,7 @@ type Cluster struct {
 func New(c Connection, allNamespaces bool) *Cluster {
 	return &Cluster{
 		connection: c, allNamespaces: allNamespaces, changed: make(chan struct{}, 1), replan: make(chan struct{}, 1),
-		followers: map[Query]*follower{}, slices: newIndex(), secrets: map[snapshots.SecretName]*corev1.Secret{},
+		followers: map[Query]*follower{}, slices: newIndex(), secrets: map[snapshots.SecretName]*corev1.Secret{}, missing: map[snapshots.SecretName]bool{},
 	}
 }
 
@@ -81,7 +82,7 @@ func (c *Cluster) forget() {
 		f.ended = true // it may still hear of something
 	}
 	c.planned, c.followers, c.slices, c.news = nil, map[Query]*follower{}, newIndex(), false
-	c.secrets, c.since = map[snapshots.SecretName]*corev1.Secret{}, nil
+	c.secrets, c.missing, c.since = map[snapshots.SecretName]*corev1.Secret{}, map[snapshots.SecretName]bool{}, nil
 }
 
 // difference brings the followers in line with the plan, and returns those to start.
@@ -118,8 +119,16 @@ type Change struct {
 	// Endpoints are those of each Service port that has others than before, nil for
 	// one that has none any more.
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
+	// Unsaid are those of them that have none any more since a list came without their
+	// EndpointSlices. Nobody said that these were deleted.
+	Unsaid map[snapshots.ServicePort]bool
+	// Seen are the Services, by namespace and name, of which EndpointSlices changed and
+	// some are there, with or without endpoints.
+	Seen map[snapshots.SecretName]bool
 	// Secrets are those that changed, nil for one that is not there any more.
 	Secrets map[snapshots.SecretName]*corev1.Secret
+	// Missing are those of them that are not there any more since a list came without them.
+	Missing map[snapshots.SecretName]bool
 	// Since are the times of the changes, as far as they can be told.
 	Since []time.Time
 	// Status is what is known now, nil if that is what was known before.
@@ -132,13 +141,12 @@ func (c *Cluster) Take() Change {
 	defer c.mu.Unlock()
 	var out Change
 	if c.news {
-		c.believe(time.Now())
 		status := statusOf(c.allNamespaces, c.standings())
 		out.Status, c.news = &status, false
 	}
-	out.Endpoints, out.Since = c.slices.take()
-	out.Secrets, out.Since = c.secrets, append(out.Since, c.since...)
-	c.secrets, c.since = map[snapshots.SecretName]*corev1.Secret{}, nil
+	c.slices.take(&out)
+	out.Secrets, out.Missing, out.Since = c.secrets, c.missing, append(out.Since, c.since...)
+	c.secrets, c.missing, c.since = map[snapshots.SecretName]*corev1.Secret{}, map[snapshots.SecretName]bool{}, nil
 	return out
 }
 
@@ -153,16 +161,6 @@ func (c *Cluster) standings() []standing {
 		}
 	}
 	return out
-}
-
-// believe forgets what lists had nothing of, once they are to be believed.
-func (c *Cluster) believe(now time.Time) {
-	if !accepted(c.standings()) {
-		return
-	}
-	for _, f := range c.followers {
-		f.believe(now)
-	}
 }
 
 // signal sends without waiting: one signal on its way stands for all.

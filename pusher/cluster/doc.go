@@ -7,7 +7,7 @@
 // of them.
 //
 // It promises that what cannot be reached any more is held as it was: only the API
-// server says that an object is gone, and not by a list in which everything is
-// missing at once. What to do about a change, or about a Secret that is broken, is
-// left to the caller.
+// server says that an object is gone. It tells what was deleted from what was merely
+// missing in a list ([Change.Unsaid]). Which of that to believe, and what to do about
+// a change, or about a Secret that is broken, is left to the caller.
 package cluster

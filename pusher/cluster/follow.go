@@ -25,11 +25,10 @@ type follower struct {
 	following context.Context //nolint:containedctx // ends what run does
 	stop      context.CancelFunc
 
-	known   map[string]bool // the objects, by namespace/name
-	synced  bool            // all of them were known once
-	emptied bool            // the last list had none of them
-	ended   bool
-	err     error // why nothing new is heard, or nil
+	known  map[string]bool // the objects, by namespace/name
+	synced bool            // all of them were known once
+	ended  bool
+	err    error // why nothing new is heard, or nil
 }
 
 // newFollower returns a follower that is to run until ctx is done, or stop is called.
@@ -112,7 +111,7 @@ func (f *follower) heard(err error) error {
 // standing says how the query stands.
 func (f *follower) standing() standing {
 	return standing{
-		query: f.query, synced: f.synced, emptied: f.emptied, objects: len(f.known),
+		query: f.query, synced: f.synced, objects: len(f.known),
 		err: f.err, forbidden: apierrors.IsForbidden(f.err),
 	}
 }

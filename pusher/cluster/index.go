@@ -22,12 +22,15 @@ type index struct {
 	endpoints map[service]map[snapshots.ServicePort][]snapshots.Endpoint
 	// dirty are the Services of which slices changed since take, and when they did.
 	dirty map[service][]time.Time
+	// unsaid are the Services without a slice of which the last was missing in a list:
+	// nobody said that it was deleted.
+	unsaid map[service]bool
 }
 
 func newIndex() *index {
 	return &index{
 		slices: map[service]map[string]*discoveryv1.EndpointSlice{}, services: map[string]service{},
-		endpoints: map[service]map[snapshots.ServicePort][]snapshots.Endpoint{}, dirty: map[service][]time.Time{},
+		endpoints: map[service]map[snapshots.ServicePort][]snapshots.Endpoint{}, dirty: map[service][]time.Time{}, unsaid: map[service]bool{},
 	}
 }
 
@@ -38,9 +41,10 @@ func (x *index) put(key string, s *discoveryv1.EndpointSlice, now time.Time) {
 	if was, known := x.services[key]; known {
 		old = x.slices[was][key]
 		if was != of {
-			x.remove(key, now)
+			x.remove(key, now, false)
 		}
 	}
+	delete(x.unsaid, of)
 	if x.slices[of] == nil {
 		x.slices[of] = map[string]*discoveryv1.EndpointSlice{}
 	}
@@ -48,8 +52,8 @@ func (x *index) put(key string, s *discoveryv1.EndpointSlice, now time.Time) {
 	x.touch(of, changedAt(old, s, now))
 }
 
-// remove forgets a slice that is gone.
-func (x *index) remove(key string, now time.Time) {
+// remove forgets a slice that is gone: deleted, or missing in a list.
+func (x *index) remove(key string, now time.Time, missing bool) {
 	of, known := x.services[key]
 	if !known {
 		return
@@ -57,6 +61,9 @@ func (x *index) remove(key string, now time.Time) {
 	delete(x.services, key)
 	if delete(x.slices[of], key); len(x.slices[of]) == 0 {
 		delete(x.slices, of)
+		if delete(x.unsaid, of); missing {
+			x.unsaid[of] = true
+		}
 	}
 	x.touch(of, now)
 }
@@ -74,17 +81,26 @@ func (x *index) touch(of service, at time.Time) {
 // asks for them.
 const maxTimes = 16
 
-// take returns the endpoints of each Service port that has others than when take was
-// called last, nil for one that has none any more, and when they changed.
-func (x *index) take() (changed map[snapshots.ServicePort][]snapshots.Endpoint, since []time.Time) {
-	changed = map[snapshots.ServicePort][]snapshots.Endpoint{}
+// take puts into a change the endpoints of each Service port that has others than when
+// take was called last, nil for one that has none any more, and when they changed.
+func (x *index) take(out *Change) {
+	changed, since := map[snapshots.ServicePort][]snapshots.Endpoint{}, []time.Time(nil)
+	out.Seen, out.Unsaid = map[snapshots.SecretName]bool{}, map[snapshots.ServicePort]bool{}
 	for of, times := range x.dirty {
+		if len(x.slices[of]) > 0 {
+			out.Seen[snapshots.SecretName{Namespace: of.namespace, Name: of.name}] = true
+		}
 		old, now := x.endpoints[of], live.Endpoints(slicesOf(x.slices[of]))
 		differ := difference(old, now)
 		if len(differ) == 0 {
 			continue
 		}
 		maps.Copy(changed, differ)
+		for port := range differ {
+			if x.unsaid[of] {
+				out.Unsaid[port] = true
+			}
+		}
 		since = append(since, times...)
 		if x.endpoints[of] = now; len(now) == 0 {
 			delete(x.endpoints, of)
@@ -92,7 +108,7 @@ func (x *index) take() (changed map[snapshots.ServicePort][]snapshots.Endpoint, 
 	}
 	clear(x.dirty)
 	slices.SortFunc(since, time.Time.Compare)
-	return changed, since
+	out.Endpoints, out.Since = changed, since
 }
 
 func slicesOf(of map[string]*discoveryv1.EndpointSlice) []discoveryv1.EndpointSlice {

@@ -29,10 +29,15 @@ func slice(service string, addresses ...string) *discoveryv1.EndpointSlice {
 
 // taken writes down what take returns.
 func taken(x *index) string {
-	changed, since := x.take()
+	var change Change
+	x.take(&change)
+	since := change.Since
 	var out []string
-	for port, endpoints := range changed {
+	for port, endpoints := range change.Endpoints {
 		line := port.String()
+		if change.Unsaid[port] {
+			line += " unsaid"
+		}
 		for _, e := range endpoints {
 			line += " " + e.Address
 		}
@@ -66,7 +71,11 @@ func TestIndex(t *testing.T) {
 			x.put("shop/b", slice("web", "10.0.0.1", "10.0.0.3"), noon)
 		}, ""},
 		{"another Service takes a slice", func() { x.put("shop/b", slice("api", "10.0.0.5"), noon) }, "shop/api:http 10.0.0.4 10.0.0.5; shop/web:http; +0s; +0s"},
-		{"slices go", func() { x.remove("shop/b", noon); x.remove("shop/c", noon); x.remove("shop/never", noon) }, "shop/api:http; +0s; +0s"},
+		{"slices go", func() {
+			x.remove("shop/b", noon, false)
+			x.remove("shop/c", noon, false)
+			x.remove("shop/never", noon, false)
+		}, "shop/api:http; +0s; +0s"},
 	}
 	for _, step := range steps {
 		step.do()
@@ -74,7 +83,7 @@ func TestIndex(t *testing.T) {
 			t.Errorf("%s: %q, want %q", step.what, got, step.want)
 		}
 	}
-	x.remove("shop/a", noon)
+	x.remove("shop/a", noon, false)
 	if taken(x); len(x.slices)+len(x.services)+len(x.endpoints)+len(x.dirty) > 0 {
 		t.Errorf("remembers what is gone: %+v", x)
 	}

@@ -21,7 +21,7 @@ func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 	c.mu.Lock()
 	for _, s := range c.standings() {
 		watches[s.query.Kind]++
-		if s.err != nil || s.emptied {
+		if s.err != nil {
 			troubles[s.query.Kind]++
 		}
 	}

@@ -72,7 +72,6 @@ func refused(s *standing) {
 	s.err = &url.Error{Op: "Get", URL: "https://api/?timeoutSeconds=42", Err: errGone}
 }
 func forbidden(s *standing) { s.err, s.forbidden = errors.New("forbidden"), true }
-func emptied(s *standing)   { s.emptied = true }
 func never(s *standing)     { unsynced(s); forbidden(s) }
 
 func TestStatus(t *testing.T) {
@@ -95,8 +94,6 @@ func TestStatus(t *testing.T) {
 		"a Secret may not be read any more":      {list: []standing{slicesIn("shop", 1), with(secretAt("a"), forbidden)}, knows: true, read: true, trouble: "nothing new is heard of Secret shop/a" + held + "forbidden"},
 		"the endpoints may not be read":          {list: []standing{with(slicesIn("shop", 0), never), secretAt("a")}, knows: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
 		"the endpoints may not be read any more": {list: []standing{with(slicesIn("shop", 1), forbidden), secretAt("a")}, knows: true, read: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
-		"all endpoints are gone": {list: []standing{with(slicesIn("shop", 1), emptied), secretAt("a")}, knows: true, read: true,
-			trouble: "nothing new is heard of EndpointSlices in shop" + held + errEmptied.Error()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -150,25 +147,5 @@ func TestStatusOfAllNamespaces(t *testing.T) {
 	got := statusOf(true, []standing{slicesIn("", 1)})
 	if !got.Read("shop") || !got.Knows(Wanted{Namespaces: []string{"shop", "blog"}}) {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestAccepted(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		list []standing
-		want bool
-	}{
-		"everything is gone":                       {[]standing{with(slicesIn("a", 3), emptied), with(slicesIn("b", 2), emptied), secretAt("s")}, false},
-		"one namespace is, others are not":         {[]standing{with(slicesIn("a", 3), emptied), slicesIn("b", 2)}, true},
-		"one is, others never had any":             {[]standing{with(slicesIn("a", 5), emptied), slicesIn("b", 0)}, false},
-		"a few are":                                {[]standing{with(slicesIn("a", 4), emptied), slicesIn("b", 0)}, true},
-		"one is, others are not heard of":          {[]standing{with(slicesIn("a", 3), emptied), with(slicesIn("b", 2), refused)}, false},
-		"one is, others are not known":             {[]standing{with(slicesIn("a", 3), emptied), with(slicesIn("b", 2), unsynced)}, false},
-		"the only one is, and all namespaces seen": {[]standing{with(slicesIn("", 5), emptied)}, false},
-	} {
-		if got := accepted(test.list); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }

@@ -16,10 +16,8 @@ type standing struct {
 	synced bool
 	// forbidden: it may not be read at present.
 	forbidden bool
-	// emptied: a list had nothing, where there was something; that is held.
-	emptied bool
-	objects int
-	err     error // why nothing new is heard, or nil
+	objects   int
+	err       error // why nothing new is heard, or nil
 }
 
 // Status is what is known of a cluster, and what is not.
@@ -27,7 +25,9 @@ type Status struct {
 	all        bool
 	namespaces map[string]bool // true: read; false: it may not be
 	secrets    map[snapshots.SecretName]bool
-	denied     map[Query]bool // may not be read, and were never
+	// Slices is how many EndpointSlices are known.
+	Slices int
+	denied map[Query]bool // may not be read, and were never
 	// Waits is what is not known yet, and why, in the order of the plan.
 	Waits []string
 	// Refused are those of Waits that may not be read.
@@ -115,7 +115,10 @@ func statusOf(all bool, list []standing) Status {
 		default:
 			out.secrets[snapshots.SecretName{Namespace: s.query.Namespace, Name: s.query.Name}] = true
 		}
-		if settled && (s.err != nil || s.emptied) {
+		if s.query.Kind == kindSlice {
+			out.Slices += s.objects
+		}
+		if settled && s.err != nil {
 			troubled = append(troubled, s)
 		}
 	}
@@ -130,8 +133,6 @@ func (s standing) waits() string {
 	return fmt.Sprintf("%s (%v)", s.query, bare(s.err))
 }
 
-var errEmptied = errors.New("the API server lists none at all, where there were some")
-
 // troubleOf names the first of those in trouble. How many others there are is left
 // out: while a connection breaks they become more from moment to moment.
 func troubleOf(list []standing) error {
@@ -142,11 +143,7 @@ func troubleOf(list []standing) error {
 	if len(list) > 1 {
 		others = " and others"
 	}
-	cause := first.err
-	if cause == nil {
-		cause = errEmptied
-	}
-	return fmt.Errorf("nothing new is heard of %s%s, what was known is held: %w", first.query, others, bare(cause))
+	return fmt.Errorf("nothing new is heard of %s%s, what was known is held: %w", first.query, others, bare(first.err))
 }
 
 // bare returns an error without the request that met it, which is another one each
@@ -156,25 +153,6 @@ func bare(err error) error {
 		return requested.Err
 	}
 	return err
-}
-
-// massLoss is how many EndpointSlices are not believed to be gone all at once.
-const massLoss = 5
-
-// accepted reports whether lists in which everything is missing are to be believed:
-// the API server that sent them knows other objects, or they are few. One that knows
-// nothing at all may be a new one, or one with an old or an empty store.
-func accepted(list []standing) bool {
-	known := 0
-	for _, s := range list {
-		if s.query.Kind != kindSlice {
-			continue
-		}
-		if known += s.objects; s.synced && !s.emptied && s.err == nil && s.objects > 0 {
-			return true
-		}
-	}
-	return known < massLoss
 }
 
 // Some lists the first of many things.

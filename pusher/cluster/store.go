@@ -37,14 +37,13 @@ func (f *follower) Delete(o any) error {
 	f.cluster.mu.Lock()
 	defer f.cluster.mu.Unlock()
 	if !f.ended {
-		f.forget(keyOf(object), time.Now())
+		f.forget(keyOf(object), time.Now(), false)
 		signal(f.cluster.changed)
 	}
 	return nil
 }
 
-// put takes in an object that is new or changed. After a list with nothing it says
-// that the API server does know objects.
+// put takes in an object that is new or changed.
 func (f *follower) put(o any) error {
 	now := time.Now()
 	f.cluster.mu.Lock()
@@ -52,7 +51,6 @@ func (f *follower) put(o any) error {
 	if f.ended {
 		return nil
 	}
-	f.believe(now)
 	if err := f.take(o, now); err != nil {
 		return err
 	}
@@ -60,8 +58,8 @@ func (f *follower) put(o any) error {
 	return nil
 }
 
-// Replace takes what is there for all that there is. A list without any EndpointSlice
-// where there were some waits to be believed, see accepted.
+// Replace takes what is there for all that there is. What is missing was perhaps deleted:
+// it is told apart from what the API server said is gone.
 func (f *follower) Replace(list []any, _ string) error {
 	now := time.Now()
 	f.cluster.mu.Lock()
@@ -80,10 +78,9 @@ func (f *follower) Replace(list []any, _ string) error {
 		}
 		there[keyOf(object)] = true
 	}
-	f.emptied = f.query.Kind == kindSlice && len(list) == 0 && len(f.known) > 0
 	for key := range f.known {
-		if !there[key] && !f.emptied {
-			f.forget(key, now)
+		if !there[key] {
+			f.forget(key, now, true)
 		}
 	}
 	for _, o := range list {
@@ -96,24 +93,12 @@ func (f *follower) Replace(list []any, _ string) error {
 	return nil
 }
 
-// believe forgets what the last list had nothing of.
-func (f *follower) believe(now time.Time) {
-	if !f.emptied {
-		return
-	}
-	f.emptied = false
-	for key := range f.known {
-		f.forget(key, now)
-	}
-	f.cluster.tell()
-}
-
 // end forgets all that is known, which nobody needs any more.
 func (f *follower) end() {
 	f.ended = true
 	f.stop()
 	for key := range f.known {
-		f.forget(key, time.Time{}) // nothing happened to it
+		f.forget(key, time.Time{}, false) // nothing happened to it
 	}
 }
 
@@ -136,18 +121,21 @@ func (f *follower) take(o any, now time.Time) error {
 	return nil
 }
 
-// forget drops an object.
-func (f *follower) forget(key string, now time.Time) {
+// forget drops an object, which was deleted, or is missing in a list.
+func (f *follower) forget(key string, now time.Time, missing bool) {
 	delete(f.known, key)
 	if f.query.Kind == kindSlice {
-		f.cluster.slices.remove(key, now)
+		f.cluster.slices.remove(key, now, missing)
 		return
 	}
-	f.cluster.noteSecret(snapshots.SecretName{Namespace: f.query.Namespace, Name: f.query.Name}, nil, now)
+	name := snapshots.SecretName{Namespace: f.query.Namespace, Name: f.query.Name}
+	f.cluster.noteSecret(name, nil, now)
+	f.cluster.missing[name] = missing
 }
 
 func (c *Cluster) noteSecret(name snapshots.SecretName, s *corev1.Secret, now time.Time) {
 	c.secrets[name] = s
+	delete(c.missing, name)
 	if !now.IsZero() {
 		c.since = append(c.since, now)
 	}

@@ -5,7 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // lists is a cluster whose watches a test stands in for.
@@ -57,7 +61,9 @@ func (l *lists) take() string {
 	for _, name := range []string{"a", "b"} {
 		for port, endpoints := range change.Endpoints {
 			if port.Service == name && endpoints == nil {
-				out = append(out, "-"+name)
+				if out = append(out, "-"+name); change.Unsaid[port] {
+					out = append(out, "unsaid")
+				}
 			} else if port.Service == name {
 				out = append(out, "+"+name)
 			}
@@ -76,9 +82,9 @@ func (l *lists) takes(what, want string) {
 	}
 }
 
-// A list in which everything is missing is not believed before the API server has
-// shown that it knows any EndpointSlice at all.
-func TestListOfNothing(t *testing.T) {
+// What is missing in a list is told apart from what was deleted, and what is there
+// without endpoints from what is not there.
+func TestMissingInAList(t *testing.T) {
 	t.Parallel()
 	begin := func() *lists {
 		l := newLists(t, "a", "b")
@@ -89,26 +95,20 @@ func TestListOfNothing(t *testing.T) {
 	}
 	l := begin()
 	l.list("a")
-	l.takes("a is gone, b is known by the same server", "-a")
+	l.takes("a list has nothing of a", "-a unsaid")
+	l.list("a", in("a", "10.0.0.1"))
+	l.takes("a is back", "+a")
+
+	l = begin()
+	empty := in("a", "")
+	empty.Endpoints = nil
+	l.list("a", empty)
+	l.takes("a has no endpoints", "-a")
 
 	l = begin()
 	l.lose("b")
 	l.list("a")
-	l.takes("a is gone, and b not heard of", "trouble")
-	l.list("b")
-	l.takes("both are gone", "trouble")
-	l.list("b", in("b", "10.0.0.3"))
-	l.takes("b is back", "-a +b")
-
-	l = begin()
-	l.lose("b")
-	l.list("a")
-	l.list("b")
-	l.takes("both are gone", "trouble")
-	if err := l.followers["a"].Add(in("a", "10.0.0.9")); err != nil {
-		t.Fatal(err)
-	}
-	l.takes("one comes", "+a -b")
+	l.takes("a list has nothing of a, and b is not heard of", "-a unsaid trouble")
 
 	l = begin()
 	for _, namespace := range []string{"a", "b"} {
@@ -130,6 +130,31 @@ func TestListOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.takes("nobody wants a any more", "-a")
+}
+
+// A Secret that a list came without is told apart from one that was deleted.
+func TestSecretMissingInAList(t *testing.T) {
+	t.Parallel()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "tls"}}
+	for what, gone := range map[string]func(*follower) error{
+		"missing": func(f *follower) error { return f.Replace(nil, "") },
+		"deleted": func(f *follower) error { return f.Delete(secret) },
+	} {
+		c := New(Connection{}, false)
+		c.Want(Wanted{Secrets: []snapshots.SecretName{named("a", "tls")}})
+		f := c.difference(context.Background())[0]
+		if err := f.Replace([]any{secret}, ""); err != nil {
+			t.Fatal(err)
+		}
+		c.Take()
+		if err := gone(f); err != nil {
+			t.Fatal(err)
+		}
+		change := c.Take()
+		if s, changed := change.Secrets[named("a", "tls")]; !changed || s != nil || change.Missing[named("a", "tls")] != (what == "missing") {
+			t.Errorf("%s: %+v", what, change)
+		}
+	}
 }
 
 // lose has a namespace be out of reach, until it is listed.

@@ -17,20 +17,21 @@ import (
 // may be left out. So one key is changed as a whole: what is said of an old pin is
 // never taken for what is said of a new one.
 const (
-	pinKey      = "pin"             // r000012-9f3ac01b2d, or r12
-	overrideKey = "override"        // likewise; "until: TIME" says when it ends
-	pauseKey    = "pause"           // true
-	approvalKey = "requireApproval" // true or false
-	approvedKey = "approved"        // snapshots
-	rejectedKey = "rejected"        // YAML: a list with digest, snapshot, reason, at, fleet, failed, good
-	sharedKey   = "shareRejections" // true or false
-	promoteKey  = "promote"         // a snapshot; "full: true" for all that remain
-	abortKey    = "abort"           // a snapshot
-	acceptedKey = "acceptedRewind"  // snapshots and versions of the channel that were given up
-	noteKey     = "note"            // whatever people like; nobody reads it
+	pinKey      = "pin"              // r000012-9f3ac01b2d, or r12
+	overrideKey = "override"         // likewise; "until: TIME" says when it ends
+	pauseKey    = "pause"            // true
+	approvalKey = "requireApproval"  // true or false
+	approvedKey = "approved"         // snapshots
+	rejectedKey = "rejected"         // YAML: a list with digest, snapshot, reason, at, fleet, failed, good
+	sharedKey   = "shareRejections"  // true or false
+	promoteKey  = "promote"          // a snapshot; "full: true" for all that remain
+	abortKey    = "abort"            // a snapshot
+	acceptedKey = "acceptedRewind"   // snapshots and versions of the channel that were given up
+	confirmKey  = "confirmEndpoints" // the name of a loss
+	noteKey     = "note"             // whatever people like; nobody reads it
 )
 
-var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, sharedKey, promoteKey, abortKey, acceptedKey}
+var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, sharedKey, promoteKey, abortKey, acceptedKey, confirmKey}
 
 // fieldsOf returns the keys that say what a channel says. requireApproval is always
 // there, so that a ConfigMap without anything is none that was written.
@@ -59,6 +60,9 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 	}
 	if c.Spec.ShareRejections {
 		out[sharedKey] = "true"
+	}
+	if o := c.Spec.ConfirmEndpoints; o != nil {
+		out[confirmKey] = lines(o.Loss, "by", o.By, "at", moment(o.At), "reason", o.Reason)
 	}
 	var approved strings.Builder
 	for _, id := range c.Spec.Approved {
@@ -131,6 +135,9 @@ func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, e
 	}
 	c.Spec.Promote, c.Spec.Abort = r.order(promoteKey, "full", "by", "at", "reason"), r.order(abortKey, "by", "at", "reason")
 	c.Spec.AcceptedRewind = r.acceptedRewind()
+	if first, details := r.field(confirmKey, "by", "at", "reason"); first != "" {
+		c.Spec.ConfirmEndpoints = &snapshots.Confirmation{Loss: first, By: details["by"], At: r.time(confirmKey, details["at"]), Reason: details["reason"]}
+	}
 	first, _ := r.field(approvalKey)
 	c.Spec.RequireApproval = r.flag(approvalKey, first)
 	shared, _ := r.field(sharedKey)

@@ -56,6 +56,7 @@ func TestFieldsAreReadAsTheyWereWritten(t *testing.T) {
 		c := snapshots.Channel{}.WithApproval(r.IntN(2) == 0).Pinned(snapshots.Pin{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
 			Paused(snapshots.Pause{By: text(), Reason: text()}).
 			Overridden(snapshots.Override{Snapshot: ids[1], By: text(), Reason: text(), Expires: noon}).
+			Confirmed(snapshots.Confirmation{Loss: "3f2a91c0", By: text(), Reason: text(), At: noon}).
 			Promoted(snapshots.Order{Snapshot: ids[1], Full: r.IntN(2) == 0, By: text(), Reason: text(), At: noon}).
 			Aborted(snapshots.Order{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
 			Reject(snapshots.Rejection{Digest: snapshots.Digest("sha256:" + strings.Repeat("a", 64)), Snapshot: ids[1], Reason: text(), At: noon})

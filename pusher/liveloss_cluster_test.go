@@ -1,0 +1,121 @@
+package pusher
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// follows is an engine that follows a cluster for one snapshot, and does nothing else.
+type follows struct {
+	t *testing.T
+	*engine
+}
+
+// followCluster begins as a pusher does whose state has one endpoint for each of two Services.
+func followCluster(t *testing.T, server *apiServer) follows {
+	t.Helper()
+	s := snapshots.Snapshot{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(
+		"backend a\n    #hapsnap servers shop/web:http\nbackend b\n    #hapsnap servers blog/web:http\n")}}}
+	directives, err := snapshots.Directives(s.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	slots, _ := snapshots.AssignSlots(nil, directives, map[snapshots.ServicePort][]snapshots.Endpoint{
+		sp("shop/web:http"): {{Address: "10.0.0.1", Port: 80}}, sp("blog/web:http"): {{Address: "10.0.0.2", Port: 80}},
+	}, now, 0)
+	o := Options{Cluster: server.connect(), State: filepath.Join(t.TempDir(), "state.json")}
+	e := newEngine(o.withDefaults(), state{Slots: slots}, nil, now)
+	e.bindings.use(map[snapshots.ID]snapshots.Snapshot{{Revision: 1, Short: "aaaaaaaaaa"}: s})
+	ctx, stop := context.WithCancel(t.Context())
+	e.start(func() { e.Cluster.Run(ctx) })
+	t.Cleanup(func() { stop(); e.jobs.Wait() })
+	e.want()
+	return follows{t, e}
+}
+
+// until takes what changes in the cluster until the endpoints are known to be these, and
+// these of them to be kept.
+func (f follows) until(what, want string) {
+	f.t.Helper()
+	text := func() string { return fmt.Sprint(f.live.Endpoints, " kept ", f.losses.guard.ports()) }
+	end := time.After(patience)
+	for text() != want || len(f.losses.seeds) > 0 || !f.losses.read {
+		select {
+		case <-f.Cluster.Changes():
+			f.takeCluster(time.Now())
+		case <-end:
+			f.t.Fatalf("%s: known is %s, want %s", what, text(), want)
+		}
+	}
+}
+
+func webSlice(namespace, address string) *discoveryv1.EndpointSlice {
+	s := sliceOf(address)
+	s.Namespace = namespace
+	return s
+}
+
+// What a cluster says counts at once, as by a watch that tells of a deletion. What a list
+// came without is kept, where it is all of a namespace: also when the pusher starts.
+func TestLossesOfACluster(t *testing.T) {
+	t.Parallel()
+	const (
+		both     = "map[blog/web:http:[{10.0.0.2 80 false}] shop/web:http:[{10.0.0.1 80 false}]] kept "
+		shopOnly = "map[shop/web:http:[{10.0.0.1 80 false}]] kept []"
+	)
+	drop := func(s *apiServer, namespace string) {
+		if err := s.DiscoveryV1().EndpointSlices(namespace).Delete(t.Context(), "web-1", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		server []runtime.Object
+		first  string
+		then   func(*apiServer)
+		want   string
+		blind  bool
+	}{
+		"a deletion": {
+			server: []runtime.Object{webSlice("shop", "10.0.0.1"), webSlice("blog", "10.0.0.2")}, first: both + "[]",
+			then: func(s *apiServer) { drop(s, "blog") }, want: shopOnly,
+		},
+		"a list without it": {
+			server: []runtime.Object{webSlice("shop", "10.0.0.1"), webSlice("blog", "10.0.0.2")}, first: both + "[]",
+			then: func(s *apiServer) { s.leave(); drop(s, "blog"); s.comeBack() }, want: both + "[blog/web:http]",
+		},
+		"at the start, one is missing": {server: []runtime.Object{webSlice("shop", "10.0.0.1")}, first: both + "[blog/web:http]"},
+		"at the start, one is empty": {
+			server: []runtime.Object{webSlice("shop", "10.0.0.1"), func() runtime.Object {
+				s := webSlice("blog", "")
+				s.Endpoints, s.Ports = nil, nil
+				return s
+			}()}, first: shopOnly,
+		},
+		"another cluster": {first: both + "[blog/web:http shop/web:http]", blind: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newAPIServer(test.server...)
+			f := followCluster(t, server)
+			f.until("at first", test.first)
+			if test.then != nil {
+				eventually(t, "both are watched", func() bool { server.mu.Lock(); defer server.mu.Unlock(); return len(server.watches) == 2 })
+				test.then(server)
+				f.until("then", test.want)
+			}
+			if blind := f.blindStart(time.Now()); blind != test.blind {
+				t.Errorf("the start is blind: %v", blind)
+			}
+		})
+	}
+}
