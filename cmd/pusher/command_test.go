@@ -135,7 +135,7 @@ func TestHistory(t *testing.T) {
 
 func writeState(t *testing.T, s pusher.Status) string {
 	t.Helper()
-	data, err := json.Marshal(map[string]any{"kind": "PusherState", "status": s})
+	data, err := json.Marshal(map[string]any{"apiVersion": snapshots.APIVersion, "kind": "PusherState", "status": s})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,8 +82,7 @@ author    ann
 inputs    1
 needs     certs/fallback.pem: the fallback certificate
 needs     certs/shop_tls.pem: certificate of Secret shop/tls
-left out  Ingress shop/typo: a space
-          in it
+left out  Ingress shop/typo: a space\nin it
 
 FILE             BYTES  SHA256
 haproxy.cfg      7      ` + m.Spec.Files[0].SHA256 + `
@@ -130,7 +129,7 @@ func TestShowOfADamagedSnapshot(t *testing.T) {
 	t.Parallel()
 	path, id := fullStore(t)
 	damage(t, path, id)
-	if code, out, errs := pusherCommand(t, "show", "r1", "--store", path, "--file", "maps/prefix.map"); code != process.ExitInvalid || out != "" || !strings.Contains(errs, "haproxy.cfg has sha256") {
+	if code, out, errs := pusherCommand(t, "show", "r1", "--store", path, "--file", "maps/prefix.map"); code != process.ExitInvalid || out != "" || !strings.Contains(errs, "haproxy.cfg has 9 bytes, more than the ") {
 		t.Errorf("exit code %d, printed %q, said %s", code, out, errs)
 	}
 }

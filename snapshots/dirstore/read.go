@@ -164,7 +164,7 @@ func readFile(dir fs.FS, path string, most int64) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%w: %s is not a regular file", snapshots.ErrCorrupt, path)
 	case info.Size() > most:
-		return nil, fmt.Errorf("%w: %s has %d bytes, and may have %d", snapshots.ErrCorrupt, path, info.Size(), most)
+		return nil, fmt.Errorf("%w: %s has %d bytes, more than the %d that it may have", snapshots.ErrCorrupt, path, info.Size(), most)
 	}
 	file, err := dir.Open(path)
 	if err != nil {
