@@ -25,6 +25,10 @@ type Worker interface {
 	Process(ctx context.Context) (dataplane.Process, error)
 	Servers(ctx context.Context, backend string) ([]dataplane.Server, error)
 	SetServer(ctx context.Context, backend, server string, ch dataplane.ServerChange) (dataplane.Server, error)
+}
+
+// DynamicServerAPI is the part that adds servers to the running worker.
+type DynamicServerAPI interface {
 	AddServer(ctx context.Context, backend string, s dataplane.DynamicServer) error
 	DeleteServer(ctx context.Context, backend, server string) error
 }
@@ -59,6 +63,7 @@ type API interface {
 	Maps
 	Configuration
 	Worker
+	DynamicServerAPI
 	Files
 	Certificates
 }

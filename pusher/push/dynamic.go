@@ -227,7 +227,7 @@ func (i Instance) setDynamic(ctx context.Context, want Wanted, have Running) (Ru
 	for _, d := range steps.adds {
 		var err error
 		if have, err = i.addDynamic(ctx, want.Dynamic[d.Backend], d, have); err != nil {
-			return have, false, nil // HAProxy does not take it: the post has to do
+			return have, false, nil //nolint:nilerr // HAProxy does not take it: the post has to do
 		}
 	}
 	told, err := i.setDirectly(ctx, steps.states)
