@@ -218,7 +218,7 @@ func (c Channel) Rejection(id ID) (Rejection, bool) { return c.RejectionFor(id, 
 // One for all fleets comes before that of a fleet: a person said it.
 func (c Channel) RejectionFor(id ID, fleet string) (Rejection, bool) {
 	var found Rejection
-	any := false
+	counts := false
 	for _, r := range c.Spec.Rejected {
 		if !id.Names(r.Digest) || !(c.Spec.ShareRejections || r.CountsFor(fleet)) {
 			continue
@@ -226,11 +226,11 @@ func (c Channel) RejectionFor(id ID, fleet string) (Rejection, bool) {
 		if r.Fleet == "" {
 			return r, true
 		}
-		if !any || r.Fleet == fleet {
-			found, any = r, true
+		if !counts || r.Fleet == fleet {
+			found, counts = r, true
 		}
 	}
-	return found, any
+	return found, counts
 }
 
 func (c Channel) withoutRejections(drop func(Rejection) bool) Channel {

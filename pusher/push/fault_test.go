@@ -67,8 +67,8 @@ func TestInstanceFault(t *testing.T) {
 // What people are told names what HAProxy said, and what to look at.
 func TestGistOfAFault(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("push: %w", &instanceError{errors.New("post: [ALERT] (1) : config : 'ca-file' : unable to load /c/ca.pem."), "look there"})
-	if got := Gist(err); got != "the instance is at fault: 'ca-file' : unable to load /c/ca.pem.; look there" {
+	err := fmt.Errorf("push: %w", &instanceError{errors.New("post: [ALERT] (1) : config : 'ca-file' : unable to load /c/ca.pem"), "look there"})
+	if got := Gist(err); got != "the instance is at fault: 'ca-file' : unable to load /c/ca.pem; look there" {
 		t.Error(got)
 	}
 	if !errors.Is(err, ErrInstance) || errors.Is(err, ErrRefused) || errors.Is(err, dataplane.ErrValidation) {
