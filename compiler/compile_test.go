@@ -31,11 +31,11 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var now = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 
-func haproxy(t testing.TB) *validate.Checker {
-	t.Helper()
-	c, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+func haproxy(tb testing.TB) *validate.Checker {
+	tb.Helper()
+	c, err := validate.Find(tb.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }

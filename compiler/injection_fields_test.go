@@ -94,11 +94,11 @@ const whole = `
 `
 
 // set returns the objects of a set as JSON has them.
-func set(t testing.TB, n int) []any {
-	t.Helper()
+func set(tb testing.TB, n int) []any {
+	tb.Helper()
 	var objects []any
 	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n), &objects); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return objects
 }

@@ -181,6 +181,8 @@ func TestFailureSnapshotCorrupted(t *testing.T) {
 // Who deletes the channel, or brings an old one back, has not approved anything, nor
 // pinned: what runs is held, also by a pusher that is started anew, until a person gives
 // the channel up that was there.
+//
+//nolint:funlen // one story, told in order
 func TestFailureChannelUnsaid(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")

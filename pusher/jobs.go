@@ -267,6 +267,11 @@ func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshot
 	want, err := bind()
 	if err == nil {
 		have, err = i.target.Settle(ctx, want, have)
+		if errors.Is(err, dataplane.ErrValidation) { // a file that it names may have been taken away
+			if _, mendErr := i.target.Mend(ctx, want, i.onDisk); mendErr == nil {
+				have, err = i.target.Settle(ctx, want, have)
+			}
+		}
 		err = withoutSecrets(err, want)
 	}
 	took := time.Since(began)

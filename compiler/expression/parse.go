@@ -329,10 +329,11 @@ func (p *parser) repetition(n node) (node, error) {
 	case '?':
 		r.least, r.most = 0, 1
 	case '{':
-		length := 0
-		if r.least, r.most, length = counts(p.text[p.at:]); length == 0 {
+		least, most, length := counts(p.text[p.at:])
+		if length == 0 {
 			return node{}, refuse(`write \{`, "holds { that begins no repetition")
 		}
+		r.least, r.most = least, most
 		p.at += length - 1
 	default:
 		return n, nil

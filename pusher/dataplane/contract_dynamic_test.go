@@ -95,8 +95,12 @@ func checkDynamicServers(t *testing.T, s *subject) {
 	}
 	eventually(t, func() bool { return s.DeleteServer(ctx, "added", name) == nil })
 	wantError(t, s.DeleteServer(ctx, "added", name), dataplane.ErrNotFound)
+	checkDynamicSettings(t, s, add)
+}
 
-	// HAProxy takes all settings.
+// checkDynamicSettings has HAProxy take each setting.
+func checkDynamicSettings(t *testing.T, s *subject, add func(backend string, d dataplane.DynamicServer) error) {
+	ctx := t.Context()
 	for what, d := range map[string]dataplane.DynamicServer{
 		"numbers": {Weight: new(int), Maxconn: 5, Minconn: 2, Maxqueue: 7},
 		"tls":     {SSL: "enabled", ALPN: "h2", Verify: "none", SNI: "str(a.example)"},
@@ -109,7 +113,7 @@ func checkDynamicServers(t *testing.T, s *subject) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	err = s.AddServer(ctx, "added", dataplane.DynamicServer{Name: "six", Address: "[fd00::1]", Port: 80})
+	err := s.AddServer(ctx, "added", dataplane.DynamicServer{Name: "six", Address: "[fd00::1]", Port: 80})
 	servers, listErr := s.Servers(ctx, "added")
 	six := false
 	for _, server := range servers {

@@ -58,12 +58,17 @@ type Maps interface {
 	DeleteMapEntry(ctx context.Context, name, key string) error
 }
 
+// Servers is the part that changes servers in the running worker.
+type Servers interface {
+	Worker
+	DynamicServerAPI
+}
+
 // API is what this package needs of an instance. [dataplane.Client] is one.
 type API interface {
 	Maps
 	Configuration
-	Worker
-	DynamicServerAPI
+	Servers
 	Files
 	Certificates
 }

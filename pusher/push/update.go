@@ -285,7 +285,8 @@ func (i Instance) set(ctx context.Context, want Wanted, list []change, have Runn
 			}
 			have.Written, have.Disk = nil, Digest{}
 		}
-		have.Persisted = have.Persisted && !slices.ContainsFunc(list, change.onDisk)
+		// A post that came through before this process was started may have written them.
+		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
 		told, err := i.setDirectly(ctx, list)
 		return have, told, err
 	}
