@@ -15,8 +15,8 @@ import (
 // What a snapshot needs and the pusher cannot have is known before the first wave.
 // These are the rules:
 //
-//   - A snapshot with live endpoints, and no source of live data, cannot be bound. It
-//     waits, whoever wants it, and what runs is left as it is.
+//   - A snapshot with live endpoints, or with something of Secrets, and no source of live
+//     data, cannot be bound. It waits, whoever wants it, and what runs is left as it is.
 //   - A list of EndpointSlices, or a Secret, that may not be read is no sign that there
 //     is nothing. A snapshot that needs it waits, if the last good one can do without it.
 //     Once the permission is there, it goes on by itself.
@@ -28,21 +28,28 @@ import (
 //   - The fleet is not Healthy while a snapshot in use lacks anything, whatever was
 //     decided.
 
-// errNoSource is what a snapshot with live endpoints lacks where there is no source.
-var errNoSource = errors.New("has no source of live endpoints (--live or --kubeconfig)")
+// errNoSource is what a snapshot with live endpoints, or with something of Secrets, lacks
+// where there is no source.
+var errNoSource = errors.New("has no source of live endpoints and Secrets (--live or --kubeconfig)")
 
-// sourceless reports whether a snapshot has servers that are only known at run time,
-// and nobody to ask for them.
+// sourceless reports whether a snapshot has servers, or something of Secrets, that are only
+// known at run time, and nobody to ask for them.
 func (f endpointsFrom) sourceless(s snapshots.Snapshot) bool {
-	if _, recorded := s.File(snapshots.EndpointsFile); recorded || f != fromSnapshots {
+	if f != fromSnapshots {
 		return false
 	}
-	directives, err := snapshots.Directives(s.Config())
-	return err == nil && len(directives) > 0
+	if _, recorded := s.File(snapshots.EndpointsFile); !recorded {
+		if directives, err := snapshots.Directives(s.Config()); err == nil && len(directives) > 0 {
+			return true
+		}
+	}
+	unversioned := slices.DeleteFunc(slices.Clone(s.Manifest.Spec.Certificates), snapshots.CertificateRef.Versioned)
+	needs, err := snapshots.Needs(s.Config(), unversioned)
+	return err == nil && slices.ContainsFunc(needs, func(n snapshots.Need) bool { return n.Secret != (snapshots.SecretName{}) })
 }
 
 // NeedsSource reports whether a snapshot cannot be pushed without a source of live
-// endpoints: a cluster, or a directory with manifests.
+// endpoints and Secrets: a cluster, or a directory with manifests.
 func NeedsSource(s snapshots.Snapshot) bool { return fromSnapshots.sourceless(s) }
 
 // newlyLacking returns what a snapshot lacks that the last good one does not.

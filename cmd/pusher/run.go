@@ -205,7 +205,7 @@ func (f *runFlags) checkSource(ctx context.Context, store stores.Store) error {
 		}
 		s, err := store.Get(ctx, id)
 		if err == nil && pusher.NeedsSource(s) {
-			return process.WithHint(process.Usage("snapshot %s has live endpoints, and there is no source of them: its backends would have no servers", id),
+			return process.WithHint(process.Usage("snapshot %s has live endpoints or Secrets, and there is no source of them: its backends would have no servers, or its hosts no certificates", id),
 				"name the cluster with --kubeconfig, or a directory of EndpointSlices with --live; or have the compiler record endpoints (--endpoints recorded of the compiler)")
 		}
 	}
