@@ -78,7 +78,7 @@ func probeConfigurations() map[string]func(*config.Config) {
 	return map[string]func(*config.Config){
 		"default": func(*config.Config) {},
 		"most": func(c *config.Config) {
-			c.NBThread, c.MaxConn = 2, 100
+			c.NBThread, c.MaxConn, c.CloseSpreadTime = 2, 100, "5s"
 			c.TLS.Ciphers, c.TLS.CipherSuites, c.TLS.Curves = []string{"ECDHE-ECDSA-AES128-GCM-SHA256"}, []string{"TLS_AES_128_GCM_SHA256"}, []string{"X25519"}
 			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "5s", "5s", "5s"
 			c.ProxyProtocol.Trusted = []string{"192.0.2.0/24"}
