@@ -9,7 +9,7 @@ import (
 // The credentials of the demo's Dataplane APIs.
 const (
 	apiUser     = "admin"
-	apiPassword = "demo"
+	apiPassword = "on-loopback-only"
 )
 
 // writeFleet writes the file that tells the pusher its instances.

@@ -18,10 +18,10 @@ const (
 var (
 	alert   = regexp.MustCompile(`\[ALERT\]\s*(?:\(\d+\))?\s*:\s*(?:config : )?(.*)`)
 	finding = regexp.MustCompile(`msg="((?:[^"\\]|\\.)*)"`)
-	// noise is what HAProxy also says as an alert when something else went wrong, or when its
-	// processes part.
+	// noise is what HAProxy also says as an alert when something else went wrong, when its
+	// processes part, or of what it merely warns of.
 	noise = regexp.MustCompile(`(?i)error\(s\) found in|fatal errors found in|failed to start their listeners|cannot transfer the fd|` +
-		`sockpair|exit-on-failure|current worker .*exited|former worker .*exited|all workers exited|process exited with code|loading failure|failed to load worker`)
+		`sockpair|exit-on-failure|current worker .*exited|former worker .*exited|all workers exited|process exited with code|loading failure|failed to load worker|don't mix both usage`)
 )
 
 // Gist returns what a person needs to know of an error, on one line: of the many

@@ -23,6 +23,7 @@ func TestGist(t *testing.T) {
 		},
 		"noise": {
 			"refused: post configuration: Reload failed: [ALERT] (12) : socketpair: Cannot transfer the fd 3 over sockpair@5. Giving up.\n" +
+				"[ALERT] (12) : config : parsing [/etc/haproxy.cfg:67] : defaults section 'main' (declared at /etc/haproxy.cfg:15) is explicitly referenced by another proxy and implicitly used here. To avoid any ambiguity don't mix both usage.\n" +
 				"[ALERT]    (15595) : Starting frontend web: cannot bind socket (Address already in use) [127.0.0.1:80]\n" +
 				"[ALERT] (12) : Current worker (31) exited with code 1 (Exit)\n[ALERT] (12) : exit-on-failure: killing every processes with SIGTERM\n (status 400)",
 			"refused: Starting frontend web: cannot bind socket (Address already in use) [127.0.0.1:80]",
