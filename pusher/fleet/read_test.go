@@ -48,6 +48,7 @@ func TestRead(t *testing.T) {
 	}
 	soak := 90 * time.Second
 	want := Fleet{
+		Name:    "edge",
 		Rollout: Rollout{Waves: []rollout.Size{{Count: 2}, {Percent: 50}}, Soak: &soak},
 		Instances: []Instance{
 			{Name: "a", URL: "https://127.0.0.1:5555", Username: "u", Password: "secret", Zone: "east", Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"}},

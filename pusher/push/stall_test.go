@@ -119,7 +119,14 @@ func TestSlowReloadIsWaitedFor(t *testing.T) {
 		f.post = func(text string, o dataplane.PostOptions) (dataplane.Posted, error) {
 			o.ForceReload = false
 			_, _ = f.commit(text, o)
-			time.AfterFunc(28*time.Second, f.load)
+			at, asked := time.Now().Add(28*time.Second), f.info
+			f.info = func() (dataplane.RuntimeInfo, error) {
+				if !time.Now().Before(at) {
+					f.load()
+					f.info = asked
+				}
+				return asked()
+			}
 			return dataplane.Posted{}, classed{dataplane.ErrUnknownOutcome}
 		}
 		i := Instance{API: f, ReloadTimeout: 30 * time.Second}

@@ -79,7 +79,7 @@ func TestUnpackingTakesLittleMemory(t *testing.T) {
 			t.Errorf("manifest: %v", err)
 		}
 	})
-	if took > 5*snapshots.MaxManifest {
+	if took > 8*snapshots.MaxManifest { // of the 300 MiB that it unpacks to; a buffer grows by doubling
 		t.Errorf("%d MiB were allocated for a manifest of %d KiB", took>>20, manifest.Len()>>10)
 	}
 }
