@@ -86,13 +86,15 @@ type buffered struct {
 
 func (b *buffered) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// dialFrom connects from an address of the loopback.
+// dialFrom connects from an address of the loopback. HAProxy listens at one port after the
+// other, so that one that was just started may not listen at this one yet.
 func dialFrom(t *testing.T, source, address string) net.Conn {
 	t.Helper()
-	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c net.Conn
+	await(t, func() (err error) {
+		c, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(t.Context(), "tcp", address)
+		return err
+	})
 	t.Cleanup(func() { c.Close() })
 	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
 		t.Fatal(err)
