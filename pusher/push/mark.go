@@ -75,7 +75,7 @@ func foreignText(raw dataplane.Raw, marked bool) string {
 		return "it was edited after it was written"
 	case version != m.follows+1:
 		return fmt.Sprintf("it was changed after it was written: it is version %d, and was version %d", version, m.follows+1)
-	case raw.Version != version:
+	case raw.Version > version: // below it while a post is under way: the file is written first
 		return fmt.Sprintf("it was changed and put back: it is version %d, and the Dataplane API holds version %d", version, raw.Version)
 	}
 	return ""
