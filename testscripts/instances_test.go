@@ -77,7 +77,7 @@ func (w *world) writeFleet(o fleetOptions) error {
 		`"`+strings.ReplaceAll(o.waves, ",", `", "`)+`"`, o.soak)
 	for _, i := range w.instances {
 		fmt.Fprintf(&b, "  - name: %s\n    url: %s\n    username: %s\n    passwordFile: password\n", i.name, i.URL(), apiUser)
-		if o.directories == "named" {
+		if o.directories != "forgotten" {
 			fmt.Fprintf(&b, "    directories: {maps: %s, certificates: %s, general: %s}\n", i.Dirs.Maps, i.Dirs.Certificates, i.Dirs.General)
 		}
 	}

@@ -69,7 +69,7 @@ func (v *validator) rule(i int, rule networkingv1.IngressRule) {
 			}
 			v.unusable[pathAt{i, j}] = diag.Diagnostic{
 				Severity: diag.Error, Position: v.ing.Position(sub(paths, j, "path")...), Object: v.ing.Ref,
-				Message: fmt.Sprintf("path %s %s; it is left out", shown(p.Path), message), Hint: hint,
+				Message: fmt.Sprintf("path %s %s", shown(p.Path), message), Hint: hint,
 			}
 		}
 	}
