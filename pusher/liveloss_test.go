@@ -47,10 +47,8 @@ func TestFailureNoEndpointsAtTheStart(t *testing.T) {
 			}
 			writes, pushes := r.writes("a"), r.pushes("a")
 			r.run()
-			s := r.until("it is said", keeps("not one EndpointSlice is there"))
-			if c := s.Condition(); c.Phase != Degraded {
-				t.Errorf("the fleet is %s: %s", c.Phase, c.Message)
-			}
+			said := keeps("not one EndpointSlice is there")
+			r.until("it is said, and the fleet Degraded", func(s Status) bool { return said(s) && s.Condition().Phase == Degraded })
 			next := r.publish(config("2", ""))
 			r.until("the next snapshot is known", func(s Status) bool { return s.Channel.Wanted == next })
 			// A pusher with another state says on the instance that it leads; no more is written.
