@@ -161,7 +161,7 @@ func (c *coster) loop(body node, times int, rest tail) tail {
 	if times == 0 {
 		return rest
 	}
-	begins := c.firstOf(body)
+	begins := firstOf(body)
 	again := rest.first
 	again.add(begins)
 	c.loops++
@@ -188,7 +188,7 @@ func (c *coster) loop(body node, times int, rest tail) tail {
 }
 
 // firstOf returns what a node can begin with.
-func (c *coster) firstOf(n node) set {
+func firstOf(n node) set {
 	var apart coster
 	return apart.before(n, tail{}).first
 }

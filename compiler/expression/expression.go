@@ -11,6 +11,9 @@ const (
 	maxLength = 1024
 	// maxGroups is how many groups HAProxy can refer to: \1 to \9.
 	maxGroups = 9
+	// maxNested is how many repetitions may stand within one another. The cost of each is
+	// computed several times for each of those around it.
+	maxNested = 3
 )
 
 // Expression is a regular expression that HAProxy may run.
@@ -49,9 +52,24 @@ func Parse(text string) (Expression, error) {
 	if groups > maxGroups {
 		return Expression{}, refuse("write (?:…) for groups that nothing refers to", "has %d groups, of which %d can be referred to", groups, maxGroups)
 	}
+	if n := nested(tree); n > maxNested {
+		return Expression{}, refuse("", "has %d repetitions within one another, of which %d are allowed", n, maxNested)
+	}
 	steps, err := cost(tree)
 	if err != nil {
 		return Expression{}, err
 	}
 	return Expression{Groups: groups, Steps: steps}, nil
+}
+
+// nested returns how many repetitions stand within one another.
+func nested(n node) int {
+	most := 0
+	for _, part := range n.parts {
+		most = max(most, nested(part))
+	}
+	if n.kind == repeat {
+		most++
+	}
+	return most
 }

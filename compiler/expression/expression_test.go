@@ -60,7 +60,8 @@ func TestParse(t *testing.T) {
 		"^/(a+)+$":                       "has several ways to match within a repetition",
 		"^/(?:a|ab)*$":                   "has several ways to match within a repetition",
 		"(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)": "has 10 groups",
-		strings.Repeat("a", 1025):        "is longer than 1024 bytes",
+		"^" + strings.Repeat("(?:", 100) + "a" + strings.Repeat("+b)", 100): "has 100 repetitions within one another",
+		strings.Repeat("a", 1025): "is longer than 1024 bytes",
 	} {
 		_, err := expression.Parse(text)
 		_, known := errors.AsType[*expression.Error](err)
