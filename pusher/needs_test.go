@@ -51,14 +51,11 @@ func TestNoSourceOfLiveEndpointsEmptiesNothing(t *testing.T) {
 
 	r.options.Live = ""
 	r.run()
-	s := r.until("it is said", func(s Status) bool {
-		return slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
+	r.until("it is said, and the fleet Degraded", func(s Status) bool {
+		return s.Condition().Phase == Degraded && slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
 			return t.About == aboutNeeds && strings.Contains(t.Error, errNoSource.Error()) && strings.Contains(t.Error, id.String())
 		})
 	})
-	if c := s.Condition(); c.Phase != Degraded {
-		t.Errorf("the fleet is %s: %s", c.Phase, c.Message)
-	}
 	next := r.publish(config("2", ""))
 	r.until("the next one is known, and waits", func(s Status) bool {
 		return s.Channel.Wanted == next && slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
