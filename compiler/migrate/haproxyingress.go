@@ -190,15 +190,8 @@ func ingressExternal(c *call) {
 
 func ingressHeaders() []Rule {
 	return rules(one(
-		Rule{From: []string{"headers"}, To: []string{"request-headers"}, convert: func(c *call) {
-			var out []string
-			for line := range strings.Lines(c.value("headers")) {
-				if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-					out = append(out, "set "+name+" "+strings.TrimSpace(value))
-				}
-			}
-			c.set("request-headers", strings.Join(out, "\n"))
-		}},
+		ingressEdits("request-headers", "request-set-headers", "headers", "request-add-headers", "request-del-headers"),
+		ingressEdits("response-headers", "response-set-headers", "", "response-add-headers", "response-del-headers"),
 		Rule{
 			From: []string{"hsts", "hsts-max-age", "hsts-include-subdomains", "hsts-preload"}, To: []string{"hsts"}, convert: ingressHSTS,
 		},

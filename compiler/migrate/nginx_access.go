@@ -155,9 +155,9 @@ func nginxHeaders() []Rule {
 }
 
 func nginxOthers() []Rule {
-	return rules(
+	return rules(one(snippetRule()),
 		without("It is written for nginx. See which of "+"docs/annotations.md does the same, or use `snippet`, if the administrator allows it.",
-			"configuration-snippet", "server-snippet", "stream-snippet"),
+			"server-snippet", "stream-snippet"),
 		without("Requests cannot be mirrored yet.", "mirror-target", "mirror-request-body", "mirror-host"),
 		needless("Logs are one setting for all hosts.", "enable-access-log", "enable-rewrite-log"),
 		needless("HAProxy does not trace requests.", "enable-opentracing", "opentracing-trust-incoming-span", "enable-opentelemetry", "opentelemetry-trust-incoming-span", "opentelemetry-operation-name"),

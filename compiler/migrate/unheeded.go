@@ -33,6 +33,13 @@ var (
 	refusing = regexp.MustCompile(`(?i)deny|return\s+4|reject|tarpit|auth|allow\s|access_by|status\s+4`)
 )
 
+// mayRefuse reports whether a snippet may keep requests out. One that does nothing but edit
+// headers does not, whatever their values.
+func mayRefuse(snippet string) bool {
+	_, err := readSnippet(snippet)
+	return err != nil && refusing.MatchString(snippet)
+}
+
 // says reports whether a value asks for anything.
 func says(value string) bool {
 	return !slices.Contains([]string{"", "false", "off", "none", "no", "0"}, strings.ToLower(strings.TrimSpace(value)))
@@ -76,7 +83,7 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 		return Unheeded{}, false
 	}
 	name := strings.TrimPrefix(key, d.Prefixes[i])
-	u := Unheeded{Annotation: key, Controller: d.Name, Protects: slices.Contains(protectsAlone, name) || slices.Contains(snippets, name) && refusing.MatchString(annotations[key])}
+	u := Unheeded{Annotation: key, Controller: d.Name, Protects: slices.Contains(protectsAlone, name) || slices.Contains(snippets, name) && mayRefuse(annotations[key])}
 	known := u.Protects || slices.Contains(snippets, name)
 	for _, r := range d.Rules {
 		if !slices.Contains(r.From, name) {
@@ -87,6 +94,9 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 		}
 		known, u.Note = true, r.Note
 		for _, to := range r.To {
+			if u.Protects && slices.Contains(snippets, name) && to != "snippet" {
+				continue // no option for headers says the same
+			}
 			if _, there := annotations[options.Prefix+to]; there {
 				return Unheeded{}, false
 			}

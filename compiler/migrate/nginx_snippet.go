@@ -1,0 +1,232 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// snippetEdits are the edits of headers that a snippet of nginx consists of, as lines of our
+// options.
+type snippetEdits struct {
+	requests, answers []string
+	// host is what the snippet sends as Host, or "".
+	host string
+	said []string // what differs
+}
+
+// snippetRule translates snippets that do nothing but edit headers.
+func snippetRule() Rule {
+	return Rule{
+		From: []string{"configuration-snippet"}, To: []string{"request-headers", "response-headers", "rewrite-host"},
+		Note: "Where it does nothing but edit headers: `more_set_headers`, `more_clear_headers`, `more_set_input_headers`, `more_clear_input_headers`, `add_header`, `proxy_set_header` and `proxy_hide_header` with values without variables. " +
+			"Else see which option does the same, or use `snippet`, if the administrator allows it.",
+		convert: func(c *call) {
+			edits, err := readSnippet(c.value("configuration-snippet"))
+			if err != nil {
+				c.keep("configuration-snippet", err.Error(), "only edits of headers are translated; see which of docs/annotations.md does the same, or use snippet, if the administrator allows it")
+				return
+			}
+			c.setLines("request-headers", edits.requests)
+			c.setLines("response-headers", edits.answers)
+			if edits.host != "" {
+				c.set("rewrite-host", edits.host)
+			}
+			for _, said := range edits.said {
+				c.differs("configuration-snippet", said, "")
+			}
+		},
+	}
+}
+
+// setLines writes an option of several lines, if there are any.
+func (c *call) setLines(name string, lines []string) {
+	if len(lines) > 0 {
+		c.set(name, strings.Join(lines, "\n"))
+	}
+}
+
+// ownVariables are what ingress-nginx, and hapsnap, send to endpoints without being asked:
+// headers that a snippet sets to what they are anyway.
+var ownVariables = map[string][]string{
+	"host":              {"$host", "$http_host", "$best_http_host"},
+	"upgrade":           {"$http_upgrade"},
+	"connection":        {"upgrade", "Upgrade", "$connection_upgrade"},
+	"x-forwarded-proto": {"$scheme", "$pass_access_scheme"},
+	"x-forwarded-host":  {"$host", "$http_host", "$best_http_host"},
+	"x-forwarded-for":   {"$remote_addr"},
+}
+
+// readSnippet reads directives of nginx that edit headers. The error says which other there
+// is, or what is wrong.
+func readSnippet(text string) (snippetEdits, error) {
+	var out snippetEdits
+	directives, err := directivesOf(text)
+	if err != nil {
+		return out, err
+	}
+	var hidden []string // which nginx does before it adds
+	for _, words := range directives {
+		name, args := words[0], words[1:]
+		for _, arg := range args {
+			if strings.Contains(arg, "$") && !isOwnVariable(name, args) {
+				return out, fmt.Errorf("%s holds the variable %q", name, arg)
+			}
+		}
+		switch name {
+		case "more_set_headers", "more_clear_headers":
+			out.answers, err = moreHeaders(out.answers, name, args)
+		case "more_set_input_headers", "more_clear_input_headers":
+			out.requests, err = moreHeaders(out.requests, name, args)
+		case "proxy_hide_header":
+			if len(args) != 1 {
+				return out, errors.New("proxy_hide_header does not name one header")
+			}
+			hidden = append(hidden, "remove "+args[0])
+		case "add_header":
+			err = out.addHeader(args)
+		case "proxy_set_header":
+			err = out.proxySetHeader(args)
+		case "proxy_http_version":
+			// HAProxy's own affair.
+		default:
+			return out, fmt.Errorf("%s is no edit of a header", name)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	out.answers = slices.Concat(hidden, out.answers)
+	return out, nil
+}
+
+// isOwnVariable reports whether a directive sets a header to what endpoints get anyway.
+func isOwnVariable(directive string, args []string) bool {
+	return directive == "proxy_set_header" && len(args) == 2 && slices.Contains(ownVariables[strings.ToLower(args[0])], args[1])
+}
+
+// addHeader reads the words of add_header.
+func (s *snippetEdits) addHeader(args []string) error {
+	switch {
+	case len(args) == 3 && args[2] == "always":
+	case len(args) == 2:
+		s.said = append(s.said, args[0]+" is added to answers of every status: nginx leaves errors out without \"always\"")
+	default:
+		return errors.New("add_header does not have a name and a value")
+	}
+	if args[1] != "" { // which nginx adds not at all
+		s.answers = append(s.answers, "add "+args[0]+" "+args[1])
+	}
+	return nil
+}
+
+// proxySetHeader reads the words of proxy_set_header.
+func (s *snippetEdits) proxySetHeader(args []string) error {
+	switch {
+	case len(args) != 2:
+		return errors.New("proxy_set_header does not have a name and a value")
+	case isOwnVariable("proxy_set_header", args):
+	case strings.EqualFold(args[0], "host"):
+		s.host = args[1]
+	case args[1] == "":
+		s.requests = append(s.requests, "remove "+args[0])
+	default:
+		s.requests = append(s.requests, "set "+args[0]+" "+args[1])
+	}
+	return nil
+}
+
+// moreHeaders reads the words of a directive of the module headers-more, each of which is
+// "NAME: VALUE" or, where headers are removed, a name.
+func moreHeaders(lines []string, directive string, args []string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, errors.New(directive + " names no header")
+	}
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case strings.HasPrefix(arg, "-"):
+			return nil, fmt.Errorf("%s has the option %s", directive, arg)
+		case strings.Contains(name, "*"):
+			return nil, fmt.Errorf("%s names headers by a wildcard, %s", directive, name)
+		case value == "" || strings.Contains(directive, "clear"):
+			lines = append(lines, "remove "+name)
+		default:
+			lines = append(lines, "set "+name+" "+value)
+		}
+	}
+	return lines, nil
+}
+
+// directivesOf splits text as nginx does: into directives that end in ";", and those into
+// words, which may stand in quotes. There are no blocks.
+func directivesOf(text string) ([][]string, error) {
+	var out [][]string
+	var words []string
+	for i := 0; i < len(text); {
+		switch c := text[i]; c {
+		case ' ', '\t', '\r', '\n':
+			i++
+		case '#':
+			n := strings.IndexByte(text[i:], '\n')
+			if n < 0 {
+				n = len(text) - i
+			}
+			i += n
+		case ';':
+			if len(words) > 0 {
+				out = append(out, words)
+			}
+			words, i = nil, i+1
+		case '{', '}':
+			return nil, fmt.Errorf("%s opens a block", strings.Join(append(words[:min(1, len(words))], "{"), " "))
+		default:
+			word, n, err := wordAt(text[i:])
+			if err != nil {
+				return nil, err
+			}
+			words, i = append(words, word), i+n
+		}
+	}
+	if len(words) > 0 {
+		return nil, fmt.Errorf("%s has no ; at its end", words[0])
+	}
+	if len(out) == 0 {
+		return nil, errors.New("holds no directive")
+	}
+	return out, nil
+}
+
+// wordAt returns the word that a text begins with, and how long it was written.
+func wordAt(text string) (word string, n int, err error) {
+	var b strings.Builder
+	quote := byte(0)
+	if text[0] == '"' || text[0] == '\'' {
+		quote, n = text[0], 1
+	}
+	for ; n < len(text); n++ {
+		c := text[n]
+		switch {
+		case c == '\\' && n+1 < len(text) && strings.IndexByte(`"'\`, text[n+1]) >= 0:
+			n++
+			b.WriteByte(text[n])
+		case c == '\\':
+			return "", 0, errors.New("a word holds a backslash")
+		case quote != 0 && c == quote:
+			if n++; n < len(text) && strings.IndexByte(" \t\r\n;", text[n]) < 0 {
+				return "", 0, fmt.Errorf("%q is not followed by a space", b.String())
+			}
+			return b.String(), n, nil
+		case quote == 0 && strings.IndexByte(" \t\r\n;{", c) >= 0:
+			return b.String(), n, nil
+		default:
+			b.WriteByte(c)
+		}
+	}
+	if quote != 0 {
+		return "", 0, errors.New("a quote is not closed")
+	}
+	return b.String(), n, nil
+}
