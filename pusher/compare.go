@@ -20,8 +20,9 @@ const (
 
 // compareBackends returns the backends of a good snapshot, and what a target changes of
 // them: their servers, by what the section says, the defaults, global or resolvers, or a
-// file that it names; or the requests that reach them, by what frontends and maps say. A
-// change of a frontend that names no backend, such as of a header, is about all of them.
+// file or another section that it names; or the requests that reach them, by what frontends
+// and maps say. A change of a frontend that names no backend, such as of a header, is about
+// all of them.
 func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
 	was, is := readOutline(good.Config()), readOutline(target.Config())
 	c := comparing{was: was, is: is, out: map[string]rollout.Backend{}}
@@ -31,6 +32,7 @@ func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend
 		c.out[name] = rollout.Backend{Changed: common || !kept || s.text() != other.text(), Check: s.checkTime()}
 	}
 	c.frontends()
+	c.named()
 	c.files(good.Files, target.Files)
 	if c.all {
 		for name, b := range c.out {
@@ -64,6 +66,45 @@ func (c *comparing) frontends() {
 	}
 }
 
+// named looks at the sections that differ and that others name, such as lists of users and
+// applications.
+func (c *comparing) named() {
+	was, is := c.was.texts(), c.is.texts()
+	sections, changed := maps.Clone(was), map[string]bool{}
+	maps.Copy(sections, is)
+	for section := range sections {
+		if _, name, _ := strings.Cut(section, " "); name != "" && was[section] != is[section] {
+			changed[name] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	names := func(s *configSection) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(s.text(), betweenWords), func(word string) bool { return changed[word] })
+	}
+	for _, b := range c.backendsWith(names) {
+		c.change(b)
+	}
+	c.all = c.all || c.was.inFrontends(names)
+}
+
+// backendsWith returns the backends of which something is so.
+func (c *comparing) backendsWith(is func(*configSection) bool) (out []string) {
+	for name := range c.out {
+		if is(c.was.backends[name]) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (c *comparing) change(backend string) {
+	b := c.out[backend]
+	b.Changed = true
+	c.out[backend] = b
+}
+
 // files looks at the files that differ, by who names them: a backend, or something that
 // requests pass before they come to one.
 func (c *comparing) files(was, is []snapshots.File) {
@@ -85,16 +126,16 @@ func (c *comparing) files(was, is []snapshots.File) {
 	delete(changed, snapshots.ManifestFile)
 	delete(changed, snapshots.EndpointsFile)
 	for path, contents := range changed {
-		byBackends := false
-		for name, b := range c.out {
-			if s := c.was.backends[name]; strings.Contains(s.text(), path) {
-				b.Changed, byBackends = true, true
-				c.out[name] = b
-			}
+		names := func(s *configSection) bool { return strings.Contains(s.text(), path) }
+		backends := c.backendsWith(names)
+		for _, b := range backends {
+			c.change(b)
 		}
-		if strings.HasPrefix(path, "maps/") && !byBackends {
+		switch {
+		case len(backends) > 0 && !c.was.inFrontends(names):
+		case strings.HasPrefix(path, "maps/"):
 			c.reached(differing(strings.Split(string(contents[0]), "\n"), strings.Split(string(contents[1]), "\n")))
-		} else if !byBackends {
+		default:
 			c.all = true
 		}
 	}
@@ -104,7 +145,7 @@ func (c *comparing) files(was, is []snapshots.File) {
 func (c *comparing) reached(lines []string) {
 	for _, line := range lines {
 		named := false
-		for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\",(){}'", r) }) {
+		for _, word := range strings.FieldsFunc(line, betweenWords) {
 			if b, known := c.out[word]; known {
 				b.Reached, named = true, true
 				c.out[word] = b
@@ -114,6 +155,10 @@ func (c *comparing) reached(lines []string) {
 		c.all = c.all || (!named && strings.TrimSpace(line) != "")
 	}
 }
+
+// betweenWords tells what separates names in lines, also those in arguments such as that of
+// http_auth.
+func betweenWords(r rune) bool { return strings.ContainsRune(" \t\n\",(){}'", r) }
 
 // differing returns the lines that only one of two lists has, or has more often.
 func differing(a, b []string) []string {
@@ -142,6 +187,7 @@ type outline struct {
 // configSection is a section with the defaults that it takes.
 type configSection struct {
 	keyword string
+	name    string
 	own     []string // its lines, without comments that HAProxy alone ignores
 	takes   *configSection
 
@@ -192,7 +238,7 @@ func readOutline(config []byte) outline {
 			}
 			defaults[name], last = section, section
 		default:
-			section.takes = nil
+			section.takes, section.name = nil, name
 			out.others = append(out.others, section)
 		}
 	}
@@ -214,15 +260,35 @@ func (s *configSection) text() string {
 	return s.whole
 }
 
+// texts returns what sections say that others name, by their keyword and name. What is
+// common to all is not among them.
+func (o outline) texts() map[string]string {
+	out := map[string]string{}
+	for _, s := range o.others {
+		if !s.isCommon() {
+			out[s.keyword+" "+s.name] += s.text() + "\n"
+		}
+	}
+	return out
+}
+
+func (o outline) inFrontends(is func(*configSection) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(o.frontends)), is)
+}
+
 // common returns what the servers of all backends depend on.
 func (o outline) common() string {
 	var b strings.Builder
 	for _, s := range o.others {
-		if slices.Contains([]string{"global", "resolvers", "crt-store"}, s.keyword) {
+		if s.isCommon() {
 			b.WriteString(s.keyword + "\n" + s.text() + "\n")
 		}
 	}
 	return b.String()
+}
+
+func (s *configSection) isCommon() bool {
+	return slices.Contains([]string{"global", "resolvers", "crt-store"}, s.keyword)
 }
 
 // checkTime returns how long a server of the section that is dead counts as up at most:
