@@ -58,20 +58,3 @@ func (t *tally) log(log *slog.Logger, now time.Time) {
 	log.Info("endpoints changed", "services", len(t.services), "added", t.added, "removed", t.removed, "instances", len(t.instances), "within", tallyInterval)
 	*t = tally{}
 }
-
-// compare notes all differences of two readings, and reports whether there are any.
-func (t *tally) compare(old, next map[snapshots.ServicePort][]snapshots.Endpoint, now time.Time) (differ bool) {
-	for port, endpoints := range next {
-		if !slices.Equal(old[port], endpoints) {
-			t.change(port, old[port], endpoints, now)
-			differ = true
-		}
-	}
-	for port, endpoints := range old {
-		if _, there := next[port]; !there {
-			t.change(port, endpoints, nil, now)
-			differ = true
-		}
-	}
-	return differ
-}

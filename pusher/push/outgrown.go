@@ -38,7 +38,10 @@ func outgrown(disk text, info dataplane.RuntimeInfo, want snapshots.Bound) strin
 		return "lines that take a reload changed, such as certificates or weights"
 	}
 	said := fmt.Sprintf("backend %s needs %d server slots and has %d", backends[i], wants[backends[i]], has[backends[i]])
-	if more > 1 {
+	switch {
+	case more == 2:
+		said += ", and so does 1 other"
+	case more > 2:
 		said += fmt.Sprintf(", and so do %d others", more-1)
 	}
 	return said
