@@ -1,8 +1,6 @@
 package pusher
 
 import (
-	"maps"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +21,7 @@ type evidence struct {
 // otherObjects are those from which can be told that a Service has no endpoints.
 type otherObjects struct {
 	services  map[snapshots.SecretName]labels.Set // and whom they select
+	speaksOf  map[string]bool                     // namespaces with Services
 	workloads map[string][]workload               // by namespace
 }
 
@@ -50,7 +49,7 @@ func (v evidence) of(port snapshots.ServicePort) saying {
 	switch {
 	case there && o.scaledToZero(name.Namespace, selector):
 		return said
-	case !there && slices.ContainsFunc(slices.Collect(maps.Keys(o.services)), func(s snapshots.SecretName) bool { return s.Namespace == name.Namespace }):
+	case !there && o.speaksOf[name.Namespace]:
 		return unlisted
 	}
 	return unsaid
@@ -74,13 +73,14 @@ func (o otherObjects) scaledToZero(namespace string, selector labels.Set) bool {
 
 // otherObjectsIn reads them. Objects that cannot be decoded say nothing.
 func otherObjectsIn(set manifests.Set) otherObjects {
-	out := otherObjects{services: map[snapshots.SecretName]labels.Set{}, workloads: map[string][]workload{}}
+	out := otherObjects{services: map[snapshots.SecretName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
 	for _, o := range set.Objects {
 		switch o.GVK() {
 		case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
 			var s corev1.Service
 			_ = o.Decode(&s) // it is there, whatever is wrong with it
 			out.services[snapshots.SecretName{Namespace: o.Namespace, Name: o.Name}] = s.Spec.Selector
+			out.speaksOf[o.Namespace] = true
 		case manifests.GVK{APIVersion: "v1", Kind: "Pod"}:
 			out.workloads[o.Namespace] = append(out.workloads[o.Namespace], workload{o.Labels, 1})
 		case manifests.GVK{APIVersion: "apps/v1", Kind: "Deployment"}, manifests.GVK{APIVersion: "apps/v1", Kind: "StatefulSet"},
