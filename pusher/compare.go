@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -194,13 +195,6 @@ type configSection struct {
 	whole string // of text
 }
 
-// sectionStarts are the words that begin a section, as far as it matters where one ends.
-var sectionStarts = map[string]bool{
-	"global": true, "defaults": true, "frontend": true, "backend": true, "listen": true, "userlist": true, "peers": true,
-	"resolvers": true, "mailers": true, "cache": true, "http-errors": true, "ring": true, "log-forward": true,
-	"log-profile": true, "fcgi-app": true, "program": true, "crt-store": true, "traces": true, "acme": true, "namespace_list": true,
-}
-
 // readOutline reads a haproxy.cfg, which HAProxy has accepted.
 func readOutline(config []byte) outline {
 	out := outline{backends: map[string]*configSection{}, frontends: map[string]*configSection{}}
@@ -211,7 +205,7 @@ func readOutline(config []byte) outline {
 		if len(words) == 0 || (strings.HasPrefix(words[0], "#") && words[0] != "#hapsnap") {
 			continue
 		}
-		if !sectionStarts[words[0]] {
+		if !haproxycfg.BeginsSection(words[0]) {
 			if section != nil {
 				section.own = append(section.own, strings.Join(words, " "))
 			}

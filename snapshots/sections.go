@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"iter"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // section is a section of haproxy.cfg, by its keyword and name. The zero value
@@ -15,19 +17,10 @@ type section struct {
 // hasServers reports whether server lines may stand in the section.
 func (s section) hasServers() bool { return s.keyword == "backend" || s.keyword == "listen" }
 
-// sectionKeywords are the words that start a section, in every HAProxy that
-// the snapshots may be for.
-var sectionKeywords = map[string]bool{
-	"acme": true, "backend": true, "cache": true, "crt-store": true, "defaults": true,
-	"fcgi-app": true, "frontend": true, "global": true, "http-errors": true, "listen": true,
-	"log-forward": true, "log-profile": true, "mailers": true, "namespace_list": true,
-	"peers": true, "program": true, "resolvers": true, "ring": true, "traces": true, "userlist": true,
-}
-
 // openSection reads a line that starts a section, and reports whether it does.
 func openSection(line []byte) (section, bool) {
 	keyword, rest := firstWord(line)
-	if !sectionKeywords[string(keyword)] {
+	if !haproxycfg.BeginsSection(string(keyword)) {
 		return section{}, false
 	}
 	name, _ := firstWord(rest)

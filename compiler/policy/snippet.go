@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // Line is a line of haproxy.cfg that an object's author wrote, checked by
@@ -26,8 +28,7 @@ var plainWord = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
 
 // keywords say why a line may not begin with them.
 var keywords = map[string][]string{
-	"begins a section, and is not possible here": strings.Fields(`acme backend cache crt-store defaults fcgi-app frontend global
-		http-errors listen log-forward log-profile mailers namespace_list peers program resolvers ring traces userlist`),
+	"begins a section, and is not possible here": haproxycfg.SectionKeywords,
 	"is written by the templates, and is not possible here": strings.Fields(`server server-template use-server dispatch bind mode id guid
 		disabled enabled`),
 	"reaches beyond the backend, and is not possible here": strings.Fields(`stats external-check errorfile errorfiles

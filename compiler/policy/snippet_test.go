@@ -17,6 +17,7 @@ func TestNewLine(t *testing.T) {
 		"#hapsnap servers shop/web":            "begins with no keyword",
 		".if true":                             "begins with no keyword",
 		"backend x":                            "begins a section",
+		"healthcheck x":                        "begins a section", // HAProxy 3.4
 		"'backend' x":                          "begins with no keyword",
 		`back\end x`:                           "begins with no keyword",
 		`"global"`:                             "begins with no keyword",

@@ -101,9 +101,9 @@ func kindOf(line []byte) lineKind {
 		return outerLine
 	case word == "backend" && line[0] == 'b':
 		return backendLine
-	case line[0] != ' ' && line[0] != '\t' && sectionWords[word]:
+	case line[0] != ' ' && line[0] != '\t' && IsSection(word):
 		return headLine
-	case keywordForm.Match(line) && !sectionWords[word]:
+	case keywordForm.Match(line) && !IsSection(word):
 		return indentedLine
 	}
 	return oddLine

@@ -3,6 +3,8 @@ package validate
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // The limits of a line of haproxy.cfg. The Dataplane API drops a longer line
@@ -19,17 +21,9 @@ var conditionals = map[string]bool{
 	".diag": true, ".notice": true, ".warning": true, ".alert": true,
 }
 
-// sectionWords are the keywords that begin a section.
-var sectionWords = map[string]bool{
-	"global": true, "defaults": true, "frontend": true, "backend": true, "listen": true, "userlist": true,
-	"peers": true, "mailers": true, "resolvers": true, "cache": true, "http-errors": true, "ring": true,
-	"program": true, "log-forward": true, "fcgi-app": true, "crt-store": true, "traces": true, "log-profile": true,
-	"acme": true, "namespace_list": true,
-}
-
 // IsSection reports whether a line of haproxy.cfg that begins with the word begins
 // a section.
-func IsSection(word string) bool { return sectionWords[word] }
+func IsSection(word string) bool { return haproxycfg.BeginsSection(word) }
 
 // lineChecker makes our own checks of haproxy.cfg.
 type lineChecker struct {
@@ -72,7 +66,7 @@ func (c *lineChecker) check(number int, line []byte) {
 	switch {
 	case conditionals[first]:
 		c.add(number, first+" is not possible: the Dataplane API sorts lines, and would tear it apart", "use the templates' own if")
-	case sectionWords[first]:
+	case IsSection(first):
 		c.section(number, first, rest)
 	}
 	if n := countWords(line); n > maxWords {

@@ -3,6 +3,7 @@ package preflight
 import (
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -22,13 +23,6 @@ func statsSockets(config []byte) map[string]bool {
 	return found
 }
 
-// sections begin at these words, whatever the indentation.
-var sections = map[string]bool{
-	"global": true, "defaults": true, "userlist": true, "frontend": true, "backend": true, "listen": true, "peers": true,
-	"resolvers": true, "mailers": true, "cache": true, "program": true, "http-errors": true, "ring": true, "log-forward": true,
-	"fcgi-app": true, "crt-store": true, "traces": true, "log-profile": true, "acme": true,
-}
-
 // defaultUserlist is where the API looks for users that are not in its own file.
 const defaultUserlist = "controller"
 
@@ -43,7 +37,7 @@ func endangeredUsers(config []byte, username, password string) string {
 		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
 		case len(words) >= 2 && words[0] == "node" && ours(words[1]):
 			return ""
-		case sections[words[0]]:
+		case haproxycfg.BeginsSection(words[0]):
 			section = ""
 			if words[0] == "userlist" && len(words) >= 2 {
 				section = words[1]

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"regexp"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // ErrInstance is the error of an instance that cannot take a snapshot for a fault of its
@@ -113,7 +115,7 @@ func binds(section, config string) []string {
 		words := strings.Fields(line)
 		switch {
 		case len(words) == 0:
-		case sectionKeywords[words[0]]:
+		case haproxycfg.BeginsSection(words[0]):
 			within = len(words) > 1 && words[1] == section
 		case within && words[0] == "bind":
 			out = append(out, strings.Join(words, " "))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -142,7 +143,7 @@ func foreignWords(found, want []byte) string {
 		if len(line) == 0 || strings.HasPrefix(line[0], "#") {
 			continue
 		}
-		if sectionKeywords[line[0]] && !isIndented(raw) {
+		if haproxycfg.BeginsSection(line[0]) && !isIndented(raw) {
 			section = strings.Join(line[:min(2, len(line))], " ")
 		}
 		text := strings.Join(line, " ")

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -52,15 +53,6 @@ func (l serverLine) same(o serverLine) bool {
 	return l.address == o.address && l.disabled == o.disabled && (l.weight == o.weight || l.weight < 0 || o.weight < 0)
 }
 
-// The section keywords of HAProxy 2.6 to 3.4. A line that starts with one of them
-// in its first column, as the API writes it, starts a section.
-var sectionKeywords = map[string]bool{
-	"global": true, "defaults": true, "frontend": true, "backend": true, "listen": true,
-	"userlist": true, "peers": true, "mailers": true, "resolvers": true, "cache": true,
-	"http-errors": true, "program": true, "ring": true, "log-forward": true, "log-profile": true,
-	"fcgi-app": true, "crt-store": true, "traces": true, "acme": true,
-}
-
 const (
 	versionMark = "# _version="
 	endMark     = "# hapsnap end "
@@ -80,7 +72,7 @@ func readText(config []byte) text {
 			}
 		case strings.HasPrefix(line, endMark):
 			t.end = line[len(endMark):]
-		case sectionKeywords[words[0]] && !isIndented(raw):
+		case haproxycfg.BeginsSection(words[0]) && !isIndented(raw):
 			section, name = words[0], ""
 			if len(words) > 1 {
 				name = words[1]
