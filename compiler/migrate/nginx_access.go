@@ -20,7 +20,7 @@ func nginxAccess() []Rule {
 			if value := strings.ToLower(c.value("proxy-body-size")); value != "0" {
 				c.set("max-body-size", value)
 			}
-		}, Note: "Bodies of unknown length are refused too."},
+		}, Note: "Bodies of unknown length are counted as they stream. `0` is no limit."},
 		Rule{
 			From: []string{"auth-type", "auth-secret", "auth-secret-type", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: nginxBasic,
 			Note: "The Secret must have the key `auth` (`auth-secret-type: auth-file`), with hashes that HAProxy can check: not apr1.",

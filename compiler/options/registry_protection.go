@@ -38,7 +38,7 @@ func protectionOptions() []Option {
 		}, networks, func(s *Settings, v policy.Networks) { s.rate.Exempt = v }),
 		define(Option{
 			Name: "max-body-size", Group: Protecting, On: onBoth, Closes: true, Value: "bytes, or a number with `k`, `m` or `g`", Example: "8m",
-			Summary: "The largest body of a request; a larger one gets 413. A body whose length is not announced (chunked, or HTTP/2 without content-length, as gRPC sends) gets 411, since nothing would limit it.",
+			Summary: "The largest body of a request; a larger one gets 413. A body whose length is not announced (chunked, or HTTP/2 without content-length, as docker, git and gRPC send) is counted as it streams, and cut off with 413 when it becomes larger; over HTTP/2 the stream is reset. HAProxy needs Lua for that.",
 		}, size, func(s *Settings, v int64) { s.Protection.MaxBody = v }),
 	}
 }

@@ -85,6 +85,11 @@ func (p Page) Uses(kind policy.Kind) bool {
 	})
 }
 
+// LimitsBodies reports whether a backend limits the size of requests' bodies.
+func (p Page) LimitsBodies() bool {
+	return slices.ContainsFunc(p.Backends, func(b routing.Backend) bool { return b.Protection != nil && b.Protection.MaxBody > 0 })
+}
+
 // Served returns the backends, of requests and of whole connections, that have
 // servers, or will once their Services have endpoints.
 func (p Page) Served() []routing.Backend {

@@ -50,14 +50,14 @@ func TestErrorPages(t *testing.T) {
 		status            int
 		contentType, body string
 	}{
-		"GET / HTTP/1.1\nHost: a.gone.example":                                                   {404, html, `<p>100% %[src] ${HOME} "ü" #1 {{.}}</p>` + "\n"},
-		"GET / HTTP/1.1\nHost: gone.example":                                                     {503, "application/json", `{"error": "unavailable"}`},
-		"GET / HTTP/1.1\nHost: denied.example":                                                   {403, html, "<p>no</p>"},
-		"GET / HTTP/1.1\nHost: refused.example":                                                  {403, html, "<p>no</p>"},
-		"GET / HTTP/1.1\nHost: limited.example":                                                  {429, html, full},
-		"GET /any HTTP/1.0\nX: without a host":                                                   {400, "text/plain; charset=utf-8", "what?"},
-		"POST / HTTP/1.1\nHost: body.example\nTransfer-Encoding: chunked\n\n1\r\na\r\n0\r\n\r\n": {411, "application/xml", "<length/>"},
-		"POST / HTTP/1.1\nHost: body.example\nContent-Length: 2\n\nxx":                           {413, "application/json", "{}"},
+		"GET / HTTP/1.1\nHost: a.gone.example":                                                    {404, html, `<p>100% %[src] ${HOME} "ü" #1 {{.}}</p>` + "\n"},
+		"GET / HTTP/1.1\nHost: gone.example":                                                      {503, "application/json", `{"error": "unavailable"}`},
+		"GET / HTTP/1.1\nHost: denied.example":                                                    {403, html, "<p>no</p>"},
+		"GET / HTTP/1.1\nHost: refused.example":                                                   {403, html, "<p>no</p>"},
+		"GET / HTTP/1.1\nHost: limited.example":                                                   {429, html, full},
+		"GET /any HTTP/1.0\nX: without a host":                                                    {400, "text/plain; charset=utf-8", "what?"},
+		"POST / HTTP/1.1\nHost: body.example\nTransfer-Encoding: chunked\n\n2\r\nab\r\n0\r\n\r\n": {413, "application/json", "{}"},
+		"POST / HTTP/1.1\nHost: body.example\nContent-Length: 2\n\nxx":                            {413, "application/json", "{}"},
 	} {
 		got := e.send(t, false, request)
 		if got.StatusCode != want.status || got.Header.Get("Content-Type") != want.contentType || got.body != want.body {

@@ -64,29 +64,6 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-func TestMaxBodySize(t *testing.T) {
-	t.Parallel()
-	services := serviceYAML("shop", "a", mirror(t, "a", nil))
-	e := start(t, services+all([]ingress{optioned("body", "max-body-size", "10")}))
-	clean(t, e)
-	for request, want := range map[string]int{
-		"GET / HTTP/1.1\nHost: body.example":                                                     200,
-		"POST / HTTP/1.1\nHost: body.example\nContent-Length: 10\n\n0123456789":                  200,
-		"POST / HTTP/1.1\nHost: body.example\nContent-Length: 11\n\n0123456789a":                 413,
-		"POST / HTTP/1.1\nHost: body.example\nTransfer-Encoding: chunked\n\n1\r\na\r\n0\r\n\r\n": 411,
-	} {
-		if got := e.send(t, false, request); got.StatusCode != want {
-			t.Errorf("%q: %d, want %d", request, got.StatusCode, want)
-		}
-	}
-	if got := e.http2(t, "GET", "body.example", "/"); got != "200" {
-		t.Errorf("HTTP/2 without a body: %s", got)
-	}
-	if got := e.http2Body(t, "body.example"); got != "411" {
-		t.Errorf("HTTP/2 body of unknown length: %s", got)
-	}
-}
-
 // A route whose protection cannot be built answers 503 and says why, also where
 // another route would take its requests.
 func TestProtectionFailsClosed(t *testing.T) {

@@ -113,9 +113,8 @@ func askHTTP2(c net.Conn, method, host, target string) (string, error) {
 	}
 }
 
-// http2Body sends a POST without a length and the first byte of its body over
-// HTTP/2, and returns the answer.
-func (e edge) http2Body(t *testing.T, host string) string {
+// http2Body sends a POST without a length over HTTP/2, and returns the answer.
+func (e edge) http2Body(t *testing.T, host, body string) string {
 	t.Helper()
 	c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", e.https)
 	if err != nil {
@@ -130,7 +129,7 @@ func (e edge) http2Body(t *testing.T, host string) string {
 	if err := sendHTTP2(c, framer, false, []string{":method", "POST", ":scheme", "https", ":authority", host, ":path", "/"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := framer.WriteData(1, false, []byte("x")); err != nil {
+	if err := framer.WriteData(1, true, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -138,8 +137,11 @@ func (e edge) http2Body(t *testing.T, host string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, ok := frame.(*http2.MetaHeadersFrame); ok {
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
 			return answerHTTP2(f)
+		case *http2.RSTStreamFrame:
+			return f.Header().Type.String()
 		}
 	}
 }
