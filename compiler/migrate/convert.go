@@ -12,6 +12,8 @@ import (
 // object is what rules see of an Ingress or a Service.
 type object struct {
 	kind, namespace string
+	name            string
+	set             *Set   // the manifests that it is among; nil is none
 	class           string // by field or annotation
 	annotations     map[string]string
 	hasTLS          bool

@@ -23,6 +23,8 @@ type Options struct {
 	// Remove takes out every annotation that was translated, even if the object
 	// keeps its class. Whoever still serves it then serves it without them.
 	Remove bool
+
+	set *Set // the manifests that the object is among
 }
 
 // Finding is something to say of an annotation of an object. Line and Column
@@ -99,7 +101,7 @@ func (x *rewriting) read() bool {
 		namespace = "default"
 	}
 	x.ref = diag.Object{Kind: kind, Namespace: namespace, Name: text(metadata, "name")}
-	x.object = &object{kind: kind, namespace: namespace, annotations: map[string]string{}}
+	x.object = &object{kind: kind, namespace: namespace, name: x.ref.Name, set: x.options.set, annotations: map[string]string{}}
 	annotations := child(metadata, "annotations")
 	for i := 0; annotations != nil && i+1 < len(annotations.Content); i += 2 {
 		x.object.annotations[annotations.Content[i].Value] = annotations.Content[i+1].Value

@@ -46,6 +46,9 @@ func Directory(dir string, o Options) (Result, error) {
 	if err != nil {
 		return r, err
 	}
+	if o.set, err = readSet(files); err != nil {
+		return r, err
+	}
 	for _, name := range files {
 		content, changed, err := manifests.EditFile(name, func(object *yaml.Node, before int) bool {
 			changed, findings := Rewrite(object, o)

@@ -7,10 +7,13 @@ import (
 	"strings"
 )
 
+// nginxPrefix is what the names of ingress-nginx' annotations begin with.
+const nginxPrefix = "nginx.ingress.kubernetes.io/"
+
 // nginx are the annotations of ingress-nginx.
 func nginx() Dialect {
 	return Dialect{
-		Name: "ingress-nginx", Prefixes: []string{"nginx.ingress.kubernetes.io/"}, Classes: []string{"nginx"},
+		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"},
 		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so does what is written here. " +
 			"It limits bodies to 1 MB without being asked; hapsnap does not.",
 		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxOthers()),

@@ -25,18 +25,17 @@ func nginxAccess() []Rule {
 			From: []string{"auth-type", "auth-secret", "auth-secret-type", "auth-realm"}, To: []string{"auth-basic", "auth-basic-realm"}, convert: nginxBasic,
 			Note: "The Secret must have the key `auth` (`auth-secret-type: auth-file`), with hashes that HAProxy can check: not apr1.",
 		},
-		Rule{
-			From: []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"}, To: []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"},
-			convert: nginxExternal, Note: "Without variables of nginx.",
-		},
+		externalRule(),
 	), without("Each protection must be passed. Use one Ingress for each way in.", "satisfy"),
 		without("There is no limit of connections of one client; use `rate-limit`.", "limit-connections"),
 		without("There is no limit of bandwidth.", "limit-rate", "limit-rate-after"),
 		without("Each HAProxy counts for itself: use `rate-limit`, divided by their number.", "global-rate-limit", "global-rate-limit-window", "global-rate-limit-key", "global-rate-limit-ignored-cidrs"),
-		without("Answers of the authentication service are not kept.", "auth-cache-key", "auth-cache-duration"),
+		needless("The service is asked for every request; its answers are not kept.", "auth-cache-key", "auth-cache-duration"),
+		needless("HAProxy keeps connections as it does for others, and sends cookies of the service on with every answer.", "auth-keepalive",
+			"auth-keepalive-requests", "auth-keepalive-timeout", "auth-keepalive-share-vars", "auth-always-set-cookie"),
 		without("There is no web application firewall in hapsnap; put one behind or in front.", "enable-modsecurity", "enable-owasp-core-rules", "modsecurity-transaction-id", "modsecurity-snippet"),
-		without("Use `auth-url` on the Ingress.", "enable-global-auth", "auth-proxy-set-headers", "auth-snippet", "auth-signin-redirect-param", "auth-keepalive",
-			"auth-keepalive-requests", "auth-keepalive-timeout", "auth-keepalive-share-vars", "auth-request-redirect", "auth-always-set-cookie"))
+		without("The service gets what `auth-url` says in docs/annotations.md, and all headers of the request.", "auth-proxy-set-headers", "auth-snippet", "auth-request-redirect"),
+		one(mapped("enable-global-auth", "auth-url", map[string]string{"false": ""}).noted("There is none for all Ingresses; use `auth-url` on each, or the parameters of the class.")))
 }
 
 // nginxRate translates a leaky bucket into a window that lets the same bursts
@@ -91,21 +90,6 @@ func (c *call) setRealm(name string) {
 	}
 }
 
-// nginxExternal translates external authentication.
-func nginxExternal(c *call) {
-	for _, name := range c.rule.From {
-		if strings.Contains(c.value(name), "$") {
-			c.keepAll(name+" holds a variable of nginx", "the service gets X-Original-URL, -Method and -Host; write the rest out")
-			return
-		}
-	}
-	for _, name := range c.rule.From {
-		if c.has(name) {
-			c.set(name, c.value(name))
-		}
-	}
-}
-
 // secret returns the name of a Secret, which must be of the object's namespace.
 func (c *call) secret(name string) (string, bool) {
 	namespace, secret, qualified := strings.Cut(c.value(name), "/")
@@ -149,8 +133,8 @@ func nginxHeaders() []Rule {
 		Rule{From: []string{"x-forwarded-prefix"}, To: []string{"request-headers"}, convert: func(c *call) {
 			c.set("request-headers", "set X-Forwarded-Prefix "+c.value("x-forwarded-prefix"))
 		}},
-	), without("Write the headers into `response-headers`.", "custom-headers"),
-		without("HAProxy does not change cookies; set them in the endpoint.", "proxy-cookie-domain", "proxy-cookie-path"),
+		customHeadersRule(),
+	), without("HAProxy does not change cookies; set them in the endpoint.", "proxy-cookie-domain", "proxy-cookie-path"),
 		without("HAProxy does not change Location; send it right from the endpoint, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))
 }
 

@@ -3,6 +3,7 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -229,4 +230,29 @@ func wordAt(text string) (word string, n int, err error) {
 		return "", 0, errors.New("a quote is not closed")
 	}
 	return b.String(), n, nil
+}
+
+// customHeadersRule translates headers of answers that a ConfigMap holds.
+func customHeadersRule() Rule {
+	return Rule{
+		From: []string{"custom-headers"}, To: []string{"response-headers"},
+		Note: "The headers of the ConfigMap, if it is among the manifests. They no longer follow it.",
+		convert: func(c *call) {
+			name := c.value("custom-headers")
+			if !strings.Contains(name, "/") {
+				name = c.object.namespace + "/" + name
+			}
+			headers, found := c.object.set.configMap(name)
+			if !found {
+				c.keep("custom-headers", "names ConfigMap "+name+", which is not among the manifests", "add it to them, or write its headers into response-headers")
+				return
+			}
+			var lines []string
+			for _, name := range slices.Sorted(maps.Keys(headers)) {
+				lines = append(lines, "set "+name+" "+headers[name])
+			}
+			c.setLines("response-headers", lines)
+			c.differs("custom-headers", "no longer follows ConfigMap "+name, "its headers are written into response-headers")
+		},
+	}
 }

@@ -97,7 +97,7 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 			if u.Protects && slices.Contains(snippets, name) && to != "snippet" {
 				continue // no option for headers says the same
 			}
-			if _, there := annotations[options.Prefix+to]; there {
+			if options.Stands(to, annotations) {
 				return Unheeded{}, false
 			}
 			u.Instead = append(u.Instead, options.Prefix+to)

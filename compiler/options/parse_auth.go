@@ -82,6 +82,25 @@ func signIn(text string) (string, error) {
 	return text, nil
 }
 
+// parameterName reads the name of a parameter of a query.
+func parameterName(text string) (string, error) {
+	if !keyForm.MatchString(text) {
+		return "", fault("is not the name of a parameter", "use letters, digits, - and _")
+	}
+	return text, nil
+}
+
+// requestHost stands for the host of a client's request.
+const requestHost = "request-host"
+
+// authHost reads what a service gets as Host.
+func authHost(text string) (string, error) {
+	if text == requestHost {
+		return text, nil
+	}
+	return hostPort(text)
+}
+
 // carriedHeader reads the name of a header that can be handed on.
 func carriedHeader(text string) (string, error) {
 	name, err := token(text)

@@ -54,7 +54,7 @@ var protocols = map[string]protocol{
 
 // serverName reads the name that is sent as SNI.
 func serverName(text string) (policy.TLS, error) {
-	if text == "request-host" {
+	if text == requestHost {
 		return policy.TLS{OfRequest: true}, nil
 	}
 	name, err := hostName(text)

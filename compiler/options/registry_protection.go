@@ -62,7 +62,7 @@ func externalAuthOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "auth-url", Group: Protecting, On: onBoth, Closes: true, Value: "`http://SERVICE.NAMESPACE.svc:PORT/PATH`, or `http://SERVICE:PORT/PATH` of the same namespace", Example: "http://auth.shop.svc:8080/check",
-			Summary: "Asks a Service about every request, without its body. 2xx lets it pass; 401 and 403 are answered to the client with the service's WWW-Authenticate, Location and Set-Cookie; anything else, or no answer in time, is 503. The service is told X-Original-Method, X-Original-URL and X-Original-Host, X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-For. A Service of another namespace can be asked if the configuration shares it (`shared.authServices`).",
+			Summary: "Asks a Service about every request, without its body. 2xx lets it pass; 401 and 403 are answered to the client with the service's WWW-Authenticate, Location and Set-Cookie; anything else, or no answer in time, is 503. The service is told X-Auth-Request-Redirect (path and query), X-Original-Method, X-Original-URL and X-Original-Host, X-Forwarded-Method, X-Forwarded-Uri, X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-For. A Service of another namespace can be asked if the configuration shares it (`shared.authServices`).",
 		}, authService, func(s *Settings, v *policy.ExternalAuth) {
 			s.external.Service, s.external.Host, s.external.Path = v.Service, v.Host, v.Path
 		}),
@@ -86,5 +86,18 @@ func externalAuthOptions() []Option {
 			Name: "auth-signin", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a path or a URL", Example: "https://login.example/start",
 			Summary: "Where 401 redirects to, with the URL that was asked for as the parameter `rd`. Its own path must not be protected by the same service.",
 		}, signIn, func(s *Settings, v string) { s.external.SignIn = v }),
+		define(Option{
+			Name: "auth-signin-return", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-signin", Value: "`url`, `path` or `none`", Example: "path", Default: "`url`",
+			Summary: "What of the URL that was asked for `auth-signin` is told: all of it, its path and query, or nothing.",
+		}, oneOf(map[string]policy.Return{"url": policy.ReturnURL, "path": policy.ReturnPath, "none": policy.ReturnNone}),
+			func(s *Settings, v policy.Return) { s.external.Return = v }),
+		define(Option{
+			Name: "auth-signin-parameter", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-signin", Value: "the name of a parameter", Example: "next", Default: "`rd`",
+			Summary: "The parameter by which `auth-signin` is told.",
+		}, parameterName, func(s *Settings, v string) { s.external.Parameter = v }),
+		define(Option{
+			Name: "auth-host", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a DNS name, perhaps with a port, or `request-host`", Example: "login.example", Default: "the host of `auth-url`",
+			Summary: "The Host header that the service gets; with `request-host`, that of the client's request.",
+		}, authHost, func(s *Settings, v string) { s.authHost = v }),
 	}
 }

@@ -48,6 +48,7 @@ type Settings struct {
 	affinity     policy.Affinity
 	basic        policy.BasicAuth
 	external     policy.ExternalAuth
+	authHost     string
 }
 
 // Resolve joins the options of objects. The later object wins. What they do not
@@ -135,6 +136,11 @@ func (r *resolution) authentication() {
 		external := s.external
 		external.Method = cmp.Or(external.Method, "GET")
 		external.Timeout = cmp.Or(external.Timeout, "5s")
+		external.Return = cmp.Or(external.Return, policy.ReturnURL)
+		external.Parameter = cmp.Or(external.Parameter, "rd")
+		if external.HostOfRequest = s.authHost == requestHost; !external.HostOfRequest {
+			external.Host = cmp.Or(s.authHost, external.Host)
+		}
 		s.External = &external
 	}
 }

@@ -76,6 +76,14 @@ func Protects(annotations map[string]string) string {
 // Closing reports whether the option of a name protects something.
 func Closing(name string) bool { return registry[name].Closes }
 
+// Stands reports whether annotations hold an option, and the one without which it means
+// nothing.
+func Stands(name string, annotations map[string]string) bool {
+	_, there := annotations[Prefix+name]
+	needs := registry[name].Needs
+	return there && (needs == "" || Stands(needs, annotations))
+}
+
 // titleOf is what an option is called in messages.
 func titleOf(name string, inherited bool) string {
 	if inherited {

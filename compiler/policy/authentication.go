@@ -28,11 +28,26 @@ type ExternalAuth struct {
 	// with. What the client sent of these names is removed.
 	AnswerHeaders []string
 	// SignIn is a URL or a path to which 401 redirects, with the URL of the
-	// request as the parameter "rd"; "" answers 401.
+	// request as a parameter; "" answers 401.
 	SignIn string
+	// Return says what of the URL that is, and Parameter what it is called.
+	Return    Return
+	Parameter string
+	// HostOfRequest has the Service get the Host of the client's request, not Host.
+	HostOfRequest bool
 	// Backend is the name of the backend that has the Service's servers.
 	Backend string
 }
+
+// Return is what a client comes back to from where it was sent to sign in.
+type Return string
+
+// The values of Return: the whole URL, its path and query, or nothing.
+const (
+	ReturnURL  Return = "url"
+	ReturnPath Return = "path"
+	ReturnNone Return = "none"
+)
 
 // ServiceRef names a Service and a number of its ports. Without a Namespace it
 // is one of the namespace of whoever names it.

@@ -60,10 +60,17 @@ func TestExternalAuth(t *testing.T) {
 			"auth-response-headers", "X-Auth-User, X-Auth-Group, X-None"),
 		optioned("signin", "auth-url", "http://auth.shop", "auth-signin", "https://login.example/start?a=b"),
 		optioned("local", "auth-url", "http://auth.shop", "auth-signin", "/oauth2/start"),
+		optioned("named", "auth-url", "http://auth", "auth-host", "login.example:8443"),
+		optioned("asked", "auth-url", "http://auth/x", "auth-host", "request-host"),
 		{name: "open", rules: []string{"open.example P / a"}},
 	})
 	e := start(t, yaml)
 	clean(t, e)
+	for host, want := range map[string]string{"named.example": "login.example:8443", "asked.example:81": "asked.example:81"} {
+		if got := e.get(t, host, "/"); got.StatusCode != 200 || auth.last().Host != want {
+			t.Errorf("%s: %d, the service got Host %q", host, got.StatusCode, auth.last().Host)
+		}
+	}
 	got := e.get(t, "plain.example", "/x?y=%20z", "X-Original-URL: forged", "X-Other: kept", "X-Forwarded-For: forged")
 	asked := auth.last()
 	if got.StatusCode != 200 || got.seen.Target != "/x?y=%20z" || asked.RequestURI != "/check?a=%20b" || asked.Method != "GET" || asked.Host != "auth" {
@@ -71,7 +78,8 @@ func TestExternalAuth(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"X-Original-Url": "http://plain.example/x?y=%20z", "X-Original-Method": "GET", "X-Original-Host": "plain.example", "X-Other": "kept",
-		"X-Forwarded-Host": "plain.example", "X-Forwarded-Proto": "http", "X-Forwarded-Uri": "/x?y=%20z", "X-Forwarded-Method": "GET",
+		"X-Auth-Request-Redirect": "/x?y=%20z",
+		"X-Forwarded-Host":        "plain.example", "X-Forwarded-Proto": "http", "X-Forwarded-Uri": "/x?y=%20z", "X-Forwarded-Method": "GET",
 	} {
 		if h := strings.Join(asked.Header[name], "|"); h != want {
 			t.Errorf("the service got %s: %q, want %q", name, h, want)
@@ -124,6 +132,8 @@ func TestExternalAuthRefuses(t *testing.T) {
 		optioned("plain", "auth-url", "http://auth"),
 		optioned("signin", "auth-url", "http://auth", "auth-signin", "https://login.example/start?a=b"),
 		optioned("local", "auth-url", "http://auth", "auth-signin", "/oauth2/start"),
+		optioned("path", "auth-url", "http://auth", "auth-signin", "/start", "auth-signin-return", "path", "auth-signin-parameter", "next"),
+		optioned("none", "auth-url", "http://auth", "auth-signin", "/start?rd=/home", "auth-signin-return", "none"),
 	})
 	e := start(t, yaml)
 	clean(t, e)
@@ -139,6 +149,8 @@ func TestExternalAuthRefuses(t *testing.T) {
 		{"plain", "302", 503, "", "", ""}, {"plain", "404", 503, "", "", ""}, {"plain", "500", 503, "", "", ""}, {"plain", "503", 503, "", "", ""},
 		{"signin", "401", 302, "", "https://login.example/start?a=b&rd=http%3A%2F%2Fsignin.example%2Fx%3Fa%3Db%26c%3D%2520%2B", cookies},
 		{"local", "401", 302, "", "/oauth2/start?rd=http%3A%2F%2Flocal.example%2Fx%3Fa%3Db%26c%3D%2520%2B", cookies},
+		{"path", "401", 302, "", "/start?next=%2Fx%3Fa%3Db%26c%3D%2520%2B", cookies},
+		{"none", "401", 302, "", "/start?rd=/home", cookies},
 		{"local", "403", 403, challenge, "/elsewhere", cookies},
 	} {
 		got := e.get(t, c.host+".example", "/x?a=b&c=%20+", "X-Want: "+c.want)

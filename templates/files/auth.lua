@@ -14,6 +14,7 @@ for name in ([[
     sec-websocket-accept sec-websocket-extensions sec-websocket-key
     sec-websocket-protocol sec-websocket-version
     x-original-host x-original-method x-original-url
+    x-auth-request-redirect
     x-forwarded-for x-forwarded-host x-forwarded-method x-forwarded-proto x-forwarded-uri
 ]]):gmatch("%S+") do
     not_sent[name] = true
@@ -121,6 +122,7 @@ local function original(txn)
         ["x-forwarded-proto"] = scheme,
         ["x-forwarded-host"] = host,
         ["x-forwarded-for"] = txn.f:src(),
+        ["x-auth-request-redirect"] = uri,
     }
 end
 
@@ -147,13 +149,21 @@ local function escape(text)
     return (text:gsub("[^%w%-._~]", function(c) return string.format("%%%02X", c:byte()) end))
 end
 
--- refuse answers the client as the service did.
-local function refuse(txn, answer, sign_in, url)
+-- location returns where to sign in, which is told what to come back to.
+local function location(sign_in, parameter, back)
+    if back == nil then
+        return sign_in
+    end
+    local separator = sign_in:find("?", 1, true) and "&" or "?"
+    return sign_in .. separator .. parameter .. "=" .. escape(back)
+end
+
+-- refuse answers the client as the service did, or sends it to sign in.
+local function refuse(txn, answer, sign_in)
     local headers = { ["set-cookie"] = values(answer.headers, "set-cookie") }
     local reply = txn:reply()
-    if answer.status == 401 and sign_in ~= "-" then
-        local separator = sign_in:find("?", 1, true) and "&" or "?"
-        headers["location"] = { sign_in .. separator .. "rd=" .. escape(url) }
+    if answer.status == 401 and sign_in ~= nil then
+        headers["location"] = { sign_in }
         reply:set_status(302)
     else
         headers["www-authenticate"] = values(answer.headers, "www-authenticate")
@@ -187,11 +197,16 @@ local function pass(txn, answer, wanted)
     txn:set_var("txn.auth", "passed")
 end
 
-local function authenticate(txn, backend, host, path, method, timeout, request_list, answer_list, sign_in)
+local function authenticate(txn, backend, host, path, method, timeout, request_list, answer_list, sign_in, back, parameter)
     local about = original(txn)
+    local headers = request_headers(txn, names(request_list), about)
+    if host == "*" then -- that of the client's request
+        host = "localhost"
+        headers["host"] = { about["x-original-host"] }
+    end
     local answer = ask(txn, backend, method:lower(), {
         url = "http://" .. host .. path,
-        headers = request_headers(txn, names(request_list), about),
+        headers = headers,
         timeout = tonumber(timeout),
     })
     if answer == nil then
@@ -200,9 +215,10 @@ local function authenticate(txn, backend, host, path, method, timeout, request_l
     if answer.status >= 200 and answer.status < 300 then
         pass(txn, answer, names(answer_list))
     elseif answer.status == 401 or answer.status == 403 then
-        refuse(txn, answer, sign_in, about["x-original-url"])
+        local returns = { url = about["x-original-url"], path = about["x-forwarded-uri"] }
+        refuse(txn, answer, sign_in ~= "-" and location(sign_in, parameter, returns[back]) or nil)
     end
 end
 
-core.register_action("hapsnap_auth", { "http-req" }, authenticate, 8)
+core.register_action("hapsnap_auth", { "http-req" }, authenticate, 10)
 {{- end}}

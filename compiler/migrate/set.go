@@ -1,0 +1,156 @@
+package migrate
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+// Set is what a set of manifests says besides the object that is rewritten.
+type Set struct {
+	routes     []setRoute
+	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of a Service
+	configMaps map[string]map[string]string // data, by NAMESPACE/NAME
+}
+
+// setRoute is one path of an Ingress.
+type setRoute struct {
+	namespace, ingress string
+	host, path         string
+	exact              bool
+	service, port      string // its name or number
+	annotations        map[string]string
+}
+
+// readSet reads the objects of files.
+func readSet(files []string) (*Set, error) {
+	s := &Set{ports: map[string]map[string]string{}, configMaps: map[string]map[string]string{}}
+	for _, name := range files {
+		_, _, err := manifests.EditFile(name, func(object *yaml.Node, _ int) bool {
+			s.add(object)
+			return false
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// add takes in an object.
+func (s *Set) add(n *yaml.Node) {
+	namespace, name := namespaceOf(n), text(child(n, "metadata"), "name")
+	switch text(n, "kind") {
+	case "Ingress":
+		s.addIngress(n, namespace, name)
+	case "Service":
+		numbers := map[string]string{}
+		for _, p := range items(child(child(n, "spec"), "ports")) {
+			numbers[text(p, "name")] = text(p, "port")
+		}
+		s.ports[namespace+"/"+name] = numbers
+	case "ConfigMap":
+		s.configMaps[namespace+"/"+name] = mapping(child(n, "data"))
+	}
+}
+
+func (s *Set) addIngress(n *yaml.Node, namespace, name string) {
+	annotations := mapping(child(child(n, "metadata"), "annotations"))
+	for _, rule := range items(child(child(n, "spec"), "rules")) {
+		for _, p := range items(child(child(rule, "http"), "paths")) {
+			service := child(child(p, "backend"), "service")
+			port := text(child(service, "port"), "number")
+			if port == "" {
+				port = text(child(service, "port"), "name")
+			}
+			s.routes = append(s.routes, setRoute{
+				namespace: namespace, ingress: name, host: text(rule, "host"), path: text(p, "path"), exact: text(p, "pathType") == "Exact",
+				service: text(service, "name"), port: port, annotations: annotations,
+			})
+		}
+	}
+}
+
+// namespaceOf returns the namespace of an object.
+func namespaceOf(n *yaml.Node) string {
+	if namespace := text(child(n, "metadata"), "namespace"); namespace != "" {
+		return namespace
+	}
+	return "default"
+}
+
+// mapping returns the fields of a mapping of strings.
+func mapping(n *yaml.Node) map[string]string {
+	out := map[string]string{}
+	for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		out[n.Content[i].Value] = n.Content[i+1].Value
+	}
+	return out
+}
+
+// route returns the route of a host that a path leads to: one for exactly that path, else
+// the longest prefix.
+func (s *Set) route(host, path string) (best setRoute, found bool) {
+	if s == nil {
+		return best, false
+	}
+	for _, r := range s.routes {
+		prefix := strings.TrimSuffix(pathStart(r.path), "/")
+		isIt := path == r.path || !r.exact && (path == prefix || strings.HasPrefix(path, prefix+"/"))
+		if r.host != host || r.service == "" || !isIt {
+			continue
+		}
+		exact, longer := path == r.path && path != best.path, path != best.path && len(r.path) > len(best.path)
+		if !found || exact || longer {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// pathStart returns a path up to where it becomes a regular expression.
+func pathStart(path string) string {
+	if i := strings.IndexAny(path, patternSigns); i >= 0 {
+		return path[:i]
+	}
+	return path
+}
+
+// patternSigns are characters that make a path a regular expression, or a strange one.
+const patternSigns = `^$()*[]|\+?{}`
+
+// number returns the number of a Service's port.
+func (s *Set) number(r setRoute) (string, bool) { // of a set that is there
+	if _, err := strconv.Atoi(r.port); err == nil {
+		return r.port, true
+	}
+	number := s.ports[r.namespace+"/"+r.service][r.port]
+	return number, number != ""
+}
+
+// hosts returns the hosts of an Ingress, each once.
+func (s *Set) hosts(namespace, ingress string) []string {
+	var out []string
+	if s == nil {
+		return nil
+	}
+	for _, r := range s.routes {
+		if r.namespace == namespace && r.ingress == ingress && !slices.Contains(out, r.host) {
+			out = append(out, r.host)
+		}
+	}
+	return out
+}
+
+// configMap returns the data of a ConfigMap.
+func (s *Set) configMap(name string) (data map[string]string, found bool) {
+	if s == nil {
+		return nil, false
+	}
+	data, found = s.configMaps[name]
+	return data, found
+}
