@@ -3,9 +3,11 @@ package compiler
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -36,24 +38,25 @@ const readyBackend = "hapsnap_ready"
 
 // serving counts the backends of a haproxy.cfg with a line for servers.
 func serving(cfg []byte) int {
-	n, counts := 0, false
-	for line := range bytes.Lines(cfg) {
-		words := bytes.Fields(line)
-		switch {
-		case len(words) < 2:
-		case line[0] != ' ' && line[0] != '\t':
-			counts = string(words[0]) == "backend" && string(words[1]) != readyBackend
-		case counts && isServers(string(words[0]), string(words[1])):
+	n := 0
+	for section := range haproxycfg.Sections(cfg) {
+		if section.Keyword == "backend" && section.Name != readyBackend && slices.ContainsFunc(section.Lines, isServers) {
 			n++
-			counts = false // each backend once
 		}
 	}
 	return n
 }
 
-// isServers tells by its first words a line that gives a backend servers.
-func isServers(first, second string) bool {
-	return first == "server" || first == "server-template" || first == "#hapsnap" && second == "servers"
+// isServers reports whether a line gives a backend servers.
+func isServers(line haproxycfg.Line) bool {
+	switch line.First() {
+	case "server", "server-template":
+		return true
+	case "":
+		words := bytes.Fields(line.Text)
+		return len(words) > 1 && string(words[0]) == "#hapsnap" && string(words[1]) == "servers"
+	}
+	return false
 }
 
 // entries counts the entries of a map.

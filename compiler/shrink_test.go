@@ -41,6 +41,20 @@ backend hapsnap_ready from main
 	}
 }
 
+// Templates need not indent, and HAProxy does not ask for it.
+func TestSizeOfLinesWithoutIndentation(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	for i := range 11 {
+		fmt.Fprintf(&text, "backend b%d\nserver s1 192.0.2.1:80\n", i)
+	}
+	before := []snapshots.File{{Path: "haproxy.cfg", Content: []byte(text.String())}}
+	after := []snapshots.File{{Path: "haproxy.cfg", Content: []byte("  backend b0\n    server s1 192.0.2.1:80\n")}}
+	if got := losses(sizeOf(before), sizeOf(after), config.Default().ShrinkGuard); got != "10 of 11 backends gone" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	standard := config.Default().ShrinkGuard

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -96,32 +97,26 @@ func generic(path string) string {
 
 // sections splits haproxy.cfg. Backends are a kind of their own.
 func sections(f snapshots.File, add func(kind string, u unit)) {
-	var u unit
-	kind, number := "", 0
-	flush := func() {
-		if kind != "" {
-			add(kind, u)
+	for section := range haproxycfg.Sections(f.Content) {
+		kind := "section"
+		switch {
+		case section.Keyword == "", section.Keyword == "backend" && section.Name == readyBackend: // the latter follows from the other backends
+			continue
+		case section.Keyword == "backend":
+			kind = "backend"
 		}
-	}
-	for line := range bytes.Lines(f.Content) {
-		number++
-		text := strings.TrimRight(string(line), "\n")
-		if text != "" && !strings.ContainsAny(text[:1], " \t#") {
-			flush()
-			words := strings.Fields(text)
-			kind, u = "section", unit{name: strings.Join(words[:min(2, len(words))], " "), file: f.Path, first: number}
-			switch {
-			case u.name == "backend hapsnap_ready": // it follows from the other backends
-				kind = ""
-			case words[0] == "backend":
-				kind = "backend"
+		u := unit{name: strings.TrimSpace(section.Keyword + " " + section.Name), file: f.Path, first: section.Head.Number}
+		var content strings.Builder
+		for _, line := range append([]haproxycfg.Line{section.Head}, section.Lines...) {
+			if len(line.Text) > 0 {
+				content.Write(line.Text)
+				content.WriteByte('\n')
+				u.last = line.Number
 			}
 		}
-		if text != "" {
-			u.content, u.last = u.content+text+"\n", number
-		}
+		u.content = content.String()
+		add(kind, u)
 	}
-	flush()
 }
 
 // routes splits a map of routes into its entries.

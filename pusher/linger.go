@@ -4,27 +4,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // linger returns how long a worker with this haproxy.cfg lives at most after it was
-// replaced, zero if that is not said.
+// replaced, zero if that is not said. HAProxy takes the last of several lines.
 func linger(config []byte) time.Duration {
-	global := false
-	for line := range strings.Lines(string(config)) {
-		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0:
-		case line[0] != ' ' && line[0] != '\t':
-			if global {
-				return 0 // there is one such section, and it is over
+	var most time.Duration
+	for section := range haproxycfg.Sections(config) {
+		if section.Keyword != "global" {
+			continue
+		}
+		for _, line := range section.Lines {
+			if words := line.Texts(); len(words) > 1 && words[0] == "hard-stop-after" {
+				most = configTime(words[1])
 			}
-			global = words[0] == "global"
-		case global && words[0] == "hard-stop-after" && len(words) > 1:
-			return configTime(words[1])
 		}
 	}
-	return 0
+	return most
 }
 
 // timeUnits are those of HAProxy's times, the longer word first.

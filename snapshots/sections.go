@@ -3,7 +3,6 @@ package snapshots
 import (
 	"bytes"
 	"iter"
-	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
@@ -19,12 +18,8 @@ func (s section) hasServers() bool { return s.keyword == "backend" || s.keyword 
 
 // openSection reads a line that starts a section, and reports whether it does.
 func openSection(line []byte) (section, bool) {
-	keyword, rest := firstWord(line)
-	if !haproxycfg.BeginsSection(string(keyword)) {
-		return section{}, false
-	}
-	name, _ := firstWord(rest)
-	return section{string(keyword), strings.Trim(string(name), `"'`)}, true
+	s, begins := haproxycfg.BeginSection(haproxycfg.Line{Text: line})
+	return section{s.Keyword, s.Name}, begins
 }
 
 // blanks are the bytes that separate words for HAProxy.

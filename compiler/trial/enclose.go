@@ -117,7 +117,7 @@ func (e *enclosure) proxy(first string, l line) string {
 // bind has the line listen on a socket. Clients say in a PROXY header who they are.
 func (e *enclosure) bind(l line) string {
 	address := l.word(1)
-	indent := l.text[:l.words[0].from]
+	indent := l.text[:l.words[0].Start]
 	if path := e.internal[address]; path != "" {
 		return fmt.Sprintf("%sbind unix@%s %s", indent, path, l.from(2))
 	}
@@ -143,7 +143,7 @@ func (e *enclosure) bind(l line) string {
 // up from the beginning, and always.
 func (e *enclosure) server(l line) string {
 	address := l.word(2)
-	l.text = l.text[:l.words[len(l.words)-1].to] // without a comment, for there is more to come
+	l.text = l.text[:l.words[len(l.words)-1].End] // without a comment, for there is more to come
 	if path := e.internal[address]; path != "" {
 		return l.withWord(2, "unix@"+path)
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"regexp"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // backendText is a backend as it stands in haproxy.cfg.
@@ -95,7 +97,7 @@ const (
 var keywordForm = regexp.MustCompile(`^[ \t]+(?:#|[a-z][a-z0-9._-]*[ \t\n])`)
 
 func kindOf(line []byte) lineKind {
-	word, _ := firstWord(bytes.TrimSuffix(line, []byte("\n")))
+	word := haproxycfg.FirstWord(line)
 	switch {
 	case line[0] == '\n' || line[0] == '#':
 		return outerLine

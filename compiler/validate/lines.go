@@ -11,7 +11,7 @@ import (
 // and everything after it; HAProxy reads no more words.
 const (
 	maxLine  = 65535
-	maxWords = 64
+	maxWords = haproxycfg.MaxWords
 )
 
 // conditionals are the directives that the Dataplane API tears apart when it
@@ -62,21 +62,22 @@ func (c *lineChecker) check(number int, line []byte) {
 			"put lists into a map or a file")
 		return
 	}
-	first, rest := firstWord(line)
+	first := haproxycfg.FirstWord(line)
 	switch {
 	case conditionals[first]:
 		c.add(number, first+" is not possible: the Dataplane API sorts lines, and would tear it apart", "use the templates' own if")
 	case IsSection(first):
-		c.section(number, first, rest)
+		c.section(number, line)
 	}
-	if n := countWords(line); n > maxWords {
+	if n := haproxycfg.CountWords(line); n > maxWords {
 		c.add(number, fmt.Sprintf("has %d words: HAProxy reads %d of a line", n, maxWords), "use several lines, a map or a file")
 	}
 }
 
 // section takes note of a section. The Dataplane API keeps one of each name.
-func (c *lineChecker) section(number int, kind string, rest []byte) {
-	name, _ := firstWord(rest)
+func (c *lineChecker) section(number int, line []byte) {
+	section, _ := haproxycfg.BeginSection(haproxycfg.Line{Number: number, Text: line})
+	kind, name := section.Keyword, section.Name
 	key := kind + " " + name
 	if kind == "global" {
 		key = kind
@@ -86,44 +87,4 @@ func (c *lineChecker) section(number int, kind string, rest []byte) {
 		return
 	}
 	c.seen[key] = number
-}
-
-func firstWord(line []byte) (word string, rest []byte) {
-	line = bytes.TrimLeft(line, " \t")
-	if i := bytes.IndexAny(line, " \t#"); i >= 0 {
-		return string(line[:i]), line[i:]
-	}
-	return string(line), nil
-}
-
-// countWords counts the words of a line as HAProxy does: quotes join, a
-// backslash escapes, and '#' begins a comment.
-func countWords(line []byte) int {
-	words, inWord := 0, false
-	var quote byte
-	for i := 0; i < len(line); i++ {
-		b := line[i]
-		switch {
-		case quote != 0:
-			if b == quote {
-				quote = 0
-			} else if b == '\\' && quote == '"' {
-				i++
-			}
-			continue
-		case b == '#':
-			return words
-		case b == ' ' || b == '\t' || b == '\r':
-			inWord = false
-			continue
-		case b == '"' || b == '\'':
-			quote = b
-		case b == '\\':
-			i++
-		}
-		if !inWord {
-			words, inWord = words+1, true
-		}
-	}
-	return words
 }

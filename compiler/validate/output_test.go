@@ -40,17 +40,6 @@ func TestParseOutput(t *testing.T) {
 	}
 }
 
-func TestCountWords(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]int{
-		"": 0, "  # a b": 0, "a b\tc": 3, "a # b": 1, `a "b c" d`: 3, `a 'b # c'd e`: 3, `a\ b c`: 2, `a "b\" c" d`: 3, `a\#b c`: 2,
-	} {
-		if got := countWords([]byte(line)); got != want {
-			t.Errorf("%q has %d words, want %d", line, got, want)
-		}
-	}
-}
-
 // What the parser of the Dataplane API loses is noticed, though HAProxy might
 // accept it.
 func TestRoundTripNoticesLosses(t *testing.T) {

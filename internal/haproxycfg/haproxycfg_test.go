@@ -111,6 +111,9 @@ func FuzzWords(f *testing.F) {
 		if got := haproxycfg.FirstWord(line); got != first {
 			t.Errorf("%q: first word %q, want %q", line, got, first)
 		}
+		if got := haproxycfg.CountWords(line); got != len(words) {
+			t.Errorf("%q: %d words, want %d", line, got, len(words))
+		}
 		for _, w := range words {
 			if w.Start < end || w.End <= w.Start || w.End > len(line) {
 				t.Errorf("%q: a word at %d to %d", line, w.Start, w.End)

@@ -84,10 +84,13 @@ func (s Section) HasServers() bool { return s.Keyword == "backend" || s.Keyword 
 // BeginSection reads a line that begins a section, and reports whether it does.
 // The section has no lines yet.
 func BeginSection(l Line) (Section, bool) {
-	if !isSectionKeyword[l.First()] {
-		return Section{}, false
+	if word, ok := plainFirst(l.Text); ok && !isSectionKeyword[string(word)] {
+		return Section{}, false // nearly all lines; nothing is allocated
 	}
 	words := l.Texts()
+	if len(words) == 0 || !isSectionKeyword[words[0]] {
+		return Section{}, false
+	}
 	s := Section{Keyword: words[0], Head: l}
 	if len(words) > 1 {
 		s.Name = words[1]

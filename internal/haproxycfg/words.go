@@ -39,6 +39,18 @@ func IsBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\v' || c == '\
 // FirstWord returns the first word of a line as HAProxy sees it, "" for a line
 // without words. It is [Words] for the case that is asked for most.
 func FirstWord(line []byte) string {
+	if word, ok := plainFirst(line); ok {
+		return string(word)
+	}
+	words, _ := Words(line)
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0].Text
+}
+
+// plainFirst returns the first word of a line if nothing in it has to be resolved.
+func plainFirst(line []byte) ([]byte, bool) {
 	start := 0
 	for start < len(line) && IsBlank(line[start]) {
 		start++
@@ -47,17 +59,32 @@ func FirstWord(line []byte) string {
 	for end < len(line) && isPlain(line[end]) {
 		end++
 	}
-	if end == len(line) || IsBlank(line[end]) {
-		if end > start && line[start] == '[' {
-			return ""
+	if end < len(line) && !IsBlank(line[end]) && line[end] != '#' && line[end] != '\n' {
+		return nil, false
+	}
+	if end > start && line[start] == '[' {
+		return nil, true
+	}
+	return line[start:end], true
+}
+
+// CountWords returns how many words HAProxy sees in a line, without their texts.
+func CountWords(line []byte) int {
+	if bytes.IndexAny(line, "\"'\\#$\r\n\x00") >= 0 {
+		words, _ := Words(line)
+		return len(words)
+	}
+	if word, _ := plainFirst(line); len(word) == 0 {
+		return 0
+	}
+	count, blank := 0, true
+	for _, c := range line {
+		if blank && !IsBlank(c) {
+			count++
 		}
-		return string(line[start:end])
+		blank = IsBlank(c)
 	}
-	words, _ := Words(line)
-	if len(words) == 0 {
-		return ""
-	}
-	return words[0].Text
+	return count
 }
 
 // isPlain reports whether the byte stands for itself wherever it is in a word.
