@@ -83,9 +83,12 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	in.Seals.begin()
 	selector := inputs.NewSelector(in.Config, in.Objects.Namespaces)
 	in.Objects, in.Found = selector.Objects(in.Objects), selector.Diagnostics(in.Found)
+	if !in.Config.TrustFileAges {
+		in.Objects = in.Objects.OfOneAge()
+	}
 	c := compilation{
 		in: in, check: check, keys: keyTypes(in.Objects), private: private,
-		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{},
+		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{}, released: map[string]bool{},
 	}
 	good, err := c.settle(ctx)
 	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
@@ -111,6 +114,7 @@ type compilation struct {
 	reported []diag.Diagnostic // why
 	probed   map[place]bool    // nil until it is needed
 	rounds   map[string]int    // that the objects of a namespace caused
+	released map[string]bool   // namespaces: see [compilation.letGo]
 
 	secrets, configMaps map[snapshots.SecretName]bool // that were asked for
 }
@@ -124,8 +128,18 @@ type attempt struct {
 
 // try compiles without the given objects. Ingresses among them that protect
 // something keep their routes, closed; if not even that can be published,
-// nothing is, rather than what they protect.
+// nothing is, rather than what they protect. Of the others nothing is left.
 func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, error) {
+	released := map[string]bool{}
+	for _, object := range without {
+		released[object.Namespace] = true
+	}
+	return c.tryHolding(ctx, without, released)
+}
+
+// tryHolding is try, but that the hosts of Ingresses that are left out stay known, unless their
+// namespaces are released, so that no rule of somebody else without a host answers for them.
+func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, released map[string]bool) (attempt, error) {
 	objects := c.in.Objects.Without(without...)
 	routed, refused := objects, map[diag.Object]bool{}
 	routed.Ingresses = slices.Clone(objects.Ingresses)
@@ -138,6 +152,10 @@ func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, 
 	_, end := c.in.Stages.begin(ctx, stageTranslate)
 	model, found := routing.Translate(routed, routing.Config{
 		Refused:            refused,
+		Released:           released,
+		OwnedHosts:         c.in.Config.Hosts == config.OwnHosts,
+		SharedHosts:        c.in.Config.SharedHosts,
+		ReservedDomains:    c.in.Config.ReservedDomains,
 		IgnoreForeign:      c.in.Config.ForeignAnnotations == config.IgnoreForeign,
 		ErrorPages:         c.in.Config.ErrorPages,
 		SharedLists:        c.in.Config.Shared.NetworkLists,

@@ -20,9 +20,12 @@ import (
 // it reports one and stops: then each object that is at fault takes a round, see sift.go.
 func (c *compilation) settle(ctx context.Context) (attempt, error) {
 	for round := 0; ; round++ {
-		a, err := c.try(ctx, c.out)
+		a, err := c.tryHolding(ctx, c.out, c.released)
 		if err != nil || len(a.faults) == 0 {
 			return a, err
+		}
+		if c.letGo(a.faults) {
+			continue
 		}
 		wrong, err := c.ofTemplates(ctx, a)
 		if err != nil {

@@ -55,6 +55,7 @@ func (c Config) Check() []FieldError {
 	c.Log.check(f.at("log"))
 	c.ShrinkGuard.check(f.at("shrinkGuard"))
 	c.ForeignAnnotations.check(f.at("foreignAnnotations"))
+	c.checkHosts(f)
 	c.IngressStatus.check(f.at("ingressStatus"))
 	c.Admission.check(f.at("admission"))
 	return found

@@ -97,6 +97,24 @@ type Config struct {
 	// controllers that are not obeyed: with close, each is reported, and one that
 	// protects something has its routes answer 503; with ignore, nothing is said.
 	ForeignAnnotations ForeignAnnotations `json:"foreignAnnotations"`
+	// Hosts says what becomes of a host that Ingresses of several namespaces name. It
+	// belongs to the namespace of the oldest: the certificate, what is asked of TLS
+	// clients, passthrough and aliases are the owner's. With shared, paths of all
+	// namespaces are merged, and the owner is told who has some. With owned, only the
+	// owner has paths, and a wildcard's owner owns the younger hosts below it;
+	// hapsnap.dev/share-host and sharedHosts let others in.
+	Hosts HostPolicy `json:"hosts"`
+	// SharedHosts are hosts that several namespaces may have paths of with hosts: owned.
+	SharedHosts []SharedHost `json:"sharedHosts"`
+	// ReservedDomains are domains that only some namespaces may have hosts in, however
+	// old the Ingresses of others are. Rules without a host, wildcards above the domain
+	// and default backends of others get no request for them.
+	ReservedDomains []ReservedDomain `json:"reservedDomains"`
+	// TrustFileAges takes metadata.creationTimestamp in manifests at its word. Who
+	// writes a manifest may write any time there, so that without this objects of files
+	// are all of one age, and of two that claim the same the first by namespace and name
+	// gets it. Turn it on for files that a cluster wrote.
+	TrustFileAges bool `json:"trustFileAges"`
 	// Namespaces are those that Ingresses, Services, EndpointSlices, ConfigMaps and
 	// Secrets are read from; an empty list is all of them.
 	Namespaces []string `json:"namespaces"`
@@ -210,6 +228,7 @@ func Default() Config {
 		Log:                Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
 		ShrinkGuard:        ShrinkGuard{LostPercent: 50, MinLost: 5},
 		ForeignAnnotations: CloseForeign,
+		Hosts:              ShareHosts,
 		Admission:          Admission{FailurePolicy: IgnoreFailure},
 	}
 }

@@ -134,6 +134,14 @@ func hostPort(text string) (string, error) {
 	return text, err
 }
 
+// namespaceName reads the name of a namespace, or "*".
+func namespaceName(text string) (string, error) {
+	if text != "*" && len(validation.IsDNS1123Label(text)) > 0 {
+		return "", fault("is not the name of a namespace", "use names of namespaces, or * for all")
+	}
+	return text, nil
+}
+
 // alias reads a host, perhaps one with a wildcard.
 func alias(text string) (string, error) {
 	_, err := hostName(strings.TrimPrefix(text, "*."))

@@ -52,8 +52,12 @@ func routingOptions() []Option {
 			Summary: "More names of the Ingress's host, of which it must have one.",
 		}, listOf(alias), func(s *Settings, v []string) { s.Aliases = v }),
 		define(Option{
+			Name: "share-host", Group: Routing, On: OnIngress, Own: true, Matches: true, Value: "namespaces, separated by commas; `*` is all", Example: "checkout, search", most: mostText,
+			Summary: "The namespaces that may have paths of the hosts of the Ingress, which belong to its namespace, and of those below its wildcards. With `hosts: owned` in the configuration, no other may; with `hosts: shared`, all may, and the owner is not told of these. See [docs/hosts.md](hosts.md).",
+		}, listOf(namespaceName), func(s *Settings, v []string) { s.ShareHost = v }),
+		define(Option{
 			Name: "ssl-passthrough", Group: Routing, On: OnIngress, Matches: true, Value: valueBool, Example: "true", Default: "`false`",
-			Summary: "TLS connections that ask for a host of the Ingress are passed on as they are to the Service of its path `/`, which has the certificate. Nothing that looks at requests works on them; of what protects, `allow-list` and `deny-list` do, and with any other such option they are refused. Plain HTTP is served as ever; requests by a TLS connection that was made for another host, or by HTTP/3, get 421. The oldest Ingress with a host says whether its connections are passed on.",
+			Summary: "TLS connections that ask for a host of the Ingress are passed on as they are to the Service of its path `/`, which has the certificate. Nothing that looks at requests works on them; of what protects, `allow-list` and `deny-list` do, and with any other such option they are refused. Plain HTTP is served as ever; requests by a TLS connection that was made for another host, or by HTTP/3, get 421. The oldest Ingress of a host's owner says whether its connections are passed on.",
 		}, boolean, func(s *Settings, v bool) { s.Passthrough = v }),
 		define(Option{
 			Name: "path-type-default", Group: Routing, On: OnIngress, Matches: true, Value: "`Prefix` or `Exact`", Example: "Exact", Default: "`Prefix`",

@@ -12,6 +12,8 @@ import (
 type Settings struct {
 	// Aliases are more names of the Ingress's host.
 	Aliases []string
+	// ShareHost are the namespaces that may have paths of the Ingress's hosts.
+	ShareHost []string
 	// ExactPaths makes ImplementationSpecific paths exact ones.
 	ExactPaths bool
 	// Passthrough passes TLS connections on as they are.

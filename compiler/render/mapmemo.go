@@ -12,6 +12,7 @@ import (
 type mapMemo struct {
 	mu    sync.Mutex
 	hosts []routing.Host
+	held  []routing.Held
 	wrote map[int]*assembly // by template, in the scope of the Memo
 }
 
@@ -19,12 +20,13 @@ type mapMemo struct {
 // [backendPage].
 type mapPage struct {
 	Hosts []routing.Host
+	Held  []routing.Held
 }
 
 // about says whose maps are asked for from now on. Of other hosts nothing is kept.
-func (m *mapMemo) about(hosts []routing.Host) {
-	if m.wrote == nil || !reflect.DeepEqual(m.hosts, hosts) {
-		m.hosts, m.wrote = hosts, map[int]*assembly{}
+func (m *mapMemo) about(hosts []routing.Host, held []routing.Held) {
+	if m.wrote == nil || !reflect.DeepEqual(m.hosts, hosts) || !reflect.DeepEqual(m.held, held) {
+		m.hosts, m.held, m.wrote = hosts, held, map[int]*assembly{}
 	}
 }
 
@@ -48,7 +50,7 @@ func (r *rendering) hostMap(i int) *assembly {
 		}
 	}
 	r.secretsOf = nil
-	marked, err := r.try(i, &mapPage{r.page.Hosts})
+	marked, err := r.try(i, &mapPage{r.page.Hosts, r.page.Held})
 	if err != nil { // perhaps for want of a field
 		return r.file(i, r.page)
 	}

@@ -22,6 +22,7 @@ type Input struct {
 type Page struct {
 	Config       config.Config
 	Hosts        []routing.Host
+	Held         []routing.Held
 	Backends     []routing.Backend
 	Certificates []routing.Certificate
 	ServerNames  []routing.ServerName
@@ -96,6 +97,13 @@ func (p Page) Served() []routing.Backend {
 	return slices.DeleteFunc(slices.Concat(p.Backends, p.connections), func(b routing.Backend) bool { return len(b.Targets) == 0 })
 }
 
+// ClosesHosts reports whether there are hosts that the default backend is not to
+// answer for.
+func (p Page) ClosesHosts() bool {
+	return slices.ContainsFunc(p.Hosts, func(h routing.Host) bool { return h.Closed }) ||
+		slices.ContainsFunc(p.Held, func(h routing.Held) bool { return h.Closed })
+}
+
 // LeastUsable is how many of the backends that are served must have a usable
 // server for an instance to be ready.
 func (p Page) LeastUsable() int {
@@ -114,7 +122,7 @@ func (p Page) Annotation(name string) string { return p.objects.annotation(p.ori
 func newPage(in Input) Page {
 	m := in.Model
 	return Page{
-		Config: in.Config, Hosts: m.Hosts, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
+		Config: in.Config, Hosts: m.Hosts, Held: m.Held, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
 		SeveralAuthorities: severalAuthorities(m.ServerNames),
 		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		Userlists:   m.Userlists,
@@ -183,6 +191,8 @@ func originsOf(v any) []routing.Origin {
 		return v.Origins
 	case routing.Host:
 		return hostOrigins(v)
+	case routing.Held:
+		return known(v.Origin)
 	case routing.Listener:
 		return listenerOrigins(v)
 	}

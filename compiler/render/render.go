@@ -22,7 +22,7 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 	page := newPage(in)
 	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
 	if in.Memo != nil {
-		in.Memo.maps.about(page.Hosts)
+		in.Memo.maps.about(page.Hosts, page.Held)
 	}
 	all := s.newParts(page, in.Memo)
 	all.run()

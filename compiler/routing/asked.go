@@ -57,8 +57,12 @@ func (t *translation) ask(ing ingress) {
 			"annotation "+options.Prefix+"server-alias is for an Ingress with one host, and is ignored", "make an Ingress for each host")
 		return
 	}
-	t.asked.aliases = settings.Aliases
-	t.aliases[ing.Ref] = settings.Aliases
+	for _, alias := range settings.Aliases {
+		if t.mayDecide(ing, ing.Position(annotationPath("server-alias")...), "the alias", alias) {
+			t.asked.aliases = append(t.asked.aliases, alias)
+		}
+	}
+	t.aliases[ing.Ref] = t.asked.aliases
 }
 
 // annotationPath is the place of an option in an object.

@@ -56,6 +56,12 @@ func (t *translation) cannotAsk(ing ingress, authority snapshots.SecretName, hos
 		}
 	}
 	for _, host := range hosts {
+		switch s, o := t.standingOf(ing, hostName(host)); {
+		case s != owns && o == nil:
+			return fmt.Sprintf("asks nothing of clients of host %s, which is in a domain that is reserved for other namespaces", host), "use another host"
+		case s != owns:
+			return fmt.Sprintf("asks nothing of clients of host %s: that is up to its owner, namespace %s, by %s", host, o.namespace(), precedes(o.by, ing)), "use a host of your own"
+		}
 		if claim := t.clients[normalHost(host)]; claim != nil && claim.authority != authority {
 			return fmt.Sprintf("cannot ask for certificates of Secret %s: clients of host %s are asked for those of Secret %s by %s",
 				authority, host, claim.authority, precedes(claim.by, ing)), "name the same Secret in both" + winnerAt(claim.origin)
@@ -70,6 +76,11 @@ func (t *translation) servesAll() bool {
 	return t.asked.clients.Authority == "" && !t.asked.shut && !t.asked.values.Closed
 }
 
+func (t *translation) isOpen(host string) bool {
+	h := t.hosts[host]
+	return h != nil && h.open
+}
+
 // clientCheck returns what the clients of a host are asked for when they
 // connect, nil if nothing. One who shows none is only refused then if no Ingress
 // serves the host to such; else its requests are, where they are not served.
@@ -78,5 +89,5 @@ func (t *translation) clientCheck(host string) *ClientCheck {
 	if claim == nil {
 		return nil
 	}
-	return &ClientCheck{Authority: authorityFile(claim.authority), Required: claim.required && !t.hosts[hostName(host)].open}
+	return &ClientCheck{Authority: authorityFile(claim.authority), Required: claim.required && !t.isOpen(hostName(host))}
 }

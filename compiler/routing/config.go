@@ -44,8 +44,16 @@ type Config struct {
 	// treated like those that break a rule of the API: left out, or closed if they
 	// protect something.
 	Refused map[diag.Object]bool
+	// Released are namespaces whose Refused Ingresses do not even have their hosts held.
+	Released map[string]bool
 	// IgnoreForeign says nothing of annotations of other controllers.
 	IgnoreForeign bool
+	// OwnedHosts gives the paths of a host to its owner alone, and to those who share
+	// it: by SharedHosts, or by what the owner says.
+	OwnedHosts  bool
+	SharedHosts []config.SharedHost
+	// ReservedDomains are those that only some namespaces may have hosts in.
+	ReservedDomains []config.ReservedDomain
 	// Snippets are the namespaces whose Ingresses may bring lines of haproxy.cfg.
 	Snippets config.Namespaces
 	// HTTPSPort is that of the listener for HTTPS; 0 is none.

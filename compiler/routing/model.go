@@ -14,6 +14,7 @@ import (
 // same objects give the same Model in whatever order they came.
 type Model struct {
 	Hosts        []Host        // by name
+	Held         []Held        // by name, none that is among Hosts
 	Backends     []Backend     // by name
 	Certificates []Certificate // by file
 	Userlists    []Userlist    // by name
@@ -54,7 +55,18 @@ type Host struct {
 	// the first one whose conditions hold takes the request; the last one has
 	// none.
 	Routes []Route
+	// Closed says that requests that no route matches are answered 404, and not by the
+	// default backend, which is of another namespace.
+	Closed bool
 	Origin Origin
+}
+
+// Held is a host without routes that is known all the same, so that no wildcard and no
+// rule without a host answers for it. Name is as in a [Host].
+type Held struct {
+	Name   string
+	Closed bool   // as in a Host
+	Origin Origin // zero if the configuration says so
 }
 
 // PathType says how the path of a Match is compared: byte for byte, without

@@ -24,12 +24,22 @@ type hostClaim struct {
 
 // claimConnections takes the TLS connections of a host that a rule names. They
 // belong to the oldest Ingress with the host, whether it passes them on or not:
-// on what a host's connections end, one Ingress alone can decide.
+// on what a host's connections end, one Ingress alone can decide. It is one of the namespace
+// that the host belongs to.
 func (t *translation) claimConnections(ing ingress, i int, rule networkingv1.IngressRule, host string, at Origin) {
 	passes := t.asked.passthrough && !t.asked.shut
 	key := hostName(host)
 	winner, taken := t.passed[key]
+	standing, owner := t.standingOf(ing, key)
+	if standing == owns && taken && owner != nil && winner.by.Ref.Namespace != ing.Ref.Namespace {
+		taken = false // by one who had it only as long as no Ingress of the owner's did
+	}
 	switch {
+	case !taken && standing != owns:
+		if passes {
+			t.mayDecide(ing, at.Position, strings.TrimSpace(passthroughOption), host)
+		}
+		t.passed[key] = hostClaim{by: ing, origin: at}
 	case taken && winner.by.Ref == ing.Ref:
 	case taken && passes:
 		t.reportLost(diag.Error, ing, winner.by, at.Position, passthroughOption+"is not heeded for host "+host+": what becomes of its TLS connections is up to "+precedes(winner.by, ing),
@@ -92,11 +102,27 @@ func (t *translation) passthroughBackend(ing ingress, ref networkingv1.IngressBa
 	}).Name
 }
 
+// keepApart has the TLS connections end here that ask for hosts in which a wildcard that
+// matches them has no say.
+func (t *translation) keepApart() {
+	for _, host := range t.apart() {
+		if _, known := t.passed[host]; known {
+			continue
+		}
+		c := hostClaim{}
+		if o := t.owners[host]; o != nil {
+			c.by, c.origin = o.by, originOf(o.by, o.path...)
+		}
+		t.passed[host] = c
+	}
+}
+
 // passthroughListener returns the listener for HTTPS, if any connection to it is
 // passed on. Hosts that are not, but that one which is has a wildcard for, are
 // among its routes.
 func (t *translation) passthroughListener() []Listener {
 	l := Listener{Name: "https", Port: t.cfg.HTTPSPort, Protocol: HTTPS}
+	t.keepApart()
 	for host, c := range t.passed {
 		_, parent, _ := strings.Cut(host, ".")
 		switch wildcard := t.passed["."+parent]; {

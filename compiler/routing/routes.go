@@ -62,10 +62,15 @@ func (t *translation) rule(ing ingress, i int, rule networkingv1.IngressRule) {
 // ruleOf adds the routes of a rule for one host, named at the given place.
 func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, host string, at ...any) {
 	key := hostName(host)
+	standing, owner := t.standingOf(ing, key)
+	if standing == strange {
+		t.reportStrange(ing, ing.Position(at...), "the rule", host, owner)
+		return
+	}
 	if t.hosts[key] == nil {
 		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), routes: map[PathMatch]claim{}}
 	}
-	t.hosts[key].open = t.hosts[key].open || t.servesAll()
+	t.hosts[key].open = t.hosts[key].open || standing == owns && t.servesAll()
 	t.claimConnections(ing, i, rule, host, originOf(ing, at...))
 	if rule.HTTP == nil {
 		return
@@ -75,6 +80,8 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 			t.route(ing, host, i, j, p)
 		} else if t.asked.protects {
 			t.shutPath(ing, host, i, j, p)
+		} else if standing == owns {
+			t.hosts[key].held = true
 		}
 	}
 }
@@ -89,17 +96,6 @@ func (t *translation) shutPath(ing ingress, host string, i, j int, p networkingv
 	t.asked.shut = true
 	t.route(ing, host, i, j, p)
 	t.asked.shut = was
-}
-
-// hold makes the hosts of an Ingress that is left out known. Their requests get the default
-// backend or 404, and no rule of another Ingress that has no host.
-func (t *translation) hold(ing ingress) {
-	for i, rule := range ing.Value.Spec.Rules {
-		key := hostName(rule.Host)
-		if rule.Host != "" && soundHost(ing, rule.Host) && t.hosts[key] == nil {
-			t.hosts[key] = &virtualHost{origin: originOf(ing, "spec", "rules", i, "host"), routes: map[PathMatch]claim{}}
-		}
-	}
 }
 
 // route adds one route unless its match is taken.

@@ -15,7 +15,7 @@ func (t *translation) serverNames() []ServerName {
 	for _, host := range names {
 		name := ServerName{Host: host, Certificates: t.filesOf(host), Clients: t.clientCheck(host), Origin: t.tlsOrigin(host)}
 		name.Except = t.except(name, below[host])
-		if len(name.Except) > 0 || name.Clients != nil {
+		if len(name.Except) > 0 || name.Clients != nil || len(name.Certificates) == 0 && t.isApart(hostName(host)) {
 			out = append(out, name)
 			continue
 		}
@@ -28,7 +28,8 @@ func (t *translation) serverNames() []ServerName {
 
 // tlsNames returns the hosts that TLS clients are told apart by, sorted: those
 // with certificates, those whose clients are asked for certificates, and those
-// whose clients are not, below a wildcard whose clients are.
+// whose clients are not, below a wildcard whose clients are; and those below a
+// wildcard that has no say in them.
 func (t *translation) tlsNames() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(t.tls)), maps.Keys(t.clients))
 	if len(t.clients) > 0 {
@@ -36,6 +37,11 @@ func (t *translation) tlsNames() []string {
 			if !strings.HasPrefix(host, ".") && t.clients[wildcardOf(host)] != nil {
 				names = append(names, host)
 			}
+		}
+	}
+	for _, host := range t.apart() {
+		if wildcard := wildcardOf(host); t.tls[wildcard] != nil || t.clients[wildcard] != nil {
+			names = append(names, host)
 		}
 	}
 	slices.Sort(names)
@@ -48,7 +54,7 @@ func (t *translation) filesOf(host string) []string {
 	if claim := t.tls[host]; claim != nil {
 		return claim.files()
 	}
-	if claim := t.tls[wildcardOf(host)]; claim != nil {
+	if claim := t.tls[wildcardOf(host)]; claim != nil && !t.isApart(hostName(host)) {
 		return claim.files()
 	}
 	return nil
@@ -62,7 +68,13 @@ func (t *translation) tlsOrigin(host string) Origin {
 	if claim := t.tls[host]; claim != nil {
 		return claim.origin
 	}
-	return t.hosts[host].origin
+	if h := t.hosts[hostName(host)]; h != nil {
+		return h.origin
+	}
+	if o := t.owners[hostName(host)]; o != nil {
+		return originOf(o.by, o.path...)
+	}
+	return Origin{}
 }
 
 // files returns the certificates of a claim, in the order of their files.

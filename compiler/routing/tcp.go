@@ -115,12 +115,32 @@ func (t *translation) annotatedService(s inputs.Object[corev1.Service]) {
 	if c.Secret != "" {
 		w.secret = snapshots.SecretName{Namespace: s.Ref.Namespace, Name: c.Secret}
 	}
+	if w.hosts = t.ownHosts(by, s.Ref.Namespace, c.SNI); len(w.hosts) < len(c.SNI) && len(w.hosts) == 0 {
+		return
+	}
 	for _, p := range c.Ports {
 		if t.mayOpen(by, s.Ref.Namespace, p.Port) {
 			w.port, w.target = p.Port, p.Target
 			t.claimPort(w)
 		}
 	}
+}
+
+// ownHosts returns the hosts that Services of a namespace may have connections of, and tells
+// a Service of others.
+func (t *translation) ownHosts(by claimant, namespace string, hosts []string) []string {
+	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
+		s, o := t.standingOf(ingress{Ref: diag.Object{Namespace: namespace}}, hostName(host))
+		switch {
+		case s != strange:
+			return false
+		case o == nil:
+			by.report(diag.Error, "tcp-sni", fmt.Sprintf("host %s is not used: it is in a domain that is reserved for other namespaces", host), "use another host")
+		default:
+			by.report(diag.Error, "tcp-sni", fmt.Sprintf("host %s is not used: it belongs to namespace %s, by %s", host, o.namespace(), o.by.Ref), "use a host of your own")
+		}
+		return true
+	})
 }
 
 // mayOpen reports whether a Service may open a port, and tells it if not.

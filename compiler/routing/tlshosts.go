@@ -56,6 +56,9 @@ func ruleHosts(rules []networkingv1.IngressRule) []string {
 
 // tlsHost takes one host for a Secret, unless an older Ingress has it.
 func (t *translation) tlsHost(ing ingress, secret snapshots.SecretName, host string, at, named Origin) {
+	if !t.mayDecide(ing, at.Position, "Secret "+secret.String(), host) {
+		return
+	}
 	claim := t.tls[host]
 	switch {
 	case claim == nil:

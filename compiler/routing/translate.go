@@ -36,21 +36,25 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	for _, ing := range in.Broken {
 		broken[ing.Ref] = true
 	}
-	var canaries []ingress
+	var ours, canaries []ingress
 	for _, ing := range byAge(slices.Concat(in.Ingresses, in.Broken)) {
-		ours, found := t.classes.claim(ing)
-		if t.cfg.Refused[ing.Ref] && !t.protects(ing) {
-			continue // as if it were not there
+		isOurs, found := t.classes.claim(ing)
+		if !broken[ing.Ref] && !t.leftOut(ing) {
+			t.found = append(t.found, found...)
 		}
-		if broken[ing.Ref] { // what is wrong with it was said when it was read
-			if ours {
-				t.shut(ing)
-				t.hold(ing)
-			}
+		if isOurs {
+			ours = append(ours, ing)
+		}
+	}
+	t.findOwners(ours)
+	for _, ing := range ours {
+		if t.leftOut(ing) {
+			t.held = append(t.held, ing)
 			continue
 		}
-		t.found = append(t.found, found...)
-		if !ours {
+		if broken[ing.Ref] { // what is wrong with it was said when it was read
+			t.shut(ing)
+			t.hold(ing)
 			continue
 		}
 		found, unusable := validate(ing)
@@ -76,8 +80,12 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		t.canary(ing)
 	}
 	t.dropReplaced()
+	t.tellOwners()
 	return t.model(), diag.Sort(t.found)
 }
+
+// leftOut reports whether an Ingress is refused and protects nothing, so that it has no routes.
+func (t *translation) leftOut(ing ingress) bool { return t.cfg.Refused[ing.Ref] && !t.protects(ing) }
 
 // byAge returns the Ingresses oldest first, then by namespace and name: the
 // order in which they get what they claim. One without a creation time has not
@@ -122,6 +130,10 @@ type translation struct {
 	secrets    lookup[corev1.Secret]
 	configMaps lookup[corev1.ConfigMap]
 
+	owners     map[string]*owner    // by host of the model
+	held       []ingress            // that are left out, and protect nothing
+	sharedWith map[sharing][]string // namespaces
+
 	hosts    map[string]*virtualHost
 	backends map[string]*Backend
 	aliases  map[diag.Object][]string
@@ -150,7 +162,10 @@ type translation struct {
 // virtualHost is a host with its routes, by what they match.
 type virtualHost struct {
 	origin Origin
-	open   bool // an Ingress serves it to clients without a certificate too
+	// held says that a rule for the host was left out, so that more than its routes are its
+	// owner's.
+	held   bool
+	open   bool // an Ingress of its owner serves it to clients without a certificate too
 	routes map[PathMatch]claim
 }
 
@@ -172,6 +187,8 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		secrets:    newLookup(in.Secrets),
 		configMaps: newLookup(in.ConfigMaps),
 		parameters: map[string]*parameters{},
+		owners:     map[string]*owner{},
+		sharedWith: map[sharing][]string{},
 		hosts:      map[string]*virtualHost{},
 		backends:   map[string]*Backend{},
 		aliases:    map[diag.Object][]string{},
@@ -213,6 +230,7 @@ func (t *translation) reportLost(severity diag.Severity, ing, winner ingress, at
 // model returns what was collected, sorted.
 func (t *translation) model() Model {
 	m := Model{DefaultCertificate: t.standard, Asked: Asked{Secrets: t.secrets.names(), ConfigMaps: t.configMaps.names()}}
+	m.Held = t.heldHosts()
 	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
 		m.Hosts = append(m.Hosts, t.modelHost(name))
 	}
@@ -248,6 +266,8 @@ func modelBackends(backends map[string]*Backend) []Backend {
 func (t *translation) modelHost(name string) Host {
 	h := t.hosts[name]
 	out := Host{Name: name, Origin: h.origin}
+	_, all := h.routes[PathMatch{Type: Prefix}]
+	out.Closed = !all && t.isClosed(name, h.held)
 	for match, c := range h.routes {
 		for _, r := range append(slices.Clip(c.before), Route{Backend: c.backend, Origin: c.origin}) {
 			b := t.backends[r.Backend]

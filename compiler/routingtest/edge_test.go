@@ -55,7 +55,7 @@ func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
 	ip := ownAddress()
 	cfg.Bind.Addresses = []string{ip}
 	cfg.HTTP.Port, cfg.HTTPS.Port, cfg.Status.Port = freePort(t, ip), freePort(t, ip), 0
-	cfg.MaxConn = 100
+	cfg.MaxConn, cfg.TrustFileAges = 100, true
 	yaml := edit(&cfg)
 	result, objects := compile(t, yaml, cfg)
 	dir := t.TempDir()

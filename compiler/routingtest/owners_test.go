@@ -1,0 +1,90 @@
+package routingtest
+
+import (
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+// inNamespace moves a Secret to another namespace than shop.
+func inNamespace(namespace, secret string) string {
+	return strings.Replace(secret, "namespace: shop", "namespace: "+namespace, 1)
+}
+
+// A younger Ingress of another namespace gets paths of a host, and nothing else of it: not the
+// certificate, not what is asked of clients, not its connections, not the names that it has.
+// The owner hears who has paths.
+func TestRow36HostsHaveOwners(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "ca")
+	objects := common(t) + inNamespace("other", ca.secret(t, "", "theirs", "h.example", "*.w.example")) + secretOf(t, "w.example") + strings.Join([]string{
+		ingress{name: "owner", rules: []string{"h.example P / a", "exact.w.example P / a", "w.example P / b"}, tls: []string{"w.example w.example"}}.yaml(),
+		ingress{namespace: "other", name: "taker", age: 1, rules: []string{"H.example. E / e", "h.example P /x e", "*.w.example P / e"}, tls: []string{"theirs h.example *.w.example"}}.yaml(),
+		ingress{namespace: "other", name: "asks", age: 1, rules: []string{"h.example P /asks e"}, annotations: "hapsnap.dev/client-ca-secret: theirs"}.yaml(),
+		ingress{namespace: "other", name: "passes", age: 1, rules: []string{"w.example P / e"}, annotations: "hapsnap.dev/ssl-passthrough: \"true\""}.yaml(),
+		ingress{namespace: "other", name: "named", age: 1, rules: []string{"e.example P /e e"}, annotations: "hapsnap.dev/server-alias: w.example"}.yaml(),
+	}, "")
+	e := start(t, objects)
+	serves(t, e, map[string]string{
+		"h.example": "fallback.invalid", "exact.w.example": "fallback.invalid", "any.w.example": "theirs", "w.example": "w.example",
+	})
+	for request, want := range map[string]string{
+		"h.example /": "e", "h.example /x/y": "e", "h.example /y": "a", "exact.w.example /": "a", "any.w.example /": "e",
+		"h.example /asks": "503", "w.example /": "b", "w.example /e": "b", "e.example /e": "e",
+	} {
+		host, target, _ := strings.Cut(request, " ")
+		got, err := e.ask(t, &tls.Config{InsecureSkipVerify: true, ServerName: host}, host, target)
+		if got != want {
+			t.Errorf("%s: %s %v, want %s", request, got, err, want)
+		}
+	}
+	for _, name := range []string{"taker", "asks", "passes", "named"} {
+		reportedOn(t, e, diag.Object{Kind: "Ingress", Namespace: "other", Name: name})
+	}
+	told := fmt.Sprint(e.result.Diagnostics)
+	for _, want := range []string{
+		`Ingress shop/owner: other namespaces have paths of host h.example: "/" (Exact) by Ingress other/taker`,
+		`Secret other/theirs is not used for host h.example: the host belongs to namespace shop, by Ingress shop/owner, which is older`,
+	} {
+		if !strings.Contains(told, want) {
+			t.Errorf("nobody was told %q in\n%s", want, told)
+		}
+	}
+}
+
+// With owned hosts and reserved domains, nobody else has any request for a host: not by a path,
+// below a wildcard, by a rule without a host, by the default backend, nor while the owner's
+// Ingress is left out.
+func TestOwnedAndReservedHosts(t *testing.T) {
+	t.Parallel()
+	ingresses := []ingress{
+		{name: "owner", rules: []string{"h.example P /a a", "*.h.example P /a a", "shared.example P /a a"}},
+		{name: "wide", age: 1, rules: []string{"wide.example P /a a"}, annotations: `hapsnap.dev/share-host: "other"`},
+		{name: "bank", age: 5, rules: []string{"www.bank.example P /a b"}},
+		{namespace: "other", name: "any", age: 2, rules: []string{"- P / e"}, fallback: "e"},
+		{namespace: "other", name: "taker", age: 2, rules: []string{
+			"h.example P /x e", "below.h.example P / e", "wide.example P /x e", "shared.example P /x e", "*.example P / e",
+			"www.bank.example P / e", "*.bank.example P / e", "own.example P / e",
+		}, tls: []string{"- www.bank.example"}},
+	}
+	e := startWith(t, common(t)+all(ingresses), func(c *config.Config) {
+		c.Hosts = config.OwnHosts
+		c.SharedHosts = []config.SharedHost{{Host: "shared.example", Namespaces: config.Namespaces{"other"}}}
+		c.ReservedDomains = []config.ReservedDomain{{Domain: "bank.example", Namespaces: config.Namespaces{"shop"}}}
+	})
+	for request, want := range map[string]string{
+		"h.example /a": "a", "h.example /x": "404", "below.h.example /a": "a", "below.h.example /": "404",
+		"wide.example /a": "a", "wide.example /x": "e", "wide.example /z": "e", "shared.example /x": "e", "own.example /": "e",
+		"www.bank.example /a": "b", "www.bank.example /": "404", "bank.example /": "404", "BANK.example. /": "404",
+		"deep.www.bank.example /": "404", "x.bank.example /": "404", "notbank.example /": "e", "unknown.invalid /": "e", ".bank.example /": "404",
+	} {
+		host, target, _ := strings.Cut(request, " ")
+		if got := answer(e.get(t, host, target).Response); got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
+}
