@@ -23,12 +23,15 @@ type object struct {
 // pathEdit is a path of a rule, and the prefix that takes its place, or "".
 type pathEdit struct {
 	path, prefix string
+	kind         string // its pathType, "" if it has none
+	host         string
+	service      string
 }
 
 // restorePaths leaves the paths as they are.
 func (o *object) restorePaths() {
-	for i, p := range o.paths {
-		o.paths[i] = pathEdit{path: p.path}
+	for i := range o.paths {
+		o.paths[i].prefix = ""
 	}
 }
 
@@ -50,6 +53,9 @@ type found struct {
 func (d Dialect) convert(o *object) change {
 	values, full := d.read(o.annotations)
 	var out change
+	if d.ignoresEmpty {
+		out.removed = takeEmpty(values, full)
+	}
 	if d.always != nil && o.kind == "Ingress" && (len(values) > 0 || d.isAlone(o.class)) {
 		out.take(d.apply(o, Rule{convert: d.always}, values), full)
 	}
@@ -68,6 +74,19 @@ func (d Dialect) convert(o *object) change {
 	for _, name := range slices.Sorted(maps.Keys(full)) {
 		if !known[name] {
 			out.found = append(out.found, found{finding{diag.Error, name, "is not known", "look up what it does, and see docs/annotations.md"}, full[name][0]})
+		}
+	}
+	return out
+}
+
+// takeEmpty takes out the annotations without a value, and returns their full names.
+func takeEmpty(values map[string]string, full map[string][]string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if strings.TrimSpace(values[name]) == "" {
+			out = append(out, full[name]...)
+			delete(values, name)
+			delete(full, name)
 		}
 	}
 	return out

@@ -198,7 +198,10 @@ func ingressHeaders() []Rule {
 		Rule{
 			From: []string{"cors-enable", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
 			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
-			Note: "Credentials are allowed with listed origins only.", convert: cors("cors-enable", corsDefaults{credentials: true, age: "86400"}),
+			Note: "Credentials are allowed with listed origins only.", convert: cors("cors-enable", corsDefaults{
+				credentials: true, age: "86400", methods: "GET, PUT, POST, DELETE, PATCH, OPTIONS",
+				headers: "DNT,X-CustomHeader,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Authorization",
+			}),
 		},
 		mapped("forwardfor", "forwarded-for", map[string]string{"add": "append", "ignore": "off", "ifmissing": "keep"}),
 	))

@@ -212,7 +212,7 @@ func techHeaders() []Rule {
 		Rule{
 			From: []string{"cors-enable", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
 			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-allow-credentials", "cors-max-age"},
-			Note: "Origins that are regular expressions have no equivalent.", convert: cors("cors-enable", corsDefaults{age: "5"}),
+			Note: "Origins that are regular expressions have no equivalent.", convert: cors("cors-enable", corsDefaults{age: "5", methods: "*", headers: "*"}),
 		},
 	), without("Set the PROXY protocol of the listeners in the CompilerConfig, or `forwarded-for`.", "src-ip-header"))
 }

@@ -121,7 +121,9 @@ func (x *rewriting) readPaths(rules *yaml.Node) {
 	for _, rule := range items(rules) {
 		for _, p := range items(child(child(rule, "http"), "paths")) {
 			x.pathNode = append(x.pathNode, p)
-			x.object.paths = append(x.object.paths, pathEdit{path: text(p, "path")})
+			x.object.paths = append(x.object.paths, pathEdit{
+				path: text(p, "path"), kind: text(p, "pathType"), host: text(rule, "host"), service: text(child(child(p, "backend"), "service"), "name"),
+			})
 		}
 	}
 }

@@ -13,11 +13,12 @@ const nginxPrefix = "nginx.ingress.kubernetes.io/"
 // nginx are the annotations of ingress-nginx.
 func nginx() Dialect {
 	return Dialect{
-		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"},
+		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"}, ignoresEmpty: true,
 		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so does what is written here. " +
 			"It limits bodies to 1 MB without being asked; hapsnap does not.",
 		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxOthers()),
 		always: func(c *call) {
+			nginxHosts(c)
 			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.passesThrough() {
 				c.set("ssl-redirect", "308")
 			}
@@ -33,11 +34,10 @@ func nginxRouting() []Rule {
 			}
 		}},
 		mapped("force-ssl-redirect", "ssl-redirect", map[string]string{"true": "308", "false": ""}),
-		same("app-root", "app-root"),
+		Rule{From: []string{"app-root"}, To: []string{"app-root"}, Note: "Where a path of the Ingress matches `/`.", convert: nginxAppRoot},
 		same("server-alias", "server-alias"),
 		same("upstream-vhost", "rewrite-host"),
-		redirectRule("permanent-redirect", "permanent-redirect-code", "301"),
-		redirectRule("temporal-redirect", "temporal-redirect-code", "302"),
+		nginxRedirectRule(),
 		Rule{
 			From: []string{"rewrite-target", "use-regex"}, To: []string{"rewrite-path"}, convert: nginxRewrite,
 			Note: "Paths such as `/x(/|$)(.*)` with the target `/$2` become the prefix `/x`. Other regular expressions in paths have no equivalent: an Ingress's path is matched as it stands.",
@@ -84,6 +84,9 @@ var prefixPattern = regexp.MustCompile(`^(/[A-Za-z0-9_./~-]*?)\(/\|\$\)\(\.\*\)$
 // expressions for nothing but that.
 func nginxRewrite(c *call) {
 	target, patterns := c.value("rewrite-target"), 0
+	if c.rewritesSome(target) {
+		return
+	}
 	for i, p := range c.object.paths {
 		switch m := prefixPattern.FindStringSubmatch(p.path); {
 		case m != nil && strings.HasSuffix(target, "/$2"):
@@ -133,26 +136,19 @@ func nginxServers() []Rule {
 			noted("`ewma` becomes `leastconn`, which is nearest."),
 		Rule{From: []string{"upstream-hash-by"}, To: []string{"balance"}, convert: nginxHash},
 		seconds("proxy-connect-timeout", "timeout-connect"),
-		seconds("proxy-read-timeout", "timeout-server"),
-		Rule{From: []string{"proxy-next-upstream-tries"}, To: []string{"retries"}, convert: func(c *call) {
-			tries, err := strconv.Atoi(c.value("proxy-next-upstream-tries"))
-			if err != nil || tries < 1 {
-				c.keep("proxy-next-upstream-tries", "asks for any number of tries", "use retries, 0 to 100")
-				return
-			}
-			c.set("retries", strconv.Itoa(tries-1))
-		}, Note: "Of connections that failed; the first try does not count."},
-		Rule{From: []string{"affinity"}, To: []string{"affinity"}, convert: mapped("affinity", "affinity", map[string]string{"cookie": "cookie"}).convert},
-		same("session-cookie-name", "affinity-cookie-name"),
-		same("session-cookie-domain", "affinity-cookie-domain"),
-		same("session-cookie-samesite", "affinity-cookie-same-site"),
+		seconds("proxy-read-timeout", "timeout-server", "timeout-tunnel").noted("WebSockets may be silent as long."),
+		Rule{
+			From: []string{"proxy-next-upstream", "proxy-next-upstream-tries"}, To: []string{"retries"}, convert: nginxRetries,
+			Note: "Of connections that failed; the first try does not count. What an endpoint answered, or has begun to read, is not tried again.",
+		},
+		nginxSessionRule(),
 	), needless("Sessions stay with their endpoint; only new ones are balanced.", "affinity-mode", "session-cookie-change-on-failure", "affinity-canary-behavior"),
-		needless("The cookie is of the session, for all paths, and secure over HTTPS.", "session-cookie-path", "session-cookie-expires", "session-cookie-max-age", "session-cookie-secure", "session-cookie-conditional-samesite-none"),
+		needless("All browsers that are left know SameSite=None.", "session-cookie-conditional-samesite-none"),
 		needless("HAProxy streams bodies, and needs no buffers set.", "proxy-buffering", "proxy-buffers-number", "proxy-buffer-size", "proxy-busy-buffers-size",
 			"proxy-max-temp-file-size", "proxy-request-buffering", "client-body-buffer-size"),
 		needless("HAProxy speaks HTTP/1.1 to endpoints, and keeps connections open.", "proxy-http-version", "connection-proxy-header"),
 		needless("`timeout-server` covers both directions.", "proxy-send-timeout"),
-		needless("HAProxy tries another endpoint if a connection fails.", "proxy-next-upstream", "proxy-next-upstream-timeout"),
+		needless("HAProxy tries another endpoint if a connection fails.", "proxy-next-upstream-timeout"),
 		without("HAProxy balances over the endpoints of a Service itself.", "service-upstream"))
 }
 
@@ -179,10 +175,9 @@ func nginxTLS() []Rule {
 	return rules(one(
 		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
 		Rule{
-			From: []string{"auth-tls-secret", "auth-tls-verify-client"}, To: []string{"client-ca-secret", "client-verify"}, convert: clientTLS("auth-tls-secret", "auth-tls-verify-client"),
+			From: []string{"auth-tls-secret", "auth-tls-verify-client", "auth-tls-pass-certificate-to-upstream"}, To: []string{"client-ca-secret", "client-verify", "client-cert-headers"}, convert: nginxClientTLS,
+			Note: "The headers have the names of ingress-nginx. It asks for certificates for all Ingresses of the host, and so do those of the set that are rewritten. A certificate that is missing or wrong is answered with 403, and not 400; plain HTTP is refused, too.",
 		},
-		mapped("auth-tls-pass-certificate-to-upstream", "client-cert-headers", map[string]string{"true": "cert, verify, dn, issuer-dn", "false": ""}).
-			noted("The headers have other names."),
 		Rule{
 			From: []string{"proxy-ssl-secret", "proxy-ssl-verify", "proxy-ssl-name", "proxy-ssl-server-name"},
 			To:   []string{"backend-client-secret", "backend-verify", "backend-ca-secret", "backend-sni"}, convert: nginxUpstreamTLS,

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -79,6 +80,7 @@ func nginxBasic(c *call) {
 		if secret, ok := c.secret("auth-secret"); ok {
 			c.set("auth-basic", secret)
 			c.setRealm("auth-realm")
+			c.set("request-headers", "remove Authorization")
 			c.differs("auth-secret", "is now bound by HAProxy", "check that the Secret has the key auth, and no apr1 hashes")
 		}
 	}
@@ -128,11 +130,13 @@ func nginxHeaders() []Rule {
 		Rule{
 			From: []string{"enable-cors", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
 			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
-			Note: "Credentials are allowed with listed origins only.", convert: cors("enable-cors", corsDefaults{credentials: true, age: "1728000"}),
+			Note: "Methods, headers and age are those of ingress-nginx unless they are given. Credentials are allowed with listed origins only; browsers send none to `*` there either. Only preflight requests are answered (with Access-Control-Request-Method), and only their answers tell methods and headers.", convert: cors("enable-cors", nginxCORS),
 		},
 		Rule{From: []string{"x-forwarded-prefix"}, To: []string{"request-headers"}, convert: func(c *call) {
-			c.set("request-headers", "set X-Forwarded-Prefix "+c.value("x-forwarded-prefix"))
-		}},
+			if slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return c.has("rewrite-target") && p.path != c.value("rewrite-target") }) {
+				c.set("request-headers", "set X-Forwarded-Prefix "+c.value("x-forwarded-prefix"))
+			}
+		}, Note: "Sent where `rewrite-target` changes the path, as there."},
 		customHeadersRule(),
 	), without("HAProxy does not change cookies; set them in the endpoint.", "proxy-cookie-domain", "proxy-cookie-path"),
 		without("HAProxy does not change Location; send it right from the endpoint, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))

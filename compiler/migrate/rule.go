@@ -20,6 +20,9 @@ type Dialect struct {
 	// Remarks are said in the document, before the table.
 	Remarks string
 	Rules   []Rule
+	// ignoresEmpty says that the controller takes an annotation without a value for
+	// one that is not there.
+	ignoresEmpty bool
 	// always looks at Ingresses of the dialect whatever their annotations, for
 	// what the controller does without being asked.
 	always func(*call)
@@ -112,10 +115,14 @@ func mapped(from, to string, values map[string]string) Rule {
 const ours = "docs/annotations.md, "
 
 // without are annotations without an equivalent, and what to do instead.
+// A value that asks for nothing, such as "false", is removed.
 func without(advice string, names ...string) []Rule {
 	var out []Rule
 	for _, name := range names {
 		out = append(out, Rule{From: []string{name}, Note: advice, convert: func(c *call) {
+			if !says(c.value(name)) {
+				return
+			}
 			c.keep(name, "has no equivalent", hint(advice))
 		}})
 	}

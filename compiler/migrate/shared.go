@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,43 +26,31 @@ func (c *call) passesThrough() bool {
 }
 
 // seconds translates a time that is written as a number of seconds.
-func seconds(from, to string) Rule {
-	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) {
-		n, err := strconv.Atoi(strings.TrimSuffix(c.value(from), "s"))
+func seconds(from string, to ...string) Rule {
+	return Rule{From: []string{from}, To: to, convert: func(c *call) {
+		number, isTime := strings.CutSuffix(c.value(from), "s")
+		n, err := strconv.Atoi(number)
 		if err != nil {
-			c.keep(from, fmt.Sprintf("%q is not a number of seconds", c.value(from)), "see "+ours+to)
+			c.keep(from, fmt.Sprintf("%q is not a number of seconds", c.value(from)), "see "+ours+to[0])
 			return
 		}
-		c.set(to, strconv.Itoa(n)+"s")
-	}}
-}
-
-// redirectRule translates a redirect of everything, with its status.
-func redirectRule(location, code, usual string) Rule {
-	return Rule{From: []string{location, code}, To: []string{"redirect"}, convert: func(c *call) {
-		if !c.has(location) {
-			return
+		if isTime {
+			c.differs(from, fmt.Sprintf("%q is no number for ingress-nginx, which took its default", c.value(from)), "it holds from now on; remove it if the default was right")
 		}
-		status := usual
-		if c.has(code) {
-			status = c.value(code)
+		for _, name := range to {
+			c.set(name, strconv.Itoa(n)+"s")
 		}
-		if strings.Contains(c.value(location), "$") {
-			c.keepAll("the location holds a variable", "a redirect to a URL without a path keeps the request's path and query")
-			return
-		}
-		c.set("redirect", c.value(location)+" "+status)
 	}}
 }
 
 // corsDefaults are what a controller does about CORS if it is only turned on.
 type corsDefaults struct {
-	credentials bool
-	age         string // seconds
+	methods, headers string
+	credentials      bool
+	age              string // seconds
 }
 
-// cors translates the options of CORS, turned on by one of them. Those that
-// are "*" are left to our defaults.
+// cors translates the options of CORS, turned on by one of them.
 func cors(enable string, d corsDefaults) func(*call) {
 	return func(c *call) {
 		if c.value(enable) != "true" {
@@ -76,10 +65,10 @@ func cors(enable string, d corsDefaults) func(*call) {
 			return
 		}
 		c.set("cors-allow-origin", origin)
-		for _, name := range []string{"cors-allow-methods", "cors-allow-headers", "cors-expose-headers"} {
-			if value := c.value(name); value != "" && value != "*" {
-				c.set(name, value)
-			}
+		c.set("cors-allow-methods", cmp.Or(c.value("cors-allow-methods"), d.methods))
+		c.set("cors-allow-headers", cmp.Or(c.value("cors-allow-headers"), d.headers))
+		if expose := c.value("cors-expose-headers"); expose != "" {
+			c.set("cors-expose-headers", expose)
 		}
 		c.corsCredentials(origin, d)
 		if age := inSeconds(c.value("cors-max-age"), d.age); age != "" {
@@ -92,6 +81,7 @@ func cors(enable string, d corsDefaults) func(*call) {
 func (c *call) corsCredentials(origin string, d corsDefaults) {
 	wanted := c.value("cors-allow-credentials") == "true" || (d.credentials && !c.has("cors-allow-credentials"))
 	switch {
+	case wanted && origin == "*" && !c.has("cors-allow-credentials"): // browsers take them from no answer to "*" there either
 	case wanted && origin == "*":
 		c.differs(c.rule.From[0], "credentials are not allowed with any origin", "list the origins in cors-allow-origin")
 	case wanted:

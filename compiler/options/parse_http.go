@@ -195,7 +195,7 @@ type origins struct {
 	plain, patterns []string
 }
 
-var originForm = regexp.MustCompile(`^(https?://)(\*\.)?([a-z0-9.-]+(?::[0-9]{1,5})?)$`)
+var originForm = regexp.MustCompile(`^([a-z][a-z0-9+.-]*://)(\*\.)?([a-z0-9.-]+(?::[0-9]{1,5})?)$`)
 
 // allowOrigins reads "*" or origins, which may have a wildcard for one label.
 func allowOrigins(text string) (origins, error) {
@@ -205,6 +205,8 @@ func allowOrigins(text string) (origins, error) {
 		switch {
 		case word == "*":
 			out.any = true
+		case word == "null":
+			out.plain = append(out.plain, word)
 		case m == nil:
 			return out, faultOf(word, "is not an origin", `use such as https://shop.example, https://*.shop.example, or "*"`)
 		case m[2] != "":

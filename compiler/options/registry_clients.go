@@ -28,8 +28,8 @@ func clientOptions() []Option {
 		}, oneOf(map[string]bool{"required": false, "optional": true}), func(s *Settings, v bool) { s.Clients.Check.Required = !v }),
 		define(Option{
 			Name: "client-cert-headers", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret",
-			Value: "`none`, or some of `verify`, `dn`, `issuer-dn`, `sha1`, `sha256`, `cert`, separated by commas", Example: "verify, dn, sha256", Default: "`verify, dn`",
-			Summary: "What endpoints are told of the client's certificate: X-SSL-Client-Verify (`SUCCESS` or `NONE`), X-SSL-Client-DN and X-SSL-Client-Issuer-DN (RFC 4514), X-SSL-Client-SHA1 and X-SSL-Client-SHA256 (hexadecimal), X-SSL-Client-Cert (DER in base64). With `client-ca-secret`, every header whose name begins with X-SSL-Client- is removed from what clients send; an endpoint that trusts these headers must have no route without it.",
+			Value: "`none`, or some of `verify`, `dn`, `issuer-dn`, `sha1`, `sha256`, `cert`, and `ssl-client-verify`, `ssl-client-subject-dn`, `ssl-client-issuer-dn`, `ssl-client-cert`, separated by commas", Example: "verify, dn, sha256", Default: "`verify, dn`",
+			Summary: "What endpoints are told of the client's certificate: X-SSL-Client-Verify (`SUCCESS` or `NONE`), X-SSL-Client-DN and X-SSL-Client-Issuer-DN (RFC 4514), X-SSL-Client-SHA1 and X-SSL-Client-SHA256 (hexadecimal), X-SSL-Client-Cert (DER in base64). The last four are headers of these names, as ingress-nginx writes them; the last is PEM, percent-encoded. With `client-ca-secret`, every header whose name begins with X-SSL-Client- or SSL-Client- is removed from what clients send; an endpoint that trusts these headers must have no route without it.",
 		}, certificateFields, func(s *Settings, v []policy.CertificateField) { s.Clients.Check.Forward = v }),
 	}
 }
@@ -42,6 +42,7 @@ func certificateFields(text string) ([]policy.CertificateField, error) {
 	known := map[string]policy.CertificateField{}
 	for _, f := range []policy.CertificateField{
 		policy.FieldVerify, policy.FieldDN, policy.FieldIssuer, policy.FieldSHA1, policy.FieldSHA256, policy.FieldCert,
+		policy.FieldNginxVerify, policy.FieldNginxDN, policy.FieldNginxIssuer, policy.FieldNginxCert,
 	} {
 		known[string(f)] = f
 	}

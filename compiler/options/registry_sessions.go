@@ -27,6 +27,19 @@ func sessionOptions() []Option {
 		}, oneOf(map[string]policy.SameSite{"None": policy.SameSiteNone, "Lax": policy.SameSiteLax, "Strict": policy.SameSiteStrict}),
 			func(s *Settings, v policy.SameSite) { s.affinity.SameSite = v }),
 		define(Option{
+			Name: "affinity-cookie-path", Group: Sessions, On: onBoth, Needs: "affinity", Value: "a path", Example: "/shop", Default: "`/`",
+			Summary: "The path below which browsers send the cookie. Ingresses of one host that give their cookies one name need different ones.",
+		}, cookiePath, func(s *Settings, v string) { s.affinity.Path = v }),
+		define(Option{
+			Name: "affinity-cookie-max-age", Group: Sessions, On: onBoth, Needs: "affinity", Value: "seconds", Example: "172800", Default: "until the browser ends",
+			Summary: "How long browsers keep the cookie.",
+		}, number(1, 1<<31-1), func(s *Settings, v int) { s.affinity.MaxAge = v }),
+		define(Option{
+			Name: "affinity-cookie-secure", Group: Sessions, On: onBoth, Needs: "affinity", Value: "`true`, `false` or `auto`", Example: "auto", Default: "`true` with `SameSite=None`, else `false`",
+			Summary: "Whether browsers send the cookie over HTTPS only. `auto` asks them to where it was set over HTTPS.",
+		}, oneOf(map[string]policy.HTTPSOnly{"true": policy.HTTPSAlways, "false": policy.HTTPSNever, "auto": policy.HTTPSAuto}),
+			func(s *Settings, v policy.HTTPSOnly) { s.affinity.HTTPSOnly = v }),
+		define(Option{
 			Name: "affinity-cookie-preserve", Group: Sessions, On: onBoth, Needs: "affinity", Value: valueBool, Example: "true", Default: "`false`",
 			Summary: "Leaves the cookie alone when the endpoint itself sets one of this name, so that it can end a session.",
 		}, boolean, func(s *Settings, v bool) { s.affinity.Preserve = v }),
@@ -37,6 +50,17 @@ func sessionOptions() []Option {
 func cookieName(text string) (string, error) {
 	if !keyForm.MatchString(text) {
 		return "", fault("is not the name of a cookie", "use letters, digits, - and _")
+	}
+	return text, nil
+}
+
+// cookiePath reads the path of a cookie.
+func cookiePath(text string) (string, error) {
+	if _, err := localPath(text); err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(text, ";,?#") {
+		return "", fault("is not the path of a cookie", "use letters, digits and /-._~")
 	}
 	return text, nil
 }

@@ -7,6 +7,12 @@ type Affinity struct {
 	// Cookie is its name. Domain is who else may get it; "" is the host alone.
 	Cookie, Domain string
 	SameSite       SameSite
+	// Path is the path below which browsers send it; "" is all.
+	Path string
+	// MaxAge is for how many seconds browsers keep it; 0 is until they end.
+	MaxAge int
+	// HTTPSOnly says on which answers it is secure; "" is with SameSiteNone only.
+	HTTPSOnly HTTPSOnly
 	// Preserve leaves a cookie of this name alone that the server itself set.
 	Preserve bool
 }
@@ -22,5 +28,20 @@ const (
 	SameSiteStrict SameSite = "Strict"
 )
 
-// Secure reports whether the cookie is for HTTPS only.
-func (a Affinity) Secure() bool { return a.SameSite == SameSiteNone }
+// HTTPSOnly says which cookies browsers are to send over HTTPS only.
+type HTTPSOnly string
+
+// The values of HTTPSOnly: all, none, and those of answers over HTTPS.
+const (
+	HTTPSAlways HTTPSOnly = "always"
+	HTTPSNever  HTTPSOnly = "never"
+	HTTPSAuto   HTTPSOnly = "auto"
+)
+
+// Secure reports whether the cookie is always for HTTPS only.
+func (a Affinity) Secure() bool {
+	return a.HTTPSOnly == HTTPSAlways || a.HTTPSOnly == "" && a.SameSite == SameSiteNone
+}
+
+// SecureOverTLS reports whether it is where it was set over HTTPS.
+func (a Affinity) SecureOverTLS() bool { return a.HTTPSOnly == HTTPSAuto }

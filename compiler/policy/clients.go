@@ -23,4 +23,9 @@ const (
 	FieldSHA1   CertificateField = "sha1"
 	FieldSHA256 CertificateField = "sha256"
 	FieldCert   CertificateField = "cert"
+	// Those that ingress-nginx passes on, under its names.
+	FieldNginxVerify CertificateField = "ssl-client-verify"
+	FieldNginxDN     CertificateField = "ssl-client-subject-dn"
+	FieldNginxIssuer CertificateField = "ssl-client-issuer-dn"
+	FieldNginxCert   CertificateField = "ssl-client-cert"
 )

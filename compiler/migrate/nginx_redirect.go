@@ -1,0 +1,106 @@
+package migrate
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func nginxRedirectRule() Rule {
+	return Rule{
+		From: []string{"permanent-redirect", "permanent-redirect-code", "temporal-redirect", "temporal-redirect-code"}, To: []string{"redirect"}, convert: nginxRedirect,
+		Note: "To exactly that URL: one without a path gets `/`, with which `redirect` does not keep the request's path. `https://new.example$request_uri` keeps path and query. Of both, the temporal one holds. HTTPS comes first, if `ssl-redirect` says so.",
+	}
+}
+
+// nginxRedirect translates a redirect of everything.
+func nginxRedirect(c *call) {
+	kind, usual, last := "permanent", 301, 308
+	if c.has("temporal-redirect") {
+		kind, usual, last = "temporal", 302, 307
+	}
+	location := c.value(kind + "-redirect")
+	if location == "" {
+		return
+	}
+	code, err := strconv.Atoi(c.value(kind + "-redirect-code"))
+	if err != nil || code < 300 || code > last {
+		code = usual // as ingress-nginx does
+	}
+	if !slices.Contains([]int{301, 302, 303, 307, 308}, code) {
+		c.keepAll("the status "+strconv.Itoa(code)+" is that of no redirect", "use 301, 302, 303, 307 or 308")
+		return
+	}
+	withPath := strings.HasSuffix(location, "$request_uri")
+	u, err := url.Parse(strings.TrimSuffix(location, "$request_uri"))
+	switch {
+	case err != nil || strings.Contains(u.String(), "$") || withPath && strings.Trim(u.Path, "/") != "":
+		c.keepAll("the location holds a variable", "a redirect to a URL without a path keeps the request's path and query")
+		return
+	case withPath:
+		u.Path = ""
+	case u.Path == "":
+		u.Path = "/"
+	}
+	c.set("redirect", u.String()+" "+strconv.Itoa(code))
+}
+
+// nginxAppRoot translates where the root of a host leads to.
+func nginxAppRoot(c *call) {
+	c.set("app-root", c.value("app-root"))
+	if !slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path == "/" || p.path == "" || strings.HasPrefix(p.path, "/(") }) {
+		c.differs("app-root", "ingress-nginx redirects / of the host; here a rule of this Ingress must match it, and none does", "add the path / (Exact)")
+	}
+}
+
+// nginxRetries translates how often, and after what, a request is tried again.
+func nginxRetries(c *call) {
+	if c.value("proxy-next-upstream") == "off" {
+		c.set("retries", "0")
+		return
+	}
+	for _, when := range strings.Fields(c.value("proxy-next-upstream")) {
+		if when != "error" && when != "timeout" {
+			c.differs("proxy-next-upstream", "is translated without "+strconv.Quote(when), "only connections that failed are tried again")
+			break
+		}
+	}
+	if !c.has("proxy-next-upstream-tries") {
+		return
+	}
+	tries, err := strconv.Atoi(c.value("proxy-next-upstream-tries"))
+	if err != nil || tries < 1 {
+		c.keep("proxy-next-upstream-tries", "asks for any number of tries", "use retries, 0 to 100")
+		return
+	}
+	c.set("retries", strconv.Itoa(tries-1))
+}
+
+// rewritesSome translates the rewriting of paths of which some are the target, and so
+// are not rewritten. It reports whether nothing is left to do.
+func (c *call) rewritesSome(target string) bool {
+	if strings.ContainsAny(target, "$") || !c.has("rewrite-target") {
+		return false
+	}
+	var others []string
+	for _, p := range c.object.paths {
+		switch path := strings.TrimSuffix(p.path, "/"); {
+		case p.path == target:
+		case strings.ContainsAny(p.path, patternSigns):
+			return false
+		case !slices.Contains(others, regexp.QuoteMeta(path)):
+			others = append(others, regexp.QuoteMeta(path))
+		}
+	}
+	switch {
+	case len(others) == 0:
+		return len(c.object.paths) > 0
+	case !slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path == target }):
+		return false
+	}
+	c.set("rewrite-path", "^(?:"+strings.Join(others, "|")+")(?:/.*)?$ "+target)
+	c.differs("rewrite-target", "replaces the whole path, as it did, but not for the path that is the target", "")
+	return true
+}

@@ -1,0 +1,41 @@
+package routingtest
+
+import (
+	"net/http"
+	"testing"
+)
+
+// The cookie of a session has the path, the age and the security that were asked for.
+func TestAffinityCookieAttributes(t *testing.T) {
+	t.Parallel()
+	sticky := func(name string, options ...string) ingress {
+		return optioned(name, append([]string{"affinity", "cookie", "affinity-cookie-name", "c"}, options...)...)
+	}
+	e := start(t, serviceYAML("shop", "a", mirror(t, "a", nil))+all([]ingress{
+		sticky("plain"),
+		sticky("path", "affinity-cookie-path", "/shop", "affinity-cookie-max-age", "60", "affinity-cookie-same-site", "Lax"),
+		sticky("always", "affinity-cookie-secure", "true"),
+		sticky("auto", "affinity-cookie-secure", "auto", "affinity-cookie-same-site", "None"),
+		sticky("never", "affinity-cookie-secure", "false", "affinity-cookie-same-site", "None"),
+	}))
+	clean(t, e)
+	for host, want := range map[string]http.Cookie{
+		"plain":  {Path: "/"},
+		"path":   {Path: "/shop", MaxAge: 60, SameSite: http.SameSiteLaxMode},
+		"always": {Path: "/", Secure: true},
+		"auto":   {Path: "/", SameSite: http.SameSiteNoneMode},
+		"never":  {Path: "/", SameSite: http.SameSiteNoneMode},
+	} {
+		for _, over := range []bool{false, true} {
+			get := e.get
+			if over {
+				get = e.getTLS
+			}
+			got := get(t, host+".example", "/").Cookies()
+			secure := want.Secure || over && host == "auto"
+			if len(got) != 1 || got[0].Path != want.Path || got[0].MaxAge != want.MaxAge || got[0].SameSite != want.SameSite || got[0].Secure != secure || !got[0].HttpOnly {
+				t.Errorf("%s, TLS %v: %v", host, over, got)
+			}
+		}
+	}
+}
