@@ -32,9 +32,13 @@ type bindings struct {
 	slots snapshots.Slots
 	live  snapshots.Live
 	from  endpointsFrom
+	// offered are the certificates that the Secrets hold; renewals says which of those before
+	// are served in their place.
+	offered  map[snapshots.SecretName][]byte
+	renewals renewals
 	// expiry is that of the live certificates.
 	expiry expiry[snapshots.SecretName]
-	// secrets are the versions of the live certificates, versionExpiry is that of the
+	// secrets are the versions of the certificates that are offered, versionExpiry is that of the
 	// versions at hand.
 	secrets       versions
 	versionExpiry expiry[string]
@@ -107,12 +111,17 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 // setLive takes new live data, and reports whether something of Secrets changed.
 func (b *bindings) setLive(live snapshots.Live, now time.Time) bool {
 	live.Expired, live.ExpiredVersions, live.Versions = b.live.Expired, b.live.ExpiredVersions, b.live.Versions
+	offered := !maps.EqualFunc(b.offered, live.Certificates, bytes.Equal)
+	b.offered = live.Certificates
+	live.Certificates, b.renewals = b.renewals.settle(b.offered, now)
 	changed := !sameSecrets(b.live, live)
 	b.live = live
 	if changed {
 		b.shapes++
 		b.expiry = b.expiry.follow(live.Certificates)
 		b.lookAtExpiry(now)
+	}
+	if changed || offered {
 		b.gatherVersions(now)
 	}
 	return changed

@@ -62,7 +62,7 @@ func (s Status) judge(c Condition) (Phase, string) {
 	if t, ok := s.Blocked(); ok {
 		return Degraded, t.About + ": " + t.Error
 	}
-	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutNeeds || t.About == aboutKept }); i >= 0 {
+	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutNeeds || t.About == aboutKept || t.About == aboutSigned }); i >= 0 {
 		return Degraded, s.Troubles[i].Error
 	}
 	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == snapshots.BecauseNewest {

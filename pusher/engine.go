@@ -141,6 +141,7 @@ func (e *engine) loop(ctx context.Context) {
 // the next step of the rollout, saves, and acts. It begins what it decided and
 // waits for nothing.
 func (e *engine) turn(ctx context.Context, now time.Time) {
+	e.view.Runs = e.runs()
 	e.decision = decide(e.view, e.state.Rollout.Failed, now)
 	e.tellInstances()
 	e.readSnapshots(ctx, now)
@@ -163,6 +164,7 @@ func (e *engine) turn(ctx context.Context, now time.Time) {
 	}
 	e.troubleWithCluster(now)
 	e.troubleWithNeeds(now)
+	e.troubleWithSignatures(now)
 	e.settleSecrets(now)
 	e.report(now)
 }

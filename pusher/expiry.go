@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -50,8 +51,13 @@ func (x expiry[K]) at(now time.Time) (map[K]bool, expiry[K]) {
 }
 
 // expire takes expired certificates out of service, and puts those in again that
-// were renewed.
+// were renewed, or are valid from now on.
 func (b *bindings) expire(now time.Time) {
+	if due := b.renewals.next; !due.IsZero() && !now.Before(due) {
+		again := b.live
+		again.Certificates = b.offered
+		b.setLive(again, now)
+	}
 	if passed(b.expiry.next, now) || passed(b.versionExpiry.next, now) {
 		b.lookAtExpiry(now)
 	}
@@ -70,8 +76,12 @@ func (b *bindings) lookAtExpiry(now time.Time) {
 	}
 }
 
-// withExpiry adds to the faults of a need that its certificate is expired.
-func (b *bindings) withExpiry(need snapshots.Need, faults []error) []error {
+// withExpiry adds to the faults of a need that its certificate is expired, or not valid
+// yet.
+func (b *bindings) withExpiry(need snapshots.Need, faults []error, now time.Time) []error {
+	if fault := b.renewals.fault(need.Secret, now); fault != nil && need.Use == snapshots.UseCertificate {
+		faults = append(slices.Clone(faults), fault)
+	}
 	end := b.expiredVersion(need.Secret)
 	if b.live.Expired[need.Secret] {
 		end = b.expiry.ends[need.Secret]

@@ -25,7 +25,7 @@ func (e *engine) troubleWithSecrets(now time.Time) {
 	var errs []error
 	e.objects.missed = nil
 	for _, need := range slices.SortedFunc(maps.Keys(needed), snapshots.Need.Compare) {
-		if err := secretTrouble(need, needed[need], e.bindings.withExpiry(need, e.live.faults[need])); err != nil {
+		if err := secretTrouble(need, needed[need], e.bindings.withExpiry(need, e.live.faults[need], now)); err != nil {
 			errs = append(errs, err)
 			e.objects.missed = append(e.objects.missed, brokenSecret{need.Secret, err.Error()})
 		}

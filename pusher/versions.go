@@ -56,10 +56,10 @@ func (b *bindings) gatherVersions(now time.Time) {
 	for _, p := range b.prepared {
 		for _, ref := range p.versions {
 			if ref.Mode == snapshots.ModeExact {
-				b.secrets = b.secrets.follow(b.live.Certificates)
+				b.secrets = b.secrets.follow(b.offered)
 			}
 			if ref.Mode == snapshots.ModeExact && b.secrets.of[ref.Secret] == ref.Version {
-				next[ref.Version] = b.live.Certificates[ref.Secret]
+				next[ref.Version] = b.offered[ref.Secret]
 			} else if known, ok := b.live.Versions[ref.Version]; ok {
 				next[ref.Version] = known
 			}

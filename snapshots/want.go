@@ -12,6 +12,9 @@ import (
 type View struct {
 	IDs     []ID
 	Channel Channel
+	// Refused are the snapshots, ascending, that the store holds besides, and that nobody
+	// who may has signed. None of them is ever run.
+	Refused []Refused
 	// HeadOnly is for stores in which people choose the newest, by a merge: of the
 	// older ones nobody knows which were ever chosen, so that none of them runs
 	// unless it is named.
@@ -19,9 +22,29 @@ type View struct {
 	// Seen is what the reader now knows of the store, to be given back to it after a
 	// restart.
 	Seen Seen
+	// Runs is the newest snapshot that the fleet was brought to, or is being: where
+	// signatures are asked for and it is among the refused, nothing older follows it
+	// unless a person names it.
+	Runs ID
 	// Fleet is the one that asks. What other fleets rejected does not count for it,
 	// unless the channel shares rejections; for "" all of it counts.
 	Fleet string
+}
+
+// Refused is a snapshot that is not signed by anybody who may, and why it is taken for that.
+type Refused struct {
+	ID     ID
+	Reason string
+}
+
+// refusal returns why a snapshot is refused, "" if it is not.
+func (v View) refusal(id ID) string {
+	for _, r := range v.Refused {
+		if r.ID == id {
+			return r.Reason
+		}
+	}
+	return ""
 }
 
 // rejection returns the rejection of a content that counts here.
@@ -38,7 +61,7 @@ func (v View) Head() ID {
 // Reason says what decided which snapshot should run.
 type Reason string
 
-// The reasons of a [Decision]; the last three only ever hold.
+// The reasons of a [Decision]; the last four only ever hold.
 const (
 	BecauseOverride Reason = "override"
 	BecausePin      Reason = "pin"
@@ -46,6 +69,8 @@ const (
 	BecausePause    Reason = "pause"
 	BecauseEmpty    Reason = "empty" // the store holds no snapshot
 	BecauseNone     Reason = "none"  // no snapshot is approved and not rejected
+	// BecauseUntrusted is where what should run is not signed by who may.
+	BecauseUntrusted Reason = "untrusted"
 )
 
 // Decision is which snapshot should run. If Hold is set there is none, and what
@@ -71,6 +96,8 @@ func hold(because Reason, format string, args ...any) Decision {
 func Want(v View, now time.Time) Decision {
 	spec := v.Channel.Spec
 	switch {
+	case len(v.IDs) == 0 && len(v.Refused) > 0:
+		return hold(BecauseUntrusted, "no snapshot of the store is signed by who may: %s", v.Refused[len(v.Refused)-1].Reason)
 	case len(v.IDs) == 0:
 		return hold(BecauseEmpty, "the store holds no snapshot")
 	case spec.Pause != nil:
@@ -86,6 +113,9 @@ func Want(v View, now time.Time) Decision {
 
 // named decides for a snapshot that a person named.
 func (v View) named(id ID, because Reason, message string) Decision {
+	if why := v.refusal(id); why != "" {
+		return hold(because, "%s is %s, but %s", id, message, why)
+	}
 	if !slices.Contains(v.IDs, id) {
 		return hold(because, "%s is %s, but the store does not hold it", id, message)
 	}
@@ -106,6 +136,9 @@ func (v View) newest() Decision {
 	}
 	var failed *Rejection
 	for _, id := range slices.Backward(v.IDs) {
+		if why := v.refusal(v.Runs); why != "" && id.Revision < v.Runs.Revision {
+			return hold(BecauseUntrusted, "%s runs, and is no longer accepted: it goes on until a newer one is signed, or a person pins one: %s", v.Runs, why)
+		}
 		if r, ok := v.rejection(id); ok {
 			rejected++
 			if failed == nil || failed.Good.Short == id.Short {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,6 +69,7 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if err != nil {
 		return err
 	}
+	view = withOld(view)
 	times, err := f.times(ctx, store, view, now)
 	if err != nil {
 		return err
@@ -75,6 +78,7 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if view, err = store.View(ctx); err != nil {
 		return err
 	}
+	view = withOld(view)
 	used, err := f.inUse(ctx)
 	if err != nil {
 		return err
@@ -86,6 +90,14 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 		}
 	}
 	return f.output.Write(cmd.OutOrStdout(), c, c.print)
+}
+
+// withOld adds the snapshots that are not signed by who may and are older than the newest:
+// they were published before signatures were asked for, or with a key that was retired.
+func withOld(view snapshots.View) snapshots.View {
+	old := slices.DeleteFunc(slices.Clone(view.Refused), func(r snapshots.Refused) bool { return r.ID.Revision >= view.Head().Revision })
+	view.IDs = withRefused(view.IDs, old)
+	return view
 }
 
 // times returns when snapshots were published whose age decides. One that cannot be
@@ -101,8 +113,11 @@ func (f *gcFlags) times(ctx context.Context, store stores.Reader, view snapshots
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			out[id] = m.Provenance.Time
+		case errors.Is(err, snapshots.ErrUntrusted):
+			out[id] = time.Unix(0, 0) // whatever it says
 		}
 	}
 	return out, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/gitstore"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -39,9 +39,9 @@ type revision struct {
 	// States are any of pinned, overridden, rejected, waiting (for approval),
 	// wanted, running, rollout, good (where it does not run), unreadable and
 	// untrusted (not signed by who may, where that is asked for).
-	States    []string            `json:"states,omitempty"`
-	Signature *gitstore.Signature `json:"signature,omitempty"` // in git
-	Error     string              `json:"error,omitempty"`
+	States    []string           `json:"states,omitempty"`
+	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
+	Error     string             `json:"error,omitempty"`
 	// Change is what it took to bring an instance to it, if the pusher did so lately.
 	Change *pusher.Change `json:"change,omitempty"`
 }
@@ -90,7 +90,7 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 	view.Fleet = status.Fleet
 	want := snapshots.Want(view, now)
 	list := []revision{}
-	for _, id := range slices.Backward(view.IDs) {
+	for _, id := range slices.Backward(withRefused(view.IDs, view.Refused)) {
 		if limit > 0 && len(list) == limit {
 			break
 		}

@@ -22,7 +22,7 @@ func command() *cobra.Command {
 	root.AddCommand(
 		runCommand(), checkCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
 		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
-		promoteCommand(), abortCommand(), confirmEndpointsCommand(), pauseCommand(), resumeCommand(), recoverCommand(), acceptRewindCommand(), gcCommand(),
+		promoteCommand(), abortCommand(), confirmEndpointsCommand(), pauseCommand(), resumeCommand(), signCommand(), recoverCommand(), acceptRewindCommand(), gcCommand(),
 		rbacCommand(), process.VersionCommand(),
 	)
 	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)

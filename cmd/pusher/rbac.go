@@ -29,6 +29,7 @@ type rbacFlags struct {
 	state                         string
 	leader                        leaderFlags
 	gc, allNamespaces, companions bool
+	create                        bool
 	snapshots                     int
 }
 
@@ -52,9 +53,12 @@ does, and nothing else:
 - with --state, where that is in a Secret, keep it, and hold the Lease by which a leader
   is elected.
 
-Creating ConfigMaps, Secrets and Leases cannot be limited to names: whoever may write the
-channel can add others, though not change or delete any. Neither can Secrets that hold certificates
-beside snapshots: whoever reads those reads all Secrets of the store's namespace.`,
+No ConfigMap is created: the compiler makes the channel and the status with its first
+snapshot. Where snapshots are delivered, --create adds that right; whoever has it can make
+ConfigMaps that look like snapshots. Creating Secrets and Leases cannot be limited to
+names either: keep the state in a namespace of the pusher's own. Secrets that hold
+certificates beside snapshots have no names that are known before: whoever reads those
+reads all Secrets of the store's namespace.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -69,6 +73,7 @@ beside snapshots: whoever reads those reads all Secrets of the store's namespace
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "as for run: EndpointSlices of all namespaces")
 	flags.IntVar(&f.snapshots, "snapshots", 10, "how many of the newest snapshots it is to be able to run")
 	flags.BoolVar(&f.companions, "companions", false, "also the Secrets with certificates beside snapshots, if no snapshot is read that says so")
+	flags.BoolVar(&f.create, "create", false, "also create the channel and the status of the store, where no compiler did")
 	flags.BoolVar(&f.gc, "gc", false, "also what \"pusher gc\" needs: deleting")
 	return cmd
 }
@@ -106,7 +111,7 @@ func (f *rbacFlags) grants(ctx context.Context) ([]rbac.Grant, error) {
 		if err != nil {
 			return nil, process.Usage("--store: %w", err)
 		}
-		out = append(out, rbac.Grant{Namespace: namespace, Rules: slices.Concat(storeRules(namespace, name, f.gc), events.Rules())})
+		out = append(out, rbac.Grant{Namespace: namespace, Rules: slices.Concat(storeRules(namespace, name, f.gc, f.create), events.Rules())})
 	}
 	var needs needed
 	if f.store != "" && (!inCluster || f.kubeconfig != "" || kubeconfig.Inside()) {
@@ -179,8 +184,11 @@ func (f *rbacFlags) needs(ctx context.Context) (needed, error) {
 }
 
 // storeRules returns what a pusher must be allowed to do with a store.
-func storeRules(namespace, name string, gc bool) []rbacv1.PolicyRule {
+func storeRules(namespace, name string, gc, create bool) []rbacv1.PolicyRule {
 	rules := slices.Concat(configmapstore.Reading(namespace), configmapstore.Channel(name), configmapstore.Status(name))
+	if create {
+		rules = append(rules, configmapstore.Creating()...)
+	}
 	if gc {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}})
 	}

@@ -42,12 +42,6 @@ rules:
   - get
 - apiGroups:
   - ""
-  resources:
-  - configmaps
-  verbs:
-  - create
-- apiGroups:
-  - ""
   resourceNames:
   - shop-channel
   resources:
@@ -194,7 +188,7 @@ func TestRBACOfAState(t *testing.T) {
 	}{
 		"alone":           {nil, "edge: " + state + "; leases create; leases get,update pusher\n"},
 		"another Lease":   {[]string{"--lease", "leases/shop"}, "edge: " + state + "\nleases: leases create; leases get,update shop\n"},
-		"a store as well": {[]string{"--store", "configmap:edge/shop"}, "edge: configmaps get,list,watch; namespaces get edge; configmaps create; configmaps update shop-channel; configmaps patch shop-status; events create,patch; " + state + "; leases create; leases get,update pusher\n"},
+		"a store as well": {[]string{"--store", "configmap:edge/shop"}, "edge: configmaps get,list,watch; namespaces get edge; configmaps update shop-channel; configmaps patch shop-status; events create,patch; " + state + "; leases create; leases get,update pusher\n"},
 	} {
 		code, out, errs := pusherCommand(t, append([]string{"rbac", "--state", "secret:edge/pusher"}, test.args...)...)
 		if got := rolesIn(t, out); code != process.ExitOK || got != test.want {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/gitstore"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -70,13 +70,13 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) er
 // shown is a manifest, and what the store says of its signature.
 type shown struct {
 	snapshots.Manifest
-	Signature *gitstore.Signature `json:"signature,omitempty"` // in git
+	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
 }
 
 // stored returns the snapshot of a store that a person named. The channel, which
 // may be what is wrong, is not read.
 func stored(ctx context.Context, store stores.Reader, name string) (snapshots.ID, error) {
-	ids, err := store.IDs(ctx)
+	ids, err := allOf(ctx, store)
 	if err != nil {
 		return snapshots.ID{}, err
 	}

@@ -50,7 +50,7 @@ func TestSignaturesAreShown(t *testing.T) {
 		}
 	}
 	at := []string{"--store", url, "--cache-dir", dir + "/cache"}
-	trusting := append([]string{"--git-allowed-signers", list}, at...)
+	trusting := append([]string{"--allowed-signers", list}, at...)
 	expect(t, "SIGNER        STATE   SUBJECT", append([]string{"history"}, at...)...)
 	expect(t, "refused   wanted, untrusted", append([]string{"history"}, trusting...)...)
 	expect(t, "signed    no\n", append([]string{"show", "r2"}, at...)...)
@@ -69,7 +69,7 @@ func TestSignaturesAreShown(t *testing.T) {
 	_, out, _ = pusherCommand(t, append([]string{"history", "-o", "json"}, trusting...)...)
 	var listed []revision
 	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 2 ||
-		listed[0].Signature.State != gitstore.SignatureRefused || listed[1].Signature.State != gitstore.SignatureAllowed || listed[1].Signature.Name != "compiler" {
+		listed[0].Signature.State != signature.StateRefused || listed[1].Signature.State != signature.StateAllowed || listed[1].Signature.Name != "compiler" {
 		t.Errorf("printed %s: %v", out, err)
 	}
 	_, out, _ = pusherCommand(t, append([]string{"show", "r1", "-o", "json"}, trusting...)...)

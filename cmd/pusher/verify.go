@@ -37,7 +37,7 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify --store STORE",
 		Short: "Check every digest of every snapshot that the store keeps",
 		Long: `Check every digest of every snapshot that the store keeps, the oldest first, and
-print a line for each that fails. Where --git-allowed-signers or --git-keyring say
+print a line for each that fails. Where --allowed-signers or --keyring say
 who may sign, the signatures are checked too. The exit code is 3 if a snapshot is
 damaged or not signed by any of them, and 1 if one could not be read.`,
 		Args: process.Args(cobra.NoArgs),
@@ -65,7 +65,7 @@ func runVerify(cmd *cobra.Command, store stores.Reader, signatures bool, output 
 // verify reads all snapshots, one after the other: no more than one is in memory.
 func verify(ctx context.Context, store stores.Reader) (verification, error) {
 	v := verification{Failed: []failure{}}
-	ids, err := store.IDs(ctx)
+	ids, err := allOf(ctx, store)
 	if err != nil {
 		return v, err
 	}
@@ -93,7 +93,7 @@ func gone(ctx context.Context, store stores.Reader, id snapshots.ID, err error) 
 	if !errors.Is(err, snapshots.ErrNotFound) {
 		return false
 	}
-	ids, err := store.IDs(ctx)
+	ids, err := allOf(ctx, store)
 	return err == nil && !slices.Contains(ids, id)
 }
 

@@ -80,7 +80,33 @@ func (t *translation) certificateOf(name snapshots.SecretName, named Origin, wit
 	if !t.cfg.Now.IsZero() && t.cfg.Now.After(observed.NotAfter) {
 		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it; until then its hosts get the default certificate")
 	}
+	if without != ofServers { // what is shown to servers is none of theirs
+		t.reportServing(secret, observed)
+	}
 	return c, false
+}
+
+// reportServing warns of a certificate that clients refuse, though HAProxy serves it.
+func (t *translation) reportServing(secret inputs.Object[corev1.Secret], observed snapshots.ObservedCertificate) {
+	data, err := live.Certificate(*secret.Value)
+	if err != nil {
+		return
+	}
+	for _, fault := range snapshots.ServingFaults(data, t.cfg.Now) {
+		t.reportSecret(diag.Warning, secret, fmt.Sprintf("the certificate for %s %s", someNames(observed.Names), fault), "it is served, and clients may refuse it; put one for a server there")
+	}
+}
+
+// someNames lists the first of the names that a certificate is for.
+func someNames(names []string) string {
+	const most = 3
+	switch {
+	case len(names) == 0:
+		return "no name"
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 // authority returns the certificate authorities of a Secret that an Ingress names

@@ -9,12 +9,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
+// ofServers is what becomes of endpoints while the certificate that they are shown cannot be
+// used.
+const ofServers = "endpoints are shown one that nobody vouches for"
+
 // nameSecrets gives TLS to servers the files of the Secrets that it needs. They
 // are referenced even if they cannot be used as they are here: without the
 // authorities that they hold when they are pushed no server is accepted, and
 // another certificate than theirs is one that nobody vouches for.
 func (t *translation) nameSecrets(tls *policy.TLS, secrets options.ServerSecrets, by asker) {
-	const ofServers = "endpoints are shown one that nobody vouches for"
 	if name := secrets.Authorities; name != "" {
 		c, missing := t.authorityOf(by.secret(name), by.origin("backend-ca-secret"))
 		tls.Authorities = c.File

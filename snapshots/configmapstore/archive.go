@@ -106,19 +106,28 @@ func tarGz(files []snapshots.File) ([]byte, error) {
 
 // unpackManifest reads the manifest from the values of its ConfigMap.
 func unpackManifest(data map[string]string, binary map[string][]byte) (snapshots.Manifest, error) {
+	text, err := manifestText(data, binary)
+	if err != nil {
+		return snapshots.Manifest{}, err
+	}
+	return snapshots.ParseManifest(text)
+}
+
+// manifestText returns snapshot.yaml, from the values of its ConfigMap.
+func manifestText(data map[string]string, binary map[string][]byte) ([]byte, error) {
 	text, found := data[manifestKey]
 	if found {
-		return snapshots.ParseManifest([]byte(text))
+		return []byte(text), nil
 	}
 	z, err := gzip.NewReader(bytes.NewReader(binary[manifestGzKey]))
 	if err != nil {
-		return snapshots.Manifest{}, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
+		return nil, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
 	}
 	content, err := io.ReadAll(io.LimitReader(z, snapshots.MaxManifest+1)) // one more is too large
 	if err != nil {
-		return snapshots.Manifest{}, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
+		return nil, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
 	}
-	return snapshots.ParseManifest(content)
+	return content, nil
 }
 
 // unpackFiles reads the files that a manifest lists from the pieces. It reads no

@@ -25,20 +25,25 @@ func (s *Store) remembered() snapshots.Seen {
 	return snapshots.Seen{Store: s.String(), Channel: s.believed}
 }
 
-// versionOf tells the states of a ConfigMap apart; "" is that of none.
-func versionOf(o *corev1.ConfigMap) string {
+// versionOf tells the states of a ConfigMap apart; "" is that of none. The serial is that of
+// what is signed, 0 where no signature is asked for.
+func versionOf(o *corev1.ConfigMap, serial uint64) string {
 	if o == nil {
 		return ""
 	}
-	return string(o.UID) + "/" + o.ResourceVersion
+	version := string(o.UID) + "/" + o.ResourceVersion
+	if serial > 0 {
+		version += "/" + strconv.FormatUint(serial, 10)
+	}
+	return version
 }
 
 // believe notes the channel's ConfigMap, nil for none, if it comes after the one that was
 // believed last, or what it says accepts that it does not.
-func (s *Store) believe(o *corev1.ConfigMap, c snapshots.Channel) error {
+func (s *Store) believe(o *corev1.ConfigMap, serial uint64, c snapshots.Channel) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := versionOf(o)
+	now := versionOf(o, serial)
 	if why := rewound(s.believed, now); why != "" {
 		gone := &snapshots.RewoundError{Channel: s.believed, Message: why}
 		if !c.AcceptsRewind(gone) {
@@ -55,10 +60,12 @@ func (s *Store) believe(o *corev1.ConfigMap, c snapshots.Channel) error {
 // People, and tools such as Argo CD and Flux, may write into it what they like, also what
 // was in it before: it stays the same object, and its resourceVersion grows, which
 // Kubernetes promises to be comparable (KEP-5504). One that was deleted and made again
-// has another UID, and one that was restored with the whole of etcd a lower version.
+// has another UID, and one that was restored with the whole of etcd a lower version. Where
+// it is signed, what was in it before is not to be written by who cannot sign: its number
+// does not go down.
 func rewound(before, now string) string {
-	uid, version, _ := strings.Cut(now, "/")
-	oldUID, oldVersion, _ := strings.Cut(before, "/")
+	uid, version, serial := versionParts(now)
+	oldUID, oldVersion, oldSerial := versionParts(before)
 	switch {
 	case before == "" || before == now:
 		return ""
@@ -72,5 +79,16 @@ func rewound(before, now string) string {
 	if err == nil && oldErr == nil && is < was {
 		return fmt.Sprintf("it is at version %d, and was at %d", is, was)
 	}
+	if serial > 0 && serial < oldSerial {
+		return fmt.Sprintf("somebody put back the one that was signed as number %d, after number %d was read", serial, oldSerial)
+	}
 	return ""
+}
+
+// versionParts takes a version apart.
+func versionParts(text string) (uid, version string, serial uint64) {
+	uid, rest, _ := strings.Cut(text, "/")
+	version, number, _ := strings.Cut(rest, "/")
+	serial, _ = strconv.ParseUint(number, 10, 64) // 0 of one without
+	return uid, version, serial
 }

@@ -31,7 +31,8 @@ func (s *Store) list(ctx context.Context, more string) (listing, error) {
 	if err != nil {
 		return listing{}, fmt.Errorf("list %s: %w", s, because(ctx, err))
 	}
-	return newListing(s.name, found.Items), nil
+	l := newListing(s.name, found.Items)
+	return l, s.divide(&l)
 }
 
 // placed returns an error unless the namespace is there.

@@ -26,7 +26,12 @@ func TestFailing(t *testing.T) {
 
 func newBackend(t *testing.T) storetest.Backend {
 	t.Helper()
-	p := newPlace(t)
+	return newPlace(t).backend()
+}
+
+func (p *place) backend() storetest.Backend {
+	t := p.T
+	t.Helper()
 	return storetest.Backend{
 		Place: p.server.Kubeconfig() + "#" + p.namespace,
 		Open: func(step func(string) error) storetest.Store {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -50,14 +51,19 @@ func errDelivered(manifest string) error {
 
 // Delivered returns the ConfigMaps of a snapshot, the same for the same snapshot, in
 // the form in which others may put them into the namespace of a store: the manifest,
-// its chunks, and the status, which says that it was delivered. The error of a snapshot that is too large wraps
+// signed with the key if there is one, its chunks, and the status, which says that it was
+// delivered. The error of a snapshot that is too large wraps
 // [sequence.ErrRefused].
-func Delivered(store string, s snapshots.Snapshot) ([]*corev1.ConfigMap, error) {
+func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key) ([]*corev1.ConfigMap, error) {
 	p, err := packInto(s, deliveredPiece)
 	if err != nil {
 		return nil, err
 	}
 	d := newDraft(store, s, p, s.ID().Short)
+	by := signing{key: key}
+	if err := by.sign(d.manifest, stateSnapshot(Scheme+namespace+"/"+store, s.Manifest, p.manifest)); err != nil {
+		return nil, err
+	}
 	all := append([]*corev1.ConfigMap{d.manifest}, d.chunks...)
 	all = append(all, newStatus(store, s.ID()))
 	for _, o := range all {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
@@ -32,7 +33,7 @@ func (p *place) delivered(revision uint64, name string) (snapshots.Snapshot, []*
 
 func (p *place) objectsOf(s snapshots.Snapshot) []*corev1.ConfigMap {
 	p.Helper()
-	objects, err := Delivered("edge", s)
+	objects, err := Delivered("edge", "edge", s, signature.Key{})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -94,11 +95,11 @@ func TestDeliveredInAnyOrder(t *testing.T) {
 func TestDeliveredObjects(t *testing.T) {
 	t.Parallel()
 	s := ten().Seal(7, snapshots.ID{})
-	objects, err := Delivered("edge", s)
+	objects, err := Delivered("edge", "edge", s, signature.Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Delivered("edge", s)
+	again, err := Delivered("edge", "edge", s, signature.Key{})
 	if err != nil || !reflect.DeepEqual(objects, again) {
 		t.Errorf("the second time it differs: %v", err)
 	}
@@ -125,7 +126,7 @@ func TestDeliveredTooLarge(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 30<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(large)
-	_, err := Delivered("edge", storetest.Draft("web", "files/large.bin", string(large)).Seal(1, snapshots.ID{}))
+	_, err := Delivered("edge", "edge", storetest.Draft("web", "files/large.bin", string(large)).Seal(1, snapshots.ID{}), signature.Key{})
 	if !errors.Is(err, sequence.ErrRefused) || !strings.Contains(err.Error(), "files/large.bin") {
 		t.Error(err)
 	}
@@ -206,5 +207,31 @@ func TestDeliveredAsText(t *testing.T) {
 		if got := string(pieceOf(o)); got != "piece" {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// What is delivered is signed for the store that it is delivered to, and for no other.
+func TestDeliveredSigned(t *testing.T) {
+	t.Parallel()
+	p := newSigned(t)
+	s := storetest.Draft("web").Seal(1, snapshots.ID{})
+	for revision, namespace := range []string{"elsewhere", p.namespace} {
+		s.Manifest = storetest.Draft("web").Seal(uint64(revision+1), snapshots.ID{}).Manifest
+		objects, err := Delivered(namespace, "edge", s, signature.Key{File: p.key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			o.Namespace = p.namespace
+		}
+		p.deliver(objects...)
+	}
+	reader := p.open(p.reads)
+	v, err := reader.View(t.Context())
+	if err != nil || !slices.Equal(v.IDs, []snapshots.ID{s.ID()}) || len(v.Refused) != 1 || !strings.Contains(v.Refused[0].Reason, "its signature is for configmap:elsewhere/edge") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if got, err := reader.Get(t.Context(), s.ID()); err != nil || !reflect.DeepEqual(got, s) {
+		t.Errorf("it came out different: %v", err)
 	}
 }

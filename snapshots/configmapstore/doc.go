@@ -6,6 +6,8 @@
 //	edge-channel              what people say should run, in a key for each of its fields
 //	edge-status               what the reader says of itself, and what was delivered
 //
+// The last two are made with the first snapshot, so that readers need not make anything.
+//
 // It promises that a reader never sees half of anything. A manifest is created
 // first, with a label that says that it is staged; its chunks are created then;
 // and the label is changed last, which is the only thing about it that can be
@@ -22,6 +24,10 @@
 // in any order. It has the label delivered from the start, and is a snapshot when all
 // of its chunks are there, which the listing alone shows. Nothing owns those chunks:
 // they are deleted by name. Nobody else publishes to such a store.
+//
+// With a list of who may sign, only what is signed by them is a snapshot or the channel; the
+// signatures are in annotations, so that the listing tells. What others put there is left
+// where it is, told as refused, and in nobody's way.
 //
 // What changes can be followed ([Store.Follow]), by one watch of the store's ConfigMaps
 // and without their data. It only says that a look is worth while, so that a watch

@@ -18,13 +18,21 @@ type stored struct {
 	version string // of the object
 	secrets string // names of Secrets beside it
 	created time.Time
+
+	delivered bool
+	signed    map[string]string // the annotations by which it is
+	refused   error             // why its signature is
 }
 
 // listing is the ConfigMaps of a store, without what is in them.
 type listing struct {
 	complete []stored // by ID, ascending
 	staged   []stored
-	chunks   map[types.UID][]string // by the manifest that owns them
+	// refused are complete, or delivered, and not signed by who may, where that is asked
+	// for; intruding are staged, likewise.
+	refused, intruding []stored
+	status             bool                   // the status is there
+	chunks             map[types.UID][]string // by the manifest that owns them
 
 	delivery string                    // the name of a manifest that was delivered, "" for none
 	arrived  map[snapshots.ID][]string // chunks that were delivered
@@ -45,6 +53,7 @@ func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 		}
 	}
 	for _, o := range items {
+		l.status = l.status || o.Name == statusName(store)
 		if o.Labels[PartLabel] == partManifest {
 			l.addManifest(store, o)
 		}
@@ -58,7 +67,7 @@ func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
 	if err != nil || o.Name != manifestName(store, id.Revision) {
 		return
 	}
-	found := stored{id, o.Name, o.UID, o.ResourceVersion, o.Annotations[SecretsAnnotation], o.CreationTimestamp.Time}
+	found := stored{id, o.Name, o.UID, o.ResourceVersion, o.Annotations[SecretsAnnotation], o.CreationTimestamp.Time, o.Labels[StateLabel] == stateDelivered, signedBy(o.Annotations), nil}
 	switch o.Labels[StateLabel] {
 	case stateComplete:
 		l.complete = append(l.complete, found)
@@ -67,6 +76,17 @@ func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
 	case stateDelivered:
 		l.addPart(store, found, o.Annotations[ChunksAnnotation])
 	}
+}
+
+// signedBy returns the annotations by which an object is signed.
+func signedBy(all map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{SignedAnnotation, SignatureAnnotation} {
+		if value, ok := all[name]; ok {
+			out[name] = value
+		}
+	}
+	return out
 }
 
 // ids returns the snapshots that are there, ascending.
@@ -88,17 +108,18 @@ func (l listing) head() stored {
 
 // find returns a snapshot that is there.
 func (l listing) find(id snapshots.ID) (stored, bool) {
-	i, found := slices.BinarySearchFunc(l.complete, id, func(s stored, id snapshots.ID) int { return s.id.Compare(id) })
-	if !found {
-		return stored{}, false
+	for _, list := range [][]stored{l.complete, l.refused} {
+		if i := slices.IndexFunc(list, func(s stored) bool { return s.id == id }); i >= 0 {
+			return list[i], true
+		}
 	}
-	return l.complete[i], true
+	return stored{}, false
 }
 
 // orphans returns the chunks, sorted, that no manifest owns.
 func (l listing) orphans() []string {
 	owned := map[types.UID]bool{}
-	for _, s := range slices.Concat(l.complete, l.staged) {
+	for _, s := range slices.Concat(l.complete, l.staged, l.refused, l.intruding) {
 		owned[s.uid] = true
 	}
 	var out []string

@@ -72,9 +72,13 @@ type transport func(*http.Request) (*http.Response, error)
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // open opens the store edge, which does not wait long for writers that are dead.
-func (p *place) open() *Store {
+func (p *place) open(change ...func(*Options)) *Store {
 	p.Helper()
-	s, err := Open(Options{Config: p.config, Namespace: p.namespace, Name: "edge"})
+	o := Options{Config: p.config, Namespace: p.namespace, Name: "edge"}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := Open(o)
 	if err != nil {
 		p.Fatal(err)
 	}

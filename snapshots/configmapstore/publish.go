@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,7 +41,7 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	if err := sequence.Check(d); err != nil {
 		return snapshots.ID{}, false, err
 	}
-	p := publication{Store: s, mine: map[types.UID]bool{}, seen: map[types.UID]sighting{}}
+	p := publication{Store: s, taken: map[uint64]int{}, mine: map[types.UID]bool{}, seen: map[types.UID]sighting{}}
 	for try := 1; ; {
 		id, published, err := p.try(ctx, d)
 		switch {
@@ -60,6 +62,7 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 type publication struct {
 	*Store
 	waits time.Time              // since when it waits for others, zero: not yet
+	taken map[uint64]int         // how often the name of a revision was found to be taken
 	mine  map[types.UID]bool     // the manifests that it made
 	seen  map[types.UID]sighting // those of others that are staged
 }
@@ -90,17 +93,79 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	if err != nil || !changed {
 		return head.ID, false, err
 	}
+	if revision := p.free(l, next.ID().Revision); revision != next.ID().Revision {
+		next = d.Seal(revision, head.ID)
+	}
 	if p.busy(l, time.Now()) {
 		return snapshots.ID{}, false, errBusy
 	}
 	if err := p.sweep(ctx, l); err != nil {
 		return snapshots.ID{}, false, err
 	}
+	if err := p.beside(ctx, l, d.Time); err != nil {
+		return snapshots.ID{}, false, err
+	}
 	if err := p.store(ctx, next, d.Companions); err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			p.taken[next.ID().Revision]++
+		}
 		return snapshots.ID{}, false, fmt.Errorf("write %s: %w", next.ID(), err)
 	}
 	p.remember(sequence.HeadOf(next))
 	return next.ID(), true, nil
+}
+
+// maxSkip is how far ahead a snapshot that nobody who may has signed is made way for: one
+// with the last revision that there is leaves room for all others below it.
+const maxSkip = 1_000_000
+
+// free returns the first revision, from that one on, that comes after all that are there,
+// also those that are not signed by who may, and whose name is not that of an object that is
+// no snapshot at all.
+func (p *publication) free(l listing, from uint64) uint64 {
+	revision := from
+	for _, s := range l.refused {
+		if s.id.Revision >= revision && s.id.Revision-from < maxSkip {
+			revision = s.id.Revision + 1
+		}
+	}
+	for p.taken[revision] > 1 && !l.names(revision) {
+		revision++
+	}
+	return revision
+}
+
+// names reports whether a manifest of a revision is there, in whatever state.
+func (l listing) names(revision uint64) bool {
+	return slices.ContainsFunc(slices.Concat(l.complete, l.staged, l.intruding, l.partial), func(s stored) bool { return s.id.Revision == revision })
+}
+
+// beside makes what stands beside snapshots where it is not there: the status, and with the
+// first snapshot the channel, in which nobody has said anything. So a reader, which changes
+// both, need not be allowed to create ConfigMaps here. A channel that is gone later on was
+// taken away, and that is for people to judge.
+func (p *publication) beside(ctx context.Context, l listing, now time.Time) error {
+	var missing []*corev1.ConfigMap
+	if len(l.complete)+len(l.refused) == 0 {
+		fields, err := fieldsOf(snapshots.Channel{})
+		if err != nil {
+			return err
+		}
+		channel := newChannel(p.name, fields)
+		if err := p.signChannel(channel, now); err != nil {
+			return fmt.Errorf("write channel: %w", err)
+		}
+		missing = append(missing, channel)
+	}
+	if !l.status {
+		missing = append(missing, part(p.name, statusName(p.name), partStatus))
+	}
+	for _, o := range missing {
+		if _, err := p.create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // busy reports whether another writer may still be at work on what is staged. It is not
@@ -134,7 +199,7 @@ func (p *publication) busy(l listing, now time.Time) bool {
 // sweep removes what is staged, the manifests first, and chunks that have none.
 func (p *publication) sweep(ctx context.Context, l listing) error {
 	chunks := l.orphans()
-	for _, staged := range l.staged {
+	for _, staged := range slices.Concat(l.staged, l.intruding) {
 		seen := &metav1.Preconditions{UID: &staged.uid, ResourceVersion: &staged.version}
 		if err := p.Store.remove(ctx, staged.name, seen); err != nil {
 			return err
@@ -157,6 +222,9 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 	}
 	attempt := newAttempt()
 	d := newDraft(p.name, next, files, attempt)
+	if err := p.signing.sign(d.manifest, stateSnapshot(p.String(), next.Manifest, files.manifest)); err != nil {
+		return err
+	}
 	secrets := newCompanions(p.name, next.ID(), companions, attempt)
 	if len(secrets) > 0 {
 		d.manifest.Annotations[SecretsAnnotation] = secretNames(secrets)
@@ -202,6 +270,9 @@ func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, err
 	newest := l.head().id
 	if newest.IsZero() {
 		return sequence.Head{}, nil
+	}
+	if ours, err := s.ours(l.head()); err != nil || !ours {
+		return sequence.Head{ID: newest}, err
 	}
 	if known := s.known(); known.ID == newest {
 		return known, nil

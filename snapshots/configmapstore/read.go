@@ -13,18 +13,19 @@ import (
 // View returns the IDs of all snapshots and the channel: two calls, of which none
 // fetches a snapshot.
 func (s *Store) View(ctx context.Context) (snapshots.View, error) {
-	ids, err := s.IDs(ctx)
+	l, err := s.list(ctx, readable)
 	if err != nil {
 		return snapshots.View{}, err
 	}
-	channel, _, err := s.channel(ctx, ids)
+	channel, _, err := s.channel(ctx, l.ids())
 	if err != nil {
 		return snapshots.View{}, err
 	}
-	return snapshots.View{IDs: ids, Channel: channel, Seen: s.remembered()}, nil
+	return snapshots.View{IDs: l.ids(), Refused: s.refusals(l), Channel: channel, Seen: s.remembered()}, nil
 }
 
-// IDs returns the IDs of all snapshots, the newest last. The channel is not read.
+// IDs returns the IDs of all snapshots, the newest last: where signatures are asked for,
+// of those that are signed. The channel is not read.
 func (s *Store) IDs(ctx context.Context) ([]snapshots.ID, error) {
 	l, err := s.list(ctx, readable)
 	return l.ids(), err
@@ -56,7 +57,14 @@ func (s *Store) manifest(ctx context.Context, id snapshots.ID) (*corev1.ConfigMa
 	if err != nil {
 		return nil, snapshots.Manifest{}, err
 	}
-	manifest, err := unpackManifest(o.Data, o.BinaryData)
+	text, err := manifestText(o.Data, o.BinaryData)
+	if err == nil {
+		err = s.vouch(o, id, text)
+	}
+	var manifest snapshots.Manifest
+	if err == nil {
+		manifest, err = snapshots.ParseManifest(text)
+	}
 	if err != nil {
 		return nil, snapshots.Manifest{}, fmt.Errorf("read snapshot %s: %w", id, err)
 	}

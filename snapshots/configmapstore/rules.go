@@ -31,20 +31,25 @@ func ReadingCompanions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
 }
 
-// Status returns what it takes to write the status of a store. Creating cannot be
-// limited to a name.
+// Status returns what it takes to write the status of a store, which is made with the first
+// snapshot, by whoever publishes or delivers it.
 func Status(store string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{statusName(store)}, Verbs: []string{"patch"}},
 	}
 }
 
-// Channel returns what it takes to change the channel of a store, besides reading it.
-// Creating cannot be limited to a name.
+// Channel returns what it takes to change the channel of a store, besides reading it. It is
+// made with the first snapshot that is published, and by people where snapshots are
+// delivered.
 func Channel(store string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{ChannelName(store)}, Verbs: []string{"update"}},
 	}
+}
+
+// Creating returns what it takes to make both where they are not there. It cannot be limited
+// to names: who may do that can make ConfigMaps that look like snapshots.
+func Creating() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}}
 }

@@ -2,6 +2,7 @@ package configmapstore
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
@@ -58,11 +60,18 @@ func TestRules(t *testing.T) {
 	approve := func(id snapshots.ID) error {
 		return person.UpdateChannel(t.Context(), "approve", noon, func(c *snapshots.Channel) error { *c = c.Approve(id); return nil })
 	}
-	if err := approve(first); err != nil { // makes it
+	if err := approve(first); err != nil {
 		t.Error(err)
 	}
-	if err := approve(snapshots.ID{Revision: 2, Short: first.Short}); err != nil { // changes it
+	pusher := p.as("pusher", slices.Concat(Reading(p.namespace), Channel("edge"), Status("edge")))
+	if err := pusher.SetStatus(t.Context(), map[string]string{"phase": "Healthy"}); err != nil {
 		t.Error(err)
+	}
+	// None of them may make ConfigMaps, so none can make what looks like a snapshot.
+	for _, s := range []*Store{person, pusher} {
+		if _, err := s.create(t.Context(), newChannel("other", map[string]string{noteKey: "x"})); !apierrors.IsForbidden(err) {
+			t.Errorf("a ConfigMap was made: %v", err)
+		}
 	}
 	if err := reader.Delete(t.Context(), first); !apierrors.IsForbidden(err) {
 		t.Errorf("a reader deletes: %v", err)
@@ -72,5 +81,31 @@ func TestRules(t *testing.T) {
 	}
 	if _, _, err := person.Publish(t.Context(), storetest.Draft("c")); err == nil {
 		t.Error("who may change the channel can publish")
+	}
+}
+
+// Where the channel and the status are not there, who may only change them is told.
+func TestRulesWithoutChannel(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	pusher := p.as("pusher", slices.Concat(Reading(p.namespace), Channel("edge"), Status("edge")))
+	edit := func(c *snapshots.Channel) error {
+		*c = c.Approve(snapshots.ID{Revision: 1, Short: "0123456789"})
+		return nil
+	}
+	err := pusher.UpdateChannel(t.Context(), "approve", noon, edit)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "edge-channel is not there") || !strings.Contains(process.Hint(err), "pusher rbac --create") {
+		t.Errorf("channel: %v, hint %q", err, process.Hint(err))
+	}
+	err = pusher.SetStatus(t.Context(), map[string]string{"phase": "Healthy"})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "edge-status is not there") {
+		t.Errorf("status: %v", err)
+	}
+	maker := p.as("maker", slices.Concat(Reading(p.namespace), Channel("edge"), Status("edge"), Creating()))
+	if err := maker.UpdateChannel(t.Context(), "approve", noon, edit); err != nil {
+		t.Error(err)
+	}
+	if err := maker.SetStatus(t.Context(), map[string]string{"phase": "Healthy"}); err != nil {
+		t.Error(err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	reader := p.as("reporter", Status("edge"))
+	reader := p.as("reporter", append(Status("edge"), Creating()...)) // there is nothing yet
 	set := func(fields map[string]string) {
 		t.Helper()
 		if err := reader.SetStatus(t.Context(), fields); err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -30,8 +31,12 @@ const longest = 6
 type Options struct {
 	Config    *rest.Config // how the API server is reached
 	Namespace string
-	Name      string       // which begins the names of the ConfigMaps
-	Log       *slog.Logger // default: discards
+	Name      string // which begins the names of the ConfigMaps
+	// Key signs what is written, none if empty; Allowed says whose signatures are accepted,
+	// anybody's if empty.
+	Key     signature.Key
+	Allowed signature.Allowed
+	Log     *slog.Logger // default: discards
 }
 
 // Store is a history of snapshots in the ConfigMaps of a namespace. It is safe for
@@ -41,6 +46,7 @@ type Store struct {
 	core            corev1client.CoreV1Interface
 	metadata        metadata.Interface
 	log             *slog.Logger
+	signing         signing
 
 	mu       sync.Mutex    // guards head and believed
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
@@ -102,6 +108,7 @@ func Open(o Options) (*Store, error) {
 	return &Store{
 		namespace: o.Namespace, name: o.Name, core: core, metadata: meta,
 		log:      cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		signing:  signing{key: o.Key, allowed: o.Allowed},
 		patience: patience,
 		step:     func(string) error { return nil },
 	}, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/delivery"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -43,7 +44,7 @@ func tree(t *testing.T, fs filesys.FileSystem, folder string, s snapshots.Snapsh
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := target.Files(s)
+	files, err := target.Files(s, signature.Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestKustomizeGivesTheConfigMaps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := d.Seal(12, snapshots.ID{})
-			want, err := configmapstore.Delivered("shop", s)
+			want, err := configmapstore.Delivered("edge", "shop", s, signature.Key{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,11 +136,11 @@ func TestKustomizeAsABase(t *testing.T) {
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	s := storetest.Draft("web", "files/large.bin", random(300_000)).Seal(12, snapshots.ID{})
-	files, err := target.Files(s)
+	files, err := target.Files(s, signature.Key{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := target.Files(s); err != nil || !reflect.DeepEqual(files, again) {
+	if again, err := target.Files(s, signature.Key{}); err != nil || !reflect.DeepEqual(files, again) {
 		t.Errorf("the second time they differ: %v", err)
 	}
 	var paths []string
@@ -188,7 +189,7 @@ func TestOwns(t *testing.T) {
 
 func TestNoTarget(t *testing.T) {
 	t.Parallel()
-	if files, err := (delivery.Target{}).Files(storetest.Draft("web").Seal(1, snapshots.ID{})); len(files) != 0 || err != nil {
+	if files, err := (delivery.Target{}).Files(storetest.Draft("web").Seal(1, snapshots.ID{}), signature.Key{}); len(files) != 0 || err != nil {
 		t.Errorf("%v, %v", files, err)
 	}
 }

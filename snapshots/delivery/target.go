@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 )
 
 // Target is the store that a snapshot is delivered to, configmap:NAMESPACE/NAME in
@@ -32,13 +33,14 @@ func Owns(path string) bool {
 	return path == kustomizationFile || path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// Files returns the files that deliver a snapshot; without a target, none. The error of
+// Files returns the files that deliver a snapshot, signed for the target if there is a key;
+// without a target, none. The error of
 // a snapshot that is too large for ConfigMaps wraps [sequence.ErrRefused].
-func (t Target) Files(s snapshots.Snapshot) ([]snapshots.File, error) {
+func (t Target) Files(s snapshots.Snapshot, key signature.Key) ([]snapshots.File, error) {
 	if t == (Target{}) {
 		return nil, nil
 	}
-	objects, err := configmapstore.Delivered(t.Name, s)
+	objects, err := configmapstore.Delivered(t.Namespace, t.Name, s, key)
 	if err != nil {
 		return nil, fmt.Errorf("deliver to %s/%s: %w", t.Namespace, t.Name, err)
 	}

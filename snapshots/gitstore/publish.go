@@ -103,7 +103,7 @@ func (s *Store) commit(parent tip, next snapshots.Snapshot, made time.Time) (tip
 	if err != nil {
 		return tip{}, nil, fmt.Errorf("encode manifest: %w", err)
 	}
-	files, err := s.options.Deliver.Files(next)
+	files, err := s.options.Deliver.Files(next, s.options.Key)
 	if err != nil {
 		return tip{}, nil, err
 	}

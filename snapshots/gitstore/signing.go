@@ -22,7 +22,7 @@ func (s *Store) sign(c *object.Commit) (string, error) {
 	}
 	if !s.options.Key.Enabled() {
 		return "", process.WithHint(fmt.Errorf("write to %s: %w: there is no key for signatures, and they are asked for", s, snapshots.ErrUntrusted),
-			"name the file of a private key with --git-signing-key")
+			"name the file of a private key with --signing-key")
 	}
 	payload, err := text(c)
 	if err != nil {
@@ -93,26 +93,9 @@ func (r reader) text() ([]byte, error) {
 	return content(o)
 }
 
-// Signature is what there is to say of the signature of a snapshot.
-type Signature struct {
-	Commit string `json:"commit"`
-	// State is none, unverified if nobody says who may sign, allowed or refused.
-	State string `json:"state"`
-	signature.Signer
-	Error string `json:"error,omitempty"` // why it is refused
-}
-
-// The states of a [Signature].
-const (
-	SignatureNone       = "none"
-	SignatureUnverified = "unverified"
-	SignatureAllowed    = "allowed"
-	SignatureRefused    = "refused"
-)
-
 // Signature returns who signed a snapshot. That nobody did, or somebody who is not
 // allowed to, is no error here.
-func (s *Store) Signature(ctx context.Context, id snapshots.ID) (found Signature, err error) {
+func (s *Store) Signature(ctx context.Context, id snapshots.ID) (found signature.Finding, err error) {
 	err = s.find(ctx, id, func(commit plumbing.Hash) error {
 		r, err := s.openAny(ctx, commit)
 		if err != nil {
@@ -126,24 +109,24 @@ func (s *Store) Signature(ctx context.Context, id snapshots.ID) (found Signature
 		return nil
 	})
 	if err != nil {
-		return Signature{}, fmt.Errorf("read signature of %s: %w", id, err)
+		return signature.Finding{}, fmt.Errorf("read signature of %s: %w", id, err)
 	}
 	return found, nil
 }
 
-func (s *Store) judge(stored []byte, c *object.Commit) Signature {
-	found := Signature{Commit: c.Hash.String(), State: SignatureNone}
+func (s *Store) judge(stored []byte, c *object.Commit) signature.Finding {
+	found := signature.Finding{Commit: c.Hash.String(), State: signature.StateNone}
 	if by, signed := signature.Claim(stored); signed {
-		found.State, found.Signer = SignatureUnverified, by
+		found.State, found.Signer = signature.StateUnverified, by
 	}
 	if !s.options.Allowed.Enabled() {
 		return found
 	}
 	by, err := s.options.Allowed.Verify(stored, c.Committer.When)
 	if err != nil {
-		found.State, found.Error = SignatureRefused, err.Error()
+		found.State, found.Error = signature.StateRefused, err.Error()
 		return found
 	}
-	found.State, found.Signer = SignatureAllowed, by
+	found.State, found.Signer = signature.StateAllowed, by
 	return found
 }

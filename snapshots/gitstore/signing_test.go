@@ -158,7 +158,7 @@ func TestSnapshotsOfStrangers(t *testing.T) {
 		if _, err := reader.Get(t.Context(), good); err != nil {
 			t.Errorf("%s: get the one before: %v", name, err)
 		}
-		if sig, err := reader.Signature(t.Context(), bad); err != nil || sig.State != SignatureRefused || sig.Commit != forged || !strings.Contains(sig.Error, test.want) {
+		if sig, err := reader.Signature(t.Context(), bad); err != nil || sig.State != signature.StateRefused || sig.Commit != forged || !strings.Contains(sig.Error, test.want) {
 			t.Errorf("%s: signature %+v, %v", name, sig, err)
 		}
 		// Nothing is put on top of it by whoever verifies, though its content is right.
@@ -267,7 +267,7 @@ func TestNothingUnsignedIsPublished(t *testing.T) {
 	}{
 		"no file":    {func(o *Options) { o.Key.File += "-missing" }, signature.ErrNoKey, ""},
 		"public key": {func(o *Options) { o.Key.File += ".pub" }, signature.ErrNoKey, "name the file with the private key"},
-		"no key":     {func(o *Options) { o.Key = signature.Key{} }, snapshots.ErrUntrusted, "--git-signing-key"},
+		"no key":     {func(o *Options) { o.Key = signature.Key{} }, snapshots.ErrUntrusted, "--signing-key"},
 		"a stranger": {func(o *Options) { o.Key.File = stranger }, snapshots.ErrUntrusted, ""},
 	} {
 		store := s.open(t, s.signs, test.change)
@@ -335,13 +335,13 @@ func TestWhatIsSaidOfSignatures(t *testing.T) {
 		change      func(*Options)
 		state, name string
 	}{
-		{unsigned, func(*Options) {}, SignatureNone, ""},
-		{signed, func(*Options) {}, SignatureUnverified, ""},
-		{unsigned, s.reads, SignatureRefused, ""},
-		{signed, s.reads, SignatureAllowed, "compiler"},
+		{unsigned, func(*Options) {}, signature.StateNone, ""},
+		{signed, func(*Options) {}, signature.StateUnverified, ""},
+		{unsigned, s.reads, signature.StateRefused, ""},
+		{signed, s.reads, signature.StateAllowed, "compiler"},
 	} {
 		sig, err := s.open(t, test.change).Signature(t.Context(), test.id)
-		if err != nil || sig.State != test.state || sig.Name != test.name || (sig.Error != "") != (test.state == SignatureRefused) {
+		if err != nil || sig.State != test.state || sig.Name != test.name || (sig.Error != "") != (test.state == signature.StateRefused) {
 			t.Errorf("%s: %+v, %v", test.id, sig, err)
 		}
 		if test.id == signed && (sig.Format != "ssh" || !strings.HasPrefix(sig.Key, "SHA256:")) {

@@ -73,13 +73,20 @@ func Certificate(secret corev1.Secret) ([]byte, error) {
 // ExpiresAt returns when the first certificate of PEM data expires; zero if that
 // cannot be told.
 func ExpiresAt(data []byte) time.Time {
+	_, until := ValidBetween(data)
+	return until
+}
+
+// ValidBetween returns from when to when the first certificate of PEM data is valid; zero
+// if that cannot be told.
+func ValidBetween(data []byte) (from, until time.Time) {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return time.Time{}
+		return time.Time{}, time.Time{}
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return time.Time{}
+		return time.Time{}, time.Time{}
 	}
-	return leaf.NotAfter
+	return leaf.NotBefore, leaf.NotAfter
 }

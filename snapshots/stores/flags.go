@@ -14,10 +14,19 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.CAFile, "git-ca-file", "", "file with certificates to trust besides the system's, for git+https://")
 	flags.StringVar(&c.SSHKeyFile, "git-ssh-key", "", "file with the private key for git+ssh://")
 	flags.StringVar(&c.KnownHostsFile, "git-known-hosts", "", "file with the keys of hosts for git+ssh:// (default: the user's and the system's known_hosts)")
-	flags.StringVar(&o.Key.File, "git-signing-key", "", "file with the private key, of SSH or OpenPGP, that signs what is written to a git store")
-	flags.StringVar(&o.Key.PassphraseFile, "git-signing-passphrase-file", "", "file with the passphrase of that key, if it has one")
-	flags.StringVar(&o.Allowed.SignersFile, "git-allowed-signers", "", "file with the SSH keys whose signatures are accepted in a git store, as ssh-keygen reads it")
-	flags.StringVar(&o.Allowed.KeyringFile, "git-keyring", "", "file with the OpenPGP keys whose signatures are accepted in a git store")
+	for _, f := range []struct {
+		value       *string
+		name, usage string
+	}{
+		{&o.Key.File, "signing-key", "file with the private key, of SSH or OpenPGP, that signs what is written to a store in git or ConfigMaps"},
+		{&o.Key.PassphraseFile, "signing-passphrase-file", "file with the passphrase of that key, if it has one"},
+		{&o.Allowed.SignersFile, "allowed-signers", "file with the SSH keys whose signatures are accepted in a store in git or ConfigMaps, as ssh-keygen reads it"},
+		{&o.Allowed.KeyringFile, "keyring", "file with the OpenPGP keys whose signatures are accepted there"},
+	} {
+		flags.StringVar(f.value, f.name, "", f.usage)
+		flags.StringVar(f.value, "git-"+f.name, "", "as --"+f.name+", which it was called before")
+		_ = flags.MarkHidden("git-" + f.name) // fails for unknown flags only
+	}
 }
 
 // WithLog returns the options with a log.

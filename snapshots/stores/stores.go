@@ -71,8 +71,8 @@ type Options struct {
 	CacheDir    string               // git: for what is fetched
 	Credentials gitstore.Credentials // git: of remotes
 	Author      gitstore.Author      // git: who the commits are by
-	Key         signature.Key        // git: that signs them
-	Allowed     signature.Allowed    // git: whose are read
+	Key         signature.Key        // git, configmap: that signs what is written
+	Allowed     signature.Allowed    // git, configmap: whose signatures are accepted
 	Cluster     kubeconfig.Options   // configmap: where it is
 	Publish     bool                 // whether to write snapshots, which not every store is for
 	Log         *slog.Logger
@@ -97,10 +97,10 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 	switch {
 	case text == "":
 		return nil, usage("no store is named")
-	case o.signs() && !strings.HasPrefix(text, "git+"):
-		return nil, process.WithHint(process.Usage("store %s: only what is in git can be signed", text), "leave out --git-signing-key, --git-allowed-signers and --git-keyring")
+	case o.signs() && !strings.HasPrefix(text, "git+") && !InCluster(text):
+		return nil, process.WithHint(process.Usage("store %s: only what is in git or ConfigMaps can be signed", text), "leave out --signing-key, --allowed-signers and --keyring")
 	case o.Key.File == "" && o.Key.PassphraseFile != "":
-		return nil, process.WithHint(process.Usage("there is a passphrase and no key that has it"), "use --git-signing-key FILE")
+		return nil, process.WithHint(process.Usage("there is a passphrase and no key that has it"), "use --signing-key FILE")
 	case !hasScheme, strings.ContainsAny(scheme, "/."):
 		return openDir(text, o)
 	case scheme == "dir" && rest == "":
@@ -136,7 +136,7 @@ func openConfigMaps(text string, o Options) (Store, error) {
 	if err != nil {
 		return nil, process.WithHint(fmt.Errorf("open %s: %w", text, err), "name a kubeconfig file with --kubeconfig")
 	}
-	s, err := configmapstore.Open(configmapstore.Options{Config: config, Namespace: namespace, Name: name, Log: o.Log})
+	s, err := configmapstore.Open(configmapstore.Options{Config: config, Namespace: namespace, Name: name, Key: o.Key, Allowed: o.Allowed, Log: o.Log})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", text, err)
 	}

@@ -160,19 +160,19 @@ func TestOpenedStoresWork(t *testing.T) {
 }
 
 // Where nothing can be signed, nobody is left to think that it is.
-func TestSignaturesAreForGit(t *testing.T) {
+func TestSignaturesAreForGitAndConfigMaps(t *testing.T) {
 	t.Parallel()
 	key, allowed := signature.Key{File: "key"}, signature.Allowed{SignersFile: "signers"}
-	for _, text := range []string{"dir:store", "store", "configmap:edge/shop"} {
+	for _, text := range []string{"dir:store", "store"} {
 		for _, o := range []Options{{Key: key}, {Allowed: allowed}, {Allowed: signature.Allowed{KeyringFile: "ring"}}} {
 			s, err := Open(t.Context(), text, o)
-			if process.Code(t.Context(), err) != process.ExitUsage || !strings.HasPrefix(process.Hint(err), "leave out --git-signing-key") {
+			if process.Code(t.Context(), err) != process.ExitUsage || !strings.HasPrefix(process.Hint(err), "leave out --signing-key") {
 				t.Errorf("%s with %+v is %v, %v", text, o, s, err)
 			}
 		}
 	}
 	_, err := Open(t.Context(), "git+file:///a", Options{Key: signature.Key{PassphraseFile: "passphrase"}})
-	if process.Hint(err) != "use --git-signing-key FILE" {
+	if process.Hint(err) != "use --signing-key FILE" {
 		t.Errorf("a passphrase without a key: %v", err)
 	}
 	s, err := Open(t.Context(), "git+file:///a", Options{Key: key, Allowed: allowed})

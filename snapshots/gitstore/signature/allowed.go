@@ -57,13 +57,24 @@ func (r RefusedError) Unwrap() error { return r.Reason }
 // it says it was made. The error is a [RefusedError] if that is nobody who is allowed to.
 func (a Allowed) Verify(commit []byte, at time.Time) (Signer, error) {
 	payload, armored, err := Split(commit)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Signer{}, RefusedError{err}
+	}
+	return a.verify(payload, armored, at, forGit)
+}
+
+// VerifyText returns who signed a text in the [Namespace], which says that it was made at
+// this time. The error is as that of Verify.
+func (a Allowed) VerifyText(text []byte, armored string, at time.Time) (Signer, error) {
+	return a.verify(text, armored, at, forStores)
+}
+
+func (a Allowed) verify(payload []byte, armored string, at time.Time, what purpose) (Signer, error) {
+	switch {
 	case armored == "":
 		return Signer{}, RefusedError{errUnsigned}
 	case strings.HasPrefix(armored, sshBegin):
-		return a.verifySSH(payload, armored, at)
+		return a.verifySSH(payload, armored, at, what)
 	case strings.HasPrefix(armored, gpgBegin):
 		return a.verifyGPG(payload, armored, at)
 	default:
@@ -71,8 +82,8 @@ func (a Allowed) Verify(commit []byte, at time.Time) (Signer, error) {
 	}
 }
 
-func (a Allowed) verifySSH(payload []byte, armored string, at time.Time) (Signer, error) {
-	key, err := openSSH(payload, armored)
+func (a Allowed) verifySSH(payload []byte, armored string, at time.Time, what purpose) (Signer, error) {
+	key, err := openSSH(payload, armored, what)
 	if err != nil {
 		return Signer{Format: "ssh"}, RefusedError{err}
 	}
@@ -88,7 +99,7 @@ func (a Allowed) verifySSH(payload []byte, armored string, at time.Time) (Signer
 	if err != nil {
 		return claim, fmt.Errorf("read allowed signers: %w", err)
 	}
-	if claim.Name, err = list.find(key, at); err != nil {
+	if claim.Name, err = list.find(key, at, what); err != nil {
 		return claim, RefusedError{err}
 	}
 	return claim, nil
@@ -118,12 +129,25 @@ func (a Allowed) verifyGPG(payload []byte, armored string, at time.Time) (Signer
 // false means that it is not signed.
 func Claim(commit []byte) (Signer, bool) {
 	payload, armored, err := Split(commit)
-	switch {
-	case err != nil || armored == "":
+	if err != nil || armored == "" {
 		return Signer{}, err != nil
+	}
+	return claim(payload, armored, forGit)
+}
+
+// ClaimText is Claim of a text and its signature.
+func ClaimText(text []byte, armored string) (Signer, bool) {
+	if armored == "" {
+		return Signer{}, false
+	}
+	return claim(text, armored, forStores)
+}
+
+func claim(payload []byte, armored string, what purpose) (Signer, bool) {
+	switch {
 	case strings.HasPrefix(armored, sshBegin):
 		by := Signer{Format: "ssh"}
-		if key, _ := openSSH(payload, armored); key != nil {
+		if key, _ := openSSH(payload, armored, what); key != nil {
 			by.Key = fingerprint(key)
 		}
 		return by, true

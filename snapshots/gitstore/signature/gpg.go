@@ -50,7 +50,7 @@ func locked(key *openpgp.Entity) bool {
 }
 
 // sign makes the signature at the time of the commit, and without salt.
-func (s gpgSigner) sign(payload []byte, at time.Time) (string, error) {
+func (s gpgSigner) sign(payload []byte, at time.Time, _ purpose) (string, error) {
 	var out bytes.Buffer
 	salted := false
 	err := openpgp.ArmoredDetachSign(&out, s.key, bytes.NewReader(payload), &packet.Config{

@@ -29,9 +29,19 @@ func (k Key) Enabled() bool { return k.File != "" }
 // Sign returns the signature of what a commit says, made at this time. The error
 // wraps [ErrNoKey].
 func (k Key) Sign(payload []byte, at time.Time) (armored string, err error) {
+	return k.sign(payload, at, forGit)
+}
+
+// SignText returns the signature of a text that is no commit, in the [Namespace]. The
+// error wraps [ErrNoKey].
+func (k Key) SignText(text []byte, at time.Time) (armored string, err error) {
+	return k.sign(text, at, forStores)
+}
+
+func (k Key) sign(payload []byte, at time.Time, what purpose) (armored string, err error) {
 	signer, err := k.read()
 	if err == nil {
-		armored, err = signer.sign(payload, at)
+		armored, err = signer.sign(payload, at, what)
 	}
 	if err != nil {
 		return "", fmt.Errorf("sign with %s: %w: %w", k.File, ErrNoKey, err)
@@ -41,7 +51,7 @@ func (k Key) Sign(payload []byte, at time.Time) (armored string, err error) {
 
 // signer makes signatures of one format.
 type signer interface {
-	sign(payload []byte, at time.Time) (armored string, err error)
+	sign(payload []byte, at time.Time, what purpose) (armored string, err error)
 }
 
 func (k Key) read() (signer, error) {
@@ -75,4 +85,4 @@ func parseKey(data, passphrase []byte) (signer, error) {
 }
 
 // errPassphrase asks for what opens a key.
-var errPassphrase = process.WithHint(errors.New("it has a passphrase"), "name a file with it, --git-signing-passphrase-file, or use a key without one")
+var errPassphrase = process.WithHint(errors.New("it has a passphrase"), "name a file with it, --signing-passphrase-file, or use a key without one")

@@ -61,7 +61,7 @@ func TestKeysWithPassphrases(t *testing.T) {
 		if _, err := (Key{File: path, PassphraseFile: right}).Sign([]byte(commit), noon); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for passphrase, hint := range map[string]string{"": "--git-signing-passphrase-file", wrong: "", path + "-missing": ""} {
+		for passphrase, hint := range map[string]string{"": "--signing-passphrase-file", wrong: "", path + "-missing": ""} {
 			_, err := Key{File: path, PassphraseFile: passphrase}.Sign([]byte(commit), noon)
 			if !errors.Is(err, ErrNoKey) || !strings.Contains(process.Hint(err), hint) {
 				t.Errorf("%s with the passphrase of %q: %v, hint %q", name, passphrase, err, process.Hint(err))

@@ -143,10 +143,10 @@ func parseTime(text string) (time.Time, error) {
 }
 
 // find returns as whom a key may sign at a time, or why it may not.
-func (l allowedSigners) find(key ssh.PublicKey, at time.Time) (string, error) {
+func (l allowedSigners) find(key ssh.PublicKey, at time.Time, what purpose) (string, error) {
 	var reasons []string
 	for _, s := range l {
-		name, related, err := s.accepts(key, at)
+		name, related, err := s.accepts(key, at, what)
 		if related && err == nil {
 			return name, nil
 		}
@@ -161,7 +161,7 @@ func (l allowedSigners) find(key ssh.PublicKey, at time.Time) (string, error) {
 }
 
 // accepts returns whether the line is about a key, and what it says of it.
-func (s allowedSigner) accepts(key ssh.PublicKey, at time.Time) (name string, related bool, err error) {
+func (s allowedSigner) accepts(key ssh.PublicKey, at time.Time, what purpose) (name string, related bool, err error) {
 	certificate, certified := key.(*ssh.Certificate)
 	wanted := key
 	if certified {
@@ -171,12 +171,12 @@ func (s allowedSigner) accepts(key ssh.PublicKey, at time.Time) (name string, re
 		return "", false, nil
 	}
 	switch {
-	case s.namespaces != "" && !matchList(s.namespaces, namespace):
+	case s.namespaces != "" && !matchList(s.namespaces, what.namespace):
 		err = fmt.Errorf("%s may sign in the namespaces %s", s.principals, s.namespaces)
 	case !s.from.IsZero() && at.Before(s.from):
-		err = fmt.Errorf("the key of %s is valid from %s, and the commit is of %s", s.principals, stamp(s.from), stamp(at))
+		err = fmt.Errorf("the key of %s is valid from %s, and the %s is of %s", s.principals, stamp(s.from), what.signed, stamp(at))
 	case !s.to.IsZero() && at.After(s.to):
-		err = fmt.Errorf("the key of %s is valid until %s, and the commit is of %s", s.principals, stamp(s.to), stamp(at))
+		err = fmt.Errorf("the key of %s is valid until %s, and the %s is of %s", s.principals, stamp(s.to), what.signed, stamp(at))
 	case certified:
 		name, err = s.certified(certificate, at)
 		return name, true, err

@@ -154,7 +154,7 @@ func (a authority) commit(change func(*ssh.Certificate)) []byte {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	made, err := sshsig.SignWithRand(strings.NewReader(commit), nil, signer, sshsig.HashSHA512, namespace)
+	made, err := sshsig.SignWithRand(strings.NewReader(commit), nil, signer, sshsig.HashSHA512, forGit.namespace)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -11,8 +11,23 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// namespace is that of git among what an SSH key may sign.
-const namespace = "git"
+// purpose is what a signature is for: an SSH signature says so itself, and is good for
+// nothing else.
+type purpose struct {
+	namespace string // among what an SSH key may sign
+	signed    string // what is signed, in words
+}
+
+var (
+	// forGit is that of git.
+	forGit = purpose{"git", "commit"}
+	// forStores is that of what is kept where no git is.
+	forStores = purpose{Namespace, "signature"}
+)
+
+// Namespace is that of signatures of texts among what an SSH key may sign, as in
+// ssh-keygen -Y sign -n.
+const Namespace = "store@hapsnap.dev"
 
 // sshBegin begins a signature of SSH.
 const sshBegin = "-----BEGIN SSH SIGNATURE-----"
@@ -43,8 +58,8 @@ var weak = []string{ssh.KeyAlgoRSA, "ssh-dss"}
 
 // sign makes the signature without randomness: Ed25519 and RSA need none, and
 // ECDSA gets by without it as RFC 6979 says.
-func (s sshSigner) sign(payload []byte, _ time.Time) (string, error) {
-	made, err := sshsig.SignWithRand(bytes.NewReader(payload), nil, s.key, sshsig.HashSHA512, namespace)
+func (s sshSigner) sign(payload []byte, _ time.Time, what purpose) (string, error) {
+	made, err := sshsig.SignWithRand(bytes.NewReader(payload), nil, s.key, sshsig.HashSHA512, what.namespace)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +68,7 @@ func (s sshSigner) sign(payload []byte, _ time.Time) (string, error) {
 
 // openSSH reads a signature of SSH and checks that it is one of the payload, by
 // whatever key.
-func openSSH(payload []byte, armored string) (ssh.PublicKey, error) {
+func openSSH(payload []byte, armored string, what purpose) (ssh.PublicKey, error) {
 	made, err := sshsig.Unarmor([]byte(armored))
 	if err != nil {
 		return nil, fmt.Errorf("its signature cannot be read: %w", err)
@@ -61,10 +76,10 @@ func openSSH(payload []byte, armored string) (ssh.PublicKey, error) {
 	if slices.Contains(weak, made.Signature.Format) {
 		return made.PublicKey, fmt.Errorf("its signature is made with %s, which is too weak", made.Signature.Format)
 	}
-	if made.Namespace != namespace {
-		return made.PublicKey, fmt.Errorf("its signature is in the namespace %q, not %q", made.Namespace, namespace)
+	if made.Namespace != what.namespace {
+		return made.PublicKey, fmt.Errorf("its signature is in the namespace %q, not %q", made.Namespace, what.namespace)
 	}
-	if err := sshsig.Verify(bytes.NewReader(payload), made, made.PublicKey, made.HashAlgorithm, namespace); err != nil {
+	if err := sshsig.Verify(bytes.NewReader(payload), made, made.PublicKey, made.HashAlgorithm, what.namespace); err != nil {
 		return made.PublicKey, fmt.Errorf("it is not what was signed: %w", err)
 	}
 	return made.PublicKey, nil

@@ -1,0 +1,254 @@
+package configmapstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
+)
+
+// signing is with which key a store signs, and whose signatures it accepts.
+type signing struct {
+	key     signature.Key
+	allowed signature.Allowed
+
+	mu       sync.Mutex
+	list     [sha256.Size]byte // of who is allowed, that the verdicts are about
+	verdicts map[[sha256.Size]byte]verdict
+}
+
+// verdict is what was found of one signature.
+type verdict struct {
+	by  signature.Signer
+	why error // it is refused, nil if it is not
+}
+
+// maxVerdicts bounds how many verdicts are remembered: whoever may create ConfigMaps makes
+// as many signatures that are refused.
+const maxVerdicts = 10_000
+
+// sign sets the annotations by which an object is signed. Where signatures are asked for,
+// one that would not be accepted is refused before anybody reads it.
+func (s *signing) sign(o *corev1.ConfigMap, what statement) error {
+	delete(o.Annotations, SignedAnnotation)
+	delete(o.Annotations, SignatureAnnotation)
+	if !s.key.Enabled() && !s.allowed.Enabled() {
+		return nil
+	}
+	if !s.key.Enabled() {
+		return process.WithHint(fmt.Errorf("%w: there is no key for signatures, and they are asked for", snapshots.ErrUntrusted),
+			"name the file of a private key with --signing-key")
+	}
+	text := what.String()
+	armored, err := s.key.SignText([]byte(text), what.at)
+	if err != nil {
+		return err
+	}
+	if s.allowed.Enabled() {
+		if _, err := s.allowed.VerifyText([]byte(text), armored, what.at); err != nil {
+			return fmt.Errorf("it would be %w: %w", snapshots.ErrUntrusted, err)
+		}
+	}
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	o.Annotations[SignedAnnotation], o.Annotations[SignatureAnnotation] = text, armored
+	return nil
+}
+
+// verify returns what is signed by the annotations, and who signed it. The error is a
+// [signature.RefusedError] if that is nobody who may, or it is about something else than the
+// name in the store.
+func (s *signing) verify(annotations map[string]string, kind, store, name string) (statement, signature.Signer, error) {
+	refuse := func(why error) (statement, signature.Signer, error) {
+		return statement{}, signature.Signer{}, signature.RefusedError{Reason: why}
+	}
+	text, armored := annotations[SignedAnnotation], annotations[SignatureAnnotation]
+	if text == "" || armored == "" {
+		return refuse(errUnsigned)
+	}
+	what, err := parseStatement(text)
+	if err != nil {
+		return refuse(err)
+	}
+	if err := what.about(kind, store, name); err != nil {
+		return refuse(err)
+	}
+	by, err := s.judge(text, armored, what.at)
+	return what, by, err
+}
+
+var errUnsigned = errors.New("it has no signature")
+
+// judge verifies a signature, unless that was done before with the same list of who may
+// sign: a store is listed again and again.
+func (s *signing) judge(text, armored string, at time.Time) (signature.Signer, error) {
+	list, err := s.allowed.Fingerprint()
+	if err != nil {
+		return signature.Signer{}, err
+	}
+	key := sha256.Sum256(fmt.Appendf(nil, "%d\n%s%s", len(text), text, armored))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.list != list || s.verdicts == nil || len(s.verdicts) >= maxVerdicts {
+		s.list, s.verdicts = list, map[[sha256.Size]byte]verdict{}
+	}
+	if known, ok := s.verdicts[key]; ok {
+		return known.by, known.why
+	}
+	by, err := s.allowed.VerifyText([]byte(text), armored, at)
+	if _, refused := errors.AsType[signature.RefusedError](err); err == nil || refused {
+		s.verdicts[key] = verdict{by, err}
+	}
+	return by, err
+}
+
+// divide takes the snapshots out of a listing that are not signed by who may, and what they
+// would have others do: they are nobody's, as far as this store goes.
+func (s *Store) divide(l *listing) error {
+	if !s.signing.allowed.Enabled() {
+		return nil
+	}
+	trusted := func(all []stored) (good, bad []stored, err error) {
+		for _, found := range all {
+			_, _, err := s.signing.verify(found.signed, signedSnapshot, s.String(), found.id.String())
+			if refused, is := errors.AsType[signature.RefusedError](err); is {
+				found.refused = refused.Reason
+				bad = append(bad, found)
+			} else if err != nil {
+				return nil, nil, fmt.Errorf("list %s: %w", s, err)
+			} else {
+				good = append(good, found)
+			}
+		}
+		return good, bad, nil
+	}
+	var err error
+	if l.complete, l.refused, err = trusted(l.complete); err != nil {
+		return err
+	}
+	var strange []stored
+	if l.staged, l.intruding, err = trusted(l.staged); err != nil {
+		return err
+	}
+	if l.partial, strange, err = trusted(l.partial); err != nil {
+		return err
+	}
+	l.refused = append(l.refused, strange...)
+	l.delivery = ""
+	for _, found := range append(l.partial[:len(l.partial):len(l.partial)], l.complete...) {
+		if found.delivered {
+			l.delivery = found.name
+		}
+	}
+	return nil
+}
+
+// vouch returns an error unless the manifest of a snapshot is signed by somebody who is
+// allowed to, or nobody asks for it.
+func (s *Store) vouch(o *corev1.ConfigMap, id snapshots.ID, text []byte) error {
+	if !s.signing.allowed.Enabled() {
+		return nil
+	}
+	what, _, err := s.signing.verify(o.Annotations, signedSnapshot, s.String(), id.String())
+	if refused, is := errors.AsType[signature.RefusedError](err); is {
+		return fmt.Errorf("ConfigMap %s/%s is %w: %w", s.namespace, o.Name, snapshots.ErrUntrusted, refused.Reason)
+	}
+	if err != nil {
+		return err
+	}
+	if contentOf(text) != what.content {
+		return fmt.Errorf("%w: %s is not what was signed", snapshots.ErrCorrupt, snapshots.ManifestFile)
+	}
+	return nil
+}
+
+// vouchChannel is vouch for the channel. It returns the channel's number, 0 where nobody
+// asks for signatures.
+func (s *Store) vouchChannel(o *corev1.ConfigMap) (uint64, error) {
+	if !s.signing.allowed.Enabled() || o == nil {
+		return 0, nil
+	}
+	what, _, err := s.signing.verify(o.Annotations, signedChannel, s.String(), "")
+	if err == nil && !what.covers(o.Data) {
+		err = signature.RefusedError{Reason: errors.New("it is not what was signed")}
+	}
+	if refused, is := errors.AsType[signature.RefusedError](err); is {
+		return 0, process.WithHint(fmt.Errorf("it is %w: %w", snapshots.ErrUntrusted, refused.Reason),
+			"look at what it says, then sign that: pusher sign --signing-key FILE")
+	}
+	return what.serial(), err
+}
+
+// covers reports whether the statement is about these keys of a channel.
+func (s statement) covers(data map[string]string) bool {
+	same, err := stateChannel(s.store, s.serial(), data, s.at)
+	return err == nil && same.content == s.content
+}
+
+// ours reports whether the newest snapshot may be taken for what was published already:
+// where there is a key and no list of others', it has to be signed with that key, so that
+// what was published before there was one, or with another one, is published once more.
+func (s *Store) ours(found stored) (bool, error) {
+	if !s.signing.key.Enabled() || s.signing.allowed.Enabled() {
+		return true, nil
+	}
+	what, foreign := parseStatement(found.signed[SignedAnnotation])
+	if foreign != nil || what.about(signedSnapshot, s.String(), found.id.String()) != nil {
+		return false, nil //nolint:nilerr // that it is not ours is no error
+	}
+	armored, err := s.signing.key.SignText([]byte(what.String()), what.at)
+	return armored == found.signed[SignatureAnnotation], err
+}
+
+// Signature returns who signed a snapshot. That nobody did, or somebody who is not
+// allowed to, is no error here.
+func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Finding, error) {
+	o, err := s.find(ctx, id)
+	if err != nil {
+		return signature.Finding{}, fmt.Errorf("read signature of %s: %w", id, err)
+	}
+	found := signature.Finding{State: signature.StateNone}
+	if by, signed := signature.ClaimText([]byte(o.Annotations[SignedAnnotation]), o.Annotations[SignatureAnnotation]); signed {
+		found.State, found.Signer = signature.StateUnverified, by
+	}
+	if !s.signing.allowed.Enabled() {
+		return found, nil
+	}
+	text, err := manifestText(o.Data, o.BinaryData)
+	if err == nil {
+		err = s.vouch(o, id, text)
+	}
+	if err != nil {
+		found.State, found.Error = signature.StateRefused, err.Error()
+		return found, nil //nolint:nilerr // it is told in what is found
+	}
+	_, found.Signer, err = s.signing.verify(o.Annotations, signedSnapshot, s.String(), id.String())
+	found.State = signature.StateAllowed
+	return found, err
+}
+
+// Refused returns the snapshots that are there and not signed by who may, with the reason
+// of each, by ID. Nobody runs them.
+func (s *Store) Refused(ctx context.Context) ([]snapshots.Refused, error) {
+	l, err := s.list(ctx, readable)
+	return s.refusals(l), err
+}
+
+func (s *Store) refusals(l listing) []snapshots.Refused {
+	slices.SortFunc(l.refused, func(a, b stored) int { return a.id.Compare(b.id) })
+	var out []snapshots.Refused
+	for _, found := range l.refused {
+		out = append(out, snapshots.Refused{ID: found.id, Reason: fmt.Sprintf("ConfigMap %s/%s is %s: %s", s.namespace, found.name, snapshots.ErrUntrusted, found.refused)})
+	}
+	return out
+}
