@@ -69,7 +69,7 @@ func probeModel(cfg config.Config) routing.Model {
 	in.Ingresses = append(in.Ingresses,
 		onHost(probeIngress(len(in.Ingresses), map[string]string{"ssl-passthrough": "true", "allow-list": "192.0.2.0/24, @probe/probe", "deny-list": "192.0.2.1, @probe/probe"}), probePassed),
 		onHost(probeIngress(len(in.Ingresses)+1, nil), "*."+probePassed), onHost(probeIngress(len(in.Ingresses)+2, nil), probeShared),
-		probeCanary(len(in.Ingresses)+3))
+		probeCanary(len(in.Ingresses)+3), probeExpressions(len(in.Ingresses)+4))
 	model, _ := routing.Translate(in, probeConfig(cfg, probeTCP(cfg)))
 	return model
 }
@@ -80,6 +80,15 @@ func probeCanary(i int) inputs.Object[networkingv1.Ingress] {
 		"canary": "true", "canary-by-header": "X-Probe", "canary-by-cookie": "probe", "canary-weight": "10",
 	}), probeShared)
 	ing.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "canary"
+	return ing
+}
+
+// probeExpressions is an Ingress with a path that is an expression, and one that is none.
+func probeExpressions(i int) inputs.Object[networkingv1.Ingress] {
+	ing := probeIngress(i, map[string]string{options.PathType: "Regex", "rewrite-path": `/\1`})
+	specific := networkingv1.PathTypeImplementationSpecific
+	paths := ing.Value.Spec.Rules[0].HTTP.Paths
+	ing.Value.Spec.Rules[0].HTTP.Paths = append(paths, networkingv1.HTTPIngressPath{Path: "/probe/(.*)", PathType: &specific, Backend: paths[0].Backend})
 	return ing
 }
 

@@ -20,18 +20,20 @@ type object struct {
 	paths           []pathEdit
 }
 
-// pathEdit is a path of a rule, and the prefix that takes its place, or "".
+// pathEdit is a path of a rule, and the prefix that takes its place, or "". One that is an
+// expression gets pathType ImplementationSpecific.
 type pathEdit struct {
 	path, prefix string
 	kind         string // its pathType, "" if it has none
 	host         string
 	service      string
+	expression   bool
 }
 
 // restorePaths leaves the paths as they are.
 func (o *object) restorePaths() {
 	for i := range o.paths {
-		o.paths[i].prefix = ""
+		o.paths[i].prefix, o.paths[i].expression = "", false
 	}
 }
 

@@ -34,8 +34,7 @@ func ingressRouting() []Rule {
 		same("server-alias", "server-alias"),
 		Rule{From: []string{"redirect-to"}, To: []string{"redirect"}, convert: func(c *call) { c.set("redirect", c.value("redirect-to")+" 302") }},
 		Rule{From: []string{"rewrite-target"}, To: []string{"rewrite-path"}, convert: func(c *call) { c.set("rewrite-path", c.value("rewrite-target")) }},
-		mapped("path-type", "path-type-default", map[string]string{"exact": "Exact", "prefix": "Prefix", "begin": "Prefix"}).
-			noted("`begin` compares bytes there, and path elements here; `regex` has no equivalent."),
+		ingressPathType(),
 		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
 		same("tcp-service-port", "tcp-port").noted("Move it to the Service."),
 	), without("Make an Ingress for the other name with `redirect`.", "redirect-from", "redirect-from-regex", "redirect-from-code", "redirect-to-code"),

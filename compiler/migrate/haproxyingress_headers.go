@@ -60,3 +60,17 @@ func (c *call) headerLines(from, verb string) ([]string, error) {
 	}
 	return out, nil
 }
+
+// ingressPathType translates what ImplementationSpecific means.
+func ingressPathType() Rule {
+	r := mapped("path-type", "path-type-default", map[string]string{"exact": "Exact", "prefix": "Prefix", "begin": "Prefix", "regex": "Regex"}).
+		noted("`begin` compares bytes there, and path elements here; `regex` compares case there, and not here.")
+	plain := r.convert
+	r.convert = func(c *call) {
+		plain(c)
+		if strings.EqualFold(c.value("path-type"), "regex") {
+			c.differs("path-type", "compares expressions without regard to case", "")
+		}
+	}
+	return r
+}

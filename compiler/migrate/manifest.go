@@ -144,6 +144,9 @@ func (x *rewriting) write(c change, remove bool) {
 	}
 	for i, p := range x.object.paths {
 		switch {
+		case p.expression && remove && text(x.pathNode[i], "pathType") != "ImplementationSpecific":
+			x.changed = true
+			setText(x.pathNode[i], "pathType", "ImplementationSpecific")
 		case p.prefix == "" || text(x.pathNode[i], "path") == p.prefix:
 		case remove:
 			x.changed = true

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -39,8 +38,8 @@ func nginxRouting() []Rule {
 		same("upstream-vhost", "rewrite-host"),
 		nginxRedirectRule(),
 		Rule{
-			From: []string{"rewrite-target", "use-regex"}, To: []string{"rewrite-path"}, convert: nginxRewrite,
-			Note: "Paths such as `/x(/|$)(.*)` with the target `/$2` become the prefix `/x`. Other regular expressions in paths have no equivalent: an Ingress's path is matched as it stands.",
+			From: []string{"rewrite-target", "use-regex"}, To: []string{"rewrite-path", "path-type-default"}, convert: nginxRewrite,
+			Note: "Paths such as `/x(/|$)(.*)` with the target `/$2` become the prefix `/x`. Other regular expressions stay, with `path-type-default: Regex`, if they cost little.",
 		},
 		Rule{
 			From: []string{"canary"}, To: []string{"canary"}, convert: onlyTrue("canary"),
@@ -74,41 +73,6 @@ func nginxWeight(c *call) {
 		return
 	}
 	c.set("canary-weight", strconv.Itoa(weight*100/total))
-}
-
-// prefixPattern is a path of ingress-nginx that stands for a prefix, whose
-// second group is the rest.
-var prefixPattern = regexp.MustCompile(`^(/[A-Za-z0-9_./~-]*?)\(/\|\$\)\(\.\*\)$`)
-
-// nginxRewrite translates the rewriting of paths, and paths that are regular
-// expressions for nothing but that.
-func nginxRewrite(c *call) {
-	target, patterns := c.value("rewrite-target"), 0
-	if c.rewritesSome(target) {
-		return
-	}
-	for i, p := range c.object.paths {
-		switch m := prefixPattern.FindStringSubmatch(p.path); {
-		case m != nil && strings.HasSuffix(target, "/$2"):
-			c.object.paths[i].prefix = orRoot(m[1])
-			patterns++
-		case strings.ContainsAny(p.path, `^$()*[]|\+?{}`):
-			c.object.restorePaths()
-			c.keepAll("the path "+strconv.Quote(p.path)+" is a regular expression", "write it as a Prefix or Exact path; rewrite-path may hold an expression")
-			return
-		}
-	}
-	switch {
-	case !c.has("rewrite-target"): // use-regex, and no path that needs it
-	case patterns > 0 && patterns == len(c.object.paths):
-		c.set("rewrite-path", orRoot(strings.TrimSuffix(target, "/$2")))
-	case patterns > 0 || strings.Contains(target, "$"):
-		c.object.restorePaths()
-		c.keepAll(fmt.Sprintf("%q refers to groups that its paths do not have", target), `use rewrite-path with an expression, such as "^/old/(.*) /new/\1"`)
-	default:
-		c.set("rewrite-path", "^.* "+target)
-		c.differs("rewrite-target", "replaces the whole path, as it did", "with rewrite-path: "+target+" it would replace the path of the rule only")
-	}
 }
 
 func orRoot(path string) string {

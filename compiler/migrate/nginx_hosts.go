@@ -33,6 +33,7 @@ func (c *call) pathsOfHost() {
 			continue
 		}
 		switch by := c.object.set.expressionsOf(p.host); {
+		case by != "" && p.kind != "Exact" && c.staysExpression():
 		case by != "":
 			cause = by
 			byExpression = append(byExpression, p.path)

@@ -100,7 +100,9 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 			if options.Stands(to, annotations) {
 				return Unheeded{}, false
 			}
-			u.Instead = append(u.Instead, options.Prefix+to)
+			if len(u.Instead) == 0 || !options.Part(to) {
+				u.Instead = append(u.Instead, options.Prefix+to)
+			}
 			u.Protects = u.Protects || options.Closing(to)
 		}
 	}

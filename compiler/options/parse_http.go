@@ -79,16 +79,19 @@ func visible(text string) error {
 // groupForm matches the backslashes of a replacement.
 var groupForm = regexp.MustCompile(`\\(.?)`)
 
+// oneGroupForm matches a reference to a group.
+var oneGroupForm = regexp.MustCompile(`\\[1-9]`)
+
 // rewritePath reads what takes the place of a prefix, or a regular expression
 // and what a path becomes that it matches.
 func rewritePath(text string) (*policy.RewritePath, error) {
 	words := strings.Fields(text)
 	if len(words) == 1 {
-		_, err := localPath(words[0])
+		_, err := localPath(oneGroupForm.ReplaceAllString(words[0], "1"))
 		if err == nil && strings.ContainsAny(words[0], "?#") {
 			err = fault("holds a query", "give a path only: the query stays as it is")
 		}
-		return &policy.RewritePath{Replacement: strings.TrimRight(words[0], "/")}, err
+		return &policy.RewritePath{Replacement: strings.TrimRight(words[0], "/"), Whole: words[0]}, err
 	}
 	if len(words) > 2 {
 		return nil, fault("has more than two words", `write a path, or a regular expression and what its matches become; in an expression, \s stands for a space`)

@@ -22,6 +22,12 @@ const (
 	valueEdits    = "lines of `set NAME VALUE`, `add NAME VALUE`, `remove NAME`"
 )
 
+// PathType is the name of the option that says what ImplementationSpecific means.
+const PathType = "path-type-default"
+
+// pathType is what ImplementationSpecific means; zero is a prefix.
+type pathType struct{ exact, expressions bool }
+
 func routingOptions() []Option {
 	return []Option{
 		define(Option{
@@ -40,7 +46,7 @@ func routingOptions() []Option {
 		define(Option{
 			Name: "rewrite-path", Group: Routing, On: OnIngress, Value: "a path, or a regular expression and a replacement",
 			Example: `^/old/(.*) /new/\1`,
-			Summary: "A path takes the place of what the rule's `path` matched. A regular expression (a part of [PCRE](expressions.md)) is compared with the path, which becomes the replacement, where `\\1` is the first group. The query stays.",
+			Summary: "A path takes the place of what the rule's `path` matched; of a path that is an expression (`path-type-default: Regex`) it replaces all, and `\\1` is the expression's first group. A regular expression (a part of [PCRE](expressions.md)) is compared with the path, which becomes the replacement, where `\\1` is the first group. The query stays.",
 		}, rewritePath, func(s *Settings, v *policy.RewritePath) { s.path = v }),
 		define(Option{
 			Name: "rewrite-host", Group: Routing, On: OnIngress, Value: "a DNS name, perhaps with a port", Example: "internal.example",
@@ -60,8 +66,10 @@ func routingOptions() []Option {
 			Summary: "TLS connections that ask for a host of the Ingress are passed on as they are to the Service of its path `/`, which has the certificate. Nothing that looks at requests works on them; of what protects, `allow-list` and `deny-list` do, and with any other such option they are refused. Plain HTTP is served as ever; requests by a TLS connection that was made for another host, or by HTTP/3, get 421. The oldest Ingress of a host's owner says whether its connections are passed on.",
 		}, boolean, func(s *Settings, v bool) { s.Passthrough = v }),
 		define(Option{
-			Name: "path-type-default", Group: Routing, On: OnIngress, Matches: true, Value: "`Prefix` or `Exact`", Example: "Exact", Default: "`Prefix`",
-			Summary: "What pathType ImplementationSpecific means.",
-		}, oneOf(map[string]bool{"Prefix": false, "Exact": true}), func(s *Settings, v bool) { s.ExactPaths = v }),
+			Name: PathType, Group: Routing, On: OnIngress, Matches: true, Value: "`Prefix`, `Exact` or `Regex`", Example: "Exact", Default: "`Prefix`",
+			Summary: "What pathType ImplementationSpecific means. With `Regex` such a path is a [regular expression](expressions.md#expressions-as-paths), which is compared with the beginning of the request's path, without regard to case, after exact and prefix paths. `rewrite-path` may then refer to its groups.",
+		}, oneOf(map[string]pathType{"Prefix": {}, "Exact": {exact: true}, "Regex": {expressions: true}}), func(s *Settings, v pathType) {
+			s.ExactPaths, s.Expressions = v.exact, v.expressions
+		}),
 	}
 }

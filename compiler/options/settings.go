@@ -16,6 +16,8 @@ type Settings struct {
 	ShareHost []string
 	// ExactPaths makes ImplementationSpecific paths exact ones.
 	ExactPaths bool
+	// Expressions makes them regular expressions.
+	Expressions bool
 	// Passthrough passes TLS connections on as they are.
 	Passthrough bool
 	// Clients is what is asked of TLS clients; what it means for requests is in
@@ -65,6 +67,7 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 		}
 	}
 	r.needs()
+	r.groups()
 	r.tls()
 	r.fcgi()
 	r.cors()
@@ -116,6 +119,14 @@ func (r *resolution) needs() {
 				r.report(diag.Warning, g.option.Name, "has no effect without "+Prefix+needs, "")
 			}
 		}
+	}
+}
+
+// groups leaves out a path that refers to groups where no path has any.
+func (r *resolution) groups() {
+	if p := r.settings.path; p != nil && p.Pattern == "" && p.HasGroups() && !r.settings.Expressions {
+		r.report(diag.Error, "rewrite-path", "refers to groups, which only paths that are expressions have; it is ignored", "set "+Prefix+PathType+": Regex, or write an expression before it")
+		r.settings.path = nil
 	}
 }
 

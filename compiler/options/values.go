@@ -84,6 +84,9 @@ func Stands(name string, annotations map[string]string) bool {
 	return there && (needs == "" || Stands(needs, annotations))
 }
 
+// Part reports whether an option means nothing without another one.
+func Part(name string) bool { return registry[name].Needs != "" }
+
 // titleOf is what an option is called in messages.
 func titleOf(name string, inherited bool) string {
 	if inherited {

@@ -1,5 +1,7 @@
 package policy
 
+import "strings"
+
 // Kind names the type of a [Filter] to templates.
 type Kind string
 
@@ -102,10 +104,14 @@ type RewriteHost struct {
 // RewritePath replaces the path, and leaves the query. With a Pattern, a path
 // that it matches becomes Replacement, in which \1 is its first group. Without
 // one, Replacement takes the place of the prefix that the route matched; it has
-// no slash at its end, and is "" for the root.
+// no slash at its end, and is "" for the root. Where the route matched an expression, Whole
+// takes the place of the path, and \1 in it is the first group of that.
 type RewritePath struct {
-	Pattern, Replacement string
+	Pattern, Replacement, Whole string
 }
+
+// HasGroups reports whether the replacement refers to a group.
+func (r RewritePath) HasGroups() bool { return strings.Contains(r.Replacement, `\`) }
 
 // Kind returns "HTTPSRedirect".
 func (HTTPSRedirect) Kind() Kind { return "HTTPSRedirect" }

@@ -114,6 +114,14 @@ func (p Page) LeastUsable() int {
 // host and path do not decide alone.
 func (p Page) Choices() []routing.Choice { return routing.Choices(p.Hosts) }
 
+// Expressions returns the paths that are expressions, in the order in which they are tried.
+func (p Page) Expressions() []routing.ExpressionEntry { return routing.Expressions(p.Hosts) }
+
+// ExpressionPrefixes returns the prefixes of hosts that have expressions, by key.
+func (p Page) ExpressionPrefixes() []routing.ExpressionPrefix {
+	return routing.ExpressionPrefixes(p.Hosts)
+}
+
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".
 func (p Page) Annotation(name string) string { return p.objects.annotation(p.origins, name) }
@@ -172,6 +180,10 @@ func originsOf(v any) []routing.Origin {
 	case FastCGIApp:
 		return v.origins
 	case routing.Route:
+		return []routing.Origin{v.Origin}
+	case routing.ExpressionEntry:
+		return []routing.Origin{v.Origin}
+	case routing.ExpressionPrefix:
 		return []routing.Origin{v.Origin}
 	case routing.Choice:
 		return routeOrigins(v.Routes)

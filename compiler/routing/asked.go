@@ -18,6 +18,8 @@ type asked struct {
 	carried    bool
 	aliases    []string
 	exactPaths bool
+	// expressions says that paths which are ImplementationSpecific are expressions.
+	expressions bool
 	// passthrough says that TLS connections are passed on as they are.
 	passthrough bool
 	// shut says that the Ingress cannot be translated, and that its routes are
@@ -49,6 +51,7 @@ func (t *translation) ask(ing ingress) {
 		t.reportProblems(ing.Ref, ing.Position, alone[0])
 	}
 	t.asked.exactPaths, t.asked.passthrough, t.asked.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
+	t.asked.expressions = settings.Expressions
 	if len(settings.Aliases) == 0 {
 		return
 	}

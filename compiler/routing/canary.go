@@ -86,7 +86,8 @@ func (t *translation) sharedMatch(host string, p networkingv1.HTTPIngressPath) (
 			return match, true
 		}
 	}
-	return PathMatch{}, false
+	match := PathMatch{Expression, p.Path}
+	return match, isSpecific(p) && t.claimOf(host, match).backend != ""
 }
 
 // claimOf returns who has a route, or the zero claim.

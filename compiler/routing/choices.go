@@ -29,8 +29,10 @@ func (h Host) Choices() []Choice {
 	return out
 }
 
-// ReplacesPrefix reports whether a route replaces what it matched.
-func (c Choice) ReplacesPrefix() bool { return slices.ContainsFunc(c.Routes, Route.ReplacesPrefix) }
+// ReplacesPrefix reports whether a route replaces the path of which it matched the beginning.
+func (c Choice) ReplacesPrefix() bool {
+	return c.Type != Expression && slices.ContainsFunc(c.Routes, Route.ReplacesPrefix)
+}
 
 // Plain reports whether nothing but host and path decides.
 func (c Choice) Plain() bool { return len(c.Routes) == 1 && len(c.Routes[0].Match.Conditions) == 0 }

@@ -38,7 +38,7 @@ func (t *translation) heedForeign(ing ingress) {
 // reportPatterns reports paths that are regular expressions to another controller, and are
 // matched letter by letter here.
 func (t *translation) reportPatterns(ing ingress) {
-	if !migrate.HasPatterns(ing.Value.Annotations) {
+	if t.asked.expressions || !migrate.HasPatterns(ing.Value.Annotations) {
 		return
 	}
 	for i, rule := range ing.Value.Spec.Rules {

@@ -58,7 +58,9 @@ type Host struct {
 	// Closed says that requests that no route matches are answered 404, and not by the
 	// default backend, which is of another namespace.
 	Closed bool
-	Origin Origin
+	// Expressions are those of Routes, in the order in which they are tried.
+	Expressions []ExpressionRoute
+	Origin      Origin
 }
 
 // Held is a host without routes that is known all the same, so that no wildcard and no
@@ -162,6 +164,8 @@ type Backend struct {
 	// Prefixes are what the routes match that lead here, each once, sorted, if
 	// a filter replaces it. The root is "".
 	Prefixes []string
+	// Expressions are those of routes whose path is one.
+	Expressions []BackendExpression
 	// Origins are the objects that asked for it, sorted: the first one is
 	// named where one object must answer for a line.
 	Origins []Origin

@@ -89,6 +89,10 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 // shutPath has an Ingress that protects something refuse the requests that a path may have
 // been meant for, which would else match a shorter path of somebody else.
 func (t *translation) shutPath(ing ingress, host string, i, j int, p networkingv1.HTTPIngressPath) {
+	if t.asked.expressions && isSpecific(p) {
+		t.shutExpression(ing, host, i, j, p)
+		return
+	}
 	if p.Path = asRequested(p.Path); len(p.Path) > maxPath {
 		return // no request has it
 	}
@@ -104,6 +108,15 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 	path := []any{"spec", "rules", i, "http", "paths", j}
 	at := originOf(ing, append(path, "path")...)
 	match := matchOf(p, t.asked.exactPaths)
+	if t.asked.expressions && isSpecific(p) {
+		var usable bool
+		if match, usable = t.expression(ing, host, name, p, at); !usable {
+			if t.protects(ing) {
+				t.shutPath(ing, name, i, j, p)
+			}
+			return
+		}
+	}
 	winner, taken := host.routes[match]
 	if !taken {
 		backend := t.backend(ing, p.Backend, append(path, "backend"))

@@ -25,7 +25,7 @@ func (t *translation) shut(ing ingress) {
 	t.asked.shut = true
 	sound := inputs.Object[networkingv1.Ingress]{Ref: ing.Ref, Value: ing.Value.DeepCopy(), At: ing.At}
 	for i, rule := range ing.Value.Spec.Rules {
-		rule = soundPaths(ing, rule)
+		rule = soundPaths(ing, rule, t.asked.expressions)
 		sound.Value.Spec.Rules[i] = rule
 		if rule.Host != "" && !soundHost(ing, rule.Host) {
 			sound.Value.Spec.Rules[i].Host = ""
@@ -67,15 +67,15 @@ func soundHost(ing ingress, host string) bool {
 }
 
 // soundPaths returns a rule with those paths that can be matched.
-func soundPaths(ing ingress, rule networkingv1.IngressRule) networkingv1.IngressRule {
+func soundPaths(ing ingress, rule networkingv1.IngressRule, expressions bool) networkingv1.IngressRule {
 	if rule.HTTP == nil {
 		return rule
 	}
 	paths := slices.DeleteFunc(slices.Clone(rule.HTTP.Paths), func(p networkingv1.HTTPIngressPath) bool {
 		p.Backend = networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "any", Port: networkingv1.ServiceBackendPort{Number: 1}}}
-		v := validator{ing: ing}
+		v := validator{ing: ing, expressions: expressions}
 		v.path(p)
-		unusable, _ := checkUsable(p.Path)
+		unusable, _ := v.checkUsable(p)
 		return len(v.found) > 0 || unusable != ""
 	})
 	rule.HTTP = &networkingv1.HTTPIngressRuleValue{Paths: paths}

@@ -57,7 +57,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 			t.hold(ing)
 			continue
 		}
-		found, unusable := validate(ing)
+		found, unusable := validate(ing, t.usesExpressions(ing))
 		for _, d := range unusable {
 			t.found = append(t.found, d)
 		}
@@ -154,6 +154,7 @@ type translation struct {
 	parameters map[string]*parameters
 	found      []diag.Diagnostic
 
+	expressions map[string]int              // how many, by namespace
 	listeners   map[int]*connectionListener // by port
 	connections map[string]*Backend
 	passed      map[string]hostClaim // by host
@@ -167,6 +168,8 @@ type virtualHost struct {
 	held   bool
 	open   bool // an Ingress of its owner serves it to clients without a certificate too
 	routes map[PathMatch]claim
+	// expressions are the paths of routes that are some.
+	expressions []string
 }
 
 // claim is a route or default backend, and the Ingress that has it.
@@ -201,6 +204,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		certs:      map[string]*Certificate{},
 		kinds:      map[string]string{},
 
+		expressions: map[string]int{},
 		listeners:   map[int]*connectionListener{},
 		connections: map[string]*Backend{},
 		passed:      map[string]hostClaim{},
@@ -256,6 +260,7 @@ func modelBackends(backends map[string]*Backend) []Backend {
 		slices.SortFunc(b.Origins, Origin.compare)
 		slices.Sort(b.Prefixes)
 		b.Prefixes = slices.Compact(b.Prefixes)
+		b.Expressions = sortedExpressions(b.Expressions)
 		out = append(out, b)
 	}
 	return out
@@ -273,11 +278,17 @@ func (t *translation) modelHost(name string) Host {
 			b := t.backends[r.Backend]
 			r.Match.PathMatch, r.Filters = match, b.Filters
 			out.Routes = append(out.Routes, r)
-			if replacesPrefix(b.Filters) {
+			switch {
+			case !replacesPrefix(b.Filters):
+			case match.Type == Expression:
+				b.Expressions = append(b.Expressions, backendExpression(match.Path))
+			default:
 				b.Prefixes = append(b.Prefixes, strings.TrimSuffix(match.Path, "/"))
 			}
 		}
 	}
+	out.Expressions = h.expressionRoutes()
+	t.reportUnreached(h, name)
 	slices.SortStableFunc(out.Routes, func(a, b Route) int { return a.Match.compare(b.Match.PathMatch) })
 	return out
 }

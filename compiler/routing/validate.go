@@ -15,8 +15,8 @@ import (
 // what may reach a map. An API server holds to its own before anybody sees the
 // object; manifests are checked here. Paths that the API takes and we cannot match are
 // apart: they alone are left out, by their place in the rules.
-func validate(ing ingress) ([]diag.Diagnostic, map[pathAt]diag.Diagnostic) {
-	v := validator{ing: ing}
+func validate(ing ingress, expressions bool) ([]diag.Diagnostic, map[pathAt]diag.Diagnostic) {
+	v := validator{ing: ing, expressions: expressions}
 	spec := ing.Value.Spec
 	if len(spec.Rules) == 0 && spec.DefaultBackend == nil {
 		v.add("neither rules nor defaultBackend are given", "give one of the two", "spec")
@@ -37,7 +37,10 @@ func validate(ing ingress) ([]diag.Diagnostic, map[pathAt]diag.Diagnostic) {
 type pathAt struct{ rule, path int }
 
 type validator struct {
-	ing      ingress
+	ing ingress
+	// expressions says that paths which are ImplementationSpecific are expressions.
+	expressions bool
+
 	found    []diag.Diagnostic
 	unusable map[pathAt]diag.Diagnostic
 }
@@ -63,7 +66,7 @@ func (v *validator) rule(i int, rule networkingv1.IngressRule) {
 	}
 	for j, p := range rule.HTTP.Paths {
 		v.path(p, sub(paths, j)...)
-		if message, hint := checkUsable(p.Path); message != "" {
+		if message, hint := v.checkUsable(p); message != "" {
 			if v.unusable == nil {
 				v.unusable = map[pathAt]diag.Diagnostic{}
 			}
@@ -73,6 +76,14 @@ func (v *validator) rule(i int, rule networkingv1.IngressRule) {
 			}
 		}
 	}
+}
+
+// checkUsable says why a path cannot be matched.
+func (v *validator) checkUsable(p networkingv1.HTTPIngressPath) (message, hint string) {
+	if v.expressions && isSpecific(p) {
+		return checkExpression(p.Path)
+	}
+	return checkUsable(p.Path)
 }
 
 func (v *validator) path(p networkingv1.HTTPIngressPath, path ...any) {

@@ -1,0 +1,87 @@
+package routingtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+)
+
+// Paths that are expressions come after exact ones and after prefixes, but for shorter ones of
+// their own namespace, and take nothing from others.
+func TestExpressions(t *testing.T) {
+	t.Parallel()
+	regex := func(i ingress, more ...string) ingress {
+		i.annotations = annotated(append([]string{"path-type-default", "Regex"}, more...)...)
+		return i
+	}
+	services := ""
+	for _, name := range []string{"a", "b", "c", "d"} {
+		services += serviceYAML("shop", name, mirror(t, name, nil))
+	}
+	services += serviceYAML("other", "x", mirror(t, "x", nil))
+	e := start(t, services+all([]ingress{
+		{name: "plain", age: 9, rules: []string{"h.example P / a", "h.example E /v1/exact a", "h.example P /v1/admin a"}},
+		regex(ingress{name: "regex", age: 8, rules: []string{
+			"h.example I /v[0-9]+/.* b", "h.example I /v[0-9]+/users/[a-z]+$ c", "h.example P /v1/own d", "h.example I /(one|two) d", "h.example I /v1/a(/|$)(.*) d",
+		}}),
+		regex(ingress{namespace: "other", name: "thief", age: 20, rules: []string{
+			"h.example I /(v1|v2|v3|v4|v5|v6|v7|v8|one|two|any)/.* x", "h.example I /.* x", "free.example I /.* x", "same.example I /x.*yyyyyyy x",
+		}}),
+		regex(ingress{name: "same", age: 8, rules: []string{"same.example I /x.* b"}}),
+		regex(ingress{name: "whole", age: 8, rules: []string{"whole.example P / a", "whole.example I /[a-z]+/v1 b"}}),
+		regex(ingress{name: "rewritten", age: 8, rules: []string{"re.example I /x/?(.*) a", "re.example I /(y)/(z*)(.*) a", "re.example P /plain a"}}, "rewrite-path", `/to/\1`),
+		regex(ingress{name: "wild", age: 8, rules: []string{"*.wild.example I /x(a|b) a"}}),
+		regex(ingress{name: "hostless", age: 8, rules: []string{"- I /none/[0-9]+ a"}}),
+	}))
+	for _, d := range e.result.Diagnostics {
+		if d.Severity != diag.Warning || !strings.Contains(d.Message, "gets no request that the prefix") && !strings.Contains(d.Message, "other namespaces have paths") {
+			t.Errorf("unexpected: %s", d)
+		}
+	}
+	for _, c := range []struct{ host, path, server, target string }{
+		{"h.example", "/", "a", ""}, {"h.example", "/x", "a", ""},
+		{"h.example", "/v1/x", "b", ""}, {"h.example", "/V22/x?y=z", "b", ""}, {"h.example", "/v1", "a", ""},
+		{"h.example", "/v1/users/joe", "c", ""}, {"h.example", "/v1/users/joe/x", "b", ""},
+		{"h.example", "/v1/exact", "a", ""}, {"h.example", "/v1/exact/x", "b", ""},
+		{"h.example", "/v1/admin", "a", ""}, {"h.example", "/v1/admin/x", "a", ""}, {"h.example", "/v1/adminx", "b", ""}, {"h.example", "/v1/own/x", "d", ""},
+		{"h.example", "/one", "a", ""}, // the prefix / is of another Ingress, and the expression is sure of no more
+		{"free.example", "/any", "x", ""}, {"same.example", "/xyyyyyyy", "b", ""}, {"same.example", "/nothing", "", ""},
+		{"whole.example", "/abc/v1", "b", ""}, {"whole.example", "/abc", "a", ""},
+		{"re.example", "/x/foo?q=%20", "a", "/to/foo?q=%20"}, {"re.example", "/X", "a", "/to/"}, {"re.example", "/xyz", "a", "/to/yz"},
+		{"re.example", "/y/zz1", "a", "/to/y"}, {"re.example", "/plain/x", "a", "/to/"},
+		{"q.wild.example", "/xb", "a", ""}, {"q.wild.example", "/xc", "", ""}, {"unknown.example", "/none/77", "a", ""}, {"unknown.example", "/none/x", "", ""},
+	} {
+		got := e.get(t, c.host, c.path)
+		if got.seen.Name != c.server || c.target != "" && got.seen.Target != c.target || c.server == "" && got.StatusCode != 404 {
+			t.Errorf("%s%s: %d by %q, target %q; want %q, %q", c.host, c.path, got.StatusCode, got.seen.Name, got.seen.Target, c.server, c.target)
+		}
+	}
+}
+
+// An expression that cannot be used is left out; if it protects something, what it may have
+// meant is closed.
+func TestExpressionsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	services := serviceYAML("shop", "a", mirror(t, "a", nil))
+	e := start(t, services+all([]ingress{
+		{name: "open", rules: []string{"h.example P / a"}},
+		{name: "bad", annotations: annotated("path-type-default", "Regex"), rules: []string{"h.example I /(a+)+x a", "h.example I /good/[0-9] a"}},
+		{name: "closed", annotations: annotated("path-type-default", "Regex", "allow-list", "127.0.0.0/8"), rules: []string{"h.example I /admin/x(?=y) a", "p.example I /(a+)+b a"}},
+	}))
+	said := 0
+	for _, d := range e.result.Diagnostics {
+		if d.Severity == diag.Error {
+			said++
+		}
+	}
+	for path, want := range map[string]int{"h.example/aaa": 200, "h.example/good/1": 200, "h.example/admin/xy": 503, "h.example/admin/z": 503, "h.example/adm": 200, "p.example/q": 503} {
+		host, rest, _ := strings.Cut(path, "/")
+		if got := e.get(t, host, "/"+rest); got.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, got.StatusCode, want)
+		}
+	}
+	if said != 3 {
+		t.Errorf("%d errors: %v", said, e.result.Diagnostics)
+	}
+}
