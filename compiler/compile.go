@@ -163,7 +163,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, rel
 		IngressClass:       c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
 		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
 		ExternalNames: externalNames(c.in.Config.ExternalNames),
-		Snippets:      c.in.Config.Snippets.Namespaces, HTTPSPort: c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
+		Snippets:      c.in.Config.Snippets.Namespaces, TrustsForwarded: c.in.Config.Forwarded.Trusts(), HTTPSPort: c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
 		DefaultCertificate: defaultCertificate(c.in.Config), CertificatesAsSeen: c.in.Config.Certificates.RefMode() != snapshots.ModeReference,
 	})
 	end(nil)

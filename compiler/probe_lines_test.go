@@ -82,10 +82,14 @@ func probeConfigurations() map[string]func(*config.Config) {
 			c.TLS.Ciphers, c.TLS.CipherSuites, c.TLS.Curves = []string{"ECDHE-ECDSA-AES128-GCM-SHA256"}, []string{"TLS_AES_128_GCM_SHA256"}, []string{"X25519"}
 			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "5s", "5s", "5s"
 			c.ProxyProtocol.Trusted = []string{"192.0.2.0/24"}
+			c.Forwarded.Policy, c.Forwarded.Trusted, c.Forwarded.ClientAddress = config.AppendForwarded, []string{"192.0.2.0/24"}, config.AddressInHeader
 			c.Log.Target, c.Log.Format = "127.0.0.1:514", config.LogJSON
 			c.Status.Stats.Enabled, c.Status.Ready.MinBackendsPercent = true, 50
 			c.ErrorPages, c.HTTPS.DefaultCertificate = "hapsnap/probe", "hapsnap/probe"
 			c.DNS.Nameservers = []string{"192.0.2.53"}
+		},
+		"keep": func(c *config.Config) {
+			c.Forwarded.Policy, c.Forwarded.Trusted = config.KeepForwarded, []string{"192.0.2.0/24"}
 		},
 		"http3": func(c *config.Config) { c.HTTPS.HTTP3.Enabled = true },
 	}

@@ -28,8 +28,8 @@ var probeTogether = []map[string]string{
 	{"redirect": "https://probe.invalid"},
 	{"rewrite-path": "/probe"},
 	{"response-headers": "set X-Probe a\nadd X-Probe b\nremove X-Probe"},
-	{"forwarded-for": "keep"}, {"forwarded-for": "off"},
-	{"client-ca-secret": "probe"}, {"client-ca-secret": "other", "client-cert-headers": "verify, dn, issuer-dn, sha1, sha256, cert"},
+	{"forwarded-for": "replace"}, {"forwarded-for": "append"}, {"forwarded-for": "keep"}, {"forwarded-for": "off"},
+	{"client-ca-secret": "probe"}, {"client-ca-secret": "probe", "ssl-redirect": "true"}, {"client-ca-secret": "other", "client-cert-headers": "verify, dn, issuer-dn, sha1, sha256, cert"},
 	{"allow-list": "@probe/probe", "deny-list": "@probe/probe", "rate-limit": "1", "rate-limit-exempt": "@probe/probe"},
 	{"auth-url": "http://probe.hapsnap/probe", "auth-response-headers": "X-Probe"},
 	{"balance": "header X-Probe"}, {"balance": "query probe"}, {"balance": "random"},
@@ -113,7 +113,7 @@ func probeInputs() inputs.Inputs {
 // administrator is allowed.
 func probeConfig(cfg config.Config, tcp []config.TCPService) routing.Config {
 	out := routing.Config{
-		IngressClass: routing.DefaultIngressClass, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
+		IngressClass: routing.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
 		Snippets: config.Namespaces{"hapsnap"}, TCPServices: tcp, DefaultCertificate: defaultCertificate(cfg),
 	}
 	if cfg.ErrorPages != "" {

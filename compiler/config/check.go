@@ -27,6 +27,7 @@ func (c Config) Check() []FieldError {
 	c.checkErrorPages(f.at("errorPages"))
 	c.HTTPS.check(f.at("https"), c.TLS)
 	c.ProxyProtocol.check(f.at("proxyProtocol"))
+	c.Forwarded.check(f.at("forwarded"))
 	c.TLS.check(f.at("tls"))
 	if c.MaxConn < 0 {
 		f.at("maxconn").add(fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
@@ -34,6 +35,7 @@ func (c Config) Check() []FieldError {
 	if c.NBThread < 0 || c.NBThread > maxThreads {
 		f.at("nbthread").add(fmt.Sprintf("%d is not a number of threads", c.NBThread), "use 1 to 64, or 0 to leave it to HAProxy")
 	}
+	f.at("bufferSize").add(c.BufferSize.check(16<<10, 1<<20), "use 16k to 1m")
 	f.at("hardStopAfter").duration(c.HardStopAfter)
 	f.at("closeSpreadTime").optional(c.CloseSpreadTime)
 	c.Timeouts.check(f.at("timeouts"))

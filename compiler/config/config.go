@@ -26,6 +26,10 @@ type Config struct {
 	// ProxyProtocol says who is believed about the addresses of clients by the
 	// listeners for HTTP and HTTPS. HTTP/3 has no PROXY protocol.
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol"`
+	// Forwarded says what becomes of headers by which proxies tell endpoints of clients,
+	// such as X-Forwarded-For, whoever sends them. docs/headers.md has the table of what
+	// an endpoint gets.
+	Forwarded Forwarded `json:"forwarded"`
 	// TLS says what clients may negotiate with every listener that speaks TLS.
 	TLS TLS `json:"tls"`
 	// Status is the listener for whoever watches HAProxy, which clients need not
@@ -45,6 +49,13 @@ type Config struct {
 	// NBThread is the number of HAProxy's threads, of at most 64. 0 leaves it to
 	// HAProxy, which takes as many as it may use processors.
 	NBThread int `json:"nbthread"`
+	// BufferSize is HAProxy's tune.bufsize, from 16k to 1m. The header of a request, and
+	// that of an answer, must fit into a buffer, but for 4 KiB that are kept free for
+	// headers that are added: with 40k, 32 KiB always pass. A request that is being
+	// served takes two buffers, and up to five with HTTP/2 and TLS; a connection that
+	// waits for the next request takes none. With 40k, 10,000 requests at once may take
+	// 0.8 to 2 GB.
+	BufferSize Size `json:"bufferSize"`
 	// HardStopAfter is how long a worker may serve old connections after a
 	// reload.
 	HardStopAfter Duration `json:"hardStopAfter"`
@@ -209,7 +220,9 @@ func Default() Config {
 		Bind:            Bind{Addresses: []string{"*"}},
 		HTTP:            Listener{Port: 80},
 		HTTPS:           HTTPSListener{Port: 443, HTTP2: true},
+		Forwarded:       Forwarded{Policy: ReplaceForwarded, ClientAddress: AddressOfConnection, RequestID: true},
 		TLS:             TLS{Policy: Intermediate},
+		BufferSize:      "40k",
 		Status:          defaultStatus(),
 		HardStopAfter:   "30m",
 

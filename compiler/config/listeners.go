@@ -104,11 +104,7 @@ func checkAddresses(f faults, addresses []string) {
 }
 
 func (p ProxyProtocol) check(f faults) {
-	for i, text := range p.Trusted {
-		if _, ok := parseNetwork(text); !ok {
-			f.at("trusted").element(i).add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
-		}
-	}
+	checkNetworks(f.at("trusted"), p.Trusted)
 }
 
 func checkPort(port int) string {

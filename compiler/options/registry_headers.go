@@ -13,10 +13,10 @@ func headerOptions() []Option {
 			Summary: "Edits the headers of every answer, HAProxy's own included.",
 		}, headerEdits, func(s *Settings, v []policy.HeaderEdit) { s.edits[1] = v }),
 		define(Option{
-			Name: "forwarded-for", Group: HeaderEdit, On: OnIngress, Value: "`replace`, `append`, `keep` or `off`", Example: "append", Default: "`replace`",
-			Summary: "What endpoints get as X-Forwarded-For: the client's address; what the client sent, and its address; what the client sent, or its address if it sent none; nothing. Use `append` and `keep` only behind a proxy that can be trusted.",
+			Name: "forwarded-for", Group: HeaderEdit, On: OnIngress, Value: "`replace`, `append`, `keep` or `off`", Example: "append", Default: "the configuration's `forwarded.policy`",
+			Summary: "What endpoints get as X-Forwarded-For: the address that the request came from; what came, and that address; what came, or that address if none came; nothing, and no X-Real-IP either. What came counts if it is from a network that the configuration trusts, see `forwarded.trusted`; without one, `append` and `keep` are `replace`. See [headers.md](headers.md).",
 		}, oneOf(map[string]policy.ForwardedMode{
-			"replace": "", "append": policy.ForwardedAppend, "keep": policy.ForwardedKeep, "off": policy.ForwardedOff,
+			"replace": policy.ForwardedReplace, "append": policy.ForwardedAppend, "keep": policy.ForwardedKeep, "off": policy.ForwardedOff,
 		}), func(s *Settings, v policy.ForwardedMode) { s.forwardedFor = v }),
 		define(Option{
 			Name: "hsts", Group: HeaderEdit, On: OnIngress, Value: "seconds, and perhaps `includeSubDomains` and `preload`", Example: "31536000 includeSubDomains",

@@ -111,6 +111,11 @@ func (r *resolution) report(severity diag.Severity, name, message, hint string) 
 	r.problems[i] = append(r.problems[i], Problem{severity, Prefix + name, titleOf(name, inherited) + " " + message, hint, inherited})
 }
 
+// CountsForwarded reports whether an X-Forwarded-For that comes is to count.
+func (s Settings) CountsForwarded() bool {
+	return s.forwardedFor == policy.ForwardedAppend || s.forwardedFor == policy.ForwardedKeep
+}
+
 // needs reports options that mean nothing alone.
 func (r *resolution) needs() {
 	for _, v := range r.objects {

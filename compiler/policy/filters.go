@@ -79,8 +79,8 @@ type HSTS struct {
 	Value string // of the header
 }
 
-// ForwardedFor says what becomes of the X-Forwarded-For that a client sent.
-// Without this filter it is replaced by the client's address.
+// ForwardedFor says what becomes of the X-Forwarded-For that a proxy of a trusted
+// network sent. Without this filter the configuration says it.
 type ForwardedFor struct {
 	Mode ForwardedMode
 }
@@ -88,12 +88,13 @@ type ForwardedFor struct {
 // ForwardedMode is a way to treat X-Forwarded-For.
 type ForwardedMode string
 
-// The modes: append the client's address to what it sent; leave what it sent,
-// or set its address if it sent none; send none at all.
+// The modes: send the address that the request came from; append it to what came;
+// leave what came, or send that address if none came; send none at all, nor X-Real-IP.
 const (
-	ForwardedAppend ForwardedMode = "append"
-	ForwardedKeep   ForwardedMode = "keep"
-	ForwardedOff    ForwardedMode = "off"
+	ForwardedReplace ForwardedMode = "replace"
+	ForwardedAppend  ForwardedMode = "append"
+	ForwardedKeep    ForwardedMode = "keep"
+	ForwardedOff     ForwardedMode = "off"
 )
 
 // RewriteHost replaces the Host header.

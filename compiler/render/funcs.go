@@ -42,7 +42,7 @@ regexSplit mustRegexSplit regexQuoteMeta`
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
-		"quote": quote, "literal": literal, "words": words, "listen": listen, "listenQUIC": listenQUIC, "socket": socket, "verbatim": verbatim, "secret": secretWord,
+		"quote": quote, "literal": literal, "words": words, "listen": listen, "listenQUIC": listenQUIC, "listenAll": each(listen), "listenAllQUIC": each(listenQUIC), "socket": socket, "verbatim": verbatim, "secret": secretWord,
 		"answer": answers(nil).write, // until there are pages to bind to
 		"keys":   sortedKeys, "values": sortedValues,
 		"print": func(args ...any) string { return fmt.Sprint(decimals(args)...) }, "printf": printf,
@@ -108,6 +108,32 @@ func listen(address string, port int) (Text, error) {
 	}
 	word, err := checkConfig(address)
 	return Text(word + p), err
+}
+
+// each returns a function that listens at every address, "::" as two: a socket for
+// both families would have clients of IPv4 look like ::ffff:192.0.2.1.
+func each(listen func(string, int) (Text, error)) func([]string, int) ([]Text, error) {
+	return func(addresses []string, port int) ([]Text, error) {
+		var out []Text
+		for _, address := range addresses {
+			at, err := listen(address, port)
+			if err != nil {
+				return nil, err
+			}
+			if address == "::" {
+				if !slices.Contains(addresses, "*") {
+					v4, err := listen("*", port)
+					if err != nil {
+						return nil, err
+					}
+					out = append(out, v4)
+				}
+				at = Text(strings.TrimSuffix(string(at), "v4v6") + "v6only")
+			}
+			out = append(out, at)
+		}
+		return out, nil
+	}
 }
 
 // socket returns the address of a socket within HAProxy. Its name holds an

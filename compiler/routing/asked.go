@@ -50,6 +50,11 @@ func (t *translation) ask(ing ingress) {
 	if !t.asked.carried { // else it is said with a backend
 		t.reportProblems(ing.Ref, ing.Position, alone[0])
 	}
+	if settings.CountsForwarded() && !t.cfg.TrustsForwarded && !values.Inherits("forwarded-for") {
+		t.report(diag.Warning, ing, ing.Position(annotationPath("forwarded-for")...),
+			"annotation "+options.Prefix+"forwarded-for has no effect: the configuration trusts no network, so that X-Forwarded-For is replaced",
+			"the administrator lists the networks of proxies before HAProxy in forwarded.trusted")
+	}
 	t.asked.exactPaths, t.asked.passthrough, t.asked.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
 	t.asked.expressions = settings.Expressions
 	if len(settings.Aliases) == 0 {

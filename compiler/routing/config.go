@@ -54,6 +54,8 @@ type Config struct {
 	SharedHosts []config.SharedHost
 	// ReservedDomains are those that only some namespaces may have hosts in.
 	ReservedDomains []config.ReservedDomain
+	// TrustsForwarded says that headers of proxies count that some network sends.
+	TrustsForwarded bool
 	// Snippets are the namespaces whose Ingresses may bring lines of haproxy.cfg.
 	Snippets config.Namespaces
 	// HTTPSPort is that of the listener for HTTPS; 0 is none.

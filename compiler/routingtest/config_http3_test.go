@@ -187,7 +187,7 @@ func TestHTTP3OnEveryAddress(t *testing.T) {
 	}
 	want := `    limited-quic
     bind quic4@*:443 ssl crt-list files/https.crtlist alpn h3
-    bind quic6@[::]:443 v4v6 ssl crt-list files/https.crtlist alpn h3
+    bind quic6@[::]:443 v6only ssl crt-list files/https.crtlist alpn h3
     bind quic6@[::1]:443 ssl crt-list files/https.crtlist alpn h3
     bind quic4@10.0.0.1:443 ssl crt-list files/https.crtlist alpn h3
     bind "quic4@${POD_IP}:443" ssl crt-list files/https.crtlist alpn h3

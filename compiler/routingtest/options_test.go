@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
 // optioned is an Ingress with annotations, given in pairs without their prefix,
@@ -135,7 +137,7 @@ func TestMatching(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	services := serviceYAML("shop", "a", mirror(t, "a", nil))
-	e := start(t, services+all([]ingress{
+	e := startWith(t, services+all([]ingress{
 		optioned("request", "request-headers", "set X-Set it's \"100%\" $HOME \\ #1 %[src]\nadd X-Add b\nremove X-Gone"),
 		optioned("response", "response-headers", "set X-From edge\nadd X-More 1\nremove Server"),
 		optioned("closed", "response-headers", "set X-From edge", "deny-list", "127.0.0.0/8"),
@@ -144,7 +146,7 @@ func TestHeaders(t *testing.T) {
 		optioned("off", "forwarded-for", "off"),
 		optioned("replace", "forwarded-for", "replace"),
 		optioned("hsts", "hsts", "31536000 includeSubDomains"),
-	}))
+	}), func(c *config.Config) { c.Forwarded.Trusted = []string{"127.0.0.0/8"} })
 	clean(t, e)
 	h := e.get(t, "request.example", "/", "X-Set: a", "X-Set: b", "X-Add: a", "X-Gone: x").seen.Header
 	for name, want := range map[string]string{"X-Set": `it's "100%" $HOME \ #1 %[src]`, "X-Add": "a|b", "X-Gone": ""} {

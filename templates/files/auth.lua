@@ -104,15 +104,15 @@ local function request_headers(txn, wanted, original)
     return headers
 end
 
--- original describes the client's request.
+-- original describes the client's request, as endpoints are told of it: see
+-- partials/forwarded.cfg.
 local function original(txn)
     local sent = txn.http:req_get_headers()
-    local scheme = "http"
-    if txn.f:ssl_fc() == 1 or txn.f:ssl_fc() == true then
-        scheme = "https"
-    end
+    local secure = txn.f:ssl_fc() == 1 or txn.f:ssl_fc() == true
+    local scheme = values(sent, "x-forwarded-proto")[1] or (secure and "https" or "http")
     local host = values(sent, "host")[1] or ""
     local method, uri = txn.f:method(), txn.f:pathq() or "/"
+    local addresses = values(sent, "x-forwarded-for")
     return {
         ["x-original-method"] = method,
         ["x-original-host"] = host,
@@ -120,8 +120,8 @@ local function original(txn)
         ["x-forwarded-method"] = method,
         ["x-forwarded-uri"] = uri,
         ["x-forwarded-proto"] = scheme,
-        ["x-forwarded-host"] = host,
-        ["x-forwarded-for"] = txn.f:src(),
+        ["x-forwarded-host"] = values(sent, "x-forwarded-host")[1] or host,
+        ["x-forwarded-for"] = #addresses > 0 and table.concat(addresses, ", ") or txn.f:src(),
         ["x-auth-request-redirect"] = uri,
     }
 end
