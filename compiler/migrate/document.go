@@ -11,7 +11,7 @@ func Document() string {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, d := range Dialects() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nPrefixes: `%s`.\n\n| annotation | here | note |\n|---|---|---|\n", d.Name, d.Remarks, strings.Join(d.Prefixes, "`, `"))
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nPrefixes: `%s`.\n\n| annotation | here | | note |\n|---|---|---|---|\n", d.Name, d.Remarks, strings.Join(d.Prefixes, "`, `"))
 		for _, r := range d.Rules {
 			b.WriteString(r.row())
 		}
@@ -39,6 +39,12 @@ annotations; one of which something is left keeps its class. ` + "`--remove`" + 
 translated annotations out whatever the class: for those who have hapsnap serve
 the old class.
 
+In the tables, *equal* behaves here as it did there; *differs* does but for what the
+note says, which is also said for the object where it depends on the value; *said* is
+removed, with a warning that says what holds instead; *refused* stays, with an error, and
+keeps the Ingress with its controller. A value that asks for nothing, such as ` + "`false`" + `, is removed
+without a word.
+
 Every annotation that is written has been read back by the compiler's own
 options ([annotations.md](annotations.md)): what it would refuse is listed, not
 written. Settings of the other controller's ConfigMap are not read: see
@@ -60,5 +66,5 @@ func (r Rule) row() string {
 		here = "`" + strings.Join(r.To, "`, `") + "`"
 	}
 	note := strings.ReplaceAll(r.Note, "|", `\|`)
-	return fmt.Sprintf("| `%s` | %s | %s |\n", strings.Join(r.From, "`, `"), here, note)
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", strings.Join(r.From, "`, `"), here, r.verdict(), note)
 }

@@ -15,7 +15,7 @@ func nginx() Dialect {
 		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"}, ignoresEmpty: true,
 		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so does what is written here. " +
 			"It limits bodies to 1 MB without being asked; hapsnap does not.",
-		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxOthers()),
+		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxRest(), nginxOthers()),
 		always: func(c *call) {
 			nginxHosts(c)
 			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.passesThrough() {
@@ -46,7 +46,7 @@ func nginxRouting() []Rule {
 		},
 		Rule{
 			From: []string{"canary-weight", "canary-weight-total"}, To: []string{"canary-weight"}, convert: nginxWeight,
-			Note: "A weight of another total than 100 is converted if that gives a whole number.",
+			Note: "A weight of a total above 100 is converted if that gives a whole number. While a Service has no endpoints, see `canary-weight` in docs/annotations.md: ingress-nginx sends nothing to a canary without endpoints, and answers 503 while the other Ingress has none.",
 		},
 		Rule{
 			From: []string{"canary-by-header", "canary-by-header-value"}, To: []string{"canary-by-header"},
@@ -63,16 +63,22 @@ func nginxRouting() []Rule {
 
 // nginxWeight translates a share of a total into a percentage.
 func nginxWeight(c *call) {
+	if !c.has("canary-weight") {
+		return
+	}
 	weight, err := strconv.Atoi(c.value("canary-weight"))
 	total := 100
 	if c.has("canary-weight-total") && err == nil {
 		total, err = strconv.Atoi(c.value("canary-weight-total"))
+		total = max(total, 100) // ingress-nginx takes no smaller one
 	}
+	weight = min(weight, total)
 	if err != nil || total <= 0 || weight*100%total != 0 {
 		c.keepAll(fmt.Sprintf("%q of %d is not a whole number of percent", c.value("canary-weight"), total), "choose a weight from 0 to 100")
 		return
 	}
 	c.set("canary-weight", strconv.Itoa(weight*100/total))
+	c.saysOfCanaries(weight * 100 / total)
 }
 
 func orRoot(path string) string {

@@ -14,7 +14,7 @@ func nginxAccess() []Rule {
 		same("allowlist-source-range", "allow-list"),
 		same("denylist-source-range", "deny-list"),
 		Rule{
-			From: []string{"limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-whitelist"}, To: []string{"rate-limit", "rate-limit-period", "rate-limit-status", "rate-limit-exempt"},
+			From: []string{"limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"}, To: []string{"rate-limit", "rate-limit-period", "rate-limit-status", "rate-limit-exempt"},
 			Note: "A burst of five times the rate, as with ingress-nginx: requests in five periods.", convert: nginxRate,
 		},
 		Rule{From: []string{"proxy-body-size"}, To: []string{"max-body-size"}, convert: func(c *call) {
@@ -64,8 +64,8 @@ func nginxRate(c *call) {
 	c.set("rate-limit", strconv.Itoa(rate*burst))
 	c.set("rate-limit-period", strconv.Itoa(burst)+unit)
 	c.set("rate-limit-status", "503")
-	if c.has("limit-whitelist") {
-		c.set("rate-limit-exempt", c.value("limit-whitelist"))
+	if exempt := c.limitExempt(); exempt != "" {
+		c.set("rate-limit-exempt", exempt)
 	}
 }
 

@@ -80,6 +80,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		t.canary(ing)
 	}
 	t.dropReplaced()
+	t.reportSharedCookies()
 	t.tellOwners()
 	return t.model(), diag.Sort(t.found)
 }

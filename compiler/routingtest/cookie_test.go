@@ -39,3 +39,24 @@ func TestAffinityCookieAttributes(t *testing.T) {
 		}
 	}
 }
+
+// Two Services of a host with one cookie are reported on the younger Ingress, unless the
+// cookies have paths of their own.
+func TestSharedCookieIsReported(t *testing.T) {
+	t.Parallel()
+	sticky := func(name, path, service string, age int, options ...string) ingress {
+		options = append([]string{"affinity", "cookie", "affinity-cookie-name", "c"}, options...)
+		return ingress{name: name, age: age, annotations: annotated(options...), rules: []string{"shop.example P " + path + " " + service}}
+	}
+	e := start(t, common(t)+all([]ingress{
+		sticky("old", "/", "a", 1), sticky("young", "/b", "b", 2), sticky("same", "/a", "a", 3), sticky("path", "/c", "c", 4, "affinity-cookie-path", "/c"),
+	}))
+	var found []string
+	for _, d := range e.result.Diagnostics {
+		found = append(found, d.Object.Name+": "+d.Message)
+	}
+	want := "young: the cookie c of Service b of host shop.example is that of Service a too, by Ingress shop/old: each takes the other's sessions away"
+	if len(found) != 1 || found[0] != want {
+		t.Errorf("%q, want %q", found, want)
+	}
+}

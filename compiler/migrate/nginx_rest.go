@@ -1,0 +1,50 @@
+package migrate
+
+import "strings"
+
+// nginxRest are annotations of ingress-nginx that change little.
+func nginxRest() []Rule {
+	return rules(one(
+		same("fastcgi-index", "fcgi-index"),
+	), without("Set `fcgi-root` to the directory of SCRIPT_FILENAME or DOCUMENT_ROOT, and `fcgi-path-info` if one script answers for many paths.", "fastcgi-params-configmap"),
+		needless("A value goes to one endpoint, and not to a few, while that is there.", "upstream-hash-by-subset", "upstream-hash-by-subset-size"),
+		needless("A redirect to HTTPS names no port, and other redirects the one that they are given.", "use-port-in-redirects"),
+		needless("A redirect is sent as it is written.", "relative-redirects"),
+		needless("What endpoints answer is not replaced by error pages.", "disable-proxy-intercept-errors"))
+}
+
+// limitExempt returns the networks that are not limited; limit-whitelist is the older
+// name of limit-allowlist.
+func (c *call) limitExempt() string {
+	if c.has("limit-allowlist") {
+		return c.value("limit-allowlist")
+	}
+	return c.value("limit-whitelist")
+}
+
+// saysOfCanaries says what becomes of requests while a Service of a canary has no
+// endpoints.
+func (c *call) saysOfCanaries(percent int) {
+	switch {
+	case percent == 100:
+		c.differs("canary-weight", "with 100, requests get 503 while the canary has no endpoints; ingress-nginx sent them to the other Ingress then",
+			"use canary-by-header for tests, and change the Service of the other Ingress in the end")
+	case percent > 0:
+		c.differs("canary-weight", "while the other Ingress has no endpoints, the canary gets all requests; ingress-nginx answered 503", "")
+	}
+}
+
+// verdict says in a word what becomes of a rule's annotations.
+func (r Rule) verdict() string {
+	switch {
+	case r.Needless:
+		return "said"
+	case len(r.To) == 0:
+		return "refused"
+	case r.Note == "":
+		return "equal"
+	case strings.HasPrefix(r.Note, "See above"):
+		return "equal"
+	}
+	return "differs"
+}
