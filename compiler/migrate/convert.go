@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -74,12 +75,21 @@ func (d Dialect) convert(o *object) change {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(full)) {
+		if !known[name] && d.complete && !protective.MatchString(name) {
+			out.found = append(out.found, found{finding{diag.Warning, name, "is removed", d.Name + " does not know it, and ignores it"}, full[name][0]})
+			out.removed = append(out.removed, full[name]...)
+			continue
+		}
 		if !known[name] {
 			out.found = append(out.found, found{finding{diag.Error, name, "is not known", "look up what it does, and see docs/annotations.md"}, full[name][0]})
 		}
 	}
 	return out
 }
+
+// protective matches names that may be of a protection, which is not lost for being
+// unknown.
+var protective = regexp.MustCompile(`auth|deny|allow|block|black|white|limit|waf|secur`)
 
 // takeEmpty takes out the annotations without a value, and returns their full names.
 func takeEmpty(values map[string]string, full map[string][]string) []string {

@@ -12,7 +12,7 @@ const nginxPrefix = "nginx.ingress.kubernetes.io/"
 // nginx are the annotations of ingress-nginx.
 func nginx() Dialect {
 	return Dialect{
-		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"}, ignoresEmpty: true,
+		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"}, ignoresEmpty: true, complete: true,
 		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so does what is written here. " +
 			"It limits bodies to 1 MB without being asked; hapsnap does not.",
 		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxRest(), nginxOthers()),

@@ -130,7 +130,7 @@ func nginxHeaders() []Rule {
 		Rule{
 			From: []string{"enable-cors", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
 			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
-			Note: "Methods, headers and age are those of ingress-nginx unless they are given. Credentials are allowed with listed origins only; browsers send none to `*` there either. Only preflight requests are answered (with Access-Control-Request-Method), and only their answers tell methods and headers.", convert: cors("enable-cors", nginxCORS),
+			Note: "Methods, headers and age are those of ingress-nginx unless they are given. Credentials are allowed with listed origins only; browsers send none to `*` there either. Only preflight requests are answered (with Access-Control-Request-Method), and only their answers tell methods and headers.", convert: nginxOrigins,
 		},
 		Rule{From: []string{"x-forwarded-prefix"}, To: []string{"request-headers"}, convert: func(c *call) {
 			if slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return c.has("rewrite-target") && p.path != c.value("rewrite-target") }) {

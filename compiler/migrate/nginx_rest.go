@@ -1,6 +1,12 @@
 package migrate
 
-import "strings"
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // nginxRest are annotations of ingress-nginx that change little.
 func nginxRest() []Rule {
@@ -47,4 +53,33 @@ func (r Rule) verdict() string {
 		return "equal"
 	}
 	return "differs"
+}
+
+// nginxOrigin matches the origins that ingress-nginx takes; it skips others.
+var nginxOrigin = regexp.MustCompile(`^([a-z]+://(\*\.)?[A-Za-z0-9\-.]*(:\d+)?|\*|null)?$`)
+
+// nginxOrigins translates CORS without the origins that ingress-nginx skips.
+func nginxOrigins(c *call) {
+	var taken []string
+	for origin := range strings.SplitSeq(c.value("cors-allow-origin"), ",") {
+		origin = strings.TrimSpace(origin)
+		switch {
+		case origin == "*":
+			taken = []string{"*"}
+		case slices.Contains(taken, "*") || origin == "":
+		case !nginxOrigin.MatchString(origin):
+			c.differs("cors-allow-origin", "is translated without "+strconv.Quote(origin)+", which ingress-nginx skips", "an origin has a scheme, such as https://"+origin)
+		default:
+			taken = append(taken, strings.ToLower(origin))
+		}
+	}
+	if c.has("cors-allow-origin") && len(taken) == 0 && c.value("enable-cors") == "true" {
+		c.differs("enable-cors", "is left out, since no origin is left", "")
+		return
+	}
+	if c.has("cors-allow-origin") {
+		c.values = maps.Clone(c.values)
+		c.values["cors-allow-origin"] = strings.Join(taken, ", ")
+	}
+	cors("enable-cors", nginxCORS)(c)
 }

@@ -23,6 +23,9 @@ type Dialect struct {
 	// ignoresEmpty says that the controller takes an annotation without a value for
 	// one that is not there.
 	ignoresEmpty bool
+	// complete says that there is a rule for every annotation that the controller reads:
+	// it ignores all others.
+	complete bool
 	// always looks at Ingresses of the dialect whatever their annotations, for
 	// what the controller does without being asked.
 	always func(*call)

@@ -62,6 +62,8 @@ func TestMigratedFromIngressNginx(t *testing.T) {
 		{name: "cors-wildcard", annotations: []string{"enable-cors", "true", "cors-allow-origin", "https://*.a.example:8080"}, request: "GET /\nOrigin: https://b.a.example:8080", answer: map[string]string{"Access-Control-Allow-Origin": "https://b.a.example:8080"}},
 		{name: "cors-empty", annotations: []string{"enable-cors", "true", "cors-allow-origin", ""}, request: "GET /\nOrigin: https://a.example", answer: map[string]string{"Access-Control-Allow-Origin": "*"}},
 		{name: "cors-scheme", annotations: []string{"enable-cors", "true", "cors-allow-origin", "app://a.example, null"}, request: "GET /\nOrigin: app://a.example", answer: map[string]string{"Access-Control-Allow-Origin": "app://a.example"}},
+		{name: "cors-skipped", annotations: []string{"enable-cors", "true", "cors-allow-origin", "a.example, https://b.example"}, request: "GET /\nOrigin: https://b.example", answer: map[string]string{"Access-Control-Allow-Origin": "https://b.example"}},
+		{name: "unknown", annotations: []string{"no-such-thing", "true"}, request: "GET /"},
 		{name: "cors-off", annotations: []string{"enable-cors", "false"}, request: "GET /\nOrigin: https://a.example", answer: map[string]string{"Access-Control-Allow-Origin": ""}},
 		// A target replaces the path, unless it is the path.
 		{name: "same-target", annotations: []string{"rewrite-target", "/"}, request: "GET /x/y", target: "/x/y"},
