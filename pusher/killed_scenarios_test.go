@@ -20,6 +20,8 @@ import (
 type killScenario struct {
 	ran []string // the revisions that the fleet ran; nil: the first
 	api string   // "" is 3.4
+	// terms is set where each pusher has a later term, which it writes on the instances.
+	terms bool
 	// change has it happen, and returns what the fleet is to run in the end.
 	change func(p *play) snapshots.ID
 	// missing says what else is not as it should be in the end.
@@ -27,18 +29,19 @@ type killScenario struct {
 }
 
 var killScenarios = map[string]killScenario{
-	"first push":                {ran: []string{}, change: func(p *play) snapshots.ID { return p.publish("1") }, missing: nothing},
-	"rollout in waves":          {change: func(p *play) snapshots.ID { return p.publish("2") }, missing: oldFiles},
-	"last wave fails":           {change: func(p *play) snapshots.ID { return p.refusedBy("b", "c") }, missing: notRejected},
-	"canary fails":              {change: func(p *play) snapshots.ID { return p.refusedBy("a") }, missing: notRejected},
-	"pin":                       {ran: []string{"1", "2"}, change: pinned, missing: nothing},
-	"endpoints, API 3.4":        {change: moved, missing: otherEndpoints},
-	"endpoints, API 3.2":        {api: "v3.2.5", change: moved, missing: otherEndpoints},
-	"more endpoints than slots": {change: crowded, missing: otherEndpoints},
-	"certificate renewed":       {change: renewed, missing: otherCertificate},
-	"other routes":              {change: func(p *play) snapshots.ID { return p.route(routes) }, missing: otherRoutes},
-	"file edited by hand":       {change: edited, missing: drift},
-	"map removed by hand":       {change: removed, missing: drift},
+	"first push":                 {ran: []string{}, change: func(p *play) snapshots.ID { return p.publish("1") }, missing: nothing},
+	"rollout in waves":           {change: func(p *play) snapshots.ID { return p.publish("2") }, missing: oldFiles},
+	"rollout in waves, in terms": {terms: true, change: func(p *play) snapshots.ID { return p.publish("2") }, missing: oldFiles},
+	"last wave fails":            {change: func(p *play) snapshots.ID { return p.refusedBy("b", "c") }, missing: notRejected},
+	"canary fails":               {change: func(p *play) snapshots.ID { return p.refusedBy("a") }, missing: notRejected},
+	"pin":                        {ran: []string{"1", "2"}, change: pinned, missing: nothing},
+	"endpoints, API 3.4":         {change: moved, missing: otherEndpoints},
+	"endpoints, API 3.2":         {api: "v3.2.5", change: moved, missing: otherEndpoints},
+	"more endpoints than slots":  {change: crowded, missing: otherEndpoints},
+	"certificate renewed":        {change: renewed, missing: otherCertificate},
+	"other routes":               {change: func(p *play) snapshots.ID { return p.route(routes) }, missing: otherRoutes},
+	"file edited by hand":        {change: edited, missing: drift},
+	"map removed by hand":        {change: removed, missing: drift},
 }
 
 func nothing(*play) string { return "" }
@@ -251,7 +254,7 @@ func drift(p *play) string {
 func (s killScenario) before(t *testing.T) *settling {
 	t.Helper()
 	soak := 6 * time.Second
-	out := &settling{dir: t.TempDir(), instances: map[string]*fakeInstance{}}
+	out := &settling{dir: t.TempDir(), instances: map[string]*fakeInstance{}, terms: s.terms}
 	out.options = Options{
 		Soak: &soak, PollInterval: 2 * time.Second, DrainTime: 3 * time.Second, PersistInterval: 3 * time.Second,
 		InspectInterval: 5 * time.Second, CollectAfter: 8 * time.Second,

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
@@ -38,6 +39,9 @@ type settling struct {
 	// cluster is where live objects come from, nil for live.
 	cluster func() Cluster
 	away    atomic.Bool // the store is out of reach
+	// terms is set where the state is one that has terms, and taken is how often it was.
+	terms bool
+	taken atomic.Int64
 }
 
 // clone returns the same once more.
@@ -45,7 +49,9 @@ func (s *settling) clone(t *testing.T) *settling {
 	t.Helper()
 	c := settling{
 		dir: t.TempDir(), at: s.at, instances: map[string]*fakeInstance{}, live: s.live, options: s.options, cluster: s.cluster,
+		terms: s.terms,
 	}
+	c.taken.Store(s.taken.Load())
 	if err := os.CopyFS(c.dir, os.DirFS(s.dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -128,9 +134,16 @@ func (l *life) run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if s.ID == "" {
+		if s.ID = "play"; s.save(ctx, o.keeper()) != nil {
+			return errKilled
+		}
+	}
 	e := newEngine(o, s, fallback, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	e.reign = newReign(l.term(), nil, func() error { return ctx.Err() })
+	e.reign.fence.Sign(push.Pusher{State: s.ID, Place: "play"}, false)
 	e.takeFleet(ctx, members, nil, time.Now())
 	if o.Cluster == nil {
 		e.takeLive(l.live.clone(), nil, time.Now())
@@ -144,6 +157,14 @@ func (l *life) run(ctx context.Context, o Options) error {
 	cancel()
 	e.finish()
 	return nil
+}
+
+// term returns that of a new pusher. Where there are terms, each has a later one.
+func (l *life) term() int64 {
+	if l.terms {
+		return l.taken.Add(1)
+	}
+	return 0
 }
 
 // end stops the pusher as SIGTERM does, and lets what was sent arrive.

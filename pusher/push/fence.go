@@ -175,14 +175,14 @@ func (f fenced) SetServer(ctx context.Context, backend, server string, ch datapl
 }
 
 func (f fenced) AddServer(ctx context.Context, backend string, s dataplane.DynamicServer) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.AddServer(ctx, backend, s)
 }
 
 func (f fenced) DeleteServer(ctx context.Context, backend, server string) error {
-	if err := f.fence.leads(); err != nil {
+	if err := f.may(); err != nil {
 		return err
 	}
 	return f.API.DeleteServer(ctx, backend, server)

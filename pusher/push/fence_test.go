@@ -3,6 +3,7 @@ package push
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -157,30 +158,65 @@ func (f *fake) edited() {
 	}
 }
 
-// Whoever does not lead changes nothing.
+// readers are the methods of an API that change nothing.
+var readers = map[string]bool{
+	"Raw": true, "Info": true, "RuntimeInfo": true, "Reload": true, "Servers": true, "Files": true, "ReadFile": true,
+	"Certificate": true, "RuntimeCertificate": true, "RuntimeMaps": true, "MapEntries": true, "Transactions": true, "Process": true,
+}
+
+// Whoever does not lead changes nothing, and neither does a pusher whose instance another
+// one leads, or of which it is not known yet who does. So it is of each method.
 func TestWithoutTheLeadNothingIsChanged(t *testing.T) {
-	f := newFake(t)
 	notLeading := errors.New("not leading")
-	api := NewFence(3, func() error { return notLeading }).Around(f, nil)
-	ctx := t.Context()
-	_, post := api.PostRaw(ctx, []byte("global\n"), dataplane.PostOptions{Version: 7})
-	_, set := api.SetServer(ctx, "web", "s1", dataplane.ServerChange{AdminState: "maint"})
-	_, _, rotate := api.RotateCertificate(ctx, "a.pem", nil)
-	for name, err := range map[string]error{
-		"post": post, "set server": set, "rotate": rotate, "claim": NewFence(3, func() error { return notLeading }).Claim(ctx, f, nil),
-		"create": api.CreateFile(ctx, dataplane.Maps, "a.map", nil), "replace": api.ReplaceFile(ctx, dataplane.Maps, "a.map", nil),
-		"delete": api.DeleteFile(ctx, dataplane.Maps, "a.map"), "delete transaction": api.DeleteTransaction(ctx, "1"),
-		"add to map": api.AddMapEntries(ctx, "a.map", nil), "set in map": api.SetMapEntry(ctx, "a.map", "a", "b"),
-		"delete in map": api.DeleteMapEntry(ctx, "a.map", "a"),
+	unread := NewRecord(Remembered{})
+	for name, test := range map[string]struct {
+		leads  func() error
+		record *Record
+		want   error
+	}{
+		"it does not lead":         {func() error { return notLeading }, nil, notLeading},
+		"nobody knows who leads":   {leading, unread, errNotRead},
+		"another pusher leads one": {leading, ledByAnother(t), LedByOtherError{By: Pusher{State: "other", Place: "elsewhere"}}},
 	} {
-		if !errors.Is(err, notLeading) {
-			t.Errorf("%s: %v", name, err)
+		f := newFake(t)
+		fence := NewFence(3, test.leads)
+		fence.Sign(Pusher{State: "own", Place: "here"}, false)
+		api := reflect.ValueOf(fence.Around(f, test.record))
+		methods := reflect.TypeFor[API]()
+		for n := range methods.NumMethod() {
+			m := methods.Method(n)
+			if readers[m.Name] {
+				continue
+			}
+			in := []reflect.Value{reflect.ValueOf(t.Context())}
+			for a := 1; a < m.Type.NumIn(); a++ {
+				in = append(in, reflect.Zero(m.Type.In(a)))
+			}
+			out := api.MethodByName(m.Name).Call(in)
+			err, _ := out[len(out)-1].Interface().(error)
+			if !errors.Is(err, test.want) {
+				t.Errorf("%s: %s returns %v", name, m.Name, err)
+			}
+		}
+		if len(f.calls) > 0 {
+			t.Errorf("%s: called %q", name, f.calls)
 		}
 	}
-	if len(f.calls) > 0 {
-		t.Errorf("called %q", f.calls)
+}
+
+// ledByAnother is the record of an instance on which the mark of another pusher was read.
+func ledByAnother(t *testing.T) *Record {
+	t.Helper()
+	f := newFake(t)
+	another := NewFence(3, leading)
+	another.Sign(Pusher{State: "other", Place: "elsewhere"}, false)
+	if err := another.Claim(t.Context(), f, NewRecord(Remembered{})); err != nil {
+		t.Fatal(err)
 	}
-	if raw, err := api.Raw(ctx); err != nil || raw.Version != 7 {
-		t.Errorf("looking: %v", err)
+	record, own := NewRecord(Remembered{}), NewFence(3, leading)
+	own.Sign(Pusher{State: "own", Place: "here"}, false)
+	if _, err := own.Around(f, record).Raw(t.Context()); err == nil {
+		t.Fatalf("nobody leads the instance with %q", f.disk)
 	}
+	return record
 }
