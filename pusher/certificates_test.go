@@ -211,3 +211,52 @@ func TestMissingSecretGetsTheFallbackUntilItComes(t *testing.T) {
 		t.Errorf("the fallback certificate is kept with %v: %v", info.Mode(), err)
 	}
 }
+
+// The certificates that nothing needs any more are removed from the disk, and no others.
+func TestCertificatesThatNothingNeedsAreRemoved(t *testing.T) {
+	t.Parallel()
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		t.Run(string(api), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, api, "a")
+			r.options.CollectAfter = 100 * time.Millisecond
+			r.endpoints(echo(t, "one"))
+			serial := r.secret(nil)
+			r.allRunAfter(r.publishTLS("1"))
+			dir := r.instances["a"].Dirs.Certificates
+			crt, key, _ := newCertificate(t, time.Now().Add(time.Hour))
+			if err := os.WriteFile(filepath.Join(dir, "stranger.pem"), slices.Concat(crt, key), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			files := func() string {
+				entries, err := os.ReadDir(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for _, entry := range entries {
+					names = append(names, entry.Name())
+				}
+				return strings.Join(names, " ")
+			}
+			if got := files(); got != "fallback.pem shop_web-tls.pem stranger.pem" {
+				t.Fatalf("the instance has %s", got)
+			}
+			d := draftTLS("2")
+			d.Files[2].Content, d.Certificates = []byte("certs/fallback.pem\n"), d.Certificates[:1]
+			id, _, err := r.store.Publish(t.Context(), d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.allRun(id)
+			eventually(t, "the certificate is removed", func() bool { return files() == "fallback.pem stranger.pem" })
+			r.allRun(r.publishTLS("3")) // it comes back
+			if got := files(); got != "fallback.pem shop_web-tls.pem stranger.pem" {
+				t.Errorf("the instance has %s", got)
+			}
+			if r.served("a", "shop.example.com") != serial {
+				t.Error("it is not served")
+			}
+		})
+	}
+}

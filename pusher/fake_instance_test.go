@@ -162,6 +162,7 @@ func (f *fakeInstance) handler() http.Handler {
 	handle("POST /configuration/raw", f.postRaw)
 	handle("GET /runtime/backends/{backend}/servers", f.getServers)
 	handle("PUT /runtime/backends/{backend}/servers/{server}", f.putServer)
+	handle("GET /runtime/ssl_certs", f.getAllServed)
 	handle("GET /runtime/ssl_certs/{path}", f.getServed)
 	handle("GET /runtime/maps", f.getMaps)
 	handle("GET /runtime/maps/{name}/entries", f.getEntries)
@@ -441,6 +442,19 @@ func (f *fakeInstance) deleteFile(w http.ResponseWriter, r *http.Request) {
 	f.note("delete %s", key)
 	delete(f.files, key)
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// getAllServed tells of the certificates that the worker's haproxy.cfg names.
+func (f *fakeInstance) getAllServed(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := []any{}
+	for path := range f.worker.certificates {
+		if strings.HasSuffix(path, ".pem") && strings.Contains(f.lkg, path) {
+			list = append(list, map[string]any{"storage_name": path})
+		}
+	}
+	f.answer(w, http.StatusOK, list)
 }
 
 func (f *fakeInstance) getServed(w http.ResponseWriter, r *http.Request) {

@@ -117,6 +117,7 @@ func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, chang
 	e.noteChange(p, change, done.Reloaded, err)
 	e.metrics.pushed(r.Outcome, done.Reloaded, took)
 	e.metrics.lost.Add(float64(done.Lost))
+	e.noteCertificates(i, want)
 	if p.Light && err != nil {
 		e.failedLight(i, p, err)
 	}

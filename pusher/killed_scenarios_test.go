@@ -209,6 +209,41 @@ func newPEM(t *testing.T) []byte {
 	return slices.Concat(crt, key)
 }
 
+// unused publishes a snapshot without the certificate of shop/web-tls. Beside it lies one
+// that somebody else put there.
+func unused(p *play) snapshots.ID {
+	p.t.Helper()
+	for _, i := range p.instances {
+		i.mu.Lock()
+		i.files["ssl/stranger.pem"] = "of somebody else"
+		i.mu.Unlock()
+	}
+	d := draftTLS("2")
+	d.Files[2].Content = []byte("certs/fallback.pem\n")
+	d.Certificates = d.Certificates[:1]
+	id, published, err := p.store().Publish(p.t.Context(), d)
+	if err != nil || !published {
+		p.t.Fatalf("publish: %v, published %v", err, published)
+	}
+	return id
+}
+
+func oldCertificates(p *play) string {
+	for name, i := range p.instances {
+		var got []string
+		for key := range i.state().files {
+			if strings.HasPrefix(key, "ssl/") {
+				got = append(got, key)
+			}
+		}
+		slices.Sort(got)
+		if fmt.Sprint(got) != "[ssl/fallback.pem ssl/stranger.pem]" {
+			return fmt.Sprintf("%s has %q", name, got)
+		}
+	}
+	return ""
+}
+
 func otherCertificate(p *play) string {
 	for name, i := range p.instances {
 		is, want := i.state(), string(p.live.Certificates[webTLS])

@@ -12,14 +12,15 @@ import (
 
 // prepared is what is known of a snapshot without an instance.
 type prepared struct {
-	snapshot   snapshots.Snapshot
-	directives []snapshots.Directive
-	needs      []snapshots.Need
-	versions   []snapshots.CertificateRef // that name one
-	recorded   bool                       // its endpoints are
-	slots      snapshots.Slots            // of recorded endpoints, else nil
-	servers    []snapshots.BoundServer
-	dynamic    map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
+	snapshot     snapshots.Snapshot
+	directives   []snapshots.Directive
+	needs        []snapshots.Need
+	versions     []snapshots.CertificateRef // that name one
+	certificates []push.Stored              // as instances have them
+	recorded     bool                       // its endpoints are
+	slots        snapshots.Slots            // of recorded endpoints, else nil
+	servers      []snapshots.BoundServer
+	dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	// wants is what it needs of a cluster; known: that is known, as far as it can be.
 	wants  cluster.Wanted
 	known  bool
@@ -32,7 +33,7 @@ type prepared struct {
 }
 
 func prepare(s snapshots.Snapshot, recorded bool) prepared {
-	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), linger: linger(s.Config())}
+	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), certificates: certificatesOf(s), linger: linger(s.Config())}
 	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
 		return p
 	}

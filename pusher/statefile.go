@@ -36,8 +36,11 @@ type state struct {
 	// Kept are the Service ports whose endpoints are kept in the slots, though the source
 	// has none of them.
 	Kept *keptEndpoints `json:"kept,omitempty"`
-	// Uploads lists what was uploaded to each instance, apart from certificates.
-	Uploads map[string][]upload `json:"uploads,omitempty"`
+	// Uploads lists what was uploaded to each instance; of certificates only those that
+	// some snapshot in use does not need. They are saved as Certificates: older pushers take
+	// none of their own uploads for a certificate, and would remove it while it is in use.
+	Uploads      map[string][]upload `json:"uploads,omitempty"`
+	Certificates map[string][]upload `json:"certificates,omitempty"`
 	// Instances holds what else is remembered of each.
 	Instances map[string]kept `json:"instances,omitempty"`
 }
@@ -79,6 +82,10 @@ func parseState(data []byte, place string) (state, error) {
 	if s.Uploads == nil {
 		s.Uploads = map[string][]upload{}
 	}
+	for name, list := range s.Certificates {
+		s.Uploads[name] = append(s.Uploads[name], list...)
+	}
+	s.Certificates = nil
 	return s, nil
 }
 
@@ -101,6 +108,7 @@ func checkState(data []byte, place string) error {
 }
 
 func (s state) save(ctx context.Context, k Keeper) error {
+	s.Uploads, s.Certificates = splitUploads(s.Uploads)
 	data, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("save state: %w", err)

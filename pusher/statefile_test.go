@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -54,5 +56,31 @@ func TestStateFileThatCannotBeRead(t *testing.T) {
 	}
 	if _, err := ReadStatus(filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrNoState) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// Certificates that are to be removed are kept where older pushers do not look.
+func TestCertificatesAreKeptApart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "state.json")
+	s, err := readState(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Uploads["a"] = []upload{{Stored: stored(1)}, {push.Stored{Kind: snapshots.CertificateFile, Name: "web.pem"}, noon}}
+	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var older struct{ Uploads map[string][]upload }
+	if err := json.Unmarshal(data, &older); err != nil || len(older.Uploads["a"]) != 1 || older.Uploads["a"][0].Stored != stored(1) {
+		t.Errorf("an older pusher reads %v: %v", older, err)
+	}
+	got, err := readState(file)
+	if diff := cmp.Diff(s.Uploads, got.Uploads); err != nil || diff != "" || got.Certificates != nil {
+		t.Errorf("read otherwise: %v\n%s", err, diff)
 	}
 }

@@ -3,6 +3,7 @@ package pusher
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"time"
 
@@ -53,6 +54,80 @@ func uploaded(list []upload, files []push.Stored) []upload {
 			out = append(out, upload{Stored: f})
 		} else {
 			out[i].Unneeded = time.Time{}
+		}
+	}
+	return out
+}
+
+// splitUploads returns the certificates among uploads apart from the rest.
+func splitUploads(all map[string][]upload) (files, certificates map[string][]upload) {
+	files, certificates = map[string][]upload{}, map[string][]upload{}
+	for name, list := range all {
+		for _, u := range list {
+			if u.Kind == snapshots.CertificateFile {
+				certificates[name] = append(certificates[name], u)
+			} else {
+				files[name] = append(files[name], u)
+			}
+		}
+	}
+	return files, certificates
+}
+
+// mostCertificates is how many certificates a push notes at most: a snapshot may have
+// thousands, and the state of a fleet is to stay small. What is beyond stays on the disk.
+const mostCertificates = 2 * keptUnneeded
+
+// certificatesLeft returns the certificates that an instance has of what it runs, and that
+// a snapshot does not need. The pusher wrote them: the worker was started from its file.
+func (e *engine) certificatesLeft(i *instance, next snapshots.ID) []push.Stored {
+	running, known := e.bindings.prepared[i.snapshot()]
+	if !known || i.foreign() != "" {
+		return nil
+	}
+	return notIn(running.certificates, e.bindings.prepared[next].certificates)
+}
+
+// notIn returns the first of the certificates that are not among others.
+func notIn(list, others []push.Stored) (out []push.Stored) {
+	among := make(map[push.Stored]bool, len(others))
+	for _, c := range others {
+		among[c] = true
+	}
+	for _, c := range list {
+		if !among[c] && len(out) < mostCertificates {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// noteCertificates notes the certificates that a push wrote, whatever became of it, and
+// that the last good snapshot does not need. That the pusher wrote them is known: what
+// somebody else put there is left alone.
+func (e *engine) noteCertificates(i *instance, want snapshots.Bound) {
+	good, known := e.bindings.prepared[e.state.Rollout.Good]
+	if !known || want.ID == e.state.Rollout.Good {
+		return
+	}
+	var written []push.Stored
+	for _, f := range want.Files {
+		if _, wrote := i.onDisk[f.Path]; wrote && f.Kind == snapshots.CertificateFile {
+			written = append(written, push.Stored{Kind: f.Kind, Name: f.Name})
+		}
+	}
+	if written = notIn(written, good.certificates); len(written) > 0 {
+		e.state.Uploads[i.Name], e.dirty = uploaded(e.state.Uploads[i.Name], written), true
+		i.reviewed = review{}
+	}
+}
+
+// certificatesOf returns the certificates of a snapshot by their names on instances,
+// whether their Secrets are there or not.
+func certificatesOf(s snapshots.Snapshot) (out []push.Stored) {
+	for _, ref := range s.Manifest.Spec.Certificates {
+		if ref.Use != snapshots.UseCA {
+			out = append(out, push.Stored{Kind: snapshots.CertificateFile, Name: path.Base(ref.File)})
 		}
 	}
 	return out
@@ -122,7 +197,7 @@ func (e *engine) noteUploads(pushes []rollout.Push) {
 	for _, p := range pushes {
 		i := e.instances[p.Instance]
 		if n, ok := e.bindings.node(p.Snapshot, i.Layout); ok {
-			e.state.Uploads[i.Name] = uploaded(e.state.Uploads[i.Name], n.files)
+			e.state.Uploads[i.Name] = uploaded(e.state.Uploads[i.Name], slices.Concat(n.files, e.certificatesLeft(i, p.Snapshot)))
 			i.garbage, i.reviewed = nil, review{}
 		}
 	}
@@ -208,7 +283,7 @@ func (e *engine) neededFiles(i *instance, used, may []snapshots.ID) (needed map[
 				return nil, false
 			}
 		}
-		for _, f := range n.files {
+		for _, f := range slices.Concat(n.files, e.bindings.prepared[id].certificates) {
 			needed[f] = true
 		}
 	}
@@ -278,6 +353,11 @@ func (e *engine) collect(ctx context.Context, i *instance, garbage []push.Stored
 		}
 		if len(removed) == 0 {
 			return
+		}
+		for _, f := range removed {
+			if f.Kind == snapshots.CertificateFile {
+				delete(i.onDisk, path.Join(i.Layout.Certificates, f.Name))
+			}
 		}
 		e.state.Uploads[i.Name] = slices.DeleteFunc(slices.Clone(e.state.Uploads[i.Name]), func(u upload) bool {
 			return slices.Contains(removed, u.Stored)

@@ -152,6 +152,10 @@ func checkRotation(t *testing.T, s *subject) {
 		t.Fatalf("the running certificate is %+v, %v", running, err)
 	}
 
+	if loaded, err := s.RuntimeCertificates(ctx); err != nil || len(loaded) != 1 || filepath.Base(loaded[0]) != "used.pem" {
+		t.Errorf("the worker has %q, %v", loaded, err)
+	}
+
 	live, id, err := s.RotateCertificate(ctx, "used.pem", certificate(t, "a.example.com", 0x12))
 	if err != nil || !live || id != "" {
 		t.Errorf("rotated live=%v reload=%q, %v", live, id, err)

@@ -165,3 +165,17 @@ func (c *Client) RuntimeCertificate(ctx context.Context, path string) (File, err
 	_, err := c.getJSON(ctx, "get runtime certificate", runtimePath+"ssl_certs/"+url.PathEscape(path), &body)
 	return body.file(), err
 }
+
+// RuntimeCertificates returns by what names the worker knows its certificates: the paths
+// from which it loaded them.
+func (c *Client) RuntimeCertificates(ctx context.Context) ([]string, error) {
+	var body []fileBody
+	if _, err := c.getJSON(ctx, "list runtime certificates", runtimePath+"ssl_certs", &body); err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(body))
+	for _, b := range body {
+		names = append(names, b.file().Name)
+	}
+	return names, nil
+}

@@ -47,6 +47,7 @@ type Certificates interface {
 	Certificate(ctx context.Context, name string) (dataplane.File, error)
 	RotateCertificate(ctx context.Context, name string, pem []byte) (live bool, reloadID string, err error)
 	RuntimeCertificate(ctx context.Context, path string) (dataplane.File, error)
+	RuntimeCertificates(ctx context.Context) ([]string, error)
 }
 
 // Maps is the part that changes maps in the running worker.

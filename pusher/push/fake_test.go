@@ -40,6 +40,9 @@ type fake struct {
 	maps map[string][]dataplane.MapEntry // of the worker
 	lose int                             // how many changes of maps are lost
 
+	loaded   []string // certificates that the worker has
+	unlisted error    // why it does not tell
+
 	valid error  // of a text that is only to be validated
 	dirs  string // where files are, "" for nowhere
 }
@@ -259,6 +262,8 @@ func (f *fake) Certificate(_ context.Context, name string) (dataplane.File, erro
 func (f *fake) RuntimeCertificate(_ context.Context, path string) (dataplane.File, error) {
 	return dataplane.File{}, classed{dataplane.ErrNotFound}
 }
+
+func (f *fake) RuntimeCertificates(context.Context) ([]string, error) { return f.loaded, f.unlisted }
 
 func (f *fake) RuntimeMaps(context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(f.maps)), nil

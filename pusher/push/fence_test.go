@@ -161,7 +161,7 @@ func (f *fake) edited() {
 // readers are the methods of an API that change nothing.
 var readers = map[string]bool{
 	"Raw": true, "Info": true, "RuntimeInfo": true, "Reload": true, "Servers": true, "Files": true, "ReadFile": true,
-	"Certificate": true, "RuntimeCertificate": true, "RuntimeMaps": true, "MapEntries": true, "Transactions": true, "Process": true,
+	"Certificate": true, "RuntimeCertificate": true, "RuntimeCertificates": true, "RuntimeMaps": true, "MapEntries": true, "Transactions": true, "Process": true,
 }
 
 // Whoever does not lead changes nothing, and neither does a pusher whose instance another
