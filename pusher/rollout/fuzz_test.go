@@ -156,7 +156,7 @@ func (w world) killed(n int) {
 		}
 	}
 	clear(w.pending)
-	w.state = w.state.Resume()
+	w.state = w.state.Resume(w.now, w.now)
 }
 
 func (w world) leaveOrJoin(name string) {

@@ -184,18 +184,6 @@ type Push struct {
 	Light bool `json:"light,omitempty"`
 }
 
-// Resume returns the state for a process that has just started: no push is
-// under way any more, and how those of the old process ended is for the
-// observation to say.
-func (s State) Resume() State {
-	s = s.clone()
-	for name, i := range s.Instances {
-		i.Push = nil
-		s.Instances[name] = i
-	}
-	return s
-}
-
 // Unrecorded returns the failures that the channel does not show yet.
 func (s State) Unrecorded() []Failure {
 	return slices.DeleteFunc(slices.Clone(s.Failed), func(f Failure) bool { return f.Recorded })

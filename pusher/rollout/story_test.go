@@ -235,7 +235,7 @@ func (s *sim) event(verb string, args []string) error {
 			s.take(name)
 		}
 		clear(s.pending)
-		s.state = s.state.Resume()
+		s.state = s.state.Resume(s.now, s.now)
 	case "forgotten": // the state was lost
 		clear(s.pending)
 		s.state = State{}
