@@ -169,7 +169,7 @@ func keepSlot(slot Slot, e Endpoint, there bool, until, now time.Time) Slot {
 		slot.State, slot.Until = stateOf(e), time.Time{}
 		return slot
 	}
-	if slot.Until.IsZero() {
+	if slot.Until.IsZero() || slot.Until.After(until) { // the clock was set back, or drainFor is shorter now
 		slot.State, slot.Until = SlotDrain, until
 	}
 	if !now.Before(slot.Until) {
