@@ -154,6 +154,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, rel
 		Refused:            refused,
 		Released:           released,
 		OwnedHosts:         c.in.Config.Hosts == config.OwnHosts,
+		Limits:             c.in.Config.Limits,
 		SharedHosts:        c.in.Config.SharedHosts,
 		ReservedDomains:    c.in.Config.ReservedDomains,
 		IgnoreForeign:      c.in.Config.ForeignAnnotations == config.IgnoreForeign,

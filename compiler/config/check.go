@@ -58,6 +58,7 @@ func (c Config) Check() []FieldError {
 	c.ShrinkGuard.check(f.at("shrinkGuard"))
 	c.ForeignAnnotations.check(f.at("foreignAnnotations"))
 	c.checkHosts(f)
+	c.Limits.check(f.at("limits"))
 	c.IngressStatus.check(f.at("ingressStatus"))
 	c.Admission.check(f.at("admission"))
 	return found

@@ -126,6 +126,10 @@ type Config struct {
 	// are all of one age, and of two that claim the same the first by namespace and name
 	// gets it. Turn it on for files that a cluster wrote.
 	TrustFileAges bool `json:"trustFileAges"`
+	// Limits bound what the objects of one namespace may ask of a compile, so that absurd
+	// ones harm no other namespace. What is over a limit is left out and reported: the
+	// youngest Ingresses of the namespace, closed where they protect something.
+	Limits Limits `json:"limits"`
 	// Namespaces are those that Ingresses, Services, EndpointSlices, ConfigMaps and
 	// Secrets are read from; an empty list is all of them.
 	Namespaces []string `json:"namespaces"`
@@ -242,6 +246,7 @@ func Default() Config {
 		ShrinkGuard:        ShrinkGuard{LostPercent: 50, MinLost: 5},
 		ForeignAnnotations: CloseForeign,
 		Hosts:              ShareHosts,
+		Limits:             defaultLimits(),
 		Admission:          Admission{FailurePolicy: IgnoreFailure},
 	}
 }

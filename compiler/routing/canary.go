@@ -28,6 +28,9 @@ func (t *translation) canary(ing ingress) {
 	if !values.Has("canary") {
 		return
 	}
+	if !t.cfg.IgnoreForeign && t.reportForeign(ing, "the canary gets nothing") {
+		return
+	}
 	settings, _, _ := options.Resolve(values)
 	c := canary{ing, settings.Canary}
 	if c.Weight == nil && c.Header.Name == "" && c.Cookie == "" {

@@ -56,6 +56,8 @@ type Config struct {
 	ReservedDomains []config.ReservedDomain
 	// TrustsForwarded says that headers of proxies count that some network sends.
 	TrustsForwarded bool
+	// Limits bound what a namespace may ask for; zero ones do not.
+	Limits config.Limits
 	// Snippets are the namespaces whose Ingresses may bring lines of haproxy.cfg.
 	Snippets config.Namespaces
 	// HTTPSPort is that of the listener for HTTPS; 0 is none.

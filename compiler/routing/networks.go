@@ -66,6 +66,11 @@ func (t *translation) findList(list policy.NetworkList, by asker) (message, hint
 		return fmt.Sprintf("is not to be had: ConfigMap %s has no key %s", name, list.Key), "add it, or correct the name"
 	}
 	if _, known := t.lists[list]; !known {
+		if !slices.Contains(t.cfg.SharedLists, name.String()) {
+			if message, hint = t.listTooLarge(list.Namespace, len(text)); message != "" {
+				return message, hint
+			}
+		}
 		t.lists[list] = t.readList(list, configMap, text)
 	}
 	if t.lists[list] == nil {

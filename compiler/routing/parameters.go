@@ -98,6 +98,9 @@ func (t *translation) protected(ing ingress) (what string, at diag.Position) {
 	if p := t.inherited(ing); p != nil && p.values.Protect() {
 		return "IngressClass " + t.classes.nameOf(ing), ing.Position("spec")
 	}
+	if name := t.foreignProtection(ing); name != "" {
+		return "annotation " + name, ing.Position("metadata", "annotations", name)
+	}
 	return "", diag.Position{}
 }
 

@@ -46,6 +46,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 			ours = append(ours, ing)
 		}
 	}
+	ours, over := t.limited(ours)
 	t.findOwners(ours)
 	for _, ing := range ours {
 		if t.leftOut(ing) {
@@ -53,6 +54,12 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 			continue
 		}
 		if broken[ing.Ref] { // what is wrong with it was said when it was read
+			t.shut(ing)
+			t.hold(ing)
+			continue
+		}
+		if d, isOver := over[ing.Ref]; isOver {
+			t.found = append(t.found, d)
 			t.shut(ing)
 			t.hold(ing)
 			continue
@@ -66,6 +73,9 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 			t.found = append(t.found, found...)
 			t.shut(ing)
 			t.hold(ing)
+			continue
+		}
+		if !isCanary && t.isForeignCanary(ing) {
 			continue
 		}
 		if isCanary {
@@ -155,6 +165,8 @@ type translation struct {
 	parameters map[string]*parameters
 	found      []diag.Diagnostic
 
+	listBytes map[string]int // of the lists that were named, by namespace
+
 	expressions map[string]int              // how many, by namespace
 	listeners   map[int]*connectionListener // by port
 	connections map[string]*Backend
@@ -204,6 +216,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		clients:    map[string]*clientClaim{},
 		certs:      map[string]*Certificate{},
 		kinds:      map[string]string{},
+		listBytes:  map[string]int{},
 
 		expressions: map[string]int{},
 		listeners:   map[int]*connectionListener{},
