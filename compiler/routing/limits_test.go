@@ -160,3 +160,26 @@ func TestLimitsCountWhatIsMultiplied(t *testing.T) {
 		t.Errorf("%d routes of %v: %v", n, hosts, found)
 	}
 }
+
+// An object with thousands of mistakes has a hundred findings, of which the last says how many
+// more there are; it is an error, and no mere conflict, if one of those is.
+func TestFindingsOfAnObjectAreBounded(t *testing.T) {
+	t.Parallel()
+	bad := sized("n", "bad", manyPaths(500), 1)
+	for i := range bad.Value.Spec.Rules[0].HTTP.Paths {
+		bad.Value.Spec.Rules[0].HTTP.Paths[i].Path = fmt.Sprint("/a b", i)
+	}
+	taken, other := sized("n", "taken", manyPaths(500), 5), sized("o", "taken", manyPaths(500), 1)
+	other.Value.Spec.Rules[0].Host = taken.Value.Spec.Rules[0].Host
+	_, found := routing.Translate(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{bad, taken, other}}, routing.Config{})
+	for _, o := range []inputs.Object[networkingv1.Ingress]{bad, other} {
+		of := slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool { return d.Object != o.Ref })
+		last := of[len(of)-1]
+		if len(of) != 100 || last.Severity != diag.Error || !strings.Contains(last.Message, "401 more findings") {
+			t.Errorf("%d findings, the last %v", len(of), last)
+		}
+		if wantConflict := o.Ref == other.Ref; last.Conflict != wantConflict {
+			t.Errorf("conflict: %v of %v", last.Conflict, o.Ref)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	t.dropReplaced()
 	t.reportSharedCookies()
 	t.tellOwners()
-	return t.model(), diag.Sort(t.found)
+	return t.model(), bounded(t.found)
 }
 
 // leftOut reports whether an Ingress is refused and protects nothing, so that it has no routes.
