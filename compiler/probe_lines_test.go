@@ -87,6 +87,7 @@ func probeConfigurations() map[string]func(*config.Config) {
 			c.Status.Stats.Enabled, c.Status.Ready.MinBackendsPercent = true, 50
 			c.ErrorPages, c.HTTPS.DefaultCertificate = "hapsnap/probe", "hapsnap/probe"
 			c.DNS.Nameservers = []string{"192.0.2.53"}
+			c.ReservedDomains = []config.ReservedDomain{{Domain: "reserved.invalid", Namespaces: config.Namespaces{"hapsnap"}}}
 		},
 		"keep": func(c *config.Config) {
 			c.Forwarded.Policy, c.Forwarded.Trusted = config.KeepForwarded, []string{"192.0.2.0/24"}
