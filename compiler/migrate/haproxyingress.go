@@ -98,6 +98,7 @@ func ingressSessions() []Rule {
 	return rules(one(
 		mapped("affinity", "affinity", map[string]string{"cookie": "cookie"}),
 		same("session-cookie-name", "affinity-cookie-name"),
+		same("session-cookie-domain", "affinity-cookie-domain"),
 		mapped("session-cookie-preserve", "affinity-cookie-preserve", map[string]string{"true": "true", "false": ""}),
 		mapped("session-cookie-same-site", "affinity-cookie-same-site", map[string]string{"true": "None", "false": ""}),
 	), without("Cookies are inserted, with a hash of the endpoint's address.", "session-cookie-strategy", "session-cookie-value-strategy"),
@@ -122,11 +123,14 @@ func ingressTLS() []Rule {
 func ingressProtection() []Rule {
 	return rules(one(
 		networks("allowlist-source-range", "allow-list"), networks("whitelist-source-range", "allow-list"), networks("denylist-source-range", "deny-list"),
-		Rule{From: []string{"limit-rps", "limit-whitelist"}, To: []string{"rate-limit", "rate-limit-exempt"}, convert: func(c *call) {
+		Rule{From: []string{"limit-rps", "limit-connections", "limit-whitelist"}, To: []string{"rate-limit", "rate-limit-connections", "rate-limit-exempt"}, convert: func(c *call) {
+			if c.has("limit-connections") {
+				c.set("rate-limit-connections", c.value("limit-connections"))
+			}
 			if c.has("limit-rps") {
 				c.set("rate-limit", c.value("limit-rps"))
 			}
-			if c.has("limit-rps") && c.has("limit-whitelist") {
+			if c.has("limit-whitelist") && (c.has("limit-rps") || c.has("limit-connections")) {
 				c.set("rate-limit-exempt", c.value("limit-whitelist"))
 			}
 		}},
@@ -140,8 +144,7 @@ func ingressProtection() []Rule {
 			To:   []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"}, convert: ingressExternal,
 			Note: "A Service is named `http://NAME.NAMESPACE:PORT/path` here.",
 		},
-	), without("There is no limit of connections of one client; use `rate-limit`.", "limit-connections"),
-		without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"),
+	), without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"),
 		without("There is no web application firewall in hapsnap; put one behind or in front.", "waf", "waf-mode"))
 }
 

@@ -14,7 +14,8 @@ func nginxAccess() []Rule {
 		same("allowlist-source-range", "allow-list"),
 		same("denylist-source-range", "deny-list"),
 		Rule{
-			From: []string{"limit-rps", "limit-rpm", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"}, To: []string{"rate-limit", "rate-limit-period", "rate-limit-status", "rate-limit-exempt"},
+			From: []string{"limit-rps", "limit-rpm", "limit-connections", "limit-burst-multiplier", "limit-allowlist", "limit-whitelist"},
+			To:   []string{"rate-limit", "rate-limit-connections", "rate-limit-period", "rate-limit-status", "rate-limit-exempt"},
 			Note: "A burst of five times the rate, as with ingress-nginx: requests in five periods.", convert: nginxRate,
 		},
 		Rule{From: []string{"proxy-body-size"}, To: []string{"max-body-size"}, convert: func(c *call) {
@@ -28,7 +29,6 @@ func nginxAccess() []Rule {
 		},
 		externalRule(),
 	), without("Each protection must be passed. Use one Ingress for each way in.", "satisfy"),
-		without("There is no limit of connections of one client; use `rate-limit`.", "limit-connections"),
 		without("There is no limit of bandwidth.", "limit-rate", "limit-rate-after"),
 		without("Each HAProxy counts for itself: use `rate-limit`, divided by their number.", "global-rate-limit", "global-rate-limit-window", "global-rate-limit-key", "global-rate-limit-ignored-cidrs"),
 		needless("The service is asked for every request; its answers are not kept.", "auth-cache-key", "auth-cache-duration"),
@@ -49,6 +49,15 @@ func nginxRate(c *call) {
 	if c.has("limit-rps") && c.has("limit-rpm") {
 		c.keep("limit-rpm", "is a second limit, beside limit-rps", "use one rate-limit")
 	}
+	if c.has("limit-connections") {
+		c.set("rate-limit-connections", c.value("limit-connections"))
+	}
+	if exempt := c.limitExempt(); exempt != "" && (c.has(name) || c.has("limit-connections")) {
+		c.set("rate-limit-exempt", exempt)
+	}
+	if c.has(name) || c.has("limit-connections") {
+		c.set("rate-limit-status", "503")
+	}
 	if !c.has(name) {
 		return
 	}
@@ -58,15 +67,12 @@ func nginxRate(c *call) {
 		burst, err = strconv.Atoi(c.value("limit-burst-multiplier"))
 	}
 	if err != nil || rate < 1 || burst < 1 {
+		c.out = nil
 		c.keepAll("is not a number of requests", "use rate-limit and rate-limit-period")
 		return
 	}
 	c.set("rate-limit", strconv.Itoa(rate*burst))
 	c.set("rate-limit-period", strconv.Itoa(burst)+unit)
-	c.set("rate-limit-status", "503")
-	if exempt := c.limitExempt(); exempt != "" {
-		c.set("rate-limit-exempt", exempt)
-	}
 }
 
 // nginxBasic translates password protection.

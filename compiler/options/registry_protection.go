@@ -5,6 +5,9 @@ import "github.com/hapsnap/hapsnap/compiler/policy"
 // aboutLists says what may be listed besides networks.
 const aboutLists = "`@NAME/KEY` is a list: the networks under a key of a ConfigMap of the same namespace, separated by commas, spaces or lines, with `#` before comments. `@NAMESPACE/NAME/KEY` is one of another namespace, if the configuration shares it (`shared.networkLists`). An empty list holds nobody; a list that is missing or malformed closes the routes."
 
+// rateLimitConnections is the option that limits what a client has at a time.
+const rateLimitConnections = "rate-limit-connections"
+
 // protectionOptions refuse requests.
 func protectionOptions() []Option {
 	return []Option{
@@ -24,6 +27,10 @@ func protectionOptions() []Option {
 			Name: "rate-limit-period", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: valueDuration, Example: "1m", Default: "`1s`",
 			Summary: "The period of `rate-limit`.",
 		}, duration, func(s *Settings, v policy.Duration) { s.rate.Period = v }),
+		define(Option{
+			Name: rateLimitConnections, Group: Protecting, On: onBoth, Closes: true, Value: "a number", Example: "20",
+			Summary: "The most requests of one client at a time, an upgraded connection being one until it ends. Clients are told apart, exempt and refused as `rate-limit-key`, `rate-limit-exempt` and `rate-limit-status` say. Each HAProxy counts for itself, for each Service of the Ingress.",
+		}, number(1, 1_000_000), func(s *Settings, v int) { s.rate.Connections = v }),
 		define(Option{
 			Name: "rate-limit-key", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: "`address`, or `header NAME`", Example: "header X-Api-Key", Default: "`address`",
 			Summary: "What tells the clients of `rate-limit` apart. Requests without the header count by their address.",

@@ -72,7 +72,7 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 	r.fcgi()
 	r.cors()
 	r.clients()
-	if r.has("rate-limit") {
+	if r.has("rate-limit") || r.has(rateLimitConnections) {
 		r.settings.Protection.Rate = rateLimit(r.settings.rate)
 	}
 	if r.settings.sticky {
@@ -120,7 +120,11 @@ func (s Settings) CountsForwarded() bool {
 func (r *resolution) needs() {
 	for _, v := range r.objects {
 		for _, g := range v.given {
-			if needs := g.option.Needs; needs != "" && !r.has(needs) {
+			needs := g.option.Needs
+			if needs == "rate-limit" && g.option.Name != "rate-limit-period" && r.has(rateLimitConnections) {
+				continue // is about that, too
+			}
+			if needs != "" && !r.has(needs) {
 				r.report(diag.Warning, g.option.Name, "has no effect without "+Prefix+needs, "")
 			}
 		}

@@ -12,11 +12,12 @@ type Protection struct {
 	Clients *ClientCertificate
 }
 
-// RateLimit refuses a client that sends more than Requests in a Period. Each
-// HAProxy counts for itself.
+// RateLimit refuses a client that sends more than Requests in a Period, or has more than
+// Connections requests at a time; 0 is any number. Each HAProxy counts for itself.
 type RateLimit struct {
-	Requests int
-	Period   Duration
+	Requests    int
+	Connections int
+	Period      Duration
 	// Header is the one whose values are told apart; "" tells clients apart by
 	// their addresses.
 	Header string
