@@ -45,6 +45,7 @@ type engine struct {
 	liveRead  bool
 	fallback  []byte
 	secrets   secretSet // of a cluster
+	refusals  refusals  // likewise
 	waiting   waiting   // for what a cluster has
 	losses    losses    // of endpoints, and whether they are believed
 	emptiness emptiness // of backends
@@ -91,8 +92,8 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 		Options: o, started: now, state: s, fallback: fallback,
 		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
 		library: newLibrary(o.cache()), keeper: o.keeper(), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
-		secrets: secretSet{},
-		policy:  rollout.DefaultPolicy(), troubles: map[string]Trouble{}, troubleLogged: map[string]loggedTrouble{}, told: map[string]bool{}, reloads: map[string]int{},
+		secrets: secretSet{}, refusals: newRefusals(o),
+		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, troubleLogged: map[string]loggedTrouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
 	}
 	if o.Report != nil {
@@ -142,6 +143,7 @@ func (e *engine) loop(ctx context.Context) {
 // waits for nothing.
 func (e *engine) turn(ctx context.Context, now time.Time) {
 	e.view.Runs = e.runs()
+	e.refuseOwn(now)
 	e.decision = decide(e.view, e.state.Rollout.Failed, now)
 	e.tellInstances()
 	e.readSnapshots(ctx, now)

@@ -41,6 +41,7 @@ func (e *engine) want() {
 // takeCluster takes what changed in the cluster.
 func (e *engine) takeCluster(now time.Time) {
 	change := e.Cluster.Take()
+	change.Endpoints = e.refusals.filter(change.Endpoints)
 	if s := change.Status; s != nil {
 		e.losses.read, e.losses.sliceless = len(s.Waits) == 0 && len(e.bindings.prepared) > 0, s.Slices == 0
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,10 @@ type Options struct {
 	// Cluster is where they come from if there is no such directory. Snapshots with
 	// endpoints recorded in them get those; so do all where there is neither.
 	Cluster Cluster
+	// RefuseEndpoints are the networks that no EndpointSlice of a cluster may name, besides
+	// the addresses of the instances' Dataplane APIs; none: nothing is refused.
+	// AllowEndpoints are used all the same.
+	RefuseEndpoints, AllowEndpoints []netip.Prefix
 	// Identity is a file of age identities, which open what certificates are sealed in;
 	// it is read whenever something is to be opened. "" is none.
 	Identity string

@@ -39,6 +39,7 @@ type runFlags struct {
 	// allNamespaces: EndpointSlices are watched in all of them with one watch.
 	allNamespaces bool
 	cluster       *cluster.Cluster // nil: none
+	refuse, allow []string
 }
 
 func runCommand() *cobra.Command {
@@ -74,6 +75,8 @@ A store is one of
 	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
 	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, in the place of a cluster")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, not of each that snapshots name")
+	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice of a cluster may name; default stands for this host, link-local, multicast and the API server's Service, in every form; none: also the instances' Dataplane APIs may be named")
+	flags.StringSliceVar(&f.allow, "allow-endpoints", nil, "networks that EndpointSlices may name all the same")
 	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
 	flags.StringVar(&o.State, "state", "", "what keeps the state over restarts: a file, or secret:NAMESPACE/NAME, which several pushers share (required)")
 	flags.StringVar(&o.Cache, "snapshots-dir", "", "directory that keeps the snapshots in use, for when the store is gone; by default beside the state file, and none for a state in a Secret")
@@ -170,6 +173,9 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 func (f *runFlags) connect() error {
 	if f.options.Live != "" || (f.kubeconfig == "" && !kubeconfig.Inside()) {
 		return nil
+	}
+	if err := f.refusals(); err != nil {
+		return err
 	}
 	connection, err := cluster.Connect(f.access())
 	if err != nil {
