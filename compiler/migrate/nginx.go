@@ -38,8 +38,8 @@ func nginxRouting() []Rule {
 		same("upstream-vhost", "rewrite-host"),
 		nginxRedirectRule(),
 		Rule{
-			From: []string{"rewrite-target", "use-regex"}, To: []string{"rewrite-path", "path-type-default"}, convert: nginxRewrite,
-			Note: "Paths such as `/x(/|$)(.*)` with the target `/$2` become the prefix `/x`. Other regular expressions stay, with `path-type-default: Regex`, if they cost little.",
+			From: []string{"rewrite-target", "use-regex"}, To: []string{"rewrite-path", "path-type-default", "redirect"}, convert: nginxRewrite,
+			Note: "Paths such as `/x(/|$)(.*)` with the target `/$2` become the prefix `/x`. Other regular expressions stay, with `path-type-default: Regex`, if they cost little. The target `https://new.example/$1` of `/(.*)` is a redirect, as there.",
 		},
 		Rule{
 			From: []string{"canary"}, To: []string{"canary"}, convert: onlyTrue("canary"),

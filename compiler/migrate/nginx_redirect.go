@@ -104,3 +104,20 @@ func (c *call) rewritesSome(target string) bool {
 	c.differs("rewrite-target", "replaces the whole path, as it did, but not for the path that is the target", "")
 	return true
 }
+
+// targetURL matches a target that is a URL for what a path has after its first slash.
+var targetURL = regexp.MustCompile(`^(https?://[^/$]+)/\$1$`)
+
+// redirectsByTarget translates a target that is a URL, which nginx redirects to. It
+// reports whether the target is one that keeps the path of all requests.
+func (c *call) redirectsByTarget(target string) bool {
+	m := targetURL.FindStringSubmatch(target)
+	if m == nil || len(c.object.paths) == 0 || slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path != "/(.*)" && p.path != "/?(.*)" }) {
+		return false
+	}
+	for i := range c.object.paths {
+		c.object.paths[i].prefix = "/"
+	}
+	c.set("redirect", m[1]+" 302")
+	return true
+}

@@ -24,7 +24,7 @@ func nginxRewrite(c *call) {
 	if !c.has("rewrite-target") && c.value("use-regex") != "true" {
 		return
 	}
-	if c.rewritesSome(target) {
+	if c.redirectsByTarget(target) || c.rewritesSome(target) {
 		return
 	}
 	patterns, prefixes := c.patterns()

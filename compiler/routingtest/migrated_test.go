@@ -73,6 +73,7 @@ func TestMigratedFromIngressNginx(t *testing.T) {
 		{name: "rest", annotations: []string{"rewrite-target", "/$2", "use-regex", "true"}, paths: "/old(/|$)(.*)", request: "GET /old/x/y", target: "/x/y"},
 		{name: "prefix", annotations: []string{"rewrite-target", "/new", "x-forwarded-prefix", "/old"}, paths: "/old", request: "GET /old", target: "/new", got: map[string]string{"X-Forwarded-Prefix": "/old"}},
 		{name: "no-prefix", annotations: []string{"x-forwarded-prefix", "/old"}, request: "GET /old", got: map[string]string{"X-Forwarded-Prefix": ""}},
+		{name: "elsewhere", annotations: []string{"rewrite-target", "https://new.example/$1"}, paths: "/(.*)", request: "GET /x?y=1", status: 302, answer: map[string]string{"Location": "https://new.example/x?y=1"}},
 		// Sizes count for bodies without a length, too.
 		{name: "size", annotations: []string{"proxy-body-size", "1k"}, request: "POST /\nContent-Length: 1025", status: 413},
 		{name: "size-chunked", annotations: []string{"proxy-body-size", "1k"}, request: "POST /\nTransfer-Encoding: chunked\n\n" + chunks(100)},
@@ -118,6 +119,7 @@ func TestMigratedFromIngressNginx(t *testing.T) {
 
 // ask sends the request and compares what comes of it.
 func (m migrated) ask(t *testing.T, e edge) {
+	t.Helper()
 	line, rest, _ := strings.Cut(m.request, "\n")
 	separator := "\n"
 	if rest == "" {
