@@ -44,6 +44,9 @@ type Input struct {
 	Read *leak.Memo
 	// Seals is what earlier compiles sealed, or nil.
 	Seals *sealMemo
+	// SecretsUnseen says that there are no Secrets among the objects because none is to be
+	// looked at, and not because there are none.
+	SecretsUnseen bool
 	// Found is what was found when the objects were read.
 	Found []diag.Diagnostic
 	// Ignored counts the objects of kinds that are not read, for people.
@@ -150,28 +153,35 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, rel
 		}
 	}
 	_, end := c.in.Stages.begin(ctx, stageTranslate)
-	model, found := routing.Translate(routed, routing.Config{
-		Refused:            refused,
-		Released:           released,
-		OwnedHosts:         c.in.Config.Hosts == config.OwnHosts,
-		Limits:             c.in.Config.Limits,
-		SharedHosts:        c.in.Config.SharedHosts,
-		ReservedDomains:    c.in.Config.ReservedDomains,
-		IgnoreForeign:      c.in.Config.ForeignAnnotations == config.IgnoreForeign,
-		ErrorPages:         c.in.Config.ErrorPages,
-		SharedLists:        c.in.Config.Shared.NetworkLists,
-		SharedAuthServices: c.in.Config.Shared.AuthServices,
-		IngressClass:       c.in.Config.IngressClass, ControllerClass: c.in.Config.ControllerClass,
-		WatchWithoutClass: c.in.Config.WatchIngressWithoutClass, Now: c.in.Now,
-		ExternalNames: externalNames(c.in.Config.ExternalNames),
-		Snippets:      c.in.Config.Snippets.Namespaces, TrustsForwarded: c.in.Config.Forwarded.Trusts(), HTTPSPort: c.in.Config.HTTPS.Port, Ports: c.in.Config.Ports(), TCPServices: c.in.Config.TCPServices, TCPAnnotations: c.in.Config.TCPAnnotations,
-		DefaultCertificate: defaultCertificate(c.in.Config), CertificatesAsSeen: c.in.Config.Certificates.RefMode() != snapshots.ModeReference,
-	})
+	rules := c.in.routing(refused)
+	rules.Released = released
+	model, found := routing.Translate(routed, rules)
 	end(nil)
 	c.noteAsked(model.Asked)
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found = slices.Concat(found, a.found)
 	return a, err
+}
+
+// routing is what the configuration says of the translation.
+func (in Input) routing(refused map[diag.Object]bool) routing.Config {
+	return routing.Config{
+		Refused:            refused,
+		SecretsUnseen:      in.SecretsUnseen,
+		OwnedHosts:         in.Config.Hosts == config.OwnHosts,
+		Limits:             in.Config.Limits,
+		SharedHosts:        in.Config.SharedHosts,
+		ReservedDomains:    in.Config.ReservedDomains,
+		IgnoreForeign:      in.Config.ForeignAnnotations == config.IgnoreForeign,
+		ErrorPages:         in.Config.ErrorPages,
+		SharedLists:        in.Config.Shared.NetworkLists,
+		SharedAuthServices: in.Config.Shared.AuthServices,
+		IngressClass:       in.Config.IngressClass, ControllerClass: in.Config.ControllerClass,
+		WatchWithoutClass: in.Config.WatchIngressWithoutClass, Now: in.Now,
+		ExternalNames: externalNames(in.Config.ExternalNames),
+		Snippets:      in.Config.Snippets.Namespaces, TrustsForwarded: in.Config.Forwarded.Trusts(), HTTPSPort: in.Config.HTTPS.Port, Ports: in.Config.Ports(), TCPServices: in.Config.TCPServices, TCPAnnotations: in.Config.TCPAnnotations,
+		DefaultCertificate: defaultCertificate(in.Config), CertificatesAsSeen: in.Config.Certificates.RefMode() != snapshots.ModeReference,
+	}
 }
 
 func externalNames(c config.ExternalNames) routing.ExternalNames {

@@ -3,8 +3,6 @@ package compiler
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,27 +12,31 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/leak"
-	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
-// pollObjects is how often it is looked whether objects are known that a review
-// asked for. The signal of a change is for [Run] alone.
-const pollObjects = 20 * time.Millisecond
-
-// Judge says what would come of an object, by the same compile that [Run] would
-// make of it; nothing of that is published. It compiles for one review at a time,
-// with a memory of its own, and nothing until Run has compiled once. It may be
-// used by several goroutines.
+// Judge says what would come of an object. Nothing of that is published. It judges
+// nothing that depends on other objects until Run has compiled once. It may be used by
+// several goroutines.
+//
+// Whoever asks may not be somebody who may read Secrets: no Secret takes part in a verdict,
+// neither what it holds nor whether it is there.
+//
+// An Ingress is judged in three steps, of which each is only taken if the one before found
+// nothing: by itself (routing.Mistakes), which waits for nobody; translated among the
+// others; and by HAProxy, which is asked about its part of the configuration alone (see
+// judge_batch.go). Reviews that wait are taken together, and a verdict is the same as if
+// each had been alone.
 type Judge struct {
 	check    *validate.Checker
 	override func(*config.Config)
-	memo     *render.Memo
-	secrets  *leak.Memo
-	seals    *sealMemo
-	turn     chan struct{} // held by the review that compiles
+	sets     templateSets
+	probes   probeMemo
+	passed   passedMemo
+	turn     chan struct{} // held while a batch is judged
+	slow     chan struct{} // held by a review that must not keep the others waiting
+	queue    reviewQueue
 
 	mu     sync.Mutex
 	newest compiled
@@ -51,6 +53,10 @@ type compiled struct {
 // errTooEarly is said until Run has compiled.
 var errTooEarly = errors.New("nothing was compiled yet")
 
+// stuckAfter is how long no review may have been judged, while some waited, until those
+// that run out of time are not asked to come again.
+const stuckAfter = time.Minute
+
 // NewJudge returns a Judge for the option of Run. Override puts over a reviewed
 // configuration what is put over the one in use; it may be nil. The failure
 // policy is that of the source until Run has compiled.
@@ -59,7 +65,7 @@ func NewJudge(source Source, check *validate.Checker, override func(*config.Conf
 		override = func(*config.Config) {}
 	}
 	return &Judge{
-		check: check, override: override, memo: render.NewMemo(), secrets: &leak.Memo{}, seals: newSealMemo(), turn: make(chan struct{}, 1),
+		check: check, override: override, turn: make(chan struct{}, 1), slow: make(chan struct{}, 1),
 		newest: compiled{source: source, err: errTooEarly},
 	}
 }
@@ -88,33 +94,92 @@ func (j *Judge) FailsClosed() bool {
 // Ingress judges an Ingress. One that is not ours, or in a namespace that nothing is
 // read from, is sound.
 func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admission.Verdict, error) {
-	before := j.now()
-	c := before.source.Config
-	switch ours := routing.IsOurs(ing, before.classes, routing.Config{
-		IngressClass: c.IngressClass, ControllerClass: c.ControllerClass, WatchWithoutClass: c.WatchIngressWithoutClass,
-	}); {
-	case errors.Is(before.err, errTooEarly):
-		return admission.Verdict{}, errTooEarly
-	case !ours:
+	newest := j.now()
+	rules := Input{Config: newest.source.Config, SecretsUnseen: true}.routing(nil)
+	if !routing.IsOurs(ing, newest.classes, rules) {
+		if errors.Is(newest.err, errTooEarly) { // its class may be ours
+			return admission.Verdict{}, unable(errTooEarly)
+		}
 		return admission.Verdict{}, nil
 	}
 	object := inputs.Object[networkingv1.Ingress]{
 		Ref:   diag.Object{Kind: "Ingress", Namespace: ing.Namespace, Name: ing.Name},
 		Value: ing,
 	}
-	r, err := j.compile(ctx, before.source, c, func(in inputs.Inputs) inputs.Inputs {
-		read := inputs.NewSelector(c, in.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{object}})
-		in = in.Without(object.Ref)
-		in.Ingresses = slices.Concat(in.Ingresses, read.Ingresses)
-		return in
-	})
-	return verdict(object.Ref, before, r.Diagnostics, err)
+	mistakes := routing.Mistakes(object, rules)
+	if errors.Is(newest.err, errTooEarly) {
+		// Which namespaces count may not be known either, and then one that is read by
+		// nobody is refused for its mistakes.
+		return ofObject(object.Ref, mistakes, nil), unableIf(len(mistakes) == 0, errTooEarly)
+	}
+	if c := newest.source.Config; len(mistakes) > 0 && c.NamespaceSelector == "" {
+		read := inputs.NewSelector(c, nil).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{object}})
+		if len(read.Ingresses) == 0 {
+			mistakes = nil
+		}
+		return ofObject(object.Ref, mistakes, nil), nil
+	}
+	r := j.queue.add(ctx, object, mistakes)
+	defer j.queue.leave(r)
+	for {
+		select {
+		case o := <-r.done:
+			return o.verdict, o.err
+		case <-ctx.Done():
+			return j.outOfTime(r)
+		default:
+		}
+		select {
+		case o := <-r.done:
+			return o.verdict, o.err
+		case <-ctx.Done():
+			return j.outOfTime(r)
+		case j.turn <- struct{}{}:
+			j.batch()
+			<-j.turn
+		}
+	}
+}
+
+// outOfTime says why there is no verdict. One that is only late is to be asked for again,
+// whatever the failure policy: an Ingress must not get in unseen because others, or it
+// itself, kept the judge busy. A judge that is stuck is another matter.
+func (j *Judge) outOfTime(r *reviewOf) (admission.Verdict, error) {
+	if why := j.queue.why(r); why != nil {
+		return admission.Verdict{}, unable(why)
+	}
+	return admission.Verdict{}, &admission.UnableError{Reason: "there was no time for it", Again: !j.queue.stuck(r, stuckAfter)}
+}
+
+// unable is why there is no verdict, in words for whoever asked. Names of objects are in the
+// log alone.
+func unable(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return &admission.UnableError{Reason: "there was no time for it", Err: err, Again: true}
+	}
+	reason := "the compiler cannot check at the moment, and its log says why"
+	switch {
+	case errors.Is(err, errTooEarly):
+		reason = errTooEarly.Error()
+	case errors.Is(err, inputs.ErrIncomplete):
+		reason = "not all objects are known yet"
+	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
+		reason = "nothing can be compiled as it is"
+	}
+	return &admission.UnableError{Reason: reason, Err: err}
+}
+
+func unableIf(is bool, err error) error {
+	if is {
+		return unable(err)
+	}
+	return nil
 }
 
 // Configuration judges a configuration, with the objects that are followed for
 // the one in use: what only the new one asks for is not there yet.
 func (j *Judge) Configuration(ctx context.Context, document []byte) (admission.Verdict, error) {
-	before := j.now()
+	newest := j.now()
 	c, found := config.Parse(admission.ConfigKey, document)
 	if len(found) > 0 {
 		return admission.Verdict{Faults: found}, nil
@@ -122,44 +187,34 @@ func (j *Judge) Configuration(ctx context.Context, document []byte) (admission.V
 	j.override(&c)
 	faults, err := j.check.Settings(ctx, c)
 	if faults = append(c.Check(), faults...); err != nil || len(faults) > 0 {
-		return admission.Verdict{Faults: fieldFaults(faults)}, err
+		return admission.Verdict{Faults: fieldFaults(faults)}, unableIf(err != nil, err)
 	}
-	if errors.Is(before.err, errTooEarly) {
-		return admission.Verdict{}, errTooEarly
+	if errors.Is(newest.err, errTooEarly) {
+		return admission.Verdict{}, unable(errTooEarly)
 	}
-	source := before.source
-	source.Config = c
-	r, err := j.compile(ctx, source, before.source.Config, func(in inputs.Inputs) inputs.Inputs {
-		return inputs.NewSelector(c, in.Namespaces).Objects(in)
-	})
-	return verdict(diag.Object{}, before, r.Diagnostics, err)
+	select {
+	case j.slow <- struct{}{}:
+		defer func() { <-j.slow }()
+	case <-ctx.Done():
+		return admission.Verdict{}, &admission.UnableError{Reason: "there was no time for it", Again: true}
+	}
+	w, err := j.world(ctx, newest)
+	if err != nil {
+		return admission.Verdict{}, unable(err)
+	}
+	before, after := w.input(w.objects), w.input(inputs.NewSelector(c, w.objects.Namespaces).Objects(w.objects))
+	after.Config = c
+	v, err := j.compared(ctx, diag.Object{}, before, after)
+	return v, unableIf(err != nil, err)
 }
 
-// compile compiles the source with a change of its objects, which are those that
-// a configuration asks for. It waits until those are known that only the change
-// asks for.
-func (j *Judge) compile(ctx context.Context, s Source, c config.Config, change func(inputs.Inputs) inputs.Inputs) (Result, error) {
-	select {
-	case j.turn <- struct{}{}:
-		defer func() { <-j.turn }()
-	case <-ctx.Done():
-		return Result{}, errors.New("there was no time left after the reviews before")
+// compared compiles before and after a change, and says what the change means for an object.
+func (j *Judge) compared(ctx context.Context, object diag.Object, before, after Input) (admission.Verdict, error) {
+	r, err := Compile(ctx, before, j.check)
+	was := compiled{found: r.Diagnostics, err: err}
+	if err != nil && !errors.Is(err, ErrTemplates) && !errors.Is(err, ErrGaveUp) {
+		return admission.Verdict{}, err
 	}
-	reviewed := reviewedObjects{Objects: s.Objects, config: c, change: change}
-	if shared, ok := s.Objects.(*sharedObjects); ok {
-		reviewed.ask = shared.ask
-		defer shared.ask(routing.Asked{})
-	}
-	s.Objects, s.memo, s.secrets, s.seals, s.Stages = reviewed, j.memo, j.secrets, j.seals, nil
-	for {
-		r, _, err := s.attempt(ctx, j.check, time.Now(), "review")
-		if !errors.Is(err, inputs.ErrIncomplete) {
-			return r, err
-		}
-		select {
-		case <-ctx.Done():
-			return r, fmt.Errorf("there was no time left: %w", err)
-		case <-time.After(pollObjects):
-		}
-	}
+	r, err = Compile(ctx, after, j.check)
+	return verdict(object, was, r.Diagnostics, err)
 }

@@ -40,6 +40,15 @@ func ingressFrom(t *testing.T, text string) *networkingv1.Ingress {
 	return &ing
 }
 
+// parsed is ingressFrom for what is known to be good.
+func parsed(text string) *networkingv1.Ingress {
+	var ing networkingv1.Ingress
+	if err := yaml.UnmarshalStrict([]byte(text), &ing); err != nil {
+		panic(err)
+	}
+	return &ing
+}
+
 // reviewed is an Ingress for a host, with annotations as in a flow mapping.
 func reviewed(name, host, annotations string) string {
 	return `metadata: {namespace: shop, name: ` + name + `, annotations: {` + annotations + `}}

@@ -14,18 +14,21 @@ import (
 // fault now, unless it was found on the object itself: whoever changes it is to
 // mend it. The error says that there is no verdict.
 func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err error) (admission.Verdict, error) {
-	var v admission.Verdict
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
 		if before.err != nil {
-			return v, fmt.Errorf("nothing can be compiled as it is: %w", before.err)
+			return admission.Verdict{}, fmt.Errorf("nothing can be compiled as it is: %w", before.err)
 		}
-		v.Faults = harm(before, found, err)
-		return v, nil
+		return admission.Verdict{Faults: harm(object, before, found, err)}, nil
 	case err != nil:
-		return v, err
+		return admission.Verdict{}, err
 	}
-	known := errorsOf(before.found)
+	return ofObject(object, found, errorsOf(before.found)), nil
+}
+
+// ofObject says what findings mean for an object, where some errors were known before.
+func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagnostic]bool) admission.Verdict {
+	var v admission.Verdict
 	for _, d := range found {
 		isError := d.Severity == diag.Error
 		switch {
@@ -46,7 +49,7 @@ func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err e
 	if len(v.Faults) > 0 {
 		v.Warnings = nil // nothing comes of them
 	}
-	return v, nil
+	return forAsker(object, v)
 }
 
 // errorsOf returns the errors among what was found.
@@ -60,12 +63,13 @@ func errorsOf(found []diag.Diagnostic) map[diag.Diagnostic]bool {
 	return out
 }
 
-// harm says why nothing could be compiled any more.
-func harm(before compiled, found []diag.Diagnostic, err error) []diag.Diagnostic {
+// harm says why nothing could be compiled any more. Who writes an Ingress learns nothing
+// of the objects of others, nor of the templates.
+func harm(object diag.Object, before compiled, found []diag.Diagnostic, err error) []diag.Diagnostic {
 	known := errorsOf(before.found)
 	faults := []diag.Diagnostic{{Severity: diag.Error, Message: "nothing could be compiled with this: " + err.Error()}}
 	for _, d := range found {
-		if d.Severity == diag.Error && !known[d] {
+		if d.Severity == diag.Error && !known[d] && (object == diag.Object{} || d.Object == object) {
 			faults = append(faults, d)
 		}
 	}

@@ -38,6 +38,7 @@ func startCluster(w *world, ts *testscript.TestScript) error {
 	}
 	w.cluster = server
 	ts.Setenv("KUBECONFIG", server.Kubeconfig())
+	ts.Setenv("WEBHOOK_CLIENT_CA", server.WebhookClientCA())
 	return nil
 }
 

@@ -16,7 +16,8 @@ import (
 
 // webhookFlags are those of the admission webhook.
 type webhookFlags struct {
-	address, certDir, configMap string
+	address, certDir, configMap, clientCA string
+	clientNames                           []string
 }
 
 // defaultWebhookAddress has the port that webhooks have by custom.
@@ -25,6 +26,8 @@ const defaultWebhookAddress = ":9443"
 func (f *webhookFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "webhook-address", defaultWebhookAddress, "address for the reviews of an API server over HTTPS, if --webhook-cert-dir is given")
 	flags.StringVar(&f.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for reviews, read again when they change; no reviews if empty")
+	flags.StringVar(&f.clientCA, "webhook-client-ca", "", "file with the authorities of the client certificates that may ask for reviews, the API server's, read again when it changes; anybody may if empty")
+	flags.StringSliceVar(&f.clientNames, "webhook-client-name", nil, "common name or DNS name of client certificates that may ask for reviews, beside being signed by --webhook-client-ca; any if not given")
 	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration; that of --config-map if empty")
 }
 
@@ -37,6 +40,10 @@ func (f *webhookFlags) check() error {
 	switch {
 	case f.address != defaultWebhookAddress && f.certDir == "":
 		return process.WithHint(process.Usage("the webhook has no certificate"), "use --webhook-cert-dir with a directory for tls.crt and tls.key; they may come later")
+	case f.clientCA != "" && f.certDir == "":
+		return process.WithHint(process.Usage("--webhook-client-ca is given, and there is no webhook"), "use --webhook-cert-dir too")
+	case len(f.clientNames) > 0 && f.clientCA == "":
+		return process.WithHint(process.Usage("--webhook-client-name is given, and no authority vouches for names"), "use --webhook-client-ca too")
 	case f.configMap != "" && (!ok || namespace == "" || name == ""):
 		return process.WithHint(process.Usage("--webhook-config-map=%s: not a name", f.configMap), "use NAMESPACE/NAME")
 	}
@@ -55,7 +62,7 @@ func (f *webhookFlags) start(ctx context.Context, judge *compiler.Judge, metrics
 	}
 	namespace, name, _ := strings.Cut(f.configMap, "/")
 	server, err := admission.Start(ctx, admission.Options{
-		Address: f.address, CertDir: f.certDir, ConfigMap: types.NamespacedName{Namespace: namespace, Name: name},
+		Address: f.address, CertDir: f.certDir, ClientCA: f.clientCA, ClientNames: f.clientNames, ConfigMap: types.NamespacedName{Namespace: namespace, Name: name},
 		Judge: judge, Metrics: metrics, Log: log,
 	})
 	return webhook{server}, err

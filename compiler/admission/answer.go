@@ -35,14 +35,22 @@ func answer(uid types.UID, v Verdict) *admissionv1.AdmissionResponse {
 }
 
 // unjudged is the response if there is no verdict.
-func unjudged(uid types.UID, closed bool, err error) *admissionv1.AdmissionResponse {
+func unjudged(uid types.UID, closed bool, reason string) *admissionv1.AdmissionResponse {
 	if closed {
 		return &admissionv1.AdmissionResponse{
 			UID:    uid,
-			Result: denial(metav1.StatusReasonServiceUnavailable, http.StatusServiceUnavailable, unchecked+err.Error()),
+			Result: denial(metav1.StatusReasonServiceUnavailable, http.StatusServiceUnavailable, unchecked+reason),
 		}
 	}
-	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{oneLine("allowed, though " + unchecked + err.Error())}}
+	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{oneLine("allowed, though " + unchecked + reason)}}
+}
+
+// askAgain is the response if there would be a verdict later. Clients of the API server
+// that follow its conventions, such as kubectl, try again by themselves.
+func askAgain(uid types.UID, reason string) *admissionv1.AdmissionResponse {
+	status := denial(metav1.StatusReasonTooManyRequests, http.StatusTooManyRequests, unchecked+reason+"; try again")
+	status.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return &admissionv1.AdmissionResponse{UID: uid, Result: status}
 }
 
 func denial(reason metav1.StatusReason, code int32, message string) *metav1.Status {

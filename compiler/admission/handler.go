@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -15,11 +14,6 @@ import (
 )
 
 const (
-	// maxBody bounds a review in bytes. It holds an object twice, of at most the 3
-	// MiB that an API server takes.
-	maxBody = 8 << 20
-	// maxReviews bounds the reviews that are read or judged at a time.
-	maxReviews = 32
 	// maxBudget is how long a review may take, whatever the API server grants: it
 	// is the most that a ValidatingWebhookConfiguration can ask for.
 	maxBudget = 30 * time.Second
@@ -33,14 +27,12 @@ type handler struct {
 	configMap types.NamespacedName // holds the configuration
 	metrics   *metrics
 	log       *slog.Logger
-	places    chan struct{} // as many as there may be reviews
+	bodies    bodies
+	places    places
 }
 
 func newHandler(o Options) *handler {
-	return &handler{
-		judge: o.Judge, configMap: o.ConfigMap, log: o.Log,
-		metrics: newMetrics(o.Metrics), places: make(chan struct{}, maxReviews),
-	}
+	return &handler{judge: o.Judge, configMap: o.ConfigMap, log: o.Log, metrics: newMetrics(o.Metrics)}
 }
 
 // budget is how long a review may take, from the parameter by which an API
@@ -55,25 +47,19 @@ func budget(parameter string) time.Duration {
 	return granted - max(granted/10, min(granted/2, 500*time.Millisecond))
 }
 
+// ServeHTTP reads a review before it takes a place among those that are judged: who sends
+// slowly keeps nobody waiting.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), budget(r.URL.Query().Get("timeout")))
 	defer cancel()
-	select {
-	case h.places <- struct{}{}:
-	case <-ctx.Done():
-		http.Error(w, "too many reviews", http.StatusServiceUnavailable)
-		return
-	}
-	leave := func() { <-h.places }
 	request, m, code, err := h.read(w, r)
 	if err != nil {
-		leave()
 		h.metrics.malformed.Inc()
 		http.Error(w, err.Error(), code)
 		return
 	}
-	response, result := h.review(ctx, request.UID, m, leave)
+	response, result := h.review(ctx, request, m)
 	h.metrics.reviewed(request.Kind.Kind, result, time.Since(began))
 	if result != allowed {
 		h.log.Info("request reviewed", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "result", result, "allowed", response.Allowed)
@@ -83,12 +69,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // read reads what is asked. With an error it returns the status of the answer.
 func (h *handler) read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, matter, int, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, matter{}, http.StatusRequestEntityTooLarge, err
-	}
+	body, code, err := h.bodies.read(w, r)
 	if err != nil {
-		return nil, matter{}, http.StatusBadRequest, err
+		return nil, matter{}, code, err
 	}
 	request, err := decode(body)
 	if err != nil {
@@ -106,16 +89,24 @@ const (
 	kindUnknown = "other"
 )
 
-// review has a matter judged until ctx is done. It leaves when the judge is done,
+// review has a matter judged until ctx is done. Its place is free when the judge is done,
 // which may be later.
-func (h *handler) review(ctx context.Context, uid types.UID, m matter, leave func()) (*admissionv1.AdmissionResponse, string) {
+func (h *handler) review(ctx context.Context, request *admissionv1.AdmissionRequest, m matter) (*admissionv1.AdmissionResponse, string) {
+	uid := request.UID
+	if m == (matter{}) {
+		return answer(uid, Verdict{}), allowed
+	}
+	if !h.places.take(request.Namespace) {
+		h.log.Warn("request not judged", "err", "too many reviews at a time", "namespace", request.Namespace)
+		return askAgain(uid, "too many reviews at a time"), notJudged
+	}
 	type outcome struct {
 		verdict Verdict
 		err     error
 	}
 	judged := make(chan outcome, 1)
 	go func() {
-		defer leave()
+		defer h.places.leave(request.Namespace)
 		v, err := h.judged(ctx, m)
 		judged <- outcome{v, err}
 	}()
@@ -123,16 +114,37 @@ func (h *handler) review(ctx context.Context, uid types.UID, m matter, leave fun
 	select {
 	case o = <-judged:
 	case <-ctx.Done():
-		o.err = errors.New("there was no time for it")
+		select { // a judge that sees it too knows better why
+		case o = <-judged:
+		case <-time.After(grace):
+			o.err = &UnableError{Reason: "there was no time for it", Again: true}
+		}
 	}
 	switch {
 	case o.err != nil:
 		h.log.Warn("request not judged", "err", o.err)
-		return unjudged(uid, h.judge.FailsClosed(), o.err), notJudged
+		return h.unjudged(uid, o.err), notJudged
 	case len(o.verdict.Faults) > 0:
 		return answer(uid, o.verdict), denied
 	}
 	return answer(uid, o.verdict), allowed
+}
+
+// grace is how long a judge may take to say why it had no time.
+const grace = 100 * time.Millisecond
+
+// unjudged is the response if there is no verdict. What is in the log alone may name what
+// is not for everybody.
+func (h *handler) unjudged(uid types.UID, err error) *admissionv1.AdmissionResponse {
+	reason := "the compiler's log says why"
+	unable, known := errors.AsType[*UnableError](err)
+	if known {
+		reason = unable.Reason
+	}
+	if known && unable.Again {
+		return askAgain(uid, reason)
+	}
+	return unjudged(uid, h.judge.FailsClosed(), reason)
 }
 
 // judged asks the judge. What makes it panic would do so again when it is
@@ -141,16 +153,13 @@ func (h *handler) judged(ctx context.Context, m matter) (v Verdict, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error("judge panicked", "panic", p)
-			err = errors.New("the judge panicked, see its log")
+			err = &UnableError{Reason: "the judge panicked, see its log"}
 		}
 	}()
-	switch {
-	case m.ingress != nil:
+	if m.ingress != nil {
 		return h.judge.Ingress(ctx, m.ingress)
-	case m.configuration != nil:
-		return h.configuration(ctx, m)
 	}
-	return Verdict{}, nil
+	return h.configuration(ctx, m)
 }
 
 // configuration judges the ConfigMap.

@@ -205,6 +205,8 @@ func TestAnswers(t *testing.T) {
 	}
 	refused := status(403, metav1.StatusReasonForbidden, `metadata.annotations["hapsnap.dev/rate-limit"]: "lots" is not a number`+"\n\thint: use requests per second, such as 100")
 	refused.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "FieldValueInvalid", Field: object.Field, Message: fault.Message}}}
+	again := status(429, metav1.StatusReasonTooManyRequests, "hapsnap could not check this: there was no time for it; try again")
+	again.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	for _, c := range []struct {
 		name    string
 		verdict Verdict
@@ -223,12 +225,20 @@ func TestAnswers(t *testing.T) {
 			admissionv1.AdmissionResponse{Result: refused, Warnings: []string{`spec.rules[0].host: is taken; use\nanother`}}, denied,
 		},
 		{
-			"not judged, open", Verdict{}, errors.New("caches\nare empty"), false,
+			"not judged, open", Verdict{}, &UnableError{Reason: "caches\nare empty", Err: errors.New("Secret other/key")}, false,
 			admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"allowed, though hapsnap could not check this: caches are empty"}}, notJudged,
 		},
 		{
-			"not judged, closed", Verdict{}, errors.New("caches are empty"), true,
+			"not judged, closed", Verdict{}, fmt.Errorf("judge: %w", &UnableError{Reason: "caches are empty"}), true,
 			admissionv1.AdmissionResponse{Result: status(503, metav1.StatusReasonServiceUnavailable, "hapsnap could not check this: caches are empty")}, notJudged,
+		},
+		{
+			"not judged, for a reason that is nobody's business", Verdict{}, errors.New("read Secret other/key"), false,
+			admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"allowed, though hapsnap could not check this: the compiler's log says why"}}, notJudged,
+		},
+		{
+			"late, open", Verdict{}, &UnableError{Reason: "there was no time for it", Again: true}, false,
+			admissionv1.AdmissionResponse{Result: again}, notJudged,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -273,7 +283,7 @@ func TestJudgeThatDoesNotAnswer(t *testing.T) {
 		return Verdict{}, nil
 	}}, prometheus.NewRegistry())
 	_, response := ask(t, h, "?timeout=200ms", review("CREATE", "Ingress", web, ""))
-	if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "no time") {
+	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || !strings.Contains(response.Result.Message, "no time") {
 		t.Errorf("answered %+v", response)
 	}
 	h = handlerOf(fake{t: t, closed: true, ingress: func(context.Context, *networkingv1.Ingress) (Verdict, error) { panic("no") }}, prometheus.NewRegistry())
@@ -282,7 +292,8 @@ func TestJudgeThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// Reviews beyond the limit are told so when their time has come.
+// Reviews beyond the limit of their namespace are told so at once, and those of others are
+// judged.
 func TestReviewsAreBounded(t *testing.T) {
 	released, begun := make(chan struct{}), make(chan struct{}, maxReviews)
 	h := handlerOf(fake{t: t, ingress: func(context.Context, *networkingv1.Ingress) (Verdict, error) {
@@ -291,23 +302,26 @@ func TestReviewsAreBounded(t *testing.T) {
 		return Verdict{}, nil
 	}}, prometheus.NewRegistry())
 	answered := make(chan bool, maxReviews)
-	for range maxReviews {
-		go func() {
-			_, response := ask(t, h, "?timeout=30s", review("CREATE", "Ingress", web, ""))
-			answered <- response.Allowed
-		}()
+	send := func(namespace string) {
+		_, response := ask(t, h, "?timeout=30s", strings.Replace(review("CREATE", "Ingress", web, ""), `"shop"`, `"`+namespace+`"`, 1))
+		answered <- response.Allowed
+	}
+	for range maxOfNamespace {
+		go send("shop")
 		<-begun
 	}
-	if code, _ := ask(t, h, "?timeout=100ms", review("CREATE", "Ingress", web, "")); code != http.StatusServiceUnavailable {
-		t.Errorf("one more was answered %d", code)
+	if _, response := ask(t, h, "", review("CREATE", "Ingress", web, "")); response.Allowed || response.Result.Code != http.StatusTooManyRequests {
+		t.Errorf("one more was answered %+v", response)
 	}
+	go send("other")
+	<-begun
 	close(released)
-	for range maxReviews {
+	for range maxOfNamespace + 1 {
 		if !<-answered {
 			t.Error("a review was denied")
 		}
 	}
-	if _, response := ask(t, h, "", review("CREATE", "Ingress", web, "")); response == nil {
+	if _, response := ask(t, h, "", review("CREATE", "Ingress", web, "")); !response.Allowed {
 		t.Error("the places are not free again")
 	}
 }
@@ -343,4 +357,12 @@ func FuzzReview(f *testing.F) {
 			t.Error("one request is about two objects")
 		}
 	})
+}
+
+// A uid comes back in the answer: an absurd one does not.
+func TestUIDIsBounded(t *testing.T) {
+	h := handlerOf(fake{t: t}, prometheus.NewRegistry())
+	if code, _ := ask(t, h, "", strings.Replace(review("CREATE", "Ingress", web, ""), `"u1"`, `"`+strings.Repeat("u", maxUID+1)+`"`, 1)); code != http.StatusBadRequest {
+		t.Errorf("answered %d", code)
+	}
 }

@@ -9,7 +9,10 @@ import (
 )
 
 // Judge says what would come of an object. An error means that it cannot be
-// told. Its methods may be called by several goroutines.
+// told, and is best an [UnableError]. Its methods may be called by several goroutines.
+//
+// Who asked need not be somebody who may read Secrets, or objects of other namespaces:
+// what a Judge says goes to them as it is.
 type Judge interface {
 	// Ingress judges an Ingress in the place of the one of its name.
 	Ingress(ctx context.Context, ing *networkingv1.Ingress) (Verdict, error)
@@ -24,3 +27,24 @@ type Verdict struct {
 	Faults   []diag.Diagnostic
 	Warnings []diag.Diagnostic
 }
+
+// UnableError is why there is no verdict.
+type UnableError struct {
+	// Reason is for whoever asked, Err for the log; it may be nil.
+	Reason string
+	Err    error
+	// Again says that there would be a verdict later: whoever asked is to ask again,
+	// whatever the failure policy.
+	Again bool
+}
+
+// Error returns what is for the log.
+func (u *UnableError) Error() string {
+	if u.Err == nil {
+		return u.Reason
+	}
+	return u.Reason + ": " + u.Err.Error()
+}
+
+// Unwrap returns what is for the log alone.
+func (u *UnableError) Unwrap() error { return u.Err }

@@ -17,6 +17,9 @@ import (
 // ConfigKey is the key of the ConfigMap that holds the configuration.
 const ConfigKey = "config.yaml"
 
+// maxUID bounds what comes back in the answer. An API server's has 36 bytes.
+const maxUID = 256
+
 // decode returns the request of a review.
 func decode(body []byte) (*admissionv1.AdmissionRequest, error) {
 	var review admissionv1.AdmissionReview
@@ -26,8 +29,8 @@ func decode(body []byte) (*admissionv1.AdmissionRequest, error) {
 	if review.Kind != "AdmissionReview" || review.APIVersion != admissionv1.SchemeGroupVersion.String() {
 		return nil, fmt.Errorf("read %q of %q, want AdmissionReview of %s", review.Kind, review.APIVersion, admissionv1.SchemeGroupVersion)
 	}
-	if review.Request == nil || review.Request.UID == "" {
-		return nil, errors.New("read AdmissionReview without a request")
+	if review.Request == nil || review.Request.UID == "" || len(review.Request.UID) > maxUID {
+		return nil, errors.New("read AdmissionReview without a request, or with one without a usable uid")
 	}
 	return review.Request, nil
 }

@@ -18,10 +18,12 @@ import (
 const Path = "/validate"
 
 // The times that bound a connection. An API server keeps connections for the next
-// review.
+// review. Its headers are small.
 const (
+	maxHeader       = 64 << 10
 	headerTimeout   = 5 * time.Second
 	readTimeout     = 10 * time.Second
+	writeTimeout    = maxBudget + 10*time.Second
 	idleTimeout     = 2 * time.Minute
 	shutdownTimeout = 2 * time.Second
 )
@@ -32,7 +34,11 @@ type Options struct {
 	Address string
 	// CertDir holds tls.crt and tls.key. They may come later, and change.
 	CertDir string
-	Judge   Judge
+	// ClientCA is a file with the authorities of the clients that may ask, and ClientNames
+	// are those of their certificates; none is any. Without the file everybody may ask.
+	ClientCA    string
+	ClientNames []string
+	Judge       Judge
 	// ConfigMap is the one that holds the configuration; zero is none.
 	ConfigMap types.NamespacedName
 	Metrics   prometheus.Registerer
@@ -42,6 +48,7 @@ type Options struct {
 // Server answers the reviews of an API server over HTTPS.
 type Server struct {
 	pair    *certificate
+	clients *clients
 	address string
 	done    chan struct{}
 }
@@ -55,15 +62,20 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s := &Server{
 		pair:    &certificate{dir: o.CertDir, log: o.Log},
+		clients: &clients{file: o.ClientCA, names: o.ClientNames, log: o.Log},
 		address: listener.Addr().String(), done: make(chan struct{}),
 	}
 	s.pair.follow(ctx)
+	s.clients.follow(ctx)
 	mux := http.NewServeMux()
 	mux.Handle("POST "+Path, newHandler(o))
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.pair.get}
+	if o.ClientCA != "" { // which are good is not fixed when a connection begins
+		secure.ClientAuth, secure.VerifyConnection = tls.RequireAnyClientCert, s.clients.check
+	}
 	server := &http.Server{
-		Handler:           mux,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.pair.get},
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		Handler: s.clients.only(mux), TLSConfig: secure, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	go func() {
@@ -83,7 +95,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 func (s *Server) Address() string { return s.address }
 
 // Ready returns why no review can be answered, or nil.
-func (s *Server) Ready() error { return s.pair.ready() }
+func (s *Server) Ready() error { return errors.Join(s.pair.ready(), s.clients.ready()) }
 
 // Wait returns when the context is done and the reviews have ended that had begun.
 func (s *Server) Wait() { <-s.done }

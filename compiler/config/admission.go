@@ -5,10 +5,10 @@ import "fmt"
 // Admission says how the admission webhook answers.
 type Admission struct {
 	// FailurePolicy says what becomes of an object that could not be judged,
-	// because not all objects are known yet, HAProxy cannot be run, or there was no
-	// time: Ignore allows it with a warning, Fail denies it. These are the words of a
+	// because not all objects are known yet, or HAProxy cannot be run: Ignore allows it
+	// with a warning, Fail denies it. These are the words of a
 	// ValidatingWebhookConfiguration, whose own failurePolicy says the same of a
-	// webhook that cannot be reached.
+	// webhook that cannot be reached. What there was no time for is to be sent again.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
 }
 

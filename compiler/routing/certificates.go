@@ -69,7 +69,7 @@ func (t *translation) certificateOf(name snapshots.SecretName, named Origin, wit
 	t.certs[file] = c
 	secret, exists := t.secrets.find(name)
 	if !exists {
-		return c, true
+		return c, !t.cfg.SecretsUnseen
 	}
 	observed, kind, err := observe(secret.Value)
 	if err != nil {
@@ -114,7 +114,7 @@ func someNames(names []string) string {
 func (t *translation) authority(ing ingress, name snapshots.SecretName, named Origin) *Certificate {
 	c, missing := t.authorityOf(name, named)
 	if missing {
-		t.report(diag.Warning, ing, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
+		t.report(diag.Warning, ing, named.Position, t.notSeen(name),
 			"no certificate is accepted until it does where snapshots are pushed")
 	}
 	return c
@@ -139,6 +139,14 @@ func (t *translation) authorityOf(name snapshots.SecretName, named Origin) (c *C
 		t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
 	}
 	return c, false
+}
+
+// notSeen says that a Secret is not among the inputs, whether or not it could have been.
+func (t *translation) notSeen(name snapshots.SecretName) string {
+	if t.cfg.SecretsUnseen {
+		return fmt.Sprintf("whether Secret %s exists and can be used is not checked here", name)
+	}
+	return fmt.Sprintf("Secret %s does not exist here", name)
 }
 
 // observe describes the certificate in a Secret, and names the kind of its key.

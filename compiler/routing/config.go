@@ -68,6 +68,9 @@ type Config struct {
 	// TCPServices and TCPAnnotations say which other ports there are.
 	TCPServices    []config.TCPService
 	TCPAnnotations config.TCPAnnotations
+	// SecretsUnseen says that no Secret is looked at, and nothing is said that depends on
+	// one: who reads the findings may not be somebody who may read Secrets.
+	SecretsUnseen bool
 	// Now is when the translation is made. It decides which certificates are
 	// reported as expired, and nothing else; zero reports none.
 	Now time.Time

@@ -1,8 +1,6 @@
 package routing
 
 import (
-	"fmt"
-
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -36,7 +34,7 @@ func (t *translation) nameSecrets(tls *policy.TLS, secrets options.ServerSecrets
 
 // missing warns of a Secret that is not here.
 func (t *translation) missing(c *Certificate, by asker, option, without string) {
-	by.reportAs(t, diag.Warning, option, fmt.Sprintf(": Secret %s does not exist here", c.Secret), without+" until it does where snapshots are pushed")
+	by.reportAs(t, diag.Warning, option, ": "+t.notSeen(c.Secret), without+" until it does where snapshots are pushed")
 }
 
 // secret names a Secret of the namespace of the objects.

@@ -2,7 +2,6 @@ package routing
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -33,7 +32,7 @@ func (t *translation) basicAuth(a *policy.BasicAuth, by asker) {
 		t.checkUsers(secret)
 	}
 	if _, exists := t.secrets.find(secret); !exists {
-		by.reportAs(t, diag.Warning, option, fmt.Sprintf(": Secret %s does not exist here", secret), "nobody gets in until it does where snapshots are pushed")
+		by.reportAs(t, diag.Warning, option, ": "+t.notSeen(secret), "nobody gets in until it does where snapshots are pushed")
 	}
 	origin := by.origin(option)
 	if n := len(list.Origins); n == 0 || list.Origins[n-1] != origin {

@@ -35,7 +35,12 @@ func (s *Server) environment() (*envtest.Environment, error) {
 	api.CertDir = filepath.Join(s.dir, "apiserver")
 	api.Out, api.Err = log, log
 	api.SecureServing.ListenAddr = envtest.ListenAddr{Address: "127.0.0.1", Port: strconv.Itoa(s.lock.port)}
+	webhooks, err := s.webhookClient()
+	if err != nil {
+		return nil, err
+	}
 	api.Configure().
+		Set("admission-control-config-file", webhooks).
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none"). // another one refuses to advertise a loopback address
 		Set("service-cluster-ip-range", "127.96.0.0/12").

@@ -1,0 +1,292 @@
+package admission
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// authority signs certificates of clients.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	pem         []byte
+}
+
+func newAuthority(t *testing.T) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+// client is a certificate for a name, which is good until then.
+func (a authority) client(t *testing.T, name string, until time.Time, usage x509.ExtKeyUsage) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{usage},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// guarded starts a server that asks for certificates of clients.
+func guarded(t *testing.T, file string, names ...string) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	crt, key := pair(t, 1)
+	put(t, dir, "tls.crt", crt)
+	put(t, dir, "tls.key", key)
+	ctx, stop := context.WithCancel(t.Context())
+	judge := fake{t: t, ingress: func(context.Context, *networkingv1.Ingress) (Verdict, error) { return Verdict{}, nil }}
+	s, err := Start(ctx, Options{
+		Address: "127.0.0.1:0", CertDir: dir, ClientCA: file, ClientNames: names,
+		Judge: judge, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		s.Wait()
+	})
+	return s
+}
+
+// clientOf is one that shows a certificate, if that has any.
+func clientOf(t *testing.T, certificate tls.Certificate) *http.Client {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is the server that verifies here
+	if certificate.Certificate != nil {
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// answered returns the status of a review, or an error where there was not even one.
+func answered(s *Server, client *http.Client) (int, error) {
+	response, err := client.Post("https://"+s.Address()+Path, "application/json", strings.NewReader(review("CREATE", "Ingress", web, "")))
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+// Only clients that the authority has signed a certificate for may ask, for the names that
+// are allowed.
+func TestWhoMayAsk(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	later := time.Now().Add(time.Hour)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	put(t, filepath.Dir(file), "ca.crt", ours.pem)
+	anyName, named := guarded(t, file), guarded(t, file, "kube-apiserver", "other")
+	for _, c := range []struct {
+		name        string
+		certificate tls.Certificate
+		any, named  bool
+	}{
+		{"no certificate", tls.Certificate{}, false, false},
+		{"the API server's", ours.client(t, "kube-apiserver", later, x509.ExtKeyUsageClientAuth), true, true},
+		{"somebody else's of the authority", ours.client(t, "system:node:a", later, x509.ExtKeyUsageClientAuth), true, false},
+		{"of another authority", theirs.client(t, "kube-apiserver", later, x509.ExtKeyUsageClientAuth), false, false},
+		{"expired", ours.client(t, "kube-apiserver", time.Now().Add(-time.Minute), x509.ExtKeyUsageClientAuth), false, false},
+		{"a server's", ours.client(t, "kube-apiserver", later, x509.ExtKeyUsageServerAuth), false, false},
+	} {
+		for s, want := range map[*Server]bool{anyName: c.any, named: c.named} {
+			code, err := answered(s, clientOf(t, c.certificate))
+			if got := err == nil && code == http.StatusOK; got != want {
+				t.Errorf("%s: answered %d, %v, want it answered: %t", c.name, code, err, want)
+			}
+		}
+	}
+}
+
+// The authorities are read again when they change: new ones are believed, and those that
+// went are not, on connections neither that were open. What is no file of authorities leaves
+// those of before.
+func TestClientAuthoritiesChange(t *testing.T) {
+	first, second := newAuthority(t), newAuthority(t)
+	later := time.Now().Add(time.Hour)
+	dir := t.TempDir()
+	s := guarded(t, filepath.Join(dir, "ca.crt"))
+	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "client authorities") {
+		t.Errorf("ready without authorities: %v", err)
+	}
+	one, two := clientOf(t, first.client(t, "a", later, x509.ExtKeyUsageClientAuth)), clientOf(t, second.client(t, "a", later, x509.ExtKeyUsageClientAuth))
+	if code, err := answered(s, one); err == nil {
+		t.Errorf("answered %d before there are authorities", code)
+	}
+	is := func(client *http.Client, want int) func() error {
+		return func() error {
+			code, err := answered(s, client)
+			if code != want {
+				return fmt.Errorf("answered %d, %w", code, errors.Join(err, errors.New("want another")))
+			}
+			return nil
+		}
+	}
+	put(t, dir, "ca.crt", first.pem)
+	await(t, "the first is believed", is(one, http.StatusOK))
+	put(t, dir, "ca.crt", nil)
+	put(t, dir, "ca.crt", first.pem[:len(first.pem)/2])
+	s.clients.reload()
+	if err := is(one, http.StatusOK)(); err != nil || s.Ready() != nil {
+		t.Errorf("with half a file: %v, %v", err, s.Ready())
+	}
+	put(t, dir, "ca.crt", second.pem)
+	await(t, "the second is believed", is(two, http.StatusOK))
+	if code, err := answered(s, one); code == http.StatusOK { // its connection is open
+		t.Errorf("one of an authority that went was answered %d, %v", code, err)
+	}
+}
+
+// Who sends slowly, or nothing, holds nobody: not with many connections, nor with many
+// streams in one.
+func TestSlowSendersHoldNobody(t *testing.T) {
+	dir := t.TempDir()
+	crt, key := pair(t, 1)
+	put(t, dir, "tls.crt", crt)
+	put(t, dir, "tls.key", key)
+	s := start(t, dir)
+	for i := range 100 {
+		c, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // of a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%4 == 0 {
+			continue // says nothing at all
+		}
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{", Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := clientOf(t, tls.Certificate{})
+	for range 100 {
+		reader, writer := io.Pipe()
+		defer writer.Close()
+		go func() {
+			response, err := client.Post("https://"+s.Address()+Path, "application/json", reader)
+			if err == nil {
+				response.Body.Close()
+			}
+		}()
+	}
+	began := time.Now()
+	if code, err := answered(s, client); code != http.StatusOK {
+		t.Errorf("answered %d, %v", code, err)
+	}
+	if took := time.Since(began); took > bodyTime-time.Second {
+		t.Errorf("the answer took %v", took)
+	}
+}
+
+// A body that does not end is cut off, and what all of them hold together is bounded.
+func TestBodiesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	crt, key := pair(t, 1)
+	put(t, dir, "tls.crt", crt)
+	put(t, dir, "tls.key", key)
+	s := start(t, dir)
+	c, err := tls.Dial("tcp", s.Address(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // of a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{", Path); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(4 * bodyTime)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.Contains(string(answer), "400 Bad Request") {
+		t.Errorf("an unfinished body was answered %q, %v", answer, err)
+	}
+
+	ask := func(body string) int {
+		h := handlerOf(fake{t: t, ingress: func(context.Context, *networkingv1.Ingress) (Verdict, error) { return Verdict{}, nil }}, prometheus.NewRegistry())
+		h.bodies.held.Store(maxBodies)
+		code, _ := ask(t, h, "", body)
+		if now := h.bodies.held.Load(); now != maxBodies {
+			t.Errorf("%d bytes are held afterwards", now-maxBodies)
+		}
+		return code
+	}
+	if code := ask(strings.Repeat(" ", freeBody) + review("CREATE", "Ingress", web, "")); code != http.StatusServiceUnavailable {
+		t.Errorf("a large review too many was answered %d", code)
+	}
+	if code := ask(review("CREATE", "Ingress", web, "")); code != http.StatusOK {
+		t.Errorf("a small review was answered %d", code)
+	}
+}
+
+// A client that begins streams and resets them at once, again and again, keeps nobody waiting.
+func TestRapidResetsHoldNobody(t *testing.T) {
+	dir := t.TempDir()
+	crt, key := pair(t, 1)
+	put(t, dir, "tls.crt", crt)
+	put(t, dir, "tls.key", key)
+	s := start(t, dir)
+	client, other := clientOf(t, tls.Certificate{}), clientOf(t, tls.Certificate{})
+	for range 300 {
+		ctx, cancel := context.WithCancel(t.Context())
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+s.Address()+Path, strings.NewReader(review("CREATE", "Ingress", web, "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if response, err := client.Do(request); err == nil {
+				response.Body.Close()
+			}
+		}()
+		cancel()
+	}
+	if code, err := answered(s, other); code != http.StatusOK {
+		t.Errorf("answered %d, %v", code, err)
+	}
+}

@@ -1,0 +1,411 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/admission"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+const (
+	// maxBatch is how many reviews are judged together.
+	maxBatch = 64
+	// maxBatchTime is how long that may take.
+	maxBatchTime = 30 * time.Second
+	// largeBytes and largePaths are those of an Ingress that is judged beside the others, so
+	// that it costs nobody else's time.
+	largeBytes, largePaths = 64 << 10, 200
+	// pollObjects is how often it is looked whether objects are known that a review
+	// asked for. The signal of a change is for [Run] alone.
+	pollObjects = 20 * time.Millisecond
+)
+
+// batch judges the reviews that wait, as many as are taken together.
+//
+// Those that are sound by themselves are translated, each alone among the objects that there
+// are, so that a verdict does not depend on what else is reviewed. HAProxy is then asked about
+// the parts of the configuration that they bring, many in one run. What that accepts is sound;
+// of what it does not accept, each part is asked about alone, so that nobody answers for
+// another one's fault.
+func (j *Judge) batch() {
+	reviews := j.queue.take(maxBatch)
+	if len(reviews) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), maxBatchTime)
+	defer cancel()
+	newest := j.now()
+	w, err := j.world(ctx, newest)
+	if err == nil {
+		w.found = errorsOf(w.translate(w.objects).found)
+		reviews = j.known(w, reviews)
+	}
+	switch {
+	case incomplete(err):
+		j.queue.back(reviews, err)
+		j.ask(newest)
+		<-time.After(pollObjects) // what tells of changes is for Run
+		return
+	case err != nil:
+		for _, r := range reviews {
+			j.queue.deliver(r, admission.Verdict{}, unable(err))
+		}
+		return
+	}
+	var ordinary []*reviewOf
+	for _, r := range reviews {
+		if isLarge(r) {
+			go j.alone(r, w)
+			continue
+		}
+		ordinary = append(ordinary, r)
+	}
+	j.ask(newest)
+	j.together(ctx, w, ordinary)
+}
+
+// translate translates objects of the world.
+func (w *world) translate(in inputs.Inputs) translated {
+	model, found := routing.Translate(in, w.input(in).routing(nil))
+	return translated{in: in, part: model, found: found}
+}
+
+// known returns those reviews of which all is known that they name. The others wait.
+func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
+	var ready, later []*reviewOf
+	for _, r := range reviews {
+		r.asked = nil
+		if in, ok := w.with(r.ingress); ok && w.known != nil {
+			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // it names what it names, whatever else there is
+			model, _ := routing.Translate(in, w.input(in).routing(nil))
+			r.asked = w.unknown(model.Asked.ConfigMaps)
+		}
+		if len(r.asked) > 0 {
+			later = append(later, r)
+		} else {
+			ready = append(ready, r)
+		}
+	}
+	if len(later) > 0 {
+		j.queue.back(later, inputs.ErrIncomplete)
+	}
+	return ready
+}
+
+// ask asks for what those name who wait.
+func (j *Judge) ask(newest compiled) {
+	if shared, ok := newest.source.Objects.(*sharedObjects); ok {
+		shared.ask(j.queue.asked())
+	}
+}
+
+// isLarge reports whether an Ingress is to be judged beside the others.
+func isLarge(r *reviewOf) bool {
+	size, paths := 0, 0
+	for key, value := range r.ingress.Value.Annotations {
+		size += len(key) + len(value)
+	}
+	for _, rule := range r.ingress.Value.Spec.Rules {
+		paths++
+		if rule.HTTP != nil {
+			paths += len(rule.HTTP.Paths)
+		}
+	}
+	for _, entry := range r.ingress.Value.Spec.TLS {
+		paths += 1 + len(entry.Hosts)
+	}
+	return size > largeBytes || paths > largePaths
+}
+
+// alone judges one review beside the batches, one at a time.
+func (j *Judge) alone(r *reviewOf, w *world) {
+	select {
+	case j.slow <- struct{}{}:
+		defer func() { <-j.slow }()
+	case <-r.ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, maxBatchTime)
+	defer cancel()
+	j.guarded([]*reviewOf{r}, func() {
+		if t, ok := j.among(w, r); ok {
+			j.separately(ctx, w, t)
+		}
+	})
+}
+
+// guarded has whoever is still without a verdict get an error if a judgement panics. What
+// makes it panic would do so again when it is compiled; here it must not end the process.
+func (j *Judge) guarded(reviews []*reviewOf, do func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			for _, r := range reviews {
+				j.queue.deliver(r, admission.Verdict{}, unable(errors.New("the judge panicked")))
+			}
+		}
+	}()
+	do()
+}
+
+// together judges reviews of ordinary size.
+func (j *Judge) together(ctx context.Context, w *world, reviews []*reviewOf) {
+	out := make([]*translated, len(reviews))
+	inParallel(len(reviews), func(i int) {
+		j.guarded(reviews[i:i+1], func() {
+			if t, ok := j.among(w, reviews[i]); ok {
+				out[i] = &t
+			}
+		})
+	})
+	var groups []group
+	for _, t := range out {
+		if t != nil {
+			groups = addTo(groups, *t, w.overlaid)
+		}
+	}
+	inParallel(len(groups), func(i int) {
+		reviews := make([]*reviewOf, len(groups[i].of))
+		for n, t := range groups[i].of {
+			reviews[n] = t.review
+		}
+		j.guarded(reviews, func() { j.group(ctx, w, groups[i]) })
+	})
+}
+
+// inParallel calls a function with 0 to n-1, on all processors.
+func inParallel(n int, do func(i int)) {
+	var running sync.WaitGroup
+	places := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range n {
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }()
+			do(i)
+		})
+	}
+	running.Wait()
+}
+
+// among translates an Ingress among the others. It delivers the verdict and reports false
+// where that decides.
+func (j *Judge) among(w *world, r *reviewOf) (translated, bool) {
+	in, read := w.with(r.ingress)
+	if !read {
+		j.queue.deliver(r, admission.Verdict{}, nil)
+		return translated{}, false
+	}
+	if len(r.mistakes) > 0 {
+		j.queue.deliver(r, ofObject(r.ingress.Ref, r.mistakes, nil), nil)
+		return translated{}, false
+	}
+	t := w.translate(in)
+	t.review, t.part = r, t.part.Part(r.ingress.Ref, mentioned(in, r.ingress.Ref.Namespace, r.ingress.Value.Annotations))
+	if v := ofObject(r.ingress.Ref, t.found, w.found); len(v.Faults) > 0 {
+		j.queue.deliver(r, v, nil)
+		return translated{}, false
+	}
+	return t, true
+}
+
+// mentioned are the words of annotations, of an Ingress and of the Services of its namespace,
+// that may be names of backends.
+func mentioned(in inputs.Inputs, namespace string, annotations map[string]string) map[string]bool {
+	words := map[string]bool{}
+	add := func(annotations map[string]string) {
+		for _, value := range annotations {
+			for _, word := range strings.FieldsFunc(value, func(r rune) bool {
+				return r <= ' ' || strings.ContainsRune(`(),;'"{}[]%=`, r)
+			}) {
+				if strings.Contains(word, "_") { // as the names of all backends do
+					words[word] = true
+				}
+			}
+		}
+	}
+	add(annotations)
+	for _, s := range in.Services {
+		if s.Ref.Namespace == namespace {
+			add(s.Value.Annotations)
+		}
+	}
+	return words
+}
+
+// group are reviews whose parts of a configuration fit into one.
+type group struct {
+	model routing.Model
+	of    []translated
+}
+
+// addTo adds a review to the first group that it fits into. An administrator's templates may
+// write more for many than they would for each.
+func addTo(groups []group, t translated, apart bool) []group {
+	for i, g := range groups {
+		if apart {
+			break
+		}
+		if both, ok := g.model.With(t.part); ok {
+			groups[i] = group{both, append(g.of, t)}
+			return groups
+		}
+	}
+	return append(groups, group{t.part, []translated{t}})
+}
+
+// group has HAProxy judge a group, and each of it alone where it refuses that.
+func (j *Judge) group(ctx context.Context, w *world, g group) {
+	if len(g.of) == 1 {
+		j.separately(ctx, w, g.of[0])
+		return
+	}
+	a, err := j.publishable(ctx, w, g.model, g.of)
+	if err == nil && len(a.faults) == 0 {
+		for _, t := range g.of {
+			j.queue.deliver(t.review, ofObject(t.review.ingress.Ref, t.found, w.found), nil)
+		}
+		return
+	}
+	apart := g.of
+	if rest := unblamed(g.of, a.faults); err == nil && len(rest) > 0 && len(rest) < len(g.of) {
+		apart = blamed(g.of, a.faults)
+		defer j.group(ctx, w, joined(rest))
+	}
+	inParallel(len(apart), func(i int) {
+		j.guarded([]*reviewOf{apart[i].review}, func() { j.separately(ctx, w, apart[i]) })
+	})
+}
+
+// blamed and unblamed are those of a group on whose lines HAProxy finds faults, and the others.
+func blamed(of []translated, faults []render.Fault) []translated {
+	return kept(of, func(t translated) bool { return isBlamed(t, faults) })
+}
+
+func unblamed(of []translated, faults []render.Fault) []translated {
+	return kept(of, func(t translated) bool { return !isBlamed(t, faults) })
+}
+
+func isBlamed(t translated, faults []render.Fault) bool {
+	return slices.ContainsFunc(faults, func(f render.Fault) bool {
+		return slices.ContainsFunc(f.Origin.Objects, func(o routing.Origin) bool { return o.Object == t.review.ingress.Ref })
+	})
+}
+
+func kept(of []translated, keep func(translated) bool) []translated {
+	return slices.DeleteFunc(slices.Clone(of), func(t translated) bool { return !keep(t) })
+}
+
+// joined makes a group of a part of one.
+func joined(of []translated) group {
+	g := group{of[0].part, of[:1]}
+	for _, t := range of[1:] {
+		g.model, _ = g.model.With(t.part) // they fitted before
+		g.of = append(g.of[:len(g.of):len(g.of)], t)
+	}
+	return g
+}
+
+// publishable has HAProxy check a part of a configuration.
+func (j *Judge) publishable(ctx context.Context, w *world, model routing.Model, of []translated) (attempt, error) {
+	c := w.compilation(j, of[0].in)
+	return c.publishable(ctx, render.Input{Model: model, Config: w.source.Config, Objects: w.describe(of)})
+}
+
+// compilation is one of objects of the world.
+func (w *world) compilation(j *Judge, objects inputs.Inputs) *compilation {
+	in := w.input(objects)
+	return &compilation{
+		in: in, check: remembering{j.check, &j.passed}, private: privateOf(in),
+		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{},
+	}
+}
+
+// describe returns what templates can read. The shipped ones read the annotations of the
+// objects of a backend alone.
+func (w *world) describe(of []translated) []render.Object {
+	if w.overlaid {
+		return describe(of[0].in)
+	}
+	var in inputs.Inputs
+	for _, t := range of {
+		in.Ingresses = append(in.Ingresses, t.review.ingress)
+	}
+	return describe(in)
+}
+
+// remembering is a check that asks HAProxy once about one content, if it accepts that.
+type remembering struct {
+	check  checker
+	passed *passedMemo
+}
+
+func (r remembering) Check(ctx context.Context, in validate.Input) (validate.Verdict, error) {
+	key := digestOf(in.Artifact)
+	if r.passed.has(key) {
+		return validate.Verdict{}, nil
+	}
+	v, err := r.check.Check(ctx, in)
+	if err == nil && len(v.Faults) == 0 {
+		r.passed.add(key)
+	}
+	return v, err
+}
+
+// separately has HAProxy judge one review.
+func (j *Judge) separately(ctx context.Context, w *world, t translated) {
+	v, err := j.judged(ctx, w, t)
+	if err != nil {
+		err = unable(err)
+	}
+	j.queue.deliver(t.review, v, err)
+}
+
+// judged returns the verdict on one review. Where HAProxy's faults are those of its own lines
+// alone, they are the verdict. Where something else may be at fault, all of the namespace is
+// compiled with it and without it.
+func (j *Judge) judged(ctx context.Context, w *world, t translated) (admission.Verdict, error) {
+	object := t.review.ingress.Ref
+	a, err := j.publishable(ctx, w, t.part, []translated{t})
+	if err != nil || len(a.faults) == 0 {
+		return ofObject(object, t.found, w.found), err
+	}
+	c := w.compilation(j, t.in)
+	if err := j.probes.of(ctx, c); err != nil {
+		return admission.Verdict{}, err
+	}
+	wrong, err := c.ofTemplates(ctx, a)
+	if err != nil {
+		return admission.Verdict{}, err
+	}
+	if len(wrong) == 0 && !w.overlaid && ownFaults(a.faults, object) {
+		for _, f := range a.faults {
+			c.leaveOut(culprit{object, toBlame(f)[0].Position, f})
+		}
+		return ofObject(object, c.redacted(slices.Concat(t.found, c.reported)), w.found), nil
+	}
+	before, after := ofNamespace(w.objects, object.Namespace), ofNamespace(t.in, object.Namespace)
+	v, err := j.compared(ctx, object, w.input(before), w.input(after))
+	if err == nil && len(v.Faults) == 0 {
+		also := ofObject(object, t.found, w.found)
+		v.Warnings = diag.Sort(slices.Concat(v.Warnings, also.Warnings))
+	}
+	return forAsker(object, v), err
+}
+
+// ownFaults reports whether all faults are those of one object.
+func ownFaults(faults []render.Fault, object diag.Object) bool {
+	return !slices.ContainsFunc(faults, func(f render.Fault) bool {
+		objects := toBlame(f)
+		return len(objects) != 1 || objects[0].Object != object
+	})
+}

@@ -1,0 +1,194 @@
+package compiler
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/templates"
+)
+
+// world is what there is beside what is reviewed. It holds no Secrets.
+type world struct {
+	source    Source
+	objects   inputs.Inputs
+	templates *render.Set
+	version   string // of HAProxy
+	// overlaid says that there are templates of an administrator, which may refer from
+	// anything to anything.
+	overlaid bool
+	// known are the ConfigMaps of which it is known whether they are there; nil: of all.
+	known map[snapshots.SecretName]bool
+	// found are the errors that there are already.
+	found map[diag.Diagnostic]bool
+}
+
+// world reads the objects. The error wraps [inputs.ErrIncomplete] while not all are known.
+func (j *Judge) world(ctx context.Context, newest compiled) (*world, error) {
+	w := &world{source: newest.source, version: j.check.Version}
+	objects := w.source.Objects
+	if shared, ok := objects.(*sharedObjects); ok {
+		objects = shared.Objects
+		if _, whole := objects.(Files); !whole {
+			w.known = shared.known()
+		}
+	}
+	g, err := objects.Read(ctx, w.source.Config)
+	if err != nil {
+		return nil, err
+	}
+	w.objects = inputs.NewSelector(w.source.Config, g.Objects.Namespaces).Objects(g.Objects)
+	w.objects.Secrets = nil
+	files, err := render.Shipped(templates.FS)
+	if err == nil && w.source.Templates != "" {
+		var overlay render.Templates
+		overlay, err = render.Overlay(w.source.Templates)
+		files, w.overlaid = files.Under(overlay), len(overlay) > 0
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.templates, err = j.sets.parse(files)
+	return w, err
+}
+
+// input is what a compile of objects is made from.
+func (w *world) input(objects inputs.Inputs) Input {
+	return Input{
+		Objects: objects, Config: w.source.Config, Templates: w.templates, SecretsUnseen: true,
+		Now: time.Now(), Trigger: "review", CompilerVersion: process.Version(), HAProxyVersion: w.version,
+	}
+}
+
+// with returns the objects with an Ingress in the place of the one of its name. It reports
+// false for one of a namespace that nothing is read from.
+func (w *world) with(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, bool) {
+	read := inputs.NewSelector(w.source.Config, w.objects.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}})
+	other := func(o inputs.Object[networkingv1.Ingress]) bool { return o.Ref == ing.Ref }
+	in := w.objects
+	in.Ingresses = append(slices.DeleteFunc(slices.Clone(in.Ingresses), other), read.Ingresses...)
+	in.Broken = slices.DeleteFunc(slices.Clone(in.Broken), other)
+	return in, len(read.Ingresses) > 0
+}
+
+// unknown returns those ConfigMaps of which it is not known whether they are there.
+func (w *world) unknown(named []snapshots.SecretName) []snapshots.SecretName {
+	if w.known == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(named), func(name snapshots.SecretName) bool { return w.known[name] })
+}
+
+// ofNamespace leaves out the Ingresses of other namespaces.
+func ofNamespace(in inputs.Inputs, namespace string) inputs.Inputs {
+	other := func(o inputs.Object[networkingv1.Ingress]) bool { return o.Ref.Namespace != namespace }
+	in.Ingresses = slices.DeleteFunc(slices.Clone(in.Ingresses), other)
+	in.Broken = slices.DeleteFunc(slices.Clone(in.Broken), other)
+	return in
+}
+
+// templateSets parses templates, and remembers those that were parsed last.
+type templateSets struct {
+	mu    sync.Mutex
+	files render.Templates
+	set   *render.Set
+}
+
+func (s *templateSets) parse(files render.Templates) (*render.Set, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set != nil && reflect.DeepEqual(s.files, files) {
+		return s.set, nil
+	}
+	set, wrong := render.Parse(files)
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrTemplates, wrong[0].Message)
+	}
+	s.files, s.set = files, set
+	return set, nil
+}
+
+// probeMemo remembers what is wrong with templates, whatever the object. See probe.go.
+type probeMemo struct {
+	mu     sync.Mutex
+	set    *render.Set
+	config config.Config
+	probed map[place]bool
+}
+
+// of has a compilation know what is wrong with its templates.
+func (p *probeMemo) of(ctx context.Context, c *compilation) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.set != c.in.Templates || !reflect.DeepEqual(p.config, c.in.Config) {
+		probed, err := c.probe(ctx)
+		if err != nil {
+			return err
+		}
+		p.set, p.config, p.probed = c.in.Templates, c.in.Config, probed
+	}
+	c.probed = p.probed
+	return nil
+}
+
+// passedMemo remembers what HAProxy accepted, by its content: a review that is repeated
+// costs it nothing.
+type passedMemo struct {
+	mu         sync.Mutex
+	young, old map[[sha256.Size]byte]bool
+}
+
+// mostPassed is how many a generation of a passedMemo keeps.
+const mostPassed = 4096
+
+func digestOf(a render.Artifact) [sha256.Size]byte {
+	h := sha256.New()
+	for _, f := range a.Files {
+		fmt.Fprintf(h, "%q %d\n", f.Path, len(f.Content))
+		h.Write(f.Content)
+	}
+	for _, c := range a.Certificates {
+		fmt.Fprintf(h, "%q %q %q\n", c.File, c.Secret, c.Use)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func (p *passedMemo) has(key [sha256.Size]byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.young[key] || p.old[key]
+}
+
+func (p *passedMemo) add(key [sha256.Size]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.young == nil || len(p.young) >= mostPassed {
+		p.young, p.old = map[[sha256.Size]byte]bool{}, p.young
+	}
+	p.young[key] = true
+}
+
+// incomplete reports whether an error may pass by itself.
+func incomplete(err error) bool { return errors.Is(err, inputs.ErrIncomplete) }
+
+// translated is an Ingress among the others.
+type translated struct {
+	review *reviewOf
+	in     inputs.Inputs // with it
+	part   routing.Model // that it brings
+	found  []diag.Diagnostic
+}

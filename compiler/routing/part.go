@@ -1,0 +1,217 @@
+package routing
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+)
+
+// Part returns what one object brings to a model, and what that refers to: a model whose
+// configuration HAProxy accepts where it would accept that of the whole, as far as the object
+// is concerned. It costs what the part costs, not what the whole does. Mentioned are words
+// of the object; a backend with such a name is kept too.
+func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
+	p := Model{ErrorPages: m.ErrorPages, DefaultCertificate: m.DefaultCertificate}
+	hosts, needed := map[string]bool{}, map[string]bool{}
+	for _, h := range m.Hosts {
+		if kept, ok := h.part(object); ok {
+			p.Hosts = append(p.Hosts, kept)
+			hosts[h.Name] = true
+			for _, r := range kept.Routes {
+				needed[r.Backend] = true
+			}
+		}
+	}
+	if m.DefaultOrigin.Object == object {
+		p.Default, p.DefaultOrigin = m.Default, m.DefaultOrigin
+		needed[m.Default] = true
+	}
+	for _, l := range m.Listeners {
+		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r ConnectionRoute) bool { return r.Origin.Object != object })
+		if len(l.Routes) > 0 {
+			p.Listeners = append(p.Listeners, l)
+		}
+		for _, r := range l.Routes {
+			needed[r.Backend] = true
+		}
+	}
+	keep := func(b Backend) bool {
+		return needed[b.Name] || mentioned[b.Name] || slices.ContainsFunc(b.Origins, func(o Origin) bool { return o.Object == object })
+	}
+	for _, b := range m.Backends { // before the loop below: one that is asked whether a request may pass
+		if external := externalOf(b); external != "" && keep(b) {
+			needed[external] = true
+		}
+	}
+	p.Backends, p.ConnectionBackends = kept(m.Backends, keep), kept(m.ConnectionBackends, keep)
+	lists, users := map[policy.NetworkList]bool{}, map[string]bool{}
+	for _, b := range slices.Concat(p.Backends, p.ConnectionBackends) {
+		b.names(lists, users)
+	}
+	p.NetworkLists = kept(m.NetworkLists, func(l NetworkList) bool { return lists[l.NetworkList] })
+	p.Userlists = kept(m.Userlists, func(u Userlist) bool { return users[u.Name] })
+	p.ServerNames = kept(m.ServerNames, func(s ServerName) bool { return s.Origin.Object == object || hosts[hostName(s.Host)] })
+	for _, c := range m.Certificates { // only those that are named get into the artifact
+		own := c.Origin.Object == object
+		c.Hosts = kept(c.Hosts, func(host string) bool { return own || hosts[hostName(host)] })
+		p.Certificates = append(p.Certificates, c)
+	}
+	return p
+}
+
+// part returns a host with those routes whose paths an object has a route for.
+func (h Host) part(object diag.Object) (Host, bool) {
+	paths := map[PathMatch]bool{}
+	for _, r := range h.Routes {
+		if r.Origin.Object == object {
+			paths[r.Match.PathMatch] = true
+		}
+	}
+	h.Routes = kept(h.Routes, func(r Route) bool { return paths[r.Match.PathMatch] })
+	return h, len(paths) > 0 || h.Origin.Object == object
+}
+
+// externalOf returns the backend that is asked whether requests of a backend may pass, or "".
+func externalOf(b Backend) string {
+	for _, f := range b.Filters {
+		if external, ok := f.(policy.ExternalAuth); ok {
+			return external.Backend
+		}
+	}
+	return ""
+}
+
+// names adds the lists of networks and of users that a backend names.
+func (b Backend) names(lists map[policy.NetworkList]bool, users map[string]bool) {
+	add := func(n policy.Networks) {
+		for _, list := range n.Lists {
+			lists[list] = true
+		}
+	}
+	if p := b.Protection; p != nil {
+		add(p.Allow)
+		add(p.Deny)
+		if p.Rate != nil {
+			add(p.Rate.Exempt)
+		}
+	}
+	for _, f := range b.Filters {
+		if basic, ok := f.(policy.BasicAuth); ok {
+			users[basic.Users] = true
+		}
+	}
+}
+
+func kept[T any](all []T, keep func(T) bool) []T {
+	var out []T
+	for _, x := range all {
+		if keep(x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// With returns two parts of models in one. It reports false where they cannot be, since
+// something of one name is different in the two.
+func (m Model) With(o Model) (Model, bool) {
+	out := m
+	ok := m.Default == o.Default || m.Default == "" || o.Default == ""
+	out.Default, out.DefaultOrigin = cmp.Or(m.Default, o.Default), m.DefaultOrigin
+	if m.Default == "" {
+		out.DefaultOrigin = o.DefaultOrigin
+	}
+	join(&out.Hosts, o.Hosts, func(h Host) string { return h.Name }, joinHosts, &ok)
+	join(&out.Backends, o.Backends, backendKey, joinBackends, &ok)
+	join(&out.ConnectionBackends, o.ConnectionBackends, backendKey, joinBackends, &ok)
+	join(&out.Certificates, o.Certificates, func(c Certificate) string { return c.File }, joinCertificates, &ok)
+	join(&out.Userlists, o.Userlists, func(u Userlist) string { return u.Name }, joinUserlists, &ok)
+	join(&out.NetworkLists, o.NetworkLists, func(l NetworkList) string { return l.String() }, joinEqual, &ok)
+	join(&out.ServerNames, o.ServerNames, func(s ServerName) string { return s.Host }, joinEqual, &ok)
+	join(&out.Listeners, o.Listeners, func(l Listener) string { return l.Name }, joinListeners, &ok)
+	return out, ok
+}
+
+func backendKey(b Backend) string { return b.Name }
+
+// join merges two lists that are sorted by key. Two of one key are made one.
+func join[T any](into *[]T, others []T, key func(T) string, one func(a, b T) (T, bool), ok *bool) {
+	a, b := *into, others
+	out := make([]T, 0, len(a)+len(b))
+	for *ok && len(a) > 0 && len(b) > 0 {
+		switch c := strings.Compare(key(a[0]), key(b[0])); {
+		case c < 0:
+			out, a = append(out, a[0]), a[1:]
+		case c > 0:
+			out, b = append(out, b[0]), b[1:]
+		default:
+			both, fits := one(a[0], b[0])
+			*ok = fits
+			out, a, b = append(out, both), a[1:], b[1:]
+		}
+	}
+	*into = append(append(out, a...), b...)
+}
+
+func joinEqual[T any](a, b T) (T, bool) { return a, reflect.DeepEqual(a, b) }
+
+func joinHosts(a, b Host) (Host, bool) {
+	has := map[PathMatch]bool{}
+	for _, r := range a.Routes {
+		has[r.Match.PathMatch] = true
+	}
+	for _, r := range b.Routes {
+		if has[r.Match.PathMatch] {
+			return a, false
+		}
+	}
+	a.Routes = slices.Concat(a.Routes, b.Routes)
+	slices.SortStableFunc(a.Routes, func(x, y Route) int { return x.Match.compare(y.Match.PathMatch) })
+	return a, true
+}
+
+func joinBackends(a, b Backend) (Backend, bool) {
+	origins, prefixes := slices.Concat(a.Origins, b.Origins), slices.Concat(a.Prefixes, b.Prefixes)
+	a.Origins, b.Origins, a.Prefixes, b.Prefixes = nil, nil, nil, nil
+	same := reflect.DeepEqual(a, b)
+	slices.SortFunc(origins, Origin.compare)
+	slices.Sort(prefixes)
+	a.Origins, a.Prefixes = slices.Compact(origins), slices.Compact(prefixes)
+	return a, same
+}
+
+func joinCertificates(a, b Certificate) (Certificate, bool) {
+	hosts := slices.Concat(a.Hosts, b.Hosts)
+	slices.Sort(hosts)
+	a.Hosts = slices.Compact(hosts)
+	return a, a.Secret == b.Secret && a.Use == b.Use
+}
+
+func joinUserlists(a, b Userlist) (Userlist, bool) {
+	a.Origins = slices.Concat(a.Origins, b.Origins)
+	slices.SortFunc(a.Origins, Origin.compare)
+	a.Origins = slices.Compact(a.Origins)
+	return a, a.Secret == b.Secret
+}
+
+func joinListeners(a, b Listener) (Listener, bool) {
+	has := map[string]bool{}
+	for _, r := range a.Routes {
+		has[r.SNI] = true
+	}
+	for _, r := range b.Routes {
+		if has[r.SNI] {
+			return a, false
+		}
+	}
+	routes := slices.Concat(a.Routes, b.Routes)
+	a.Routes, b.Routes = nil, nil
+	same := reflect.DeepEqual(a, b)
+	slices.SortFunc(routes, func(x, y ConnectionRoute) int { return cmp.Compare(x.SNI, y.SNI) })
+	a.Routes = routes
+	return a, same
+}
