@@ -121,22 +121,16 @@ func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admissi
 	}
 	r := j.queue.add(ctx, object, mistakes)
 	defer j.queue.leave(r)
+	turn := j.turn
 	for {
 		select {
 		case o := <-r.done:
 			return o.verdict, o.err
 		case <-ctx.Done():
 			return j.outOfTime(r)
-		default:
-		}
-		select {
-		case o := <-r.done:
-			return o.verdict, o.err
-		case <-ctx.Done():
-			return j.outOfTime(r)
-		case j.turn <- struct{}{}:
-			j.batch()
-			<-j.turn
+		case turn <- struct{}{}:
+			turn = nil // what begins now goes on until nobody waits
+			go j.batches()
 		}
 	}
 }

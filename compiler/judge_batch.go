@@ -31,18 +31,26 @@ const (
 	pollObjects = 20 * time.Millisecond
 )
 
-// batch judges the reviews that wait, as many as are taken together.
+// batches judges the reviews that wait, until there are none, and gives up the turn.
+func (j *Judge) batches() {
+	defer func() { <-j.turn }()
+	for {
+		reviews := j.queue.take(maxBatch)
+		if len(reviews) == 0 {
+			return
+		}
+		j.guarded(reviews, func() { j.batch(reviews) })
+	}
+}
+
+// batch judges some reviews together.
 //
 // Those that are sound by themselves are translated, each alone among the objects that there
 // are, so that a verdict does not depend on what else is reviewed. HAProxy is then asked about
 // the parts of the configuration that they bring, many in one run. What that accepts is sound;
 // of what it does not accept, each part is asked about alone, so that nobody answers for
 // another one's fault.
-func (j *Judge) batch() {
-	reviews := j.queue.take(maxBatch)
-	if len(reviews) == 0 {
-		return
-	}
+func (j *Judge) batch(reviews []*reviewOf) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxBatchTime)
 	defer cancel()
 	newest := j.now()
@@ -139,9 +147,15 @@ func (j *Judge) alone(r *reviewOf, w *world) {
 	ctx, cancel := context.WithTimeout(r.ctx, maxBatchTime)
 	defer cancel()
 	j.guarded([]*reviewOf{r}, func() {
-		if t, ok := j.among(w, r); ok {
-			j.separately(ctx, w, t)
+		t, ok := j.among(w, r)
+		if !ok {
+			return
 		}
+		v, decided, err := j.judged(ctx, w, t)
+		if !decided && err == nil {
+			v, err = j.withAndWithout(ctx, w, t)
+		}
+		j.deliver(r, v, err)
 	})
 }
 
@@ -361,38 +375,65 @@ func (r remembering) Check(ctx context.Context, in validate.Input) (validate.Ver
 	return v, err
 }
 
-// separately has HAProxy judge one review.
+// separately has HAProxy judge one review. What takes longer is judged beside the batches.
 func (j *Judge) separately(ctx context.Context, w *world, t translated) {
-	v, err := j.judged(ctx, w, t)
-	if err != nil {
-		err = unable(err)
+	v, decided, err := j.judged(ctx, w, t)
+	if decided || err != nil {
+		j.deliver(t.review, v, err)
+		return
 	}
-	j.queue.deliver(t.review, v, err)
+	go j.aside(w, t)
 }
 
-// judged returns the verdict on one review. Where HAProxy's faults are those of its own lines
-// alone, they are the verdict. Where something else may be at fault, all of the namespace is
-// compiled with it and without it.
-func (j *Judge) judged(ctx context.Context, w *world, t translated) (admission.Verdict, error) {
+// aside judges a review by its namespace, one at a time.
+func (j *Judge) aside(w *world, t translated) {
+	select {
+	case j.slow <- struct{}{}:
+		defer func() { <-j.slow }()
+	case <-t.review.ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.review.ctx, maxBatchTime)
+	defer cancel()
+	j.guarded([]*reviewOf{t.review}, func() {
+		v, err := j.withAndWithout(ctx, w, t)
+		j.deliver(t.review, v, err)
+	})
+}
+
+func (j *Judge) deliver(r *reviewOf, v admission.Verdict, err error) {
+	j.queue.deliver(r, v, unableIf(err != nil, err))
+}
+
+// judged returns the verdict on one review, if HAProxy's faults are those of its own lines
+// alone. Else something else may be at fault, and it is not decided.
+func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission.Verdict, decided bool, err error) {
 	object := t.review.ingress.Ref
 	a, err := j.publishable(ctx, w, t.part, []translated{t})
 	if err != nil || len(a.faults) == 0 {
-		return ofObject(object, t.found, w.found), err
+		return ofObject(object, t.found, w.found), true, err
 	}
 	c := w.compilation(j, t.in)
 	if err := j.probes.of(ctx, c); err != nil {
-		return admission.Verdict{}, err
+		return admission.Verdict{}, false, err
 	}
 	wrong, err := c.ofTemplates(ctx, a)
 	if err != nil {
-		return admission.Verdict{}, err
+		return admission.Verdict{}, false, err
 	}
 	if len(wrong) == 0 && !w.overlaid && ownFaults(a.faults, object) {
 		for _, f := range a.faults {
 			c.leaveOut(culprit{object, toBlame(f)[0].Position, f})
 		}
-		return ofObject(object, c.redacted(slices.Concat(t.found, c.reported)), w.found), nil
+		return ofObject(object, c.redacted(slices.Concat(t.found, c.reported)), w.found), true, nil
 	}
+	return admission.Verdict{}, false, nil
+}
+
+// withAndWithout returns the verdict on a review by what a compile of its namespace comes to
+// with it and without it.
+func (j *Judge) withAndWithout(ctx context.Context, w *world, t translated) (admission.Verdict, error) {
+	object := t.review.ingress.Ref
 	before, after := ofNamespace(w.objects, object.Namespace), ofNamespace(t.in, object.Namespace)
 	v, err := j.compared(ctx, object, w.input(before), w.input(after))
 	if err == nil && len(v.Faults) == 0 {
