@@ -2,6 +2,7 @@ package admission
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -31,13 +32,16 @@ var (
 
 // bodies bounds what bodies of requests take of memory and of time. Reading one waits for
 // no other one.
-type bodies struct{ held atomic.Int64 }
+type bodies struct {
+	held     atomic.Int64
+	patience time.Duration // zero: bodyTime
+}
 
 // read reads a body whole. With an error it returns the status of the answer.
 func (b *bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
 	// A server that cannot set it (of a test) has no slow clients either.
 	connection := http.NewResponseController(w)
-	_ = connection.SetReadDeadline(time.Now().Add(bodyTime))
+	_ = connection.SetReadDeadline(time.Now().Add(cmp.Or(b.patience, bodyTime)))
 	var out bytes.Buffer
 	var counted int64
 	defer func() { b.held.Add(-counted) }()
