@@ -17,7 +17,12 @@ import (
 // any may still be at fault beside others, or for HAProxy.
 func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagnostic {
 	t := newTranslation(inputs.Inputs{}, cfg.withDefaults())
-	found, unusable := validate(ing)
+	found, unusable := validate(ing, t.usesExpressions(ing))
+	if _, own := ing.Value.Annotations[options.Prefix+options.PathType]; !own {
+		// Its class may say that paths are expressions.
+		_, asExpressions := validate(ing, true)
+		maps.DeleteFunc(unusable, func(at pathAt, _ diag.Diagnostic) bool { _, wrong := asExpressions[at]; return !wrong })
+	}
 	t.found = slices.Concat(found, slices.Collect(maps.Values(unusable)))
 	_, problems := options.Read(options.OnIngress, ing.Value.Annotations)
 	t.reportProblems(ing.Ref, ing.Position, problems)

@@ -72,6 +72,7 @@ func (h Host) part(object diag.Object) (Host, bool) {
 		}
 	}
 	h.Routes = kept(h.Routes, func(r Route) bool { return paths[r.Match.PathMatch] })
+	h.Expressions = kept(h.Expressions, func(e ExpressionRoute) bool { return paths[PathMatch{Expression, e.Path}] })
 	return h, len(paths) > 0 || h.Origin.Object == object
 }
 
@@ -160,6 +161,9 @@ func join[T any](into *[]T, others []T, key func(T) string, one func(a, b T) (T,
 func joinEqual[T any](a, b T) (T, bool) { return a, reflect.DeepEqual(a, b) }
 
 func joinHosts(a, b Host) (Host, bool) {
+	if len(a.Expressions)+len(b.Expressions) > 0 { // they have an order
+		return a, false
+	}
 	has := map[PathMatch]bool{}
 	for _, r := range a.Routes {
 		has[r.Match.PathMatch] = true
