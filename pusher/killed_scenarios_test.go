@@ -39,6 +39,7 @@ var killScenarios = map[string]killScenario{
 	"endpoints, API 3.2":         {api: "v3.2.5", change: moved, missing: otherEndpoints},
 	"more endpoints than slots":  {change: crowded, missing: otherEndpoints},
 	"certificate renewed":        {change: renewed, missing: otherCertificate},
+	"certificate no longer used": {change: unused, missing: oldCertificates},
 	"other routes":               {change: func(p *play) snapshots.ID { return p.route(routes) }, missing: otherRoutes},
 	"file edited by hand":        {change: edited, missing: drift},
 	"map removed by hand":        {change: removed, missing: drift},
