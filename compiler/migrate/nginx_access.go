@@ -49,7 +49,7 @@ func nginxRate(c *call) {
 	if c.has("limit-rps") && c.has("limit-rpm") {
 		c.keep("limit-rpm", "is a second limit, beside limit-rps", "use one rate-limit")
 	}
-	if c.has("limit-connections") {
+	if c.has("limit-connections") && c.value("limit-connections") != "0" {
 		c.set("rate-limit-connections", c.value("limit-connections"))
 	}
 	if exempt := c.limitExempt(); exempt != "" && (c.has(name) || c.has("limit-connections")) {
