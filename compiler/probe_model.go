@@ -29,7 +29,7 @@ var probeTogether = []map[string]string{
 	{"rewrite-path": "/probe"},
 	{"response-headers": "set X-Probe a\nadd X-Probe b\nremove X-Probe"},
 	{"forwarded-for": "replace"}, {"forwarded-for": "append"}, {"forwarded-for": "keep"}, {"forwarded-for": "off"},
-	{"client-ca-secret": "probe"}, {"client-ca-secret": "probe", "ssl-redirect": "true"}, {"client-ca-secret": "other", "client-cert-headers": "verify, dn, issuer-dn, sha1, sha256, cert"},
+	{"client-ca-secret": "probe"}, {"client-ca-secret": "probe", "ssl-redirect": "true"}, {"client-ca-secret": "other", "client-cert-headers": "verify, dn, issuer-dn, sha1, sha256, cert, ssl-client-verify, ssl-client-subject-dn, ssl-client-issuer-dn, ssl-client-cert"},
 	{"allow-list": "@probe/probe", "deny-list": "@probe/probe", "rate-limit": "1", "rate-limit-exempt": "@probe/probe"},
 	{"auth-url": "http://probe.hapsnap/probe", "auth-response-headers": "X-Probe"},
 	{"balance": "header X-Probe"}, {"balance": "query probe"}, {"balance": "random"},
