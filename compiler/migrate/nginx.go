@@ -14,7 +14,10 @@ func nginx() Dialect {
 	return Dialect{
 		Name: "ingress-nginx", Prefixes: []string{nginxPrefix}, Classes: []string{"nginx"}, ignoresEmpty: true, complete: true,
 		Remarks: "ingress-nginx redirects an Ingress with `tls` to HTTPS unless `ssl-redirect` is `false`; so does what is written here. " +
-			"It limits bodies to 1 MB without being asked; hapsnap does not.",
+			"It limits bodies to 1 MB without being asked; hapsnap does not. Of its ConfigMap, `use-forwarded-headers` and `compute-full-forwarded-for` are " +
+			"`forwarded.policy: append` and `forwarded.clientAddress: header` in the CompilerConfig, `proxy-real-ip-cidr` is `forwarded.trusted`, which has no " +
+			"default, `enable-underscores-in-headers` is `forwarded.underscoresInHeaders`, and `large-client-header-buffers` is `bufferSize`; " +
+			"`forwarded-for-header` is always X-Forwarded-For. See [headers.md](headers.md).",
 		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxRest(), nginxOthers()),
 		always: func(c *call) {
 			nginxHosts(c)
