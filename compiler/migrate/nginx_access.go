@@ -49,13 +49,14 @@ func nginxRate(c *call) {
 	if c.has("limit-rps") && c.has("limit-rpm") {
 		c.keep("limit-rpm", "is a second limit, beside limit-rps", "use one rate-limit")
 	}
-	if c.has("limit-connections") && c.value("limit-connections") != "0" {
+	connections := c.has("limit-connections") && c.value("limit-connections") != "0" // 0 is no limit
+	if connections {
 		c.set("rate-limit-connections", c.value("limit-connections"))
 	}
-	if exempt := c.limitExempt(); exempt != "" && (c.has(name) || c.has("limit-connections")) {
+	if exempt := c.limitExempt(); exempt != "" && (c.has(name) || connections) {
 		c.set("rate-limit-exempt", exempt)
 	}
-	if c.has(name) || c.has("limit-connections") {
+	if c.has(name) || connections {
 		c.set("rate-limit-status", "503")
 	}
 	if !c.has(name) {
