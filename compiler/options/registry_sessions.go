@@ -1,6 +1,7 @@
 package options
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -54,12 +55,16 @@ func cookieName(text string) (string, error) {
 	return text, nil
 }
 
+// cookiePathForm leaves out what ends an attribute of a cookie, and what HAProxy
+// would expand.
+var cookiePathForm = regexp.MustCompile(`^/[A-Za-z0-9/._~-]*$`)
+
 // cookiePath reads the path of a cookie.
 func cookiePath(text string) (string, error) {
 	if _, err := localPath(text); err != nil {
 		return "", err
 	}
-	if strings.ContainsAny(text, ";,?#") {
+	if !cookiePathForm.MatchString(text) {
 		return "", fault("is not the path of a cookie", "use letters, digits and /-._~")
 	}
 	return text, nil
