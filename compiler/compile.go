@@ -172,6 +172,7 @@ func (in Input) routing(refused map[diag.Object]bool) routing.Config {
 		Limits:             in.Config.Limits,
 		SharedHosts:        in.Config.SharedHosts,
 		ReservedDomains:    in.Config.ReservedDomains,
+		Paths:              in.Config.Paths,
 		IgnoreForeign:      in.Config.ForeignAnnotations == config.IgnoreForeign,
 		ErrorPages:         in.Config.ErrorPages,
 		SharedLists:        in.Config.Shared.NetworkLists,

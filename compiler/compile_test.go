@@ -152,6 +152,9 @@ func outcome(s compiler.Source, r compiler.Result, err error, whole bool) []txta
 		if f.Path == snapshots.ConfigFile && !whole {
 			data = backends(data)
 		}
+		if filepath.Ext(f.Path) == ".lua" {
+			data = []byte("(a script)\n") // which is asked of HAProxy elsewhere
+		}
 		out = append(out, txtar.File{Name: "want/" + f.Path, Data: data})
 	}
 	return append(out, txtar.File{Name: "want/subject", Data: []byte(compiler.Subject(snapshots.Snapshot{}, r) + "\n")})

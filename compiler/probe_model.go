@@ -124,7 +124,7 @@ func probeInputs() inputs.Inputs {
 func probeConfig(cfg config.Config, tcp []config.TCPService) routing.Config {
 	out := routing.Config{
 		IngressClass: routing.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
-		Snippets: config.Namespaces{"hapsnap"}, TCPServices: tcp, DefaultCertificate: defaultCertificate(cfg),
+		Paths: cfg.Paths, Snippets: config.Namespaces{"hapsnap"}, TCPServices: tcp, DefaultCertificate: defaultCertificate(cfg),
 	}
 	if cfg.ErrorPages != "" {
 		out.ErrorPages = "hapsnap/probe"

@@ -59,6 +59,7 @@ func (c Config) Check() []FieldError {
 	c.ForeignAnnotations.check(f.at("foreignAnnotations"))
 	c.checkHosts(f)
 	c.Limits.check(f.at("limits"))
+	c.Paths.check(f.at("paths"))
 	c.IngressStatus.check(f.at("ingressStatus"))
 	c.Admission.check(f.at("admission"))
 	return found

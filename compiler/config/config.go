@@ -130,6 +130,9 @@ type Config struct {
 	// ones harm no other namespace. What is over a limit is left out and reported: the
 	// youngest Ingresses of the namespace, closed where they protect something.
 	Limits Limits `json:"limits"`
+	// Paths says how the paths of requests are compared with those of routes. An
+	// Ingress can say otherwise.
+	Paths Paths `json:"paths"`
 	// Namespaces are those that Ingresses, Services, EndpointSlices, ConfigMaps and
 	// Secrets are read from; an empty list is all of them.
 	Namespaces []string `json:"namespaces"`
@@ -247,6 +250,7 @@ func Default() Config {
 		ForeignAnnotations: CloseForeign,
 		Hosts:              ShareHosts,
 		Limits:             defaultLimits(),
+		Paths:              defaultPaths(),
 		Admission:          Admission{FailurePolicy: IgnoreFailure},
 	}
 }

@@ -9,7 +9,7 @@ import (
 // All returns every option, in the order of the document.
 func All() []Option {
 	return slices.Concat(
-		routingOptions(), canaryOptions(), serverOptions(), connectionOptions(), serverTLSOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
+		routingOptions(), pathOptions(), canaryOptions(), serverOptions(), connectionOptions(), serverTLSOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
 		protectionOptions(), authenticationOptions(), externalAuthOptions(), clientOptions(),
 		tcpOptions(), snippetOptions(),
 	)

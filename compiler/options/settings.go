@@ -18,6 +18,8 @@ type Settings struct {
 	ExactPaths bool
 	// Expressions makes them regular expressions.
 	Expressions bool
+	// Paths are what is said of how paths are compared.
+	Paths Paths
 	// Passthrough passes TLS connections on as they are.
 	Passthrough bool
 	// Clients is what is asked of TLS clients; what it means for requests is in

@@ -122,6 +122,23 @@ func (p Page) ExpressionPrefixes() []routing.ExpressionPrefix {
 	return routing.ExpressionPrefixes(p.Hosts)
 }
 
+// PathForm returns the form in which paths are compared, but for hosts that say otherwise.
+func (p Page) PathForm() routing.PathForm { return routing.FormOf(p.Config.Paths) }
+
+// NormalizesPaths reports whether the paths of a host are compared in another form than
+// they came in.
+func (p Page) NormalizesPaths() bool {
+	return p.PathForm() != routing.AsSent || slices.ContainsFunc(p.Hosts, func(h routing.Host) bool { return h.Form != routing.AsSent })
+}
+
+// SeveralPathForms reports whether there is a host that says so.
+func (p Page) SeveralPathForms() bool {
+	return slices.ContainsFunc(p.Hosts, func(h routing.Host) bool { return h.Form != p.PathForm() })
+}
+
+// Guards returns the hosts that refuse paths which servers read in different ways, by key.
+func (p Page) Guards() []routing.GuardEntry { return routing.Guards(p.Hosts) }
+
 // Annotation returns the value of an annotation of the objects that the
 // template is executed for: of the first one that has it, or "".
 func (p Page) Annotation(name string) string { return p.objects.annotation(p.origins, name) }
@@ -184,6 +201,8 @@ func originsOf(v any) []routing.Origin {
 	case routing.ExpressionEntry:
 		return []routing.Origin{v.Origin}
 	case routing.ExpressionPrefix:
+		return []routing.Origin{v.Origin}
+	case routing.GuardEntry:
 		return []routing.Origin{v.Origin}
 	case routing.Choice:
 		return routeOrigins(v.Routes)

@@ -20,6 +20,8 @@ type asked struct {
 	exactPaths bool
 	// expressions says that paths which are ImplementationSpecific are expressions.
 	expressions bool
+	paths       options.Paths
+	pathRules   pathRules
 	// passthrough says that TLS connections are passed on as they are.
 	passthrough bool
 	// shut says that the Ingress cannot be translated, and that its routes are
@@ -43,6 +45,7 @@ func (t *translation) ask(ing ingress) {
 		values = values.Inherit(class.values)
 	}
 	t.asked = asked{values: values, class: class, carried: values.Carried()}
+	t.asked.pathRules = t.pathRules()
 	if values.First() == "" {
 		return // as most
 	}
@@ -57,6 +60,8 @@ func (t *translation) ask(ing ingress) {
 	}
 	t.asked.exactPaths, t.asked.passthrough, t.asked.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
 	t.asked.expressions = settings.Expressions
+	t.asked.paths = settings.Paths
+	t.asked.pathRules = t.pathRules()
 	if len(settings.Aliases) == 0 {
 		return
 	}
@@ -132,6 +137,7 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	}
 	if closed || t.asked.refused || !t.findLists(&settings.Protection, by) || !t.authenticate(&settings, by) || !t.addSnippet(b, ing, settings.Snippet) {
 		b.Targets = nil
+		t.closed[b.Name] = true
 		return
 	}
 	b.Filters = settings.Filters()

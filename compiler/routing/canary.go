@@ -73,6 +73,7 @@ func (t *translation) share(c canary, host string, p networkingv1.HTTPIngressPat
 	before, backend := t.sharedRoutes(c, main, target, at)
 	for _, name := range t.namesOf(main.by, host) {
 		routes := t.hosts[hostName(name)].routes
+		match, _ := t.sharedMatch(name, p)
 		if other, ok := routes[match]; ok && other.by.Ref == main.by.Ref && other.backend == main.backend {
 			other.before, other.backend, other.sharedBy = before, backend, &c.ingress
 			routes[match] = other
@@ -84,7 +85,11 @@ func (t *translation) share(c canary, host string, p networkingv1.HTTPIngressPat
 // ImplementationSpecific means what it means to the Ingress that has the route.
 func (t *translation) sharedMatch(host string, p networkingv1.HTTPIngressPath) (PathMatch, bool) {
 	for _, exact := range []bool{false, true} {
-		match := matchOf(p, exact)
+		form := NormalForm
+		if h := t.hosts[hostName(host)]; h != nil {
+			form = h.form
+		}
+		match := matchOf(p, exact, form)
 		if t.claimOf(host, match).backend != "" {
 			return match, true
 		}

@@ -46,6 +46,8 @@ type Config struct {
 	Refused map[diag.Object]bool
 	// Released are namespaces whose Refused Ingresses do not even have their hosts held.
 	Released map[string]bool
+	// Paths says how paths are compared; zero is the default.
+	Paths config.Paths
 	// IgnoreForeign says nothing of annotations of other controllers.
 	IgnoreForeign bool
 	// OwnedHosts gives the paths of a host to its owner alone, and to those who share
@@ -83,6 +85,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ControllerClass == "" {
 		c.ControllerClass = DefaultControllerClass
+	}
+	if c.Paths == (config.Paths{}) {
+		c.Paths = config.Default().Paths
 	}
 	return c
 }

@@ -329,7 +329,7 @@ func (t *translation) shutExpression(ing ingress, host string, i, j int, p netwo
 	was := t.asked
 	t.asked.shut, t.asked.expressions, t.asked.exactPaths = true, false, false
 	for _, p.Path = range shutAs(p.Path) {
-		if _, taken := t.hosts[hostName(host)].routes[matchOf(p, false)]; len(p.Path) <= maxPath && !taken {
+		if _, taken := t.hosts[hostName(host)].routes[matchOf(p, false, t.hosts[hostName(host)].form)]; len(p.Path) <= maxPath && !taken {
 			t.route(ing, host, i, j, p)
 		}
 	}

@@ -12,7 +12,7 @@ func (t *translation) hold(ing ingress) {
 	_, aliases := hostOptions(ing)
 	t.eachServed(ing, aliases, func(s standing, host string, at ...any) {
 		if t.hosts[host] == nil {
-			t.hosts[host] = &virtualHost{origin: originOf(ing, at...), routes: map[PathMatch]claim{}, held: true}
+			t.hosts[host] = &virtualHost{origin: originOf(ing, at...), form: FormOf(t.cfg.Paths), routes: map[PathMatch]claim{}, held: true}
 		}
 		t.hosts[host].held = t.hosts[host].held || s == owns
 		if _, taken := t.passed[host]; !taken {

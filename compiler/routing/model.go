@@ -51,6 +51,8 @@ type Asked struct {
 // not. Origin is the oldest object that names the host.
 type Host struct {
 	Name string
+	// Form is the one in which paths are compared; those of Routes are in it.
+	Form PathForm
 	// Routes are sorted by path, exact before prefix. Of several for one path
 	// the first one whose conditions hold takes the request; the last one has
 	// none.
@@ -60,7 +62,9 @@ type Host struct {
 	Closed bool
 	// Expressions are those of Routes, in the order in which they are tried.
 	Expressions []ExpressionRoute
-	Origin      Origin
+	// Guards are by namespace.
+	Guards []Guard
+	Origin Origin
 }
 
 // Held is a host without routes that is known all the same, so that no wildcard and no
@@ -71,8 +75,8 @@ type Held struct {
 	Origin Origin // zero if the configuration says so
 }
 
-// PathType says how the path of a Match is compared: byte for byte, without
-// normalisation, on the path as the client sent it.
+// PathType says how the path of a Match is compared with that of a request, which is
+// brought into the Form of the host before.
 type PathType string
 
 // The path types. Prefix compares element-wise: /foo matches /foo and /foo/x,
@@ -130,7 +134,9 @@ type Route struct {
 	// Yields says that while the backend has no usable server, requests go on
 	// to the next route of the path.
 	Yields bool
-	Origin Origin
+	// Protects says that the route keeps requests out, which has its host guarded.
+	Protects bool
+	Origin   Origin
 }
 
 // ReplacesPrefix reports whether a filter replaces what the route matched, so

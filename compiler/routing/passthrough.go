@@ -72,7 +72,7 @@ func (t *translation) passOn(ing ingress, i int, rule networkingv1.IngressRule, 
 		paths = rule.HTTP.Paths
 	}
 	isRoot := func(p networkingv1.HTTPIngressPath) bool {
-		return matchOf(p, t.asked.exactPaths) == PathMatch{Type: Prefix, Path: ""}
+		return matchOf(p, t.asked.exactPaths, NormalForm) == PathMatch{Type: Prefix, Path: ""}
 	}
 	root := slices.IndexFunc(paths, isRoot)
 	for j, p := range paths {

@@ -3,6 +3,7 @@ package routing
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	networkingv1 "k8s.io/api/networking/v1"
 )
@@ -36,8 +37,8 @@ func checkPath(path string, pathType networkingv1.PathType) (message, hint strin
 
 // checkUsable says why a path that the API takes cannot be matched with requests.
 func checkUsable(path string) (message, hint string) {
-	if len(path) > maxPath {
-		return fmt.Sprintf("has %d bytes", len(path)), fmt.Sprintf("a path may have %d bytes", maxPath)
+	if n := max(len(path), len(NormalPath(path, false))); n > maxPath {
+		return fmt.Sprintf("has %d bytes", n), fmt.Sprintf("a path may have %d bytes, as requests carry it", maxPath)
 	}
 	return checkChars(path)
 }
@@ -58,6 +59,9 @@ func asRequested(path string) string {
 
 // checkChars says which character of a path is refused.
 func checkChars(path string) (message, hint string) {
+	if !utf8.ValidString(path) {
+		return "is not valid UTF-8", "percent-encode the bytes that are meant"
+	}
 	for _, r := range path {
 		switch name := charNames[r]; {
 		case r == '?':
@@ -66,8 +70,6 @@ func checkChars(path string) (message, hint string) {
 			return "holds " + name, encodedHint(r)
 		case r < ' ' || r == 0x7f:
 			return fmt.Sprintf("holds the control character U+%04X", r), encodedHint(r)
-		case r > 0x7f:
-			return fmt.Sprintf("holds %q, which requests carry percent-encoded", r), encodedHint(r)
 		}
 	}
 	return "", ""

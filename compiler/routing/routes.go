@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
@@ -38,6 +39,7 @@ func (t *translation) defaultBackend(ing ingress, backend networkingv1.IngressBa
 	switch {
 	case t.fallback == nil:
 		t.fallback = &claim{by: ing, backend: t.backend(ing, backend, path), origin: originOf(ing, path...)}
+		t.fallback.guard = t.guardFor(t.fallback.backend, FormOf(t.cfg.Paths))
 	case t.fallback.backend != name:
 		t.reportLost(diag.Error, ing, t.fallback.by, ing.Position(path...),
 			"defaultBackend is not used: it was taken by "+precedes(t.fallback.by, ing),
@@ -68,9 +70,10 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 		return
 	}
 	if t.hosts[key] == nil {
-		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), routes: map[PathMatch]claim{}}
+		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), form: t.formOf(ing, key), routes: map[PathMatch]claim{}}
 	}
 	t.hosts[key].open = t.hosts[key].open || standing == owns && t.servesAll()
+	t.reportForm(ing, key, host)
 	t.claimConnections(ing, i, rule, host, originOf(ing, at...))
 	if rule.HTTP == nil {
 		return
@@ -84,6 +87,21 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 			t.hosts[key].held = true
 		}
 	}
+}
+
+// reportForm reports that another Ingress says how the paths of a host are compared.
+func (t *translation) reportForm(ing ingress, key, host string) {
+	rules, holds := t.asked.pathRules, t.hosts[key].form
+	if !rules.said || rules.form == holds {
+		return
+	}
+	option := "path-parameters"
+	if t.asked.paths.Normalize != nil && (rules.form == AsSent || holds == AsSent) {
+		option = "normalize-paths"
+	}
+	t.report(diag.Warning, ing, ing.Position(annotationPath(option)...),
+		"annotation "+options.Prefix+option+" is not used for the paths"+ofHost(host)+": "+t.hosts[key].origin.Object.String()+" has the host, and says how they are compared",
+		"say it there")
 }
 
 // shutPath has an Ingress that protects something refuse the requests that a path may have
@@ -107,7 +125,7 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 	host := t.hosts[hostName(name)]
 	path := []any{"spec", "rules", i, "http", "paths", j}
 	at := originOf(ing, append(path, "path")...)
-	match := matchOf(p, t.asked.exactPaths)
+	match := matchOf(p, t.asked.exactPaths, host.form)
 	if t.asked.expressions && isSpecific(p) {
 		var usable bool
 		if match, usable = t.expression(ing, host, name, p, at); !usable {
@@ -120,10 +138,13 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 	winner, taken := host.routes[match]
 	if !taken {
 		backend := t.backend(ing, p.Backend, append(path, "backend"))
-		host.routes[match] = claim{by: ing, backend: backend, origin: at}
+		host.routes[match] = claim{by: ing, backend: backend, origin: at, guard: t.guardFor(backend, host.form)}
 		return
 	}
 	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(name))
+	if same := orSlash(match.Path); same != orSlash(strings.TrimSuffix(p.Path, "/")) && same != p.Path {
+		what += fmt.Sprintf(", which is compared as %s,", shown(same))
+	}
 	hint := "remove one of the two" + winnerAt(winner.origin)
 	if winner.backend == t.resolve(ing, p.Backend).name {
 		t.reportLost(diag.Warning, ing, winner.by, at.Position, what+" is sent to the same backend by "+precedes(winner.by, ing), hint)
@@ -155,11 +176,12 @@ func hostName(host string) string {
 
 // matchOf returns what a path matches. ImplementationSpecific is a prefix unless
 // the Ingress says that it is exact, and an empty path is the root.
-func matchOf(p networkingv1.HTTPIngressPath, exact bool) PathMatch {
+func matchOf(p networkingv1.HTTPIngressPath, exact bool, form PathForm) PathMatch {
+	path := form.of(orSlash(p.Path))
 	if *p.PathType == networkingv1.PathTypeExact || (exact && *p.PathType == networkingv1.PathTypeImplementationSpecific) {
-		return PathMatch{Exact, orSlash(p.Path)}
+		return PathMatch{Exact, path}
 	}
-	return PathMatch{Prefix, strings.TrimSuffix(p.Path, "/")}
+	return PathMatch{Prefix, strings.TrimSuffix(path, "/")}
 }
 
 func orSlash(path string) string {

@@ -149,6 +149,7 @@ type translation struct {
 	backends map[string]*Backend
 	aliases  map[diag.Object][]string
 	replaced map[string]bool                         // backends that a route has left
+	closed   map[string]bool                         // backends that lack what is to protect them
 	fallback *claim                                  // of the default backend
 	asked    asked                                   // by the Ingress at hand
 	offered  map[snapshots.SecretName]options.Values // by the Services that were met
@@ -176,6 +177,7 @@ type translation struct {
 // virtualHost is a host with its routes, by what they match.
 type virtualHost struct {
 	origin Origin
+	form   PathForm
 	// held says that a rule for the host was left out, so that more than its routes are its
 	// owner's.
 	held   bool
@@ -190,6 +192,7 @@ type claim struct {
 	by      ingress
 	backend string
 	origin  Origin
+	guard   guarding
 	// before are routes for the same path that are tried first, and sharedBy is
 	// the canary that they are for.
 	before   []Route
@@ -209,6 +212,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		backends:   map[string]*Backend{},
 		aliases:    map[diag.Object][]string{},
 		replaced:   map[string]bool{},
+		closed:     map[string]bool{},
 		offered:    map[snapshots.SecretName]options.Values{},
 		users:      map[snapshots.SecretName]*Userlist{},
 		lists:      map[policy.NetworkList]*NetworkList{},
@@ -284,11 +288,12 @@ func modelBackends(backends map[string]*Backend) []Backend {
 // which prefixes their filters replace.
 func (t *translation) modelHost(name string) Host {
 	h := t.hosts[name]
-	out := Host{Name: name, Origin: h.origin}
+	out := Host{Name: name, Form: h.form, Origin: h.origin}
 	_, all := h.routes[PathMatch{Type: Prefix}]
 	out.Closed = !all && t.isClosed(name, h.held)
+	out.Guards = t.guards(name, out.Closed)
 	for match, c := range h.routes {
-		for _, r := range append(slices.Clip(c.before), Route{Backend: c.backend, Origin: c.origin}) {
+		for _, r := range append(slices.Clip(c.before), Route{Backend: c.backend, Protects: c.guard.unsafe, Origin: c.origin}) {
 			b := t.backends[r.Backend]
 			r.Match.PathMatch, r.Filters = match, b.Filters
 			out.Routes = append(out.Routes, r)

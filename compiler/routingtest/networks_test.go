@@ -55,7 +55,7 @@ func TestNetworkLists(t *testing.T) {
 			t.Errorf("%s: %d, want %d", host, got.StatusCode, want)
 		}
 	}
-	if n := len(e.result.Artifact.Files); n != 1+4+1+5 { // haproxy.cfg, maps, crt-list, lists
+	if n := len(e.result.Artifact.Files); n != 1+5+2+5 { // haproxy.cfg, maps, crt-list and scripts, lists
 		t.Errorf("%d files", n)
 	}
 }

@@ -28,14 +28,15 @@ func ruleFor(ingresses []ingress, host, target string) (rule referenceRule, ok b
 	inOrder := slices.SortedFunc(slices.Values(ingresses), older)
 	rules := rulesOf(inOrder, ownerOf(inOrder, hostOf(host)))
 	path, _, _ := strings.Cut(target, "?")
+	path = plainest(path)
 	for _, r := range rules {
-		if r.kind == "E" && r.path == path {
+		if r.kind == "E" && plainest(r.path) == path {
 			return r, true
 		}
 	}
 	most := 0
 	for _, r := range rules {
-		if n := sharedElements(r.path, path); r.kind != "E" && n > most {
+		if n := sharedElements(plainest(r.path), path); r.kind != "E" && n > most {
 			rule, most = r, n
 		}
 	}

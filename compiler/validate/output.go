@@ -27,6 +27,9 @@ var (
 	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'`)
 	// What follows every error and says nothing.
 	summaryForm = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
+	// What HAProxy 3.1 and later say of every script, unless a setting that older ones do
+	// not know names its default. The scripts hold no value that it is about.
+	scriptForm = regexp.MustCompile(`^hlua: please set "tune\.lua\.bool-sample-conversion"`)
 )
 
 // parseOutput reads what haproxy -c wrote to stderr. A message that goes on over
@@ -36,7 +39,7 @@ func parseOutput(stderr string) []message {
 	var out []message
 	for line := range strings.Lines(stderr) {
 		m := messageForm.FindStringSubmatch(strings.TrimRight(line, "\n"))
-		if m == nil || m[1] == "NOTICE" || summaryForm.MatchString(m[4]) {
+		if m == nil || m[1] == "NOTICE" || summaryForm.MatchString(m[4]) || scriptForm.MatchString(m[4]) {
 			continue
 		}
 		number, _ := strconv.Atoi(m[3])

@@ -1,5 +1,65 @@
-{{- /* All scripts are in one file: the Dataplane API keeps one line lua-load-per-thread. */ -}}
-{{- if .Uses "ExternalAuth" -}}
+{{- /* The scripts are one file: the Dataplane API keeps one lua-load-per-thread. */ -}}
+{{- if .NormalizesPaths -}}
+-- The form in which the path of a request is compared with those of routes. What
+-- is passed on is the path as it came.
+--
+-- The compiler brings the paths of routes into the same form, by NormalPath of
+-- compiler/routing/normalpath.go: whoever changes one of the two changes both.
+
+-- What becomes of a byte that stands in a path by itself, and of one that is
+-- encoded, by what follows the "%". A byte that may stand in a path (RFC 3986,
+-- section 3.3) is decoded, but for "/" and ";", which have a meaning there. Fewer
+-- than two digits encode nothing.
+local bytes, codes = {}, { [""] = "%25" }
+local digits = "0123456789ABCDEFabcdef"
+for byte = 0, 255 do
+    local char = string.char(byte)
+    bytes[char] = char:find("^[%w%-._~!$&'()*+,=:@]") and char or ("%%%02X"):format(byte)
+end
+for first in digits:gmatch(".") do
+    codes[first] = "%25" .. first
+    for second in digits:gmatch(".") do
+        codes[first .. second] = bytes[string.char(tonumber(first .. second, 16))]
+    end
+end
+
+-- climb takes away each segment that a ".." follows.
+local function climb(path)
+    local segments, n = {}, 0
+    for segment in path:gmatch("[^/]+") do
+        if segment ~= ".." then
+            n = n + 1
+            segments[n] = segment
+        elseif n > 0 then
+            n = n - 1
+        end
+    end
+    if n > 0 and path:sub(-1) == "/" then
+        n = n + 1
+        segments[n] = ""
+    end
+    return "/" .. table.concat(segments, "/", 1, n)
+end
+
+-- normal decodes once, from left to right: what comes of it is not decoded again.
+local function normal(path, parameters)
+    if parameters == "ignore" then
+        path = path:gsub(";[^/]*", "")
+    end
+    path = path:gsub("[^%w%-._~!$&'()*+,=:@;/%%]", bytes):gsub("%%(%x?%x?)", codes)
+    if path:find("/%.%.?$") then
+        path = path .. "/"
+    end
+    path = path:gsub("//+", "/"):gsub("/%.%f[/\0]", "")
+    if path:find("/../", 1, true) then
+        path = climb(path)
+    end
+    return path
+end
+
+core.register_converters("hapsnap_path", normal)
+{{end}}
+{{- if .Uses "ExternalAuth"}}
 -- External authentication: asks a Service whether a request may pass.
 --
 -- The action sets txn.auth to "passed", or answers the client. Whatever else
