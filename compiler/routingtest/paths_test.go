@@ -248,6 +248,26 @@ func TestNormalPathsMeetOptions(t *testing.T) {
 	}
 }
 
+// Bringing a path into the form takes time in proportion to its length, so that there is a
+// bound; other paths may be as long as a request may be.
+func TestLongPaths(t *testing.T) {
+	t.Parallel()
+	e := start(t, pathServices(t)+pathHost("free")+pathHost("sent")+all([]ingress{
+		{name: "sent", rules: []string{"sent.example P /sent root"}, annotations: annotated("normalize-paths", "false")},
+	}))
+	clean(t, e)
+	const most = 8192
+	long, longer := "/%2e"+strings.Repeat("a", most-4), "/%2e"+strings.Repeat("a", most-3)
+	askPath(t, e, "free.example", long, "/")
+	for version, got := range map[string]string{"HTTP/1.1": e.http11(t, "GET", "free.example", longer), "HTTP/2": e.http2(t, "GET", "free.example", longer)} {
+		if got != "414" {
+			t.Errorf("%s: %.40s, want 414", version, got)
+		}
+	}
+	askPath(t, e, "sent.example", longer, "/")
+	askPath(t, e, "free.example", "/"+strings.Repeat("a", 2*most), "/")
+}
+
 // Two rules whose paths are one are rules for one path.
 func TestRulesOfOneNormalPath(t *testing.T) {
 	t.Parallel()

@@ -92,8 +92,8 @@ func FuzzNormalPath(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		if strings.Contains(path, "\x00") {
-			return // no path of a request or an object holds one
+		if strings.Contains(path, "\x00") || len(path) > 1000 {
+			return // no path of a request or an object holds one; and the rules one by one take the square of its length
 		}
 		path = "/" + path
 		if got, want := routing.NormalPath(path, false), plainest(path); got != want {
