@@ -2,6 +2,7 @@ package compiler_test
 
 import (
 	"bytes"
+	gocmp "github.com/google/go-cmp/cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,8 +39,11 @@ func TestSnippetWritesItsLinesOnly(t *testing.T) {
 			Services:  []inputs.Object[corev1.Service]{service("web", 80)},
 			Ingresses: []inputs.Object[networkingv1.Ingress]{attacked(0, option, value)},
 		}
-		model, _ := routing.Translate(in, routing.Config{Snippets: allowed})
-		artifact, faults := set.Render(render.Input{Model: model, Config: config.Default()})
+		// Whether a snippet protects decides what else is written of its host's paths.
+		cfg := config.Default()
+		cfg.Paths.Unsafe = config.PassUnsafe
+		model, _ := routing.Translate(in, routing.Config{Snippets: allowed, Paths: cfg.Paths})
+		artifact, faults := set.Render(render.Input{Model: model, Config: cfg})
 		if len(faults) > 0 {
 			t.Fatalf("%q: %+v", value, faults)
 		}
@@ -70,7 +74,7 @@ func TestSnippetWritesItsLinesOnly(t *testing.T) {
 			want = slices.DeleteFunc(slices.Concat(before, after), func(l string) bool { return strings.HasPrefix(l, "    #hapsnap servers") })
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%q wrote\n%q", shorten(value), got)
+			t.Errorf("%q wrote (-want +got)\n%s", shorten(value), gocmp.Diff(want, got))
 		}
 		if got := written(value, config.Namespaces{"other"}); strings.Contains(strings.Join(got, ""), "EVIL") {
 			t.Errorf("%q was written though it is not allowed", shorten(value))
