@@ -2,13 +2,13 @@ package compiler_test
 
 import (
 	"bytes"
-	gocmp "github.com/google/go-cmp/cmp"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 

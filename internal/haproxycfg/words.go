@@ -70,7 +70,7 @@ func plainFirst(line []byte) ([]byte, bool) {
 
 // CountWords returns how many words HAProxy sees in a line, without their texts.
 func CountWords(line []byte) int {
-	if bytes.IndexAny(line, "\"'\\#$\r\n\x00") >= 0 {
+	if bytes.ContainsAny(line, "\"'\\#$\r\n\x00") {
 		words, _ := Words(line)
 		return len(words)
 	}
