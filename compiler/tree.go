@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/scratch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -85,21 +86,27 @@ func checkOurs(dir string) error {
 	return nil
 }
 
-// replaceTree writes files beside dir and then puts them into its place. A
-// symbolic link is followed, so that it stays one.
+// replaceTree writes files beside dir and then puts them into its place, in one step
+// where the file system can exchange folders: who looks at dir always finds a whole one. A
+// symbolic link is followed, so that it stays one. What a process that was killed left
+// beside dir is removed.
 func replaceTree(dir string, files []snapshots.File) error {
 	if target, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = target
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	parent, prefix := filepath.Dir(dir), "."+filepath.Base(dir)+"-"
+	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	beside, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
+	if _, err := os.Stat(dir); err == nil { // else the one before may be among what was left
+		scratch.Sweep(parent, prefix)
+	}
+	beside, err := scratch.Make(parent, prefix+"*")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(beside)
-	fresh, old := filepath.Join(beside, "new"), filepath.Join(beside, "old")
+	defer beside.Remove()
+	fresh, old := filepath.Join(beside.Path, "new"), filepath.Join(beside.Path, "old")
 	for _, f := range files {
 		path := filepath.Join(fresh, filepath.FromSlash(f.Path))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -108,6 +115,9 @@ func replaceTree(dir string, files []snapshots.File) error {
 		if err := os.WriteFile(path, f.Content, 0o644); err != nil {
 			return err
 		}
+	}
+	if exchange(fresh, dir) == nil {
+		return nil
 	}
 	if err := os.Rename(dir, old); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -54,3 +54,62 @@ func TestWriteTreeKeepsWhatIsNotOurs(t *testing.T) {
 		t.Errorf("the directory holds %v", left)
 	}
 }
+
+// Who reads the directory while it is replaced finds a whole one, so that a process that is
+// killed at any moment leaves one there, too.
+func TestWriteTreeLeavesNoMomentWithoutOne(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	draft := snapshots.Draft{Files: []snapshots.File{{Path: "haproxy.cfg", Content: []byte("global\n")}}}
+	if err := compiler.WriteTree(dir, draft); err != nil {
+		t.Fatal(err)
+	}
+	done, missing := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(missing)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				if _, err := os.Stat(filepath.Join(dir, "haproxy.cfg")); errors.Is(err, os.ErrNotExist) {
+					missing <- err
+					return
+				}
+			}
+		}
+	}()
+	for range 100 {
+		if err := compiler.WriteTree(dir, draft); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	if err := <-missing; err != nil {
+		t.Error(err)
+	}
+}
+
+// What a process that was killed left beside the directory goes with the next one.
+func TestWriteTreeRemovesLeftovers(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, left := filepath.Join(root, "out"), filepath.Join(root, ".out-123")
+	if err := os.MkdirAll(filepath.Join(left, "new"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(left, "new"), "haproxy.cfg", "global\n")
+	before := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(left, before, before); err != nil {
+		t.Fatal(err)
+	}
+	draft := snapshots.Draft{Files: []snapshots.File{{Path: "haproxy.cfg", Content: []byte("global\n")}}}
+	for _, want := range []bool{true, false} { // without a directory, the only one may be there
+		if err := compiler.WriteTree(dir, draft); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(left); (err == nil) != want {
+			t.Errorf("%s is there: %v", left, err)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
@@ -99,6 +100,23 @@ func (r Result) Write(dir string) error {
 	return nil
 }
 
+// unfinished is how files are named while they are written, and leftover how old one is
+// at least whose process was killed.
+const (
+	unfinished = ".migrate-*"
+	leftover   = time.Minute
+)
+
+// removeLeftovers removes what processes that were killed left in a folder.
+func removeLeftovers(folder string) {
+	names, _ := filepath.Glob(filepath.Join(folder, unfinished)) // the pattern is sound, unless the folder's name is none
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftover {
+			_ = os.Remove(name) // what cannot be removed now, the next one removes
+		}
+	}
+}
+
 // replace puts a file in the place of another, with the rights of that one.
 func replace(path string, content []byte) error {
 	mode := fs.FileMode(0o644)
@@ -108,7 +126,8 @@ func replace(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	fresh, err := os.CreateTemp(filepath.Dir(path), ".migrate-*")
+	removeLeftovers(filepath.Dir(path))
+	fresh, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
 		return err
 	}
