@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,6 +33,8 @@ type fakeInstance struct {
 	name    string
 	version string // of the API
 	refuses string // a configuration with this in it does not start
+	// hangs is set while it takes requests and answers none.
+	hangs atomic.Bool
 	// midst is called between a commit and its reload.
 	midst func(what string)
 

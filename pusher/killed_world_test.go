@@ -42,6 +42,8 @@ type settling struct {
 	// terms is set where the state is one that has terms, and taken is how often it was.
 	terms bool
 	taken atomic.Int64
+	// unkilled is set where no pusher is killed, so that nobody counts its steps.
+	unkilled bool
 }
 
 // clone returns the same once more.
@@ -248,6 +250,9 @@ func (l *life) Write(line []byte) (int, error) {
 
 // lookAtState takes a step if the state was saved.
 func (l *life) lookAtState() {
+	if l.unkilled {
+		return
+	}
 	data, _ := os.ReadFile(filepath.Join(l.folder, "state.json")) // absent: nothing was saved
 	_, rest, _ := bytes.Cut(data, []byte(`,"rollout":`))          // what is before tells the time
 	l.mu.Lock()
@@ -275,6 +280,10 @@ func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	if trace := httptrace.ContextClientTrace(q.Context()); trace != nil {
 		trace.GotConn(httptrace.GotConnInfo{})
+	}
+	if i.hangs.Load() {
+		<-q.Context().Done()
+		return nil, q.Context().Err()
 	}
 	sent := q.Clone(context.WithoutCancel(q.Context()))
 	if q.Body != nil {
