@@ -198,11 +198,13 @@ func (a answers) update(servers []snapshots.BoundServer) []snapshots.BoundServer
 // The API takes the admin state, which HAProxy prints in decimal, for hexadecimal.
 // So a server that is drained and was disabled in the configuration, as any slot
 // that was spare when the worker started, is in maintenance by its words. What is
-// up is not. The weight stays as it was known: the API tells it from 3.4 on, and
+// up is not, unless nobody is at its address: the API puts such a one into no
+// maintenance, and without health checks it is up for ever. The weight stays as it was known: the API tells it from 3.4 on, and
 // then also where it comes from a default-server line and is not ours.
 func read(s snapshots.BoundServer, found dataplane.Server) snapshots.BoundServer {
 	s.Address, s.Port, s.State = found.Address, found.Port, snapshots.SlotState(found.AdminState)
-	if s.State == snapshots.SlotSpare && found.OperationalState == "up" {
+	nobody := s.Address == snapshots.SpareAddress && s.Port == snapshots.SparePort
+	if s.State == snapshots.SlotSpare && found.OperationalState == "up" && !nobody {
 		s.State = snapshots.SlotDrain
 	}
 	return s

@@ -350,6 +350,32 @@ func TestDrainedServerIsKnownAsSuch(t *testing.T) {
 	}
 }
 
+// A slot that was disabled in the configuration, and then drained, is in maintenance by the
+// API's words, so that the API does not put it there. Without health checks it is up. Once
+// its endpoint has left, it counts as spare, or it would be set again for ever.
+func TestDrainedSlotBecomesSpare(t *testing.T) {
+	drains := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotDrain)})
+	next := bound(1, []snapshots.BoundServer{spare("s1")})
+	f := newFake(t)
+	f.version = "v3.4.2"
+	f.put(drains)
+	f.load()
+	found := dataplane.Server{Name: "s1", Address: "10.0.0.1", Port: 80, AdminState: "maint", OperationalState: "up"}
+	f.servers = map[string][]dataplane.Server{"web": {found}}
+	f.setting = func(_, _ string, ch dataplane.ServerChange) error {
+		if ch.Address != "" {
+			found.Address, found.Port = ch.Address, ch.Port
+		}
+		f.servers["web"][0] = found
+		return nil
+	}
+	have := Running{Servers: drains.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
+	got, err := Instance{API: stubborn{f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)
+	if err != nil || got.Servers[0] != next.Servers[0] {
+		t.Errorf("servers are %+v, and the error is %v", got.Servers, err)
+	}
+}
+
 // stubborn is a fake whose servers say what they said before.
 type stubborn struct{ *fake }
 
