@@ -48,15 +48,21 @@ func (c *certificate) ready() error {
 // follow reads the pair whenever the directory changes, until ctx is done. It has
 // been read once when follow returns.
 func (c *certificate) follow(ctx context.Context) {
-	changes := manifests.Watch(ctx, []string{c.dir}, c.log)
-	c.reload()
+	follow(ctx, c.dir, c.log, c.reload)
+}
+
+// follow calls reload at once, and then whenever the file or directory changes, until ctx
+// is done.
+func follow(ctx context.Context, path string, log *slog.Logger, reload func()) {
+	changes := manifests.Watch(ctx, []string{path}, log)
+	reload()
 	go func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-changes:
-				c.reload()
+				reload()
 			}
 		}
 	}()

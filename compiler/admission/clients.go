@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
 // clients says who may ask: who shows a certificate that an authority in a file has signed,
@@ -102,18 +100,7 @@ func (c *clients) follow(ctx context.Context) {
 		c.log.Warn("whoever reaches the webhook may ask it", "hint", "name the authority of the API server's client certificate with --webhook-client-ca")
 		return
 	}
-	changes := manifests.Watch(ctx, []string{c.file}, c.log)
-	c.reload()
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changes:
-				c.reload()
-			}
-		}
-	}()
+	follow(ctx, c.file, c.log, c.reload)
 }
 
 // reload takes the authorities in the file if there are any. What is none leaves those of
