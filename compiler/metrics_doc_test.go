@@ -24,7 +24,7 @@ import (
 // The page lists the metrics as they are registered, and speaks of no others.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	const file, section, prefix = "../docs/metrics.md", "metrics of the compiler", "hapsnap_compiler_"
+	const file, section, prefix = "../docs/reference/metrics.md", "metrics of the compiler", "hapsnap_compiler_"
 	registry := prometheus.NewPedanticRegistry()
 	var result compiler.Result
 	result.Draft.Provenance.Inputs = []snapshots.Input{{Kind: "Ingress"}}

@@ -21,7 +21,7 @@ import (
 // fluxPhases are what Flux makes of the phases of Argo CD.
 var fluxPhases = map[string]string{"Healthy": "current", "Suspended": "current", "Progressing": "inProgress", "Degraded": "failed"}
 
-// checkHealth asks the health checks of docs/gitops.md of a ConfigMap.
+// checkHealth asks the health checks of docs/how-to/gitops.md of a ConfigMap.
 func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	namespace, name, ok := strings.Cut(strings.Join(args[min(1, len(args)):], " "), "/")
 	if !ok || fluxPhases[args[0]] == "" || w.cluster == nil {
@@ -42,14 +42,14 @@ func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	return checks.want(object, args[0])
 }
 
-// healthChecks are those of docs/gitops.md.
+// healthChecks are those of docs/how-to/gitops.md.
 type healthChecks struct {
 	argo string            // in Lua
 	flux map[string]string // in CEL, by what each is for
 }
 
 func readHealthChecks() (healthChecks, error) {
-	page, err := os.ReadFile("../docs/gitops.md")
+	page, err := os.ReadFile("../docs/how-to/gitops.md")
 	if err != nil {
 		return healthChecks{}, err
 	}
@@ -65,7 +65,7 @@ func readHealthChecks() (healthChecks, error) {
 		}
 	}
 	if argo.Data["resource.customizations.health.ConfigMap"] == "" || len(flux.Spec.HealthCheckExprs) != 1 {
-		return healthChecks{}, errors.New("docs/gitops.md has no health checks")
+		return healthChecks{}, errors.New("docs/how-to/gitops.md has no health checks")
 	}
 	return healthChecks{argo.Data["resource.customizations.health.ConfigMap"], flux.Spec.HealthCheckExprs[0]}, nil
 }

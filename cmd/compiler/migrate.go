@@ -24,7 +24,7 @@ func migrateCommand() *cobra.Command {
 		Long: `Rewrite the annotations of ingress-nginx, haproxy.org and
 haproxy-ingress.github.io on Ingresses and Services, where there is an
 equivalent. The others are listed by object, with what to do, and then the exit
-code is 3. docs/migration.md has the equivalents.
+code is 3. docs/reference/migration.md has the equivalents.
 
 The old annotations stay beside ours until --class moves the Ingress, or --remove
 takes them out.

@@ -23,7 +23,7 @@ func TestExample(t *testing.T) {
 	if err != nil || len(found) > 0 || len(tests) < 2 {
 		t.Fatal(tests, found, err)
 	}
-	doc, err := os.ReadFile("../../docs/testing.md")
+	doc, err := os.ReadFile("../../docs/how-to/testing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestExample(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Contains(doc, text) {
-			t.Errorf("docs/testing.md does not show %s", test.File)
+			t.Errorf("docs/how-to/testing.md does not show %s", test.File)
 		}
 	}
 }

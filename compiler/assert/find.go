@@ -36,7 +36,7 @@ func Find(paths ...string) ([]Test, []diag.Diagnostic, error) {
 			tests, found = append(tests, more...), append(found, wrong...)
 		}
 		if len(tests)+len(found) == before {
-			return nil, nil, process.WithHint(process.Usage("there is no %s in %s", Kind, path), "docs/testing.md says how to write one")
+			return nil, nil, process.WithHint(process.Usage("there is no %s in %s", Kind, path), "docs/how-to/testing.md says how to write one")
 		}
 	}
 	slices.SortStableFunc(tests, func(a, b Test) int { return a.position().Compare(b.position()) })

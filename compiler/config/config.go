@@ -27,7 +27,7 @@ type Config struct {
 	// listeners for HTTP and HTTPS. HTTP/3 has no PROXY protocol.
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol"`
 	// Forwarded says what becomes of headers by which proxies tell endpoints of clients,
-	// such as X-Forwarded-For, whoever sends them. docs/headers.md has the table of what
+	// such as X-Forwarded-For, whoever sends them. docs/reference/headers.md has the table of what
 	// an endpoint gets.
 	Forwarded Forwarded `json:"forwarded"`
 	// TLS says what clients may negotiate with every listener that speaks TLS.

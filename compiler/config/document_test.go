@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the document")
 
 const (
-	documentFile = "../../docs/configuration.md"
+	documentFile = "../../docs/reference/configuration.md"
 	example      = "testdata/example.yaml"
 )
 
@@ -35,7 +35,7 @@ func TestDocumentIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(got), want); diff != "" {
-		t.Errorf("docs/configuration.md is stale: run go test ./compiler/config -update (-is +should be)\n%s", diff)
+		t.Errorf("docs/reference/configuration.md is stale: run go test ./compiler/config -update (-is +should be)\n%s", diff)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestBufferSize(t *testing.T) {
 // The page for users lists every name that is removed, and no other.
 func TestDocumentOfProxyHeaders(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/headers.md")
+	text, err := os.ReadFile("../../docs/reference/headers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestDocumentOfProxyHeaders(t *testing.T) {
 		got = append(got, m[1])
 	}
 	if !slices.Equal(got, proxyHeaders) {
-		t.Errorf("docs/headers.md lists %q, the code %q", got, proxyHeaders)
+		t.Errorf("docs/reference/headers.md lists %q, the code %q", got, proxyHeaders)
 	}
 	for _, name := range ownHeaders {
 		if matched, _ := regexp.MatchString(Forwarded{}.Owned(), name); !matched {

@@ -81,7 +81,7 @@ func (d Dialect) convert(o *object) change {
 			continue
 		}
 		if !known[name] {
-			out.found = append(out.found, found{finding{diag.Error, name, "is not known", "look up what it does, and see docs/annotations.md"}, full[name][0]})
+			out.found = append(out.found, found{finding{diag.Error, name, "is not known", "look up what it does, and see docs/reference/annotations.md"}, full[name][0]})
 		}
 	}
 	return out

@@ -1,7 +1,7 @@
 // Package migrate rewrites the annotations of other ingress controllers into
 // ours. A [Dialect] has the rules for one controller: which annotations have an
 // equivalent, how a value is translated, and what to do about the others. The
-// rules are also the source of docs/migration.md.
+// rules are also the source of docs/reference/migration.md.
 //
 // Nothing is guessed: a value that has no equivalent leaves its annotation where
 // it is, and is reported with its place. What was translated is read back by

@@ -49,7 +49,7 @@ func nginxRouting() []Rule {
 		},
 		Rule{
 			From: []string{"canary-weight", "canary-weight-total"}, To: []string{"canary-weight"}, convert: nginxWeight,
-			Note: "A weight of a total above 100 is converted if that gives a whole number. While a Service has no endpoints, see `canary-weight` in docs/annotations.md: ingress-nginx sends nothing to a canary without endpoints, and answers 503 while the other Ingress has none.",
+			Note: "A weight of a total above 100 is converted if that gives a whole number. While a Service has no endpoints, see `canary-weight` in docs/reference/annotations.md: ingress-nginx sends nothing to a canary without endpoints, and answers 503 while the other Ingress has none.",
 		},
 		Rule{
 			From: []string{"canary-by-header", "canary-by-header-value"}, To: []string{"canary-by-header"},

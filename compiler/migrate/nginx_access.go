@@ -35,7 +35,7 @@ func nginxAccess() []Rule {
 		needless("HAProxy keeps connections as it does for others, and sends cookies of the service on with every answer.", "auth-keepalive",
 			"auth-keepalive-requests", "auth-keepalive-timeout", "auth-keepalive-share-vars", "auth-always-set-cookie"),
 		without("There is no web application firewall in hapsnap; put one behind or in front.", "enable-modsecurity", "enable-owasp-core-rules", "modsecurity-transaction-id", "modsecurity-snippet"),
-		without("The service gets what `auth-url` says in docs/annotations.md, and all headers of the request.", "auth-proxy-set-headers", "auth-snippet", "auth-request-redirect"),
+		without("The service gets what `auth-url` says in docs/reference/annotations.md, and all headers of the request.", "auth-proxy-set-headers", "auth-snippet", "auth-request-redirect"),
 		one(mapped("enable-global-auth", "auth-url", map[string]string{"false": ""}).noted("There is none for all Ingresses; use `auth-url` on each, or the parameters of the class.")))
 }
 
@@ -151,7 +151,7 @@ func nginxHeaders() []Rule {
 
 func nginxOthers() []Rule {
 	return rules(one(snippetRule()),
-		without("It is written for nginx. See which of "+"docs/annotations.md does the same, or use `snippet`, if the administrator allows it.",
+		without("It is written for nginx. See which of "+"docs/reference/annotations.md does the same, or use `snippet`, if the administrator allows it.",
 			"server-snippet", "stream-snippet"),
 		without("Requests cannot be mirrored yet.", "mirror-target", "mirror-request-body", "mirror-host"),
 		needless("Logs are one setting for all hosts.", "enable-access-log", "enable-rewrite-log"),

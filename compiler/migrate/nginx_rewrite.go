@@ -38,7 +38,7 @@ func nginxRewrite(c *call) {
 		if err := c.nginxExpressions(target); err != nil {
 			c.object.restorePaths()
 			c.out, c.said = nil, nil
-			c.keepAll(err.Error(), "see docs/expressions.md, or write Prefix or Exact paths; rewrite-path may hold an expression")
+			c.keepAll(err.Error(), "see docs/reference/expressions.md, or write Prefix or Exact paths; rewrite-path may hold an expression")
 		}
 	case !c.has("rewrite-target"): // use-regex, and no path that needs it
 	case strings.Contains(target, "$"):
@@ -96,6 +96,6 @@ func (c *call) nginxExpressions(target string) error {
 		c.set("rewrite-path", target)
 	}
 	c.differs(name, "compares its paths with requests after the exact and prefix paths of other Ingresses, and by length only with one another",
-		"see docs/expressions.md for what comes first")
+		"see docs/reference/expressions.md for what comes first")
 	return nil
 }

@@ -26,7 +26,7 @@ func snippetRule() Rule {
 		convert: func(c *call) {
 			edits, err := readSnippet(c.value("configuration-snippet"))
 			if err != nil {
-				c.keep("configuration-snippet", err.Error(), "only edits of headers are translated; see which of docs/annotations.md does the same, or use snippet, if the administrator allows it")
+				c.keep("configuration-snippet", err.Error(), "only edits of headers are translated; see which of docs/reference/annotations.md does the same, or use snippet, if the administrator allows it")
 				return
 			}
 			c.setLines("request-headers", edits.requests)

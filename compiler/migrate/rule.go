@@ -115,7 +115,7 @@ func mapped(from, to string, values map[string]string) Rule {
 }
 
 // ours names the document of our annotations in a hint.
-const ours = "docs/annotations.md, "
+const ours = "docs/reference/annotations.md, "
 
 // without are annotations without an equivalent, and what to do instead.
 // A value that asks for nothing, such as "false", is removed.

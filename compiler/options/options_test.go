@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the document")
 
-const document = "../../docs/annotations.md"
+const document = "../../docs/reference/annotations.md"
 
 func TestDocumentIsFresh(t *testing.T) {
 	want := options.Document()
@@ -30,7 +30,7 @@ func TestDocumentIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(got), want); diff != "" {
-		t.Errorf("docs/annotations.md is stale: run go test ./compiler/options -update (-is +should be)\n%s", diff)
+		t.Errorf("docs/reference/annotations.md is stale: run go test ./compiler/options -update (-is +should be)\n%s", diff)
 	}
 }
 
@@ -105,8 +105,8 @@ func TestProblems(t *testing.T) {
 		message, hint string
 	}{
 		"typing error":      {options.OnIngress, "alow-list", "x", "is not known, and ignored", "did you mean hapsnap.dev/allow-list?"},
-		"nothing like it":   {options.OnIngress, "hyperspace", "x", "is not known, and ignored", "docs/annotations.md lists those that are"},
-		"long name":         {options.OnIngress, strings.Repeat("x", 5000), "x", "is not known, and ignored", "docs/annotations.md lists those that are"},
+		"nothing like it":   {options.OnIngress, "hyperspace", "x", "is not known, and ignored", "docs/reference/annotations.md lists those that are"},
+		"long name":         {options.OnIngress, strings.Repeat("x", 5000), "x", "is not known, and ignored", "docs/reference/annotations.md lists those that are"},
 		"not on a Service":  {options.OnService, "redirect", "/x", "is an option of Ingress, and not of this object", "move it there"},
 		"part of a list":    {options.OnIngress, "deny-list", "10.0.0.0/8, nowhere", `: "nowhere" is not a network; the routes that it protects answer 503`, "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses"},
 		"zone":              {options.OnIngress, "deny-list", "fe80::1%eth0", `: "fe80::1%eth0" is not a network; the routes that it protects answer 503`, "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses"},

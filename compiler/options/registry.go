@@ -59,7 +59,7 @@ func routingOptions() []Option {
 		}, listOf(alias), func(s *Settings, v []string) { s.Aliases = v }),
 		define(Option{
 			Name: "share-host", Group: Routing, On: OnIngress, Own: true, Matches: true, Value: "namespaces, separated by commas; `*` is all", Example: "checkout, search", most: mostText,
-			Summary: "The namespaces that may have paths of the hosts of the Ingress, which belong to its namespace, and of those below its wildcards. With `hosts: owned` in the configuration, no other may; with `hosts: shared`, all may, and the owner is not told of these. See [docs/hosts.md](hosts.md).",
+			Summary: "The namespaces that may have paths of the hosts of the Ingress, which belong to its namespace, and of those below its wildcards. With `hosts: owned` in the configuration, no other may; with `hosts: shared`, all may, and the owner is not told of these. See [docs/explanation/hosts.md](../explanation/hosts.md).",
 		}, listOf(namespaceName), func(s *Settings, v []string) { s.ShareHost = v }),
 		define(Option{
 			Name: "ssl-passthrough", Group: Routing, On: OnIngress, Matches: true, Value: valueBool, Example: "true", Default: "`false`",

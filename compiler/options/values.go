@@ -216,7 +216,7 @@ func didYouMean(name string) string {
 		}
 	}
 	if best == "" {
-		return "docs/annotations.md lists those that are"
+		return "docs/reference/annotations.md lists those that are"
 	}
 	return "did you mean " + Prefix + best + "?"
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// The example of docs/configuration.md gives something that HAProxy accepts
+// The example of docs/reference/configuration.md gives something that HAProxy accepts
 // without a warning.
 func TestConfigurationExample(t *testing.T) {
 	t.Parallel()

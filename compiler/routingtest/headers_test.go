@@ -191,7 +191,7 @@ func valuesOf(head, name string) string {
 	return strings.Join(out, " / ")
 }
 
-// tableRow is a row of the table in docs/headers.md.
+// tableRow is a row of the table in docs/reference/headers.md.
 type tableRow struct {
 	send []field
 	name string
@@ -200,7 +200,7 @@ type tableRow struct {
 
 func readTable(t *testing.T) []tableRow {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/headers.md")
+	text, err := os.ReadFile("../../docs/reference/headers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func readTable(t *testing.T) []tableRow {
 
 const trustedProxy = "127.0.9.9"
 
-// The table of docs/headers.md, row by row.
+// The table of docs/reference/headers.md, row by row.
 func TestHeadersTable(t *testing.T) {
 	t.Parallel()
 	rows := readTable(t)

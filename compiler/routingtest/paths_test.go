@@ -18,13 +18,13 @@ import (
 // pathTable reads a table of the document: the cells below a heading, without their quotes.
 func pathTable(t *testing.T, heading string) [][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/paths.md")
+	text, err := os.ReadFile("../../docs/reference/paths.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
 	if !found {
-		t.Fatalf("docs/paths.md has no section %q", heading)
+		t.Fatalf("docs/reference/paths.md has no section %q", heading)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	var rows [][]string

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// The rules of RFC 3986 as they are told in docs/paths.md, one after the other, each by an
+// The rules of RFC 3986 as they are told in docs/reference/paths.md, one after the other, each by an
 // expression and with no thought of cost: a second opinion on what the compiler and HAProxy
 // do in one pass.
 var (

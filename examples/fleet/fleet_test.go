@@ -1,4 +1,4 @@
-// Package fleet_test holds what docs/instances.md shows to what works: the files of both
+// Package fleet_test holds what docs/how-to/instances.md shows to what works: the files of both
 // folders agree with each other, and a real Dataplane API, where there is one, runs with
 // them, survives a push, and starts again.
 package fleet_test
@@ -118,12 +118,12 @@ func TestTheFilesAgree(t *testing.T) {
 	}
 }
 
-// TestTheDocsShowTheFiles keeps what docs/instances.md shows equal to the files.
+// TestTheDocsShowTheFiles keeps what docs/how-to/instances.md shows equal to the files.
 func TestTheDocsShowTheFiles(t *testing.T) {
-	docs := read(t, "../../docs/instances.md")
+	docs := read(t, "../../docs/how-to/instances.md")
 	for _, file := range []string{"packages/dataplaneapi.yml", "packages/haproxy.service.conf", "containers/compose.yaml"} {
 		if !strings.Contains(docs, "\n"+read(t, file)+"```\n") {
-			t.Errorf("docs/instances.md does not show %s as it is", file)
+			t.Errorf("docs/how-to/instances.md does not show %s as it is", file)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // The example of the documentation has every field, and is read.
 func TestDocumentedFleetIsRead(t *testing.T) {
-	page, err := os.ReadFile("../../docs/rollout.md")
+	page, err := os.ReadFile("../../docs/explanation/rollout.md")
 	if err != nil {
 		t.Fatal(err)
 	}

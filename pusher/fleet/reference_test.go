@@ -10,7 +10,7 @@ import (
 // The reference has every field of the file.
 func TestFieldsAreDocumented(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/fleet.md")
+	page, err := os.ReadFile("../../docs/reference/fleet.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 	}
 	for _, name := range names {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/fleet.md does not name the field `%s`", name)
+			t.Errorf("docs/reference/fleet.md does not name the field `%s`", name)
 		}
 	}
 }
