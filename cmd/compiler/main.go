@@ -1,31 +1,14 @@
+// Command compiler turns manifests into snapshots of HAProxy configurations.
+//
+// See `compiler --help`. It holds no credentials of any HAProxy instance: what
+// it writes goes to a directory or a store, and the pusher takes it from there.
 package main
 
 import (
 	"os"
 
-	"github.com/spf13/cobra"
-
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/cli"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-func main() { os.Exit(process.Main(command())) }
-
-// command returns the command line of the program.
-func command() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "compiler",
-		Short: "Compile ingress manifests into validated snapshots of HAProxy configurations",
-		Args:  process.Args(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.AddCommand(
-		renderCommand(), runCommand(), statusCommand(), explainCommand(), diffCommand(),
-		testCommand(), fnCommand(), migrateCommand(), rbacCommand(), process.VersionCommand(),
-	)
-	process.Completion{
-		Folders: []string{"templates", "cache-dir", "webhook-cert-dir"},
-		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},
-	}.AddTo(root)
-	return root
-}
+func main() { os.Exit(process.Main(cli.NewCommand())) }

@@ -1,30 +1,16 @@
+// Command pusher rolls snapshots out to a fleet of HAProxy instances.
+//
+// See `pusher --help`. It never renders: it takes what a compiler put into a
+// store, joins it with live endpoints and certificates, and pushes it through the
+// Dataplane API of each instance.
 package main
 
 import (
 	"os"
 	_ "time/tzdata" // blackouts have time zones, and images may have none
 
-	"github.com/spf13/cobra"
-
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/cli"
 )
 
-func main() { os.Exit(process.Main(command())) }
-
-// command returns the command line of the program.
-func command() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "pusher",
-		Short: "Roll snapshots of HAProxy configurations out to a fleet of instances",
-		Args:  process.Args(cobra.NoArgs),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.AddCommand(
-		runCommand(), checkCommand(), statusCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
-		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),
-		promoteCommand(), abortCommand(), confirmEndpointsCommand(), pauseCommand(), resumeCommand(), signCommand(), recoverCommand(), acceptRewindCommand(), gcCommand(),
-		rbacCommand(), process.VersionCommand(),
-	)
-	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
-	return root
-}
+func main() { os.Exit(process.Main(cli.NewCommand())) }

@@ -1,6 +1,0 @@
-// Command pusher rolls snapshots out to a fleet of HAProxy instances.
-//
-// See `pusher --help`. It never renders: it takes what a compiler put into a
-// store, joins it with live endpoints and certificates, and pushes it through the
-// Dataplane API of each instance.
-package main

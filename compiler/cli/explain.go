@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/explain"
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+// explainFlags are those of the verb explain.
+type explainFlags struct {
+	sourceFlags
+	output process.OutputFlag
+}
+
+func explainCommand() *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain FILE:LINE [-f DIR | --kubeconfig FILE]",
+		Short: "Say which template, objects and fields wrote a line",
+		Long: `Compile manifests and say where a line of the result comes from: the line of the
+template, and the objects with the fields that it was written for. Annotations
+of these objects whose value is on the line as it is are listed with it, and so
+are fields of the kinds that the configuration names.
+
+The file is one of a snapshot, as render writes it: haproxy.cfg, maps/host.map.
+An instance has more lines in its haproxy.cfg, those of the servers. Objects that
+are at fault are reported, and left out as run does it.`,
+		Args: process.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	f.add(cmd)
+	f.output.AddTo(cmd)
+	return cmd
+}
+
+func (f *explainFlags) run(cmd *cobra.Command, text string) error {
+	place, err := explain.ParsePlace(text)
+	if err != nil {
+		return err
+	}
+	source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), warnings(cmd.ErrOrStderr()))
+	if err != nil {
+		return err
+	}
+	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	e, result, err := source.Explain(cmd.Context(), check, time.Now(), place)
+	printDiagnostics(cmd.ErrOrStderr(), result.Diagnostics)
+	if err != nil {
+		return unpublishable(err)
+	}
+	return f.output.Write(cmd.OutOrStdout(), e, func(w io.Writer) error { return printExplanation(w, e) })
+}
+
+// maxOrigins is how many origins are printed of a line that many objects share.
+const maxOrigins = 20
+
+// printExplanation prints positions first, so that editors link them.
+func printExplanation(w io.Writer, e explain.Explanation) error {
+	fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text), " "))
+	if e.Template != nil {
+		fmt.Fprintf(w, "%s:%d: template\n", e.Template.File, e.Template.Line)
+	} else {
+		fmt.Fprintf(w, "\t%s\n", e.Note)
+	}
+	for i, o := range e.Origins {
+		if i == maxOrigins {
+			_, err := fmt.Fprintf(w, "\tand %d more, which -o json lists\n", len(e.Origins)-i)
+			return err
+		}
+		fmt.Fprintln(w, originLine(o))
+	}
+	return nil
+}
+
+// originLine has the form of a diagnostic.
+func originLine(o explain.Origin) string {
+	message := o.Field
+	if o.Value != "" {
+		message += ": " + o.Value
+	}
+	if message == "" {
+		message = "the object as a whole"
+	}
+	return diag.Diagnostic{
+		Severity: diag.Error, Message: message,
+		Position: diag.Position{File: o.File, Line: o.Line, Column: o.Column},
+		Object:   diag.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name},
+	}.String()
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/migrate"
+	"github.com/hapsnap/hapsnap/internal/process"
+)
+
+// migrateFlags are those of the verb migrate.
+type migrateFlags struct {
+	migrate.Options
+	manifests, output string
+}
+
+func migrateCommand() *cobra.Command {
+	var f migrateFlags
+	cmd := &cobra.Command{
+		Use:   "migrate -f DIR [-o DIR]",
+		Short: "Rewrite the annotations of other ingress controllers",
+		Long: `Rewrite the annotations of ingress-nginx, haproxy.org and
+haproxy-ingress.github.io on Ingresses and Services, where there is an
+equivalent. The others are listed by object, with what to do, and then the exit
+code is 3. docs/reference/migration.md has the equivalents.
+
+The old annotations stay beside ours until --class moves the Ingress, or --remove
+takes them out.
+
+Without -o nothing is written. With it, the files that change are written below
+that directory, which may be the one that is read.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
+	flags.StringVarP(&f.output, "output", "o", "", "directory for the files that change")
+	flags.StringVar(&f.Class, "class", "", "ingressClassName for Ingresses of which everything could be translated; their old annotations go")
+	flags.BoolVar(&f.Remove, "remove", false, "take the translated annotations out even where the class stays")
+	return cmd
+}
+
+func (f *migrateFlags) run(cmd *cobra.Command) error {
+	if f.manifests == "" {
+		return process.WithHint(process.Usage("no manifests are named"), "use -f DIR")
+	}
+	result, err := migrate.Directory(f.manifests, f.Options)
+	if err != nil {
+		return err
+	}
+	printDiagnostics(cmd.ErrOrStderr(), result.Findings)
+	verb := "would be rewritten"
+	if f.output != "" {
+		if err := result.Write(f.output); err != nil {
+			return err
+		}
+		verb = "rewritten"
+	}
+	for _, file := range result.Files {
+		fmt.Fprintln(cmd.OutOrStdout(), file.Path)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d objects %s in %d files\n", result.Objects, verb, len(result.Files))
+	if diag.HasErrors(result.Findings) {
+		return process.Invalid(nil)
+	}
+	return nil
+}

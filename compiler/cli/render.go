@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/tracing"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// renderFlags are those of the verb render.
+type renderFlags struct {
+	sourceFlags
+	log        process.LogOptions
+	output     string
+	opening    stores.Options
+	quarantine bool
+	shrink     bool
+	author     string
+}
+
+func renderCommand() *cobra.Command {
+	var f renderFlags
+	cmd := &cobra.Command{
+		Use:   "render [-f DIR | --kubeconfig FILE] -o DIR|STORE",
+		Short: "Compile manifests, or a cluster, once, into a directory or a store",
+		Long: `Compile manifests, or the objects of a cluster, once. What is wrong is printed as FILE:LINE:COLUMN, and then
+nothing is written and the exit code is 3, unless --allow-quarantine is given.
+
+The output is a plain directory, which gets the rendered files in the place of
+what was rendered there before, or a store. If half of what a store's newest
+snapshot serves is gone, nothing is published and the exit code is 3, unless that
+is approved by --allow-shrink or by shrinkGuard of the configuration.
+
+A store is one of
+
+` + stores.Forms,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.add(cmd)
+	f.log.AddFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "directory for the rendered files, or a store (required)")
+	f.opening.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&f.author, "author", "", "who made the change, for the history; of a commit in CI, its author")
+	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "write what is good, without the objects that are not")
+	cmd.Flags().BoolVar(&f.shrink, "allow-shrink", false, "publish to a store though half of its backends or hosts are gone")
+	return cmd
+}
+
+func (f *renderFlags) run(cmd *cobra.Command) error {
+	stderr := cmd.ErrOrStderr()
+	log, err := f.log.Logger(stderr)
+	if err != nil {
+		return err
+	}
+	f.cluster.forStore = stores.InCluster(f.output)
+	source, err := f.source(cmd.Context(), cmd.Flags(), stderr, log)
+	if err != nil {
+		return err
+	}
+	if f.output == "" {
+		return process.WithHint(process.Usage("no output is named"), "use -o DIR, or -o with a store such as dir:PATH")
+	}
+	if err := companions(source.Config, f.output); err != nil {
+		return err
+	}
+	check, err := f.checker(cmd.Context(), source.Config, stderr)
+	if err != nil {
+		return err
+	}
+	tracers, flush := tracing.Start(cmd.Context(), service, log)
+	defer flush()
+	timeline := compiler.BeginTimeline(tracing.Continue(cmd.Context(), os.Getenv("TRACEPARENT")), tracers, "render")
+	defer timeline.Dropped("error") // unless it ends otherwise
+	source.Stages = timeline.Stage
+	result, err := source.Once(timeline.Within(cmd.Context()), check, time.Now(), "render")
+	timeline.Compiled(result, err)
+	printDiagnostics(stderr, result.Diagnostics)
+	if result.Ignored != "" {
+		log.Info("kinds ignored", "objects", result.Ignored)
+	}
+	if err := f.verdict(result, err); err != nil {
+		timeline.Dropped("refused")
+		return err
+	}
+	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, f.cluster.store(f.opening, log))
+}
+
+// verdict returns why nothing is to be written, or nil.
+func (f *renderFlags) verdict(r compiler.Result, err error) error {
+	if err != nil {
+		return unpublishable(err)
+	}
+	if diag.HasErrors(r.Diagnostics) && !f.quarantine {
+		return process.Invalid(nil)
+	}
+	return nil
+}
+
+// write brings the result where it belongs.
+func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *compiler.Timeline, r compiler.Result, g config.ShrinkGuard, o stores.Options) error {
+	if !isStore(f.output) {
+		r.Draft.Subject = compiler.Subject(snapshots.Snapshot{}, r)
+		timeline.Dropped("directory")
+		return compiler.WriteTree(f.output, r.Draft)
+	}
+	o.Publish = true
+	store, err := stores.Open(ctx, f.output, o)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if f.shrink {
+		g = config.ShrinkGuard{}
+	}
+	r.Draft.Provenance.Author = f.author
+	id, published, err := timeline.Publish(ctx, store, r, g)
+	if shrunk, ok := errors.AsType[*compiler.ShrinkError](err); ok {
+		return process.WithHint(process.Invalid(shrunk), "use --allow-shrink, or "+shrunk.Approval())
+	}
+	if err != nil {
+		return err
+	}
+	word := "unchanged"
+	if published {
+		word = "published"
+	}
+	_, err = fmt.Fprintln(stdout, id, word)
+	return err
+}
+
+// companions refuses a configuration that keeps certificates beside the snapshot where
+// that cannot be.
+func companions(c config.Config, store string) error {
+	if c.Certificates.Mode != config.CompanionCertificates || stores.InCluster(store) {
+		return nil
+	}
+	return process.WithHint(process.Usage("%s: %w", store, snapshots.ErrNoCompanions),
+		"publish to configmap:NAMESPACE/NAME, or set certificates.mode: sealed")
+}
+
+// isStore tells the URL of a store from a plain directory.
+func isStore(output string) bool {
+	scheme, _, ok := strings.Cut(output, ":")
+	return ok && !strings.ContainsAny(scheme, "/.\\")
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/tracing"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// service is the name of the program in traces.
+const service = "hapsnap-compiler"
+
+// runFlags are those of the verb run.
+type runFlags struct {
+	sourceFlags
+	log     process.LogOptions
+	store   string
+	opening stores.Options
+	address string
+	leader  leaderFlags
+	webhook webhookFlags
+	options compiler.Options
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [-f DIR | --kubeconfig FILE] --store STORE",
+		Short: "Keep a store up to date with manifests, or a cluster, that change",
+		Long: `Watch manifests, or a cluster, and templates, and publish a snapshot whenever they give
+another configuration. Objects that are at fault are left out and reported; the
+rest is published. While the store is out of reach, the newest configuration is
+kept and published once it is back.
+
+The file of --config is watched too. A new configuration that is wrong is reported,
+and the one before is used until it is mended. Flags need a restart.
+
+A store is one of
+
+` + stores.Forms,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.add(cmd)
+	f.log.AddFlags(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVar(&f.store, "store", "", "store for the snapshots (required)")
+	f.opening.AddFlags(flags)
+	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
+	f.leader.add(flags)
+	f.webhook.add(flags)
+	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
+	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait under constant change")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command) error {
+	log, err := f.log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	f.cluster.forStore = stores.InCluster(f.store)
+	source, err := f.source(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), log)
+	if err != nil {
+		return err
+	}
+	if f.store == "" {
+		return process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
+	}
+	if err := companions(source.Config, f.store); err != nil {
+		return err
+	}
+	if err := f.leader.check(); err != nil {
+		return err
+	}
+	f.webhook.configMap = cmp.Or(f.webhook.configMap, f.cluster.configMap)
+	if err := f.webhook.check(); err != nil {
+		return err
+	}
+	process.LimitMemory(log)
+	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	f.opening.Publish = true
+	store, err := stores.Open(cmd.Context(), f.store, f.cluster.store(f.opening, log))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	o := f.options
+	o.Source, o.Store, o.Checker, o.Log = source, store, check, log
+	o.Override = func(c *config.Config) { f.override(cmd.Flags(), c) }
+	switch {
+	case f.cluster.setting != nil:
+		o.Configuration = f.cluster.setting
+	case f.config != "":
+		o.Configuration = compiler.ConfigFile(f.config)
+	}
+	var flush func()
+	o.Tracers, flush = tracing.Start(cmd.Context(), service, log)
+	defer flush()
+	log.Info("compiling", "objects", source.Objects.String(), "store", store.String(), "haproxy", check.Version)
+	if f.webhook.enabled() {
+		o.Judge = compiler.NewJudge(source, check, o.Override)
+	}
+	return f.serve(cmd.Context(), o, log)
+}
+
+// serve runs the compiler beside the servers for health, metrics and status, and for
+// reviews, and, where it follows a cluster, beside what writes to it.
+func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	registry := process.NewRegistry()
+	if watching, ok := o.Source.Objects.(prometheus.Collector); ok {
+		registry.MustRegister(watching)
+	}
+	o.Metrics, o.Status = registry, &compiler.Status{}
+	reviews, err := f.webhook.start(ctx, o.Judge, registry, log)
+	if err != nil {
+		return err
+	}
+	_, wait, err := process.Server{
+		Address: f.address, Metrics: registry, Log: log,
+		Ready:  func() error { return errors.Join(o.Status.Ready(), reviews.ready()) },
+		Handle: map[string]http.Handler{"GET " + statusPath: serveStatus(o.Status, o.Source.Objects)},
+	}.Start(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	if err := f.addWriters(ctx, group, &o, registry); err != nil {
+		return err
+	}
+	group.Go(func() error { return compiler.Run(ctx, o) })
+	err = group.Wait()
+	stop()
+	wait()
+	reviews.wait()
+	return err
+}
+
+// addWriters runs what writes to the cluster, if one is followed.
+func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *compiler.Options, registry prometheus.Registerer) error {
+	if _, follows := o.Source.Objects.(*cluster.Cluster); !follows {
+		return nil
+	}
+	connection, err := f.cluster.connect("", o.Log)
+	if err != nil {
+		return err
+	}
+	w, err := f.leader.writers(connection.Config, registry, o.Log)
+	if err != nil {
+		return err
+	}
+	o.Leader, o.Announcer = w.leader, w.announcer
+	group.Go(func() error { return w.run(ctx) })
+	return nil
+}

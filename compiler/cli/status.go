@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/cluster"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// statusFlags are those of the verb status.
+type statusFlags struct {
+	address, store string
+	opening        stores.Options
+	cluster        clusterFlags
+	output         process.OutputFlag
+	exitCode       bool
+}
+
+func statusCommand() *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status --address HOST:PORT | --store STORE",
+		Short: "Say what was published, what was left out, and what is in the way",
+		Long: `Say which snapshot is the newest, what it holds, which objects were left out and
+why, and what waits for somebody. A compiler that runs is asked at the address
+that it was given with --metrics-address. A store says what its newest snapshot
+lists, also if no compiler runs.
+
+The exit code is 0 if there is an answer and 1 if there is none. With --exit-code
+it is 3 if the answer says that objects, templates or the configuration are at fault or
+that a loss waits for approval, and else 1 if the compiler is not ready.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, time.Now()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.address, "address", "", "address of a compiler that runs, such as localhost:8080")
+	flags.StringVar(&f.store, "store", "", "store whose newest snapshot is to be looked at")
+	f.opening.AddFlags(flags)
+	f.cluster.addConnection(cmd)
+	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 3 or 1 if something is wrong")
+	f.output.AddTo(cmd)
+	return cmd
+}
+
+func (f *statusFlags) run(cmd *cobra.Command, now time.Time) error {
+	r, err := f.report(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if err := f.output.Write(cmd.OutOrStdout(), r, func(w io.Writer) error { return printReport(w, r, now) }); err != nil {
+		return err
+	}
+	if code := exitCode(r); f.exitCode && code != process.ExitOK {
+		return &process.ExitError{Code: code}
+	}
+	return nil
+}
+
+// report asks the compiler or the store.
+func (f *statusFlags) report(ctx context.Context) (compiler.Report, error) {
+	switch {
+	case f.address != "" && f.store != "":
+		return compiler.Report{}, process.WithHint(process.Usage("both a compiler and a store are named"), "use one of --address and --store")
+	case f.address != "":
+		r, err := askCompiler(ctx, f.address)
+		return r, process.WithHint(err, "name the address that compiler run was given with --metrics-address, or use --store if none runs")
+	case f.store != "":
+		return askStore(ctx, f.store, f.cluster.store(f.opening, slog.New(slog.DiscardHandler)))
+	}
+	return compiler.Report{}, process.WithHint(process.Usage("neither a compiler nor a store is named"), "use --address HOST:PORT or --store STORE")
+}
+
+// exitCode returns the code of --exit-code.
+func exitCode(r compiler.Report) int {
+	c := r.Compiler
+	switch {
+	case len(r.Found) > 0, c != nil && (c.Held != nil || c.Refused != nil):
+		return process.ExitInvalid
+	case c != nil && !c.Ready:
+		return process.ExitFailure
+	}
+	return process.ExitOK
+}
+
+const (
+	statusPath    = "/status"
+	statusTimeout = 10 * time.Second
+)
+
+// serveStatus answers what askCompiler asks.
+func serveStatus(s *compiler.Status, objects compiler.Objects) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		r := s.Report()
+		r.Compiler.Interrupted = interrupted(objects)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(r) // the client is gone
+	})
+}
+
+// interrupted returns what is not heard of, where a cluster is followed.
+func interrupted(objects compiler.Objects) []compiler.WatchReport {
+	followed, ok := objects.(*cluster.Cluster)
+	if !ok {
+		return nil
+	}
+	var out []compiler.WatchReport
+	for _, t := range followed.Troubles() {
+		out = append(out, compiler.WatchReport{Objects: t.Query.String(), Error: t.Err.Error(), Since: t.Since})
+	}
+	return out
+}
+
+// askCompiler asks a compiler that runs.
+func askCompiler(ctx context.Context, address string) (compiler.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+statusPath, nil)
+	if err != nil {
+		return compiler.Report{}, process.Usage("%q is not an address: %w", address, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return compiler.Report{}, fmt.Errorf("ask the compiler: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return compiler.Report{}, fmt.Errorf("ask the compiler: %s answers %s", address, response.Status)
+	}
+	var r compiler.Report
+	if err := json.NewDecoder(response.Body).Decode(&r); err != nil || r.Compiler == nil {
+		return compiler.Report{}, fmt.Errorf("ask the compiler: what answers at %s is none", address)
+	}
+	return r, nil
+}
+
+// askStore reads the newest snapshot of a store.
+func askStore(ctx context.Context, url string, o stores.Options) (compiler.Report, error) {
+	store, err := stores.Open(ctx, url, o)
+	if err != nil {
+		return compiler.Report{}, err
+	}
+	defer store.Close()
+	ids, err := store.IDs(ctx)
+	if err != nil {
+		return compiler.Report{}, err
+	}
+	var head snapshots.Snapshot
+	if len(ids) > 0 {
+		if head, err = store.Get(ctx, ids[len(ids)-1]); err != nil {
+			return compiler.Report{}, err
+		}
+	}
+	return compiler.StoredReport(head), nil
+}
+
+// printReport writes a report for people.
+func printReport(w io.Writer, r compiler.Report, now time.Time) error {
+	p := reportPrinter{now: now}
+	p.head(r.Head)
+	if r.Compiler != nil {
+		p.compiler(*r.Compiler)
+	}
+	for _, f := range r.Found {
+		p.found(f)
+	}
+	if len(r.Found) == 0 {
+		p.line("left out", "nothing")
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+// reportPrinter writes a line for each thing that is known.
+type reportPrinter struct {
+	strings.Builder
+	now time.Time
+}
+
+// line writes a line; further lines of the text stand below the first one.
+func (p *reportPrinter) line(name, format string, args ...any) {
+	text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n"+strings.Repeat(" ", 10))
+	fmt.Fprintf(p, "%-9s %s\n", name, text)
+}
+
+func (p *reportPrinter) head(h compiler.HeadReport) {
+	if h.Snapshot.IsZero() {
+		p.line("newest", "nothing published yet, as far as is known")
+		return
+	}
+	p.line("newest", "%s, %s old: %s", h.Snapshot, process.Age(p.now.Sub(h.Time)), h.Subject)
+	p.line("holds", "%s with servers, %s, %s", plural(h.Backends, "backend"), plural(h.Hosts, "host"), plural(h.Certificates, "certificate"))
+}
+
+func (p *reportPrinter) compiler(c compiler.CompilerReport) {
+	switch {
+	case c.Ready:
+		p.line("ready", "yes")
+	case c.Held != nil:
+		p.line("ready", "no: a loss waits for approval")
+	default:
+		p.line("ready", "no: %s", c.Reason)
+	}
+	if !c.Leads {
+		p.line("leads", "no: another compiler publishes")
+	}
+	for _, i := range c.Interrupted {
+		p.line("watch", "%s, not heard of for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)
+	}
+	if c.LastSuccess.IsZero() {
+		p.line("success", "not yet")
+	} else {
+		p.line("success", "%s ago", process.Age(p.now.Sub(c.LastSuccess)))
+	}
+	if h := c.Held; h != nil {
+		p.line("held", "%s: %s since %s\n%s", h.Digest.Short(), h.Lost, h.Since, h.Approval)
+	}
+	if c.Refused != nil {
+		p.refused(*c.Refused)
+	}
+	if c.Warnings > 0 {
+		p.line("warnings", "%d", c.Warnings)
+	}
+}
+
+// refused says what is wrong with the configuration.
+func (p *reportPrinter) refused(c compiler.ConfigReport) {
+	if c.Error != "" {
+		p.line("refused", "%s; the configuration before is used", c.Error)
+	}
+	for _, f := range c.Found {
+		p.line("refused", "%s\nfor %s, and the configuration before is used", p.text(f), process.Age(p.now.Sub(f.Since)))
+	}
+}
+
+// text is a finding as it is printed elsewhere.
+func (p *reportPrinter) text(f compiler.Finding) string {
+	return strings.ReplaceAll(f.Diagnostic().String(), "\t", "")
+}
+
+func (p *reportPrinter) found(f compiler.Finding) {
+	name, since := "left out", ""
+	if f.Kind == "" {
+		name = "wrong"
+	}
+	if !f.Since.IsZero() {
+		since = "\nfor " + process.Age(p.now.Sub(f.Since))
+	}
+	p.line(name, "%s%s", p.text(f), since)
+}
+
+// plural returns such as "2 hosts".
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// reportTime is now in these tests.
+var reportTime = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) time.Time { return reportTime.Add(-d) }
+
+// reportCase is a report, the code that it gives, and how it is printed.
+type reportCase struct {
+	report compiler.Report
+	code   int
+	want   string
+}
+
+// newestReport is a head for reports.
+func newestReport() compiler.HeadReport {
+	return compiler.HeadReport{
+		Snapshot: snapshots.ID{Revision: 12, Short: "9f3ac01b2d"}, Time: before(3 * time.Hour), Subject: "+1 route (Ingress shop/web)",
+		Backends: 1, Hosts: 20, Certificates: 3,
+	}
+}
+
+func checkReports(t *testing.T, cases map[string]reportCase) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := printReport(&out, c.report, reportTime); err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(strings.TrimPrefix(c.want, "\n"), out.String()); diff != "" {
+				t.Error(diff)
+			}
+			if got := exitCode(c.report); got != c.code {
+				t.Errorf("exit code %d, want %d", got, c.code)
+			}
+		})
+	}
+}
+
+func TestPrintReport(t *testing.T) {
+	t.Parallel()
+	head := newestReport()
+	bad := compiler.Finding{
+		Kind: "Ingress", Namespace: "shop", Name: "bad", File: "a.yaml", Line: 7, Column: 3, Reason: "no number", Hint: "use 100", Since: before(4 * time.Minute),
+	}
+	checkReports(t, map[string]reportCase{
+		"all is well": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{Leads: true, Ready: true, LastSuccess: before(2 * time.Second), Warnings: 2}}, 0, `
+newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
+holds     1 backend with servers, 20 hosts, 3 certificates
+ready     yes
+success   2s ago
+warnings  2
+left out  nothing
+`},
+		"an object and templates": {compiler.Report{Head: head, Found: []compiler.Finding{{File: "t.cfg", Line: 2, Reason: "odd"}, bad}, Compiler: &compiler.CompilerReport{
+			Leads:  true,
+			Reason: "compile: the templates are at fault", CompileError: "the templates are at fault",
+		}}, 3, `
+newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
+holds     1 backend with servers, 20 hosts, 3 certificates
+ready     no: compile: the templates are at fault
+success   not yet
+wrong     t.cfg:2: odd
+left out  a.yaml:7:3: Ingress shop/bad: no number
+          hint: use 100
+          for 4m
+`},
+	})
+}
+
+func TestPrintReportOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	head := newestReport()
+	checkReports(t, map[string]reportCase{
+		"a draft is held": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{
+			Leads:  true,
+			Reason: "held: …", LastSuccess: before(time.Minute),
+			Held: &compiler.HeldReport{Lost: "6 of 7 hosts gone", Since: head.Snapshot, Digest: "sha256:0123456789abcdef", Approval: "say so"},
+		}}, 3, `
+newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
+holds     1 backend with servers, 20 hosts, 3 certificates
+ready     no: a loss waits for approval
+success   1m ago
+held      0123456789: 6 of 7 hosts gone since r000012-9f3ac01b2d
+          say so
+left out  nothing
+`},
+		"it does not lead": {compiler.Report{Head: head, Compiler: &compiler.CompilerReport{Ready: true}}, 0, `
+newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
+holds     1 backend with servers, 20 hosts, 3 certificates
+ready     yes
+leads     no: another compiler publishes
+success   not yet
+left out  nothing
+`},
+		"a configuration is refused": {compiler.Report{Compiler: &compiler.CompilerReport{Leads: true, Ready: true, Refused: &compiler.ConfigReport{Found: []compiler.Finding{
+			{File: "c.yaml", Line: 4, Reason: "spec.x: unknown field", Hint: "use y", Since: before(time.Minute)},
+		}}}}, 3, `
+newest    nothing published yet, as far as is known
+ready     yes
+success   not yet
+refused   c.yaml:4: spec.x: unknown field
+          hint: use y
+          for 1m, and the configuration before is used
+left out  nothing
+`},
+		"the store is gone": {compiler.Report{Compiler: &compiler.CompilerReport{Leads: true, Reason: "publish, trying again: no route", PublishError: "no route"}}, 1, `
+newest    nothing published yet, as far as is known
+ready     no: publish, trying again: no route
+success   not yet
+left out  nothing
+`},
+		"no compiler was asked": {compiler.Report{Head: head}, 0, `
+newest    r000012-9f3ac01b2d, 3h old: +1 route (Ingress shop/web)
+holds     1 backend with servers, 20 hosts, 3 certificates
+left out  nothing
+`},
+	})
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/discovery"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
+)
+
+func checkCommand() *cobra.Command {
+	var at clusterFlags
+	var file string
+	var limit time.Duration
+	var output process.OutputFlag
+	cmd := &cobra.Command{
+		Use:   "check --instances FILE",
+		Short: "Look at each instance for what would keep a push from working",
+		Long: `Look at each instance of a fleet for what would keep a push from working, and say
+how to mend it: whether it is reached with these credentials, which versions it has,
+whether its API reaches HAProxy on the master socket, keeps files where the fleet's
+file says, may write, and will survive the first push; limits, statistics and clock.
+
+Nothing that runs is changed. Files that no configuration names are uploaded and
+deleted, and HAProxy is asked to validate texts that are not kept.
+
+The exit code is 1 if something is wrong with an instance; warnings do not count.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return process.WithHint(process.Usage("--instances is missing"), "name the file with the Fleet")
+			}
+			if limit <= 0 {
+				return process.Usage("--timeout=%s: want more than nothing", limit)
+			}
+			instances, err := at.instances(cmd.Context(), file, limit)
+			if invalid, ok := errors.AsType[fleet.InvalidError](err); ok {
+				fmt.Fprintln(cmd.ErrOrStderr(), invalid)
+				return process.Invalid(nil)
+			}
+			if err != nil {
+				return err
+			}
+			report := preflight.Check(cmd.Context(), instances, limit)
+			if err := cmd.Context().Err(); err != nil {
+				return err
+			}
+			err = output.Write(cmd.OutOrStdout(), report, func(w io.Writer) error { return printReport(w, report) })
+			if err == nil && !report.OK {
+				err = &process.ExitError{Code: process.ExitFailure}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&file, "instances", "", "file that lists the instances, as for run (required)")
+	cmd.Flags().DurationVar(&limit, "timeout", 30*time.Second, "how long to look at each instance")
+	at.add(cmd)
+	output.AddTo(cmd)
+	return cmd
+}
+
+// instances returns the instances of a fleet's file, and those that are pods now.
+func (f *clusterFlags) instances(ctx context.Context, file string, limit time.Duration) ([]fleet.Instance, error) {
+	spec, err := fleet.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	all := spec.Instances
+	if spec.Pods != nil {
+		found, err := f.pods(ctx, *spec.Pods, limit)
+		if err != nil {
+			return nil, fmt.Errorf("look for the pods of the fleet: %w", err)
+		}
+		all = slices.Concat(all, found)
+	}
+	if len(all) == 0 {
+		return nil, process.WithHint(fmt.Errorf("the fleet of %s has no instances", file), "list them, or mend the selector of its pods")
+	}
+	return all, nil
+}
+
+// pods returns the instances that are pods, as they are known first.
+func (f *clusterFlags) pods(ctx context.Context, spec fleet.Pods, limit time.Duration) ([]fleet.Instance, error) {
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var found []fleet.Instance
+	var last error
+	discovery.Watch(ctx, client, spec, slog.New(slog.DiscardHandler), func(instances []fleet.Instance, err error) {
+		found, last = instances, err
+		if err == nil {
+			cancel()
+		}
+	})
+	return found, last
+}
+
+func printReport(w io.Writer, r preflight.Report) error {
+	for _, i := range r.Instances {
+		versions := strings.Join(strings.Fields("API "+orDash(strings.TrimSpace(i.API))+", HAProxy "+orDash(i.HAProxy)), " ")
+		if len(i.Findings) == 0 {
+			fmt.Fprintf(w, "%s: ok (%s)\n", i.Name, versions)
+			continue
+		}
+		fmt.Fprintf(w, "%s: %s (%s)\n", i.Name, i.URL, versions)
+		for _, f := range i.Findings {
+			level := "error"
+			if f.Warning {
+				level = "warning"
+			}
+			fmt.Fprintf(w, "  %s: %s: %s\n", level, f.Check, strings.ReplaceAll(f.Message, "\n", "\n    "))
+			if f.Hint != "" {
+				fmt.Fprintf(w, "    hint: %s\n", f.Hint)
+			}
+		}
+	}
+	wrong := 0
+	for _, i := range r.Instances {
+		if slices.ContainsFunc(i.Findings, func(f preflight.Finding) bool { return !f.Warning }) {
+			wrong++
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d of %d instances are ready for a push\n", len(r.Instances)-wrong, len(r.Instances))
+	return err
+}

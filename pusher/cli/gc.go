@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// gcFlags are those of the verb gc.
+type gcFlags struct {
+	storeFlags
+	output process.OutputFlag
+	states []string
+	policy snapshots.RetentionPolicy
+	dryRun bool
+}
+
+func gcCommand() *cobra.Command {
+	var f gcFlags
+	cmd := &cobra.Command{
+		Use:   "gc --store STORE --state STATE [--dry-run]",
+		Short: "Delete old snapshots, and say why the others are kept",
+		Long: `Delete old snapshots: those that are not among the newest, not young, not pinned or
+else named by the channel, and of no use to a pusher, as the last good one, what it
+rolls out, or what an instance runs. What pushers use is in their states, and
+that of every pusher which follows the store has to be named. A snapshot that cannot
+be read is kept.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
+		},
+	}
+	f.storeFlags.add(cmd)
+	f.output.AddTo(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.states, "state", nil, "state of a pusher that follows the store, as for run (required, once for each)")
+	flags.IntVar(&f.policy.Keep, "keep", 100, "how many of the newest to keep")
+	flags.DurationVar(&f.policy.Younger, "min-age", 24*time.Hour, "age from which a snapshot may be deleted")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
+	return cmd
+}
+
+func (f *gcFlags) check() error {
+	switch {
+	case len(f.states) == 0:
+		return process.WithHint(process.Usage("no state is named"), "what instances run must not be deleted: use --state for every pusher that follows the store")
+	case f.policy.Keep < 1:
+		return process.Usage("--keep=%d: the newest is always kept", f.policy.Keep)
+	case f.policy.Younger < 0:
+		return process.Usage("--min-age=%s: an age cannot be negative", f.policy.Younger)
+	}
+	return nil
+}
+
+func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
+	ctx, now := cmd.Context(), time.Now()
+	view, err := store.View(ctx)
+	if err != nil {
+		return err
+	}
+	view = withOld(view)
+	times, err := f.times(ctx, store, view, now)
+	if err != nil {
+		return err
+	}
+	// Reading the times may have taken long: what is in use is looked at last.
+	if view, err = store.View(ctx); err != nil {
+		return err
+	}
+	view = withOld(view)
+	used, err := f.inUse(ctx)
+	if err != nil {
+		return err
+	}
+	c := collect(view, used, times, f.policy, now)
+	if c.DryRun = f.dryRun; !f.dryRun && len(c.Delete) > 0 {
+		if err := store.Delete(ctx, c.Delete...); err != nil {
+			return err
+		}
+	}
+	return f.output.Write(cmd.OutOrStdout(), c, c.print)
+}
+
+// withOld adds the snapshots that are not signed by who may and are older than the newest:
+// they were published before signatures were asked for, or with a key that was retired.
+func withOld(view snapshots.View) snapshots.View {
+	old := slices.DeleteFunc(slices.Clone(view.Refused), func(r snapshots.Refused) bool { return r.ID.Revision >= view.Head().Revision })
+	view.IDs = withRefused(view.IDs, old)
+	return view
+}
+
+// times returns when snapshots were published whose age decides. One that cannot be
+// read has none.
+func (f *gcFlags) times(ctx context.Context, store stores.Reader, view snapshots.View, now time.Time) (map[snapshots.ID]time.Time, error) {
+	used, err := f.inUse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[snapshots.ID]time.Time{}
+	for _, id := range aged(view, used, f.policy.Keep, now) {
+		m, err := store.Manifest(ctx, id)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		switch {
+		case err == nil:
+			out[id] = m.Provenance.Time
+		case errors.Is(err, snapshots.ErrUntrusted):
+			out[id] = time.Unix(0, 0) // whatever it says
+		}
+	}
+	return out, nil
+}
+
+// inUse returns what the pushers use.
+func (f *gcFlags) inUse(ctx context.Context) (map[snapshots.ID]string, error) {
+	out := map[snapshots.ID]string{}
+	for _, file := range f.states {
+		used, err := f.readInUse(ctx, file)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, used)
+	}
+	return out, nil
+}

@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// historyFlags are those of the verb history.
+type historyFlags struct {
+	storeFlags
+	output process.OutputFlag
+	state  string
+	limit  int
+}
+
+// revision is one line of the history.
+type revision struct {
+	Snapshot snapshots.ID `json:"snapshot"`
+	Time     time.Time    `json:"time,omitzero"`
+	Author   string       `json:"author,omitempty"` // of the change, if known
+	Subject  string       `json:"subject,omitempty"`
+	// States are any of pinned, overridden, rejected, waiting (for approval),
+	// wanted, running, rollout, good (where it does not run), unreadable and
+	// untrusted (not signed by who may, where that is asked for).
+	States    []string           `json:"states,omitempty"`
+	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
+	Error     string             `json:"error,omitempty"`
+	// Change is what it took to bring an instance to it, if the pusher did so lately.
+	Change *pusher.Change `json:"change,omitempty"`
+}
+
+func historyCommand() *cobra.Command {
+	var f historyFlags
+	cmd := &cobra.Command{
+		Use:   "history --store STORE [--state STATE]",
+		Short: "List the snapshots of a store, the newest first",
+		Args:  process.Args(cobra.NoArgs),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.storeFlags.add(cmd)
+	f.output.AddTo(cmd)
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what runs")
+	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
+	return cmd
+}
+
+func (f *historyFlags) run(cmd *cobra.Command) error {
+	store, err := f.open(cmd.Context(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	var status pusher.Status
+	if f.state != "" {
+		if status, err = f.readStatus(cmd.Context(), f.state); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	list, err := history(cmd.Context(), store, status, f.limit, now)
+	if err != nil {
+		return err
+	}
+	return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printHistory(w, list, now) })
+}
+
+// history reads the manifests of the newest snapshots.
+func history(ctx context.Context, store stores.Reader, status pusher.Status, limit int, now time.Time) ([]revision, error) {
+	view, err := store.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view.Fleet = status.Fleet
+	want := snapshots.Want(view, now)
+	list := []revision{}
+	for _, id := range slices.Backward(withRefused(view.IDs, view.Refused)) {
+		if limit > 0 && len(list) == limit {
+			break
+		}
+		r := revision{Snapshot: id, States: states(id, view.Channel, want, status, now)}
+		manifest, err := store.Manifest(ctx, id)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			r.Error, r.States = err.Error(), append(r.States, unread(err))
+		}
+		r.Signature, _ = signatureOf(ctx, store, id) // whatever is in the way of it was so before
+		r.Time, r.Author, r.Subject = manifest.Provenance.Time, manifest.Provenance.Author, manifest.Spec.Subject
+		if c, ok := status.ChangeTo(id); ok {
+			r.Change = &c
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// states returns what there is to say of a snapshot: what people said of it, then
+// what became of it.
+func states(id snapshots.ID, c snapshots.Channel, want snapshots.Decision, status pusher.Status, now time.Time) []string {
+	_, rejected := c.RejectionFor(id, status.Fleet)
+	spec := c.Spec
+	var out []string
+	add := func(state string, is bool) {
+		if is {
+			out = append(out, state)
+		}
+	}
+	add("pinned", spec.Pin != nil && spec.Pin.Snapshot == id)
+	add("overridden", spec.Override != nil && spec.Override.Snapshot == id && now.Before(spec.Override.Expires))
+	add("rejected", rejected)
+	add("waiting", len(out) == 0 && spec.RequireApproval && !slices.Contains(spec.Approved, id))
+	add("wanted", len(out) == 0 && want.ID == id)
+	running := slices.ContainsFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Running == id })
+	add("running", running)
+	add("rollout", status.Rollout != nil && status.Rollout.Target == id && status.Phase() != rollout.Undoing)
+	add("good", !running && status.Good == id)
+	return out
+}
+
+// unread is the state of a snapshot that cannot be had.
+func unread(err error) string {
+	if errors.Is(err, snapshots.ErrUntrusted) {
+		return "untrusted"
+	}
+	return "unreadable"
+}
+
+// printHistory prints a table. Authors, signers and changes have a column where one is
+// known.
+func printHistory(w io.Writer, list []revision, now time.Time) error {
+	authors := slices.ContainsFunc(list, func(r revision) bool { return r.Author != "" })
+	signers := slices.ContainsFunc(list, func(r revision) bool { return signer(r.Signature) != "" })
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	changes := slices.ContainsFunc(list, func(r revision) bool { return r.Change != nil })
+	row := func(snapshot, age, author, signer, state, subject, change string) {
+		if authors {
+			age += "\t" + author
+		}
+		if signers {
+			age += "\t" + signer
+		}
+		if changes {
+			state += "\t" + change
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", snapshot, age, state, subject)
+	}
+	row("SNAPSHOT", "AGE", "AUTHOR", "SIGNER", "STATE", "SUBJECT", "TOOK")
+	for _, r := range list {
+		old := "-"
+		if !r.Time.IsZero() {
+			old = process.Age(now.Sub(r.Time))
+		}
+		what := cmp.Or(r.Error, r.Subject)
+		row(r.Snapshot.String(), old, orDash(firstLine(r.Author)), orDash(firstLine(signer(r.Signature))), orDash(strings.Join(r.States, ", ")), orDash(firstLine(what)), took(r.Change))
+	}
+	return table.Flush()
+}
+
+// longestTook is how much of a change is printed in the table, in bytes; -o json has it all.
+const longestTook = 60
+
+// took says what a change took, and why.
+func took(c *pusher.Change) string {
+	if c == nil {
+		return "-"
+	}
+	text := c.String()
+	if len(text) > longestTook {
+		text = strings.ToValidUTF8(text[:longestTook], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	id, other := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	digest := snapshots.Digest("sha256:" + strings.Repeat("a", 64))
+	none, wanted := snapshots.Decision{}, snapshots.Decision{ID: id}
+	running := pusher.Status{Good: id, Instances: []pusher.InstanceStatus{{Running: other}, {Running: id}}}
+	rolled := pusher.Status{Good: other, Rollout: &pusher.RolloutStatus{Target: id}}
+	undone := pusher.Status{Good: other, Rollout: &pusher.RolloutStatus{Target: id, Phase: rollout.Undoing}}
+	for name, c := range map[string]struct {
+		channel snapshots.Channel
+		want    snapshots.Decision
+		status  pusher.Status
+		states  string
+	}{
+		"nothing":                {snapshots.Channel{}, none, pusher.Status{Good: other}, ""},
+		"wanted":                 {snapshots.Channel{}, wanted, pusher.Status{}, "wanted"},
+		"it runs, and is good":   {snapshots.Channel{}, wanted, running, "wanted, running"},
+		"it is rolled out":       {snapshots.Channel{}, wanted, rolled, "wanted, rollout"},
+		"it is undone":           {snapshots.Channel{}, none, undone, ""},
+		"it ran last":            {snapshots.Channel{}, none, pusher.Status{Good: id}, "good"},
+		"pinned":                 {snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: id}), wanted, running, "pinned, running"},
+		"another is pinned":      {snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: other}), none, pusher.Status{}, ""},
+		"overridden":             {snapshots.Channel{}.Overridden(snapshots.Override{Snapshot: id, Expires: now.Add(time.Hour)}), wanted, pusher.Status{}, "overridden"},
+		"overridden until today": {snapshots.Channel{}.Overridden(snapshots.Override{Snapshot: id, Expires: now}), none, pusher.Status{}, ""},
+		"rejected":               {snapshots.Channel{}.Reject(snapshots.Rejection{Snapshot: id, Digest: digest}), none, running, "rejected, running"},
+		"not approved":           {snapshots.Channel{}.WithApproval(true), none, pusher.Status{}, "waiting"},
+		"approved":               {snapshots.Channel{}.WithApproval(true).Approve(id), wanted, pusher.Status{}, "wanted"},
+	} {
+		if got := strings.Join(states(id, c.channel, c.want, c.status, now), ", "); got != c.states {
+			t.Errorf("%s: %q, want %q", name, got, c.states)
+		}
+	}
+}
+
+func TestPrintHistoryWithAuthors(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	list := []revision{
+		{Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Time: now.Add(-time.Minute), Author: "ann", States: []string{"wanted"}, Subject: "+1 route"},
+		{Snapshot: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, States: []string{"unreadable"}, Error: "it is\ndamaged"},
+	}
+	want := `SNAPSHOT            AGE  AUTHOR  STATE       SUBJECT
+r000002-bbbbbbbbbb  1m   ann     wanted      +1 route
+r000001-aaaaaaaaaa  -    -       unreadable  it is …
+`
+	var out strings.Builder
+	if err := printHistory(&out, list, now); err != nil || out.String() != want {
+		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
+	}
+}
+
+func TestPrintHistoryWithChanges(t *testing.T) {
+	t.Parallel()
+	change := pusher.Change{From: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Class: snapshots.Reload, File: snapshots.ConfigFile, Line: 7, Text: "bind :81"}
+	list := []revision{
+		{Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Subject: "+1 route", Change: &change},
+		{Snapshot: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Subject: "a start"},
+	}
+	long := change
+	long.Text = strings.Repeat("ü", longestTook)
+	list = append(list, revision{Snapshot: snapshots.ID{Revision: 3, Short: "cccccccccc"}, Subject: "long", Change: &long})
+	want := `SNAPSHOT            AGE  STATE  TOOK                                         SUBJECT
+r000002-bbbbbbbbbb  -    -      reload: haproxy.cfg:7: +bind :81             +1 route
+r000001-aaaaaaaaaa  -    -      -                                            a start
+r000003-cccccccccc  -    -      reload: haproxy.cfg:7: +` + strings.Repeat("ü", 18) + `…  long
+`
+	var out strings.Builder
+	if err := printHistory(&out, list, time.Time{}); err != nil || out.String() != want {
+		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
+	}
+}

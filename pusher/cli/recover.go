@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// recoverFlags are those of the verb recover.
+type recoverFlags struct {
+	storeFlags
+	instance, fleet, state, kept string
+	add                          bool
+	output                       process.OutputFlag
+}
+
+// recovered is what was recovered.
+type recovered struct {
+	Instance string       `json:"instance"`
+	Asked    bool         `json:"asked"`    // else it is what the pusher heard of it last
+	Runs     snapshots.ID `json:"runs"`     // as the worker names it
+	ID       snapshots.ID `json:"snapshot"` // as the store names it now
+	Changed  bool         `json:"changed"`  // the store
+}
+
+func recoverCommand() *cobra.Command {
+	var f recoverFlags
+	cmd := &cobra.Command{
+		Use:   "recover --from-instance NAME --store STORE --state STATE [--instances FILE]",
+		Short: "Put back into a store that was lost what an instance runs",
+		Long: `Publish the snapshot that an instance runs to a store that has lost it. The worker of
+the instance says which one that is; the pusher has kept it beside its state file, or in
+its --snapshots-dir, as it came from the store. Its digests are verified, so that it is
+published byte for byte, and nobody is reloaded for it. What ran before it is not
+recovered. A state in a Secret has no snapshots beside it: then name the directory that
+a pusher has on its own disk.
+
+An instance that --instances lists is asked. Of another, such as a pod, it is what the
+pusher heard of it last.
+
+The store has to be there, and empty, or hold the content already; --add publishes to one
+that holds other snapshots, and makes it the newest of them. Where the state is lost too,
+compile anew: the same inputs give the same content, which reloads nobody either. From
+what is on an instance a snapshot cannot be made again: the Dataplane API has rewritten
+it, and it holds values of Secrets.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.instance == "" || f.state == "" {
+				return process.WithHint(process.Usage("--from-instance or --state is missing"), "name an instance that pusher status lists, and the state of the pusher")
+			}
+			if inSecret(f.state) && f.kept == "" {
+				return process.WithHint(process.Usage("--snapshots-dir is missing, a Secret holds no snapshots"), "name the directory that pusher run --snapshots-dir was given, on this machine")
+			}
+			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
+		},
+	}
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *recoverFlags) addFlags(cmd *cobra.Command) {
+	f.storeFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.instance, "from-instance", "", "instance that runs what is to be recovered (required)")
+	flags.StringVar(&f.state, "state", "", "state of the pusher, as for run (required)")
+	flags.StringVar(&f.kept, "snapshots-dir", "", "directory that keeps the snapshots in use, as for run; by default beside the state file")
+	flags.StringVar(&f.fleet, "instances", "", "file that lists the instances, as for run, to ask the instance")
+	flags.BoolVar(&f.add, "add", false, "also to a store that holds other snapshots, as the newest of them")
+	f.output.AddTo(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("from-instance", f.complete) // fails for unknown flags only
+}
+
+// complete lists the instances that the state tells of.
+func (f *recoverFlags) complete(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	status, err := f.readStatus(cmd.Context(), f.state)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []cobra.Completion
+	for _, i := range status.Instances {
+		out = append(out, i.Name)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
+	ctx := cmd.Context()
+	done := recovered{Instance: f.instance}
+	node, err := f.node(ctx, &done)
+	if err != nil {
+		return err
+	}
+	if done.Runs, _, err = snapshots.ParseNode(node); err != nil {
+		return fmt.Errorf("recover from %s: %w", f.instance, err)
+	}
+	kept, err := pusher.KeptSnapshot(cmp.Or(f.kept, pusher.KeptFolder(f.state)), done.Runs)
+	if err != nil {
+		return process.WithHint(fmt.Errorf("recover %s: %w", done.Runs, err), "compile anew: the same inputs give the same content, which reloads nobody")
+	}
+	ids, err := store.IDs(ctx)
+	if err != nil {
+		return process.WithHint(err, "make an empty store first")
+	}
+	if n := slices.IndexFunc(ids, func(id snapshots.ID) bool { return id.Short == done.Runs.Short }); n >= 0 {
+		done.ID = ids[n]
+		return f.print(cmd, done)
+	}
+	if len(ids) > 0 && !f.add {
+		return process.WithHint(process.Usage("the store is not lost, its newest snapshot is %s", ids[len(ids)-1]),
+			"use --add to publish it as the newest of them")
+	}
+	if done.ID, done.Changed, err = store.Publish(ctx, draftOf(kept, time.Now())); err != nil {
+		return fmt.Errorf("recover %s: %w", done.Runs, err)
+	}
+	return f.print(cmd, done)
+}
+
+// node returns the node of what the worker of the instance runs, or ran when the pusher
+// asked it last.
+func (f *recoverFlags) node(ctx context.Context, done *recovered) (string, error) {
+	status, stateErr := f.readStatus(ctx, f.state)
+	var known pusher.InstanceStatus
+	if n := slices.IndexFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Name == f.instance }); n >= 0 {
+		known = status.Instances[n]
+	}
+	if f.fleet != "" {
+		file, err := fleet.Read(f.fleet)
+		if err != nil {
+			return "", err
+		}
+		if n := slices.IndexFunc(file.Instances, func(i fleet.Instance) bool { return i.Name == f.instance }); n >= 0 {
+			done.Asked = true
+			info, err := ask(ctx, file.Instances[n])
+			return known.Names(info), err // which needs no state
+		}
+	}
+	if stateErr != nil {
+		return "", stateErr
+	}
+	if known.Name == "" {
+		return "", process.WithHint(process.Usage("there is no instance %s", f.instance), "pusher status lists them")
+	}
+	return known.Node, nil
+}
+
+// askTimeout is how long an instance may take to say what it runs.
+const askTimeout = 10 * time.Second
+
+// ask asks an instance for its worker.
+func ask(ctx context.Context, i fleet.Instance) (dataplane.RuntimeInfo, error) {
+	client, err := dataplane.New(dataplane.Options{URL: i.URL, Username: i.Username, Password: i.Password, TLS: i.TLS})
+	if err != nil {
+		return dataplane.RuntimeInfo{}, fmt.Errorf("instance %s: %w", i.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	info, err := client.RuntimeInfo(ctx)
+	if err != nil {
+		return info, fmt.Errorf("ask instance %s: %w", i.Name, err)
+	}
+	return info, nil
+}
+
+// draftOf returns what was published, to be published again.
+func draftOf(s snapshots.Snapshot, now time.Time) snapshots.Draft {
+	spec := s.Manifest.Spec
+	return snapshots.Draft{
+		Files: s.Files, Certificates: spec.Certificates, Recipients: spec.Recipients, Quarantined: spec.Quarantined,
+		Provenance: s.Manifest.Provenance, Time: now, Subject: cmp.Or(spec.Subject, "recovered") + " (recovered, was " + s.ID().String() + ")",
+	}
+}
+
+func (f *recoverFlags) print(cmd *cobra.Command, done recovered) error {
+	return f.output.Write(cmd.OutOrStdout(), done, func(w io.Writer) error {
+		how := "the store holds it"
+		if done.Changed {
+			how = "published"
+		}
+		_, err := fmt.Fprintf(w, "%s %s: %s runs it as %s\n", done.ID, how, done.Instance, done.Runs)
+		return err
+	})
+}

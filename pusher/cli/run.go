@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/tracing"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// runFlags are those of the verb run.
+type runFlags struct {
+	storeFlags
+	log     process.LogOptions
+	options pusher.Options
+	waves   []string
+	soak    time.Duration
+	address string
+	hook    string // a file with the address of a webhook
+	leader  leaderFlags
+	// allNamespaces: EndpointSlices are watched in all of them with one watch.
+	allNamespaces bool
+	cluster       *cluster.Cluster // nil: none
+	refuse, allow []string
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run --store STORE --instances FILE [--live DIR | --kubeconfig FILE] --state STATE",
+		Short: "Keep a fleet of instances on the snapshot that should run",
+		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their
+servers and certificates up to date without reloads.
+
+The file of --instances is a Fleet, which lists the instances, or says which pods of
+the cluster they are, and how careful to be.
+
+Endpoints and certificates are those of the cluster that --kubeconfig leads to, or
+that the pusher is a pod of, or those of the manifests of EndpointSlices and Secrets
+in DIR. Either is watched. For snapshots in which the compiler recorded endpoints,
+these are used, unless DIR is named. Where there is neither a cluster nor DIR, no other
+snapshot can be pushed: run does not start if one should run, and holds one that comes.
+
+The state is kept in a file, or, as secret:NAMESPACE/NAME, in a Secret of the cluster.
+Any number of pushers may share a Secret: one of them leads, and if it ends another goes
+on where it was.
+
+A store is one of
+
+` + stores.Forms,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.storeFlags.add(cmd)
+	f.log.AddFlags(cmd.Flags())
+	flags, o := cmd.Flags(), &f.options
+	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
+	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, in the place of a cluster")
+	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, not of each that snapshots name")
+	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice of a cluster may name; default stands for this host, link-local, multicast and the API server's Service, in every form; none: also the instances' Dataplane APIs may be named")
+	flags.StringSliceVar(&f.allow, "allow-endpoints", nil, "networks that EndpointSlices may name all the same")
+	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
+	flags.StringVar(&o.State, "state", "", "what keeps the state over restarts: a file, or secret:NAMESPACE/NAME, which several pushers share (required)")
+	flags.StringVar(&o.Cache, "snapshots-dir", "", "directory that keeps the snapshots in use, for when the store is gone; by default beside the state file, and none for a state in a Secret")
+	flags.BoolVar(&o.TakeOver, "take-over", false, "lead instances that another pusher with a state of its own leads; for once, when that one is gone for good")
+	f.leader.add(flags)
+	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
+	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")
+	flags.DurationVar(&o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
+	flags.DurationVar(&o.ReloadTimeout, "reload-timeout", 30*time.Second, "how long a reload of HAProxy may take")
+	flags.DurationVar(&o.DrainTime, "drain-time", 30*time.Second, "how long to drain the server of an endpoint that is gone")
+	flags.DurationVar(&o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what was left there")
+	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, fight and lasting trouble")
+	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	log, err := f.log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	process.LimitMemory(log)
+	store, err := f.open(cmd.Context(), log)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	f.options.Store, f.options.Log, f.options.Report = store, log, reporting(store)
+	klog.SetSlogLogger(log) // there is one for all of client-go
+	f.options.Pods = sync.OnceValues(f.client)
+	if err := f.connect(); err != nil {
+		return err
+	}
+	if err := f.checkSource(cmd.Context(), store); err != nil {
+		return err
+	}
+	var flush func()
+	f.options.Tracers, flush = tracing.Start(cmd.Context(), "hapsnap-pusher", log)
+	defer flush()
+	var told func()
+	if f.options.Notify, told, err = notifying(cmd.Context(), f.hook, log); err != nil {
+		return err
+	}
+	defer told()
+	log.Info("pushing", "store", store.String(), "instances", f.options.Fleet, "live", f.live(), "state", f.options.State)
+	err = f.serve(cmd.Context(), log)
+	if invalid, ok := errors.AsType[fleet.InvalidError](err); ok {
+		fmt.Fprintln(cmd.ErrOrStderr(), invalid)
+		return process.Invalid(nil)
+	}
+	return err
+}
+
+// check turns the flags into options.
+func (f *runFlags) check(cmd *cobra.Command) error {
+	for _, flag := range []struct{ name, value string }{
+		{"store", f.store}, {"instances", f.options.Fleet}, {"state", f.options.State},
+	} {
+		if flag.value == "" {
+			return process.WithHint(process.Usage("--%s is missing", flag.name), "pusher run needs --store, --instances and --state")
+		}
+	}
+	if err := f.leader.check(cmd.Flags(), f.options.State); err != nil {
+		return err
+	}
+	for _, text := range f.waves {
+		size, err := rollout.ParseSize(strings.TrimSpace(text))
+		if err != nil {
+			return process.Usage("--waves: %w", err)
+		}
+		f.options.Waves = append(f.options.Waves, size)
+	}
+	if cmd.Flags().Changed("soak") {
+		if f.soak < 0 {
+			return process.Usage("--soak=%s: a soak time cannot be negative", f.soak)
+		}
+		f.options.Soak = &f.soak
+	}
+	for _, flag := range []struct {
+		name  string
+		value time.Duration
+	}{{"poll-interval", f.options.PollInterval}, {"reload-timeout", f.options.ReloadTimeout}, {"drain-time", f.options.DrainTime}, {"inspect-interval", f.options.InspectInterval}} {
+		if flag.value <= 0 {
+			return process.Usage("--%s=%s: want more than nothing", flag.name, flag.value)
+		}
+	}
+	return nil
+}
+
+// connect prepares the connection to the cluster, if endpoints are to come from one.
+func (f *runFlags) connect() error {
+	if f.options.Live != "" || (f.kubeconfig == "" && !kubeconfig.Inside()) {
+		return nil
+	}
+	if err := f.refusals(); err != nil {
+		return err
+	}
+	connection, err := cluster.Connect(f.access())
+	if err != nil {
+		return process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with --live")
+	}
+	f.cluster = cluster.New(connection, f.allNamespaces)
+	f.options.Cluster = f.cluster
+	return nil
+}
+
+// sourceTimeout bounds the look at what should run, before the start.
+const sourceTimeout = 10 * time.Second
+
+// checkSource refuses to start without a source of live endpoints where the snapshot that
+// should run, or the last good one, needs one: all of its backends would be emptied. What
+// cannot be found out now is held by the engine when it is known.
+func (f *runFlags) checkSource(ctx context.Context, store stores.Store) error {
+	if f.options.Live != "" || f.options.Cluster != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, sourceTimeout)
+	defer cancel()
+	var ids []snapshots.ID
+	if status, err := f.readStatus(ctx, f.options.State); err == nil {
+		ids = append(ids, status.Good)
+	}
+	if view, err := store.View(ctx); err == nil {
+		ids = append(ids, snapshots.Want(view, time.Now()).ID)
+	}
+	for _, id := range slices.Compact(ids) {
+		if id.IsZero() {
+			continue
+		}
+		s, err := store.Get(ctx, id)
+		if err == nil && pusher.NeedsSource(s) {
+			return process.WithHint(process.Usage("snapshot %s has live endpoints or Secrets, and there is no source of them: its backends would have no servers, or its hosts no certificates", id),
+				"name the cluster with --kubeconfig, or a directory of EndpointSlices with --live; or have the compiler record endpoints (--endpoints recorded of the compiler)")
+		}
+	}
+	return nil
+}
+
+// live names where endpoints come from.
+func (f *runFlags) live() string {
+	if f.cluster != nil {
+		return f.cluster.String()
+	}
+	return f.options.Live
+}
+
+// serve runs the pusher beside the server for health, metrics and status.
+func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var last latest
+	o, registry := f.options, process.NewRegistry()
+	o.Metrics, o.Status = registry, last.set
+	if f.cluster != nil {
+		registry.MustRegister(f.cluster)
+	}
+	elector, err := f.share(&o, registry, log)
+	if err != nil {
+		return err
+	}
+	if o.Events, err = f.announcing(log, registry); err != nil {
+		return err
+	}
+	_, wait, err := process.Server{
+		Address: f.address, Ready: last.ready, Metrics: registry, Log: log,
+		Handle: map[string]http.Handler{"GET /status": http.HandlerFunc(last.serve)},
+	}.Start(ctx)
+	if err != nil {
+		return err
+	}
+	err = push(ctx, o, elector)
+	stop()
+	wait()
+	return err
+}
+
+// latest is the last status of the pusher.
+type latest struct {
+	mu     sync.Mutex
+	status pusher.Status
+}
+
+func (l *latest) set(s pusher.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = s
+}
+
+func (l *latest) get() pusher.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// ready returns why the pusher is not ready: it has not looked around yet, or
+// something is missing that it needs.
+func (l *latest) ready() error {
+	s := l.get()
+	if s.Updated.IsZero() || s.Channel.Message == pusher.NotRead {
+		return errors.New(pusher.NotRead)
+	}
+	if t, blocked := s.Blocked(); blocked {
+		return fmt.Errorf("%s: %s", t.About, t.Error)
+	}
+	return nil
+}
+
+func (l *latest) serve(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(l.get()) // the client is gone
+}

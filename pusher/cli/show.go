@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// showFlags are those of the verb show.
+type showFlags struct {
+	storeFlags
+	output process.OutputFlag
+	file   string
+}
+
+func showCommand() *cobra.Command {
+	var f showFlags
+	cmd := &cobra.Command{
+		Use:   "show SNAPSHOT --store STORE [--file PATH]",
+		Short: "Say what a snapshot consists of and how it came about, or print a file of it",
+		Long: `Say what a snapshot consists of and how it came about. With --file, print a file of
+it, such as haproxy.cfg, once every digest of the snapshot has been verified.`,
+		Args: process.Args(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store, args[0]) })
+		},
+	}
+	cmd.ValidArgsFunction = f.complete(allIDs)
+	f.storeFlags.add(cmd)
+	f.output.AddTo(cmd)
+	cmd.Flags().StringVar(&f.file, "file", "", "path of the file to print, as it is")
+	_ = cmd.RegisterFlagCompletionFunc("file", f.completeFile) // fails for unknown flags only
+	return cmd
+}
+
+func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) error {
+	if f.file != "" && f.output.String() != "text" {
+		return process.Usage("a file is printed as it is: --file and -o %s exclude each other", &f.output)
+	}
+	id, err := stored(cmd.Context(), store, name)
+	if err != nil {
+		return err
+	}
+	if f.file != "" {
+		return printFile(cmd, store, id, f.file)
+	}
+	manifest, err := store.Manifest(cmd.Context(), id)
+	if err != nil {
+		return damaged(err)
+	}
+	s := shown{Manifest: manifest}
+	if s.Signature, err = signatureOf(cmd.Context(), store, id); err != nil {
+		return err
+	}
+	now := time.Now()
+	return f.output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printShown(w, s, now) })
+}
+
+// shown is a manifest, and what the store says of its signature.
+type shown struct {
+	snapshots.Manifest
+	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
+}
+
+// stored returns the snapshot of a store that a person named. The channel, which
+// may be what is wrong, is not read.
+func stored(ctx context.Context, store stores.Reader, name string) (snapshots.ID, error) {
+	ids, err := allOf(ctx, store)
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	return find(ids, name)
+}
+
+func printFile(cmd *cobra.Command, store stores.Reader, id snapshots.ID, path string) error {
+	s, err := store.Get(cmd.Context(), id)
+	if err != nil {
+		return damaged(err)
+	}
+	content, ok := s.File(path)
+	if path == snapshots.ManifestFile {
+		content, err = s.Manifest.Marshal()
+		ok = true
+	}
+	if err != nil {
+		return fmt.Errorf("encode manifest: %w", err)
+	}
+	if !ok {
+		return process.WithHint(process.Usage("%s holds no file %s", id, path), "its files are: "+strings.Join(paths(s.Manifest), ", "))
+	}
+	_, err = cmd.OutOrStdout().Write(content)
+	return err
+}
+
+// paths returns the files of a snapshot, without the manifest itself.
+func paths(m snapshots.Manifest) []string {
+	var out []string
+	for _, f := range m.Spec.Files {
+		out = append(out, f.Path)
+	}
+	return out
+}
+
+// completeFile completes the files of the snapshot that was named.
+func (f *showFlags) completeFile(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var out []cobra.Completion
+	if len(args) == 0 || f.store == "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	_ = f.with(cmd.Context(), func(store stores.Store) error { // there is nobody to tell
+		id, err := stored(cmd.Context(), store, args[0])
+		if err != nil {
+			return err
+		}
+		m, err := store.Manifest(cmd.Context(), id)
+		if err == nil {
+			out = append(paths(m), snapshots.ManifestFile)
+		}
+		return err
+	})
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func printShown(w io.Writer, s shown, now time.Time) error {
+	spec, from := s.Spec, s.Provenance
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%-9s %s\n", name, value)
+		}
+	}
+	line("snapshot", s.Metadata.Name)
+	line("subject", spec.Subject)
+	if !from.Time.IsZero() {
+		line("time", fmt.Sprintf("%s, %s ago", from.Time.UTC().Format(time.RFC3339), process.Age(now.Sub(from.Time))))
+	}
+	line("parent", spec.Parent.String())
+	line("digest", string(spec.Digest))
+	line("templates", string(from.TemplatesDigest))
+	line("compiler", from.CompilerVersion)
+	line("haproxy", from.HAProxyVersion)
+	line("trigger", from.Trigger)
+	line("author", from.Author)
+	line("signed", describeSignature(s.Signature))
+	line("inputs", strconv.Itoa(len(from.Inputs)))
+	for _, c := range spec.Certificates {
+		line("needs", certificate(c))
+	}
+	for _, r := range spec.Recipients {
+		line("sealed to", r)
+	}
+	for _, q := range spec.Quarantined {
+		line("left out", fmt.Sprintf("%s %s: %s", q.Kind, snapshots.SecretName{Namespace: q.Namespace, Name: q.Name}, strings.ReplaceAll(q.Reason, "\n", "\n          ")))
+	}
+	fmt.Fprintln(w)
+	return printFiles(w, spec.Files)
+}
+
+// certificate tells where a file of certificates comes from.
+func certificate(c snapshots.CertificateRef) string {
+	if c.Secret == (snapshots.SecretName{}) {
+		return c.File + ": the fallback certificate"
+	}
+	text := fmt.Sprintf("%s: %s", c.File, snapshots.Need{Use: c.Use, Secret: c.Secret})
+	switch {
+	case c.Versioned() && c.Version == "":
+		return fmt.Sprintf("%s, %s, of which there was none to be served", text, c.Mode)
+	case c.Versioned():
+		return fmt.Sprintf("%s, %s, version %.10s", text, c.Mode, c.Version)
+	}
+	return text
+}
+
+func printFiles(w io.Writer, files []snapshots.FileDigest) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "FILE\tBYTES\tSHA256")
+	for _, f := range files {
+		fmt.Fprintf(table, "%s\t%d\t%s\n", f.Path, f.Size, f.SHA256)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
+)
+
+// run runs a program that tests need.
+func run(t *testing.T, program string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+}
+
+// TestSignaturesAreShown has a snapshot that is signed and, newer, one that is not.
+func TestSignaturesAreShown(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	url, key, list := "git+file://"+dir+"/edge.git", filepath.Join(dir, "key"), filepath.Join(dir, "signers")
+	run(t, "git", "init", "--quiet", "--bare", dir+"/edge.git")
+	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(list, append([]byte("compiler "), public...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, draft := range []struct{ text, key string }{{"one", key}, {"two", ""}} {
+		store, err := gitstore.Open(gitstore.Options{URL: dir + "/edge.git", CacheDir: dir + "/cache", Key: signature.Key{File: draft.key}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("# " + draft.text + "\n")}}
+		if _, _, err := store.Publish(t.Context(), snapshots.Draft{Files: files, Subject: draft.text}); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := []string{"--store", url, "--cache-dir", dir + "/cache"}
+	trusting := append([]string{"--allowed-signers", list}, at...)
+	expect(t, "SIGNER        STATE   SUBJECT", append([]string{"history"}, at...)...)
+	expect(t, "refused   wanted, untrusted", append([]string{"history"}, trusting...)...)
+	expect(t, "signed    no\n", append([]string{"show", "r2"}, at...)...)
+	expect(t, ", not verified\n", append([]string{"show", "r1"}, at...)...)
+	expect(t, "signed    compiler (SHA256:", append([]string{"show", "r1"}, trusting...)...)
+	expect(t, "2 of 2 snapshots are as their digests say\n", append([]string{"verify"}, at...)...)
+	code, out, _ := pusherCommand(t, append([]string{"verify", "-o", "json"}, trusting...)...)
+	var v verification
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != process.ExitInvalid || !v.Signatures || len(v.Failed) != 1 || !v.Failed[0].Untrusted || v.Failed[0].Damaged {
+		t.Errorf("exit code %d, printed %s: %v", code, out, err)
+	}
+	code, _, errs := pusherCommand(t, append([]string{"show", "r2"}, trusting...)...)
+	if code != process.ExitInvalid || !strings.Contains(errs, "it has no signature") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	_, out, _ = pusherCommand(t, append([]string{"history", "-o", "json"}, trusting...)...)
+	var listed []revision
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed) != 2 ||
+		listed[0].Signature.State != signature.StateRefused || listed[1].Signature.State != signature.StateAllowed || listed[1].Signature.Name != "compiler" {
+		t.Errorf("printed %s: %v", out, err)
+	}
+	_, out, _ = pusherCommand(t, append([]string{"show", "r1", "-o", "json"}, trusting...)...)
+	var s shown
+	if err := json.Unmarshal([]byte(out), &s); err != nil || s.Kind != snapshots.ManifestKind || s.Signature == nil || s.Signature.Name != "compiler" {
+		t.Errorf("printed %s: %v", out, err)
+	}
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+)
+
+// fresh is how old a status may be before it is said how old it is: a pusher that
+// runs renews it every few seconds.
+const fresh = 20 * time.Second
+
+func statusCommand() *cobra.Command {
+	var state string
+	var at clusterFlags
+	var watch bool
+	var output process.OutputFlag
+	cmd := &cobra.Command{
+		Use:   "status [-w] --state STATE",
+		Short: "Say what should run, what runs, and what is in the way",
+		Long: `Say what should run, how far its rollout is, what each instance runs, and what
+is in the way. This is read from the state of a pusher, which need not run.
+
+With -w it is shown until you end it: live at a terminal, and elsewhere, as to a
+file, as a line for each change; with -o json as an object on a line for each.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if state == "" {
+				return process.WithHint(process.Usage("no state is named"), "use --state with what pusher run was given")
+			}
+			read := func(ctx context.Context) (pusher.Status, error) { return at.readStatus(ctx, state) }
+			s, err := read(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if watch {
+				return watchStatus(cmd.Context(), watchEvery(state), read, newWatcher(cmd.OutOrStdout(), output))
+			}
+			now := time.Now()
+			return output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run: a file, or secret:NAMESPACE/NAME (required)")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it as it changes")
+	at.add(cmd)
+	output.AddTo(cmd)
+	return cmd
+}
+
+func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
+	line := func(name, format string, args ...any) {
+		text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n          ")
+		fmt.Fprintf(w, "%-9s %s\n", name, text)
+	}
+	if old := now.Sub(s.Updated); old > fresh {
+		line("updated", "%s ago: the pusher does not run", process.Age(old))
+	}
+	if s.Leader != "" {
+		line("leader", "%s, term %d", s.Leader, s.Term)
+	}
+	line("wanted", "%s", s.Channel.Message)
+	if good := s.Good; good.IsZero() {
+		line("good", "none yet")
+	} else {
+		line("good", "%s", good)
+	}
+	if r := s.Rollout; r != nil {
+		line("rollout", "%s", describeRollout(*r))
+		if r.Change != nil {
+			line("takes", "%s", r.Change)
+		}
+		if r.Paused != "" {
+			line("paused", "%s", r.Paused)
+		}
+		if r.Noted != "" {
+			line("noted", "%s", r.Noted)
+		}
+	}
+	for _, w := range describeWaits(s.Waits, now) {
+		line("waits for", "%s", w)
+	}
+	current, earlier := rejections(s)
+	for _, f := range current {
+		line("rejected", "%s: %s", f.Snapshot, f.Reason)
+	}
+	for _, t := range s.Troubles {
+		line("trouble", "%s, for %s: %s", t.About, process.Age(now.Sub(t.Since)), t.Error)
+	}
+	if b := s.Backends; b != nil && b.Empty > 0 {
+		line("empty", "%s", describeEmpty(*b, now))
+	}
+	for _, i := range s.Instances {
+		for _, f := range i.Findings {
+			line("check", "%s: %s", i.Name, f)
+		}
+		for _, h := range i.ByHand {
+			line("by hand", "%s: %s", i.Name, h)
+		}
+	}
+	fmt.Fprintln(w)
+	if err := printInstances(w, s.Instances); err != nil || len(earlier) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nrejected earlier: %s\n", strings.Join(earlier, ", "))
+	return err
+}
+
+// rejections returns the failures that say why something newer, or something wanted, does
+// not run, and the names of those that are behind the fleet by now.
+func rejections(s pusher.Status) (now []rollout.Failure, earlier []string) {
+	for _, f := range s.Rejected {
+		if !s.Good.IsZero() && f.Snapshot.Compare(s.Good) < 0 && f.Snapshot != s.Channel.Wanted {
+			earlier = append(earlier, f.Snapshot.String())
+			continue
+		}
+		now = append(now, f)
+	}
+	return now, earlier
+}
+
+func describeRollout(r pusher.RolloutStatus) string {
+	if r.Reason != "" {
+		return fmt.Sprintf("%s of %s: %s", r.Phase, r.Target, r.Reason)
+	}
+	return fmt.Sprintf("%s %s, wave %d: %s", r.Phase, r.Target, r.Wave, strings.Join(r.Members, ", "))
+}
+
+// describeWaits returns a line for each thing that is waited for, with all whose turn
+// it is.
+func describeWaits(waits []rollout.Wait, now time.Time) []string {
+	var lines []string
+	who := map[string][]string{}
+	for _, w := range waits {
+		line := w.For
+		if !w.Until.IsZero() {
+			line += ", in " + max(w.Until.Sub(now), 0).Round(time.Second).String()
+		}
+		if _, known := who[line]; !known {
+			lines = append(lines, line)
+		}
+		who[line] = append(who[line], w.Instance)
+	}
+	for i, line := range lines {
+		if names := strings.TrimSpace(strings.Join(who[line], " ")); names != "" {
+			lines[i] += ": " + names
+		}
+	}
+	return lines
+}
+
+// describeEmpty says which backends have no server up, and for how long.
+func describeEmpty(b pusher.BackendsStatus, now time.Time) string {
+	const most = 5
+	text := fmt.Sprintf("%d of %d backends have no server up", b.Empty, b.All)
+	for _, e := range b.List[:min(len(b.List), most)] {
+		why := "no endpoints"
+		if len(e.Instances) > 0 {
+			why = "failing checks on " + strings.Join(e.Instances, " ")
+		}
+		text += fmt.Sprintf("\n%s: %s, for %s", e.Backend, why, process.Age(now.Sub(e.Since)))
+	}
+	if more := b.Empty - most; more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return text
+}
+
+func printInstances(w io.Writer, instances []pusher.InstanceStatus) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "INSTANCE\tZONE\tRUNNING\tIN SYNC\tERROR")
+	for _, i := range instances {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), inSync(i), orDash(firstLine(cmp.Or(i.Error, i.Pending))))
+	}
+	return table.Flush()
+}
+
+func running(i pusher.InstanceStatus) string {
+	if i.Running.IsZero() && i.Node != "" {
+		return "(" + i.Node + ")"
+	}
+	return i.Running.String()
+}
+
+func inSync(i pusher.InstanceStatus) string {
+	switch {
+	case i.Refused:
+		return "refused"
+	case !i.Reachable:
+		return "unreachable"
+	case i.InSync:
+		return "yes"
+	}
+	return "no"
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func firstLine(s string) string {
+	line, rest, _ := strings.Cut(s, "\n")
+	if rest != "" {
+		line += " …"
+	}
+	return line
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// verification is what was found of the snapshots of a store.
+type verification struct {
+	Snapshots  int       `json:"snapshots"`            // that were read
+	Signatures bool      `json:"signatures,omitempty"` // were asked for
+	Failed     []failure `json:"failed"`
+}
+
+// failure is a snapshot that is not what its digests say, is not signed by who
+// may, or cannot be read.
+type failure struct {
+	Snapshot  snapshots.ID `json:"snapshot"`
+	Damaged   bool         `json:"damaged"`
+	Untrusted bool         `json:"untrusted,omitempty"`
+	Error     string       `json:"error"`
+}
+
+func verifyCommand() *cobra.Command {
+	var f storeFlags
+	var output process.OutputFlag
+	cmd := &cobra.Command{
+		Use:   "verify --store STORE",
+		Short: "Check every digest of every snapshot that the store keeps",
+		Long: `Check every digest of every snapshot that the store keeps, the oldest first, and
+print a line for each that fails. Where --allowed-signers or --keyring say
+who may sign, the signatures are checked too. The exit code is 3 if a snapshot is
+damaged or not signed by any of them, and 1 if one could not be read.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.with(cmd.Context(), func(store stores.Store) error { return runVerify(cmd, store, f.opening.Allowed.Enabled(), &output) })
+		},
+	}
+	f.add(cmd)
+	output.AddTo(cmd)
+	return cmd
+}
+
+func runVerify(cmd *cobra.Command, store stores.Reader, signatures bool, output *process.OutputFlag) error {
+	v, err := verify(cmd.Context(), store)
+	if err != nil {
+		return err
+	}
+	v.Signatures = signatures
+	if err := output.Write(cmd.OutOrStdout(), v, v.print); err != nil {
+		return err
+	}
+	return v.exit()
+}
+
+// verify reads all snapshots, one after the other: no more than one is in memory.
+func verify(ctx context.Context, store stores.Reader) (verification, error) {
+	v := verification{Failed: []failure{}}
+	ids, err := allOf(ctx, store)
+	if err != nil {
+		return v, err
+	}
+	for _, id := range ids {
+		_, err := store.Get(ctx, id)
+		if ctx.Err() != nil {
+			return v, ctx.Err()
+		}
+		if gone(ctx, store, id, err) {
+			continue
+		}
+		v.Snapshots++
+		if err != nil {
+			v.Failed = append(v.Failed, failure{
+				Snapshot: id, Damaged: errors.Is(err, snapshots.ErrCorrupt), Untrusted: errors.Is(err, snapshots.ErrUntrusted), Error: err.Error(),
+			})
+		}
+	}
+	return v, nil
+}
+
+// gone reports whether a snapshot was deleted since it was listed, which is no
+// damage.
+func gone(ctx context.Context, store stores.Reader, id snapshots.ID, err error) bool {
+	if !errors.Is(err, snapshots.ErrNotFound) {
+		return false
+	}
+	ids, err := allOf(ctx, store)
+	return err == nil && !slices.Contains(ids, id)
+}
+
+func (v verification) print(w io.Writer) error {
+	for _, f := range v.Failed {
+		fmt.Fprintln(w, firstLine(f.Error))
+	}
+	signed := ""
+	if v.Signatures {
+		signed = ", and signed by who may"
+	}
+	_, err := fmt.Fprintf(w, "%d of %d snapshots are as their digests say%s\n", v.Snapshots-len(v.Failed), v.Snapshots, signed)
+	return err
+}
+
+// exit returns the exit code. What could not be read says nothing of the store, and
+// comes after what is surely damaged.
+func (v verification) exit() error {
+	switch {
+	case slices.ContainsFunc(v.Failed, func(f failure) bool { return f.Damaged || f.Untrusted }):
+		return process.Invalid(nil)
+	case len(v.Failed) > 0:
+		return &process.ExitError{Code: process.ExitFailure}
+	}
+	return nil
+}
+
+// damaged gives the error of a snapshot that is not what its digests say, or not
+// signed by who may, its exit code.
+func damaged(err error) error {
+	if errors.Is(err, snapshots.ErrCorrupt) || errors.Is(err, snapshots.ErrUntrusted) {
+		return process.Invalid(err)
+	}
+	return err
+}
