@@ -1,13 +1,20 @@
 package cli
 
 import (
+	"context"
 	"io"
+	"log/slog"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/difference"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -102,4 +109,126 @@ func reportOf(d difference.Difference, a, b side) difference.Report {
 		}
 	}
 	return r
+}
+
+// sideReader reads the sides of a comparison. What compiling needs is found
+// out once, and only if there is something to compile.
+type sideReader struct {
+	flags  *diffFlags
+	cmd    *cobra.Command
+	now    time.Time
+	config *config.Config
+	check  *validate.Checker
+}
+
+// read reads the side that a person named.
+func (r *sideReader) read(name string) (side, error) {
+	store, revision, err := parseSide(name, exists)
+	switch {
+	case err != nil:
+		return side{}, err
+	case revision != "":
+		return storedSide(r.cmd.Context(), store, revision, r.flags.cluster.store(r.flags.opening, slog.New(slog.DiscardHandler)))
+	}
+	objects, err := r.objects(name)
+	if err != nil {
+		return side{}, err
+	}
+	return r.compile(objects)
+}
+
+// objects tells a cluster from files. What exists as a file is one.
+func (r *sideReader) objects(name string) (compiler.Objects, error) {
+	word, kubeContext, _ := strings.Cut(name, ":")
+	if word != "cluster" || exists(name) {
+		return compiler.Files(name), nil
+	}
+	if !r.flags.cluster.wanted() {
+		return nil, process.WithHint(process.Usage("which cluster is not said"), "use --kubeconfig FILE; a file of that name is ./cluster")
+	}
+	log := warnings(r.cmd.ErrOrStderr())
+	connection, err := r.flags.cluster.connect(kubeContext, log)
+	if err != nil {
+		return nil, err
+	}
+	return follow(r.cmd.Context(), connection, log), nil
+}
+
+// parseSide tells a stored snapshot, STORE@REVISION, from manifests, for which
+// revision is empty. What exists as a file or directory is manifests.
+func parseSide(name string, exists func(path string) bool) (store, revision string, err error) {
+	if exists(name) {
+		return "", "", nil
+	}
+	if i := strings.LastIndexByte(name, '@'); i > 0 && isRevision(name[i+1:]) {
+		return name[:i], name[i+1:], nil
+	}
+	if isStore(name) && !strings.HasPrefix(name, "cluster:") {
+		return "", "", process.WithHint(process.Usage("%s names a store and no snapshot of it", redacted(name)), "add @head for the newest, or @r12")
+	}
+	return "", "", nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// isRevision tells the name of a snapshot from the host of a URL.
+func isRevision(text string) bool {
+	if _, err := snapshots.ParseID(text); err == nil || text == snapshots.Newest {
+		return true
+	}
+	digits := strings.TrimPrefix(text, "r")
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// redacted is the URL of a store up to where it could hold a password.
+func redacted(url string) string {
+	if i := strings.LastIndexByte(url, '@'); i >= 0 {
+		scheme, _, _ := strings.Cut(url, ":")
+		return scheme + "://…" + url[i:]
+	}
+	return url
+}
+
+// compile compiles objects, and prints what was found.
+func (r *sideReader) compile(objects compiler.Objects) (side, error) {
+	stderr := r.cmd.ErrOrStderr()
+	if r.check == nil {
+		c, err := r.flags.configuration(r.cmd.Context(), r.cmd.Flags(), stderr, warnings(stderr))
+		if err != nil {
+			return side{}, err
+		}
+		if r.check, err = r.flags.checker(r.cmd.Context(), c, stderr); err != nil {
+			return side{}, err
+		}
+		r.config = &c
+	}
+	source := compiler.Source{Objects: objects, Templates: r.flags.templates, Config: *r.config}
+	compiled, result, err := source.Side(r.cmd.Context(), r.check, r.now)
+	printDiagnostics(stderr, result.Diagnostics)
+	return side{compiled, result}, unpublishable(err)
+}
+
+// storedSide reads a snapshot.
+func storedSide(ctx context.Context, url, revision string, o stores.Options) (side, error) {
+	store, err := stores.Open(ctx, url, o)
+	if err != nil {
+		return side{}, err
+	}
+	defer store.Close()
+	ids, err := store.IDs(ctx)
+	if err != nil {
+		return side{}, err
+	}
+	id, ok := snapshots.FindID(ids, revision)
+	if !ok {
+		return side{}, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists those that it holds")
+	}
+	s, err := store.Get(ctx, id)
+	if err != nil {
+		return side{}, err
+	}
+	return side{Side: difference.Side{Name: store.String() + "@" + id.String(), Files: s.Files, Certificates: s.Manifest.Spec.Certificates, Recipients: s.Manifest.Spec.Recipients}}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"path"
@@ -121,10 +120,7 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 	} else {
 		done.Before = done.After
 	}
-	return f.output.Write(cmd.OutOrStdout(), done, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, done.Message)
-		return err
-	})
+	return f.print(cmd, done)
 }
 
 // rewindSubject says what is given up.

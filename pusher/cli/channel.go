@@ -64,17 +64,29 @@ func stateOf(view snapshots.View, now time.Time) (channelState, string) {
 
 // edit changes the channel of the store and prints what should run then.
 func (f *channelFlags) edit(cmd *cobra.Command, edit channelEdit) error {
-	return f.with(cmd.Context(), func(store stores.Store) error {
-		return f.editOf(cmd, store, edit)
-	})
+	return f.editSaying(cmd, edit, nil)
 }
 
-func (f *channelFlags) editOf(cmd *cobra.Command, store stores.Store, edit channelEdit) error {
+// editSaying changes the channel of the store and prints a message of the verb's own. It
+// is asked for the message after the edit.
+func (f *channelFlags) editSaying(cmd *cobra.Command, edit channelEdit, message func() string) error {
+	return f.with(cmd.Context(), func(store stores.Store) error { return f.editOf(cmd, store, edit, message) })
+}
+
+// editOf is editSaying for a store that is open. Without a message it is edit.
+func (f *channelFlags) editOf(cmd *cobra.Command, store stores.Store, edit channelEdit, message func() string) error {
 	done, err := f.change(cmd.Context(), store, time.Now(), edit)
 	if err != nil {
 		return err
 	}
+	if message != nil {
+		done.Message = message()
+	}
 	done.warn(cmd.ErrOrStderr())
+	return f.print(cmd, done)
+}
+
+func (f *channelFlags) print(cmd *cobra.Command, done channelChange) error {
 	return f.output.Write(cmd.OutOrStdout(), done, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, done.Message)
 		return err

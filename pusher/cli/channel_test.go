@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -149,5 +151,172 @@ func TestEveryVerbPrintsJSON(t *testing.T) {
 		if flag := cmd.Flags().Lookup("output"); flag == nil || flag.Shorthand != "o" {
 			t.Errorf("pusher %s has no -o", cmd.Name())
 		}
+	}
+}
+
+func TestApprove(t *testing.T) {
+	t.Parallel()
+	store, url, ids := filledStore(t)
+	err := store.UpdateChannel(t.Context(), "ask for approval", time.Now(), func(c *snapshots.Channel) error {
+		*c = c.WithApproval(true)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, ids[0].String()+" is the newest that is approved (2 waiting for approval)\n", "approve", "r1", "--store", url)
+	expect(t, ids[2].String()+" is the newest\n", "approve", "r3", "--store", url)
+	if code, _, errs := pusherCommand(t, "approve", "r4", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "holds no snapshot r4") {
+		t.Errorf("exit code %d, said %s", code, errs)
+	}
+	if approved := channelOf(t, store).Approved; len(approved) != 2 {
+		t.Errorf("approved are %v", approved)
+	}
+}
+
+func TestReject(t *testing.T) {
+	t.Parallel()
+	store, url, ids := filledStore(t)
+	expect(t, ids[1].String()+" is the newest that is not rejected (1 rejected)\n", "reject", "r3", "--store", url, "--reason", "it is slow")
+	if r := channelOf(t, store).Rejected; len(r) != 1 || r[0].Snapshot != ids[2] || r[0].Reason != "it is slow" || r[0].At.IsZero() {
+		t.Errorf("rejected are %+v", r)
+	}
+	expect(t, ids[2].String()+" is the newest\n", "retry", "r3", "--store", url)
+	expect(t, "pinned", "pin", "r2", "--store", url, "--by", "me")
+	expect(t, ids[1].String()+" is pinned by me, but was rejected: by bob\n", "reject", "r2", "--store", url, "--by", "bob")
+}
+
+// An order is about the rollout that the state file tells of, else of the snapshot that
+// is named, or that should run.
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	store, url, ids := filledStore(t)
+	idle := writeState(t, pusher.Status{})
+	rolling := writeState(t, pusher.Status{Rollout: &pusher.RolloutStatus{Target: ids[1], Phase: rollout.Soaking}})
+
+	expect(t, "the rollout of "+ids[2].String()+" goes on to its next wave at once", "promote", "--store", url, "--by", "ann")
+	if o := channelOf(t, store).Promote; o == nil || o.Snapshot != ids[2] || o.By != "ann" || o.Full || o.At.IsZero() {
+		t.Errorf("the promotion is %+v", o)
+	}
+	expect(t, "goes on to all that remain at once", "promote", "--full", "--store", url, "--state", rolling)
+	if o := channelOf(t, store).Promote; o == nil || o.Snapshot != ids[1] || !o.Full {
+		t.Errorf("the promotion is %+v", o)
+	}
+	expect(t, "the rollout of "+ids[0].String()+" is undone and rejected", "abort", "r1", "--store", url, "--reason", "errors")
+	if o := channelOf(t, store).Abort; o == nil || o.Snapshot != ids[0] || o.Reason != "errors" {
+		t.Errorf("the abort is %+v", o)
+	}
+	for said, args := range map[string]string{
+		"no rollout is under way":                                    "abort --state " + idle,
+		"no rollout of " + ids[2].String() + " is under way, but of": "promote r3 --state " + rolling,
+		"there is no state file":                                     "abort --state " + idle + ".none",
+		"the store holds no snapshot r9":                             "abort r9",
+	} {
+		code, _, errs := pusherCommand(t, append(strings.Fields(args), "--store", url)...)
+		if code == process.ExitOK || !strings.Contains(errs, said) {
+			t.Errorf("%s: exit code %d, said %s", args, code, errs)
+		}
+	}
+	expect(t, "paused", "pause", "--store", url)
+	if code, _, errs := pusherCommand(t, "abort", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "it cannot be told which rollout is meant: paused") {
+		t.Errorf("exit code %d, said %s", code, errs)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	store, url, ids := filledStore(t)
+	code, out, errs := pusherCommand(t, "rollback", "--store", url, "--by", "ann")
+	want := ids[1].String() + " is pinned by ann: rolled back from " + ids[2].String() + "\n\tto go forward again: pusher unpin --store " + url + "\n"
+	if code != process.ExitOK || out != want {
+		t.Errorf("exit code %d, printed %s%s, want %s", code, out, errs, want)
+	}
+	code, out, _ = pusherCommand(t, "rollback", "--store", url, "--reason", "the sale is off", "-o", "json")
+	var done rolledBack
+	if err := json.Unmarshal([]byte(out), &done); err != nil || code != process.ExitOK || done.From != ids[1] || done.To != ids[0] || done.Undo != "pusher unpin --store "+url {
+		t.Errorf("exit code %d, printed %s: %v", code, out, err)
+	}
+	if pin := channelOf(t, store).Pin; pin == nil || pin.Snapshot != ids[0] || pin.Reason != "the sale is off" || pin.At.IsZero() {
+		t.Errorf("the pin is %+v", pin)
+	}
+	for _, c := range []struct{ said, to string }{
+		{"there is nothing to roll back to: the store holds nothing older than " + ids[0].String(), ""},
+		{ids[1].String() + " is not older than " + ids[0].String(), "r2"},
+		{ids[0].String() + " is not older than " + ids[0].String(), "r1"},
+		{"holds no snapshot r7", "r7"},
+	} {
+		if code, _, errs := pusherCommand(t, "rollback", "--store", url, "--to", c.to); code != process.ExitUsage || !strings.Contains(errs, c.said) {
+			t.Errorf("to %q: exit code %d, said %s", c.to, code, errs)
+		}
+	}
+	expect(t, ids[2].String()+" is the newest", "unpin", "--store", url)
+	expect(t, ids[0].String()+" is pinned", "rollback", "--store", url, "--to", "r1")
+}
+
+// What the fleet ran last is gone back to, though there is something between.
+func TestRollbackToWhatTheFleetRan(t *testing.T) {
+	t.Parallel()
+	_, url, ids := filledStore(t)
+	state := writeState(t, pusher.Status{Updated: time.Now(), Good: ids[0]})
+	expect(t, ids[0].String()+" is pinned", "rollback", "--store", url, "--state", state)
+}
+
+func channelOf(t *testing.T, store *dirstore.Store) snapshots.ChannelSpec {
+	t.Helper()
+	view, err := store.View(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view.Channel.Spec
+}
+
+func TestPinUnpinPauseResume(t *testing.T) {
+	store, url, ids := filledStore(t)
+	expect(t, ids[0].String()+" is pinned by me: the sale is off", "pin", "r1", "--store", url, "--by", "me", "--reason", "the sale is off")
+	if pin := channelOf(t, store).Pin; pin == nil || pin.Snapshot != ids[0] || pin.Reason != "the sale is off" || pin.At.IsZero() {
+		t.Errorf("the pin is %+v", pin)
+	}
+	expect(t, "pinned", "pin", ids[1].String(), "--store", url)
+	expect(t, ids[2].String()+" is the newest", "unpin", "--store", url)
+	expect(t, "nothing is pinned", "unpin", "--store", url)
+	expect(t, "paused by me", "pause", "--store", url, "--by", "me")
+	expect(t, "is the newest", "resume", "--store", url)
+	expect(t, "nothing is paused", "resume", "--store", url)
+	if spec := channelOf(t, store); spec.Pin != nil || spec.Pause != nil {
+		t.Errorf("the channel is %+v", spec)
+	}
+}
+
+func TestRetry(t *testing.T) {
+	store, url, ids := filledStore(t)
+	reject := func(id snapshots.ID) {
+		s, err := store.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit := func(c *snapshots.Channel) error {
+			*c = c.Reject(snapshots.Rejection{Digest: s.Manifest.Spec.Digest, Snapshot: id})
+			return nil
+		}
+		if err := store.UpdateChannel(t.Context(), "reject", time.Now(), edit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, _, errs := pusherCommand(t, "retry", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "0 snapshots are rejected") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	reject(ids[2])
+	expect(t, ids[2].String()+" is the newest", "retry", "--store", url)
+	reject(ids[1])
+	reject(ids[2])
+	if code, _, errs := pusherCommand(t, "retry", "--store", url); code != process.ExitUsage || !strings.Contains(errs, ids[1].String()+", "+ids[2].String()) {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if code, _, errs := pusherCommand(t, "retry", "r1", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "is not rejected") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	expect(t, ids[2].String()+" is the newest", "retry", "r3", "--store", url)
+	if rejected := channelOf(t, store).Rejected; len(rejected) != 1 || rejected[0].Snapshot != ids[1] {
+		t.Errorf("rejected are %+v", rejected)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -80,5 +81,23 @@ r000003-cccccccccc  -    -      reload: haproxy.cfg:7: +` + strings.Repeat("ü",
 	var out strings.Builder
 	if err := printHistory(&out, list, time.Time{}); err != nil || out.String() != want {
 		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	_, url, ids := filledStore(t)
+	expect(t, "pinned", "pin", "r2", "--store", url)
+	state := writeState(t, pusher.Status{Updated: time.Now(), Instances: []pusher.InstanceStatus{{Name: "a", Running: ids[1]}}})
+	want := "SNAPSHOT            AGE  STATE            SUBJECT\n" +
+		ids[2].String() + "  1h   -                the config three\n" +
+		ids[1].String() + "  1h   pinned, running  the config two\n" +
+		ids[0].String() + "  1h   -                the config one\n"
+	if code, out, errs := pusherCommand(t, "history", "--store", url, "--state", state); code != 0 || out != want {
+		t.Errorf("exit code %d, printed\n%s%swant\n%s", code, out, errs, want)
+	}
+	_, out, _ := pusherCommand(t, "history", "--store", url, "-n", "1", "-o", "json")
+	var list []revision
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 || list[0].Snapshot != ids[2] {
+		t.Errorf("printed %s: %v", out, err)
 	}
 }

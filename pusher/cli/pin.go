@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 func pinCommand() *cobra.Command {
@@ -31,4 +35,212 @@ is named in full, or by its revision, as r12, or as head, the newest.`,
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
 	return cmd
+}
+
+func unpinCommand() *cobra.Command {
+	var f channelFlags
+	cmd := &cobra.Command{
+		Use:   "unpin --store STORE",
+		Short: "Have the newest snapshot run again",
+		Args:  process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+				if c.Spec.Pin == nil {
+					return "", unchanged("nothing is pinned")
+				}
+				pinned := c.Spec.Pin.Snapshot
+				*c = c.Unpinned()
+				return fmt.Sprintf("unpin %s%s", pinned, f.who.because()), nil
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func overrideCommand() *cobra.Command {
+	var f channelFlags
+	var lasts time.Duration
+	var end bool
+	cmd := &cobra.Command{
+		Use:   "override SNAPSHOT --for DURATION --store STORE",
+		Short: "Have a snapshot run for a while, whatever else is said",
+		Long: `Have a snapshot run until the time is over, whatever is pinned or published
+meanwhile; only a pause comes before it. Then what would have run without it runs
+again, through the usual waves. --end ends it at once.`,
+		Args: process.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case end && (len(args) > 0 || lasts != 0):
+				return process.Usage("--end stands alone")
+			case end:
+				return f.edit(cmd, f.endOverride)
+			case len(args) == 0 || lasts <= 0:
+				return process.WithHint(process.Usage("name a snapshot, and say with --for how long it is to run"), "pusher override r12 --for 2h; to end it: pusher override --end")
+			}
+			now := time.Now()
+			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+				id, err := find(view.IDs, args[0])
+				*c = c.Overridden(snapshots.Override{Snapshot: id, By: f.who.by, Reason: f.who.reason, Expires: now.Add(lasts)})
+				return fmt.Sprintf("override with %s for %s%s", id, lasts, f.who.because()), err
+			})
+		},
+	}
+	cmd.ValidArgsFunction = f.complete(allIDs)
+	f.add(cmd)
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long it is to run, such as 2h")
+	cmd.Flags().BoolVar(&end, "end", false, "end the override")
+	return cmd
+}
+
+func (f *channelFlags) endOverride(_ snapshots.View, c *snapshots.Channel) (string, error) {
+	if c.Spec.Override == nil {
+		return "", unchanged("nothing is overridden")
+	}
+	id := c.Spec.Override.Snapshot
+	*c = c.NotOverridden()
+	return fmt.Sprintf("end the override with %s%s", id, f.who.because()), nil
+}
+
+func pauseCommand() *cobra.Command {
+	var f channelFlags
+	cmd := &cobra.Command{
+		Use:   "pause --store STORE",
+		Short: "Hold the fleet where it is",
+		Long: `Hold the fleet where it is, also in the middle of a rollout. Endpoints and
+certificates still follow the cluster, a failure is still undone, and an instance
+that joins still gets what the fleet runs.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			now := time.Now()
+			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+				*c = c.Paused(snapshots.Pause{By: f.who.by, Reason: f.who.reason, At: now})
+				return "pause" + f.who.because(), nil
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func resumeCommand() *cobra.Command {
+	var f channelFlags
+	cmd := &cobra.Command{
+		Use:   "resume --store STORE",
+		Short: "Go on after a pause",
+		Args:  process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+				if c.Spec.Pause == nil {
+					return "", unchanged("nothing is paused")
+				}
+				*c = c.Resumed()
+				return "resume" + f.who.because(), nil
+			})
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// rollbackFlags are those of the verb rollback.
+type rollbackFlags struct {
+	channelFlags
+	to    string
+	state string
+}
+
+// rolledBack is what a rollback did.
+type rolledBack struct {
+	channelChange
+	From snapshots.ID `json:"from,omitzero"`
+	To   snapshots.ID `json:"to"`
+	Undo string       `json:"undo"` // the command that goes forward again
+}
+
+func rollbackCommand() *cobra.Command {
+	var f rollbackFlags
+	cmd := &cobra.Command{
+		Use:   "rollback --store STORE [--to SNAPSHOT] [--state STATE]",
+		Short: "Go back to the last good snapshot, by pinning it",
+		Long: `Pin a snapshot that is older than the one that should run. Without --to that is the
+last good one before it that has another content: what the whole fleet ran last, if
+--state tells and it is older; else the next older one that is not rejected and, where
+that is asked for, approved. To do it again goes back further. What is published meanwhile waits until
+pusher unpin.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.to, "to", "", "snapshot to go back to")
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what ran last")
+	_ = cmd.RegisterFlagCompletionFunc("to", f.complete(allIDs)) // fails for unknown flags only
+	return cmd
+}
+
+func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
+	status, err := f.status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	var done rolledBack
+	made, err := f.change(cmd.Context(), store, now, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+		var err error
+		if done.From, done.To, err = f.target(view, status, now); err != nil {
+			return "", err
+		}
+		*c = c.Pinned(snapshots.Pin{Snapshot: done.To, By: f.who.by, Reason: f.why(done.From), At: now})
+		return fmt.Sprintf("roll back to %s%s", done.To, f.who.because()), nil
+	})
+	if err != nil {
+		return err
+	}
+	made.Reason = f.why(done.From)
+	made.warn(cmd.ErrOrStderr())
+	done.channelChange, done.Undo = made, "pusher unpin --store "+store.String()
+	return f.output.Write(cmd.OutOrStdout(), done, done.print)
+}
+
+// status returns what a pusher says of its fleet, if a state was named.
+func (f *rollbackFlags) status(ctx context.Context) (pusher.Status, error) {
+	if f.state == "" {
+		return pusher.Status{}, nil
+	}
+	return f.readStatus(ctx, f.state)
+}
+
+// target returns what should run, zero if that is not known, and what to go back to.
+func (f *rollbackFlags) target(view snapshots.View, status pusher.Status, now time.Time) (from, to snapshots.ID, err error) {
+	view.Fleet = status.Fleet
+	from, last := snapshots.Previous(view, append(status.Proven, status.Good), now)
+	if f.to == "" && last.Hold {
+		return from, to, process.WithHint(process.Usage("there is nothing to roll back to: %s", last.Message),
+			"name a snapshot with --to; pusher history lists them")
+	}
+	if f.to == "" {
+		return from, last.ID, nil
+	}
+	if to, err = find(view.IDs, f.to); err != nil {
+		return from, to, err
+	}
+	if !from.IsZero() && to.Compare(from) >= 0 {
+		return from, to, process.WithHint(process.Usage("%s is not older than %s, which should run", to, from), "use pusher pin")
+	}
+	return from, to, nil
+}
+
+// why returns the reason that is kept with the pin.
+func (f *rollbackFlags) why(from snapshots.ID) string {
+	if f.who.reason == "" && !from.IsZero() {
+		return "rolled back from " + from.String()
+	}
+	return f.who.reason
+}
+
+func (r rolledBack) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%s\n\tto go forward again: %s\n", r.Message, r.Undo)
+	return err
 }

@@ -2,11 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
+	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/live"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -226,68 +226,51 @@ func (f *runFlags) live() string {
 	return f.options.Live
 }
 
-// serve runs the pusher beside the server for health, metrics and status.
-func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var last latest
-	o, registry := f.options, process.NewRegistry()
-	o.Metrics, o.Status = registry, last.set
-	if f.cluster != nil {
-		registry.MustRegister(f.cluster)
+// refusals reads which addresses EndpointSlices of a cluster may not name.
+func (f *runFlags) refusals() (err error) {
+	var refuse []netip.Prefix
+	for _, word := range f.refuse {
+		switch {
+		case word == "none" && len(f.refuse) == 1:
+		case word == "default":
+			refuse = append(refuse, defaultRefused(os.Getenv("KUBERNETES_SERVICE_HOST"))...)
+		default:
+			network, err := parseNetwork("--refuse-endpoints", word)
+			if err != nil {
+				return err
+			}
+			refuse = append(refuse, network)
+		}
 	}
-	elector, err := f.share(&o, registry, log)
-	if err != nil {
-		return err
-	}
-	if o.Events, err = f.announcing(log, registry); err != nil {
-		return err
-	}
-	_, wait, err := process.Server{
-		Address: f.address, Ready: last.ready, Metrics: registry, Log: log,
-		Handle: map[string]http.Handler{"GET /status": http.HandlerFunc(last.serve)},
-	}.Start(ctx)
-	if err != nil {
-		return err
-	}
-	err = push(ctx, o, elector)
-	stop()
-	wait()
-	return err
-}
-
-// latest is the last status of the pusher.
-type latest struct {
-	mu     sync.Mutex
-	status pusher.Status
-}
-
-func (l *latest) set(s pusher.Status) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.status = s
-}
-
-func (l *latest) get() pusher.Status {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.status
-}
-
-// ready returns why the pusher is not ready: it has not looked around yet, or
-// something is missing that it needs.
-func (l *latest) ready() error {
-	s := l.get()
-	if s.Updated.IsZero() || s.Channel.Message == pusher.NotRead {
-		return errors.New(pusher.NotRead)
-	}
-	if t, blocked := s.Blocked(); blocked {
-		return fmt.Errorf("%s: %s", t.About, t.Error)
+	f.options.RefuseEndpoints = refuse
+	for _, word := range f.allow {
+		network, err := parseNetwork("--allow-endpoints", word)
+		if err != nil {
+			return err
+		}
+		f.options.AllowEndpoints = append(f.options.AllowEndpoints, network)
 	}
 	return nil
 }
 
-func (l *latest) serve(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(l.get()) // the client is gone
+// defaultRefused are the usual networks, and the address of the API server's Service, which
+// a pod is told.
+func defaultRefused(service string) []netip.Prefix {
+	out := slices.Clone(live.DefaultRefused)
+	if ip, err := netip.ParseAddr(service); err == nil {
+		out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+	}
+	return out
+}
+
+// parseNetwork reads a network or an address.
+func parseNetwork(flag, word string) (netip.Prefix, error) {
+	if ip, err := netip.ParseAddr(word); err == nil {
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	network, err := netip.ParsePrefix(word)
+	if err != nil || network != network.Masked() {
+		return netip.Prefix{}, process.WithHint(process.Usage("%s: %q is no network", flag, word), "write it as 10.0.0.0/8 or 10.0.0.1, and default for the usual ones")
+	}
+	return network, nil
 }

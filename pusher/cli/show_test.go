@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/difference"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -139,5 +140,25 @@ func damage(t *testing.T, path string, id snapshots.ID) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(path, "snapshots", id.String(), snapshots.ConfigFile), []byte("# edited\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	t.Parallel()
+	_, url, ids := filledStore(t)
+	want := "--- a/haproxy.cfg\t" + ids[0].String() + "\n+++ b/haproxy.cfg\t" + ids[2].String() + "\n@@ -1,1 +1,1 @@\n-# one\n+# three\n"
+	expect(t, want+"reload: haproxy.cfg:1: +# three\n", "diff", "r1", ids[2].String(), "--store", url)
+	expect(t, "nothing\n", "diff", "r1", "1", "--store", url, "--exit-code")
+	code, out, _ := pusherCommand(t, "diff", "r2", "r1", "--store", url, "--exit-code", "-o", "json")
+	var r difference.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != differ || r.A != ids[1].String() || r.Verdict != "reload" || len(r.Files) != 1 || r.Decides.Text != "# one" {
+		t.Errorf("exit code %d, printed %s: %v", code, out, err)
+	}
+	if code, _, errs := pusherCommand(t, "diff", "r1", "r4", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "holds no snapshot r4") {
+		t.Errorf("exit code %d, said %s", code, errs)
+	}
+	damage(t, strings.TrimPrefix(url, "dir:"), ids[1])
+	if code, out, errs := pusherCommand(t, "diff", "r1", "r2", "--store", url); code != process.ExitInvalid || out != "" || !strings.Contains(errs, "snapshot is corrupt") {
+		t.Errorf("exit code %d, printed %s, said %s", code, out, errs)
 	}
 }

@@ -1,12 +1,20 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 func TestDescribeWaits(t *testing.T) {
@@ -22,4 +30,146 @@ func TestDescribeWaits(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("told otherwise (-want +got):\n%s", diff)
 	}
+}
+
+// A rejection is on top while it says why something does not run.
+func TestRejectionsOfLongAgoLeaveTheTop(t *testing.T) {
+	id := func(text string) snapshots.ID {
+		parsed, err := snapshots.ParseID(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	old, newer := id("r000002-aaaaaaaaaa"), id("r000009-bbbbbbbbbb")
+	s := pusher.Status{
+		Good:     id("r000005-cccccccccc"),
+		Rejected: []rollout.Failure{{Snapshot: old, Reason: "port taken"}, {Snapshot: newer, Reason: "no server is up"}},
+		Instances: []pusher.InstanceStatus{
+			{Name: "edge-1", Reachable: true, Pending: "servers are being brought up to date"},
+		},
+	}
+	shown := func() string {
+		var out strings.Builder
+		if err := printStatus(&out, s, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	text := shown()
+	if !strings.Contains(text, "rejected  r000009-bbbbbbbbbb: no server is up") || strings.Contains(text, "port taken") {
+		t.Errorf("the status is\n%s", text)
+	}
+	if !strings.HasSuffix(text, "\nrejected earlier: r000002-aaaaaaaaaa\n") {
+		t.Errorf("the status ends\n%s", text)
+	}
+	if !strings.Contains(text, "no       servers are being brought up to date") {
+		t.Errorf("nothing says what is on its way:\n%s", text)
+	}
+	s.Channel.Wanted = old // it is pinned
+	if text = shown(); !strings.Contains(text, "rejected  r000002-aaaaaaaaaa: port taken") {
+		t.Errorf("the rejection of what is wanted is not shown:\n%s", text)
+	}
+	s.Channel.Wanted, s.Good = snapshots.ID{}, snapshots.ID{}
+	if text = shown(); !strings.Contains(text, "port taken") {
+		t.Errorf("with nothing good, it is not shown:\n%s", text)
+	}
+}
+
+// The status says which backends have no server up, why, and since when: the first few by
+// name, and of the others how many.
+func TestStatusOfEmptyBackends(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	many := pusher.BackendsStatus{All: 900, Empty: 300}
+	for n := range 100 { // the status lists no more
+		many.List = append(many.List, pusher.EmptyBackend{Backend: fmt.Sprintf("shop_%03d_http", n), Since: now.Add(-time.Hour)})
+	}
+	for name, test := range map[string]struct {
+		backends *pusher.BackendsStatus
+		want     string
+	}{
+		"nothing is known": {nil, ""},
+		"all have some":    {&pusher.BackendsStatus{All: 3}, ""},
+		"two of three": {&pusher.BackendsStatus{All: 3, Empty: 2, Failing: 1, List: []pusher.EmptyBackend{
+			{Backend: "shop_api_http", Since: now.Add(-90 * time.Second)},
+			{Backend: "shop_web_http", Since: now.Add(-2 * time.Hour), Instances: []string{"edge-1", "edge-3"}},
+		}}, `empty     2 of 3 backends have no server up
+          shop_api_http: no endpoints, for 1m
+          shop_web_http: failing checks on edge-1 edge-3, for 2h
+`},
+		"many": {&many, `empty     300 of 900 backends have no server up
+          shop_000_http: no endpoints, for 1h
+          shop_001_http: no endpoints, for 1h
+          shop_002_http: no endpoints, for 1h
+          shop_003_http: no endpoints, for 1h
+          shop_004_http: no endpoints, for 1h
+          and 295 more
+`},
+	} {
+		var out strings.Builder
+		if err := printStatus(&out, pusher.Status{Updated: now, Backends: test.backends}, now); err != nil {
+			t.Fatal(err)
+		}
+		_, got, _ := strings.Cut(out.String(), "good      none yet\n")
+		if got, _, _ = strings.Cut(got, "\nINSTANCE"); got != test.want {
+			t.Errorf("%s: the status is\n%s\nwant\n%s", name, got, test.want)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	r1, r2 := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	s := pusher.Status{
+		Updated: now.Add(-5 * time.Minute), Good: r1,
+		Channel:  pusher.ChannelStatus{Wanted: r2, Message: "r000002-bbbbbbbbbb is the newest"},
+		Rollout:  &pusher.RolloutStatus{Target: r2, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}},
+		Rejected: []rollout.Failure{{Snapshot: r2, Reason: "a: refused:\nport in use"}},
+		Troubles: []pusher.Trouble{{About: "store", Error: "gone", Since: now.Add(-90 * time.Minute)}},
+		Instances: []pusher.InstanceStatus{
+			{Name: "a", Zone: "east", Reachable: true, Running: r1, InSync: true},
+			{Name: "b", Reachable: true, Node: "bootstrap", Error: "first\nsecond"},
+			{Name: "c", Error: "connection refused"},
+		},
+	}
+	want := `updated   5m ago: the pusher does not run
+wanted    r000002-bbbbbbbbbb is the newest
+good      r000001-aaaaaaaaaa
+rollout   pushing r000002-bbbbbbbbbb, wave 1: a
+rejected  r000002-bbbbbbbbbb: a: refused:
+          port in use
+trouble   store, for 1h: gone
+
+INSTANCE  ZONE  RUNNING             IN SYNC      ERROR
+a         east  r000001-aaaaaaaaaa  yes          -
+b         -     (bootstrap)         no           first …
+c         -     -                   unreachable  connection refused
+`
+	var out bytes.Buffer
+	if err := printStatus(&out, s, now); err != nil || out.String() != want {
+		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
+	}
+}
+
+func TestStatusAsJSON(t *testing.T) {
+	state := writeState(t, pusher.Status{Updated: time.Now(), Instances: []pusher.InstanceStatus{{Name: "a", InSync: true}}})
+	_, out, _ := pusherCommand(t, "status", "--state", state, "-o", "json")
+	var s pusher.Status
+	if err := json.Unmarshal([]byte(out), &s); err != nil || s.InSync() != 1 || s.Rollout != nil {
+		t.Errorf("printed %s: %v", out, err)
+	}
+}
+
+func writeState(t *testing.T, s pusher.Status) string {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"apiVersion": snapshots.APIVersion, "kind": "PusherState", "status": s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "state.json")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

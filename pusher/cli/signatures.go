@@ -6,13 +6,55 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
+
+func signCommand() *cobra.Command {
+	var f storeFlags
+	var output process.OutputFlag
+	cmd := &cobra.Command{
+		Use:   "sign --store STORE --signing-key FILE",
+		Short: "Sign the channel of a store in ConfigMaps as it is",
+		Long: `Sign the channel of a store in ConfigMaps as it is: one that was written before
+signatures were asked for, by hand, or by somebody whose key is not accepted any more.
+Look at what it says before, for nobody has vouched for it. Verbs that change the channel,
+such as pin, sign it anyway where they are given a key.`,
+		Args: process.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case f.store != "" && !stores.InCluster(f.store):
+				return process.WithHint(process.Usage("store %s: only a channel in ConfigMaps is signed as it is", f.store), "in git, sign a commit: git commit --amend -S")
+			case !f.opening.Key.Enabled():
+				return process.WithHint(process.Usage("there is no key for signatures"), "use --signing-key FILE")
+			}
+			f.opening.Allowed = signature.Allowed{} // it is not signed by any of them
+			return f.with(cmd.Context(), func(store stores.Store) error {
+				unchanged := func(*snapshots.Channel) error { return nil }
+				if err := store.UpdateChannel(cmd.Context(), "sign", time.Now(), unchanged); err != nil {
+					return err
+				}
+				done := struct {
+					Store  string `json:"store"`
+					Signed bool   `json:"signed"`
+				}{store.String(), true}
+				return output.Write(cmd.OutOrStdout(), done, func(w io.Writer) error {
+					_, err := fmt.Fprintln(w, "the channel is signed as it is")
+					return err
+				})
+			})
+		},
+	}
+	f.add(cmd)
+	output.AddTo(cmd)
+	return cmd
+}
 
 // verification is what was found of the snapshots of a store.
 type verification struct {
@@ -128,4 +170,82 @@ func damaged(err error) error {
 		return process.Invalid(err)
 	}
 	return err
+}
+
+// signed is what a store is that can tell who signed its snapshots.
+type signed interface {
+	Signature(ctx context.Context, id snapshots.ID) (signature.Finding, error)
+}
+
+// signatureOf returns what there is to say of the signature of a snapshot, nil if
+// the store has none of any.
+func signatureOf(ctx context.Context, store stores.Reader, id snapshots.ID) (*signature.Finding, error) {
+	in, ok := store.(signed)
+	if !ok {
+		return nil, nil
+	}
+	s, err := in.Signature(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// signer returns who signed, in a word or two; "" for nobody.
+func signer(s *signature.Finding) string {
+	switch {
+	case s == nil || s.State == signature.StateNone:
+		return ""
+	case s.State == signature.StateAllowed:
+		return s.Name
+	case s.State == signature.StateRefused:
+		return "refused"
+	}
+	return "not verified"
+}
+
+// describeSignature tells of a signature in a line.
+func describeSignature(s *signature.Finding) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.State == signature.StateNone:
+		return "no"
+	case s.State == signature.StateUnverified:
+		return fmt.Sprintf("%s, not verified", s.Signer)
+	}
+	return s.Signer.String()
+}
+
+// refuser is a store that holds snapshots which are not signed by who may, beside those
+// that it offers.
+type refuser interface {
+	Refused(ctx context.Context) ([]snapshots.Refused, error)
+}
+
+// allOf returns the names of all snapshots of a store, ascending, also of those that are
+// not signed by who may. The channel, which may be what is wrong, is not read.
+func allOf(ctx context.Context, store stores.Reader) ([]snapshots.ID, error) {
+	ids, err := store.IDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if in, ok := store.(refuser); ok {
+		refused, err := in.Refused(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ids = withRefused(ids, refused)
+	}
+	return ids, nil
+}
+
+// withRefused returns both, ascending.
+func withRefused(ids []snapshots.ID, refused []snapshots.Refused) []snapshots.ID {
+	out := slices.Clone(ids)
+	for _, r := range refused {
+		out = append(out, r.ID)
+	}
+	slices.SortFunc(out, snapshots.ID.Compare)
+	return slices.Compact(out)
 }

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// orderFlags are those of the verbs about the rollout that is under way.
+type orderFlags struct {
+	channelFlags
+	state string
+}
+
+func (f *orderFlags) add(cmd *cobra.Command) {
+	f.channelFlags.add(cmd)
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what is being rolled out")
+	cmd.ValidArgsFunction = f.complete(allIDs)
+}
+
+// give writes an order into the channel, and prints what comes of it.
+func (f *orderFlags) give(cmd *cobra.Command, args []string, verb, comes string, write func(snapshots.Channel, snapshots.Order) snapshots.Channel) error {
+	now := time.Now()
+	var target snapshots.ID
+	return f.editSaying(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+		var err error
+		if target, err = f.target(cmd.Context(), view, args, now); err != nil {
+			return "", err
+		}
+		*c = write(*c, snapshots.Order{Snapshot: target, By: f.who.by, Reason: f.who.reason, At: now})
+		return fmt.Sprintf("%s %s%s", verb, target, f.who.because()), nil
+	}, func() string { return fmt.Sprintf("the rollout of %s %s", target, comes) })
+}
+
+// target returns the snapshot of the rollout that is meant: the one that was named, that
+// of the state, or what should run.
+func (f *orderFlags) target(ctx context.Context, view snapshots.View, args []string, now time.Time) (snapshots.ID, error) {
+	var named, rolling snapshots.ID
+	if len(args) > 0 {
+		var err error
+		if named, err = find(view.IDs, args[0]); err != nil {
+			return named, err
+		}
+	}
+	if f.state != "" {
+		status, err := f.readStatus(ctx, f.state)
+		if err != nil {
+			return rolling, err
+		}
+		if status.Rollout != nil {
+			rolling = status.Rollout.Target
+		}
+		switch {
+		case rolling.IsZero():
+			return rolling, process.WithHint(process.Usage("no rollout is under way"), "pusher status says what is")
+		case !named.IsZero() && named != rolling:
+			return rolling, process.WithHint(process.Usage("no rollout of %s is under way, but of %s", named, rolling), "leave the name out")
+		}
+		return rolling, nil
+	}
+	if !named.IsZero() {
+		return named, nil
+	}
+	want := snapshots.Want(view, now)
+	if want.ID.IsZero() {
+		return want.ID, process.WithHint(process.Usage("it cannot be told which rollout is meant: %s", want.Message), "name its snapshot, or --state")
+	}
+	return want.ID, nil
+}
+
+func promoteCommand() *cobra.Command {
+	var f orderFlags
+	var full bool
+	cmd := &cobra.Command{
+		Use:   "promote [SNAPSHOT] [--full] --store STORE [--state FILE]",
+		Short: "Let the rollout that is under way go on at once",
+		Long: `Let the rollout that is under way go on to its next wave without a soak, in a
+blackout too, and with too few requests to judge by; with --full, to all that remain.
+What is found to be wrong is still undone, the budget of reloads still holds, and a
+pause is still a pause. It counts once, for the wave at hand.
+
+It is the rollout that the state tells of, or else of the snapshot that is named,
+or that should run. Where none is under way, or it begins later, it means nothing.`,
+		Args: process.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			verb, comes := "promote", "goes on to its next wave at once, if it is under way"
+			if full {
+				verb, comes = "promote in full", "goes on to all that remain at once, if it is under way"
+			}
+			return f.give(cmd, args, verb, comes, func(c snapshots.Channel, o snapshots.Order) snapshots.Channel {
+				o.Full = full
+				return c.Promoted(o)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&full, "full", false, "to all that remain, without any soak")
+	return cmd
+}
+
+func abortCommand() *cobra.Command {
+	var f orderFlags
+	cmd := &cobra.Command{
+		Use:   "abort [SNAPSHOT] --store STORE [--state FILE]",
+		Short: "Stop the rollout that is under way, and undo it",
+		Long: `Stop the rollout that is under way, as if it had failed: the instances that were
+touched return to the last good snapshot, the last one first, while it is paused too,
+and the pusher rejects the snapshot, until pusher retry.
+
+pusher reject says something of a content, whether it is being rolled out or not: the
+next older snapshot that may run comes in its place, and one that is pinned is held
+where it is. pusher abort is about a rollout: the fleet goes back to what it ran, of a
+pinned snapshot too. What has come to its end is not aborted: use pusher rollback.
+
+It is the rollout that the state tells of, or else of the snapshot that is named,
+or that should run. Where none is under way, or it begins later, it means nothing.`,
+		Args: process.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.give(cmd, args, "abort", "is undone and rejected, if it is under way",
+				func(c snapshots.Channel, o snapshots.Order) snapshots.Channel { return c.Aborted(o) })
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func confirmEndpointsCommand() *cobra.Command {
+	var f channelFlags
+	var state string
+	cmd := &cobra.Command{
+		Use:   "confirm-endpoints [LOSS] --store STORE [--state STATE]",
+		Short: "Say that endpoints which the pusher keeps are gone for good",
+		Long: `Say that endpoints which the pusher keeps, because too many were gone from their
+source at once, are gone for good. Their backends then have no servers and answer 503.
+
+LOSS is the name that pusher status gives to what is kept; with --state it is read from
+there. It stands for exactly what is kept now: if more is lost before the pusher reads
+this, nothing is confirmed.`,
+		Args: process.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			loss, services, err := f.loss(cmd, args, state)
+			if err != nil {
+				return err
+			}
+			now := time.Now()
+			return f.editSaying(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+				*c = c.Confirmed(snapshots.Confirmation{Loss: loss, By: f.who.by, Reason: f.who.reason, At: now})
+				return fmt.Sprintf("confirm that endpoints are gone, loss %s%s", loss, f.who.because()), nil
+			}, func() string {
+				return fmt.Sprintf("the endpoints of loss %s%s are taken for gone, if they still are", loss, services)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run, to tell what is kept")
+	return cmd
+}
+
+// loss returns the loss that is meant, and of what it is as far as that is known.
+func (f *channelFlags) loss(cmd *cobra.Command, args []string, state string) (loss, services string, err error) {
+	if len(args) > 0 {
+		loss = args[0]
+	}
+	if state == "" {
+		if loss == "" {
+			return "", "", process.WithHint(process.Usage("it cannot be told what is to be confirmed"), "name the loss that pusher status tells of, or --state")
+		}
+		return loss, "", nil
+	}
+	status, err := f.readStatus(cmd.Context(), state)
+	if err != nil {
+		return "", "", err
+	}
+	switch kept := status.Kept; {
+	case kept == nil:
+		return "", "", process.WithHint(process.Usage("no endpoints are kept that their source does not have"), "pusher status says what is")
+	case loss != "" && loss != kept.Loss:
+		return "", "", process.WithHint(process.Usage("the loss is %s by now, and not %s", kept.Loss, loss), "look at pusher status again: something else is kept")
+	default:
+		return kept.Loss, fmt.Sprintf(", of %s,", counted(kept.Count)), nil
+	}
+}
+
+func counted(ports int) string {
+	if ports == 1 {
+		return "1 Service port"
+	}
+	return fmt.Sprintf("%d Service ports", ports)
+}

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hapsnap/hapsnap/internal/election"
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/announce"
+	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+// leaderFlags say how one of several pushers is elected, where they share a state.
+type leaderFlags struct {
+	lease string
+	times election.Times
+}
+
+func (f *leaderFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.lease, "lease", "", "Lease, as namespace/name, by which one of the pushers with the same state in a Secret is elected; by default the one of that Secret's name")
+	f.times.AddFlags(flags, "pusher")
+}
+
+// name returns the namespace and the name of the Lease, for a state in a Secret.
+func (f *leaderFlags) name(state string) (namespace, name string, err error) {
+	if f.lease == "" {
+		return statestore.Parse(state)
+	}
+	namespace, name, ok := election.SplitName(f.lease)
+	if !ok {
+		return "", "", process.WithHint(process.Usage("--lease %q is not namespace/name", f.lease), "name a Lease such as edge/hapsnap-pusher")
+	}
+	return namespace, name, nil
+}
+
+// check returns what is wrong with the flags.
+func (f *leaderFlags) check(flags *pflag.FlagSet, state string) error {
+	if !inSecret(state) {
+		for _, name := range []string{"lease", "lease-duration", "renew-deadline", "retry-period"} {
+			if flags.Changed(name) {
+				return process.WithHint(process.Usage("--%s is for a state that several pushers share", name), "use --state secret:NAMESPACE/NAME")
+			}
+		}
+		return nil
+	}
+	if _, _, err := statestore.Parse(state); err != nil {
+		return process.Usage("--state: %w", err)
+	}
+	if err := f.times.Check(); err != nil {
+		return process.Usage("%w", err)
+	}
+	_, _, err := f.name(state)
+	return err
+}
+
+// share has the pusher keep its state in a Secret, and take part in the election. It
+// needs no connection yet.
+func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log *slog.Logger) (*election.Elector, error) {
+	if !inSecret(o.State) {
+		return nil, nil
+	}
+	client, err := f.clusterFlags.client()
+	if err != nil {
+		return nil, err
+	}
+	namespace, name, err := f.leader.name(o.State)
+	if err != nil {
+		return nil, err
+	}
+	identity, err := election.OwnIdentity()
+	if err != nil {
+		return nil, err
+	}
+	elector, err := election.New(election.Options{
+		Program: "pusher", Leases: client.CoordinationV1(), Namespace: namespace, Name: name,
+		Identity: identity, Times: f.leader.times, Log: log, Metrics: registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if namespace, name, err = statestore.Parse(o.State); err != nil {
+		return nil, err
+	}
+	o.Keeper = statestore.New(client.CoreV1().Secrets(namespace), namespace, name, identity)
+	o.Leader = elector
+	return elector, nil
+}
+
+// push runs the pusher, beside its part in the election if there are several.
+func push(ctx context.Context, o pusher.Options, elector *election.Elector) error {
+	if elector == nil {
+		return hinted(pusher.Run(ctx, o))
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	group.Go(func() error { return elector.Run(ctx) })
+	group.Go(func() error {
+		defer stop()
+		return hinted(pusher.Run(ctx, o))
+	})
+	return group.Wait()
+}
+
+// announcing returns what says in the cluster what becomes of its objects; nil where
+// there is no cluster.
+func (f *runFlags) announcing(log *slog.Logger, registry prometheus.Registerer) (pusher.Events, error) {
+	inCluster := stores.InCluster(f.store)
+	if !inCluster && f.kubeconfig == "" && !kubeconfig.Inside() {
+		return nil, nil //nolint:nilnil // Nobody is to be told.
+	}
+	client, err := f.options.Pods()
+	if err != nil {
+		return nil, err
+	}
+	o := announce.Options{Client: client, Log: log, Metrics: registry}
+	if o.Instance, err = os.Hostname(); err != nil {
+		return nil, fmt.Errorf("find the name of this host: %w", err)
+	}
+	if inCluster {
+		namespace, name, err := configmapstore.Parse(f.store)
+		if err != nil {
+			return nil, err
+		}
+		o.Namespace, o.Channel = namespace, configmapstore.ChannelName(name)
+	}
+	return announce.New(o), nil
+}
+
+// hookURL reads the address of a webhook from a file. It is not said in errors, for
+// it often holds a token.
+func hookURL(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the webhook's URL: %w", err)
+	}
+	address := strings.TrimSpace(string(data))
+	if u, err := url.Parse(address); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return "", errors.New(file + " holds no http or https URL")
+	}
+	return address, nil
+}
+
+// notifying starts to send notices to the webhook, if there is one, and returns where
+// they go, and a function that sends what is left.
+func notifying(ctx context.Context, file string, log *slog.Logger) (send func(notify.Notice), wait func(), err error) {
+	if file == "" {
+		return nil, func() {}, nil
+	}
+	if _, err := hookURL(file); err != nil {
+		return nil, nil, fmt.Errorf("--notify-url-file: %w", err)
+	}
+	sender := notify.New(func() (string, error) { return hookURL(file) }, log)
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sender.Run(ctx)
+	}()
+	return sender.Send, func() {
+		stop()
+		<-done
+	}, nil
+}
+
+// reporting returns how the pusher reports the condition of its fleet: beside the
+// snapshots, if the store has a place for it. Otherwise it is nil.
+func reporting(store stores.Store) func(ctx context.Context, fields map[string]string) error {
+	place, ok := store.(interface {
+		SetStatus(ctx context.Context, fields map[string]string) error
+	})
+	if !ok {
+		return nil
+	}
+	return place.SetStatus
+}
+
+// serve runs the pusher beside the server for health, metrics and status.
+func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var last latest
+	o, registry := f.options, process.NewRegistry()
+	o.Metrics, o.Status = registry, last.set
+	if f.cluster != nil {
+		registry.MustRegister(f.cluster)
+	}
+	elector, err := f.share(&o, registry, log)
+	if err != nil {
+		return err
+	}
+	if o.Events, err = f.announcing(log, registry); err != nil {
+		return err
+	}
+	_, wait, err := process.Server{
+		Address: f.address, Ready: last.ready, Metrics: registry, Log: log,
+		Handle: map[string]http.Handler{"GET /status": http.HandlerFunc(last.serve)},
+	}.Start(ctx)
+	if err != nil {
+		return err
+	}
+	err = push(ctx, o, elector)
+	stop()
+	wait()
+	return err
+}
+
+// latest is the last status of the pusher.
+type latest struct {
+	mu     sync.Mutex
+	status pusher.Status
+}
+
+func (l *latest) set(s pusher.Status) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = s
+}
+
+func (l *latest) get() pusher.Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// ready returns why the pusher is not ready: it has not looked around yet, or
+// something is missing that it needs.
+func (l *latest) ready() error {
+	s := l.get()
+	if s.Updated.IsZero() || s.Channel.Message == pusher.NotRead {
+		return errors.New(pusher.NotRead)
+	}
+	if t, blocked := s.Blocked(); blocked {
+		return fmt.Errorf("%s: %s", t.About, t.Error)
+	}
+	return nil
+}
+
+func (l *latest) serve(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(l.get()) // the client is gone
+}
