@@ -91,7 +91,8 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	}
 	c := compilation{
 		in: in, check: check, keys: keyTypes(in.Objects), private: private,
-		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{}, released: map[string]bool{},
+		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{},
+		yielded: yielded{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
 	good, err := c.settle(ctx)
 	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
@@ -117,7 +118,7 @@ type compilation struct {
 	reported []diag.Diagnostic // why
 	probed   map[place]bool    // nil until it is needed
 	rounds   map[string]int    // that the objects of a namespace caused
-	released map[string]bool   // namespaces: see [compilation.letGo]
+	yielded  yielded           // by those that were left out
 
 	secrets, configMaps map[snapshots.SecretName]bool // that were asked for
 }
@@ -127,39 +128,46 @@ type attempt struct {
 	artifact render.Artifact
 	found    []diag.Diagnostic
 	faults   []render.Fault
+	shut     []diag.Object // Ingresses that are left out, and whose routes are closed
 }
 
-// try compiles without the given objects. Ingresses among them that protect
-// something keep their routes, closed; if not even that can be published,
-// nothing is, rather than what they protect. Of the others nothing is left.
+// yielded is what is not even held of Ingresses that are left out, since that would be at fault,
+// too. What an Ingress protects stays closed all the same: see routing.Config.Dropped.
+type yielded struct {
+	hosts  map[string]bool      // of namespaces: see [compilation.letGo]
+	routes map[diag.Object]bool // closed ones, of Ingresses that protect something: see [compilation.drop]
+}
+
+// try compiles without the given objects, of which nothing is left, neither closed routes nor
+// held hosts: whether it passes is up to the others alone.
 func (c *compilation) try(ctx context.Context, without []diag.Object) (attempt, error) {
-	released := map[string]bool{}
+	all := yielded{hosts: map[string]bool{}, routes: map[diag.Object]bool{}}
 	for _, object := range without {
-		released[object.Namespace] = true
+		all.hosts[object.Namespace], all.routes[object] = true, true
 	}
-	return c.tryHolding(ctx, without, released)
+	return c.tryHolding(ctx, without, all)
 }
 
-// tryHolding is try, but that the hosts of Ingresses that are left out stay known, unless their
-// namespaces are released, so that no rule of somebody else without a host answers for them.
-func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, released map[string]bool) (attempt, error) {
+// tryHolding is try, but that Ingresses that are left out keep their routes, closed, where they
+// protect something, and that the hosts of the others stay known, so that no rule of somebody
+// else without a host answers for them; but for what is yielded.
+func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y yielded) (attempt, error) {
 	objects := c.in.Objects.Without(without...)
-	routed, refused := objects, map[diag.Object]bool{}
-	routed.Ingresses = slices.Clone(objects.Ingresses)
-	for _, ing := range c.in.Objects.Ingresses {
-		if slices.Contains(without, ing.Ref) {
-			refused[ing.Ref] = true
-			routed.Ingresses = append(routed.Ingresses, ing)
-		}
+	routed, refused := objects, make(map[diag.Object]bool, len(without))
+	for _, object := range without {
+		refused[object] = true
+	}
+	if len(without) > 0 { // those that are refused stay where they were, and the translation leaves them out
+		routed.Ingresses, routed.Broken = c.in.Objects.Ingresses, c.in.Objects.Broken
 	}
 	_, end := c.in.Stages.begin(ctx, stageTranslate)
 	rules := c.in.routing(refused)
-	rules.Released = released
+	rules.Released, rules.Dropped = y.hosts, y.routes
 	model, found := routing.Translate(routed, rules)
 	end(nil)
 	c.noteAsked(model.Asked)
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
-	a.found = slices.Concat(found, a.found)
+	a.found, a.shut = slices.Concat(found, a.found), model.Shut
 	return a, err
 }
 

@@ -27,11 +27,11 @@ func (c *compilation) letGo(faults []render.Fault) bool {
 	if len(named) == 0 && !alone {
 		named = namespacesOf(c.out)
 	}
-	before := len(c.released)
+	before := len(c.yielded.hosts)
 	for _, namespace := range named {
-		c.released[namespace] = true
+		c.yielded.hosts[namespace] = true
 	}
-	return len(c.released) > before
+	return len(c.yielded.hosts) > before
 }
 
 // namespacesOf returns the namespaces of the Ingresses among objects.

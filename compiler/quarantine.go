@@ -20,7 +20,7 @@ import (
 // it reports one and stops: then each object that is at fault takes a round, see sift.go.
 func (c *compilation) settle(ctx context.Context) (attempt, error) {
 	for round := 0; ; round++ {
-		a, err := c.tryHolding(ctx, c.out, c.released)
+		a, err := c.tryHolding(ctx, c.out, c.yielded)
 		if err != nil || len(a.faults) == 0 {
 			return a, err
 		}
@@ -35,6 +35,13 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 			c.reportTemplates(wrong)
 			return a, ErrTemplates
 		}
+		usedUp := round >= maxRounds
+		if dropped, err := c.drop(ctx, a, usedUp); err != nil || dropped {
+			if err != nil {
+				return a, err
+			}
+			continue
+		}
 		culprits, err := c.blame(ctx, a.faults)
 		if err != nil {
 			return a, err
@@ -47,7 +54,6 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 		for _, culprit := range culprits {
 			c.leaveOut(culprit)
 		}
-		usedUp := round >= maxRounds
 		for _, namespace := range c.overdrawn(culprits, usedUp) {
 			checks := siftingRounds
 			if usedUp || c.rounds[namespace] > patientRounds+1 {
@@ -57,7 +63,7 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 				return attempt{}, err
 			}
 		}
-		if len(c.out) == before { // whatever is left out, it fails
+		if len(c.out) == before && !c.banish(culprits) { // whatever is left out, it fails
 			return attempt{}, ErrGaveUp
 		}
 	}
@@ -127,18 +133,28 @@ func (c *compilation) search(ctx context.Context, objects []diag.Object, fault r
 		a, err := c.try(ctx, slices.Concat(c.out, objects[n:]))
 		return len(a.faults) == 0, err
 	}
-	if len(objects) == 0 {
-		return nil, nil
-	}
-	if ok, err := passes(0); err != nil || !ok {
+	n, err := boundary(len(objects), passes)
+	if err != nil || n < 0 {
 		return nil, err
 	}
-	good, bad := 0, len(objects) // with the first good objects it passes, with the first bad ones it does not
+	return []culprit{{objects[n], c.positionOf(objects[n]), fault}}, nil
+}
+
+// boundary returns the n with which the first n pass, and one more does not, if all do not;
+// -1 if not even none do.
+func boundary(all int, passes func(n int) (bool, error)) (int, error) {
+	if all == 0 {
+		return -1, nil
+	}
+	if ok, err := passes(0); err != nil || !ok {
+		return -1, err
+	}
+	good, bad := 0, all // with the first good ones it passes, with the first bad ones it does not
 	for bad-good > 1 {
 		middle := (good + bad) / 2
 		ok, err := passes(middle)
 		if err != nil {
-			return nil, err
+			return -1, err
 		}
 		if ok {
 			good = middle
@@ -146,7 +162,7 @@ func (c *compilation) search(ctx context.Context, objects []diag.Object, fault r
 			bad = middle
 		}
 	}
-	return []culprit{{objects[good], c.positionOf(objects[good]), fault}}, nil
+	return good, nil
 }
 
 // leaveOut takes an object out of the following rounds and reports why.

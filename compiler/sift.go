@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 )
 
@@ -97,10 +98,23 @@ func (c *compilation) objectsOf(namespace string) []diag.Object {
 
 // positionOf returns where an object is.
 func (c *compilation) positionOf(object diag.Object) diag.Position {
-	for _, o := range describe(c.in.Objects) {
-		if o.Object == object {
-			return o.Position
+	in := c.in.Objects
+	for _, at := range []func(diag.Object) (diag.Position, bool){
+		positionIn(in.Ingresses), positionIn(in.Broken), positionIn(in.Services), positionIn(in.Others),
+	} {
+		if position, ok := at(object); ok {
+			return position
 		}
 	}
 	return diag.Position{}
+}
+
+func positionIn[T any](objects []inputs.Object[T]) func(diag.Object) (diag.Position, bool) {
+	return func(object diag.Object) (diag.Position, bool) {
+		i := slices.IndexFunc(objects, func(o inputs.Object[T]) bool { return o.Ref == object })
+		if i < 0 {
+			return diag.Position{}, false
+		}
+		return objects[i].Position(), true
+	}
 }

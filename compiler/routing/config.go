@@ -44,6 +44,8 @@ type Config struct {
 	// treated like those that break a rule of the API: left out, or closed if they
 	// protect something.
 	Refused map[diag.Object]bool
+	// Dropped are those of the Refused whose routes cannot even be closed.
+	Dropped map[diag.Object]bool
 	// Released are namespaces whose Refused Ingresses do not even have their hosts held.
 	Released map[string]bool
 	// Paths says how paths are compared; zero is the default.

@@ -72,7 +72,7 @@ func (t *translation) heldHosts() []Held {
 		switch {
 		case o == nil:
 			add(host, Origin{})
-		case !t.cfg.Refused[o.by.Ref] || !t.cfg.Released[o.namespace()]:
+		case !t.isReleased(o):
 			add(host, originOf(o.by, o.path...))
 		}
 	}
@@ -81,6 +81,12 @@ func (t *translation) heldHosts() []Held {
 		out = append(out, held[host])
 	}
 	return out
+}
+
+// isReleased reports whether not even the name of a host is to be written, since the Ingress that
+// has it is left out and that name may be why.
+func (t *translation) isReleased(o *owner) bool {
+	return t.cfg.Refused[o.by.Ref] && t.cfg.Released[o.namespace()]
 }
 
 // isClosed reports whether the default backend is not to answer for a host, since it is of

@@ -26,7 +26,7 @@ func checkHost(host string) (message, hint string) {
 	case strings.Contains(host, ":"):
 		return "is not a DNS name", "leave the port out: a host matches on every port"
 	default:
-		if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
+		if problems := subdomainProblems(host); len(problems) > 0 {
 			return mustBe(problems), ""
 		}
 	}

@@ -111,6 +111,9 @@ func (t *translation) keepApart() {
 		}
 		c := hostClaim{}
 		if o := t.owners[host]; o != nil {
+			if t.isReleased(o) {
+				continue
+			}
 			c.by, c.origin = o.by, originOf(o.by, o.path...)
 		}
 		t.passed[host] = c

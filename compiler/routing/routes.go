@@ -35,6 +35,7 @@ func (t *translation) ingress(ing ingress, unusable map[pathAt]diag.Diagnostic) 
 // Ingresses together.
 func (t *translation) defaultBackend(ing ingress, backend networkingv1.IngressBackend) {
 	path := []any{"spec", "defaultBackend"}
+	defer t.closeBarred(ing, "", path...)()
 	name := t.resolve(ing, backend).name
 	switch {
 	case t.fallback == nil:
@@ -69,6 +70,7 @@ func (t *translation) ruleOf(ing ingress, i int, rule networkingv1.IngressRule, 
 		t.reportStrange(ing, ing.Position(at...), "the rule", host, owner)
 		return
 	}
+	defer t.closeBarred(ing, key, at...)()
 	if t.hosts[key] == nil {
 		t.hosts[key] = &virtualHost{origin: originOf(ing, at...), form: t.formOf(ing, key), routes: map[PathMatch]claim{}}
 	}

@@ -23,6 +23,7 @@ func (t *translation) shut(ing ingress) {
 		protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see what else is said of this Ingress")
 	t.ask(ing)
 	t.asked.shut = true
+	t.shutOnes = append(t.shutOnes, ing.Ref)
 	sound := inputs.Object[networkingv1.Ingress]{Ref: ing.Ref, Value: ing.Value.DeepCopy(), At: ing.At}
 	for i, rule := range ing.Value.Spec.Rules {
 		rule = soundPaths(ing, rule, t.asked.expressions)

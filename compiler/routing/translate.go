@@ -48,6 +48,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	}
 	ours, over := t.limited(ours)
 	t.findOwners(ours)
+	t.bar(ours)
 	for _, ing := range ours {
 		if t.leftOut(ing) {
 			t.held = append(t.held, ing)
@@ -95,8 +96,11 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 	return t.model(), bounded(t.found)
 }
 
-// leftOut reports whether an Ingress is refused and protects nothing, so that it has no routes.
-func (t *translation) leftOut(ing ingress) bool { return t.cfg.Refused[ing.Ref] && !t.protects(ing) }
+// leftOut reports whether an Ingress is refused and has no routes, since it protects nothing, or
+// not even closed ones can be had.
+func (t *translation) leftOut(ing ingress) bool {
+	return t.cfg.Dropped[ing.Ref] || t.cfg.Refused[ing.Ref] && !t.protects(ing)
+}
 
 // byAge returns the Ingresses oldest first, then by namespace and name: the
 // order in which they get what they claim. One without a creation time has not
@@ -172,6 +176,9 @@ type translation struct {
 	listeners   map[int]*connectionListener // by port
 	connections map[string]*Backend
 	passed      map[string]hostClaim // by host
+
+	shutOnes []diag.Object           // Ingresses: see [translation.shut]
+	barred   map[sharing]diag.Object // by which dropped Ingress: see [translation.bar]
 }
 
 // virtualHost is a host with its routes, by what they match.
@@ -226,6 +233,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		listeners:   map[int]*connectionListener{},
 		connections: map[string]*Backend{},
 		passed:      map[string]hostClaim{},
+		barred:      map[sharing]diag.Object{},
 	}
 }
 
@@ -252,7 +260,7 @@ func (t *translation) reportLost(severity diag.Severity, ing, winner ingress, at
 // model returns what was collected, sorted.
 func (t *translation) model() Model {
 	m := Model{DefaultCertificate: t.standard, Asked: Asked{Secrets: t.secrets.names(), ConfigMaps: t.configMaps.names()}}
-	m.Held = t.heldHosts()
+	m.Held, m.Shut = t.heldHosts(), t.shutOnes
 	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
 		m.Hosts = append(m.Hosts, t.modelHost(name))
 	}

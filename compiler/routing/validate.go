@@ -16,8 +16,18 @@ import (
 // object; manifests are checked here. Paths that the API takes and we cannot match are
 // apart: they alone are left out, by their place in the rules.
 func validate(ing ingress, expressions bool) ([]diag.Diagnostic, map[pathAt]diag.Diagnostic) {
+	look := validator{ing: ing, expressions: expressions, only: true}
+	if look.all(); len(look.found) == 0 && len(look.unusable) == 0 {
+		return nil, nil // as most
+	}
 	v := validator{ing: ing, expressions: expressions}
-	spec := ing.Value.Spec
+	v.all()
+	return v.found, v.unusable
+}
+
+// all judges the whole Ingress.
+func (v *validator) all() {
+	spec := v.ing.Value.Spec
 	if len(spec.Rules) == 0 && spec.DefaultBackend == nil {
 		v.add("neither rules nor defaultBackend are given", "give one of the two", "spec")
 	}
@@ -28,9 +38,8 @@ func validate(ing ingress, expressions bool) ([]diag.Diagnostic, map[pathAt]diag
 		v.rule(i, rule)
 	}
 	for i, entry := range spec.TLS {
-		v.tlsEntry(entry, "spec", "tls", i)
+		v.tlsEntry(entry, v.sub(nil, "spec", "tls", i)...)
 	}
-	return v.found, v.unusable
 }
 
 // pathAt is the place of a path: of which rule, and which of its paths, from 0.
@@ -40,6 +49,9 @@ type validator struct {
 	ing ingress
 	// expressions says that paths which are ImplementationSpecific are expressions.
 	expressions bool
+	// only says that it is only of interest whether anything is found, and not where: to
+	// name the place of every field takes longer than to judge it.
+	only bool
 
 	found    []diag.Diagnostic
 	unusable map[pathAt]diag.Diagnostic
@@ -53,25 +65,25 @@ func (v *validator) add(message, hint string, path ...any) {
 }
 
 func (v *validator) rule(i int, rule networkingv1.IngressRule) {
-	path := []any{"spec", "rules", i}
+	path := v.sub(nil, "spec", "rules", i)
 	if rule.Host != "" {
-		v.host(rule.Host, sub(path, "host")...)
+		v.host(rule.Host, v.sub(path, "host")...)
 	}
 	if rule.HTTP == nil {
 		return
 	}
-	paths := sub(path, "http", "paths")
+	paths := v.sub(path, "http", "paths")
 	if len(rule.HTTP.Paths) == 0 {
 		v.add("http has no paths", "give at least one path, or leave http out", paths...)
 	}
 	for j, p := range rule.HTTP.Paths {
-		v.path(p, sub(paths, j)...)
+		v.path(p, v.sub(paths, j)...)
 		if message, hint := v.checkUsable(p); message != "" {
 			if v.unusable == nil {
 				v.unusable = map[pathAt]diag.Diagnostic{}
 			}
 			v.unusable[pathAt{i, j}] = diag.Diagnostic{
-				Severity: diag.Error, Position: v.ing.Position(sub(paths, j, "path")...), Object: v.ing.Ref,
+				Severity: diag.Error, Position: v.ing.Position(v.sub(paths, j, "path")...), Object: v.ing.Ref,
 				Message: fmt.Sprintf("path %s %s", shown(p.Path), message), Hint: hint,
 			}
 		}
@@ -93,13 +105,13 @@ func (v *validator) path(p networkingv1.HTTPIngressPath, path ...any) {
 	case !slices.Contains([]networkingv1.PathType{
 		networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific,
 	}, *p.PathType):
-		v.add(fmt.Sprintf("pathType %s is unknown", shown(string(*p.PathType))), "use Exact, Prefix or ImplementationSpecific", sub(path, "pathType")...)
+		v.add(fmt.Sprintf("pathType %s is unknown", shown(string(*p.PathType))), "use Exact, Prefix or ImplementationSpecific", v.sub(path, "pathType")...)
 	default:
 		if message, hint := checkPath(p.Path, *p.PathType); message != "" {
-			v.add(fmt.Sprintf("path %s %s", shown(p.Path), message), hint, sub(path, "path")...)
+			v.add(fmt.Sprintf("path %s %s", shown(p.Path), message), hint, v.sub(path, "path")...)
 		}
 	}
-	v.backend(p.Backend, sub(path, "backend")...)
+	v.backend(p.Backend, v.sub(path, "backend")...)
 }
 
 func (v *validator) backend(b networkingv1.IngressBackend, path ...any) {
@@ -107,42 +119,42 @@ func (v *validator) backend(b networkingv1.IngressBackend, path ...any) {
 	case b.Service != nil && b.Resource != nil:
 		v.add("backend names both a service and a resource", "remove one of the two", path...)
 	case b.Service != nil:
-		v.service(*b.Service, sub(path, "service")...)
+		v.service(*b.Service, v.sub(path, "service")...)
 	case b.Resource == nil:
 		v.add("backend names no service", "give service.name and service.port", path...)
 	}
 }
 
 func (v *validator) service(s networkingv1.IngressServiceBackend, path ...any) {
-	if problems := validation.IsDNS1123Label(s.Name); s.Name == "" {
+	if s.Name == "" {
 		v.add("backend names no service", "give service.name and service.port", path...)
-	} else if len(problems) > 0 {
-		v.add(fmt.Sprintf("service name %s %s", shown(s.Name), mustBe(problems)), "", sub(path, "name")...)
+	} else if problems := labelProblems(s.Name); len(problems) > 0 {
+		v.add(fmt.Sprintf("service name %s %s", shown(s.Name), mustBe(problems)), "", v.sub(path, "name")...)
 	}
-	port := sub(path, "port")
+	port := v.sub(path, "port")
 	switch {
 	case s.Port.Name != "" && s.Port.Number != 0:
 		v.add("port has both a name and a number", "remove one of the two", port...)
 	case s.Port.Name != "":
 		if problems := validation.IsValidPortName(s.Port.Name); len(problems) > 0 {
-			v.add(fmt.Sprintf("port name %s %s", shown(s.Port.Name), mustBe(problems)), "for a number, write port.number", sub(port, "name")...)
+			v.add(fmt.Sprintf("port name %s %s", shown(s.Port.Name), mustBe(problems)), "for a number, write port.number", v.sub(port, "name")...)
 		}
 	case s.Port.Number == 0:
 		v.add("port has neither a name nor a number", "give one of the two, from 1 to 65535", port...)
 	case len(validation.IsValidPortNum(int(s.Port.Number))) > 0:
-		v.add(fmt.Sprintf("port number %d is out of range", s.Port.Number), "use 1 to 65535", sub(port, "number")...)
+		v.add(fmt.Sprintf("port number %d is out of range", s.Port.Number), "use 1 to 65535", v.sub(port, "number")...)
 	}
 }
 
 func (v *validator) tlsEntry(entry networkingv1.IngressTLS, path ...any) {
 	for i, host := range entry.Hosts {
-		v.host(host, sub(path, "hosts", i)...)
+		v.host(host, v.sub(path, "hosts", i)...)
 	}
 	if entry.SecretName == "" {
 		return
 	}
-	if problems := validation.IsDNS1123Subdomain(entry.SecretName); len(problems) > 0 {
-		v.add(fmt.Sprintf("secretName %s %s", shown(entry.SecretName), mustBe(problems)), "", sub(path, "secretName")...)
+	if problems := subdomainProblems(entry.SecretName); len(problems) > 0 {
+		v.add(fmt.Sprintf("secretName %s %s", shown(entry.SecretName), mustBe(problems)), "", v.sub(path, "secretName")...)
 	}
 }
 
@@ -150,6 +162,14 @@ func (v *validator) host(host string, path ...any) {
 	if message, hint := checkHost(normalHost(host)); message != "" {
 		v.add(fmt.Sprintf("host %s %s", shown(host), message), hint, path...)
 	}
+}
+
+// sub returns the path of a field below a path, unless that is of no interest.
+func (v *validator) sub(path []any, steps ...any) []any {
+	if v.only {
+		return nil
+	}
+	return sub(path, steps...)
 }
 
 // sub returns the path of a field below a path.
