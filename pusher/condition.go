@@ -8,7 +8,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Condition is the status in one word, in those of Argo CD, with what it is about.
@@ -66,7 +65,7 @@ func (s Status) judge(c Condition) (Phase, string) {
 	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutNeeds || t.About == aboutKept || t.About == aboutSigned }); i >= 0 {
 		return Degraded, s.Troubles[i].Error
 	}
-	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == channel.BecauseNewest {
+	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == snapshots.BecauseNewest {
 		return Degraded, fmt.Sprintf("%s failed: %s", c.Newest, f.Reason)
 	}
 	if s.Channel.Hold {
@@ -92,9 +91,9 @@ func (s Status) judge(c Condition) (Phase, string) {
 // held returns the phase of a fleet that is to stay as it is.
 func (s Status) held() (Phase, string) {
 	switch s.Channel.Because {
-	case channel.BecauseEmpty:
+	case snapshots.BecauseEmpty:
 		return Progressing, s.Channel.Message
-	case channel.BecausePause, channel.BecauseNone:
+	case snapshots.BecausePause, snapshots.BecauseNone:
 		return Suspended, s.Channel.Message
 	}
 	return Degraded, s.Channel.Message

@@ -15,8 +15,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // hearing returns what to do with each answer of an instance.
@@ -38,13 +36,13 @@ func (e *engine) jobTime() time.Duration { return 3*e.ReloadTimeout + 30*time.Se
 
 // bind returns a function that binds a snapshot for an instance to what is known
 // now. It is slow for a large snapshot, and is called by the job.
-func (e *engine) bind(id snapshots.ID, i *instance) func() (bind.Bound, error) {
+func (e *engine) bind(id snapshots.ID, i *instance) func() (snapshots.Bound, error) {
 	snapshot, binding, ok := e.bindings.binding(id, i.Layout)
 	if ok {
-		return func() (bind.Bound, error) { return bind.Bind(snapshot, binding) }
+		return func() (snapshots.Bound, error) { return snapshots.Bind(snapshot, binding) }
 	}
-	return func() (bind.Bound, error) {
-		return bind.Bound{}, fmt.Errorf("snapshot %s is not at hand", id)
+	return func() (snapshots.Bound, error) {
+		return snapshots.Bound{}, fmt.Errorf("snapshot %s is not at hand", id)
 	}
 }
 
@@ -65,9 +63,9 @@ func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
 }
 
 // whole binds what can be given to an instance that does not have it yet.
-func whole(join func() (bind.Bound, error)) func() (bind.Bound, error) {
-	return func() (bind.Bound, error) {
-		bound, err := join()
+func whole(bind func() (snapshots.Bound, error)) func() (snapshots.Bound, error) {
+	return func() (snapshots.Bound, error) {
+		bound, err := bind()
 		if err == nil && len(bound.Absent) > 0 {
 			err = fmt.Errorf("push %s: %w: %s", bound.ID, errAbsent, bound.Absent[0])
 		}
@@ -76,16 +74,16 @@ func whole(join func() (bind.Bound, error)) func() (bind.Bound, error) {
 }
 
 // push brings one instance to run a snapshot, and reports how that ended.
-func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, joinRunning func() (bind.Bound, error), have push.Running, span trace.Span) {
+func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error), have push.Running, span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
-	want, err := join()
+	want, err := bind()
 	var done push.Done
 	var change Change
 	if err == nil {
-		var good *bind.Bound
-		running, goodErr := joinRunning()
+		var good *snapshots.Bound
+		running, goodErr := bindRunning()
 		if goodErr == nil {
 			good = &running
 		}
@@ -105,7 +103,7 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, jo
 }
 
 // pushed takes the end of a push.
-func (e *engine) pushed(i *instance, p rollout.Push, want bind.Bound, change Change, done push.Done, err error, took time.Duration, now time.Time) {
+func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, change Change, done push.Done, err error, took time.Duration, now time.Time) {
 	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID, Reloaded: done.Reloaded}
 	i.busy, i.ended = "", now
 	switch current := e.instances[p.Instance]; {
@@ -171,7 +169,7 @@ func (e *engine) standing(i *instance) standing {
 	n, ok := e.bindings.node(i.snapshot(), i.Layout)
 	s := standing{
 		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.err == nil,
-		SameNode: bind.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
+		SameNode: snapshots.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: e.overdue(i), InspectAfter: i.inspectAfter,
 	}
@@ -222,7 +220,7 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 }
 
 // wanted returns what the worker should have of the snapshot that it runs.
-func (e *engine) wanted(i *instance, bind func() (bind.Bound, error)) push.Wanted {
+func (e *engine) wanted(i *instance, bind func() (snapshots.Bound, error)) push.Wanted {
 	n, _ := e.bindings.node(i.snapshot(), i.Layout)
 	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Dynamic: e.bindings.prepared[i.snapshot()].dynamic, Certificates: n.certificates, Entries: n.entries, Bind: bind}
 }
@@ -232,10 +230,10 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began, known := time.Now(), have.Servers != nil
-	var bound bind.Bound // if it was needed
-	join := want.Bind
-	want.Bind = func() (_ bind.Bound, err error) {
-		bound, err = join()
+	var bound snapshots.Bound // if it was needed
+	bind := want.Bind
+	want.Bind = func() (_ snapshots.Bound, err error) {
+		bound, err = bind()
 		return bound, err
 	}
 	have, err := i.target.Update(ctx, want, have)
@@ -263,11 +261,11 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 }
 
 // persist writes to disk what the worker is to have, and has the worker brought to it.
-func (e *engine) persist(ctx context.Context, i *instance, join func() (bind.Bound, error), have push.Running) {
+func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
-	want, err := join()
+	want, err := bind()
 	if err == nil {
 		have, err = i.target.Settle(ctx, want, have)
 		if errors.Is(err, dataplane.ErrValidation) { // a file that it names may have been taken away
@@ -348,7 +346,7 @@ func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, fleetN
 		digest = s.Manifest.Spec.Digest
 	}
 	r := rejectionOf(f, digest, fleetName)
-	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *channel.Channel) error {
+	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *snapshots.Channel) error {
 		if !f.Withdrawn(wishes(*c, now)) {
 			*c = c.Reject(r)
 		}

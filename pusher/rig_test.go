@@ -22,7 +22,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -287,9 +286,9 @@ func (r *rig) publishMap(config, hosts string, certificates ...snapshots.Certifi
 	return id
 }
 
-func (r *rig) channel(edit func(channel.Channel) channel.Channel) {
+func (r *rig) channel(edit func(snapshots.Channel) snapshots.Channel) {
 	r.t.Helper()
-	err := r.store.UpdateChannel(r.t.Context(), "test", time.Now(), func(c *channel.Channel) error {
+	err := r.store.UpdateChannel(r.t.Context(), "test", time.Now(), func(c *snapshots.Channel) error {
 		*c = edit(*c)
 		return nil
 	})

@@ -14,7 +14,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -88,7 +87,7 @@ func TestFilesStayFewWhileSnapshotsFollowOnOneAnother(t *testing.T) {
 }
 
 func stored(n int) push.Stored {
-	return push.Stored{Kind: bind.MapFile, Name: fmt.Sprintf("%d.map", n)}
+	return push.Stored{Kind: snapshots.MapFile, Name: fmt.Sprintf("%d.map", n)}
 }
 
 func TestUnneededFilesAreBounded(t *testing.T) {

@@ -3,8 +3,6 @@ package snapshots
 import (
 	"errors"
 	"fmt"
-
-	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // ErrNoCompanions is returned by a store that cannot keep private content beside a
@@ -17,9 +15,6 @@ type Companion struct {
 	Version string
 	Content Private // PEM, the chain and then the key
 }
-
-// hidden is written where private content was.
-const hidden = "(hidden)"
 
 // Private is content that does not show when something that holds it is printed.
 type Private []byte
@@ -44,7 +39,7 @@ func checkCompanions(refs []CertificateRef, companions []Companion) error {
 	}
 	for _, c := range companions {
 		there, ok := named[c.Version]
-		if version, err := pem.Version(c.Content); !ok || there || err != nil || version != c.Version {
+		if version, err := CertificateVersion(c.Content); !ok || there || err != nil || version != c.Version {
 			return fmt.Errorf("companion of version %q belongs to no certificate", c.Version)
 		}
 		named[c.Version] = true

@@ -7,8 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var shopWeb = ServicePort{"shop", "web", "http"}
-
 func TestEndpointsAreReadAsWritten(t *testing.T) {
 	endpoints := map[ServicePort][]Endpoint{
 		shopWeb:                   {{"fd00::1", 80, false}, {"10.0.0.1", 81, true}, {"10.0.0.1", 80, false}},
@@ -58,7 +56,7 @@ services:
 }
 
 func TestRecordedEndpointsOfNone(t *testing.T) {
-	if got, recorded, err := (Snapshot{}).RecordedEndpoints(); got != nil || recorded || err != nil {
+	if got, recorded, err := draftOf("").RecordedEndpoints(); got != nil || recorded || err != nil {
 		t.Errorf("not recorded: %v, %v, %v", got, recorded, err)
 	}
 	data, _ := MarshalEndpoints(nil)

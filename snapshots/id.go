@@ -2,10 +2,8 @@ package snapshots
 
 import (
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,17 +19,14 @@ const shortDigest = 10
 // hexadecimal digits. The zero value is no digest.
 type Digest string
 
-// DigestOf returns the digest of what a SHA-256 has been given.
-func DigestOf(h hash.Hash) Digest { return Digest(digestPrefix + hex.EncodeToString(h.Sum(nil))) }
-
 // Short returns the first ten hexadecimal digits, as they stand in an [ID].
 func (d Digest) Short() string {
 	hex := strings.TrimPrefix(string(d), digestPrefix)
 	return hex[:min(len(hex), shortDigest)]
 }
 
-// Valid reports whether d has the form of a digest.
-func (d Digest) Valid() bool {
+// valid reports whether d has the form of a digest.
+func (d Digest) valid() bool {
 	hex, ok := strings.CutPrefix(string(d), digestPrefix)
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
 }
@@ -77,10 +72,7 @@ const Newest = "head"
 // r12, or as [Newest]. The ids ascend.
 func FindID(ids []ID, name string) (ID, bool) {
 	if name == Newest {
-		if len(ids) == 0 {
-			return ID{}, false
-		}
-		return ids[len(ids)-1], true
+		return View{IDs: ids}.Head(), len(ids) > 0
 	}
 	if id, err := ParseID(name); err == nil {
 		return id, slices.Contains(ids, id)

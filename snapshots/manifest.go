@@ -87,7 +87,7 @@ type CertificateRef struct {
 	Secret SecretName `json:"secret,omitzero"`
 	Use    Use        `json:"use,omitempty"`
 	// Mode and Version say which certificate of the Secret it is; see
-	// [pem.Version]. They are for certificates with their keys only.
+	// [CertificateVersion]. They are for certificates with their keys only.
 	Mode    CertificateMode `json:"mode,omitempty"`
 	Version string          `json:"version,omitempty"`
 	// Observed is what the compiler saw, if it saw the Secret. It takes no
@@ -99,8 +99,8 @@ func (c CertificateRef) compare(o CertificateRef) int {
 	return cmp.Or(cmp.Compare(c.File, o.File), c.Secret.Compare(o.Secret), cmp.Compare(c.Use, o.Use))
 }
 
-// Check refuses a reference that no instance could follow.
-func (c CertificateRef) Check() error {
+// check refuses a reference that no instance could follow.
+func (c CertificateRef) check() error {
 	switch {
 	case c.Use != UseCertificate && c.Use != UseCA:
 		return fmt.Errorf("certificate %s is for the use %q, which is not known", c.File, c.Use)
@@ -119,7 +119,7 @@ type ObservedCertificate struct {
 	Fingerprint string    `json:"fingerprint"`
 	Names       []string  `json:"names,omitempty"`
 	NotAfter    time.Time `json:"notAfter,omitzero"`
-	// Version is its [pem.Version]. It is not written: references that are to a
+	// Version is its [CertificateVersion]. It is not written: references that are to a
 	// version say so themselves.
 	Version string `json:"-"`
 }

@@ -59,7 +59,7 @@
 //		Makes a ServiceAccount, and writes a kubeconfig with a token for it.
 //
 //	health PHASE NAMESPACE/NAME
-//		The health checks for Argo CD and Flux in docs/how-to/gitops.md say so of a ConfigMap.
+//		The health checks in docs/how-to/argo-cd.md and flux.md say so of a ConfigMap.
 //	service [-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]
 //		Writes a Service with an EndpointSlice for pods, which it starts: servers
 //		that answer with their names, in the clear and over TLS. The appProtocol of

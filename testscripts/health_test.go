@@ -21,7 +21,7 @@ import (
 // fluxPhases are what Flux makes of the phases of Argo CD.
 var fluxPhases = map[string]string{"Healthy": "current", "Suspended": "current", "Progressing": "inProgress", "Degraded": "failed"}
 
-// checkHealth asks the health checks of docs/how-to/gitops.md of a ConfigMap.
+// checkHealth asks the health checks of docs/how-to/argo-cd.md and flux.md of a ConfigMap.
 func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	namespace, name, ok := strings.Cut(strings.Join(args[min(1, len(args)):], " "), "/")
 	if !ok || fluxPhases[args[0]] == "" || w.cluster == nil {
@@ -42,22 +42,26 @@ func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	return checks.want(object, args[0])
 }
 
-// healthChecks are those of docs/how-to/gitops.md.
+// healthChecks are those of docs/how-to/argo-cd.md and docs/how-to/flux.md.
 type healthChecks struct {
 	argo string            // in Lua
 	flux map[string]string // in CEL, by what each is for
 }
 
 func readHealthChecks() (healthChecks, error) {
-	page, err := os.ReadFile("../docs/how-to/gitops.md")
-	if err != nil {
-		return healthChecks{}, err
+	var pages []byte
+	for _, name := range []string{"argo-cd.md", "flux.md"} {
+		page, err := os.ReadFile("../docs/how-to/" + name)
+		if err != nil {
+			return healthChecks{}, err
+		}
+		pages = append(pages, page...)
 	}
 	var argo struct{ Data map[string]string }
 	var flux struct {
 		Spec struct{ HealthCheckExprs []map[string]string }
 	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(pages), -1) {
 		for document := range strings.SplitSeq(block[1], "---\n") {
 			if err := errors.Join(readIf(document, "resource.customizations", &argo), readIf(document, "healthCheckExprs", &flux)); err != nil {
 				return healthChecks{}, err
@@ -65,7 +69,7 @@ func readHealthChecks() (healthChecks, error) {
 		}
 	}
 	if argo.Data["resource.customizations.health.ConfigMap"] == "" || len(flux.Spec.HealthCheckExprs) != 1 {
-		return healthChecks{}, errors.New("docs/how-to/gitops.md has no health checks")
+		return healthChecks{}, errors.New("docs/how-to/argo-cd.md or flux.md has no health checks")
 	}
 	return healthChecks{argo.Data["resource.customizations.health.ConfigMap"], flux.Spec.HealthCheckExprs[0]}, nil
 }

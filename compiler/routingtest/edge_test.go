@@ -19,7 +19,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -60,7 +59,7 @@ func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
 	yaml := edit(&cfg)
 	result, objects := compile(t, yaml, cfg)
 	dir := t.TempDir()
-	write(t, dir, bindDraft(t, dir, result.Draft, objects))
+	write(t, dir, bind(t, dir, result.Draft, objects))
 	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), https: fmt.Sprint(ip, ":", cfg.HTTPS.Port), result: result}
 	addresses := []string{e.http}
 	if cfg.HTTPS.Port > 0 {
@@ -94,24 +93,24 @@ func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inp
 	return result, objects
 }
 
-// bindDraft joins the draft with the endpoints and certificates of the manifests.
-func bindDraft(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) bind.Bound {
+// bind joins the draft with the endpoints and certificates of the manifests.
+func bind(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) snapshots.Bound {
 	t.Helper()
 	return bindSlots(t, dir, d, objects, slots(t, d, objects))
 }
 
 // slots gives the endpoints of the manifests their slots.
-func slots(t *testing.T, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
+func slots(t *testing.T, d snapshots.Draft, objects inputs.Inputs) snapshots.Slots {
 	t.Helper()
-	directives, err := bind.Directives(d.Seal(1, snapshots.ID{}).Config())
+	directives, err := snapshots.Directives(d.Seal(1, snapshots.ID{}).Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _ := bind.AssignSlots(nil, directives, live.Endpoints(inputs.Values(objects.EndpointSlices)), time.Now(), 0)
+	out, _ := snapshots.AssignSlots(nil, directives, live.Endpoints(inputs.Values(objects.EndpointSlices)), time.Now(), 0)
 	return out
 }
 
-func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs, slots bind.Slots) bind.Bound {
+func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs, slots snapshots.Slots) snapshots.Bound {
 	t.Helper()
 	s := d.Seal(1, snapshots.ID{})
 	// Those that cannot be served are left out, as a pusher does.
@@ -122,8 +121,8 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 	for name, pem := range certificates {
 		expired[name] = time.Now().After(live.ExpiresAt(pem))
 	}
-	bound, err := bind.Bind(s, bind.Inputs{
-		Live: bind.Live{
+	bound, err := snapshots.Bind(s, snapshots.Binding{
+		Live: snapshots.Live{
 			Certificates: certificates, Expired: expired, Authorities: more.Authorities, Users: more.Users, Values: more.Values,
 			Fallback: selfSigned(t, "fallback.invalid"),
 		},
@@ -136,9 +135,9 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 	return bound
 }
 
-func write(t *testing.T, dir string, bound bind.Bound) {
+func write(t *testing.T, dir string, bound snapshots.Bound) {
 	t.Helper()
-	files := append([]bind.File{{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}}, bound.Files...)
+	files := append([]snapshots.BoundFile{{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}}, bound.Files...)
 	for _, f := range files {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 			t.Fatal(err)

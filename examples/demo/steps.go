@@ -22,7 +22,7 @@ func (s *story) startFleet(ctx context.Context) error {
 }
 
 func (s *story) compile(ctx context.Context) error {
-	s.say("   $ compiler run -f manifests --config config.yaml --templates templates --store git+file://$PWD/edge.git?branch=edge &")
+	s.say("   $ compiler run -f manifests --config config.yaml --templates templates --store \"git+file://$PWD/edge.git?branch=edge\" &")
 	if err := s.copyIn("config.yaml", "config.yaml"); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *story) showLog(ctx context.Context, count int) error {
 }
 
 func (s *story) push(ctx context.Context) error {
-	s.say("   $ pusher run --store git+file://$PWD/edge.git?branch=edge --instances fleet.yaml --live manifests &")
+	s.say("   $ pusher run --store \"git+file://$PWD/edge.git?branch=edge\" --instances fleet.yaml --live manifests &")
 	err := s.start(ctx, "pusher", s.pusher, "run", "--store", s.storeURL(), "--instances", "fleet.yaml",
 		"--live", "manifests", "--state", "pusher.json", "--poll-interval", "250ms")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// story tells the main job step by step. What it prints stands in the README,
+// story tells the main job step by step. What it prints stands in docs/start/demo.md,
 // so nothing that differs from run to run is printed without need.
 type story struct {
 	*world

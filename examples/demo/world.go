@@ -15,7 +15,7 @@ import (
 )
 
 // The addresses and ports of the demo. They are fixed, so that what it prints
-// can be read in the README and tried by hand.
+// can be read in docs/start/demo.md and tried by hand.
 const (
 	instanceNetwork = "127.0.20."
 	httpPort        = 18080

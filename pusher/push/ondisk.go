@@ -1,8 +1,6 @@
 package push
 
-import (
-	"github.com/hapsnap/hapsnap/snapshots/bind"
-)
+import "github.com/hapsnap/hapsnap/snapshots"
 
 // Unserved reports whether a HAProxy that starts from the file on disk would serve
 // nothing in some backend that the wanted servers serve: no server that is ready on disk
@@ -12,7 +10,7 @@ import (
 //
 // Servers of weight 0 take no traffic. A server on disk with the address of an endpoint
 // that is draining does not count: the endpoint is about to go.
-func Unserved(disk, want []bind.Server) bool {
+func Unserved(disk, want []snapshots.BoundServer) bool {
 	if len(disk) != len(want) {
 		return len(want) > 0
 	}
@@ -30,7 +28,7 @@ func Unserved(disk, want []bind.Server) bool {
 }
 
 // unserved is [Unserved] for one backend.
-func unserved(disk, want []bind.Server) bool {
+func unserved(disk, want []snapshots.BoundServer) bool {
 	needed := false
 	for n, s := range want {
 		if !takesTraffic(s) {
@@ -54,26 +52,26 @@ func unserved(disk, want []bind.Server) bool {
 	return true
 }
 
-func takesTraffic(s bind.Server) bool {
-	return s.State == bind.SlotReady && s.Weight != 0
+func takesTraffic(s snapshots.BoundServer) bool {
+	return s.State == snapshots.SlotReady && s.Weight != 0
 }
 
 // written returns the servers as the file on disk has them, in the order of those wanted.
 // A server that is not in the file is in maintenance there.
-func (t text) written(want []bind.Server) []bind.Server {
-	out := make([]bind.Server, len(want))
+func (t text) written(want []snapshots.BoundServer) []snapshots.BoundServer {
+	out := make([]snapshots.BoundServer, len(want))
 	for n, s := range want {
 		l, ok := t.servers[serverKey{s.Backend, s.Name}]
 		switch {
 		case !ok:
-			s.State = bind.SlotSpare
+			s.State = snapshots.SlotSpare
 		case !l.same(lineOf(s)):
-			s.Address, s.Port, s.State = l.address.Addr().String(), int(l.address.Port()), bind.SlotReady
+			s.Address, s.Port, s.State = l.address.Addr().String(), int(l.address.Port()), snapshots.SlotReady
 			if l.weight >= 0 {
 				s.Weight = l.weight
 			}
 			if l.disabled {
-				s.State = bind.SlotSpare
+				s.State = snapshots.SlotSpare
 			}
 		}
 		out[n] = s

@@ -10,14 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
 // UpdateChannel lets edit change the channel, and writes what it made of it. It
 // calls edit again if another writer was faster. It returns the error of edit as it
 // is, and then writes nothing.
-func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
+func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error {
 	for try := 1; ; try++ {
 		ids, err := s.IDs(ctx) // which the channel may name in short
 		if err != nil {
@@ -47,7 +46,7 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 // writeChannel replaces the channel, or makes it if there is no ConfigMap of it yet.
 // Whatever else people put there stays.
 func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, now time.Time) error {
-	channel, err := channel.Parse(data)
+	channel, err := snapshots.ParseChannel(data)
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (s *Store) lacksSignature(o *corev1.ConfigMap) bool {
 // nobody has said anything. An unreadable one is an error, and never that channel, and so
 // is one that does not come after the one that was read before.
 // The snapshots of the store are those that it may name in short.
-func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channel, *corev1.ConfigMap, error) {
+func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (snapshots.Channel, *corev1.ConfigMap, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	name := ChannelName(s.name)
@@ -111,18 +110,18 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channe
 		o, err = nil, s.placed(ctx)
 	}
 	if err != nil {
-		return channel.Channel{}, nil, fmt.Errorf("read channel: %w", because(ctx, err))
+		return snapshots.Channel{}, nil, fmt.Errorf("read channel: %w", because(ctx, err))
 	}
-	var current channel.Channel
+	var channel snapshots.Channel
 	serial, err := s.vouchChannel(o)
 	if o != nil && err == nil {
-		current, err = channelOf(o.Data, ids)
+		channel, err = channelOf(o.Data, ids)
 	}
 	if err == nil {
-		err = s.believe(o, serial, current)
+		err = s.believe(o, serial, channel)
 	}
 	if err != nil {
-		return channel.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
+		return snapshots.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
 	}
-	return current, o, nil
+	return channel, o, nil
 }

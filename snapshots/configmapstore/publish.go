@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -148,7 +147,7 @@ func (l listing) names(revision uint64) bool {
 func (p *publication) beside(ctx context.Context, l listing, now time.Time) error {
 	var missing []*corev1.ConfigMap
 	if len(l.complete)+len(l.refused) == 0 {
-		fields, err := fieldsOf(channel.Channel{})
+		fields, err := fieldsOf(snapshots.Channel{})
 		if err != nil {
 			return err
 		}
@@ -259,7 +258,7 @@ func (p *publication) confirm(ctx context.Context, parent snapshots.ID) error {
 	if err != nil {
 		return err
 	}
-	if (channel.View{IDs: ids}).Head() != parent {
+	if (snapshots.View{IDs: ids}).Head() != parent {
 		return errMoved
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // CertificatesFile is the name under which the certificate references of a
@@ -27,15 +26,15 @@ type Side struct {
 }
 
 // Verdict is what it takes to bring a fleet from one side to the other. It is that of
-// [bind.Classify] for the sides as they are bound, as far as that can be told without
+// [snapshots.Classify] for the sides as they are bound, as far as that can be told without
 // an instance.
-type Verdict = bind.Verdict
+type Verdict = snapshots.Verdict
 
 // The verdicts.
 const (
-	Nothing = bind.Nothing
-	Runtime = bind.Runtime
-	Reload  = bind.Reload
+	Nothing = snapshots.Nothing
+	Runtime = snapshots.Runtime
+	Reload  = snapshots.Reload
 )
 
 // Difference is how the second of two sides differs from the first.
@@ -128,7 +127,7 @@ func texts(s Side) map[string]string {
 }
 
 func certificateLine(c snapshots.CertificateRef) string {
-	line := fmt.Sprintf("%s: %s", c.File, bind.Need{Use: c.Use, Secret: c.Secret})
+	line := fmt.Sprintf("%s: %s", c.File, snapshots.Need{Use: c.Use, Secret: c.Secret})
 	if c.Versioned() {
 		line += fmt.Sprintf(", %s, version %s", c.Mode, cmp.Or(c.Version, "none"))
 	}

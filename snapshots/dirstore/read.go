@@ -11,21 +11,20 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // View returns the IDs of all snapshots and the channel. An empty directory is
 // an empty store; one that cannot be read is an error.
-func (s *Store) View(ctx context.Context) (channel.View, error) {
+func (s *Store) View(ctx context.Context) (snapshots.View, error) {
 	ids, err := s.IDs(ctx)
 	if err != nil {
-		return channel.View{}, err
+		return snapshots.View{}, err
 	}
-	current, err := s.channel()
+	channel, err := s.channel()
 	if err != nil {
-		return channel.View{}, err
+		return snapshots.View{}, err
 	}
-	return channel.View{IDs: ids, Channel: current, Seen: s.remembered()}, nil
+	return snapshots.View{IDs: ids, Channel: channel, Seen: s.remembered()}, nil
 }
 
 // IDs returns the IDs of all snapshots, the newest last. The channel is not read.
@@ -210,17 +209,17 @@ func readFiles(dir fs.FS, listed []snapshots.FileDigest) ([]snapshots.File, erro
 // channel returns the channel; no file is the channel in which nobody has said
 // anything. An unreadable one is an error, and never that channel, and so is one that
 // was there before and is gone.
-func (s *Store) channel() (channel.Channel, error) {
-	data, err := readFile(os.DirFS(s.path), channelFile, channel.MaxSize)
+func (s *Store) channel() (snapshots.Channel, error) {
+	data, err := readFile(os.DirFS(s.path), channelFile, snapshots.MaxChannel)
 	if missing(err) {
-		return channel.Channel{}, s.believe(false)
+		return snapshots.Channel{}, s.believe(false)
 	}
 	if err != nil {
-		return channel.Channel{}, fmt.Errorf("read channel: %w", err)
+		return snapshots.Channel{}, fmt.Errorf("read channel: %w", err)
 	}
-	current, err := channel.Parse(data)
+	channel, err := snapshots.ParseChannel(data)
 	if err != nil {
-		return channel.Channel{}, fmt.Errorf("read %s: %w", s.in(channelFile), err)
+		return snapshots.Channel{}, fmt.Errorf("read %s: %w", s.in(channelFile), err)
 	}
-	return current, s.believe(true)
+	return channel, s.believe(true)
 }

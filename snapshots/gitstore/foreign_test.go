@@ -9,7 +9,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -185,7 +184,7 @@ func TestChannelOfPeople(t *testing.T) {
 	s := r.open(t)
 	publish(t, s, storetest.Draft("a"))
 	approve := func(n uint64) error {
-		return s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *channel.Channel) error {
+		return s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
 			*c = c.Approve(id(n, "a"))
 			return nil
 		})

@@ -6,7 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	stdpem "encoding/pem"
+	"encoding/pem"
 	"errors"
 	"math/big"
 	"os"
@@ -19,7 +19,6 @@ import (
 	"filippo.io/age"
 
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 func newIdentity(tb testing.TB) *age.X25519Identity {
@@ -78,7 +77,7 @@ func certificate(tb testing.TB, name string) []byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return append(stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}), stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
 }
 
 // Any one of the recipients opens it, also with a file that holds old identities too.
@@ -160,7 +159,7 @@ func TestCertificatesOfASnapshot(t *testing.T) {
 	t.Parallel()
 	us, them := newIdentity(t), newIdentity(t)
 	plain := certificate(t, "shop.example")
-	version, err := pem.Version(plain)
+	version, err := snapshots.CertificateVersion(plain)
 	if err != nil {
 		t.Fatal(err)
 	}

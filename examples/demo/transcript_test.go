@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the demo's transcript in docs/start/demo.md")
+
+// TestDocsShowTheDemo runs the demo and compares what it prints with
+// docs/start/demo.md and with the excerpt in the README, so that nobody reads there
+// what they would not see.
+func TestDocsShowTheDemo(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{
+		haproxy: cmp.Or(os.Getenv("HAPROXY"), "haproxy"), shop: filepath.Join(root, "examples/shop"),
+		compiler: build(t, root, "compiler"), pusher: build(t, root, "pusher"),
+		limit: 15 * time.Minute, // beside the tests of other packages
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), o, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	page := filepath.Join(root, "docs/start/demo.md")
+	before, shown, after := cutTranscript(t, page)
+	if *update {
+		if err := os.WriteFile(page, []byte(before+out.String()+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		shown = out.String()
+	}
+	if diff := gocmp.Diff(normal(shown), normal(out.String())); diff != "" {
+		t.Errorf("docs/start/demo.md (-) does not show what the demo prints (+); run this test with -update:\n%s", diff)
+	}
+	_, excerpt, _ := cutTranscript(t, filepath.Join(root, "README.md"))
+	rest := normal(out.String())
+	for line := range strings.Lines(normal(excerpt) + "\n") {
+		_, after, found := strings.Cut("\n"+rest+"\n", "\n"+line)
+		if !found {
+			t.Errorf("the README shows the line %q, and the demo does not print it there", line)
+			continue
+		}
+		rest = after
+	}
+}
+
+// TestDemoLeavesNothingBehind ends the demo in the middle, as Ctrl-C does.
+func TestDemoLeavesNothingBehind(t *testing.T) {
+	w, err := newWorld(t.Context(), options{shop: "../shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.start(t.Context(), "sleeper", "sleep", "600"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	if state := w.programs[0].cmd.ProcessState; state == nil || state.Success() {
+		t.Errorf("the program is still running, or ended by itself: %v", state)
+	}
+	if _, err := os.Stat(w.dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+// build builds one of the programs.
+func build(t *testing.T, root, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", path, "./cmd/"+name)
+	cmd.Dir = root
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, output)
+	}
+	return path
+}
+
+// cutTranscript splits a page around the transcript.
+func cutTranscript(t *testing.T, page string) (before, shown, after string) {
+	t.Helper()
+	const begin, end = "<!-- demo -->\n```\n", "```\n<!-- /demo -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(text), begin)
+	shown, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the transcript", page)
+	}
+	return head + begin, shown, end + tail
+}
+
+// varies matches what differs from run to run: digests (which follow the
+// templates), ages, the name of the user and the version of HAProxy.
+var varies = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`r(\d{6})-[0-9a-f]{10}`), "r$1-DIGEST"},
+	{regexp.MustCompile(`(?m)^( +)[0-9a-f]{7,} edge r`), "${1}COMMIT edge r"}, // the time is in it
+	{regexp.MustCompile(` +`), " "},                                           // columns are as wide as what is in them
+	{regexp.MustCompile(`(?m)^( r\d{6}-DIGEST) [0-9hms]+ `), "$1 AGE "},
+	{regexp.MustCompile(`pinned by \S+:`), "pinned by USER:"},
+	// HAProxy 3.0 says the same in a few more words.
+	{regexp.MustCompile(`protocol tcpv4: (cannot bind socket .*\])\.`), "$1"},
+}
+
+func normal(s string) string {
+	for _, v := range varies {
+		s = v.pattern.ReplaceAllString(s, v.text)
+	}
+	var lines []string
+	for line := range strings.Lines(strings.TrimSpace(s)) {
+		lines = append(lines, strings.TrimRight(line, " \n"))
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,102 @@
+package snapshots
+
+import (
+	"bytes"
+	"strings"
+)
+
+// balance is what a section says of how its servers are chosen; fields are empty where
+// it says nothing.
+type balance struct {
+	algorithm, hash string
+}
+
+// dynamic reports whether the weights of servers can be changed at run time, apart from
+// taking all of it away and giving it back. HAProxy computes the tables of a static
+// algorithm when it starts. What is not known is taken for static.
+func (b balance) dynamic() bool {
+	name, _, _ := strings.Cut(b.algorithm, "(")
+	switch name {
+	case "", "roundrobin", "leastconn", "random", "first":
+		return true
+	case "static-rr":
+		return false
+	}
+	return b.hash == "consistent"
+}
+
+// over returns b with what it leaves open as in another section.
+func (b balance) over(inherited balance) balance {
+	if b.algorithm == "" {
+		b.algorithm = inherited.algorithm
+	}
+	if b.hash == "" {
+		b.hash = inherited.hash
+	}
+	return b
+}
+
+// StaticBackends returns the backends with directives whose weights cannot be changed at
+// run time: the algorithm that chooses their servers is static.
+func StaticBackends(config []byte, directives []Directive) map[string]bool {
+	return staticBackends(config, weightedBackends(directives))
+}
+
+// staticBackends returns the sections whose weights cannot be changed at run time, of
+// those that are to have weights written.
+func staticBackends(config []byte, weighted map[string]bool) map[string]bool {
+	if len(weighted) == 0 {
+		return nil
+	}
+	said := map[section]balance{}
+	named := map[string]balance{} // sections of defaults, by name
+	var in section
+	var last balance // of the last section of defaults
+	end := func() {
+		if in.keyword == "defaults" {
+			last = said[in]
+			named[in.name] = last
+		}
+	}
+	for _, line := range numberedLines(config) {
+		if opened, ok := openSection(line); ok {
+			end()
+			in = opened
+			said[in] = balance{}.over(inherited(line, named, last, in))
+			continue
+		}
+		switch keyword, rest := firstWord(line); string(keyword) {
+		case "balance":
+			said[in] = balance{algorithm: word(rest)}.over(said[in])
+		case "hash-type":
+			said[in] = balance{hash: word(rest)}.over(said[in])
+		}
+	}
+	out := map[string]bool{}
+	for s, b := range said {
+		if s.hasServers() && weighted[s.name] && !b.dynamic() {
+			out[s.name] = true
+		}
+	}
+	return out
+}
+
+// inherited returns what a section begins with: what the defaults say that it names, or
+// those before it. Those that name none begin with nothing.
+func inherited(line []byte, named map[string]balance, last balance, in section) balance {
+	words := bytes.Fields(line)
+	for i, w := range words {
+		if string(w) == "from" && i >= 2 && i+1 < len(words) {
+			return named[strings.Trim(string(words[i+1]), `"'`)]
+		}
+	}
+	if in.keyword == "defaults" {
+		return balance{}
+	}
+	return last
+}
+
+func word(line []byte) string {
+	w, _ := firstWord(line)
+	return strings.Trim(string(w), `"'`)
+}

@@ -1,0 +1,101 @@
+package snapshots
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+// rewriteList returns a crt-list with absolute paths. A line whose certificate is
+// missing is left out, so that its hosts get the default certificate, unless it
+// asks for client certificates: its hosts would then be open to everybody. Those
+// that other lines ask for too are not, and would get the fallback certificate
+// where they have another.
+func (b *boundFiles) rewriteList(content []byte) ([]byte, error) {
+	out := make([]byte, 0, len(content)+len(content)/4)
+	var guarded map[string]bool
+	if len(b.missing) > 0 {
+		guarded = hostsOf(content, func(file, options []byte) bool {
+			_, missing := b.missing[string(file)]
+			return !missing && asksForClients(options)
+		})
+	}
+	for number, line := range numberedLines(content) {
+		file, options := cutListLine(line)
+		if _, missing := b.missing[string(file)]; missing && (!asksForClients(options) || all(hostsOn(options), guarded)) {
+			continue
+		}
+		if len(file) > 0 {
+			if err := b.standInAll(line); err != nil {
+				return nil, fmt.Errorf("%d: %w", number, err)
+			}
+		}
+		out = append(b.appendRewritten(out, line), '\n')
+	}
+	return out, nil
+}
+
+// cutListLine returns the certificate of a line of a crt-list and what follows
+// it; nothing for a comment.
+func cutListLine(line []byte) (file, rest []byte) {
+	file, rest = firstWord(line)
+	if name, options, ok := bytes.Cut(file, []byte{'['}); ok {
+		return name, append(append([]byte{'['}, options...), rest...)
+	}
+	return file, rest
+}
+
+// clientOptions are the words of a crt-list that say which client certificates
+// are asked for.
+var clientOptions = map[string]bool{
+	"verify": true, "ca-file": true, "ca-verify-file": true, "crl-file": true,
+}
+
+func asksForClients(options []byte) bool {
+	_, inside, _ := bytes.Cut(options, []byte{'['})
+	inside, _, _ = bytes.Cut(inside, []byte{']'})
+	for _, word := range bytes.Fields(inside) {
+		if clientOptions[string(word)] {
+			return true
+		}
+	}
+	return false
+}
+
+// hostsOf returns the hosts on those lines of a crt-list that are counted.
+func hostsOf(content []byte, counts func(file, rest []byte) bool) map[string]bool {
+	out := map[string]bool{}
+	for _, line := range numberedLines(content) {
+		file, rest := cutListLine(line)
+		if len(file) == 0 || !counts(file, rest) {
+			continue
+		}
+		for _, host := range hostsOn(rest) {
+			out[host] = true
+		}
+	}
+	return out
+}
+
+// hostsOn returns the hosts that follow the certificate of a line, without those
+// that a wildcard leaves out.
+func hostsOn(rest []byte) []string {
+	if _, after, ok := bytes.Cut(rest, []byte{']'}); ok {
+		rest = after
+	}
+	var out []string
+	for word := range bytes.FieldsSeq(rest) {
+		if word[0] == '#' {
+			break
+		}
+		if word[0] != '!' {
+			out = append(out, string(word))
+		}
+	}
+	return out
+}
+
+// all reports whether there are hosts, and all of them are in a set.
+func all(hosts []string, set map[string]bool) bool {
+	return len(hosts) > 0 && !slices.ContainsFunc(hosts, func(host string) bool { return !set[host] })
+}

@@ -1,0 +1,103 @@
+package snapshots
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// DynamicBackends returns the backends whose servers may be joined by others at run time,
+// which HAProxy calls dynamic servers, for as long as it takes to give a slot its address;
+// each with the settings that its server lines have, from the default-server lines of its
+// defaults and its own and from its directive. Which settings a dynamic server can be given
+// is up to the caller.
+//
+// Left out is where a dynamic server would not do what a slot does: HAProxy takes none
+// where the algorithm is static; a hash, a stick table and a cookie remember a server that
+// is soon gone, and HAProxy 2.6 gives clients of a dynamic server an empty cookie where it
+// makes cookies of addresses; rules may choose by name; and where several Services share a
+// backend, weights change with each endpoint.
+func DynamicBackends(config []byte, directives []Directive) map[string][]string {
+	single := map[string]Directive{}
+	for _, d := range directives {
+		if d.Index == 0 {
+			single[d.Backend] = d
+		}
+	}
+	for _, d := range directives {
+		if d.Index > 0 {
+			delete(single, d.Backend)
+		}
+	}
+	if len(single) == 0 {
+		return nil
+	}
+	out := map[string][]string{}
+	named := map[string]serverSection{} // sections of defaults
+	var in section
+	var current, last serverSection
+	end := func() {
+		d, ok := single[in.name]
+		switch {
+		case in.keyword == "defaults":
+			last = current
+			named[in.name] = current
+		case in.hasServers() && ok && current.takesDynamic():
+			out[in.name] = append(current.words, strings.Fields(d.Options)...)
+		}
+	}
+	for _, line := range numberedLines(config) {
+		if opened, ok := openSection(line); ok {
+			end()
+			in, current = opened, inheritedServers(line, named, last, opened)
+			continue
+		}
+		current.read(line)
+	}
+	end()
+	return out
+}
+
+// serverSection is what a section says of its servers, with what it inherits.
+type serverSection struct {
+	balance string
+	sticks  bool
+	words   []string // of default-server lines
+}
+
+// inheritedServers is as [inherited], for another kind of lines.
+func inheritedServers(line []byte, named map[string]serverSection, last serverSection, in section) serverSection {
+	words := bytes.Fields(line)
+	for i, w := range words {
+		if string(w) == "from" && i >= 2 && i+1 < len(words) {
+			return named[strings.Trim(string(words[i+1]), `"'`)].clone()
+		}
+	}
+	if in.keyword == "defaults" {
+		return serverSection{}
+	}
+	return last.clone()
+}
+
+func (s serverSection) clone() serverSection {
+	s.words = slices.Clone(s.words)
+	return s
+}
+
+func (s *serverSection) read(line []byte) {
+	keyword, rest := firstWord(line)
+	words := strings.Fields(string(rest))
+	switch string(keyword) {
+	case "balance":
+		s.balance = word(rest)
+	case "cookie", "stick", "persist", "use-server", "server", "server-template", "dispatch":
+		s.sticks = true
+	case "default-server":
+		s.words = append(s.words, words...)
+	}
+}
+
+func (s serverSection) takesDynamic() bool {
+	name, _, _ := strings.Cut(s.balance, "(")
+	return !s.sticks && slices.Contains([]string{"", "roundrobin", "leastconn", "random"}, name)
+}
