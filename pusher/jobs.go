@@ -63,9 +63,9 @@ func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
 }
 
 // whole binds what can be given to an instance that does not have it yet.
-func whole(bind func() (snapshots.Bound, error)) func() (snapshots.Bound, error) {
+func whole(join func() (snapshots.Bound, error)) func() (snapshots.Bound, error) {
 	return func() (snapshots.Bound, error) {
-		bound, err := bind()
+		bound, err := join()
 		if err == nil && len(bound.Absent) > 0 {
 			err = fmt.Errorf("push %s: %w: %s", bound.ID, errAbsent, bound.Absent[0])
 		}
@@ -74,16 +74,16 @@ func whole(bind func() (snapshots.Bound, error)) func() (snapshots.Bound, error)
 }
 
 // push brings one instance to run a snapshot, and reports how that ended.
-func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, bind, bindRunning func() (snapshots.Bound, error), have push.Running, span trace.Span) {
+func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, joinRunning func() (snapshots.Bound, error), have push.Running, span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
-	want, err := bind()
+	want, err := join()
 	var done push.Done
 	var change Change
 	if err == nil {
 		var good *snapshots.Bound
-		running, goodErr := bindRunning()
+		running, goodErr := joinRunning()
 		if goodErr == nil {
 			good = &running
 		}
@@ -231,9 +231,9 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 	defer cancel()
 	began, known := time.Now(), have.Servers != nil
 	var bound snapshots.Bound // if it was needed
-	bind := want.Bind
+	join := want.Bind
 	want.Bind = func() (_ snapshots.Bound, err error) {
-		bound, err = bind()
+		bound, err = join()
 		return bound, err
 	}
 	have, err := i.target.Update(ctx, want, have)
@@ -261,11 +261,11 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 }
 
 // persist writes to disk what the worker is to have, and has the worker brought to it.
-func (e *engine) persist(ctx context.Context, i *instance, bind func() (snapshots.Bound, error), have push.Running) {
+func (e *engine) persist(ctx context.Context, i *instance, join func() (snapshots.Bound, error), have push.Running) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
-	want, err := bind()
+	want, err := join()
 	if err == nil {
 		have, err = i.target.Settle(ctx, want, have)
 		if errors.Is(err, dataplane.ErrValidation) { // a file that it names may have been taken away

@@ -119,9 +119,9 @@ func assignGroup(old []Slot, endpoints []Endpoint, least int, now time.Time, dra
 // not draining first. An endpoint that is listed as both is not draining.
 func distinct(endpoints []Endpoint) []Endpoint {
 	out := slices.SortedFunc(slices.Values(endpoints), func(a, b Endpoint) int {
-		return cmp.Or(a.compare(b), compareBool(a.Draining, b.Draining))
+		return cmp.Or(a.Compare(b), compareBool(a.Draining, b.Draining))
 	})
-	out = slices.CompactFunc(out, func(a, b Endpoint) bool { return a.compare(b) == 0 })
+	out = slices.CompactFunc(out, func(a, b Endpoint) bool { return a.Compare(b) == 0 })
 	slices.SortStableFunc(out, func(a, b Endpoint) int { return compareBool(a.Draining, b.Draining) })
 	return out
 }

@@ -27,11 +27,3 @@ func ParseAuthorities(data []byte) ([]byte, error) {
 	}
 	return out.Bytes(), nil
 }
-
-// checkAuthorities says why PEM data is not what ParseAuthorities returns.
-func checkAuthorities(data []byte) error {
-	if len(data) == 0 {
-		return ErrNoCertificate
-	}
-	return checkedAuthorities.verdict(data).err
-}

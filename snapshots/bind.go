@@ -1,7 +1,6 @@
 package snapshots
 
 import (
-	"encoding/hex"
 	"fmt"
 	"hash"
 	"maps"
@@ -115,7 +114,7 @@ const endMarker = "# hapsnap end "
 // The relative paths of the snapshot's files become absolute in haproxy.cfg and
 // in crt-lists, `node` is set, and the last line marks the end.
 func Bind(s Snapshot, b Binding) (Bound, error) {
-	if s.ID().Revision == 0 || len(s.Manifest.Spec.Digest.Short()) != shortDigest {
+	if !s.Sealed() {
 		return Bound{}, fmt.Errorf("bind: the snapshot is not sealed")
 	}
 	bound, err := bind(s, b)
@@ -185,5 +184,5 @@ func shapeOf(text hash.Hash, files []BoundFile, changeable []BoundMap, absent []
 	for _, path := range paths {
 		fmt.Fprintf(text, "\x00file %s\n", path)
 	}
-	return Digest(digestPrefix + hex.EncodeToString(text.Sum(nil)))
+	return DigestOf(text)
 }

@@ -3,6 +3,8 @@ package snapshots
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"slices"
@@ -43,7 +45,7 @@ func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
 		}
 	}
 	for _, f := range s.Files {
-		if err := checkFilePath(f.Path); err != nil {
+		if err := CheckPath(f.Path); err != nil {
 			return nil, err
 		}
 		if !isList(f) && f.Path != ConfigFile && f.Path != EndpointsFile && !IsSealed(f.Path) {
@@ -63,7 +65,7 @@ func bindFiles(s Snapshot, live Live, layout Layout) (*boundFiles, error) {
 func isList(f File) bool { return strings.HasSuffix(f.Path, ".crtlist") }
 
 func fileKind(source string) FileKind {
-	if strings.HasPrefix(source, mapsFolder) {
+	if strings.HasPrefix(source, MapsFolder) {
 		return MapFile
 	}
 	return GeneralFile
@@ -91,7 +93,7 @@ func (b *boundFiles) add(f BoundFile) {
 
 // addCertificate joins a certificate with the live data.
 func (b *boundFiles) addCertificate(ref CertificateRef, live Live) error {
-	if err := ref.check(); err != nil {
+	if err := ref.Check(); err != nil {
 		return err
 	}
 	if _, twice := b.paths[ref.File]; twice {
@@ -266,4 +268,23 @@ func (b *boundFiles) sorted() ([]BoundFile, error) {
 		}
 	}
 	return b.files, nil
+}
+
+// hashedName puts the first 8 hexadecimal digits of the content's sha256 into a
+// checked file name: "host.map" becomes "host-3f2a91c4.map".
+func hashedName(name string, content []byte) string {
+	sum := sha256.Sum256(content)
+	stem, ext, _ := strings.Cut(name, ".")
+	return stem + "-" + hex.EncodeToString(sum[:4]) + "." + ext
+}
+
+// checkLayout checks the directories of an instance: absolute, and of bytes
+// that need no quoting in haproxy.cfg.
+func checkLayout(l Layout) error {
+	for _, dir := range []string{l.Maps, l.Certificates, l.General} {
+		if !strings.HasPrefix(dir, "/") || !isName(strings.ReplaceAll(dir, "/", ""), "+@=~") {
+			return fmt.Errorf("directory %q of the instance is not absolute and plain", dir)
+		}
+	}
+	return nil
 }

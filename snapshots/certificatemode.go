@@ -3,8 +3,6 @@ package snapshots
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -42,25 +40,6 @@ var (
 
 // ErrNotSealed is returned for a file that should be encrypted and is not.
 var ErrNotSealed = errors.New("not a file that age encrypted")
-
-// CertificateVersion returns the fingerprint of a certificate with its chain: the
-// SHA-256 of their DER, in hexadecimal. The key is told by the certificate, which
-// holds its public half. The errors are those of [CheckKeyPair].
-func CertificateVersion(data []byte) (string, error) {
-	pair, err := parseKeyPair(data)
-	if err != nil {
-		return "", err
-	}
-	return pair.version(), nil
-}
-
-func (p keyPair) version() string {
-	h := sha256.New()
-	for _, certificate := range p.chain {
-		h.Write(certificate.Raw) // DER tells its own length
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
 
 // Versioned reports whether the reference is to one version of a certificate. The
 // version is empty if there was none that could be served when it was compiled.
@@ -188,3 +167,14 @@ func (d Draft) WithSealed(from Snapshot) Draft {
 	}
 	return d
 }
+
+// Use is what a snapshot takes from a Secret.
+type Use string
+
+// The uses of Secrets. The first two are those of a [CertificateRef].
+const (
+	UseCertificate Use = ""      // tls.crt and tls.key
+	UseCA          Use = "CA"    // the certificate authorities under ca.crt
+	UseUsers       Use = "users" // the htpasswd lines under auth
+	UseValue       Use = "value" // what is under any key, as one word
+)

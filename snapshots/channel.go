@@ -12,6 +12,10 @@ import (
 // ChannelKind is the KRM kind of a [Channel].
 const ChannelKind = "Channel"
 
+// MaxChannel is how many bytes a channel may have. Stores check it before they read and
+// before they write, as they do for the limits of a snapshot.
+const MaxChannel = 1 << 20
+
 // ErrBadChannel is returned for a channel that cannot be understood. It is a
 // reason to hold what runs.
 var ErrBadChannel = errors.New("channel is not valid")
@@ -289,7 +293,7 @@ func (c Channel) check() error {
 		}
 	}
 	for i, r := range c.Spec.Rejected {
-		if !r.Digest.valid() {
+		if !r.Digest.Valid() {
 			return fmt.Errorf("%w: spec.rejected[%d] has the digest %q", ErrBadChannel, i, r.Digest)
 		}
 	}

@@ -16,6 +16,9 @@ type Companion struct {
 	Content Private // PEM, the chain and then the key
 }
 
+// hidden is written where private content was.
+const hidden = "(hidden)"
+
 // Private is content that does not show when something that holds it is printed.
 type Private []byte
 

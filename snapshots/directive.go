@@ -240,14 +240,3 @@ func hasComment(s string) bool {
 	}
 	return false
 }
-
-// isName reports whether s holds nothing but letters, digits, '.', '_', '-'
-// and the bytes of extra.
-func isName(s, extra string) bool {
-	for i := range len(s) {
-		if !isTokenByte[s[i]] && !strings.Contains(extra, s[i:i+1]) || s[i] == '/' {
-			return false
-		}
-	}
-	return true
-}

@@ -1,13 +1,60 @@
 package snapshots
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
+
+// ServicePort names one port of a Service, as EndpointSlices know it: by the
+// name of the Service's port, which is empty where a Service has one port
+// without a name.
+type ServicePort struct {
+	Namespace, Service, Port string
+}
+
+// String returns "namespace/service:port", or "namespace/service" for the
+// port without a name. [ParseServicePort] reads it.
+func (p ServicePort) String() string {
+	if p.Port == "" {
+		return p.Namespace + "/" + p.Service
+	}
+	return p.Namespace + "/" + p.Service + ":" + p.Port
+}
+
+// ParseServicePort reads what [ServicePort.String] wrote.
+func ParseServicePort(s string) (ServicePort, error) {
+	object, port, _ := strings.Cut(s, ":")
+	name, err := ParseSecretName(object)
+	if err != nil || strings.HasSuffix(s, ":") || strings.Contains(port, ":") {
+		return ServicePort{}, fmt.Errorf("%q is not namespace/service:port", s)
+	}
+	return ServicePort{name.Namespace, name.Name, port}, nil
+}
+
+// Compare orders by namespace, service and port.
+func (p ServicePort) Compare(o ServicePort) int {
+	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Service, o.Service), cmp.Compare(p.Port, o.Port))
+}
+
+// Endpoint is one address behind a Service port. Draining is set for an
+// endpoint that is serving and terminating: it takes no new sessions, unless all
+// endpoints of the Service are.
+type Endpoint struct {
+	Address  string `json:"address"` // an IP address
+	Port     int    `json:"port"`
+	Draining bool   `json:"draining,omitempty"`
+}
+
+// Compare orders by address and port.
+func (e Endpoint) Compare(o Endpoint) int {
+	return cmp.Or(cmp.Compare(e.Address, o.Address), cmp.Compare(e.Port, o.Port))
+}
 
 // EndpointsKind is the KRM kind of endpoints.yaml.
 const EndpointsKind = "Endpoints"
@@ -31,7 +78,7 @@ type serviceEndpoints struct {
 func MarshalEndpoints(endpoints map[ServicePort][]Endpoint) ([]byte, error) {
 	f := endpointsFile{APIVersion: APIVersion, Kind: EndpointsKind, Services: []serviceEndpoints{}}
 	for _, service := range slices.SortedFunc(maps.Keys(endpoints), ServicePort.Compare) {
-		list := slices.SortedFunc(slices.Values(endpoints[service]), Endpoint.compare)
+		list := slices.SortedFunc(slices.Values(endpoints[service]), Endpoint.Compare)
 		if list == nil {
 			list = []Endpoint{}
 		}
@@ -72,7 +119,7 @@ func checkEndpoints(endpoints []Endpoint) error {
 		if e.Port < 1 || e.Port > 65535 {
 			return fmt.Errorf("%d is not a port", e.Port)
 		}
-		if i > 0 && endpoints[i-1].compare(e) >= 0 {
+		if i > 0 && endpoints[i-1].Compare(e) >= 0 {
 			return fmt.Errorf("%s is out of order or there twice", e.Address)
 		}
 	}

@@ -56,7 +56,7 @@ services:
 }
 
 func TestRecordedEndpointsOfNone(t *testing.T) {
-	if got, recorded, err := draftOf("").RecordedEndpoints(); got != nil || recorded || err != nil {
+	if got, recorded, err := (Snapshot{}).RecordedEndpoints(); got != nil || recorded || err != nil {
 		t.Errorf("not recorded: %v, %v, %v", got, recorded, err)
 	}
 	data, _ := MarshalEndpoints(nil)

@@ -48,8 +48,10 @@ func (p UserProblem) Error() string {
 // long to check. The others are returned in order.
 func ParseHtpasswd(data []byte) ([]User, []UserProblem) {
 	p := htpasswdParser{seen: map[string]bool{}}
-	for number, line := range numberedLines(data) {
-		text := strings.TrimRight(string(line), blanks)
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		text := strings.TrimRight(line, " \t\r\v\f\n")
 		if text != "" && text[0] != '#' {
 			p.line(number, text)
 		}

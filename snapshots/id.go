@@ -2,8 +2,10 @@ package snapshots
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,14 +21,17 @@ const shortDigest = 10
 // hexadecimal digits. The zero value is no digest.
 type Digest string
 
+// DigestOf returns the digest of what a SHA-256 has been given.
+func DigestOf(h hash.Hash) Digest { return Digest(digestPrefix + hex.EncodeToString(h.Sum(nil))) }
+
 // Short returns the first ten hexadecimal digits, as they stand in an [ID].
 func (d Digest) Short() string {
 	hex := strings.TrimPrefix(string(d), digestPrefix)
 	return hex[:min(len(hex), shortDigest)]
 }
 
-// valid reports whether d has the form of a digest.
-func (d Digest) valid() bool {
+// Valid reports whether d has the form of a digest.
+func (d Digest) Valid() bool {
 	hex, ok := strings.CutPrefix(string(d), digestPrefix)
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
 }
@@ -72,7 +77,10 @@ const Newest = "head"
 // r12, or as [Newest]. The ids ascend.
 func FindID(ids []ID, name string) (ID, bool) {
 	if name == Newest {
-		return View{IDs: ids}.Head(), len(ids) > 0
+		if len(ids) == 0 {
+			return ID{}, false
+		}
+		return ids[len(ids)-1], true
 	}
 	if id, err := ParseID(name); err == nil {
 		return id, slices.Contains(ids, id)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The reasons why a certificate cannot be served. None of them says anything
@@ -33,14 +34,14 @@ const certificateBlock = "CERTIFICATE"
 // default of Debian: HAProxy does not start with a certificate of a smaller key.
 const minRSABits = 2048
 
-// keyPair is a certificate with its chain and its private key, read and known
+// KeyPair is a certificate with its chain and its private key, read and known
 // to fit.
-type keyPair struct {
+type KeyPair struct {
 	chain []*x509.Certificate // the leaf first; at least one
 	key   *pem.Block
-	// storable says whether the Dataplane API's certificate storage takes the
+	// Storable says whether the Dataplane API's certificate storage takes the
 	// kind of key: it knows RSA and ECDSA only.
-	storable bool
+	Storable bool
 }
 
 // CheckKeyPair checks that PEM data is what HAProxy can serve: a leaf
@@ -48,12 +49,21 @@ type keyPair struct {
 // strong enough for OpenSSL to load. It does not look at the clock: whether the
 // certificate is valid now is for the caller to say. No error holds any part of
 // the data.
-func CheckKeyPair(data []byte) (ObservedCertificate, error) {
-	pair, err := parseKeyPair(data)
+func CheckKeyPair(data []byte) (Leaf, error) {
+	pair, err := ParseKeyPair(data)
 	if err != nil {
-		return ObservedCertificate{}, err
+		return Leaf{}, err
 	}
-	return pair.observed(), nil
+	return pair.leaf(), nil
+}
+
+// Leaf describes the certificate of a key pair without holding it. Fingerprint is the
+// SHA-256 of its DER, in hexadecimal, and Version its [CertificateVersion].
+type Leaf struct {
+	Fingerprint string
+	Names       []string
+	NotAfter    time.Time
+	Version     string
 }
 
 // JoinKeyPair makes the PEM that HAProxy reads of the two parts of a Secret of
@@ -69,7 +79,8 @@ func JoinKeyPair(certificates, key []byte) ([]byte, error) {
 	return pair.encode(), nil
 }
 
-func parseKeyPair(data []byte) (keyPair, error) { return newKeyPair(pemBlocks(data)) }
+// ParseKeyPair reads what [CheckKeyPair] checks.
+func ParseKeyPair(data []byte) (KeyPair, error) { return newKeyPair(pemBlocks(data)) }
 
 // pemBlocks returns the blocks of PEM data, in order.
 func pemBlocks(data []byte) (out []*pem.Block) {
@@ -86,14 +97,14 @@ func isKeyBlock(b *pem.Block) bool { return strings.HasSuffix(b.Type, "PRIVATE K
 
 // newKeyPair takes the certificates among the blocks and the first key, as
 // HAProxy does.
-func newKeyPair(blocks []*pem.Block) (keyPair, error) {
-	var pair keyPair
+func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
+	var pair KeyPair
 	for _, block := range blocks {
 		switch {
 		case block.Type == certificateBlock:
 			certificate, err := x509.ParseCertificate(block.Bytes)
 			if err != nil {
-				return keyPair{}, ErrBadCertificate
+				return KeyPair{}, ErrBadCertificate
 			}
 			pair.chain = append(pair.chain, certificate)
 		case isKeyBlock(block) && pair.key == nil:
@@ -102,33 +113,33 @@ func newKeyPair(blocks []*pem.Block) (keyPair, error) {
 	}
 	switch {
 	case len(pair.chain) == 0:
-		return keyPair{}, ErrNoCertificate
+		return KeyPair{}, ErrNoCertificate
 	case pair.key == nil:
-		return keyPair{}, ErrNoKey
+		return KeyPair{}, ErrNoKey
 	}
 	return pair.fit()
 }
 
 // fit checks the key against the leaf, and all of it against OpenSSL's limits.
-func (p keyPair) fit() (keyPair, error) {
+func (p KeyPair) fit() (KeyPair, error) {
 	if p.key.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(p.key.Headers["Proc-Type"], "ENCRYPTED") {
-		return keyPair{}, ErrEncryptedKey
+		return KeyPair{}, ErrEncryptedKey
 	}
 	signer, form := parseKey(p.key.Bytes)
 	if signer == nil {
-		return keyPair{}, ErrBadKey
+		return KeyPair{}, ErrBadKey
 	}
 	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !public.Equal(p.chain[0].PublicKey) {
-		return keyPair{}, ErrKeyMismatch
+		return KeyPair{}, ErrKeyMismatch
 	}
 	for _, certificate := range p.chain {
 		if err := checkStrength(certificate); err != nil {
-			return keyPair{}, err
+			return KeyPair{}, err
 		}
 	}
 	_, edwards := signer.(ed25519.PrivateKey)
-	p.key, p.storable = &pem.Block{Type: form, Bytes: p.key.Bytes}, !edwards
+	p.key, p.Storable = &pem.Block{Type: form, Bytes: p.key.Bytes}, !edwards
 	return p, nil
 }
 
@@ -167,7 +178,7 @@ var weakSignature = map[x509.SignatureAlgorithm]bool{
 	x509.DSAWithSHA1: true, x509.ECDSAWithSHA1: true,
 }
 
-func (p keyPair) encode() []byte {
+func (p KeyPair) encode() []byte {
 	var out bytes.Buffer
 	for _, certificate := range p.chain {
 		_ = pem.Encode(&out, &pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
@@ -176,7 +187,7 @@ func (p keyPair) encode() []byte {
 	return out.Bytes()
 }
 
-func (p keyPair) observed() ObservedCertificate {
+func (p KeyPair) leaf() Leaf {
 	leaf := p.chain[0]
 	names := slices.Clone(leaf.DNSNames)
 	for _, ip := range leaf.IPAddresses {
@@ -187,10 +198,29 @@ func (p keyPair) observed() ObservedCertificate {
 	}
 	slices.Sort(names)
 	sum := sha256.Sum256(leaf.Raw)
-	return ObservedCertificate{
+	return Leaf{
 		Fingerprint: hex.EncodeToString(sum[:]),
 		Names:       slices.Compact(names),
 		NotAfter:    leaf.NotAfter.UTC(),
 		Version:     p.version(),
 	}
+}
+
+// CertificateVersion returns the fingerprint of a certificate with its chain: the
+// SHA-256 of their DER, in hexadecimal. The key is told by the certificate, which
+// holds its public half. The errors are those of [CheckKeyPair].
+func CertificateVersion(data []byte) (string, error) {
+	pair, err := ParseKeyPair(data)
+	if err != nil {
+		return "", err
+	}
+	return pair.version(), nil
+}
+
+func (p KeyPair) version() string {
+	h := sha256.New()
+	for _, certificate := range p.chain {
+		h.Write(certificate.Raw) // DER tells its own length
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

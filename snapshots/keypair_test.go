@@ -2,10 +2,6 @@ package snapshots
 
 import (
 	"bytes"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -15,65 +11,11 @@ import (
 	"math/big"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// Keys for tests, made when they are first asked for.
-var (
-	ecKey   = sync.OnceValue(func() crypto.Signer { return newKey(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
-	ecKey2  = sync.OnceValue(func() crypto.Signer { return newKey(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
-	rsaKey  = sync.OnceValue(func() crypto.Signer { return newKey(rsa.GenerateKey(rand.Reader, 2048)) })
-	weakKey = sync.OnceValue(func() crypto.Signer { return newKey(rsa.GenerateKey(rand.Reader, 1024)) })
-	// edKey is always the same: the name of its file is in golden files.
-	edKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
-)
-
-func newKey[K crypto.Signer](key K, err error) crypto.Signer {
-	if err != nil {
-		panic(err)
-	}
-	return key
-}
-
-// certify returns a certificate for the name: by the issuer's key, or its own.
-func certify(tb testing.TB, name string, key, issuer crypto.Signer) []byte {
-	tb.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: noon, NotAfter: noon.AddDate(1, 0, 0),
-	}
-	parent := template
-	if issuer == nil {
-		issuer = key
-	} else {
-		parent = &x509.Certificate{Subject: pkix.Name{CommonName: "issuer"}}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), issuer)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// keyPEM returns the key in PKCS #8.
-func keyPEM(tb testing.TB, key crypto.Signer) []byte {
-	tb.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
-}
-
-// selfSigned returns a certificate and its key.
-func selfSigned(tb testing.TB, name string, key crypto.Signer) []byte {
-	tb.Helper()
-	return append(certify(tb, name, key, nil), keyPEM(tb, key)...)
-}
 
 func TestCheckKeyPair(t *testing.T) {
 	ec := certify(t, "a.example", ecKey(), nil)
@@ -109,10 +51,6 @@ func TestCheckKeyPair(t *testing.T) {
 	}
 }
 
-func pemOf(kind, content string) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)})
-}
-
 func TestWeakSignatures(t *testing.T) {
 	c := &x509.Certificate{SignatureAlgorithm: x509.SHA1WithRSA, RawSubject: []byte("a"), RawIssuer: []byte("b")}
 	if err := checkStrength(c); !errors.Is(err, ErrWeak) || !strings.Contains(err.Error(), "SHA1-RSA") {
@@ -124,7 +62,7 @@ func TestWeakSignatures(t *testing.T) {
 	}
 }
 
-func TestObservedCertificate(t *testing.T) {
+func TestLeaf(t *testing.T) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ignored.example"},
 		DNSNames: []string{"b.example", "a.example", "a.example"}, IPAddresses: []net.IP{net.IPv6loopback},
@@ -135,7 +73,7 @@ func TestObservedCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := CheckKeyPair(append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM(t, edKey)...))
-	want := ObservedCertificate{Fingerprint: got.Fingerprint, Names: []string{"::1", "a.example", "b.example"}, NotAfter: noon.Add(time.Hour), Version: got.Version}
+	want := Leaf{Fingerprint: got.Fingerprint, Names: []string{"::1", "a.example", "b.example"}, NotAfter: noon.Add(time.Hour), Version: got.Version}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil || len(got.Fingerprint) != 64 {
 		t.Errorf("%v, fingerprint %q (-want +got):\n%s", err, got.Fingerprint, diff)
 	}
@@ -159,21 +97,5 @@ func TestJoinKeyPair(t *testing.T) {
 	}
 	if _, err := JoinKeyPair(certificates, nil); !errors.Is(err, ErrNoKey) {
 		t.Errorf("without a key: %v", err)
-	}
-}
-
-func TestVerdictsAreRemembered(t *testing.T) {
-	v := verdicts{judge: judgeKeyPair, known: map[[32]byte]verdict{}}
-	good, bad := selfSigned(t, "a.example", edKey), []byte("bad")
-	for range 2 {
-		if got := v.verdict(good); got != (verdict{storable: false}) {
-			t.Errorf("good: %v", got)
-		}
-		if got := v.verdict(bad); !errors.Is(got.err, ErrNoCertificate) {
-			t.Errorf("bad: %v", got)
-		}
-	}
-	if len(v.known) != 2 {
-		t.Errorf("remembers %d", len(v.known))
 	}
 }

@@ -10,7 +10,6 @@ const (
 	MaxFile     = 64 << 20  // of one file
 	MaxSnapshot = 256 << 20 // of all files together
 	MaxManifest = 8 << 20
-	MaxChannel  = 1 << 20
 )
 
 // CheckSizes returns an error for files that are too large for a snapshot, by their

@@ -1,55 +1,5 @@
 package snapshots
 
-import (
-	"cmp"
-	"fmt"
-	"strings"
-)
-
-// ServicePort names one port of a Service, as EndpointSlices know it: by the
-// name of the Service's port, which is empty where a Service has one port
-// without a name.
-type ServicePort struct {
-	Namespace, Service, Port string
-}
-
-// String returns "namespace/service:port", or "namespace/service" for the
-// port without a name. [ParseServicePort] reads it.
-func (p ServicePort) String() string {
-	if p.Port == "" {
-		return p.Namespace + "/" + p.Service
-	}
-	return p.Namespace + "/" + p.Service + ":" + p.Port
-}
-
-// ParseServicePort reads what [ServicePort.String] wrote.
-func ParseServicePort(s string) (ServicePort, error) {
-	object, port, _ := strings.Cut(s, ":")
-	name, err := ParseSecretName(object)
-	if err != nil || strings.HasSuffix(s, ":") || strings.Contains(port, ":") {
-		return ServicePort{}, fmt.Errorf("%q is not namespace/service:port", s)
-	}
-	return ServicePort{name.Namespace, name.Name, port}, nil
-}
-
-// Compare orders by namespace, service and port.
-func (p ServicePort) Compare(o ServicePort) int {
-	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Service, o.Service), cmp.Compare(p.Port, o.Port))
-}
-
-// Endpoint is one address behind a Service port. Draining is set for an
-// endpoint that is serving and terminating: it takes no new sessions, unless all
-// endpoints of the Service are.
-type Endpoint struct {
-	Address  string `json:"address"` // an IP address
-	Port     int    `json:"port"`
-	Draining bool   `json:"draining,omitempty"`
-}
-
-func (e Endpoint) compare(o Endpoint) int {
-	return cmp.Or(cmp.Compare(e.Address, o.Address), cmp.Compare(e.Port, o.Port))
-}
-
 // Live is the live data that a snapshot is bound to: what is true now,
 // whatever the age of the snapshot. Endpoints are sorted by address and port,
 // without duplicates. Whatever comes from Secrets must not be shown to anybody.

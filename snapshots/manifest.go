@@ -99,8 +99,8 @@ func (c CertificateRef) compare(o CertificateRef) int {
 	return cmp.Or(cmp.Compare(c.File, o.File), c.Secret.Compare(o.Secret), cmp.Compare(c.Use, o.Use))
 }
 
-// check refuses a reference that no instance could follow.
-func (c CertificateRef) check() error {
+// Check refuses a reference that no instance could follow.
+func (c CertificateRef) Check() error {
 	switch {
 	case c.Use != UseCertificate && c.Use != UseCA:
 		return fmt.Errorf("certificate %s is for the use %q, which is not known", c.File, c.Use)

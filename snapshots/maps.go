@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
@@ -74,7 +73,7 @@ func lookedUp(config []byte) []string {
 	var order []string
 	for _, line := range numberedLines(config) {
 		_, directive := directiveText(line) // with options of server lines
-		if word, _ := firstWord(line); !bytes.Contains(line, []byte(mapsFolder)) || len(word) == 0 && !directive {
+		if word, _ := firstWord(line); !bytes.Contains(line, []byte(MapsFolder)) || len(word) == 0 && !directive {
 			continue
 		}
 		for token := range tokens(line) {
@@ -111,7 +110,7 @@ func ParseMap(content []byte) (entries []MapEntry, plain bool) {
 			continue
 		}
 		key, value, _ := strings.Cut(line, " ")
-		if !isPlain(key) || !isPlain(value) || seen[key] || len(line) >= MaxMapPayload {
+		if !isPlainWord(key) || !isPlainWord(value) || seen[key] || len(line) >= MaxMapPayload {
 			return nil, false
 		}
 		seen[key] = true
@@ -120,9 +119,9 @@ func ParseMap(content []byte) (entries []MapEntry, plain bool) {
 	return entries, true
 }
 
-// isPlain reports whether a word needs no quoting on HAProxy's socket, and is neither a
+// isPlainWord reports whether a word needs no quoting on HAProxy's socket, and is neither a
 // reference, a version nor the begin of a payload there.
-func isPlain(word string) bool {
+func isPlainWord(word string) bool {
 	return word != "" && word[0] != '#' && word[0] != '@' && !strings.ContainsFunc(word, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\;<\"'", r)
 	})
@@ -140,7 +139,7 @@ func entriesDigest(maps []BoundMap) Digest {
 			fmt.Fprintf(sum, "%s %s\n", e.Key, e.Value)
 		}
 	}
-	return Digest(digestPrefix + hex.EncodeToString(sum.Sum(nil)))
+	return DigestOf(sum)
 }
 
 // withoutEntries returns a line of a bound configuration with the paths of maps as they

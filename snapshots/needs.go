@@ -6,17 +6,6 @@ import (
 	"slices"
 )
 
-// Use is what a snapshot takes from a Secret.
-type Use string
-
-// The uses of Secrets. The first two are those of a [CertificateRef].
-const (
-	UseCertificate Use = ""      // tls.crt and tls.key
-	UseCA          Use = "CA"    // the certificate authorities under ca.crt
-	UseUsers       Use = "users" // the htpasswd lines under auth
-	UseValue       Use = "value" // what is under any key, as one word
-)
-
 // The keys of Secrets that uses have.
 const (
 	AuthoritiesKey = "ca.crt"

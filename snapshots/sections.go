@@ -3,6 +3,7 @@ package snapshots
 import (
 	"bytes"
 	"iter"
+	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
@@ -56,4 +57,25 @@ func numberedLines(text []byte) iter.Seq2[int, []byte] {
 			text = rest
 		}
 	}
+}
+
+// isTokenByte tells the bytes that a path in a configuration consists of. A
+// path ends at any other byte.
+var isTokenByte = func() (is [256]bool) {
+	for c := range is {
+		is[c] = '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' ||
+			strings.ContainsRune("._/-", rune(c))
+	}
+	return is
+}()
+
+// isName reports whether s holds nothing but letters, digits, '.', '_', '-'
+// and the bytes of extra.
+func isName(s, extra string) bool {
+	for i := range len(s) {
+		if !isTokenByte[s[i]] && !strings.Contains(extra, s[i:i+1]) || s[i] == '/' {
+			return false
+		}
+	}
+	return true
 }

@@ -54,6 +54,11 @@ type Snapshot struct {
 // ID returns the snapshot's name.
 func (s Snapshot) ID() ID { return NewID(s.Manifest.Spec.Revision, s.Manifest.Spec.Digest) }
 
+// Sealed reports whether the snapshot has a revision and a digest, see [Draft.Seal].
+func (s Snapshot) Sealed() bool {
+	return s.ID().Revision > 0 && len(s.Manifest.Spec.Digest.Short()) == shortDigest
+}
+
 // File returns the content of the file at path, and whether there is one.
 func (s Snapshot) File(path string) ([]byte, bool) {
 	i, ok := slices.BinarySearchFunc(s.Files, path, func(f File, p string) int { return cmp.Compare(f.Path, p) })
@@ -173,7 +178,7 @@ func ContentDigest(files []FileDigest, certificates []CertificateRef, recipients
 	for _, line := range lines {
 		h.Write([]byte(line))
 	}
-	return Digest(digestPrefix + hex.EncodeToString(h.Sum(nil)))
+	return DigestOf(h)
 }
 
 // fileDigests lists the files in the order given.

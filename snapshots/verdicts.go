@@ -24,8 +24,8 @@ type verdict struct {
 }
 
 func judgeKeyPair(data []byte) verdict {
-	pair, err := parseKeyPair(data)
-	return verdict{pair.storable, err}
+	pair, err := ParseKeyPair(data)
+	return verdict{pair.Storable, err}
 }
 
 func judgeAuthorities(data []byte) verdict {
@@ -62,4 +62,12 @@ func (v *verdicts) lookup(sum [sha256.Size]byte) (verdict, bool) {
 	defer v.mu.Unlock()
 	found, ok := v.known[sum]
 	return found, ok
+}
+
+// checkAuthorities says why PEM data is not what ParseAuthorities returns.
+func checkAuthorities(data []byte) error {
+	if len(data) == 0 {
+		return ErrNoCertificate
+	}
+	return checkedAuthorities.verdict(data).err
 }

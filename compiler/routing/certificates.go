@@ -155,8 +155,8 @@ func observe(secret *corev1.Secret) (observed snapshots.ObservedCertificate, kin
 	if err != nil {
 		return snapshots.ObservedCertificate{}, "", err
 	}
-	observed, err = snapshots.CheckKeyPair(data)
-	return observed, keyKind(data), err
+	leaf, err := snapshots.CheckKeyPair(data)
+	return snapshots.ObservedCertificate(leaf), keyKind(data), err
 }
 
 // keyKind names the kind of key of a certificate, "" if that cannot be told.

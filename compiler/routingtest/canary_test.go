@@ -228,7 +228,7 @@ func TestCanaryWeightKeepsShape(t *testing.T) {
 		cfg := config.Default()
 		cfg.HTTPS.Port = 0
 		result, objects := compile(t, yaml, cfg)
-		return string(bind(t, "/edge", result.Draft, objects).Shape)
+		return string(bindDraft(t, "/edge", result.Draft, objects).Shape)
 	}
 	if a, b := shape("10"), shape("20"); a != b {
 		t.Errorf("shapes differ: %s, %s", a, b)

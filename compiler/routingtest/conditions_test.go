@@ -33,7 +33,7 @@ func startModel(t *testing.T, model routing.Model) edge {
 	}
 	_, objects := compile(t, common(t)+ingress{rules: []string{"- P / a"}}.yaml(), config.Default())
 	dir := t.TempDir()
-	write(t, dir, bind(t, dir, snapshots.Draft{Files: artifact.Files}, inputs.Inputs{EndpointSlices: objects.EndpointSlices}))
+	write(t, dir, bindDraft(t, dir, snapshots.Draft{Files: artifact.Files}, inputs.Inputs{EndpointSlices: objects.EndpointSlices}))
 	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port)}
 	run(t, dir, e.http)
 	return e

@@ -59,7 +59,7 @@ func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
 	yaml := edit(&cfg)
 	result, objects := compile(t, yaml, cfg)
 	dir := t.TempDir()
-	write(t, dir, bind(t, dir, result.Draft, objects))
+	write(t, dir, bindDraft(t, dir, result.Draft, objects))
 	e := edge{http: fmt.Sprint(ip, ":", cfg.HTTP.Port), https: fmt.Sprint(ip, ":", cfg.HTTPS.Port), result: result}
 	addresses := []string{e.http}
 	if cfg.HTTPS.Port > 0 {
@@ -93,8 +93,8 @@ func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inp
 	return result, objects
 }
 
-// bind joins the draft with the endpoints and certificates of the manifests.
-func bind(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) snapshots.Bound {
+// bindDraft joins the draft with the endpoints and certificates of the manifests.
+func bindDraft(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) snapshots.Bound {
 	t.Helper()
 	return bindSlots(t, dir, d, objects, slots(t, d, objects))
 }

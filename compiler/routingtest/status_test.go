@@ -42,7 +42,7 @@ func watchEdited(t *testing.T, edit func(*config.Config) (yaml string)) watched 
 	result, objects := compile(t, yaml, cfg)
 	clean(t, edge{result: result})
 	dir := t.TempDir()
-	bound := bind(t, dir, result.Draft, objects)
+	bound := bindDraft(t, dir, result.Draft, objects)
 	w := watched{status: fmt.Sprint(watchers, ":", cfg.Status.Port), socket: filepath.Join(dir, "s")}
 	bound.Config = bytes.Replace(bound.Config, []byte("global\n"), []byte("global\n    stats socket "+w.socket+" level admin\n"), 1)
 	write(t, dir, bound)

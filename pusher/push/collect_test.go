@@ -13,7 +13,7 @@ import (
 // disk uses it.
 func TestCertificatesInUseStay(t *testing.T) {
 	t.Parallel()
-	const bind = "global\n  node x\nfrontend f\n  bind :443 ssl "
+	const head = "global\n  node x\nfrontend f\n  bind :443 ssl "
 	gone := errors.New("no answer")
 	for name, test := range map[string]struct {
 		disk   string
@@ -23,18 +23,18 @@ func TestCertificatesInUseStay(t *testing.T) {
 		stays  bool
 		fails  bool
 	}{
-		"nothing uses it":                  {disk: bind + "crt /ssl/b.pem\n", loaded: []string{"/ssl/b.pem"}},
-		"the worker has it":                {disk: bind + "crt /ssl/b.pem\n", loaded: []string{"/ssl/a.pem"}, stays: true},
-		"the worker knows it by its name":  {disk: bind + "crt /ssl/b.pem\n", loaded: []string{"a.pem"}, stays: true},
-		"haproxy.cfg names it":             {disk: bind + "crt /ssl/a.pem\n", stays: true},
-		"haproxy.cfg names it in quotes":   {disk: bind + "crt \"/ssl/a.pem\"\n", stays: true},
+		"nothing uses it":                  {disk: head + "crt /ssl/b.pem\n", loaded: []string{"/ssl/b.pem"}},
+		"the worker has it":                {disk: head + "crt /ssl/b.pem\n", loaded: []string{"/ssl/a.pem"}, stays: true},
+		"the worker knows it by its name":  {disk: head + "crt /ssl/b.pem\n", loaded: []string{"a.pem"}, stays: true},
+		"haproxy.cfg names it":             {disk: head + "crt /ssl/a.pem\n", stays: true},
+		"haproxy.cfg names it in quotes":   {disk: head + "crt \"/ssl/a.pem\"\n", stays: true},
 		"a crt-store names it":             {disk: "crt-store\n  load crt a.pem alias x\n", stays: true},
-		"a crt-list names it":              {disk: bind + "crt-list /general/https-1.crtlist\n", list: "/ssl/b.pem\n/ssl/a.pem [alpn h2] shop.example\n", stays: true},
-		"a crt-list names it with options": {disk: bind + "crt-list /general/https-1.crtlist\n", list: "/ssl/a.pem[alpn h2] shop.example\n", stays: true},
-		"a crt-list names another":         {disk: bind + "crt-list /general/https-1.crtlist\n", list: "/ssl/aa.pem\n"},
-		"a crt-list cannot be read":        {disk: bind + "crt-list /general/https-1.crtlist\n", stays: true, fails: true},
-		"HAProxy loads the directory":      {disk: bind + "crt /ssl/\n", stays: true},
-		"the worker does not tell":         {disk: bind + "crt /ssl/b.pem\n", untold: gone, stays: true, fails: true},
+		"a crt-list names it":              {disk: head + "crt-list /general/https-1.crtlist\n", list: "/ssl/b.pem\n/ssl/a.pem [alpn h2] shop.example\n", stays: true},
+		"a crt-list names it with options": {disk: head + "crt-list /general/https-1.crtlist\n", list: "/ssl/a.pem[alpn h2] shop.example\n", stays: true},
+		"a crt-list names another":         {disk: head + "crt-list /general/https-1.crtlist\n", list: "/ssl/aa.pem\n"},
+		"a crt-list cannot be read":        {disk: head + "crt-list /general/https-1.crtlist\n", stays: true, fails: true},
+		"HAProxy loads the directory":      {disk: head + "crt /ssl/\n", stays: true},
+		"the worker does not tell":         {disk: head + "crt /ssl/b.pem\n", untold: gone, stays: true, fails: true},
 	} {
 		f := newFake(t)
 		f.disk, f.loaded, f.unlisted = "# _version=7\n"+test.disk, test.loaded, test.untold

@@ -98,8 +98,8 @@ func (i Instance) change(ctx context.Context, want snapshots.Bound, have Running
 		return Done{Lost: lost}, err
 	}
 	before := have.Info
-	bind := func() (snapshots.Bound, error) { return want, nil }
-	if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: bind}, have); err != nil {
+	whole := func() (snapshots.Bound, error) { return want, nil }
+	if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: whole}, have); err != nil {
 		return Done{Lost: lost}, err
 	}
 	info, err := i.info(ctx)

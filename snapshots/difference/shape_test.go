@@ -6,8 +6,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// bind binds a side as the pusher does, to no endpoints.
-func bind(t *testing.T, s Side) snapshots.Bound {
+// bindSide binds a side as the pusher does, to no endpoints.
+func bindSide(t *testing.T, s Side) snapshots.Bound {
 	t.Helper()
 	sealed := snapshots.Draft{Files: s.Files, Certificates: s.Certificates}.Seal(1, snapshots.ID{})
 	slots, err := snapshots.Placeholder(sealed)
@@ -42,7 +42,7 @@ func TestVerdictsAreThoseOfBind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, y := bind(t, a), bind(t, b)
+		x, y := bindSide(t, a), bindSide(t, b)
 		if c := snapshots.Classify(x, y); (c.Verdict == Reload) != (d.Verdict == Reload) || (d.Verdict == Reload) != (x.Shape != y.Shape) {
 			t.Errorf("%s: %s by %+v, and bound it takes %+v", name, d.Verdict, d.Decides, c)
 		}
