@@ -19,6 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/templates"
 )
@@ -133,15 +134,15 @@ func stage(b *testing.B, d snapshots.Draft) string {
 	b.Helper()
 	dir := b.TempDir()
 	s := d.Seal(1, snapshots.ID{})
-	slots, err := snapshots.Placeholder(s)
+	slots, err := bind.Placeholder(s)
 	if err != nil {
 		b.Fatal(err)
 	}
-	bound, err := snapshots.Bind(s, snapshots.Binding{Slots: slots, Layout: snapshots.Layout{Maps: dir, Certificates: dir, General: dir}})
+	bound, err := bind.Bind(s, bind.Inputs{Slots: slots, Layout: bind.Layout{Maps: dir, Certificates: dir, General: dir}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, f := range append(bound.Files, snapshots.BoundFile{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}) {
+	for _, f := range append(bound.Files, bind.File{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}) {
 		if err := os.WriteFile(f.Path, f.Content, 0o600); err != nil {
 			b.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
@@ -42,7 +43,7 @@ func certificatesIn(in inputs.Inputs) certificates {
 func (c certificates) of(in inputs.Inputs, name snapshots.SecretName) ([]byte, error) {
 	at, exists := c[name]
 	if !exists {
-		return nil, snapshots.ErrNoCertificate
+		return nil, pem.ErrNoCertificate
 	}
 	return live.Certificate(*in.Secrets[at].Value)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -81,7 +82,7 @@ func recordEndpoints(a render.Artifact, in inputs.Inputs) (snapshots.File, error
 // endpointsOf returns the endpoints that were seen of the Services that the
 // artifact has directives for, none included.
 func endpointsOf(a render.Artifact, in inputs.Inputs) (map[snapshots.ServicePort][]snapshots.Endpoint, error) {
-	directives, err := snapshots.Directives(snapshots.Snapshot{Files: a.Files}.Config())
+	directives, err := bind.Directives(snapshots.Snapshot{Files: a.Files}.Config())
 	if err != nil {
 		return nil, err
 	}

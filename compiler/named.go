@@ -7,6 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // noteAsked takes note of what one try asked for by name.
@@ -23,7 +24,7 @@ func (c *compilation) noteAsked(a routing.Asked) {
 // named in an artifact.
 func (c *compilation) asked(a render.Artifact) routing.Asked {
 	// What cannot be followed in the file is the business of validation.
-	needs, _ := snapshots.Needs(snapshots.Snapshot{Files: a.Files}.Config(), a.Certificates)
+	needs, _ := bind.Needs(snapshots.Snapshot{Files: a.Files}.Config(), a.Certificates)
 	for _, n := range needs {
 		c.secrets[n.Secret] = true
 	}

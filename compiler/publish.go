@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // store is what the compiler needs of a snapshot store. It cannot delete, and
@@ -73,4 +74,4 @@ func head(ctx context.Context, s store, known snapshots.Snapshot) (snapshots.Sna
 }
 
 // newestOf returns the newest of snapshots, the zero ID of none.
-func newestOf(ids []snapshots.ID) snapshots.ID { return snapshots.View{IDs: ids}.Head() }
+func newestOf(ids []snapshots.ID) snapshots.ID { return channel.View{IDs: ids}.Head() }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
 
 // endpointsFrom says where the endpoints of snapshots come from.
@@ -29,8 +31,8 @@ func (f endpointsFrom) recorded(s snapshots.Snapshot) bool {
 // change with every endpoint: the node, which tells whether a reload is needed,
 // only changes with the number of slots and with Secrets.
 type bindings struct {
-	slots snapshots.Slots
-	live  snapshots.Live
+	slots bind.Slots
+	live  bind.Live
 	from  endpointsFrom
 	// offered are the certificates that the Secrets hold; renewals says which of those before
 	// are served in their place.
@@ -61,7 +63,7 @@ type bindings struct {
 
 type nodeKey struct {
 	id     snapshots.ID
-	layout snapshots.Layout
+	layout bind.Layout
 }
 
 type nodeOf struct {
@@ -69,13 +71,13 @@ type nodeOf struct {
 	node         string
 	shape        snapshots.Digest
 	entries      snapshots.Digest // of maps
-	missing      []snapshots.Need
+	missing      []bind.Need
 	certificates push.Known
 	files        []push.Stored
 	err          error
 }
 
-func newBindings(slots snapshots.Slots, from endpointsFrom) *bindings {
+func newBindings(slots bind.Slots, from endpointsFrom) *bindings {
 	return &bindings{
 		slots: slots, from: from, changed: map[snapshots.ServicePort]bool{},
 		moved:    map[string]time.Time{},
@@ -109,7 +111,7 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 }
 
 // setLive takes new live data, and reports whether something of Secrets changed.
-func (b *bindings) setLive(live snapshots.Live, now time.Time) bool {
+func (b *bindings) setLive(live bind.Live, now time.Time) bool {
 	live.Expired, live.ExpiredVersions, live.Versions = b.live.Expired, b.live.ExpiredVersions, b.live.Versions
 	offered := !maps.EqualFunc(b.offered, live.Certificates, bytes.Equal)
 	b.offered = live.Certificates
@@ -128,16 +130,16 @@ func (b *bindings) setLive(live snapshots.Live, now time.Time) bool {
 }
 
 // sameSecrets reports whether all that comes from Secrets is the same.
-func sameSecrets(a, b snapshots.Live) bool {
+func sameSecrets(a, b bind.Live) bool {
 	return maps.EqualFunc(a.Certificates, b.Certificates, bytes.Equal) &&
 		maps.EqualFunc(a.Authorities, b.Authorities, bytes.Equal) &&
-		maps.EqualFunc(a.Users, b.Users, slices.Equal[[]snapshots.User]) &&
+		maps.EqualFunc(a.Users, b.Users, slices.Equal[[]htpasswd.User]) &&
 		maps.Equal(a.Values, b.Values)
 }
 
 // binding returns what the snapshot is bound with for an instance, unless it is not
 // at hand, or what it needs is not known yet.
-func (b *bindings) binding(id snapshots.ID, layout snapshots.Layout) (snapshots.Snapshot, snapshots.Binding, bool) {
+func (b *bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snapshot, bind.Inputs, bool) {
 	p, ok := b.prepared[id]
 	slots := b.slots
 	if p.recorded {
@@ -145,22 +147,22 @@ func (b *bindings) binding(id snapshots.ID, layout snapshots.Layout) (snapshots.
 	}
 	live := b.live
 	live.Endpoints = nil // which change, and are all in the slots
-	return p.snapshot, snapshots.Binding{Live: live, Slots: slots, Layout: layout}, ok && p.known
+	return p.snapshot, bind.Inputs{Live: live, Slots: slots, Layout: layout}, ok && p.known
 }
 
 // light reports whether a worker that runs one snapshot as it is bound now can be brought
 // to another without a reload. Where certificates are of the snapshot, HAProxy is to judge
 // them before anything counts as applied, so other ones are loaded.
-func (b *bindings) light(node string, from, to snapshots.ID, layout snapshots.Layout) bool {
+func (b *bindings) light(node string, from, to snapshots.ID, layout bind.Layout) bool {
 	x, known := b.node(from, layout)
 	y, also := b.node(to, layout)
 	return known && also && x.err == nil && y.err == nil && b.complete(to) &&
-		snapshots.SameNode(x.node, node) && x.shape == y.shape &&
+		bind.SameNode(x.node, node) && x.shape == y.shape &&
 		maps.Equal(x.certificates, y.certificates)
 }
 
 // node returns what the worker of an instance should name for the snapshot.
-func (b *bindings) node(id snapshots.ID, layout snapshots.Layout) (nodeOf, bool) {
+func (b *bindings) node(id snapshots.ID, layout bind.Layout) (nodeOf, bool) {
 	key := nodeKey{id, layout}
 	snapshot, binding, ok := b.binding(id, layout)
 	if !ok {
@@ -169,10 +171,10 @@ func (b *bindings) node(id snapshots.ID, layout snapshots.Layout) (nodeOf, bool)
 	if n, ok := b.nodes[key]; ok && n.shapes == b.shapes {
 		return n, true
 	}
-	bound, err := snapshots.Bind(snapshot, binding)
+	bound, err := bind.Bind(snapshot, binding)
 	n := nodeOf{shapes: b.shapes, node: bound.Node, shape: bound.Shape, entries: bound.Entries, missing: bound.Missing, err: err, certificates: push.Hashes(bound)}
 	for _, f := range bound.Files {
-		if f.Kind != snapshots.CertificateFile {
+		if f.Kind != bind.CertificateFile {
 			n.files = append(n.files, push.Stored{Kind: f.Kind, Name: f.Name})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 const (
@@ -22,9 +23,9 @@ const (
 type Change struct {
 	Snapshot snapshots.ID `json:"snapshot"`
 	// From is what ran before, zero where that is not at hand.
-	From  snapshots.ID      `json:"from,omitzero"`
-	Class snapshots.Verdict `json:"class"`
-	Old   bool              `json:"old,omitempty"`
+	From  snapshots.ID `json:"from,omitzero"`
+	Class bind.Verdict `json:"class"`
+	Old   bool         `json:"old,omitempty"`
 	// File is a path in the snapshot, "" where none is known to decide. Line counts from
 	// 1, and is 0 where no line shows it; what was joined to a directive has its line.
 	File string `json:"file,omitempty"`
@@ -37,13 +38,13 @@ type Change struct {
 // changeOf returns the change from what runs, nil where that is not known, to what was
 // bound. Where it took a reload although what differs could be changed without one, it
 // was a reload.
-func changeOf(running *snapshots.Bound, want snapshots.Bound, reloaded bool) Change {
+func changeOf(running *bind.Bound, want bind.Bound, reloaded bool) Change {
 	if running == nil {
-		return Change{Snapshot: want.ID, Class: snapshots.Reload}
+		return Change{Snapshot: want.ID, Class: bind.Reload}
 	}
-	c := snapshots.Classify(*running, want)
+	c := bind.Classify(*running, want)
 	if reloaded {
-		c.Verdict = snapshots.Reload
+		c.Verdict = bind.Reload
 	}
 	side := want
 	if c.Old {
@@ -60,7 +61,7 @@ func changeOf(running *snapshots.Bound, want snapshots.Bound, reloaded bool) Cha
 
 // shownLine returns a line of a bound configuration as people are told of it: by its number in
 // the snapshot, and for an empty one, which comes with a section, the next that is not.
-func shownLine(b snapshots.Bound, line int, text string) (int, string) {
+func shownLine(b bind.Bound, line int, text string) (int, string) {
 	if line < 1 || line > len(b.Lines) {
 		return line, text
 	}
@@ -81,7 +82,7 @@ func (c Change) Because() string {
 		sign = "-"
 	}
 	switch {
-	case c.Class == snapshots.Reload && c.From.IsZero():
+	case c.Class == bind.Reload && c.From.IsZero():
 		return "what ran before is not known"
 	case c.File == "":
 		return ""
@@ -111,7 +112,7 @@ func (c Change) logged() []any {
 // noteChange remembers what the push of a wave took. One that found all as it should be
 // took nothing, and one that could not be bound says nothing.
 func (e *engine) noteChange(p rollout.Push, c Change, reloaded bool, err error) {
-	took := reloaded || err != nil || c.Class != snapshots.Reload
+	took := reloaded || err != nil || c.Class != bind.Reload
 	if p.Purpose == rollout.Wave && took && !c.Snapshot.IsZero() {
 		e.changes = withChange(e.changes, c, e.state.Rollout.Rollout)
 	}

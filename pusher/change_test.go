@@ -11,15 +11,16 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // bindText binds a configuration with the secret "s3cret".
-func bindText(t *testing.T, revision uint64, config string) snapshots.Bound {
+func bindText(t *testing.T, revision uint64, config string) bind.Bound {
 	t.Helper()
 	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config)}}}.Seal(revision, snapshots.ID{})
-	secret := snapshots.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "keys"}, Key: "token"}
-	bound, err := snapshots.Bind(s, snapshots.Binding{
-		Live: snapshots.Live{Values: map[snapshots.SecretKey]string{secret: "s3cret"}}, Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
+	secret := bind.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "keys"}, Key: "token"}
+	bound, err := bind.Bind(s, bind.Inputs{
+		Live: bind.Live{Values: map[bind.SecretKey]string{secret: "s3cret"}}, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func TestChangeOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var running *snapshots.Bound
+			var running *bind.Bound
 			if c.from != "" {
 				bound := bindText(t, 1, c.from)
 				running = &bound
@@ -70,7 +71,7 @@ func TestChangeOf(t *testing.T) {
 func TestWithChange(t *testing.T) {
 	t.Parallel()
 	change := func(to snapshots.ID, text string) Change {
-		return Change{Snapshot: to, From: snapshots.ID{Revision: 9, Short: "9999999999"}, Class: snapshots.Reload, File: snapshots.ConfigFile, Line: 1, Text: text}
+		return Change{Snapshot: to, From: snapshots.ID{Revision: 9, Short: "9999999999"}, Class: bind.Reload, File: snapshots.ConfigFile, Line: 1, Text: text}
 	}
 	at := func(id snapshots.ID, began time.Time) *rollout.Rollout {
 		return &rollout.Rollout{Target: id, Started: began}

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -44,7 +45,7 @@ func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...strin
 	tb.Cleanup(c.jobs.Wait)
 	config := strings.Builder{}
 	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80"}))
-	read := liveData{Live: snapshots.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
+	read := liveData{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
 	for n := range backends {
 		port := churnPort(n)
 		fmt.Fprintf(&config, "\nbackend shop_web-%d\n    balance roundrobin\n    http-request set-header X-Backend web-%d\n    #hapsnap servers %s -- maxconn 100\n", n, n, port)
@@ -62,7 +63,7 @@ func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...strin
 		c.edges[name] = edge
 		f.Instances = append(f.Instances, fleet.Instance{
 			Name: name, URL: edge.URL(), Username: "admin", Password: "secret",
-			Layout: snapshots.Layout{Maps: edge.Dirs.Maps, Certificates: edge.Dirs.Certificates, General: edge.Dirs.General},
+			Layout: bind.Layout{Maps: edge.Dirs.Maps, Certificates: edge.Dirs.Certificates, General: edge.Dirs.General},
 		})
 	}
 	view, err := o.Store.View(tb.Context())
@@ -126,11 +127,11 @@ type arrival struct {
 // takes reports whether all workers are known to send requests to an endpoint.
 func (c *churn) takes(a arrival) bool {
 	for _, i := range c.instances {
-		slot := slices.ContainsFunc(i.running.Servers, func(s snapshots.BoundServer) bool {
-			return s.Backend == a.backend && s.Address == a.address && s.State == snapshots.SlotReady
+		slot := slices.ContainsFunc(i.running.Servers, func(s bind.Server) bool {
+			return s.Backend == a.backend && s.Address == a.address && s.State == bind.SlotReady
 		})
 		if !slot && !slices.ContainsFunc(i.running.Dynamic, func(d push.Dynamic) bool {
-			return d.Backend == a.backend && d.Address == a.address && d.State == snapshots.SlotReady
+			return d.Backend == a.backend && d.Address == a.address && d.State == bind.SlotReady
 		}) {
 			return false
 		}

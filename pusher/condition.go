@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Condition is the status in one word, in those of Argo CD, with what it is about.
@@ -65,7 +66,7 @@ func (s Status) judge(c Condition) (Phase, string) {
 	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutNeeds || t.About == aboutKept || t.About == aboutSigned }); i >= 0 {
 		return Degraded, s.Troubles[i].Error
 	}
-	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == snapshots.BecauseNewest {
+	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == channel.BecauseNewest {
 		return Degraded, fmt.Sprintf("%s failed: %s", c.Newest, f.Reason)
 	}
 	if s.Channel.Hold {
@@ -91,9 +92,9 @@ func (s Status) judge(c Condition) (Phase, string) {
 // held returns the phase of a fleet that is to stay as it is.
 func (s Status) held() (Phase, string) {
 	switch s.Channel.Because {
-	case snapshots.BecauseEmpty:
+	case channel.BecauseEmpty:
 		return Progressing, s.Channel.Message
-	case snapshots.BecausePause, snapshots.BecauseNone:
+	case channel.BecausePause, channel.BecauseNone:
 		return Suspended, s.Channel.Message
 	}
 	return Degraded, s.Channel.Message

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // The first of what is the case is the condition.
@@ -19,11 +20,11 @@ func TestCondition(t *testing.T) {
 		}
 		return out
 	}
-	is := func(id snapshots.ID, because snapshots.Reason, message string) ChannelStatus {
+	is := func(id snapshots.ID, because channel.Reason, message string) ChannelStatus {
 		return ChannelStatus{Wanted: id, Because: because, Message: message, Newest: newest}
 	}
-	wanted := is(newest, snapshots.BecauseNewest, "")
-	hold := func(because snapshots.Reason, message string) ChannelStatus {
+	wanted := is(newest, channel.BecauseNewest, "")
+	hold := func(because channel.Reason, message string) ChannelStatus {
 		return ChannelStatus{Because: because, Hold: true, Message: message, Newest: newest}
 	}
 	trouble := func(about string) []Trouble { return []Trouble{{About: about, Error: "it is gone"}} }
@@ -39,15 +40,15 @@ func TestCondition(t *testing.T) {
 		"one does not yet":     {Status{Channel: wanted, Instances: runs(newest, old)}, "Progressing 1 of 2 instances run r000005-0123456789"},
 		"a rollout":            {Status{Channel: wanted, Instances: runs(newest, old), Rollout: &RolloutStatus{Target: newest, Wave: 1, Phase: rollout.Soaking}}, "Progressing r000005-0123456789: 1 of 2 instances, wave 1 is soaking"},
 		"nothing known":        {Status{Channel: ChannelStatus{Hold: true, Message: NotRead}}, "Progressing the store was not read yet"},
-		"nothing published":    {Status{Channel: hold(snapshots.BecauseEmpty, "the store holds no snapshot")}, "Progressing the store holds no snapshot"},
+		"nothing published":    {Status{Channel: hold(channel.BecauseEmpty, "the store holds no snapshot")}, "Progressing the store holds no snapshot"},
 		"nobody to run it":     {Status{Channel: wanted}, "Progressing there are no instances"},
-		"pinned":               {Status{Channel: is(old, snapshots.BecausePin, "r4 is pinned by ann"), Instances: runs(old, old)}, "Suspended r4 is pinned by ann"},
-		"being pinned":         {Status{Channel: is(old, snapshots.BecausePin, "r4 is pinned"), Instances: runs(old, newest)}, "Progressing 1 of 2 instances run r000004-0123456789"},
-		"pinned for it failed": {Status{Channel: is(old, snapshots.BecausePin, "r4 is pinned"), Instances: runs(old), Rejected: failed}, "Suspended r4 is pinned"},
-		"not approved":         {Status{Channel: is(old, snapshots.BecauseNewest, "r4 is approved"), Instances: runs(old)}, "Suspended r4 is approved"},
-		"paused":               {Status{Channel: hold(snapshots.BecausePause, "paused by ann"), Instances: runs(old)}, "Suspended paused by ann"},
-		"the pin is missing":   {Status{Channel: hold(snapshots.BecausePin, "r3 is pinned, but the store does not hold it"), Instances: runs(old)}, "Degraded r3 is pinned, but the store does not hold it"},
-		"it failed":            {Status{Channel: is(old, snapshots.BecauseNewest, "r4 is the newest that is not rejected"), Instances: runs(old), Rejected: failed}, "Degraded r000005-0123456789 failed: edge-1: refused:"},
+		"pinned":               {Status{Channel: is(old, channel.BecausePin, "r4 is pinned by ann"), Instances: runs(old, old)}, "Suspended r4 is pinned by ann"},
+		"being pinned":         {Status{Channel: is(old, channel.BecausePin, "r4 is pinned"), Instances: runs(old, newest)}, "Progressing 1 of 2 instances run r000004-0123456789"},
+		"pinned for it failed": {Status{Channel: is(old, channel.BecausePin, "r4 is pinned"), Instances: runs(old), Rejected: failed}, "Suspended r4 is pinned"},
+		"not approved":         {Status{Channel: is(old, channel.BecauseNewest, "r4 is approved"), Instances: runs(old)}, "Suspended r4 is approved"},
+		"paused":               {Status{Channel: hold(channel.BecausePause, "paused by ann"), Instances: runs(old)}, "Suspended paused by ann"},
+		"the pin is missing":   {Status{Channel: hold(channel.BecausePin, "r3 is pinned, but the store does not hold it"), Instances: runs(old)}, "Degraded r3 is pinned, but the store does not hold it"},
+		"it failed":            {Status{Channel: is(old, channel.BecauseNewest, "r4 is the newest that is not rejected"), Instances: runs(old), Rejected: failed}, "Degraded r000005-0123456789 failed: edge-1: refused:"},
 		"another failed":       {Status{Channel: wanted, Instances: runs(newest), Rejected: []rollout.Failure{{Snapshot: old}}}, "Healthy 1 of 1 instances run r000005-0123456789"},
 		"an instance is ill":   {Status{Channel: wanted, Instances: sick}, "Degraded edge-2: no route to host"},
 		"the store is gone":    {Status{Channel: wanted, Instances: runs(newest), Troubles: trouble("store")}, "Degraded store: it is gone"},

@@ -7,59 +7,60 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // decision is what the channel asks for, and by which wish.
 type decision struct {
-	snapshots.Decision
+	channel.Decision
 	Intent string
 }
 
 // decide returns what should run. Failures that the channel does not show yet
 // count as if it did, for it may be out of reach; but what failed under one pin
 // is no reason against a later one.
-func decide(view snapshots.View, failed []rollout.Failure, now time.Time) decision {
-	d := snapshots.Want(view, now)
+func decide(view channel.View, failed []rollout.Failure, now time.Time) decision {
+	d := channel.Want(view, now)
 	intent := intentOf(d, view.Channel)
 	for _, f := range failed {
 		if _, shown := view.Channel.RejectionFor(f.Snapshot, view.Fleet); shown || f.Recorded {
 			continue
 		}
-		if d.Because == snapshots.BecauseNewest || f.Intent == intent {
+		if d.Because == channel.BecauseNewest || f.Intent == intent {
 			view.Channel = view.Channel.Reject(rejectionOf(f, digestLike(f.Snapshot), view.Fleet))
 		}
 	}
-	d = snapshots.Want(view, now)
+	d = channel.Want(view, now)
 	return decision{d, intentOf(d, view.Channel)}
 }
 
 // rejectionOf returns what the channel is to say of a failure.
-func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) snapshots.Rejection {
-	return snapshots.Rejection{
+func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) channel.Rejection {
+	return channel.Rejection{
 		Digest: digest, Snapshot: f.Snapshot, Reason: firstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
 	}
 }
 
 // intentOf tells one wish from another, also where both name the same snapshot.
-func intentOf(d snapshots.Decision, c snapshots.Channel) string {
+func intentOf(d channel.Decision, c channel.Channel) string {
 	switch {
-	case d.Because == snapshots.BecausePin && c.Spec.Pin != nil:
+	case d.Because == channel.BecausePin && c.Spec.Pin != nil:
 		return pinIntent(c.Spec.Pin)
-	case d.Because == snapshots.BecauseOverride && c.Spec.Override != nil:
+	case d.Because == channel.BecauseOverride && c.Spec.Override != nil:
 		return overrideIntent(c.Spec.Override)
 	}
 	return string(d.Because)
 }
 
-func pinIntent(p *snapshots.Pin) string { return "pin " + p.At.UTC().Format(time.RFC3339) }
+func pinIntent(p *channel.Pin) string { return "pin " + p.At.UTC().Format(time.RFC3339) }
 
-func overrideIntent(o *snapshots.Override) string {
+func overrideIntent(o *channel.Override) string {
 	return "override " + o.Expires.UTC().Format(time.RFC3339)
 }
 
 // wishes returns what people named in the channel, what comes first before the other.
 // A pause and a rejection take nothing away from it.
-func wishes(c snapshots.Channel, now time.Time) []rollout.Wish {
+func wishes(c channel.Channel, now time.Time) []rollout.Wish {
 	var out []rollout.Wish
 	if o := c.Spec.Override; o != nil && now.Before(o.Expires) {
 		out = append(out, rollout.Wish{Snapshot: o.Snapshot, Intent: overrideIntent(o)})
@@ -77,7 +78,7 @@ func digestLike(id snapshots.ID) snapshots.Digest {
 }
 
 // rejected lists the short digests that the channel rejects for the fleet.
-func rejected(v snapshots.View) []string {
+func rejected(v channel.View) []string {
 	out := make([]string, 0, len(v.Channel.Spec.Rejected))
 	for _, r := range v.Channel.Spec.Rejected {
 		if v.Channel.Spec.ShareRejections || r.CountsFor(v.Fleet) {
@@ -88,7 +89,7 @@ func rejected(v snapshots.View) []string {
 }
 
 // order returns what a person said of a rollout, as the rollout hears it.
-func order(o *snapshots.Order) rollout.Order {
+func order(o *channel.Order) rollout.Order {
 	if o == nil {
 		return rollout.Order{}
 	}

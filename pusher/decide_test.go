@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 var (
@@ -15,14 +16,14 @@ var (
 )
 
 func TestDecide(t *testing.T) {
-	pin := func(id snapshots.ID, at time.Time) snapshots.Channel {
-		return snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: id, At: at})
+	pin := func(id snapshots.ID, at time.Time) channel.Channel {
+		return channel.Channel{}.Pinned(channel.Pin{Snapshot: id, At: at})
 	}
 	failed := func(intent string, recorded bool) []rollout.Failure {
 		return []rollout.Failure{{Snapshot: r2, Intent: intent, Recorded: recorded, At: noon, Good: r1}}
 	}
 	tests := map[string]struct {
-		channel snapshots.Channel
+		channel channel.Channel
 		failed  []rollout.Failure
 		want    snapshots.ID
 		intent  string
@@ -40,7 +41,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := decide(snapshots.View{IDs: []snapshots.ID{r1, r2}, Channel: test.channel}, test.failed, noon)
+			got := decide(channel.View{IDs: []snapshots.ID{r1, r2}, Channel: test.channel}, test.failed, noon)
 			if got.ID != test.want || got.Intent != test.intent || got.Hold != test.hold {
 				t.Errorf("decided for %s by %q, hold %v; want %s by %q, hold %v", got.ID, got.Intent, got.Hold, test.want, test.intent, test.hold)
 			}

@@ -6,7 +6,7 @@
 //
 //   - observe: the store's snapshots and its channel, the live endpoints and
 //     certificates, and what the worker of each instance says it runs;
-//   - want: which snapshot should run (snapshots.Want);
+//   - want: which snapshot should run (channel.Want);
 //   - step: which instance is to get which snapshot now (package rollout);
 //   - save: the state, before anything is done that it speaks of;
 //   - act: pushes, and changes of servers and certificates at run time, which

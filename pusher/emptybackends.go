@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // BackendsStatus says which backends of the snapshot that should run have no server up.
@@ -35,14 +36,14 @@ const mostEmpty = 100
 
 // withoutEndpoints returns which backends of the directives there are, and whether one
 // has no endpoint in any of its slots. An endpoint that is gone and drains is none.
-func withoutEndpoints(directives []snapshots.Directive, slots snapshots.Slots) map[string]bool {
+func withoutEndpoints(directives []bind.Directive, slots bind.Slots) map[string]bool {
 	out := map[string]bool{}
 	for _, d := range directives {
 		if empty, known := out[d.Backend]; known && !empty {
 			continue
 		}
-		out[d.Backend] = !slices.ContainsFunc(slots[d.Key()], func(s snapshots.Slot) bool {
-			return s.State != snapshots.SlotSpare && s.Until.IsZero()
+		out[d.Backend] = !slices.ContainsFunc(slots[d.Key()], func(s bind.Slot) bool {
+			return s.State != bind.SlotSpare && s.Until.IsZero()
 		})
 	}
 	return out
@@ -51,8 +52,8 @@ func withoutEndpoints(directives []snapshots.Directive, slots snapshots.Slots) m
 // emptiness follows which backends have no server up, and since when.
 type emptiness struct {
 	of      snapshots.ID
-	servers *snapshots.BoundServer // with which it was found out
-	empty   map[string]bool        // all backends, true for those without endpoints
+	servers *bind.Server    // with which it was found out
+	empty   map[string]bool // all backends, true for those without endpoints
 	since   map[string]time.Time
 }
 

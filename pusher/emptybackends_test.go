@@ -9,12 +9,13 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestWithoutEndpoints(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	directives := []snapshots.Directive{
+	directives := []bind.Directive{
 		{Backend: "one", Service: sp("shop/web")}, {Backend: "none", Service: sp("shop/empty")},
 		{Backend: "both", Service: sp("shop/empty")}, {Backend: "both", Service: sp("shop/web"), Index: 1},
 		{Backend: "gone", Service: sp("shop/gone")}, {Backend: "new", Service: sp("shop/new")},
@@ -22,10 +23,10 @@ func TestWithoutEndpoints(t *testing.T) {
 	}
 	known := servicesWith(map[string]int{"shop/web": 1, "shop/gone": 1})
 	known[sp("shop/leaving")] = []snapshots.Endpoint{{Address: "10.0.0.9", Port: 80, Draining: true}}
-	slots, _ := snapshots.AssignSlots(nil, directives[:5], known, now, time.Minute)
-	slots, _ = snapshots.AssignSlots(slots, directives[6:], known, now, time.Minute)
+	slots, _ := bind.AssignSlots(nil, directives[:5], known, now, time.Minute)
+	slots, _ = bind.AssignSlots(slots, directives[6:], known, now, time.Minute)
 	delete(known, sp("shop/gone"))
-	slots, _ = snapshots.AssignSlots(slots, directives[:5], known, now, time.Minute) // its slot drains
+	slots, _ = bind.AssignSlots(slots, directives[:5], known, now, time.Minute) // its slot drains
 	want := "map[both:false gone:true leaving:false new:true none:true one:false]"
 	if got := fmt.Sprint(withoutEndpoints(directives, slots)); got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -40,7 +41,7 @@ func benchEngine(b *testing.B) *engine {
 	b.Cleanup(e.jobs.Wait)
 	config := strings.Builder{}
 	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80\n    server s2 192.0.2.1:80\n    server s3 192.0.2.1:80"}))
-	read := liveData{Live: snapshots.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
+	read := liveData{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
 	for n := range benchBackends {
 		port := httpPort(fmt.Sprintf("web-%d", n))
 		fmt.Fprintf(&config, "\nbackend shop_web-%d\n    balance roundrobin\n    http-request set-header X-Backend web-%d\n    #hapsnap servers %s -- maxconn 100\n", n, n, port)
@@ -57,7 +58,7 @@ func benchEngine(b *testing.B) *engine {
 	e.takeLive(read, nil, time.Now())
 	e.takeFleet(b.Context(), fleet.Fleet{Instances: []fleet.Instance{{
 		Name: "a", URL: edge.URL(), Username: "admin", Password: "secret",
-		Layout: snapshots.Layout{Maps: edge.Dirs.Maps, Certificates: edge.Dirs.Certificates, General: edge.Dirs.General},
+		Layout: bind.Layout{Maps: edge.Dirs.Maps, Certificates: edge.Dirs.Certificates, General: edge.Dirs.General},
 	}}}, nil, time.Now())
 	e.untilSettled(b)
 	return e

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // The times that nobody had to set so far.
@@ -38,7 +39,7 @@ type engine struct {
 	instances map[string]*instance
 	membership
 
-	view      snapshots.View
+	view      channel.View
 	viewRead  bool
 	rewound   bool // the store, or its channel, is behind what was seen of it
 	live      liveData
@@ -218,7 +219,7 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 	want, atHand := e.library.have[e.decision.ID]
 	atHand = atHand && len(e.lacks()) == 0 && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID) && e.knowRunning()
 	o := rollout.Observation{
-		Intent: e.decision.Intent, MayWait: e.decision.Because == snapshots.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
+		Intent: e.decision.Intent, MayWait: e.decision.Because == channel.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Wishes:  wishes(e.view.Channel, now),
 		Channel: e.viewRead && !storeGone, Rejected: rejected(e.view),
 		Promotion: order(e.view.Channel.Spec.Promote), Abort: order(e.view.Channel.Spec.Abort),

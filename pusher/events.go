@@ -8,7 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // send has the engine's goroutine run an event, unless ctx is done.
@@ -32,7 +32,7 @@ func (e *engine) drainEvents() {
 }
 
 // takeView takes what the store said.
-func (e *engine) takeView(view snapshots.View, err error, now time.Time) {
+func (e *engine) takeView(view channel.View, err error, now time.Time) {
 	e.trouble("store", err, now)
 	e.takeSeen(view, err, now)
 	if err == nil {

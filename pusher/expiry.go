@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -78,7 +79,7 @@ func (b *bindings) lookAtExpiry(now time.Time) {
 
 // withExpiry adds to the faults of a need that its certificate is expired, or not valid
 // yet.
-func (b *bindings) withExpiry(need snapshots.Need, faults []error, now time.Time) []error {
+func (b *bindings) withExpiry(need bind.Need, faults []error, now time.Time) []error {
 	if fault := b.renewals.fault(need.Secret, now); fault != nil && need.Use == snapshots.UseCertificate {
 		faults = append(slices.Clone(faults), fault)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // A certificate that expires while nothing else happens is not served any more,
@@ -52,7 +53,7 @@ func TestExpiryIsNoticedByTime(t *testing.T) {
 	}
 	certificates[snapshots.SecretName{Namespace: "shop", Name: "broken"}] = []byte("lots")
 	b := newBindings(nil, fromDirectory)
-	b.setLive(snapshots.Live{Certificates: certificates}, start)
+	b.setLive(bind.Live{Certificates: certificates}, start)
 	for _, step := range []struct {
 		after   time.Duration
 		shapes  int
@@ -66,7 +67,7 @@ func TestExpiryIsNoticedByTime(t *testing.T) {
 		{48 * time.Hour, 3, []string{"later", "soon"}},
 	} {
 		b.expire(start.Add(step.after))
-		b.setLive(snapshots.Live{Certificates: maps.Clone(certificates)}, start.Add(step.after)) // endpoints changed
+		b.setLive(bind.Live{Certificates: maps.Clone(certificates)}, start.Add(step.after)) // endpoints changed
 		var expired []string
 		for _, name := range slices.SortedFunc(maps.Keys(b.live.Expired), snapshots.SecretName.Compare) {
 			expired = append(expired, name.Name)
@@ -75,7 +76,7 @@ func TestExpiryIsNoticedByTime(t *testing.T) {
 			t.Errorf("after %v: %d changes, expired %v; want %d, %v", step.after, b.shapes, expired, step.shapes, step.expired)
 		}
 	}
-	b.setLive(snapshots.Live{}, start.Add(48*time.Hour))
+	b.setLive(bind.Live{}, start.Add(48*time.Hour))
 	if len(b.live.Expired) > 0 || !b.expiry.next.IsZero() {
 		t.Errorf("without certificates: %v", b.live.Expired)
 	}

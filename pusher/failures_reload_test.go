@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func TestFailureHAProxyCannotBeAskedToReload(t *testing.T) {
@@ -176,7 +176,7 @@ func TestFailureAPIRestartedWithAReloadPending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.channel(func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: first}) })
+	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: first}) })
 	r.allRun(first)
 	r.kill()
 	if posted := r.post("a", text, dataplane.PostOptions{}); posted.ReloadID == "" {
@@ -185,7 +185,7 @@ func TestFailureAPIRestartedWithAReloadPending(t *testing.T) {
 	if err := r.instances["a"].Restart(); err != nil {
 		t.Fatal(err)
 	}
-	r.channel(snapshots.Channel.Unpinned)
+	r.channel(channel.Channel.Unpinned)
 	r.options.ReloadTimeout = 10 * time.Second // it is waited for
 	r.allRunAfter(second)
 	if revision, _, err := r.get("a"); revision != "2" || r.reloads("a") != 4 {

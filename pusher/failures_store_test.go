@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
 
@@ -57,7 +58,7 @@ func TestFailureStoreEmpty(t *testing.T) {
 	inSync := false
 	r.until("it is said that there is nothing", func(s Status) bool {
 		inSync = inSync || s.instance("a").InSync
-		return s.Channel.Hold && s.Channel.Because == snapshots.BecauseEmpty && s.instance("a").Reachable
+		return s.Channel.Hold && s.Channel.Because == channel.BecauseEmpty && s.instance("a").Reachable
 	})
 	if n := r.writes("a"); n != 0 {
 		t.Errorf("a got %d requests that change something", n)
@@ -205,14 +206,14 @@ func TestFailureChannelUnsaid(t *testing.T) {
 		}
 		return id
 	}
-	say := func(edit func(c snapshots.Channel) snapshots.Channel) {
+	say := func(edit func(c channel.Channel) channel.Channel) {
 		t.Helper()
 		person, err := gitstore.Open(gitstore.Options{URL: path, CacheDir: filepath.Join(r.dir, "cache")})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer person.Close()
-		err = person.UpdateChannel(t.Context(), "by hand", time.Now(), func(c *snapshots.Channel) error {
+		err = person.UpdateChannel(t.Context(), "by hand", time.Now(), func(c *channel.Channel) error {
 			*c = edit(*c)
 			return nil
 		})
@@ -229,13 +230,13 @@ func TestFailureChannelUnsaid(t *testing.T) {
 	tip := func() string { return strings.TrimSpace(git(t, "-C", path, "rev-parse", "main-channel")) }
 
 	first := publish("1")
-	say(func(c snapshots.Channel) snapshots.Channel { return c.WithApproval(true).Approve(first) })
-	say(func(c snapshots.Channel) snapshots.Channel {
-		return c.Pinned(snapshots.Pin{Snapshot: first, At: time.Now()})
+	say(func(c channel.Channel) channel.Channel { return c.WithApproval(true).Approve(first) })
+	say(func(c channel.Channel) channel.Channel {
+		return c.Pinned(channel.Pin{Snapshot: first, At: time.Now()})
 	})
 	pinned := tip()
 	second := publish("2")
-	say(func(c snapshots.Channel) snapshots.Channel { return c.Unpinned().Approve(second) })
+	say(func(c channel.Channel) channel.Channel { return c.Unpinned().Approve(second) })
 	publish("3") // which nobody approves
 	reopen()
 	r.allRunAfter(second)
@@ -266,8 +267,8 @@ func TestFailureChannelUnsaid(t *testing.T) {
 	}
 	git(t, "-C", path, "update-ref", "refs/heads/main-channel", pinned)
 	held("set back once more")
-	say(func(c snapshots.Channel) snapshots.Channel {
-		return c.RewindAccepted(snapshots.AcceptedRewind{Channels: []string{believed}})
+	say(func(c channel.Channel) channel.Channel {
+		return c.RewindAccepted(channel.AcceptedRewind{Channels: []string{believed}})
 	})
 	r.allRun(first)
 }

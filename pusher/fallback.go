@@ -7,7 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
+	stdpem "encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +15,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // fallbackCertificate returns the certificate that is served where no other fits:
@@ -24,7 +24,7 @@ import (
 func fallbackCertificate(file string, fallback func() ([]byte, error)) ([]byte, error) {
 	data, err := os.ReadFile(file)
 	if err == nil {
-		if _, err := snapshots.CheckKeyPair(data); err != nil {
+		if _, err := pem.CheckKeyPair(data); err != nil {
 			return nil, fmt.Errorf("read fallback certificate %s: %w", file, err)
 		}
 		return data, nil
@@ -79,8 +79,8 @@ func selfSigned(now time.Time) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	for _, block := range []*pem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := pem.Encode(&out, block); err != nil {
+	for _, block := range []*stdpem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := stdpem.Encode(&out, block); err != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 func TestFallbackCertificateIsMadeOnce(t *testing.T) {
@@ -15,7 +15,7 @@ func TestFallbackCertificateIsMadeOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observed, err := snapshots.CheckKeyPair(first)
+	observed, err := pem.CheckKeyPair(first)
 	if err != nil || !slices.Equal(observed.Names, []string{"hapsnap fallback certificate"}) || observed.NotAfter.Year() != 2036 {
 		t.Errorf("it is %+v: %v", observed, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // newGatedRig is a rig with a gate, and a soak time in which there is something to
@@ -84,8 +84,8 @@ func TestGateHoldsWhereNobodyCanTell(t *testing.T) {
 	if n := r.pushes("b"); n != 1 {
 		t.Errorf("b got %d pushes, want 1", n)
 	}
-	r.channel(func(c snapshots.Channel) snapshots.Channel {
-		c.Spec.Pin = &snapshots.Pin{Snapshot: second, At: time.Now(), Reason: "a test"}
+	r.channel(func(c channel.Channel) channel.Channel {
+		c.Spec.Pin = &channel.Pin{Snapshot: second, At: time.Now(), Reason: "a test"}
 		return c
 	})
 	r.allRun(second)

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // What the gauges are called, and say. An instance is told by its name: a label of the
@@ -94,7 +94,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 }
 
 // pinAge returns for how long a channel has had its pin.
-func pinAge(c snapshots.Channel, now time.Time) time.Duration {
+func pinAge(c channel.Channel, now time.Time) time.Duration {
 	if p := c.Spec.Pin; p != nil && !p.At.IsZero() {
 		return max(0, now.Sub(p.At))
 	}

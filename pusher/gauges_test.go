@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Instances that leave take their gauges along, and where there is no limit nothing is
@@ -49,12 +49,12 @@ hapsnap_pusher_pin_age_seconds 90
 func TestPinAge(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	pinned := func(at time.Time) snapshots.Channel { return snapshots.Channel{}.Pinned(snapshots.Pin{At: at}) }
+	pinned := func(at time.Time) channel.Channel { return channel.Channel{}.Pinned(channel.Pin{At: at}) }
 	for name, test := range map[string]struct {
-		channel snapshots.Channel
+		channel channel.Channel
 		want    time.Duration
 	}{
-		"no pin":             {snapshots.Channel{}, 0},
+		"no pin":             {channel.Channel{}, 0},
 		"since when unknown": {pinned(time.Time{}), 0},
 		"an hour":            {pinned(now.Add(-time.Hour)), time.Hour},
 		"another clock":      {pinned(now.Add(time.Hour)), 0},

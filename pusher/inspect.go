@@ -9,13 +9,14 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // workMend is the repair of what an inspection found on disk.
 const workMend work = "mend"
 
 // inspect compares an instance with what was left on it.
-func (e *engine) inspect(ctx context.Context, i *instance, bind func() (snapshots.Bound, error)) {
+func (e *engine) inspect(ctx context.Context, i *instance, bind func() (bind.Bound, error)) {
 	have, round := i.running, i.inspections
 	e.start(func() {
 		job, cancel := context.WithTimeout(ctx, e.jobTime())
@@ -43,7 +44,7 @@ func (e *engine) inspect(ctx context.Context, i *instance, bind func() (snapshot
 
 // inspected takes what an inspection found, and has it repaired unless that is a
 // fight.
-func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspection, bind func() (snapshots.Bound, error), now time.Time) {
+func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspection, bind func() (bind.Bound, error), now time.Time) {
 	e.noteHands(i, found.Running.ByHand)
 	before := i.kept
 	var repair bool
@@ -66,7 +67,7 @@ func onDisk(f push.Fault) bool {
 }
 
 // mend puts files back.
-func (e *engine) mend(ctx context.Context, i *instance, bind func() (snapshots.Bound, error)) {
+func (e *engine) mend(ctx context.Context, i *instance, bind func() (bind.Bound, error)) {
 	e.start(func() {
 		ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // instance is what the engine knows of one instance. Only the engine's goroutine
@@ -81,7 +82,7 @@ const workPush work = "push"
 // revisions with the same content it is the one that matters to the engine: what
 // was changed and changed back need not be pushed.
 func (i *instance) snapshot() snapshots.ID {
-	named, _, err := snapshots.ParseNode(i.info.Node)
+	named, _, err := bind.ParseNode(i.info.Node)
 	if err != nil {
 		return snapshots.ID{}
 	}
@@ -98,13 +99,13 @@ func (i *instance) reachable() bool { return i.asked && i.err == nil }
 // comparison remembers how two lists of servers compared, for there may be many
 // thousands in each, and they rarely change.
 type comparison struct {
-	have, want *snapshots.BoundServer // the first of each
+	have, want *bind.Server // the first of each
 	same       bool
 }
 
 // hasServers reports whether the worker is known to have these servers, or to serve them
 // until slots get their addresses.
-func (i *instance) hasServers(want []snapshots.BoundServer) bool {
+func (i *instance) hasServers(want []bind.Server) bool {
 	have := i.running.Servers
 	if have == nil || i.running.Info.PID != i.info.PID || len(have) != len(want) {
 		return false
@@ -120,7 +121,7 @@ func (i *instance) hasServers(want []snapshots.BoundServer) bool {
 
 // leavesUnserved reports whether the file on the instance's disk leaves backends without
 // servers that are wanted, where it is known what the worker has.
-func (i *instance) leavesUnserved(want []snapshots.BoundServer) bool {
+func (i *instance) leavesUnserved(want []bind.Server) bool {
 	disk := i.running.Written
 	if i.running.Servers == nil || i.running.Info.PID != i.info.PID || len(want) == 0 {
 		return false

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/push"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestReviewOfUploads(t *testing.T) {
-	a, b := push.Stored{Kind: snapshots.MapFile, Name: "a-01234567.map"}, push.Stored{Kind: snapshots.GeneralFile, Name: "b-01234567.lua"}
+	a, b := push.Stored{Kind: bind.MapFile, Name: "a-01234567.map"}, push.Stored{Kind: bind.GeneralFile, Name: "b-01234567.lua"}
 	list := uploaded(nil, []push.Stored{a, b})
 	needed := map[push.Stored]bool{a: true}
 

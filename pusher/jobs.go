@@ -15,6 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // hearing returns what to do with each answer of an instance.
@@ -36,13 +38,13 @@ func (e *engine) jobTime() time.Duration { return 3*e.ReloadTimeout + 30*time.Se
 
 // bind returns a function that binds a snapshot for an instance to what is known
 // now. It is slow for a large snapshot, and is called by the job.
-func (e *engine) bind(id snapshots.ID, i *instance) func() (snapshots.Bound, error) {
+func (e *engine) bind(id snapshots.ID, i *instance) func() (bind.Bound, error) {
 	snapshot, binding, ok := e.bindings.binding(id, i.Layout)
 	if ok {
-		return func() (snapshots.Bound, error) { return snapshots.Bind(snapshot, binding) }
+		return func() (bind.Bound, error) { return bind.Bind(snapshot, binding) }
 	}
-	return func() (snapshots.Bound, error) {
-		return snapshots.Bound{}, fmt.Errorf("snapshot %s is not at hand", id)
+	return func() (bind.Bound, error) {
+		return bind.Bound{}, fmt.Errorf("snapshot %s is not at hand", id)
 	}
 }
 
@@ -63,8 +65,8 @@ func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
 }
 
 // whole binds what can be given to an instance that does not have it yet.
-func whole(join func() (snapshots.Bound, error)) func() (snapshots.Bound, error) {
-	return func() (snapshots.Bound, error) {
+func whole(join func() (bind.Bound, error)) func() (bind.Bound, error) {
+	return func() (bind.Bound, error) {
 		bound, err := join()
 		if err == nil && len(bound.Absent) > 0 {
 			err = fmt.Errorf("push %s: %w: %s", bound.ID, errAbsent, bound.Absent[0])
@@ -74,7 +76,7 @@ func whole(join func() (snapshots.Bound, error)) func() (snapshots.Bound, error)
 }
 
 // push brings one instance to run a snapshot, and reports how that ended.
-func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, joinRunning func() (snapshots.Bound, error), have push.Running, span trace.Span) {
+func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, joinRunning func() (bind.Bound, error), have push.Running, span trace.Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
@@ -82,7 +84,7 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, jo
 	var done push.Done
 	var change Change
 	if err == nil {
-		var good *snapshots.Bound
+		var good *bind.Bound
 		running, goodErr := joinRunning()
 		if goodErr == nil {
 			good = &running
@@ -103,7 +105,7 @@ func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, jo
 }
 
 // pushed takes the end of a push.
-func (e *engine) pushed(i *instance, p rollout.Push, want snapshots.Bound, change Change, done push.Done, err error, took time.Duration, now time.Time) {
+func (e *engine) pushed(i *instance, p rollout.Push, want bind.Bound, change Change, done push.Done, err error, took time.Duration, now time.Time) {
 	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID, Reloaded: done.Reloaded}
 	i.busy, i.ended = "", now
 	switch current := e.instances[p.Instance]; {
@@ -169,7 +171,7 @@ func (e *engine) standing(i *instance) standing {
 	n, ok := e.bindings.node(i.snapshot(), i.Layout)
 	s := standing{
 		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.err == nil,
-		SameNode: snapshots.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
+		SameNode: bind.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: e.overdue(i), InspectAfter: i.inspectAfter,
 	}
@@ -220,7 +222,7 @@ func (e *engine) beginWork(ctx context.Context, now time.Time) {
 }
 
 // wanted returns what the worker should have of the snapshot that it runs.
-func (e *engine) wanted(i *instance, bind func() (snapshots.Bound, error)) push.Wanted {
+func (e *engine) wanted(i *instance, bind func() (bind.Bound, error)) push.Wanted {
 	n, _ := e.bindings.node(i.snapshot(), i.Layout)
 	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Dynamic: e.bindings.prepared[i.snapshot()].dynamic, Certificates: n.certificates, Entries: n.entries, Bind: bind}
 }
@@ -230,9 +232,9 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began, known := time.Now(), have.Servers != nil
-	var bound snapshots.Bound // if it was needed
+	var bound bind.Bound // if it was needed
 	join := want.Bind
-	want.Bind = func() (_ snapshots.Bound, err error) {
+	want.Bind = func() (_ bind.Bound, err error) {
 		bound, err = join()
 		return bound, err
 	}
@@ -261,7 +263,7 @@ func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have
 }
 
 // persist writes to disk what the worker is to have, and has the worker brought to it.
-func (e *engine) persist(ctx context.Context, i *instance, join func() (snapshots.Bound, error), have push.Running) {
+func (e *engine) persist(ctx context.Context, i *instance, join func() (bind.Bound, error), have push.Running) {
 	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
 	defer cancel()
 	began := time.Now()
@@ -346,7 +348,7 @@ func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, fleetN
 		digest = s.Manifest.Spec.Digest
 	}
 	r := rejectionOf(f, digest, fleetName)
-	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *snapshots.Channel) error {
+	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *channel.Channel) error {
 		if !f.Withdrawn(wishes(*c, now)) {
 			*c = c.Reject(r)
 		}

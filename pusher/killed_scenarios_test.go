@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // killScenario is something that happens to a fleet of three, a, b and c.
@@ -134,8 +135,8 @@ func notRejected(p *play) string {
 func pinned(p *play) snapshots.ID {
 	p.t.Helper()
 	first := p.newest(1)
-	err := p.store().UpdateChannel(p.t.Context(), "pin", time.Now(), func(c *snapshots.Channel) error {
-		*c = c.Pinned(snapshots.Pin{Snapshot: first, At: time.Now()})
+	err := p.store().UpdateChannel(p.t.Context(), "pin", time.Now(), func(c *channel.Channel) error {
+		*c = c.Pinned(channel.Pin{Snapshot: first, At: time.Now()})
 		return nil
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -322,15 +323,15 @@ type mortalStore struct {
 }
 
 // View implements [Store].
-func (s *mortalStore) View(ctx context.Context) (snapshots.View, error) {
+func (s *mortalStore) View(ctx context.Context) (channel.View, error) {
 	if s.life.away.Load() {
-		return snapshots.View{}, errGone
+		return channel.View{}, errGone
 	}
 	return s.Store.View(ctx)
 }
 
 // UpdateChannel implements [Store].
-func (s *mortalStore) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error {
+func (s *mortalStore) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	if !s.life.step("before the channel is changed") {
 		return errKilled
 	}

@@ -31,7 +31,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // secret is the Secret that a state is in, guarded by its resourceVersion as an API
@@ -380,7 +380,7 @@ func TestFailureTwoPushersOneOfThemPaused(t *testing.T) {
 	<-g.held // with its files in place, and the version of the API known to be the newest
 	seen.on.Store(true)
 
-	r.channel(func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: first}) })
+	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: first}) })
 	two := r.member("two", kept)
 	two.crown.give()
 	two.until("the successor holds the first", func(s Status) bool {
@@ -411,7 +411,7 @@ func TestFailureTwoPushersOneOfThemPaused(t *testing.T) {
 		t.Errorf("the state is of %s in term %d", s.Leader, s.Term)
 	}
 	one.crown.take()
-	r.channel(snapshots.Channel.Unpinned)
+	r.channel(channel.Channel.Unpinned)
 	two.until("the successor goes on", func(s Status) bool { return s.Good == second && s.InSync() == 1 })
 }
 

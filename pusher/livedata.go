@@ -11,18 +11,19 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
 // liveData is what was read of the live objects.
 type liveData struct {
-	snapshots.Live
+	bind.Live
 	slices   int            // how many EndpointSlices there are
 	problems []string       // what could not be used
 	faulty   []brokenSecret // of them, in Secrets of a cluster
 	broken   map[snapshots.SecretName]bool
 	// faults are those of what only a snapshot can tell the use of.
-	faults   map[snapshots.Need][]error
+	faults   map[bind.Need][]error
 	secrets  map[snapshots.SecretName]bool
 	evidence evidence
 	unsure   bool // something could not be parsed: what is absent may be in there
@@ -126,7 +127,7 @@ func mergeLive(old, read liveData, doubted func(namespace string) bool) liveData
 	read.Certificates = withAbsent(read.Certificates, old.Certificates, func(name snapshots.SecretName) bool {
 		return read.broken[name] || read.unsure || doubt(name)
 	})
-	read.Values = withAbsent(read.Values, old.Values, func(key snapshots.SecretKey) bool { return doubt(key.Secret) })
+	read.Values = withAbsent(read.Values, old.Values, func(key bind.SecretKey) bool { return doubt(key.Secret) })
 	read.Authorities = withAbsent(read.Authorities, old.Authorities, doubt)
 	read.Users = withAbsent(read.Users, old.Users, doubt)
 	return read

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
 
 func TestMergeLive(t *testing.T) {
@@ -51,12 +53,12 @@ func TestMergeLiveSecrets(t *testing.T) {
 	name := func(s string) snapshots.SecretName { return snapshots.SecretName{Namespace: "shop", Name: s} }
 	data := func(there ...string) liveData {
 		d := liveData{slices: 1, secrets: map[snapshots.SecretName]bool{}}
-		d.Authorities, d.Users = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]snapshots.User{}
-		d.Values = map[snapshots.SecretKey]string{}
+		d.Authorities, d.Users = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]htpasswd.User{}
+		d.Values = map[bind.SecretKey]string{}
 		for _, s := range there {
 			d.secrets[name(s)] = true
-			d.Authorities[name(s)], d.Users[name(s)] = []byte(s), []snapshots.User{{Name: s}}
-			d.Values[snapshots.SecretKey{Secret: name(s), Key: "key"}] = s
+			d.Authorities[name(s)], d.Users[name(s)] = []byte(s), []htpasswd.User{{Name: s}}
+			d.Values[bind.SecretKey{Secret: name(s), Key: "key"}] = s
 		}
 		return d
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // liveGuard decides which losses of endpoints are believed. It is one rule for
@@ -246,12 +247,12 @@ func (g liveGuard) clone() liveGuard {
 // knownEndpoints returns the endpoints that a slot table holds: what the pusher before
 // this one knew. Those that were gone already, and were being drained, are not among
 // them.
-func knownEndpoints(slots snapshots.Slots) map[snapshots.ServicePort][]snapshots.Endpoint {
+func knownEndpoints(slots bind.Slots) map[snapshots.ServicePort][]snapshots.Endpoint {
 	out := map[snapshots.ServicePort][]snapshots.Endpoint{}
 	for key, group := range slots {
 		for _, slot := range group {
-			e := snapshots.Endpoint{Address: slot.Address, Port: slot.Port, Draining: slot.State == snapshots.SlotDrain}
-			if slot.State != snapshots.SlotSpare && slot.Until.IsZero() && !slices.Contains(out[key.Service], e) {
+			e := snapshots.Endpoint{Address: slot.Address, Port: slot.Port, Draining: slot.State == bind.SlotDrain}
+			if slot.State != bind.SlotSpare && slot.Until.IsZero() && !slices.Contains(out[key.Service], e) {
 				out[key.Service] = append(out[key.Service], e)
 			}
 		}

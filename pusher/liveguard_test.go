@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // a Service port "a/x", for short.
@@ -190,12 +191,12 @@ func (s *sourceStory) read() {
 
 // restart is a pusher that begins anew, with what is in its state.
 func (s *sourceStory) restart() {
-	var slots snapshots.Slots
-	var directives []snapshots.Directive
+	var slots bind.Slots
+	var directives []bind.Directive
 	for port := range s.known {
-		directives = append(directives, snapshots.Directive{Backend: "x", Service: port})
+		directives = append(directives, bind.Directive{Backend: "x", Service: port})
 	}
-	slots, _ = snapshots.AssignSlots(nil, directives, s.known, s.now, 0)
+	slots, _ = bind.AssignSlots(nil, directives, s.known, s.now, 0)
 	before := s.known
 	guard, err := s.guard.saved().guard()
 	if err != nil {

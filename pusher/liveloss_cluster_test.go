@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // follows is an engine that follows a cluster for one snapshot, and does nothing else.
@@ -25,12 +26,12 @@ func followCluster(t *testing.T, server *apiServer) follows {
 	t.Helper()
 	s := snapshots.Snapshot{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(
 		"backend a\n    #hapsnap servers shop/web:http\nbackend b\n    #hapsnap servers blog/web:http\n")}}}
-	directives, err := snapshots.Directives(s.Config())
+	directives, err := bind.Directives(s.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	slots, _ := snapshots.AssignSlots(nil, directives, map[snapshots.ServicePort][]snapshots.Endpoint{
+	slots, _ := bind.AssignSlots(nil, directives, map[snapshots.ServicePort][]snapshots.Endpoint{
 		sp("shop/web:http"): {{Address: "10.0.0.1", Port: 80}}, sp("blog/web:http"): {{Address: "10.0.0.2", Port: 80}},
 	}, now, 0)
 	o := Options{Cluster: server.connect(), State: filepath.Join(t.TempDir(), "state.json")}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func keeps(text string) func(Status) bool {
@@ -96,8 +96,8 @@ func TestFailureEndpointsGoneAndConfirmed(t *testing.T) {
 		t.Fatalf("a lost its endpoint; kept is %+v", s.Kept)
 	}
 	confirm := func(loss string) {
-		r.channel(func(c snapshots.Channel) snapshots.Channel {
-			return c.Confirmed(snapshots.Confirmation{Loss: loss, By: "ann"})
+		r.channel(func(c channel.Channel) channel.Channel {
+			return c.Confirmed(channel.Confirmation{Loss: loss, By: "ann"})
 		})
 	}
 	confirm("00000000")

@@ -12,6 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // hosts returns the entries of the map of hosts that a worker has, sorted.
@@ -69,7 +71,7 @@ func TestMapChangesReloadNobody(t *testing.T) {
 			second := r.publishMap(config("1", ""), "a.example new\nc.example two\n")
 			s := r.runsHosts(second, "a.example=new c.example=two")
 			for _, i := range s.Instances {
-				if id, _, err := snapshots.ParseNode(i.Loaded); err != nil || id != first {
+				if id, _, err := bind.ParseNode(i.Loaded); err != nil || id != first {
 					t.Errorf("%s has loaded %s", i.Name, i.Loaded)
 				}
 			}
@@ -115,11 +117,11 @@ func TestMapChangesThereAndBack(t *testing.T) {
 	worker := r.workers()
 	second := r.publishMap(config("1", ""), "a.example two\nb.example two\n")
 	r.runsHosts(second, "a.example=two b.example=two")
-	r.channel(func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: first}) })
+	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: first}) })
 	if s := r.runsHosts(first, "a.example=one"); s.instance("a").Loaded != "" {
 		t.Errorf("what it loaded is told, %s, though it runs that", s.instance("a").Loaded)
 	}
-	r.channel(snapshots.Channel.Unpinned)
+	r.channel(channel.Channel.Unpinned)
 	r.runsHosts(second, "a.example=two b.example=two")
 	third := r.publishMap(config("1", ""), "c.example three\n")
 	r.runsHosts(third, "c.example=three")
@@ -171,8 +173,8 @@ func TestMapChangesGoInWaves(t *testing.T) {
 			t.Errorf("%s has the hosts %q, want %q", name, got, want)
 		}
 	}
-	r.channel(func(c snapshots.Channel) snapshots.Channel {
-		return c.Aborted(snapshots.Order{Snapshot: second, By: "ann", At: time.Now()})
+	r.channel(func(c channel.Channel) channel.Channel {
+		return c.Aborted(channel.Order{Snapshot: second, By: "ann", At: time.Now()})
 	})
 	r.until("it is undone and rejected", func(s Status) bool {
 		return s.Good == first && s.Rollout == nil && s.InSync() == 3 && len(s.Rejected) == 1
@@ -215,7 +217,7 @@ func TestSuccessorKnowsWhatWorkersRun(t *testing.T) {
 	three.crown.give()
 	s := three.until("all run it", func(s Status) bool { return s.Good == second && s.Rollout == nil && s.InSync() == 2 })
 	for _, i := range s.Instances {
-		if id, _, err := snapshots.ParseNode(i.Loaded); err != nil || id != first || i.Running != second {
+		if id, _, err := bind.ParseNode(i.Loaded); err != nil || id != first || i.Running != second {
 			t.Errorf("%s runs %s and has loaded %s", i.Name, i.Running, i.Loaded)
 		}
 	}

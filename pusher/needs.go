@@ -10,6 +10,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // What a snapshot needs and the pusher cannot have is known before the first wave.
@@ -39,13 +41,13 @@ func (f endpointsFrom) sourceless(s snapshots.Snapshot) bool {
 		return false
 	}
 	if _, recorded := s.File(snapshots.EndpointsFile); !recorded {
-		if directives, err := snapshots.Directives(s.Config()); err == nil && len(directives) > 0 {
+		if directives, err := bind.Directives(s.Config()); err == nil && len(directives) > 0 {
 			return true
 		}
 	}
 	unversioned := slices.DeleteFunc(slices.Clone(s.Manifest.Spec.Certificates), snapshots.CertificateRef.Versioned)
-	needs, err := snapshots.Needs(s.Config(), unversioned)
-	return err == nil && slices.ContainsFunc(needs, func(n snapshots.Need) bool { return n.Secret != (snapshots.SecretName{}) })
+	needs, err := bind.Needs(s.Config(), unversioned)
+	return err == nil && slices.ContainsFunc(needs, func(n bind.Need) bool { return n.Secret != (snapshots.SecretName{}) })
 }
 
 // NeedsSource reports whether a snapshot cannot be pushed without a source of live
@@ -64,7 +66,7 @@ func (e *engine) lacks() []string {
 	switch {
 	case !p.known && atHand:
 		return p.lacks // it cannot be bound
-	case !atHand || e.decision.Because != snapshots.BecauseNewest:
+	case !atHand || e.decision.Because != channel.BecauseNewest:
 		return nil
 	}
 	return newlyLacking(p.lacks, e.bindings.prepared[e.state.Rollout.Good].lacks)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func TestLacks(t *testing.T) {
@@ -14,19 +15,19 @@ func TestLacks(t *testing.T) {
 	wanted, good := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
 	const slicesOf2, secretOf2 = "may not list EndpointSlices in team2", "may not read Secret team2/tls"
 	for name, test := range map[string]struct {
-		because      snapshots.Reason
+		because      channel.Reason
 		wanted, good []string
 		unknown      bool // the wanted one cannot be bound at all
 		want         []string
 	}{
-		"nothing is lacking":                         {because: snapshots.BecauseNewest},
-		"a new namespace":                            {because: snapshots.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, want: []string{slicesOf2, secretOf2}},
-		"the last good one lacks it as well":         {because: snapshots.BecauseNewest, wanted: []string{slicesOf2}, good: []string{slicesOf2}},
-		"and something more":                         {because: snapshots.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, good: []string{slicesOf2}, want: []string{secretOf2}},
-		"a person pinned it":                         {because: snapshots.BecausePin, wanted: []string{slicesOf2}},
-		"a person overrode with it":                  {because: snapshots.BecauseOverride, wanted: []string{slicesOf2}},
-		"a person pinned what cannot be bound":       {because: snapshots.BecausePin, wanted: []string{"no source"}, unknown: true, want: []string{"no source"}},
-		"only the last good one lacks it, by a role": {because: snapshots.BecauseNewest, good: []string{slicesOf2}},
+		"nothing is lacking":                         {because: channel.BecauseNewest},
+		"a new namespace":                            {because: channel.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, want: []string{slicesOf2, secretOf2}},
+		"the last good one lacks it as well":         {because: channel.BecauseNewest, wanted: []string{slicesOf2}, good: []string{slicesOf2}},
+		"and something more":                         {because: channel.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, good: []string{slicesOf2}, want: []string{secretOf2}},
+		"a person pinned it":                         {because: channel.BecausePin, wanted: []string{slicesOf2}},
+		"a person overrode with it":                  {because: channel.BecauseOverride, wanted: []string{slicesOf2}},
+		"a person pinned what cannot be bound":       {because: channel.BecausePin, wanted: []string{"no source"}, unknown: true, want: []string{"no source"}},
+		"only the last good one lacks it, by a role": {because: channel.BecauseNewest, good: []string{slicesOf2}},
 	} {
 		e := engine{bindings: newBindings(nil, fromCluster)}
 		e.decision.ID, e.decision.Because, e.state.Rollout.Good = wanted, test.because, good

@@ -17,18 +17,19 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Store is what the pusher needs of a snapshot store. It holds no method that
 // could publish or delete one.
 type Store interface {
 	// View returns the names of all snapshots and the channel. It is called often.
-	View(ctx context.Context) (snapshots.View, error)
+	View(ctx context.Context) (channel.View, error)
 	// Get returns a snapshot, verified.
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 	// UpdateChannel changes the channel, with edit called until no other writer
 	// came in between.
-	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error
+	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
 }
 
 // Cluster is what the pusher needs of a cluster: the EndpointSlices and Secrets that

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/push"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // What makes a backend serve is on disk soon, whatever else goes on: a HAProxy that starts
@@ -38,15 +38,15 @@ func TestWhatServesIsSoonOnDisk(t *testing.T) {
 type diskModel struct {
 	rand         *rand.Rand
 	now          time.Time
-	want         []snapshots.BoundServer
-	worker, disk []snapshots.BoundServer
+	want         []bind.Server
+	worker, disk []bind.Server
 	persistAfter time.Time
 	urgentAfter  time.Time
 	post         time.Duration
 	fileFirst    bool
 	churn        float64 // how likely an endpoint changes in a step
 	job          work
-	jobWants     []snapshots.BoundServer
+	jobWants     []bind.Server
 	jobPosts     bool // along with an update
 	jobEnds      time.Time
 	last         work
@@ -77,10 +77,10 @@ func newDiskModel(seed uint64) *diskModel {
 	return m
 }
 
-func spareServer(backend string, n int) snapshots.BoundServer {
-	return snapshots.BoundServer{
-		Backend: backend, Name: fmt.Sprintf("s%d", n+1), Address: snapshots.SpareAddress, Port: snapshots.SparePort,
-		Weight: 1, State: snapshots.SlotSpare,
+func spareServer(backend string, n int) bind.Server {
+	return bind.Server{
+		Backend: backend, Name: fmt.Sprintf("s%d", n+1), Address: bind.SpareAddress, Port: bind.SparePort,
+		Weight: 1, State: bind.SlotSpare,
 	}
 }
 
@@ -101,17 +101,17 @@ func (m *diskModel) step(t *testing.T) {
 
 // change has an endpoint come, drain or go, or those of a backend be replaced.
 func (m *diskModel) change() {
-	next := append([]snapshots.BoundServer(nil), m.want...)
+	next := append([]bind.Server(nil), m.want...)
 	at := m.rand.IntN(len(next))
 	fresh := func(n int) {
-		next[n].Address, next[n].Port, next[n].State = fmt.Sprintf("10.0.%d.%d", m.rand.IntN(250), m.rand.IntN(250)), 80, snapshots.SlotReady
+		next[n].Address, next[n].Port, next[n].State = fmt.Sprintf("10.0.%d.%d", m.rand.IntN(250), m.rand.IntN(250)), 80, bind.SlotReady
 	}
 	switch m.rand.IntN(4) {
 	case 0:
 		fresh(at)
 	case 1:
-		if next[at].State == snapshots.SlotReady {
-			next[at].State = snapshots.SlotDrain
+		if next[at].State == bind.SlotReady {
+			next[at].State = bind.SlotDrain
 		}
 	case 2:
 		next[at] = spareServer(next[at].Backend, at%modelSlots)
@@ -178,7 +178,7 @@ func (m *diskModel) check(t *testing.T) {
 	}
 }
 
-func sameServers(a, b []snapshots.BoundServer) bool {
+func sameServers(a, b []bind.Server) bool {
 	for n := range a {
 		if a[n] != b[n] {
 			return false

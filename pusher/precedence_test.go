@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
@@ -122,13 +123,13 @@ func (w *world) any() snapshots.ID {
 }
 
 // say changes the channel, and the model if that succeeds.
-func (w *world) say(what string, edit func(snapshots.Channel) snapshots.Channel, model func(*model)) {
+func (w *world) say(what string, edit func(channel.Channel) channel.Channel, model func(*model)) {
 	w.t.Helper()
 	if w.gone {
 		return
 	}
 	w.tell("%s", what)
-	err := w.store.UpdateChannel(w.t.Context(), what, w.now, func(c *snapshots.Channel) error {
+	err := w.store.UpdateChannel(w.t.Context(), what, w.now, func(c *channel.Channel) error {
 		*c = edit(*c)
 		return nil
 	})
@@ -141,8 +142,8 @@ func (w *world) say(what string, edit func(snapshots.Channel) snapshots.Channel,
 func (w *world) pin() { w.pinOf(w.any()) }
 
 func (w *world) pinOf(id snapshots.ID) {
-	w.say("pin "+id.String(), func(c snapshots.Channel) snapshots.Channel {
-		return c.Pinned(snapshots.Pin{Snapshot: id, By: "ops", At: w.now})
+	w.say("pin "+id.String(), func(c channel.Channel) channel.Channel {
+		return c.Pinned(channel.Pin{Snapshot: id, By: "ops", At: w.now})
 	}, func(m *model) { m.pin = w.wish(id); m.withdraw(id.Short) })
 }
 
@@ -161,39 +162,39 @@ func (w *world) pinWanted() {
 }
 
 func (w *world) unpin() {
-	w.say("unpin", snapshots.Channel.Unpinned, func(m *model) { m.pin = wish{} })
+	w.say("unpin", channel.Channel.Unpinned, func(m *model) { m.pin = wish{} })
 }
 
 func (w *world) override() {
 	id, expires := w.any(), w.now.Add(time.Duration(10+w.random.IntN(300))*time.Second)
-	w.say("override "+id.String()+" until "+expires.Format("15:04:05"), func(c snapshots.Channel) snapshots.Channel {
-		return c.Overridden(snapshots.Override{Snapshot: id, Expires: expires})
+	w.say("override "+id.String()+" until "+expires.Format("15:04:05"), func(c channel.Channel) channel.Channel {
+		return c.Overridden(channel.Override{Snapshot: id, Expires: expires})
 	}, func(m *model) { m.override, m.expires = w.wish(id), expires; m.withdraw(id.Short) })
 }
 
 func (w *world) endOverride() {
-	w.say("end override", snapshots.Channel.NotOverridden, func(m *model) { m.override = wish{} })
+	w.say("end override", channel.Channel.NotOverridden, func(m *model) { m.override = wish{} })
 }
 
 func (w *world) pause() {
-	w.say("pause", func(c snapshots.Channel) snapshots.Channel { return c.Paused(snapshots.Pause{By: "ops", At: w.now}) },
+	w.say("pause", func(c channel.Channel) channel.Channel { return c.Paused(channel.Pause{By: "ops", At: w.now}) },
 		func(m *model) { m.paused = true })
 }
 
 func (w *world) resume() {
-	w.say("resume", snapshots.Channel.Resumed, func(m *model) { m.paused = false })
+	w.say("resume", channel.Channel.Resumed, func(m *model) { m.paused = false })
 }
 
 func (w *world) reject() {
 	id := w.known[w.random.IntN(len(w.known))]
-	w.say("reject "+id.String(), func(c snapshots.Channel) snapshots.Channel {
-		return c.Reject(snapshots.Rejection{Digest: w.whole[id.Short], Snapshot: id, At: w.now})
+	w.say("reject "+id.String(), func(c channel.Channel) channel.Channel {
+		return c.Reject(channel.Rejection{Digest: w.whole[id.Short], Snapshot: id, At: w.now})
 	}, func(m *model) { m.rejected[id.Short], m.byHand[id.Short] = true, true; delete(w.found, id.Short) })
 }
 
 func (w *world) retry() {
 	id := w.known[w.random.IntN(len(w.known))]
-	w.say("retry "+id.String(), func(c snapshots.Channel) snapshots.Channel {
+	w.say("retry "+id.String(), func(c channel.Channel) channel.Channel {
 		c, _ = c.Retry(w.whole[id.Short])
 		return c
 	}, func(m *model) { m.withdraw(id.Short); delete(w.found, id.Short) })
@@ -201,13 +202,13 @@ func (w *world) retry() {
 
 func (w *world) approve() {
 	id := w.known[w.random.IntN(len(w.known))]
-	w.say("approve "+id.String(), func(c snapshots.Channel) snapshots.Channel { return c.Approve(id) },
+	w.say("approve "+id.String(), func(c channel.Channel) channel.Channel { return c.Approve(id) },
 		func(m *model) { m.approved[id] = true })
 }
 
 func (w *world) requireApproval() {
 	required := w.random.IntN(3) == 0
-	w.say(fmt.Sprintf("require approval: %v", required), func(c snapshots.Channel) snapshots.Channel {
+	w.say(fmt.Sprintf("require approval: %v", required), func(c channel.Channel) channel.Channel {
 		return c.WithApproval(required)
 	}, func(m *model) { m.careful = required })
 }
@@ -228,12 +229,12 @@ func (w *world) collect() {
 	if err != nil {
 		w.fatalf("read the state: %v", err)
 	}
-	maps.Copy(used, snapshots.Named(view, w.now))
-	var list []snapshots.Stored
+	maps.Copy(used, channel.Named(view, w.now))
+	var list []channel.Stored
 	for _, id := range view.IDs {
-		list = append(list, snapshots.Stored{ID: id})
+		list = append(list, channel.Stored{ID: id})
 	}
-	_, drop := snapshots.Retain(list, snapshots.RetentionPolicy{Keep: 2}, used, w.now)
+	_, drop := channel.Retain(list, channel.RetentionPolicy{Keep: 2}, used, w.now)
 	for _, id := range drop {
 		if id == w.model.wants(w.now).id || id == w.model.pin.id || (id == w.model.override.id && w.now.Before(w.model.expires)) {
 			w.fatalf("%s is to be deleted, which is wanted or named", id)

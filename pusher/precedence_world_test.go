@@ -18,6 +18,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // worldStore is a store, and what writes to it.
@@ -130,7 +132,7 @@ var errGone = errors.New("no route to the store")
 // step is a turn of the engine, with what it starts left to the world.
 func (w *world) step() {
 	w.t.Helper()
-	view, err := snapshots.View{}, errGone
+	view, err := channel.View{}, errGone
 	if !w.gone {
 		view, err = w.store.View(w.t.Context())
 		if err != nil {
@@ -228,7 +230,7 @@ func (w *world) end(p rollout.Push, err error) {
 		w.run(p)
 		done = push.Done{Info: w.says(w.workers[p.Instance]), Reloaded: true}
 	}
-	w.e.pushed(i, p, snapshots.Bound{}, Change{}, done, err, 0, w.now)
+	w.e.pushed(i, p, bind.Bound{}, Change{}, done, err, 0, w.now)
 }
 
 // run has an instance run what it was told to.

@@ -8,18 +8,19 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // prepared is what is known of a snapshot without an instance.
 type prepared struct {
 	snapshot     snapshots.Snapshot
-	directives   []snapshots.Directive
-	needs        []snapshots.Need
+	directives   []bind.Directive
+	needs        []bind.Need
 	versions     []snapshots.CertificateRef // that name one
 	certificates []push.Stored              // as instances have them
 	recorded     bool                       // its endpoints are
-	slots        snapshots.Slots            // of recorded endpoints, else nil
-	servers      []snapshots.BoundServer
+	slots        bind.Slots                 // of recorded endpoints, else nil
+	servers      []bind.Server
 	dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	// wants is what it needs of a cluster; known: that is known, as far as it can be.
 	wants  cluster.Wanted
@@ -34,7 +35,7 @@ type prepared struct {
 
 func prepare(s snapshots.Snapshot, recorded bool) prepared {
 	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), certificates: certificatesOf(s), linger: linger(s.Config())}
-	if p.directives, p.err = snapshots.Directives(s.Config()); p.err != nil {
+	if p.directives, p.err = bind.Directives(s.Config()); p.err != nil {
 		return p
 	}
 	p.dynamic = push.DynamicServers(s.Config(), p.directives)
@@ -42,7 +43,7 @@ func prepare(s snapshots.Snapshot, recorded bool) prepared {
 	for n, d := range p.directives {
 		p.byService[d.Service] = append(p.byService[d.Service], n)
 	}
-	p.needs, p.err = snapshots.Needs(s.Config(), s.Manifest.Spec.Certificates)
+	p.needs, p.err = bind.Needs(s.Config(), s.Manifest.Spec.Certificates)
 	if p.wants = p.wanted(); p.err != nil || !recorded {
 		return p
 	}
@@ -50,8 +51,8 @@ func prepare(s snapshots.Snapshot, recorded bool) prepared {
 	if p.err = err; err != nil {
 		return p
 	}
-	p.slots, _ = snapshots.AssignSlots(snapshots.Slots{}, p.directives, endpoints, time.Time{}, 0)
-	p.servers, p.err = snapshots.BindServers(p.directives, p.slots)
+	p.slots, _ = bind.AssignSlots(bind.Slots{}, p.directives, endpoints, time.Time{}, 0)
+	p.servers, p.err = bind.Servers(p.directives, p.slots)
 	return p
 }
 
@@ -91,8 +92,8 @@ func (p prepared) carries(secret snapshots.SecretName) bool {
 }
 
 // bindAll binds the servers of all directives.
-func (p *prepared) bindAll(slots snapshots.Slots) {
-	p.servers, p.err = snapshots.BindServers(p.directives, slots)
+func (p *prepared) bindAll(slots bind.Slots) {
+	p.servers, p.err = bind.Servers(p.directives, slots)
 	p.places = make([]int, 0, len(p.directives)+1)
 	at := 0
 	for _, d := range p.directives {
@@ -104,7 +105,7 @@ func (p *prepared) bindAll(slots snapshots.Slots) {
 
 // bindSome binds the servers anew of the backends that join some Services, none of
 // which has another number of slots than before.
-func (p *prepared) bindSome(slots snapshots.Slots, services map[snapshots.ServicePort]bool) {
+func (p *prepared) bindSome(slots bind.Slots, services map[snapshots.ServicePort]bool) {
 	fresh := slices.Clone(p.servers) // what is used elsewhere stays as it is
 	bound := map[string]bool{}
 	for service := range services {
@@ -115,8 +116,8 @@ func (p *prepared) bindSome(slots snapshots.Slots, services map[snapshots.Servic
 			}
 			bound[backend] = true
 			first, end := p.backend(n)
-			var servers []snapshots.BoundServer
-			if servers, p.err = snapshots.BindServers(p.directives[first:end], slots); p.err != nil {
+			var servers []bind.Server
+			if servers, p.err = bind.Servers(p.directives[first:end], slots); p.err != nil {
 				return
 			}
 			copy(fresh[p.places[first]:p.places[end]], servers)

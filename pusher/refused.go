@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // aboutSigned is what the trouble with snapshots is called that nobody who may has signed.
@@ -37,8 +38,8 @@ func (e *engine) troubleWithSignatures(now time.Time) {
 }
 
 // refusedAbove returns the refused snapshots that are newer than the newest.
-func refusedAbove(v snapshots.View) []snapshots.Refused {
-	var out []snapshots.Refused
+func refusedAbove(v channel.View) []channel.Refused {
+	var out []channel.Refused
 	for _, r := range v.Refused {
 		if r.ID.Revision >= v.Head().Revision {
 			out = append(out, r)

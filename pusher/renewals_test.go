@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // validFrom returns a certificate that is valid between two times.
@@ -53,7 +54,7 @@ func TestRenewalsWaitUntilTheyAreValid(t *testing.T) {
 	} {
 		b := newBindings(nil, fromCluster)
 		set := func(data []byte) {
-			b.setLive(snapshots.Live{Certificates: map[snapshots.SecretName][]byte{web: data}}, now)
+			b.setLive(bind.Live{Certificates: map[snapshots.SecretName][]byte{web: data}}, now)
 		}
 		if test.before != nil {
 			set(test.before)
@@ -63,7 +64,7 @@ func TestRenewalsWaitUntilTheyAreValid(t *testing.T) {
 		if serves(test.renewed) == test.kept || test.kept && !serves(test.before) {
 			t.Errorf("%s: kept %v", name, test.kept)
 		}
-		faults := b.withExpiry(snapshots.Need{Use: snapshots.UseCertificate, Secret: web}, nil, now)
+		faults := b.withExpiry(bind.Need{Use: snapshots.UseCertificate, Secret: web}, nil, now)
 		if text := inShort(faults); !strings.Contains(text, test.fault) || test.fault == "" && text != "" {
 			t.Errorf("%s: it says %q", name, text)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // A pod that takes the place of another between two looks, with its name and even its
@@ -36,7 +37,7 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 		e.jobs.Wait()
 	})
 	pod := func(name, uid string) fleet.Instance {
-		return fleet.Instance{Name: name, UID: uid, URL: "http://127.0.0.1:1", Username: "u", Password: "p", Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"}}
+		return fleet.Instance{Name: name, UID: uid, URL: "http://127.0.0.1:1", Username: "u", Password: "p", Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}}
 	}
 	e.pods = &fleet.Pods{Namespace: "edge"}
 	e.takePods(ctx, e.pods, []fleet.Instance{pod("edge-0", "u0"), pod("edge-1", "u1")}, nil, now)
@@ -64,7 +65,7 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 	default:
 		t.Error("jobs on the old one go on")
 	}
-	e.pushed(old, rollout.Push{Instance: "edge-0", Snapshot: two}, snapshots.Bound{}, Change{}, push.Done{}, nil, time.Second, now)
+	e.pushed(old, rollout.Push{Instance: "edge-0", Snapshot: two}, bind.Bound{}, Change{}, push.Done{}, nil, time.Second, now)
 	if len(e.results) > 0 || is.asked {
 		t.Errorf("a push to the old one counts for the new one: %+v", e.results)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Killed at any step and started again, the pusher resumes, and pushes nothing
@@ -101,14 +102,14 @@ func TestPinAndUnpin(t *testing.T) {
 	r.allRunAfter(first)
 	r.allRun(r.publish(config("2", "")))
 
-	r.channel(func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: first}) })
+	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: first}) })
 	r.allRun(first)
 	third := r.publish(config("3", ""))
 	r.until("the newer one is seen", func(s Status) bool { return s.Channel.Behind == 2 })
 	if revision, _, err := r.get("a"); revision != "1" {
 		t.Errorf("a runs revision %q: %v", revision, err)
 	}
-	r.channel(snapshots.Channel.Unpinned)
+	r.channel(channel.Channel.Unpinned)
 	r.allRun(third)
 }
 
@@ -119,10 +120,10 @@ func TestMissingPinHolds(t *testing.T) {
 	first := r.publish(config("1", ""))
 	r.allRunAfter(first)
 	gone := snapshots.ID{Revision: 77, Short: "0123456789"}
-	r.channel(func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: gone}) })
+	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: gone}) })
 	r.publish(config("2", ""))
 	r.until("it holds", func(s Status) bool {
-		return s.Channel.Hold && s.Channel.Because == snapshots.BecausePin && s.Channel.Behind == 1
+		return s.Channel.Hold && s.Channel.Because == channel.BecausePin && s.Channel.Behind == 1
 	})
 	if n := r.pushes("a"); n != 1 {
 		t.Errorf("a got %d pushes, want 1", n)
@@ -137,7 +138,7 @@ func TestRetry(t *testing.T) {
 	r.instances["a"].Inject(dataplanetest.FailReload("[ALERT] the port is in use").On(http.MethodPost, "/configuration/raw").Times(1))
 	second := r.publish(config("2", ""))
 	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Recorded && s.Rollout == nil })
-	r.channel(func(c snapshots.Channel) snapshots.Channel {
+	r.channel(func(c channel.Channel) channel.Channel {
 		rejection, _ := c.Rejection(second)
 		c, _ = c.Retry(rejection.Digest)
 		return c

@@ -22,6 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -286,9 +287,9 @@ func (r *rig) publishMap(config, hosts string, certificates ...snapshots.Certifi
 	return id
 }
 
-func (r *rig) channel(edit func(snapshots.Channel) snapshots.Channel) {
+func (r *rig) channel(edit func(channel.Channel) channel.Channel) {
 	r.t.Helper()
-	err := r.store.UpdateChannel(r.t.Context(), "test", time.Now(), func(c *snapshots.Channel) error {
+	err := r.store.UpdateChannel(r.t.Context(), "test", time.Now(), func(c *channel.Channel) error {
 		*c = edit(*c)
 		return nil
 	})

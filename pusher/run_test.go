@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -146,7 +147,7 @@ func TestStoreThatTells(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	e.start(func() { e.watchStore(ctx) })
 	defer func() { cancel(); e.jobs.Wait() }()
-	see := func() snapshots.View {
+	see := func() channel.View {
 		select {
 		case event := <-e.events:
 			event(time.Now())

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // troubleWithSecrets tells what the snapshots that run take in vain from Secrets,
 // and what is wrong with the rest of it.
 func (e *engine) troubleWithSecrets(now time.Time) {
-	needed := map[snapshots.Need]bool{} // and whether it is missing
+	needed := map[bind.Need]bool{} // and whether it is missing
 	for _, i := range e.instances {
 		id := i.snapshot()
 		n, _ := e.bindings.node(id, i.Layout)
@@ -24,7 +25,7 @@ func (e *engine) troubleWithSecrets(now time.Time) {
 	}
 	var errs []error
 	e.objects.missed = nil
-	for _, need := range slices.SortedFunc(maps.Keys(needed), snapshots.Need.Compare) {
+	for _, need := range slices.SortedFunc(maps.Keys(needed), bind.Need.Compare) {
 		if err := secretTrouble(need, needed[need], e.bindings.withExpiry(need, e.live.faults[need], now)); err != nil {
 			errs = append(errs, err)
 			e.objects.missed = append(e.objects.missed, brokenSecret{need.Secret, err.Error()})
@@ -35,7 +36,7 @@ func (e *engine) troubleWithSecrets(now time.Time) {
 
 // secretTrouble says what is wrong with something that a Secret should hold, and
 // what comes of it; nil for nothing. The faults are what was found in the Secret.
-func secretTrouble(need snapshots.Need, missing bool, faults []error) error {
+func secretTrouble(need bind.Need, missing bool, faults []error) error {
 	if !missing {
 		if len(faults) == 0 {
 			return nil
@@ -48,9 +49,9 @@ func secretTrouble(need snapshots.Need, missing bool, faults []error) error {
 	}
 	switch need.Use {
 	case snapshots.UseCA:
-		return fmt.Errorf("no certificate is trusted: Secret %s has no usable authorities under %s%s", need.Secret, snapshots.AuthoritiesKey, why)
+		return fmt.Errorf("no certificate is trusted: Secret %s has no usable authorities under %s%s", need.Secret, bind.AuthoritiesKey, why)
 	case snapshots.UseUsers:
-		return fmt.Errorf("nobody is let in: Secret %s has no usable users under %s%s", need.Secret, snapshots.UsersKey, why)
+		return fmt.Errorf("nobody is let in: Secret %s has no usable users under %s%s", need.Secret, bind.UsersKey, why)
 	case snapshots.UseValue:
 		return fmt.Errorf("a value that nobody knows is used: Secret %s has none under %s that is one line without '%%'", need.Secret, need.Key)
 	case snapshots.UseCertificate:
@@ -83,7 +84,7 @@ func (r redacted) Unwrap() error { return r.error }
 
 // withoutSecrets keeps what HAProxy quotes of its configuration out of logs and of
 // the status.
-func withoutSecrets(err error, bound ...snapshots.Bound) error {
+func withoutSecrets(err error, bound ...bind.Bound) error {
 	if err == nil {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Hashes of "one" and "two".
@@ -297,14 +298,14 @@ func (r *rig) servedTo(client tls.Certificate) string {
 
 func TestSecretTrouble(t *testing.T) {
 	t.Parallel()
-	auth := snapshots.Need{Use: snapshots.UseUsers, Secret: snapshots.SecretName{Namespace: "shop", Name: "auth"}}
+	auth := bind.Need{Use: snapshots.UseUsers, Secret: snapshots.SecretName{Namespace: "shop", Name: "auth"}}
 	faults := []error{errors.New("one"), errors.New("two"), errors.New("three"), errors.New("four"), errors.New("five")}
 	for want, err := range map[string]error{
 		"users of Secret shop/auth: one; two; three; and 2 more":                             secretTrouble(auth, false, faults),
 		"nobody is let in: Secret shop/auth has no usable users under auth: one":             secretTrouble(auth, true, faults[:1]),
 		"nobody is let in: Secret shop/auth has no usable users under auth":                  secretTrouble(auth, true, nil),
-		"the fallback certificate is served: Secret shop/auth has no usable certificate":     secretTrouble(snapshots.Need{Secret: auth.Secret}, true, nil),
-		"no certificate is trusted: Secret shop/auth has no usable authorities under ca.crt": secretTrouble(snapshots.Need{Use: snapshots.UseCA, Secret: auth.Secret}, true, nil),
+		"the fallback certificate is served: Secret shop/auth has no usable certificate":     secretTrouble(bind.Need{Secret: auth.Secret}, true, nil),
+		"no certificate is trusted: Secret shop/auth has no usable authorities under ca.crt": secretTrouble(bind.Need{Use: snapshots.UseCA, Secret: auth.Secret}, true, nil),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -317,10 +318,10 @@ func TestSecretTrouble(t *testing.T) {
 
 func TestErrorsAreRedacted(t *testing.T) {
 	t.Parallel()
-	secret := snapshots.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "keys"}, Key: "token"}
+	secret := bind.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "keys"}, Key: "token"}
 	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n x hapsnap:secret/shop/keys/token\n")}}}.Seal(1, snapshots.ID{})
-	bound, err := snapshots.Bind(s, snapshots.Binding{
-		Live: snapshots.Live{Values: map[snapshots.SecretKey]string{secret: "s3cret"}}, Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
+	bound, err := bind.Bind(s, bind.Inputs{
+		Live: bind.Live{Values: map[bind.SecretKey]string{secret: "s3cret"}}, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
 	})
 	if err != nil {
 		t.Fatal(err)

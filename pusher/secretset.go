@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -40,9 +42,9 @@ func (d secretData) follow(s corev1.Secret) secretData {
 
 // live returns what the Secrets hold together.
 func (set secretSet) live() liveData {
-	out := liveData{faults: map[snapshots.Need][]error{}}
+	out := liveData{faults: map[bind.Need][]error{}}
 	out.Certificates, out.Authorities = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]byte{}
-	out.Users, out.Values = map[snapshots.SecretName][]snapshots.User{}, map[snapshots.SecretKey]string{}
+	out.Users, out.Values = map[snapshots.SecretName][]htpasswd.User{}, map[bind.SecretKey]string{}
 	for _, name := range slices.SortedFunc(maps.Keys(set), snapshots.SecretName.Compare) {
 		d := set[name]
 		if d.certificate != nil {

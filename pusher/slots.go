@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // assign gives the live endpoints their slots, as far as something changed, and
@@ -19,7 +20,7 @@ func (b *bindings) assign(now time.Time, drain time.Duration) bool {
 		return b.assignAll(now, drain)
 	case drained:
 		for key, group := range b.slots {
-			if slices.ContainsFunc(group, func(s snapshots.Slot) bool { return !s.Until.IsZero() && !now.Before(s.Until) }) {
+			if slices.ContainsFunc(group, func(s bind.Slot) bool { return !s.Until.IsZero() && !now.Before(s.Until) }) {
 				b.changed[key.Service] = true
 			}
 		}
@@ -40,7 +41,7 @@ const longestMoved = time.Hour
 
 // noteMoved notes that the endpoints of a backend changed. A backend that is new to the
 // slots has no endpoints that changed.
-func (b *bindings) noteMoved(key snapshots.SlotKey, old, group []snapshots.Slot, now time.Time) {
+func (b *bindings) noteMoved(key bind.SlotKey, old, group []bind.Slot, now time.Time) {
 	if _, had := b.slots[key]; had && !slices.Equal(old, group) {
 		b.moved[key.Backend] = now
 	}
@@ -63,11 +64,11 @@ func (b *bindings) nextDrain(now time.Time) time.Time {
 // assignAll assigns the slots of all directives.
 func (b *bindings) assignAll(now time.Time, drain time.Duration) bool {
 	b.stale, b.changed = false, map[snapshots.ServicePort]bool{}
-	next, _ := snapshots.AssignSlots(b.slots, b.assignable(b.directives()), b.live.Endpoints, now, drain)
-	if !maps.EqualFunc(b.slots, next, func(x, y []snapshots.Slot) bool { return len(x) == len(y) }) {
+	next, _ := bind.AssignSlots(b.slots, b.assignable(b.directives()), b.live.Endpoints, now, drain)
+	if !maps.EqualFunc(b.slots, next, func(x, y []bind.Slot) bool { return len(x) == len(y) }) {
 		b.shapes++
 	}
-	changed := !maps.EqualFunc(b.slots, next, slices.Equal[[]snapshots.Slot])
+	changed := !maps.EqualFunc(b.slots, next, slices.Equal[[]bind.Slot])
 	for key, group := range next {
 		b.noteMoved(key, b.slots[key], group, now)
 	}
@@ -92,13 +93,13 @@ func (b *bindings) assignAll(now time.Time, drain time.Duration) bool {
 // assignSome assigns the slots of the directives that join some Services.
 func (b *bindings) assignSome(services map[snapshots.ServicePort]bool, now time.Time, drain time.Duration) bool {
 	directives := b.assignable(b.joining(services))
-	next, _ := snapshots.AssignSlots(b.slots, directives, b.live.Endpoints, now, drain)
+	next, _ := bind.AssignSlots(b.slots, directives, b.live.Endpoints, now, drain)
 	changed, grown := false, false
 	for _, d := range directives {
 		old, group := b.slots[d.Key()], next[d.Key()]
 		b.noteMoved(d.Key(), old, group, now)
 		changed, grown = changed || !slices.Equal(old, group), grown || len(old) != len(group)
-		if until, drains := (snapshots.Slots{d.Key(): group}).NextDrain(); drains && (b.due.IsZero() || until.Before(b.due)) {
+		if until, drains := (bind.Slots{d.Key(): group}).NextDrain(); drains && (b.due.IsZero() || until.Before(b.due)) {
 			b.due = until
 		}
 	}
@@ -124,8 +125,8 @@ func (b *bindings) assignSome(services map[snapshots.ServicePort]bool, now time.
 
 // directives returns those of all snapshots in use, which share the slots of the
 // backends that they have in common.
-func (b *bindings) directives() []snapshots.Directive {
-	var out []snapshots.Directive
+func (b *bindings) directives() []bind.Directive {
+	var out []bind.Directive
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
 		if p := b.prepared[id]; !p.recorded {
 			out = append(out, p.directives...)
@@ -135,8 +136,8 @@ func (b *bindings) directives() []snapshots.Directive {
 }
 
 // joining returns those directives that join some Services.
-func (b *bindings) joining(services map[snapshots.ServicePort]bool) []snapshots.Directive {
-	var out []snapshots.Directive
+func (b *bindings) joining(services map[snapshots.ServicePort]bool) []bind.Directive {
+	var out []bind.Directive
 	for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
 		p := b.prepared[id]
 		for _, service := range slices.SortedFunc(maps.Keys(services), snapshots.ServicePort.Compare) {
@@ -152,11 +153,11 @@ func (b *bindings) joining(services map[snapshots.ServicePort]bool) []snapshots.
 
 // assignable leaves out the directives whose endpoints are not known: they keep the
 // slots that they have, if there are any.
-func (b *bindings) assignable(directives []snapshots.Directive) []snapshots.Directive {
+func (b *bindings) assignable(directives []bind.Directive) []bind.Directive {
 	if b.read == nil {
 		return directives
 	}
-	return slices.DeleteFunc(slices.Clone(directives), func(d snapshots.Directive) bool {
+	return slices.DeleteFunc(slices.Clone(directives), func(d bind.Directive) bool {
 		_, assigned := b.slots[d.Key()]
 		return assigned && !b.read(d.Service.Namespace)
 	})
@@ -167,11 +168,11 @@ func (b *bindings) prune() {
 	if b.from == fromSnapshots {
 		return
 	}
-	used := map[snapshots.SlotKey]bool{}
+	used := map[bind.SlotKey]bool{}
 	for _, d := range b.directives() {
 		used[d.Key()] = true
 	}
 	next := maps.Clone(b.slots)
-	maps.DeleteFunc(next, func(k snapshots.SlotKey, _ []snapshots.Slot) bool { return !used[k] })
+	maps.DeleteFunc(next, func(k bind.SlotKey, _ []bind.Slot) bool { return !used[k] })
 	b.slots = next
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // sealed returns a snapshot with backends, each of which joins some Services of shop.
@@ -91,11 +92,11 @@ func TestUnreadNamespaceKeepsItsSlots(t *testing.T) {
 	after := newBindings(before.slots, fromCluster)
 	after.use(map[snapshots.ID]snapshots.Snapshot{s.ID(): s})
 	after.learn(cluster.Status{})
-	if _, _, ok := after.binding(s.ID(), snapshots.Layout{}); ok {
+	if _, _, ok := after.binding(s.ID(), bind.Layout{}); ok {
 		t.Error("a snapshot is bound before its endpoints are known")
 	}
 	later := now.Add(time.Hour)
-	if after.assign(later, time.Minute) || !slices.Equal(after.slots[snapshots.SlotKey{Backend: "b0", Service: httpPort("a")}], before.slots[snapshots.SlotKey{Backend: "b0", Service: httpPort("a")}]) {
+	if after.assign(later, time.Minute) || !slices.Equal(after.slots[bind.SlotKey{Backend: "b0", Service: httpPort("a")}], before.slots[bind.SlotKey{Backend: "b0", Service: httpPort("a")}]) {
 		t.Errorf("slots changed: %v", after.slots)
 	}
 	if !after.due.After(later) {

@@ -16,6 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // stateKind is the kind of the state file.
@@ -27,12 +29,12 @@ type state struct {
 	Kind       string `json:"kind"`
 	// ID tells this state from any other. It is random, and stands on each instance that
 	// the pusher with this state leads.
-	ID      string          `json:"id,omitempty"`
-	Status  Status          `json:"status"`
-	Rollout rollout.State   `json:"rollout"`
-	Slots   snapshots.Slots `json:"slots,omitempty"`
+	ID      string        `json:"id,omitempty"`
+	Status  Status        `json:"status"`
+	Rollout rollout.State `json:"rollout"`
+	Slots   bind.Slots    `json:"slots,omitempty"`
 	// Seen is what was seen of the store, and believed.
-	Seen snapshots.Seen `json:"seen,omitzero"`
+	Seen channel.Seen `json:"seen,omitzero"`
 	// Kept are the Service ports whose endpoints are kept in the slots, though the source
 	// has none of them.
 	Kept *keptEndpoints `json:"kept,omitempty"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestStateFile(t *testing.T) {
@@ -21,8 +22,8 @@ func TestStateFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Rollout.Good = r1
-	s.Slots = snapshots.Slots{
-		{Backend: "web", Service: snapshots.ServicePort{Namespace: "shop", Service: "web"}}: {{Address: "10.0.0.1", Port: 80, State: snapshots.SlotReady}},
+	s.Slots = bind.Slots{
+		{Backend: "web", Service: snapshots.ServicePort{Namespace: "shop", Service: "web"}}: {{Address: "10.0.0.1", Port: 80, State: bind.SlotReady}},
 	}
 	s.Status = Status{Updated: noon, Good: r1, Instances: []InstanceStatus{{Name: "a", InSync: true}}}
 	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
@@ -67,7 +68,7 @@ func TestCertificatesAreKeptApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Uploads["a"] = []upload{{Stored: stored(1)}, {push.Stored{Kind: snapshots.CertificateFile, Name: "web.pem"}, noon}}
+	s.Uploads["a"] = []upload{{Stored: stored(1)}, {push.Stored{Kind: bind.CertificateFile, Name: "web.pem"}, noon}}
 	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Status is what a pusher says of itself. It is a part of the state file.
@@ -56,10 +57,10 @@ const NotRead = "the store was not read yet"
 
 // ChannelStatus is what should run.
 type ChannelStatus struct {
-	Wanted  snapshots.ID     `json:"wanted,omitzero"`
-	Because snapshots.Reason `json:"because,omitempty"`
-	Hold    bool             `json:"hold,omitempty"`
-	Message string           `json:"message,omitempty"`
+	Wanted  snapshots.ID   `json:"wanted,omitzero"`
+	Because channel.Reason `json:"because,omitempty"`
+	Hold    bool           `json:"hold,omitempty"`
+	Message string         `json:"message,omitempty"`
 	// Newest is the newest snapshot of the store, whether it should run or not.
 	Newest snapshots.ID `json:"newest,omitzero"`
 	// Rewound is set while the store, or its channel, is behind what was seen of it, or

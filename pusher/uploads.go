@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The bounds of files on an instance that no snapshot in use needs. Those that are over
@@ -64,7 +65,7 @@ func splitUploads(all map[string][]upload) (files, certificates map[string][]upl
 	files, certificates = map[string][]upload{}, map[string][]upload{}
 	for name, list := range all {
 		for _, u := range list {
-			if u.Kind == snapshots.CertificateFile {
+			if u.Kind == bind.CertificateFile {
 				certificates[name] = append(certificates[name], u)
 			} else {
 				files[name] = append(files[name], u)
@@ -105,14 +106,14 @@ func notIn(list, others []push.Stored) (out []push.Stored) {
 // noteCertificates notes the certificates that a push wrote, whatever became of it, and
 // that the last good snapshot does not need. That the pusher wrote them is known: what
 // somebody else put there is left alone.
-func (e *engine) noteCertificates(i *instance, want snapshots.Bound) {
+func (e *engine) noteCertificates(i *instance, want bind.Bound) {
 	good, known := e.bindings.prepared[e.state.Rollout.Good]
 	if !known || want.ID == e.state.Rollout.Good {
 		return
 	}
 	var written []push.Stored
 	for _, f := range want.Files {
-		if _, wrote := i.onDisk[f.Path]; wrote && f.Kind == snapshots.CertificateFile {
+		if _, wrote := i.onDisk[f.Path]; wrote && f.Kind == bind.CertificateFile {
 			written = append(written, push.Stored{Kind: f.Kind, Name: f.Name})
 		}
 	}
@@ -127,7 +128,7 @@ func (e *engine) noteCertificates(i *instance, want snapshots.Bound) {
 func certificatesOf(s snapshots.Snapshot) (out []push.Stored) {
 	for _, ref := range s.Manifest.Spec.Certificates {
 		if ref.Use != snapshots.UseCA {
-			out = append(out, push.Stored{Kind: snapshots.CertificateFile, Name: path.Base(ref.File)})
+			out = append(out, push.Stored{Kind: bind.CertificateFile, Name: path.Base(ref.File)})
 		}
 	}
 	return out
@@ -288,7 +289,7 @@ func (e *engine) neededFiles(i *instance, used, may []snapshots.ID) (needed map[
 		}
 	}
 	for _, name := range i.target.Names.Alias().Maps { // by which the worker knows them
-		needed[push.Stored{Kind: snapshots.MapFile, Name: name}] = true
+		needed[push.Stored{Kind: bind.MapFile, Name: name}] = true
 	}
 	return needed, true
 }
@@ -355,7 +356,7 @@ func (e *engine) collect(ctx context.Context, i *instance, garbage []push.Stored
 			return
 		}
 		for _, f := range removed {
-			if f.Kind == snapshots.CertificateFile {
+			if f.Kind == bind.CertificateFile {
 				delete(i.onDisk, path.Join(i.Layout.Certificates, f.Name))
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -87,7 +88,7 @@ func TestFilesStayFewWhileSnapshotsFollowOnOneAnother(t *testing.T) {
 }
 
 func stored(n int) push.Stored {
-	return push.Stored{Kind: snapshots.MapFile, Name: fmt.Sprintf("%d.map", n)}
+	return push.Stored{Kind: bind.MapFile, Name: fmt.Sprintf("%d.map", n)}
 }
 
 func TestUnneededFilesAreBounded(t *testing.T) {

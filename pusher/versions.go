@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // versions knows which version of a certificate each Secret holds. Only those that
@@ -24,7 +25,7 @@ func (v versions) follow(certificates map[snapshots.SecretName][]byte) versions 
 	for name, data := range certificates {
 		if version, known := v.of[name]; known && bytes.Equal(v.certificates[name], data) {
 			of[name] = version
-		} else if version, err := snapshots.CertificateVersion(data); err == nil {
+		} else if version, err := pem.Version(data); err == nil {
 			of[name] = version
 		}
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
@@ -39,7 +41,7 @@ func (r *rig) withoutSecret() {
 // if there are recipients.
 func (r *rig) publishVersion(revision string, data []byte, to ...string) snapshots.ID {
 	r.t.Helper()
-	version, err := snapshots.CertificateVersion(data)
+	version, err := pem.Version(data)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -189,8 +191,8 @@ func TestExactVersions(t *testing.T) {
 	}
 	pushes := r.pushes("a")
 	r.kill() // what is remembered is lost
-	r.channel(func(c snapshots.Channel) snapshots.Channel {
-		return c.Pinned(snapshots.Pin{Snapshot: id, At: time.Now()})
+	r.channel(func(c channel.Channel) channel.Channel {
+		return c.Pinned(channel.Pin{Snapshot: id, At: time.Now()})
 	})
 	r.run()
 	r.until("the old one is held", r.trouble("certificates", id.String()+" names version"))

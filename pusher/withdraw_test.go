@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -13,18 +14,18 @@ import (
 // the pusher or not.
 func TestRejectInChannel(t *testing.T) {
 	t.Parallel()
-	pin := func(id snapshots.ID, at time.Time) func(snapshots.Channel) snapshots.Channel {
-		return func(c snapshots.Channel) snapshots.Channel { return c.Pinned(snapshots.Pin{Snapshot: id, At: at}) }
+	pin := func(id snapshots.ID, at time.Time) func(channel.Channel) channel.Channel {
+		return func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: id, At: at}) }
 	}
-	override := func(until time.Time) func(snapshots.Channel) snapshots.Channel {
-		return func(c snapshots.Channel) snapshots.Channel {
-			return c.Overridden(snapshots.Override{Snapshot: r2, Expires: until})
+	override := func(until time.Time) func(channel.Channel) channel.Channel {
+		return func(c channel.Channel) channel.Channel {
+			return c.Overridden(channel.Override{Snapshot: r2, Expires: until})
 		}
 	}
-	pause := func(c snapshots.Channel) snapshots.Channel { return c.Paused(snapshots.Pause{}) }
+	pause := func(c channel.Channel) channel.Channel { return c.Paused(channel.Pause{}) }
 	const pinnedAtNoon = "pin 2026-11-21T12:00:00Z"
 	tests := map[string]struct {
-		says   []func(snapshots.Channel) snapshots.Channel
+		says   []func(channel.Channel) channel.Channel
 		intent string
 		want   bool
 	}{
@@ -37,7 +38,7 @@ func TestRejectInChannel(t *testing.T) {
 		"its content is pinned by another name": {
 			says(pin(snapshots.ID{Revision: 9, Short: r2.Short}, noon.Add(time.Minute))), pinnedAtNoon, false,
 		},
-		"unpinned since":                    {says(pin(r2, noon), snapshots.Channel.Unpinned), pinnedAtNoon, true},
+		"unpinned since":                    {says(pin(r2, noon), channel.Channel.Unpinned), pinnedAtNoon, true},
 		"overridden since":                  {says(override(noon.Add(time.Hour))), "newest", false},
 		"an override that is over":          {says(override(noon)), "newest", true},
 		"the pin it failed for, overridden": {says(pin(r2, noon), override(noon.Add(time.Hour))), pinnedAtNoon, true},
@@ -46,7 +47,7 @@ func TestRejectInChannel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := dirstore.Open(t.TempDir(), dirstore.Options{})
-			err := store.UpdateChannel(t.Context(), "a test", noon, func(c *snapshots.Channel) error {
+			err := store.UpdateChannel(t.Context(), "a test", noon, func(c *channel.Channel) error {
 				for _, say := range test.says {
 					*c = say(*c)
 				}
@@ -70,6 +71,6 @@ func TestRejectInChannel(t *testing.T) {
 	}
 }
 
-func says(words ...func(snapshots.Channel) snapshots.Channel) []func(snapshots.Channel) snapshots.Channel {
+func says(words ...func(channel.Channel) channel.Channel) []func(channel.Channel) channel.Channel {
 	return words
 }

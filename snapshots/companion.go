@@ -3,6 +3,8 @@ package snapshots
 import (
 	"errors"
 	"fmt"
+
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // ErrNoCompanions is returned by a store that cannot keep private content beside a
@@ -42,7 +44,7 @@ func checkCompanions(refs []CertificateRef, companions []Companion) error {
 	}
 	for _, c := range companions {
 		there, ok := named[c.Version]
-		if version, err := CertificateVersion(c.Content); !ok || there || err != nil || version != c.Version {
+		if version, err := pem.Version(c.Content); !ok || there || err != nil || version != c.Version {
 			return fmt.Errorf("companion of version %q belongs to no certificate", c.Version)
 		}
 		named[c.Version] = true

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 // Nothing that prints a draft prints a key.
@@ -24,8 +27,8 @@ func TestPrivateContentIsHidden(t *testing.T) {
 
 func TestCompanionsAreChecked(t *testing.T) {
 	t.Parallel()
-	data, other := selfSigned(t, "a.example", ecKey()), selfSigned(t, "a.example", ecKey2())
-	version, err := CertificateVersion(data)
+	data, other := pemtest.SelfSigned(t, "a.example", pemtest.ECKey()), pemtest.SelfSigned(t, "a.example", pemtest.ECKey2())
+	version, err := pem.Version(data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+var shopWeb = ServicePort{"shop", "web", "http"}
+
 func TestEndpointsAreReadAsWritten(t *testing.T) {
 	endpoints := map[ServicePort][]Endpoint{
 		shopWeb:                   {{"fd00::1", 80, false}, {"10.0.0.1", 81, true}, {"10.0.0.1", 80, false}},

@@ -87,7 +87,7 @@ type CertificateRef struct {
 	Secret SecretName `json:"secret,omitzero"`
 	Use    Use        `json:"use,omitempty"`
 	// Mode and Version say which certificate of the Secret it is; see
-	// [CertificateVersion]. They are for certificates with their keys only.
+	// [pem.Version]. They are for certificates with their keys only.
 	Mode    CertificateMode `json:"mode,omitempty"`
 	Version string          `json:"version,omitempty"`
 	// Observed is what the compiler saw, if it saw the Secret. It takes no
@@ -119,7 +119,7 @@ type ObservedCertificate struct {
 	Fingerprint string    `json:"fingerprint"`
 	Names       []string  `json:"names,omitempty"`
 	NotAfter    time.Time `json:"notAfter,omitzero"`
-	// Version is its [CertificateVersion]. It is not written: references that are to a
+	// Version is its [pem.Version]. It is not written: references that are to a
 	// version say so themselves.
 	Version string `json:"-"`
 }

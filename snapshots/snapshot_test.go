@@ -2,12 +2,18 @@ package snapshots
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func digestN(n int) Digest { return Digest(fmt.Sprintf("sha256:%010x%054d", n, 0)) }
+func idN(n int) ID         { return NewID(uint64(n), digestN(n)) }
 
 func sampleDraft() Draft {
 	return Draft{

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // settled reports what is not as it should be. It asks the HAProxys themselves; the
@@ -28,7 +30,7 @@ func (s *soak) settled() error {
 	if err != nil {
 		return err
 	}
-	want := snapshots.Want(view, time.Now())
+	want := channel.Want(view, time.Now())
 	if want.Hold { // a pin to what was rejected since: what ran goes on
 		want.ID = status.Good
 	}
@@ -44,7 +46,7 @@ func (s *soak) settled() error {
 }
 
 // published reports whether the newest snapshot is of what the manifests are now.
-func (s *soak) published(view snapshots.View) error {
+func (s *soak) published(view channel.View) error {
 	if len(view.IDs) == 0 {
 		return fmt.Errorf("there is no snapshot")
 	}
@@ -91,7 +93,7 @@ func (s *soak) runs(i *instance, id snapshots.ID) error {
 // names reports whether the worker names a snapshot; or has loaded another one of the same
 // shape, where the file on disk names this one: then the entries of maps tell the rest.
 func names(i *instance, node string, id snapshots.ID) error {
-	loaded, shape, err := snapshots.ParseNode(node)
+	loaded, shape, err := bind.ParseNode(node)
 	if err != nil || loaded.Short == id.Short {
 		return err
 	}
@@ -119,23 +121,23 @@ func (s *soak) routes(i *instance, id snapshots.ID) error {
 		_, after, _ := strings.Cut(line, "(")
 		path, _, ok := strings.Cut(after, ")")
 		n := slices.IndexFunc(want.Files, func(f snapshots.File) bool {
-			return ok && f.Path == "maps/"+snapshots.LogicalMap(filepath.Base(path))
+			return ok && f.Path == "maps/"+bind.LogicalMap(filepath.Base(path))
 		})
 		if n < 0 {
 			continue
 		}
-		entries, _ := snapshots.ParseMap(want.Files[n].Content)
+		entries, _ := bind.ParseMap(want.Files[n].Content)
 		shown, err := i.Socket("show map " + path)
 		if err != nil {
 			return err
 		}
-		var has []snapshots.MapEntry
+		var has []bind.MapEntry
 		for entry := range strings.Lines(shown) {
 			if f := strings.Fields(entry); len(f) == 3 {
-				has = append(has, snapshots.MapEntry{Key: f[1], Value: f[2]})
+				has = append(has, bind.MapEntry{Key: f[1], Value: f[2]})
 			}
 		}
-		byKey := func(a, b snapshots.MapEntry) int { return strings.Compare(a.Key, b.Key) }
+		byKey := func(a, b bind.MapEntry) int { return strings.Compare(a.Key, b.Key) }
 		slices.SortFunc(entries, byKey)
 		slices.SortFunc(has, byKey)
 		if !slices.Equal(has, entries) {
@@ -164,7 +166,7 @@ func readyServers(state, backend string) []string {
 }
 
 // agrees reports whether the pusher says so too.
-func agrees(status pusher.Status, want snapshots.Decision) error {
+func agrees(status pusher.Status, want channel.Decision) error {
 	switch {
 	case status.Channel.Hold != want.Hold || (!want.Hold && status.Channel.Wanted != want.ID):
 		return fmt.Errorf("the pusher wants %s, hold %v, not %s, hold %v", status.Channel.Wanted, status.Channel.Hold, want.ID, want.Hold)

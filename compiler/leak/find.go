@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // depth is how often what was decoded is decoded once more.
@@ -17,7 +17,7 @@ type Finding struct {
 	// password)".
 	What string
 	// Secret names the value, and is zero for a key.
-	Secret snapshots.SecretKey
+	Secret bind.SecretKey
 	// Plain says that the value may be words. It counts only where something of the
 	// namespace of the Secret is written.
 	Plain bool

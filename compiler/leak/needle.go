@@ -10,11 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // needle is something that is looked for.
 type needle struct {
-	key   *snapshots.SecretKey
+	key   *bind.SecretKey
 	value []byte
 	// plain says that it may be words, and so counts only among what belongs to the
 	// namespace of the Secret.
@@ -43,7 +44,7 @@ func needlesOf(s *corev1.Secret) []needle {
 		if isPublicKey(s.Type, key) {
 			continue
 		}
-		name := &snapshots.SecretKey{Secret: snapshots.SecretName{Namespace: s.Namespace, Name: s.Name}, Key: key}
+		name := &bind.SecretKey{Secret: snapshots.SecretName{Namespace: s.Namespace, Name: s.Name}, Key: key}
 		for _, text := range withoutPublic(s.Data[key]) {
 			for _, n := range parts(text) {
 				n.key = name

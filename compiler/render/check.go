@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // checker says how a value is written into a file, or why it must not be.
@@ -117,8 +117,8 @@ func printable(s string) error {
 // notSecret refuses what stands for the value of a Secret: only a template can ask
 // for one, and only as a word of haproxy.cfg.
 func notSecret(s string) error {
-	if strings.Contains(s, snapshots.SecretMark) {
-		return &ValueError{s, "holds " + snapshots.SecretMark + ", which stands for the value of a Secret", "only templates can ask for one: with the function secret, in haproxy.cfg, without quotes"}
+	if strings.Contains(s, bind.SecretMark) {
+		return &ValueError{s, "holds " + bind.SecretMark + ", which stands for the value of a Secret", "only templates can ask for one: with the function secret, in haproxy.cfg, without quotes"}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // secretWord returns the word of haproxy.cfg that stands for a value of a Secret.
@@ -13,7 +14,7 @@ func secretWord(name, key string) (Text, error) {
 	if err != nil {
 		return "", err
 	}
-	word, err := snapshots.SecretWord(snapshots.SecretKey{Secret: object, Key: key})
+	word, err := bind.SecretWord(bind.SecretKey{Secret: object, Key: key})
 	return Text(word), err
 }
 
@@ -37,15 +38,15 @@ func (r *rendering) ask(words []string) {
 // checkSecrets refuses words for values of Secrets that no template asked for: an
 // object must not have the pusher write the value of any Secret it likes.
 func (r *rendering) checkSecrets(config *assembly) {
-	if !bytes.Contains(config.text, []byte(snapshots.SecretMark)) {
+	if !bytes.Contains(config.text, []byte(bind.SecretMark)) {
 		return
 	}
 	number := 0
 	for line := range bytes.Lines(config.text) {
 		number++
-		if bytes.Count(line, []byte(snapshots.SecretMark)) > r.asked(line) {
+		if bytes.Count(line, []byte(bind.SecretMark)) > r.asked(line) {
 			r.faults = append(r.faults, faultOf{len(r.set.files), Fault{
-				Message: fmt.Sprintf("the line holds %s, which stands for the value of a Secret", snapshots.SecretMark),
+				Message: fmt.Sprintf("the line holds %s, which stands for the value of a Secret", bind.SecretMark),
 				Hint:    "only templates can ask for one, with the function secret", Origin: config.origins[number-1], Refused: true,
 			}})
 		}

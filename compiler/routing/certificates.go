@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
+	stdpem "encoding/pem"
 	"fmt"
 	"strings"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -92,7 +93,7 @@ func (t *translation) reportServing(secret inputs.Object[corev1.Secret], observe
 	if err != nil {
 		return
 	}
-	for _, fault := range snapshots.ServingFaults(data, t.cfg.Now) {
+	for _, fault := range pem.ServingFaults(data, t.cfg.Now) {
 		t.reportSecret(diag.Warning, secret, fmt.Sprintf("the certificate for %s %s", someNames(observed.Names), fault), "it is served, and clients may refuse it; put one for a server there")
 	}
 }
@@ -155,14 +156,14 @@ func observe(secret *corev1.Secret) (observed snapshots.ObservedCertificate, kin
 	if err != nil {
 		return snapshots.ObservedCertificate{}, "", err
 	}
-	leaf, err := snapshots.CheckKeyPair(data)
+	leaf, err := pem.CheckKeyPair(data)
 	return snapshots.ObservedCertificate(leaf), keyKind(data), err
 }
 
 // keyKind names the kind of key of a certificate, "" if that cannot be told.
 // HAProxy chooses by it among the certificates of a host.
 func keyKind(data []byte) string {
-	block, _ := pem.Decode(data)
+	block, _ := stdpem.Decode(data)
 	if block == nil {
 		return ""
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -46,8 +47,8 @@ func (t *translation) checkUsers(name snapshots.SecretName) {
 	if !exists {
 		return
 	}
-	at := secret.Position("data", snapshots.UsersKey)
-	if plain := secret.Position("stringData", snapshots.UsersKey); plain.Line > at.Line {
+	at := secret.Position("data", bind.UsersKey)
+	if plain := secret.Position("stringData", bind.UsersKey); plain.Line > at.Line {
 		at = plain // of the two, the one that is there
 	}
 	report := func(severity diag.Severity, message, hint string) {
@@ -57,14 +58,14 @@ func (t *translation) checkUsers(name snapshots.SecretName) {
 	}
 	_, problems, ok := live.Users(*secret.Value)
 	if !ok {
-		report(diag.Error, "has no key "+snapshots.UsersKey+" with users", "nobody gets in until it has: write lines as htpasswd -B does")
+		report(diag.Error, "has no key "+bind.UsersKey+" with users", "nobody gets in until it has: write lines as htpasswd -B does")
 	}
 	for _, p := range problems {
 		severity := diag.Error
 		if p.Usable {
 			severity = diag.Warning
 		}
-		report(severity, "key "+snapshots.UsersKey+", "+p.Error(), p.Hint)
+		report(severity, "key "+bind.UsersKey+", "+p.Error(), p.Hint)
 	}
 }
 

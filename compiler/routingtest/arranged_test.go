@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // arranged is an edge whose servers can be looked after as a pusher does.
 type arranged struct {
 	edge
 	socket  string
-	servers []snapshots.BoundServer
+	servers []bind.Server
 }
 
 // startArranged is start for slots that are changed before they are bound, and
 // with a runtime socket.
-func startArranged(t *testing.T, yaml string, arrange func([]snapshots.Slot) []snapshots.Slot, configure ...func(*config.Config)) arranged {
+func startArranged(t *testing.T, yaml string, arrange func([]bind.Slot) []bind.Slot, configure ...func(*config.Config)) arranged {
 	t.Helper()
 	cfg := config.Default()
 	ip := ownAddress()
@@ -51,7 +51,7 @@ func startArranged(t *testing.T, yaml string, arrange func([]snapshots.Slot) []s
 		return err
 	})
 	for _, s := range bound.Servers {
-		if s.State == snapshots.SlotDrain {
+		if s.State == bind.SlotDrain {
 			a.runtime(t, fmt.Sprintf("set server %s/%s state drain", s.Backend, s.Name))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -94,23 +95,23 @@ func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inp
 }
 
 // bindDraft joins the draft with the endpoints and certificates of the manifests.
-func bindDraft(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) snapshots.Bound {
+func bindDraft(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) bind.Bound {
 	t.Helper()
 	return bindSlots(t, dir, d, objects, slots(t, d, objects))
 }
 
 // slots gives the endpoints of the manifests their slots.
-func slots(t *testing.T, d snapshots.Draft, objects inputs.Inputs) snapshots.Slots {
+func slots(t *testing.T, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
 	t.Helper()
-	directives, err := snapshots.Directives(d.Seal(1, snapshots.ID{}).Config())
+	directives, err := bind.Directives(d.Seal(1, snapshots.ID{}).Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _ := snapshots.AssignSlots(nil, directives, live.Endpoints(inputs.Values(objects.EndpointSlices)), time.Now(), 0)
+	out, _ := bind.AssignSlots(nil, directives, live.Endpoints(inputs.Values(objects.EndpointSlices)), time.Now(), 0)
 	return out
 }
 
-func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs, slots snapshots.Slots) snapshots.Bound {
+func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs, slots bind.Slots) bind.Bound {
 	t.Helper()
 	s := d.Seal(1, snapshots.ID{})
 	// Those that cannot be served are left out, as a pusher does.
@@ -121,8 +122,8 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 	for name, pem := range certificates {
 		expired[name] = time.Now().After(live.ExpiresAt(pem))
 	}
-	bound, err := snapshots.Bind(s, snapshots.Binding{
-		Live: snapshots.Live{
+	bound, err := bind.Bind(s, bind.Inputs{
+		Live: bind.Live{
 			Certificates: certificates, Expired: expired, Authorities: more.Authorities, Users: more.Users, Values: more.Values,
 			Fallback: selfSigned(t, "fallback.invalid"),
 		},
@@ -135,9 +136,9 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 	return bound
 }
 
-func write(t *testing.T, dir string, bound snapshots.Bound) {
+func write(t *testing.T, dir string, bound bind.Bound) {
 	t.Helper()
-	files := append([]snapshots.BoundFile{{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}}, bound.Files...)
+	files := append([]bind.File{{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}}, bound.Files...)
 	for _, f := range files {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // session is a cookie, as a client sends it, and the server that it is for.
@@ -69,9 +69,9 @@ func (s session) moves(t *testing.T, e edge, host string) {
 	session{got.Cookies()[0].Name + "=" + got.Cookies()[0].Value, got.seen.Name}.stays(t, e, host)
 }
 
-func asTheyAre(group []snapshots.Slot) []snapshots.Slot { return group }
+func asTheyAre(group []bind.Slot) []bind.Slot { return group }
 
-func reversed(group []snapshots.Slot) []snapshots.Slot {
+func reversed(group []bind.Slot) []bind.Slot {
 	group = slices.Clone(group)
 	slices.Reverse(group)
 	return group
@@ -103,7 +103,7 @@ func TestSessionsOutliveEndpoints(t *testing.T) {
 	b := startArranged(t, served(t, "web", []int{one, two, late}, options...), reversed)
 	before := enterAll(t, a.edge, "web.example", 2)
 
-	spare := a.server(t, snapshots.SparePort)
+	spare := a.server(t, bind.SparePort)
 	a.runtime(t, fmt.Sprintf("set server %s addr 127.0.0.1 port %d", spare, late))
 	a.runtime(t, fmt.Sprintf("set server %s state ready", spare))
 	for _, s := range enterAll(t, a.edge, "web.example", 3) {
@@ -116,7 +116,7 @@ func TestSessionsOutliveEndpoints(t *testing.T) {
 		s.stays(t, a.edge, "web.example")
 	}
 	a.runtime(t, fmt.Sprintf("set server %s state maint", gone))
-	a.runtime(t, fmt.Sprintf("set server %s addr %s port %d", gone, snapshots.SpareAddress, snapshots.SparePort))
+	a.runtime(t, fmt.Sprintf("set server %s addr %s port %d", gone, bind.SpareAddress, bind.SparePort))
 	for _, s := range before {
 		if s.server == "one" {
 			s.moves(t, a.edge, "web.example")

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/scratch"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
@@ -105,37 +106,37 @@ func (t *Trial) start(ctx context.Context, check *validate.Checker, s snapshots.
 
 // bind binds the snapshot with one endpoint for each Service, and returns the
 // Services of the server lines, by backend and name.
-func (t *Trial) bind(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (snapshots.Bound, map[[2]string]string, error) {
+func (t *Trial) bind(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (bind.Bound, map[[2]string]string, error) {
 	data, err := liveData(check, s, secrets)
 	if err != nil {
-		return snapshots.Bound{}, nil, err
+		return bind.Bound{}, nil, err
 	}
 	if t.servers.certificate, err = tls.X509KeyPair(data.Fallback, data.Fallback); err != nil {
-		return snapshots.Bound{}, nil, fmt.Errorf("read a throw-away certificate: %w", err)
+		return bind.Bound{}, nil, fmt.Errorf("read a throw-away certificate: %w", err)
 	}
-	directives, err := snapshots.Directives(s.Config())
+	directives, err := bind.Directives(s.Config())
 	if err != nil {
-		return snapshots.Bound{}, nil, err
+		return bind.Bound{}, nil, err
 	}
-	slots, services := snapshots.Slots{}, map[[2]string]string{}
+	slots, services := bind.Slots{}, map[[2]string]string{}
 	for _, d := range directives {
 		// Where it leads is said later.
-		slots[d.Key()] = []snapshots.Slot{{Address: snapshots.SpareAddress, Port: snapshots.SparePort, State: snapshots.SlotReady}}
+		slots[d.Key()] = []bind.Slot{{Address: bind.SpareAddress, Port: bind.SparePort, State: bind.SlotReady}}
 		services[[2]string{d.Backend, d.ServerName(0)}] = d.Service.String()
 	}
-	bound, err := snapshots.Bind(s, snapshots.Binding{Live: data, Slots: slots, Layout: validate.LayoutIn(t.dir)})
+	bound, err := bind.Bind(s, bind.Inputs{Live: data, Slots: slots, Layout: validate.LayoutIn(t.dir)})
 	return bound, services, err
 }
 
 // liveData is what the Secrets hold, over stand-ins for the rest.
-func liveData(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (snapshots.Live, error) {
-	needs, err := snapshots.Needs(s.Config(), s.Manifest.Spec.Certificates)
+func liveData(check *validate.Checker, s snapshots.Snapshot, secrets []corev1.Secret) (bind.Live, error) {
+	needs, err := bind.Needs(s.Config(), s.Manifest.Spec.Certificates)
 	if err != nil {
-		return snapshots.Live{}, err
+		return bind.Live{}, err
 	}
 	data, err := check.StandIns(nil, needs)
 	if err != nil {
-		return snapshots.Live{}, err
+		return bind.Live{}, err
 	}
 	certificates, _ := live.Certificates(secrets) // those that cannot be served are stood in for
 	data.Versions = map[string][]byte{}

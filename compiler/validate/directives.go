@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // maxDirectives is how many directives are found at once that cannot be followed.
@@ -19,8 +20,8 @@ func directiveFaults(a render.Artifact) []render.Fault {
 	p := newPlaces(a)
 	var found []render.Fault
 	for range maxDirectives {
-		_, err := snapshots.Directives(text)
-		e, ok := errors.AsType[*snapshots.DirectiveError](err)
+		_, err := bind.Directives(text)
+		e, ok := errors.AsType[*bind.DirectiveError](err)
 		if !ok {
 			break
 		}

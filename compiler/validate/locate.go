@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // places gives lines of an artifact their text, templates and objects.
@@ -55,7 +56,7 @@ func fileOf(a render.Artifact, path string) ([]byte, bool) {
 // artifact that it came from, and so to its template and objects.
 type lineMap struct {
 	places places
-	bound  snapshots.Bound
+	bound  bind.Bound
 }
 
 // source returns the file and line of the artifact for a place that HAProxy

@@ -5,6 +5,9 @@ import (
 	"encoding/hex"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // What stands for users and values of Secrets, so that HAProxy and the parser of
@@ -18,29 +21,29 @@ const (
 // StandIns returns live data with something to throw away for each need, and for
 // the fallback certificate. Keys says what kind of key a Secret is known to hold.
 // There are no endpoints among it.
-func (c *Checker) StandIns(keys map[snapshots.SecretName]KeyType, needs []snapshots.Need) (snapshots.Live, error) {
-	live := snapshots.Live{
+func (c *Checker) StandIns(keys map[snapshots.SecretName]KeyType, needs []bind.Need) (bind.Live, error) {
+	live := bind.Live{
 		Certificates: map[snapshots.SecretName][]byte{}, Authorities: map[snapshots.SecretName][]byte{},
-		Users: map[snapshots.SecretName][]snapshots.User{}, Values: map[snapshots.SecretKey]string{},
+		Users: map[snapshots.SecretName][]htpasswd.User{}, Values: map[bind.SecretKey]string{},
 	}
 	var err error
 	if live.Fallback, err = c.keys.get(ECDSA); err != nil {
-		return snapshots.Live{}, err
+		return bind.Live{}, err
 	}
 	for _, need := range needs {
 		switch need.Use {
 		case snapshots.UseCertificate:
 			live.Certificates[need.Secret], err = c.certificate(keys, need.Secret)
 		case snapshots.UseCA:
-			live.Authorities[need.Secret], err = snapshots.ParseAuthorities(live.Fallback)
+			live.Authorities[need.Secret], err = pem.ParseAuthorities(live.Fallback)
 		case snapshots.UseUsers:
 			// The name is one that no other Secret gives, for a list may have users of several.
-			live.Users[need.Secret] = []snapshots.User{{Name: shortName(need.Secret), Hash: throwawayHash}}
+			live.Users[need.Secret] = []htpasswd.User{{Name: shortName(need.Secret), Hash: throwawayHash}}
 		case snapshots.UseValue:
-			live.Values[snapshots.SecretKey{Secret: need.Secret, Key: need.Key}] = throwawayValue
+			live.Values[bind.SecretKey{Secret: need.Secret, Key: need.Key}] = throwawayValue
 		}
 		if err != nil {
-			return snapshots.Live{}, err
+			return bind.Live{}, err
 		}
 	}
 	return live, nil

@@ -12,21 +12,22 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // stagedConfig is the name of the bound configuration in the staging directory.
 const stagedConfig = snapshots.ConfigFile
 
 // LayoutIn returns directories below dir, as an instance has them.
-func LayoutIn(dir string) snapshots.Layout {
-	return snapshots.Layout{
+func LayoutIn(dir string) bind.Layout {
+	return bind.Layout{
 		Maps: filepath.Join(dir, "maps"), Certificates: filepath.Join(dir, "certs"), General: filepath.Join(dir, "general"),
 	}
 }
 
 // Stage writes what an instance would get below dir, which is there and empty,
 // bound to the directories of [LayoutIn]. haproxy.cfg is in dir itself.
-func Stage(dir string, bound snapshots.Bound) error {
+func Stage(dir string, bound bind.Bound) error {
 	layout := LayoutIn(dir)
 	for _, sub := range []string{layout.Maps, layout.Certificates, layout.General} {
 		if err := os.Mkdir(sub, 0o700); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/scratch"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Input is what is to be validated.
@@ -86,34 +87,34 @@ func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Ve
 
 // bind joins the artifact with placeholders. What keeps it from being bound is
 // a fault of the templates, for they write directives and file names.
-func (c *Checker) bind(in Input, layout snapshots.Layout) (snapshots.Bound, []render.Fault, error) {
+func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []render.Fault, error) {
 	draft := snapshots.Draft{Files: in.Artifact.Files, Certificates: in.Artifact.Certificates}
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
-	needs, wrong := snapshots.Needs(config, draft.Certificates)
+	needs, wrong := bind.Needs(config, draft.Certificates)
 	if wrong != nil {
-		return snapshots.Bound{}, bindFaults(in.Artifact, wrong), nil
+		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
 	}
 	live, err := c.StandIns(in.Keys, needs)
 	if err != nil {
-		return snapshots.Bound{}, nil, err
+		return bind.Bound{}, nil, err
 	}
 	bound, wrong := bindDraft(draft, live, layout)
 	if wrong != nil {
-		return snapshots.Bound{}, bindFaults(in.Artifact, wrong), nil
+		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
 	}
 	return bound, nil, nil
 }
 
-func bindDraft(draft snapshots.Draft, live snapshots.Live, layout snapshots.Layout) (snapshots.Bound, error) {
+func bindDraft(draft snapshots.Draft, live bind.Live, layout bind.Layout) (bind.Bound, error) {
 	if err := draft.Check(); err != nil {
-		return snapshots.Bound{}, err
+		return bind.Bound{}, err
 	}
 	s := draft.Seal(1, snapshots.ID{})
-	slots, err := snapshots.Placeholder(s)
+	slots, err := bind.Placeholder(s)
 	if err != nil {
-		return snapshots.Bound{}, err
+		return bind.Bound{}, err
 	}
-	return snapshots.Bind(s, snapshots.Binding{Live: live, Slots: slots, Layout: layout})
+	return bind.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout})
 }
 
 // bindPlace matches the place in an error of Bind and of Needs.
@@ -122,7 +123,7 @@ var bindPlace = regexp.MustCompile(`^(?:bind \S+: )?haproxy\.cfg:(\d+): `)
 // bindFaults are the faults for an error of Bind or of Needs, with their lines if
 // they have any.
 func bindFaults(a render.Artifact, err error) []render.Fault {
-	if _, ok := errors.AsType[*snapshots.DirectiveError](err); ok {
+	if _, ok := errors.AsType[*bind.DirectiveError](err); ok {
 		return directiveFaults(a)
 	}
 	text := err.Error()

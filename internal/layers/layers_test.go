@@ -80,6 +80,27 @@ var violations = []struct {
 		want:     []string{"snapshots reaches neither half: snapshots/gitstore -> compiler/diag (it is the contract between them)"},
 	},
 	{
+		name:     "the contract to what is done with it",
+		packages: []Package{imports("snapshots", "snapshots/bind/pem", "snapshots/channel"), imports("snapshots/channel")},
+		want:     []string{"the contract reaches no channel and no binding: snapshots -> snapshots/channel (it says what a snapshot is, not which one runs or how)"},
+	},
+	{
+		name: "channel and binding to each other",
+		packages: []Package{
+			imports("snapshots/channel", "internal/a"), imports("internal/a", "snapshots/bind/htpasswd"),
+			imports("snapshots/bind", "snapshots/bind/htpasswd", "snapshots/live"), imports("snapshots/live", "snapshots/channel"),
+		},
+		want: []string{
+			"the binding reaches no channel: snapshots/bind -> snapshots/live -> snapshots/channel (what an instance gets does not depend on what people say should run)",
+			"the channel reaches no binding: snapshots/channel -> internal/a -> snapshots/bind/htpasswd (which snapshot should run does not depend on live data)",
+		},
+	},
+	{
+		name:     "key material to ours",
+		packages: []Package{imports("snapshots/bind/pem", "snapshots")},
+		want:     []string{"key material reaches nothing of ours: snapshots/bind/pem -> snapshots (the contract and the binding both read it)"},
+	},
+	{
 		name:     "templates to ours",
 		packages: []Package{imports("templates", "snapshots")},
 		want:     []string{"templates reaches nothing of ours: templates -> snapshots (templates are data; what reads them is in compiler)"},

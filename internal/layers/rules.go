@@ -34,6 +34,31 @@ var rules = []rule{
 		why:   "it is the contract between them",
 	},
 	{
+		name:  "the contract reaches no channel and no binding",
+		from:  func(path string) bool { return path == "snapshots" },
+		never: func(path string) bool { return under("snapshots/channel")(path) || isBinding(path) },
+		why:   "it says what a snapshot is, not which one runs or how",
+	},
+	{
+		name:  "the channel reaches no binding",
+		from:  under("snapshots/channel"),
+		never: isBinding,
+		why:   "which snapshot should run does not depend on live data",
+	},
+	{
+		name:  "the binding reaches no channel",
+		from:  under("snapshots/bind"),
+		never: under("snapshots/channel"),
+		why:   "what an instance gets does not depend on what people say should run",
+	},
+	{
+		name:        "key material reaches nothing of ours",
+		from:        under("snapshots/bind/pem", "snapshots/bind/htpasswd"),
+		never:       func(string) bool { return true },
+		exceptTests: true,
+		why:         "the contract and the binding both read it",
+	},
+	{
 		name:  "templates reaches nothing of ours",
 		from:  under("templates"),
 		never: func(path string) bool { return !under("templates")(path) },
@@ -60,6 +85,12 @@ var rules = []rule{
 		exceptTests: true,
 		why:         "it is for tests",
 	},
+}
+
+// isBinding reports whether a package is the one that binds snapshots, or the users that it
+// reads; not what it reads of certificates, which the contract does as well.
+func isBinding(path string) bool {
+	return path == "snapshots/bind" || under("snapshots/bind/htpasswd")(path)
 }
 
 // under reports whether a path is one of the roots or below one.

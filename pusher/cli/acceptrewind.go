@@ -16,6 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -51,26 +52,26 @@ says nothing else: neither what was pinned nor that approval is required.`,
 }
 
 // readSeen returns what a pusher saw of its store, from its state.
-func (f *clusterFlags) readSeen(ctx context.Context, state string) (snapshots.Seen, error) {
+func (f *clusterFlags) readSeen(ctx context.Context, state string) (channel.Seen, error) {
 	if !inSecret(state) {
 		seen, err := pusher.ReadSeen(state)
 		return seen, hinted(err)
 	}
 	data, err := f.readSecret(ctx, state)
 	if err != nil {
-		return snapshots.Seen{}, hinted(err)
+		return channel.Seen{}, hinted(err)
 	}
 	return pusher.ParseSeen(data, state)
 }
 
 // acceptRewind writes into the channel what is given up, and prints what should run then.
 // The store that is written to has seen nothing, or it would hold.
-func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen snapshots.Seen, args []string) error {
+func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen channel.Seen, args []string) error {
 	ctx, now := cmd.Context(), time.Now()
 	if !sameStore(seen.Store, store.String()) {
 		return process.WithHint(process.Usage("the pusher with this state reads %s, and not %s", seen.Store, store), "name the same store and branch")
 	}
-	accepted := snapshots.AcceptedRewind{By: f.who.by, Reason: f.who.reason, At: now}
+	accepted := channel.AcceptedRewind{By: f.who.by, Reason: f.who.reason, At: now}
 	for _, name := range args {
 		id, err := snapshots.ParseID(name)
 		if err != nil {
@@ -86,10 +87,10 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 	seen.Store = reader.String()
 	reader.Remember(seen)
 	done := channelChange{By: f.who.by, Reason: f.who.reason, Message: "nothing is gone of what the pusher saw"}
-	var view snapshots.View
+	var view channel.View
 	for try := 1; ; try++ {
 		view, err = reader.View(ctx)
-		rewound, isRewound := errors.AsType[*snapshots.RewoundError](err)
+		rewound, isRewound := errors.AsType[*channel.RewoundError](err)
 		if isRewound && try <= 3 {
 			accepted.Snapshots = append(accepted.Snapshots, rewound.Snapshots...)
 			if rewound.Channel != "" {
@@ -99,13 +100,13 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 			return err
 		}
 		missing := slices.ContainsFunc(accepted.Snapshots, func(id snapshots.ID) bool {
-			return !view.Channel.AcceptsRewind(&snapshots.RewoundError{Snapshots: []snapshots.ID{id}})
+			return !view.Channel.AcceptsRewind(&channel.RewoundError{Snapshots: []snapshots.ID{id}})
 		})
 		if !isRewound && !missing {
 			break
 		}
 		done.Subject, done.Changed = f.rewindSubject(accepted), true
-		err = store.UpdateChannel(ctx, done.Subject, now, func(c *snapshots.Channel) error {
+		err = store.UpdateChannel(ctx, done.Subject, now, func(c *channel.Channel) error {
 			done.Before = channelState{Channel: c.Spec}
 			*c = c.RewindAccepted(accepted)
 			return nil
@@ -124,7 +125,7 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 }
 
 // rewindSubject says what is given up.
-func (f *channelFlags) rewindSubject(r snapshots.AcceptedRewind) string {
+func (f *channelFlags) rewindSubject(r channel.AcceptedRewind) string {
 	var gone []string
 	for _, id := range r.Snapshots {
 		gone = append(gone, id.String())

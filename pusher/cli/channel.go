@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -30,7 +31,7 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 // channelEdit changes a channel, and says in a few words what it did. It gets what
 // the store holds, to find in it what a person named. [unchanged] is its error where
 // there is nothing to change.
-type channelEdit func(view snapshots.View, c *snapshots.Channel) (subject string, err error)
+type channelEdit func(view channel.View, c *channel.Channel) (subject string, err error)
 
 // unchanged says why a channel stays as it is, though nothing went wrong.
 type unchanged string
@@ -52,13 +53,13 @@ type channelChange struct {
 
 // channelState is what a channel says, and what follows from it.
 type channelState struct {
-	Wanted  snapshots.ID          `json:"wanted,omitzero"` // what should run; none while what runs is held
-	Because snapshots.Reason      `json:"because"`
-	Channel snapshots.ChannelSpec `json:"channel"`
+	Wanted  snapshots.ID   `json:"wanted,omitzero"` // what should run; none while what runs is held
+	Because channel.Reason `json:"because"`
+	Channel channel.Spec   `json:"channel"`
 }
 
-func stateOf(view snapshots.View, now time.Time) (channelState, string) {
-	want := snapshots.Want(view, now)
+func stateOf(view channel.View, now time.Time) (channelState, string) {
+	want := channel.Want(view, now)
 	return channelState{Wanted: want.ID, Because: want.Because, Channel: view.Channel.Spec}, want.Message
 }
 
@@ -106,9 +107,9 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 	}
 	// What an edit finds in a channel that another writer changes meanwhile is found
 	// again, so that before and after are those of this change.
-	channel := view.Channel
-	if done.Subject, err = edit(view, &channel); err == nil {
-		err = store.UpdateChannel(ctx, done.Subject, now, func(c *snapshots.Channel) error {
+	current := view.Channel
+	if done.Subject, err = edit(view, &current); err == nil {
+		err = store.UpdateChannel(ctx, done.Subject, now, func(c *channel.Channel) error {
 			view.Channel = *c
 			done.Before, _ = stateOf(view, now)
 			if _, err := edit(view, c); err != nil {
@@ -135,7 +136,7 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 }
 
 // altered reports whether two channels say different things.
-func altered(a, b snapshots.Channel) (bool, error) {
+func altered(a, b channel.Channel) (bool, error) {
 	before, err := a.Marshal()
 	if err != nil {
 		return false, err

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -39,28 +40,28 @@ func TestChannelChangesAsJSON(t *testing.T) {
 		changed bool
 		before  snapshots.ID
 		after   snapshots.ID
-		because snapshots.Reason
+		because channel.Reason
 		subject string
 	}{
-		{"pin r1", true, ids[2], ids[0], snapshots.BecausePin, "pin " + ids[0].String() + ": a test"},
-		{"unpin", true, ids[0], ids[2], snapshots.BecauseNewest, "unpin " + ids[0].String() + ": a test"},
-		{"unpin", false, ids[2], ids[2], snapshots.BecauseNewest, ""},
-		{"override r2 --for 1h", true, ids[2], ids[1], snapshots.BecauseOverride, "override with " + ids[1].String() + " for 1h0m0s: a test"},
-		{"pin r1", true, ids[1], ids[1], snapshots.BecauseOverride, "pin " + ids[0].String() + ": a test"},
-		{"override --end", true, ids[1], ids[0], snapshots.BecausePin, "end the override with " + ids[1].String() + ": a test"},
-		{"override --end", false, ids[0], ids[0], snapshots.BecausePin, ""},
-		{"unpin", true, ids[0], ids[2], snapshots.BecauseNewest, "unpin " + ids[0].String() + ": a test"},
-		{"pause", true, ids[2], snapshots.ID{}, snapshots.BecausePause, "pause: a test"},
-		{"resume", true, snapshots.ID{}, ids[2], snapshots.BecauseNewest, "resume: a test"},
-		{"resume", false, ids[2], ids[2], snapshots.BecauseNewest, ""},
-		{"reject r3", true, ids[2], ids[1], snapshots.BecauseNewest, "reject " + ids[2].String() + ": a test"},
-		{"retry r3", true, ids[1], ids[2], snapshots.BecauseNewest, "retry " + ids[2].String() + ": a test"},
-		{"approve r3", true, ids[2], ids[2], snapshots.BecauseNewest, "approve " + ids[2].String() + ": a test"},
-		{"approve r3", false, ids[2], ids[2], snapshots.BecauseNewest, "approve " + ids[2].String() + ": a test"},
-		{"promote r3", true, ids[2], ids[2], snapshots.BecauseNewest, "promote " + ids[2].String() + ": a test"},
-		{"promote --full", true, ids[2], ids[2], snapshots.BecauseNewest, "promote in full " + ids[2].String() + ": a test"},
-		{"abort", true, ids[2], ids[2], snapshots.BecauseNewest, "abort " + ids[2].String() + ": a test"},
-		{"rollback", true, ids[2], ids[1], snapshots.BecausePin, "roll back to " + ids[1].String() + ": a test"},
+		{"pin r1", true, ids[2], ids[0], channel.BecausePin, "pin " + ids[0].String() + ": a test"},
+		{"unpin", true, ids[0], ids[2], channel.BecauseNewest, "unpin " + ids[0].String() + ": a test"},
+		{"unpin", false, ids[2], ids[2], channel.BecauseNewest, ""},
+		{"override r2 --for 1h", true, ids[2], ids[1], channel.BecauseOverride, "override with " + ids[1].String() + " for 1h0m0s: a test"},
+		{"pin r1", true, ids[1], ids[1], channel.BecauseOverride, "pin " + ids[0].String() + ": a test"},
+		{"override --end", true, ids[1], ids[0], channel.BecausePin, "end the override with " + ids[1].String() + ": a test"},
+		{"override --end", false, ids[0], ids[0], channel.BecausePin, ""},
+		{"unpin", true, ids[0], ids[2], channel.BecauseNewest, "unpin " + ids[0].String() + ": a test"},
+		{"pause", true, ids[2], snapshots.ID{}, channel.BecausePause, "pause: a test"},
+		{"resume", true, snapshots.ID{}, ids[2], channel.BecauseNewest, "resume: a test"},
+		{"resume", false, ids[2], ids[2], channel.BecauseNewest, ""},
+		{"reject r3", true, ids[2], ids[1], channel.BecauseNewest, "reject " + ids[2].String() + ": a test"},
+		{"retry r3", true, ids[1], ids[2], channel.BecauseNewest, "retry " + ids[2].String() + ": a test"},
+		{"approve r3", true, ids[2], ids[2], channel.BecauseNewest, "approve " + ids[2].String() + ": a test"},
+		{"approve r3", false, ids[2], ids[2], channel.BecauseNewest, "approve " + ids[2].String() + ": a test"},
+		{"promote r3", true, ids[2], ids[2], channel.BecauseNewest, "promote " + ids[2].String() + ": a test"},
+		{"promote --full", true, ids[2], ids[2], channel.BecauseNewest, "promote in full " + ids[2].String() + ": a test"},
+		{"abort", true, ids[2], ids[2], channel.BecauseNewest, "abort " + ids[2].String() + ": a test"},
+		{"rollback", true, ids[2], ids[1], channel.BecausePin, "roll back to " + ids[1].String() + ": a test"},
 	} {
 		before := channelOf(t, store)
 		done := changeOf(t, append(strings.Fields(step.args), "--store", url, "--by", "ann", "--reason", "a test")...)
@@ -68,9 +69,9 @@ func TestChannelChangesAsJSON(t *testing.T) {
 			done.Subject != step.subject || done.By != "ann" || done.Reason != "a test" || done.Message == "" {
 			t.Errorf("%s: %+v", step.args, done)
 		}
-		for _, c := range []struct{ said, is snapshots.ChannelSpec }{{done.Before.Channel, before}, {done.After.Channel, channelOf(t, store)}} {
-			said, _ := snapshots.Channel{Spec: c.said}.Marshal()
-			is, _ := snapshots.Channel{Spec: c.is}.Marshal()
+		for _, c := range []struct{ said, is channel.Spec }{{done.Before.Channel, before}, {done.After.Channel, channelOf(t, store)}} {
+			said, _ := channel.Channel{Spec: c.said}.Marshal()
+			is, _ := channel.Channel{Spec: c.is}.Marshal()
 			if !bytes.Equal(said, is) {
 				t.Errorf("%s: said\n%s\nbut it is\n%s", step.args, said, is)
 			}
@@ -115,7 +116,7 @@ func TestChangeThatWillBeUndone(t *testing.T) {
 	store, _, ids := filledStore(t)
 	pin := func(s stores.Store) (channelChange, error) {
 		var f channelFlags
-		return f.change(t.Context(), s, time.Now(), func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+		return f.change(t.Context(), s, time.Now(), func(_ channel.View, c *channel.Channel) (string, error) {
 			*c = c.Approve(ids[len(c.Spec.Approved)])
 			return "approve", nil
 		})
@@ -157,7 +158,7 @@ func TestEveryVerbPrintsJSON(t *testing.T) {
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	err := store.UpdateChannel(t.Context(), "ask for approval", time.Now(), func(c *snapshots.Channel) error {
+	err := store.UpdateChannel(t.Context(), "ask for approval", time.Now(), func(c *channel.Channel) error {
 		*c = c.WithApproval(true)
 		return nil
 	})
@@ -261,7 +262,7 @@ func TestRollbackToWhatTheFleetRan(t *testing.T) {
 	expect(t, ids[0].String()+" is pinned", "rollback", "--store", url, "--state", state)
 }
 
-func channelOf(t *testing.T, store *dirstore.Store) snapshots.ChannelSpec {
+func channelOf(t *testing.T, store *dirstore.Store) channel.Spec {
 	t.Helper()
 	view, err := store.View(t.Context())
 	if err != nil {
@@ -294,8 +295,8 @@ func TestRetry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		edit := func(c *snapshots.Channel) error {
-			*c = c.Reject(snapshots.Rejection{Digest: s.Manifest.Spec.Digest, Snapshot: id})
+		edit := func(c *channel.Channel) error {
+			*c = c.Reject(channel.Rejection{Digest: s.Manifest.Spec.Digest, Snapshot: id})
 			return nil
 		}
 		if err := store.UpdateChannel(t.Context(), "reject", time.Now(), edit); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // NewCommand returns the command "pusher" with all of its verbs.
@@ -30,12 +31,12 @@ func NewCommand() *cobra.Command {
 
 // complete returns the completion of an argument that names a snapshot: those of
 // the store, as far as it is named and can be read, the newest first.
-func (f *storeFlags) complete(which func(snapshots.View) []snapshots.ID) cobra.CompletionFunc {
+func (f *storeFlags) complete(which func(channel.View) []snapshots.ID) cobra.CompletionFunc {
 	return f.completeUpTo(1, which)
 }
 
 // completeUpTo is complete for several arguments.
-func (f *storeFlags) completeUpTo(n int, which func(snapshots.View) []snapshots.ID) cobra.CompletionFunc {
+func (f *storeFlags) completeUpTo(n int, which func(channel.View) []snapshots.ID) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 		if len(args) >= n || f.store == "" {
@@ -58,4 +59,4 @@ func (f *storeFlags) completeUpTo(n int, which func(snapshots.View) []snapshots.
 	}
 }
 
-func allIDs(view snapshots.View) []snapshots.ID { return view.IDs }
+func allIDs(view channel.View) []snapshots.ID { return view.IDs }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -120,8 +121,8 @@ func TestSnapshotsAreCompleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = store.UpdateChannel(t.Context(), "reject", time.Now(), func(c *snapshots.Channel) error {
-		*c = c.Reject(snapshots.Rejection{Digest: s.Manifest.Spec.Digest, Snapshot: ids[1], Reason: "it failed"})
+	err = store.UpdateChannel(t.Context(), "reject", time.Now(), func(c *channel.Channel) error {
+		*c = c.Reject(channel.Rejection{Digest: s.Manifest.Spec.Digest, Snapshot: ids[1], Reason: "it failed"})
 		return nil
 	})
 	if err != nil {

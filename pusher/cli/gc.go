@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -22,7 +23,7 @@ type gcFlags struct {
 	storeFlags
 	output process.OutputFlag
 	states []string
-	policy snapshots.RetentionPolicy
+	policy channel.RetentionPolicy
 	dryRun bool
 }
 
@@ -97,15 +98,15 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 
 // withOld adds the snapshots that are not signed by who may and are older than the newest:
 // they were published before signatures were asked for, or with a key that was retired.
-func withOld(view snapshots.View) snapshots.View {
-	old := slices.DeleteFunc(slices.Clone(view.Refused), func(r snapshots.Refused) bool { return r.ID.Revision >= view.Head().Revision })
+func withOld(view channel.View) channel.View {
+	old := slices.DeleteFunc(slices.Clone(view.Refused), func(r channel.Refused) bool { return r.ID.Revision >= view.Head().Revision })
 	view.IDs = withRefused(view.IDs, old)
 	return view
 }
 
 // times returns when snapshots were published whose age decides. One that cannot be
 // read has none.
-func (f *gcFlags) times(ctx context.Context, store stores.Reader, view snapshots.View, now time.Time) (map[snapshots.ID]time.Time, error) {
+func (f *gcFlags) times(ctx context.Context, store stores.Reader, view channel.View, now time.Time) (map[snapshots.ID]time.Time, error) {
 	used, err := f.inUse(ctx)
 	if err != nil {
 		return nil, err
@@ -140,29 +141,29 @@ func (f *gcFlags) inUse(ctx context.Context) (map[snapshots.ID]string, error) {
 }
 
 // aged returns the snapshots of which only their age keeps them from being deleted.
-func aged(view snapshots.View, used map[snapshots.ID]string, keep int, now time.Time) []snapshots.ID {
-	_, drop := snapshots.Retain(undated(view.IDs), snapshots.RetentionPolicy{Keep: keep}, protected(view, used, now), now)
+func aged(view channel.View, used map[snapshots.ID]string, keep int, now time.Time) []snapshots.ID {
+	_, drop := channel.Retain(undated(view.IDs), channel.RetentionPolicy{Keep: keep}, protected(view, used, now), now)
 	return drop
 }
 
 // undated are snapshots that were published nobody knows when.
-func undated(ids []snapshots.ID) []snapshots.Stored {
-	out := make([]snapshots.Stored, 0, len(ids))
+func undated(ids []snapshots.ID) []channel.Stored {
+	out := make([]channel.Stored, 0, len(ids))
 	for _, id := range ids {
-		out = append(out, snapshots.Stored{ID: id})
+		out = append(out, channel.Stored{ID: id})
 	}
 	return out
 }
 
 // protected are what no age makes superfluous: the channel's words come first.
-func protected(view snapshots.View, used map[snapshots.ID]string, now time.Time) map[snapshots.ID]string {
+func protected(view channel.View, used map[snapshots.ID]string, now time.Time) map[snapshots.ID]string {
 	out := maps.Clone(used)
-	maps.Copy(out, snapshots.Named(view, now))
+	maps.Copy(out, channel.Named(view, now))
 	return out
 }
 
 // collect decides what is deleted.
-func collect(view snapshots.View, used map[snapshots.ID]string, times map[snapshots.ID]time.Time, policy snapshots.RetentionPolicy, now time.Time) collection {
+func collect(view channel.View, used map[snapshots.ID]string, times map[snapshots.ID]time.Time, policy channel.RetentionPolicy, now time.Time) collection {
 	list, keep := undated(view.IDs), protected(view, used, now)
 	for i := range list {
 		list[i].Time = times[list[i].ID]
@@ -173,7 +174,7 @@ func collect(view snapshots.View, used map[snapshots.ID]string, times map[snapsh
 		}
 	}
 	c := collection{Keep: []kept{}, Delete: []snapshots.ID{}}
-	retained, drop := snapshots.Retain(list, policy, keep, now)
+	retained, drop := channel.Retain(list, policy, keep, now)
 	for _, k := range retained {
 		c.Keep = append(c.Keep, kept{k.ID, k.Reason})
 	}

@@ -12,20 +12,21 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	id := func(n uint64) snapshots.ID { return snapshots.ID{Revision: n, Short: "aaaaaaaaaa"} }
-	view := snapshots.View{Channel: snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: id(2)})}
+	view := channel.View{Channel: channel.Channel{}.Pinned(channel.Pin{Snapshot: id(2)})}
 	for n := uint64(1); n <= 8; n++ {
 		view.IDs = append(view.IDs, id(n))
 	}
 	used := map[snapshots.ID]string{id(2): "running on a", id(3): "last good, running on b", id(9): "wanted"}
 	old := now.Add(-25 * time.Hour)
 	times := map[snapshots.ID]time.Time{id(1): old, id(5): now.Add(-23 * time.Hour), id(6): old}
-	c := collect(view, used, times, snapshots.RetentionPolicy{Keep: 2, Younger: 24 * time.Hour}, now)
+	c := collect(view, used, times, channel.RetentionPolicy{Keep: 2, Younger: 24 * time.Hour}, now)
 	want := collection{
 		Keep: []kept{
 			{id(2), "pinned"}, {id(3), "last good, running on b"}, {id(4), "its age is not known"},

@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -88,7 +89,7 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 		return nil, err
 	}
 	view.Fleet = status.Fleet
-	want := snapshots.Want(view, now)
+	want := channel.Want(view, now)
 	list := []revision{}
 	for _, id := range slices.Backward(withRefused(view.IDs, view.Refused)) {
 		if limit > 0 && len(list) == limit {
@@ -114,7 +115,7 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 
 // states returns what there is to say of a snapshot: what people said of it, then
 // what became of it.
-func states(id snapshots.ID, c snapshots.Channel, want snapshots.Decision, status pusher.Status, now time.Time) []string {
+func states(id snapshots.ID, c channel.Channel, want channel.Decision, status pusher.Status, now time.Time) []string {
 	_, rejected := c.RejectionFor(id, status.Fleet)
 	spec := c.Spec
 	var out []string

@@ -9,6 +9,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func TestStates(t *testing.T) {
@@ -16,29 +18,29 @@ func TestStates(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	id, other := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
 	digest := snapshots.Digest("sha256:" + strings.Repeat("a", 64))
-	none, wanted := snapshots.Decision{}, snapshots.Decision{ID: id}
+	none, wanted := channel.Decision{}, channel.Decision{ID: id}
 	running := pusher.Status{Good: id, Instances: []pusher.InstanceStatus{{Running: other}, {Running: id}}}
 	rolled := pusher.Status{Good: other, Rollout: &pusher.RolloutStatus{Target: id}}
 	undone := pusher.Status{Good: other, Rollout: &pusher.RolloutStatus{Target: id, Phase: rollout.Undoing}}
 	for name, c := range map[string]struct {
-		channel snapshots.Channel
-		want    snapshots.Decision
+		channel channel.Channel
+		want    channel.Decision
 		status  pusher.Status
 		states  string
 	}{
-		"nothing":                {snapshots.Channel{}, none, pusher.Status{Good: other}, ""},
-		"wanted":                 {snapshots.Channel{}, wanted, pusher.Status{}, "wanted"},
-		"it runs, and is good":   {snapshots.Channel{}, wanted, running, "wanted, running"},
-		"it is rolled out":       {snapshots.Channel{}, wanted, rolled, "wanted, rollout"},
-		"it is undone":           {snapshots.Channel{}, none, undone, ""},
-		"it ran last":            {snapshots.Channel{}, none, pusher.Status{Good: id}, "good"},
-		"pinned":                 {snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: id}), wanted, running, "pinned, running"},
-		"another is pinned":      {snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: other}), none, pusher.Status{}, ""},
-		"overridden":             {snapshots.Channel{}.Overridden(snapshots.Override{Snapshot: id, Expires: now.Add(time.Hour)}), wanted, pusher.Status{}, "overridden"},
-		"overridden until today": {snapshots.Channel{}.Overridden(snapshots.Override{Snapshot: id, Expires: now}), none, pusher.Status{}, ""},
-		"rejected":               {snapshots.Channel{}.Reject(snapshots.Rejection{Snapshot: id, Digest: digest}), none, running, "rejected, running"},
-		"not approved":           {snapshots.Channel{}.WithApproval(true), none, pusher.Status{}, "waiting"},
-		"approved":               {snapshots.Channel{}.WithApproval(true).Approve(id), wanted, pusher.Status{}, "wanted"},
+		"nothing":                {channel.Channel{}, none, pusher.Status{Good: other}, ""},
+		"wanted":                 {channel.Channel{}, wanted, pusher.Status{}, "wanted"},
+		"it runs, and is good":   {channel.Channel{}, wanted, running, "wanted, running"},
+		"it is rolled out":       {channel.Channel{}, wanted, rolled, "wanted, rollout"},
+		"it is undone":           {channel.Channel{}, none, undone, ""},
+		"it ran last":            {channel.Channel{}, none, pusher.Status{Good: id}, "good"},
+		"pinned":                 {channel.Channel{}.Pinned(channel.Pin{Snapshot: id}), wanted, running, "pinned, running"},
+		"another is pinned":      {channel.Channel{}.Pinned(channel.Pin{Snapshot: other}), none, pusher.Status{}, ""},
+		"overridden":             {channel.Channel{}.Overridden(channel.Override{Snapshot: id, Expires: now.Add(time.Hour)}), wanted, pusher.Status{}, "overridden"},
+		"overridden until today": {channel.Channel{}.Overridden(channel.Override{Snapshot: id, Expires: now}), none, pusher.Status{}, ""},
+		"rejected":               {channel.Channel{}.Reject(channel.Rejection{Snapshot: id, Digest: digest}), none, running, "rejected, running"},
+		"not approved":           {channel.Channel{}.WithApproval(true), none, pusher.Status{}, "waiting"},
+		"approved":               {channel.Channel{}.WithApproval(true).Approve(id), wanted, pusher.Status{}, "wanted"},
 	} {
 		if got := strings.Join(states(id, c.channel, c.want, c.status, now), ", "); got != c.states {
 			t.Errorf("%s: %q, want %q", name, got, c.states)
@@ -65,7 +67,7 @@ r000001-aaaaaaaaaa  -    -       unreadable  it is …
 
 func TestPrintHistoryWithChanges(t *testing.T) {
 	t.Parallel()
-	change := pusher.Change{From: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Class: snapshots.Reload, File: snapshots.ConfigFile, Line: 7, Text: "bind :81"}
+	change := pusher.Change{From: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Class: bind.Reload, File: snapshots.ConfigFile, Line: 7, Text: "bind :81"}
 	list := []revision{
 		{Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Subject: "+1 route", Change: &change},
 		{Snapshot: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Subject: "a start"},

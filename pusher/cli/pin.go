@@ -11,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -25,9 +26,9 @@ is named in full, or by its revision, as r12, or as head, the newest.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
-			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
 				id, err := find(view.IDs, args[0])
-				*c = c.Pinned(snapshots.Pin{Snapshot: id, By: f.who.by, Reason: f.who.reason, At: now})
+				*c = c.Pinned(channel.Pin{Snapshot: id, By: f.who.by, Reason: f.who.reason, At: now})
 				return fmt.Sprintf("pin %s%s", id, f.who.because()), err
 			})
 		},
@@ -44,7 +45,7 @@ func unpinCommand() *cobra.Command {
 		Short: "Have the newest snapshot run again",
 		Args:  process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
 				if c.Spec.Pin == nil {
 					return "", unchanged("nothing is pinned")
 				}
@@ -79,9 +80,9 @@ again, through the usual waves. --end ends it at once.`,
 				return process.WithHint(process.Usage("name a snapshot, and say with --for how long it is to run"), "pusher override r12 --for 2h; to end it: pusher override --end")
 			}
 			now := time.Now()
-			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
 				id, err := find(view.IDs, args[0])
-				*c = c.Overridden(snapshots.Override{Snapshot: id, By: f.who.by, Reason: f.who.reason, Expires: now.Add(lasts)})
+				*c = c.Overridden(channel.Override{Snapshot: id, By: f.who.by, Reason: f.who.reason, Expires: now.Add(lasts)})
 				return fmt.Sprintf("override with %s for %s%s", id, lasts, f.who.because()), err
 			})
 		},
@@ -93,7 +94,7 @@ again, through the usual waves. --end ends it at once.`,
 	return cmd
 }
 
-func (f *channelFlags) endOverride(_ snapshots.View, c *snapshots.Channel) (string, error) {
+func (f *channelFlags) endOverride(_ channel.View, c *channel.Channel) (string, error) {
 	if c.Spec.Override == nil {
 		return "", unchanged("nothing is overridden")
 	}
@@ -113,8 +114,8 @@ that joins still gets what the fleet runs.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now()
-			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
-				*c = c.Paused(snapshots.Pause{By: f.who.by, Reason: f.who.reason, At: now})
+			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
+				*c = c.Paused(channel.Pause{By: f.who.by, Reason: f.who.reason, At: now})
 				return "pause" + f.who.because(), nil
 			})
 		},
@@ -130,7 +131,7 @@ func resumeCommand() *cobra.Command {
 		Short: "Go on after a pause",
 		Args:  process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.edit(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
 				if c.Spec.Pause == nil {
 					return "", unchanged("nothing is paused")
 				}
@@ -187,12 +188,12 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	}
 	now := time.Now()
 	var done rolledBack
-	made, err := f.change(cmd.Context(), store, now, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+	made, err := f.change(cmd.Context(), store, now, func(view channel.View, c *channel.Channel) (string, error) {
 		var err error
 		if done.From, done.To, err = f.target(view, status, now); err != nil {
 			return "", err
 		}
-		*c = c.Pinned(snapshots.Pin{Snapshot: done.To, By: f.who.by, Reason: f.why(done.From), At: now})
+		*c = c.Pinned(channel.Pin{Snapshot: done.To, By: f.who.by, Reason: f.why(done.From), At: now})
 		return fmt.Sprintf("roll back to %s%s", done.To, f.who.because()), nil
 	})
 	if err != nil {
@@ -213,9 +214,9 @@ func (f *rollbackFlags) status(ctx context.Context) (pusher.Status, error) {
 }
 
 // target returns what should run, zero if that is not known, and what to go back to.
-func (f *rollbackFlags) target(view snapshots.View, status pusher.Status, now time.Time) (from, to snapshots.ID, err error) {
+func (f *rollbackFlags) target(view channel.View, status pusher.Status, now time.Time) (from, to snapshots.ID, err error) {
 	view.Fleet = status.Fleet
-	from, last := snapshots.Previous(view, append(status.Proven, status.Good), now)
+	from, last := channel.Previous(view, append(status.Proven, status.Good), now)
 	if f.to == "" && last.Hold {
 		return from, to, process.WithHint(process.Usage("there is nothing to roll back to: %s", last.Message),
 			"name a snapshot with --to; pusher history lists them")

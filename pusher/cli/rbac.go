@@ -22,6 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -242,9 +243,9 @@ func (n *needed) namespaces() []string {
 
 // runnable returns the newest snapshots, as many as are asked for, and those that the
 // channel names.
-func runnable(view snapshots.View, newest int) []snapshots.ID {
+func runnable(view channel.View, newest int) []snapshots.ID {
 	out := slices.Clone(view.IDs[max(0, len(view.IDs)-newest):])
-	for id := range snapshots.Named(view, time.Now()) {
+	for id := range channel.Named(view, time.Now()) {
 		if slices.Contains(view.IDs, id) {
 			out = append(out, id)
 		}

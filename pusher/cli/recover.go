@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -102,7 +103,7 @@ func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if err != nil {
 		return err
 	}
-	if done.Runs, _, err = snapshots.ParseNode(node); err != nil {
+	if done.Runs, _, err = bind.ParseNode(node); err != nil {
 		return fmt.Errorf("recover from %s: %w", f.instance, err)
 	}
 	kept, err := pusher.KeptSnapshot(cmp.Or(f.kept, pusher.KeptFolder(f.state)), done.Runs)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -54,11 +55,11 @@ func (f *rejectFlags) reject(cmd *cobra.Command, store stores.Store, name string
 	if err != nil {
 		return damaged(err)
 	}
-	r := snapshots.Rejection{
+	r := channel.Rejection{
 		Digest: manifest.Spec.Digest, Snapshot: id, At: time.Now(), Fleet: f.fleet,
 		Reason: cmp.Or(f.who.reason, "by "+f.who.by),
 	}
-	return f.editOf(cmd, store, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
+	return f.editOf(cmd, store, func(_ channel.View, c *channel.Channel) (string, error) {
 		*c = c.Reject(r)
 		return fmt.Sprintf("reject %s%s", id, f.who.because()), nil
 	}, nil)
@@ -74,7 +75,7 @@ requireApproval. The newest snapshot that is approved, and not rejected, is what
 should run.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
 				id, err := find(view.IDs, args[0])
 				*c = c.Approve(id)
 				return fmt.Sprintf("approve %s%s", id, f.who.because()), err
@@ -96,7 +97,7 @@ another name. It need not be named if it is the only one that is rejected. With
 --fleet only what was rejected for that fleet is tried again, by that fleet.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.edit(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
 				r, err := rejection(view, *c, args, f.fleet)
 				if err != nil {
 					return "", err
@@ -106,14 +107,14 @@ another name. It need not be named if it is the only one that is rejected. With
 			})
 		},
 	}
-	cmd.ValidArgsFunction = f.complete(func(view snapshots.View) []snapshots.ID { return rejectedIDs(view.Channel.Spec.Rejected) })
+	cmd.ValidArgsFunction = f.complete(func(view channel.View) []snapshots.ID { return rejectedIDs(view.Channel.Spec.Rejected) })
 	f.add(cmd)
 	return cmd
 }
 
 // rejection returns the one that a person means, of those of a fleet if that is named.
-func rejection(view snapshots.View, c snapshots.Channel, args []string, fleet string) (snapshots.Rejection, error) {
-	all := slices.DeleteFunc(slices.Clone(c.Spec.Rejected), func(r snapshots.Rejection) bool { return fleet != "" && r.Fleet != fleet })
+func rejection(view channel.View, c channel.Channel, args []string, fleet string) (channel.Rejection, error) {
+	all := slices.DeleteFunc(slices.Clone(c.Spec.Rejected), func(r channel.Rejection) bool { return fleet != "" && r.Fleet != fleet })
 	names := make([]string, 0, len(all))
 	for _, r := range all {
 		if name := r.Snapshot.String(); !slices.Contains(names, name) {
@@ -124,12 +125,12 @@ func rejection(view snapshots.View, c snapshots.Channel, args []string, fleet st
 		return all[0], nil
 	}
 	if len(args) == 0 {
-		return snapshots.Rejection{}, process.WithHint(process.Usage("%d snapshots are rejected, not one", len(names)),
+		return channel.Rejection{}, process.WithHint(process.Usage("%d snapshots are rejected, not one", len(names)),
 			"name one: "+strings.Join(names, ", "))
 	}
 	id, err := find(append(view.IDs, rejectedIDs(all)...), args[0])
 	if err != nil {
-		return snapshots.Rejection{}, err
+		return channel.Rejection{}, err
 	}
 	c.Spec.Rejected = all
 	r, ok := c.Rejection(id)
@@ -139,7 +140,7 @@ func rejection(view snapshots.View, c snapshots.Channel, args []string, fleet st
 	return r, nil
 }
 
-func rejectedIDs(all []snapshots.Rejection) []snapshots.ID {
+func rejectedIDs(all []channel.Rejection) []snapshots.ID {
 	var out []snapshots.ID
 	for _, r := range all {
 		out = append(out, r.Snapshot)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // orderFlags are those of the verbs about the rollout that is under way.
@@ -24,22 +25,22 @@ func (f *orderFlags) add(cmd *cobra.Command) {
 }
 
 // give writes an order into the channel, and prints what comes of it.
-func (f *orderFlags) give(cmd *cobra.Command, args []string, verb, comes string, write func(snapshots.Channel, snapshots.Order) snapshots.Channel) error {
+func (f *orderFlags) give(cmd *cobra.Command, args []string, verb, comes string, write func(channel.Channel, channel.Order) channel.Channel) error {
 	now := time.Now()
 	var target snapshots.ID
-	return f.editSaying(cmd, func(view snapshots.View, c *snapshots.Channel) (string, error) {
+	return f.editSaying(cmd, func(view channel.View, c *channel.Channel) (string, error) {
 		var err error
 		if target, err = f.target(cmd.Context(), view, args, now); err != nil {
 			return "", err
 		}
-		*c = write(*c, snapshots.Order{Snapshot: target, By: f.who.by, Reason: f.who.reason, At: now})
+		*c = write(*c, channel.Order{Snapshot: target, By: f.who.by, Reason: f.who.reason, At: now})
 		return fmt.Sprintf("%s %s%s", verb, target, f.who.because()), nil
 	}, func() string { return fmt.Sprintf("the rollout of %s %s", target, comes) })
 }
 
 // target returns the snapshot of the rollout that is meant: the one that was named, that
 // of the state, or what should run.
-func (f *orderFlags) target(ctx context.Context, view snapshots.View, args []string, now time.Time) (snapshots.ID, error) {
+func (f *orderFlags) target(ctx context.Context, view channel.View, args []string, now time.Time) (snapshots.ID, error) {
 	var named, rolling snapshots.ID
 	if len(args) > 0 {
 		var err error
@@ -66,7 +67,7 @@ func (f *orderFlags) target(ctx context.Context, view snapshots.View, args []str
 	if !named.IsZero() {
 		return named, nil
 	}
-	want := snapshots.Want(view, now)
+	want := channel.Want(view, now)
 	if want.ID.IsZero() {
 		return want.ID, process.WithHint(process.Usage("it cannot be told which rollout is meant: %s", want.Message), "name its snapshot, or --state")
 	}
@@ -92,7 +93,7 @@ or that should run. Where none is under way, or it begins later, it means nothin
 			if full {
 				verb, comes = "promote in full", "goes on to all that remain at once, if it is under way"
 			}
-			return f.give(cmd, args, verb, comes, func(c snapshots.Channel, o snapshots.Order) snapshots.Channel {
+			return f.give(cmd, args, verb, comes, func(c channel.Channel, o channel.Order) channel.Channel {
 				o.Full = full
 				return c.Promoted(o)
 			})
@@ -122,7 +123,7 @@ or that should run. Where none is under way, or it begins later, it means nothin
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.give(cmd, args, "abort", "is undone and rejected, if it is under way",
-				func(c snapshots.Channel, o snapshots.Order) snapshots.Channel { return c.Aborted(o) })
+				func(c channel.Channel, o channel.Order) channel.Channel { return c.Aborted(o) })
 		},
 	}
 	f.add(cmd)
@@ -148,8 +149,8 @@ this, nothing is confirmed.`,
 				return err
 			}
 			now := time.Now()
-			return f.editSaying(cmd, func(_ snapshots.View, c *snapshots.Channel) (string, error) {
-				*c = c.Confirmed(snapshots.Confirmation{Loss: loss, By: f.who.by, Reason: f.who.reason, At: now})
+			return f.editSaying(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
+				*c = c.Confirmed(channel.Confirmation{Loss: loss, By: f.who.by, Reason: f.who.reason, At: now})
 				return fmt.Sprintf("confirm that endpoints are gone, loss %s%s", loss, f.who.because()), nil
 			}, func() string {
 				return fmt.Sprintf("the endpoints of loss %s%s are taken for gone, if they still are", loss, services)

@@ -22,6 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -203,7 +204,7 @@ func (f *runFlags) checkSource(ctx context.Context, store stores.Store) error {
 		ids = append(ids, status.Good)
 	}
 	if view, err := store.View(ctx); err == nil {
-		ids = append(ids, snapshots.Want(view, time.Now()).ID)
+		ids = append(ids, channel.Want(view, time.Now()).ID)
 	}
 	for _, id := range slices.Compact(ids) {
 		if id.IsZero() {

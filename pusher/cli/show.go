@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/difference"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -172,7 +173,7 @@ func certificate(c snapshots.CertificateRef) string {
 	if c.Secret == (snapshots.SecretName{}) {
 		return c.File + ": the fallback certificate"
 	}
-	text := fmt.Sprintf("%s: %s", c.File, snapshots.Need{Use: c.Use, Secret: c.Secret})
+	text := fmt.Sprintf("%s: %s", c.File, bind.Need{Use: c.Use, Secret: c.Secret})
 	switch {
 	case c.Versioned() && c.Version == "":
 		return fmt.Sprintf("%s, %s, of which there was none to be served", text, c.Mode)

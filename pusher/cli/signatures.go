@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -36,7 +37,7 @@ such as pin, sign it anyway where they are given a key.`,
 			}
 			f.opening.Allowed = signature.Allowed{} // it is not signed by any of them
 			return f.with(cmd.Context(), func(store stores.Store) error {
-				unchanged := func(*snapshots.Channel) error { return nil }
+				unchanged := func(*channel.Channel) error { return nil }
 				if err := store.UpdateChannel(cmd.Context(), "sign", time.Now(), unchanged); err != nil {
 					return err
 				}
@@ -220,7 +221,7 @@ func describeSignature(s *signature.Finding) string {
 // refuser is a store that holds snapshots which are not signed by who may, beside those
 // that it offers.
 type refuser interface {
-	Refused(ctx context.Context) ([]snapshots.Refused, error)
+	Refused(ctx context.Context) ([]channel.Refused, error)
 }
 
 // allOf returns the names of all snapshots of a store, ascending, also of those that are
@@ -241,7 +242,7 @@ func allOf(ctx context.Context, store stores.Reader) ([]snapshots.ID, error) {
 }
 
 // withRefused returns both, ascending.
-func withRefused(ids []snapshots.ID, refused []snapshots.Refused) []snapshots.ID {
+func withRefused(ids []snapshots.ID, refused []channel.Refused) []snapshots.ID {
 	out := slices.Clone(ids)
 	for _, r := range refused {
 		out = append(out, r.ID)

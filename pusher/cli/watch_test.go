@@ -11,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // story is what a watcher sees, one after the other.
@@ -36,7 +37,7 @@ func story(t *testing.T) []pusher.Status {
 	begun.Updated = at.Add(time.Second)
 	begun.Channel = pusher.ChannelStatus{Wanted: two, Message: two.String() + " is the newest"}
 	begun.Rollout = &pusher.RolloutStatus{Target: two, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}}
-	begun.Rollout.Change = &pusher.Change{Snapshot: two, From: one, Class: snapshots.Reload, Old: true, File: snapshots.ConfigFile, Line: 12, Text: "bind :81"}
+	begun.Rollout.Change = &pusher.Change{Snapshot: two, From: one, Class: bind.Reload, Old: true, File: snapshots.ConfigFile, Line: 12, Text: "bind :81"}
 	begun.Instances = []pusher.InstanceStatus{instance("a", two, true), instance("b", one, false)}
 	begun.Troubles = []pusher.Trouble{{About: "store", Error: "it is gone", Since: at}}
 	gone := begun

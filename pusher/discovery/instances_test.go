@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func pod(name, ip string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -41,7 +41,7 @@ func spec() fleet.Pods {
 	return fleet.Pods{
 		Namespace: "edge", Scheme: "https", Port: intstr.FromString("dataplane"),
 		Secret: "dataplane", UsernameKey: "username", PasswordKey: "password", ZoneLabel: fleet.DefaultZoneLabel,
-		Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
+		Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
 	}
 }
 

@@ -2,7 +2,7 @@ package fleet
 
 import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Kind is the KRM kind of the file.
@@ -43,5 +43,5 @@ type Instance struct {
 	// UID is that of the pod, "" for an instance of the file. Another pod of the same
 	// name is another instance.
 	UID    string
-	Layout snapshots.Layout
+	Layout bind.Layout
 }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The keys of Secrets where the file names none: those of the types
@@ -37,7 +37,7 @@ type Pods struct {
 	// ZoneLabel is a label of pods, NodeZoneLabel one of their nodes, "" for the
 	// pods' own.
 	ZoneLabel, NodeZoneLabel string
-	Layout                   snapshots.Layout
+	Layout                   bind.Layout
 }
 
 type pods struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestReadOfPodsSaysWhereAFaultIs(t *testing.T) {
@@ -43,7 +43,7 @@ func TestReadOfPods(t *testing.T) {
 		Namespace: "edge", Selector: "app=haproxy,tier in (a,b)", Port: intstr.FromString("dataplane"), Scheme: "https",
 		Secret: "dataplane", UsernameKey: "username", PasswordKey: "pin",
 		CASecret: "ca", ClientSecret: "client", ServerName: "edge.example.com", ZoneLabel: DefaultZoneLabel, NodeZoneLabel: "rack",
-		Layout: snapshots.Layout{Maps: "/m", Certificates: DefaultCertificates, General: DefaultGeneral},
+		Layout: bind.Layout{Maps: "/m", Certificates: DefaultCertificates, General: DefaultGeneral},
 	}
 	if diff := cmp.Diff(&want, got.Pods); diff != "" {
 		t.Errorf("read otherwise (-want +got):\n%s", diff)

@@ -16,6 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // InvalidError is a file that says something impossible. Its text is one line for
@@ -183,8 +184,8 @@ func (r *reader) tls(i instance, at []any) dataplane.TLS {
 	return out
 }
 
-func (r *reader) layout(d directories, at []any) snapshots.Layout {
-	return snapshots.Layout{
+func (r *reader) layout(d directories, at []any) bind.Layout {
+	return bind.Layout{
 		Maps:         r.directory(d.Maps, DefaultMaps, at),
 		Certificates: r.directory(d.Certificates, DefaultCertificates, at),
 		General:      r.directory(d.General, DefaultGeneral, at),

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 const head = "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: edge\nspec:\n"
@@ -51,8 +51,8 @@ func TestRead(t *testing.T) {
 		Name:    "edge",
 		Rollout: Rollout{Waves: []rollout.Size{{Count: 2}, {Percent: 50}}, Soak: &soak},
 		Instances: []Instance{
-			{Name: "a", URL: "https://127.0.0.1:5555", Username: "u", Password: "secret", Zone: "east", Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"}},
-			{Name: "b", URL: "http://127.0.0.1:5556", Username: "u", Password: "hidden", Layout: snapshots.Layout{Maps: DefaultMaps, Certificates: DefaultCertificates, General: DefaultGeneral}},
+			{Name: "a", URL: "https://127.0.0.1:5555", Username: "u", Password: "secret", Zone: "east", Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}},
+			{Name: "b", URL: "http://127.0.0.1:5556", Username: "u", Password: "hidden", Layout: bind.Layout{Maps: DefaultMaps, Certificates: DefaultCertificates, General: DefaultGeneral}},
 		},
 		Files: []string{file, passwords},
 	}

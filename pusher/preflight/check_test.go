@@ -13,14 +13,14 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // member is an instance as a Fleet has it that fits.
 func member(i *dataplanetest.Instance) fleet.Instance {
 	return fleet.Instance{
 		Name: "edge", URL: i.URL(), Username: "admin", Password: "secret",
-		Layout: snapshots.Layout{Maps: i.Dirs.Maps, Certificates: i.Dirs.Certificates, General: i.Dirs.General},
+		Layout: bind.Layout{Maps: i.Dirs.Maps, Certificates: i.Dirs.Certificates, General: i.Dirs.General},
 	}
 }
 
@@ -91,7 +91,7 @@ func TestWhatIsWrongWithAnInstance(t *testing.T) {
 	}{
 		"directories forgotten": {
 			spoil: func(_ *testing.T, _ *dataplanetest.Instance, s *fleet.Instance) {
-				s.Layout = snapshots.Layout{Maps: fleet.DefaultMaps, Certificates: fleet.DefaultCertificates, General: fleet.DefaultGeneral}
+				s.Layout = bind.Layout{Maps: fleet.DefaultMaps, Certificates: fleet.DefaultCertificates, General: fleet.DefaultGeneral}
 			},
 			want: "directories", says: "set directories: {maps: ",
 		},

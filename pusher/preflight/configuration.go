@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // statsSockets returns the paths of the stats sockets in haproxy.cfg.
@@ -54,6 +54,6 @@ func endangeredUsers(config []byte, username, password string) string {
 }
 
 func ours(node string) bool {
-	_, _, err := snapshots.ParseNode(node)
+	_, _, err := bind.ParseNode(node)
 	return err == nil
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // API is what this package needs of an instance. [dataplane.Client] is one.
@@ -32,7 +32,7 @@ type API interface {
 // answered; the zero value of a fact is that nothing is known of it.
 type Facts struct {
 	URL, Username, Password string
-	Layout                  snapshots.Layout
+	Layout                  bind.Layout
 
 	// Reached is nil when the API answered. Nothing else is known where it did not.
 	Reached    error

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // well are the facts of an instance that nothing is wrong with.
 func well() Facts {
 	return Facts{
 		URL: "http://10.0.0.1:5555", Username: "hapsnap", Password: "secret", APIVersion: "v3.2.5 1a2b3c4",
-		Layout:  snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
+		Layout:  bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
 		Process: dataplane.Process{Socket: "/run/master.sock", Version: "3.2.0-1a2b3c4", Sockets: 20000, Descriptors: 20000},
 		Config:  []byte("global\n    stats socket /run/stats.sock level admin\n"),
 		Wrote:   true, Storages: map[dataplane.Storage]StorageFacts{

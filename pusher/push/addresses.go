@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // HAProxy 3.0 and later acknowledge a new address of a server before the server has it: a
@@ -36,14 +36,14 @@ func stages(list []change) (first, then []change) {
 }
 
 // between returns what the server is between the stages of its change.
-func (c change) between() snapshots.BoundServer {
-	serves, served := c.to.State == snapshots.SlotReady, c.from.State == snapshots.SlotReady
+func (c change) between() bind.Server {
+	serves, served := c.to.State == bind.SlotReady, c.from.State == bind.SlotReady
 	between := c.to
 	switch {
 	case served && !serves:
 		return c.from
 	case serves && !served && c.moves():
-		between.State = snapshots.SlotSpare
+		between.State = bind.SlotSpare
 	case serves && !served:
 		between.State = c.from.State
 	}
@@ -52,7 +52,7 @@ func (c change) between() snapshots.BoundServer {
 
 // place gives a server its address, and returns what the worker says of the server when it
 // has it, or when patience ends.
-func (i Instance) place(ctx context.Context, s snapshots.BoundServer, call dataplane.ServerChange) (dataplane.Server, error) {
+func (i Instance) place(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
 	var server dataplane.Server
 	there, err := i.patiently(ctx, func() (bool, error) {
 		var err error
@@ -71,7 +71,7 @@ func (i Instance) place(ctx context.Context, s snapshots.BoundServer, call datap
 }
 
 // find asks the worker for a server, the zero value if there is none.
-func (i Instance) find(ctx context.Context, s snapshots.BoundServer) (dataplane.Server, error) {
+func (i Instance) find(ctx context.Context, s bind.Server) (dataplane.Server, error) {
 	list, err := i.API.Servers(ctx, s.Backend)
 	if at := slices.IndexFunc(list, func(found dataplane.Server) bool { return found.Name == s.Name }); at >= 0 && err == nil {
 		return list[at], nil
@@ -81,7 +81,7 @@ func (i Instance) find(ctx context.Context, s snapshots.BoundServer) (dataplane.
 
 // placed waits until the worker has the addresses of changes that were made, some of which
 // it acknowledges early.
-func (i Instance) placed(ctx context.Context, known []snapshots.BoundServer, list []change) error {
+func (i Instance) placed(ctx context.Context, known []bind.Server, list []change) error {
 	list = slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !c.moves() })
 	touched := spansOf(known, list)
 	var left change

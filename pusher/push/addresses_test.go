@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Whatever changes, no server takes traffic in the first stage that did not before, none
@@ -17,20 +17,20 @@ import (
 func TestStages(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	states := []snapshots.SlotState{snapshots.SlotReady, snapshots.SlotDrain, snapshots.SlotSpare}
-	some := func(name string) snapshots.BoundServer {
+	states := []bind.SlotState{bind.SlotReady, bind.SlotDrain, bind.SlotSpare}
+	some := func(name string) bind.Server {
 		s := server(name, fmt.Sprintf("10.0.0.%d", 1+random.IntN(3)), states[random.IntN(3)])
 		return weighing(s, random.IntN(3))
 	}
 	for range 2000 {
-		var from, to []snapshots.BoundServer
+		var from, to []bind.Server
 		for n := range 4 {
 			from, to = append(from, some(fmt.Sprint("s", n))), append(to, some(fmt.Sprint("s", n)))
 		}
 		first, then := stages(changes(from, to))
-		now := append([]snapshots.BoundServer(nil), from...)
+		now := append([]bind.Server(nil), from...)
 		for _, c := range first {
-			if (c.from.State == snapshots.SlotReady) != (c.to.State == snapshots.SlotReady) {
+			if (c.from.State == bind.SlotReady) != (c.to.State == bind.SlotReady) {
 				t.Fatalf("the first stage makes %+v %+v", c.from, c.to)
 			}
 			if now[c.at] != c.from {
@@ -39,7 +39,7 @@ func TestStages(t *testing.T) {
 			now[c.at] = c.to
 		}
 		for _, c := range then {
-			if c.to.State == snapshots.SlotReady && c.moves() {
+			if c.to.State == bind.SlotReady && c.moves() {
 				t.Fatalf("the second stage makes %+v %+v", c.from, c.to)
 			}
 			if now[c.at] != c.from {
@@ -90,7 +90,7 @@ func (l *late) SetServer(ctx context.Context, backend, name string, ch dataplane
 	}
 	ch.Address, ch.Port = "", 0
 	server, err := l.fake.SetServer(ctx, backend, name, ch)
-	if ch.AdminState == "ready" && server.Address == snapshots.SpareAddress {
+	if ch.AdminState == "ready" && server.Address == bind.SpareAddress {
 		l.t.Errorf("%s is made ready at the address of a spare slot", name)
 	}
 	return server, err
@@ -122,10 +122,10 @@ func TestUpdateWaitsForAddresses(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"v3.2.5", "v3.4.2"} {
 		for _, n := range []int{1, 3, manyChanges} {
-			var before, after []snapshots.BoundServer
+			var before, after []bind.Server
 			for s := range n {
-				before = append(before, server(fmt.Sprint("a", s), "10.0.0.1", snapshots.SlotReady), spare(fmt.Sprint("b", s)))
-				after = append(after, server(fmt.Sprint("a", s), "10.0.0.1", snapshots.SlotDrain), server(fmt.Sprint("b", s), "10.0.0.2", snapshots.SlotReady))
+				before = append(before, server(fmt.Sprint("a", s), "10.0.0.1", bind.SlotReady), spare(fmt.Sprint("b", s)))
+				after = append(after, server(fmt.Sprint("a", s), "10.0.0.1", bind.SlotDrain), server(fmt.Sprint("b", s), "10.0.0.2", bind.SlotReady))
 			}
 			old, next := bound(1, before), bound(1, after)
 			f := newFake(t)

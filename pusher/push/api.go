@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Configuration is the part of the Dataplane API that keeps haproxy.cfg.
@@ -103,7 +103,7 @@ type Instance struct {
 	Record *Record
 	// Layout is where files are, to be compared with where the API keeps them; the zero
 	// value: that is not looked at.
-	Layout snapshots.Layout
+	Layout bind.Layout
 }
 
 // poll calls done until it returns true or an error, or the reload timeout is

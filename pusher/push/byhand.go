@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Hand is a server that another hand took out of traffic: a person drains it, or
 // puts it into maintenance. It is left so until that hand makes it ready again, or
 // its endpoint leaves.
 type Hand struct {
-	Backend string              `json:"backend"`
-	Server  string              `json:"server"`
-	Address string              `json:"address"`
-	Port    int                 `json:"port"`
-	State   snapshots.SlotState `json:"state"`
+	Backend string         `json:"backend"`
+	Server  string         `json:"server"`
+	Address string         `json:"address"`
+	Port    int            `json:"port"`
+	State   bind.SlotState `json:"state"`
 }
 
 // String returns "backend/server (address:port) is state".
@@ -23,13 +23,13 @@ func (h Hand) String() string {
 	return fmt.Sprintf("%s/%s (%s:%d) is %s", h.Backend, h.Server, h.Address, h.Port, h.State)
 }
 
-func (h Hand) holds(s snapshots.BoundServer) bool {
+func (h Hand) holds(s bind.Server) bool {
 	return h.Backend == s.Backend && h.Server == s.Name && h.Address == s.Address && h.Port == s.Port
 }
 
 // respect returns the servers as they should be while the hands keep some of them
 // from traffic, and the hands that still have something to say.
-func respect(want []snapshots.BoundServer, hands []Hand) ([]snapshots.BoundServer, []Hand) {
+func respect(want []bind.Server, hands []Hand) ([]bind.Server, []Hand) {
 	if len(hands) == 0 {
 		return want, nil
 	}
@@ -37,7 +37,7 @@ func respect(want []snapshots.BoundServer, hands []Hand) ([]snapshots.BoundServe
 	var kept []Hand
 	for n, s := range out {
 		i := slices.IndexFunc(hands, func(h Hand) bool { return h.holds(s) })
-		if i >= 0 && s.State == snapshots.SlotReady {
+		if i >= 0 && s.State == bind.SlotReady {
 			out[n].State = hands[i].State
 			kept = append(kept, hands[i])
 		}
@@ -49,7 +49,7 @@ func respect(want []snapshots.BoundServer, hands []Hand) ([]snapshots.BoundServe
 // in the same order.
 // One that was ready, at the same address, and was not changed by us, was taken out
 // by another hand; one that was so and is ready again was given back.
-func notice(hands []Hand, known, found []snapshots.BoundServer, ours []change) []Hand {
+func notice(hands []Hand, known, found []bind.Server, ours []change) []Hand {
 	changed := make(map[serverKey]bool, len(ours))
 	for _, c := range ours {
 		changed[serverKey{c.to.Backend, c.to.Name}] = true
@@ -62,7 +62,7 @@ func notice(hands []Hand, known, found []snapshots.BoundServer, ours []change) [
 		}
 		held := slices.ContainsFunc(out, func(h Hand) bool { return h.holds(is) })
 		out = slices.DeleteFunc(out, func(h Hand) bool { return h.holds(is) })
-		if is.State != snapshots.SlotReady && (was.State == snapshots.SlotReady || held) {
+		if is.State != bind.SlotReady && (was.State == bind.SlotReady || held) {
 			out = append(out, Hand{is.Backend, is.Name, is.Address, is.Port, is.State})
 		}
 	}

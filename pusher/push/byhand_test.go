@@ -4,20 +4,20 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestNotice(t *testing.T) {
-	ready := server("s1", "10.0.0.1", snapshots.SlotReady)
-	drained := server("s1", "10.0.0.1", snapshots.SlotDrain)
-	maintained := server("s1", "10.0.0.1", snapshots.SlotSpare)
-	elsewhere := server("s1", "10.0.0.2", snapshots.SlotDrain)
-	hand := Hand{ready.Backend, "s1", "10.0.0.1", ready.Port, snapshots.SlotDrain}
+	ready := server("s1", "10.0.0.1", bind.SlotReady)
+	drained := server("s1", "10.0.0.1", bind.SlotDrain)
+	maintained := server("s1", "10.0.0.1", bind.SlotSpare)
+	elsewhere := server("s1", "10.0.0.2", bind.SlotDrain)
+	hand := Hand{ready.Backend, "s1", "10.0.0.1", ready.Port, bind.SlotDrain}
 	other := hand
-	other.State = snapshots.SlotSpare
+	other.State = bind.SlotSpare
 	tests := map[string]struct {
 		hands   []Hand
-		was, is snapshots.BoundServer
+		was, is bind.Server
 		want    []Hand
 		list    []change
 	}{
@@ -33,7 +33,7 @@ func TestNotice(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := notice(test.hands, []snapshots.BoundServer{test.was}, []snapshots.BoundServer{test.is}, test.list)
+			got := notice(test.hands, []bind.Server{test.was}, []bind.Server{test.is}, test.list)
 			if !slices.Equal(got, test.want) {
 				t.Errorf("hands are %v, want %v", got, test.want)
 			}
@@ -42,19 +42,19 @@ func TestNotice(t *testing.T) {
 }
 
 func TestRespect(t *testing.T) {
-	ready := server("s1", "10.0.0.1", snapshots.SlotReady)
-	hand := Hand{ready.Backend, "s1", "10.0.0.1", ready.Port, snapshots.SlotSpare}
+	ready := server("s1", "10.0.0.1", bind.SlotReady)
+	hand := Hand{ready.Backend, "s1", "10.0.0.1", ready.Port, bind.SlotSpare}
 	for name, test := range map[string]struct {
-		want  snapshots.BoundServer
-		state snapshots.SlotState
+		want  bind.Server
+		state bind.SlotState
 		hands int
 	}{
-		"its endpoint is there":         {ready, snapshots.SlotSpare, 1},
-		"its endpoint is leaving":       {server("s1", "10.0.0.1", snapshots.SlotDrain), snapshots.SlotDrain, 0},
-		"another endpoint has the slot": {server("s1", "10.0.0.2", snapshots.SlotReady), snapshots.SlotReady, 0},
+		"its endpoint is there":         {ready, bind.SlotSpare, 1},
+		"its endpoint is leaving":       {server("s1", "10.0.0.1", bind.SlotDrain), bind.SlotDrain, 0},
+		"another endpoint has the slot": {server("s1", "10.0.0.2", bind.SlotReady), bind.SlotReady, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, hands := respect([]snapshots.BoundServer{test.want}, []Hand{hand})
+			got, hands := respect([]bind.Server{test.want}, []Hand{hand})
 			if got[0].State != test.state || len(hands) != test.hands {
 				t.Errorf("state %s, hands %v", got[0].State, hands)
 			}

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // rotate replaces the certificates whose content changed. One that cannot be
 // replaced does not keep the others from it.
-func (i Instance) rotate(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
+func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	have.Certificates = maps.Clone(have.Certificates)
 	if have.Certificates == nil {
 		have.Certificates = make(Known)
@@ -23,7 +23,7 @@ func (i Instance) rotate(ctx context.Context, want snapshots.Bound, have Running
 	var failed []error
 	for _, f := range want.Files {
 		hash, known := have.Certificates[f.Path]
-		if f.Kind != snapshots.CertificateFile || (known && hash == sum(f.Content)) {
+		if f.Kind != bind.CertificateFile || (known && hash == sum(f.Content)) {
 			continue
 		}
 		if !known && i.serves(ctx, f) {
@@ -44,7 +44,7 @@ func (i Instance) rotate(ctx context.Context, want snapshots.Bound, have Running
 }
 
 // rotateOne makes the worker serve a certificate, and has it prove that.
-func (i Instance) rotateOne(ctx context.Context, f snapshots.BoundFile, info dataplane.RuntimeInfo) (dataplane.RuntimeInfo, error) {
+func (i Instance) rotateOne(ctx context.Context, f bind.File, info dataplane.RuntimeInfo) (dataplane.RuntimeInfo, error) {
 	live, reload, err := i.API.RotateCertificate(ctx, f.Name, f.Content)
 	if err != nil {
 		return info, err
@@ -64,7 +64,7 @@ func (i Instance) rotateOne(ctx context.Context, f snapshots.BoundFile, info dat
 }
 
 // serves reports whether the worker has this certificate, by its fingerprint.
-func (i Instance) serves(ctx context.Context, f snapshots.BoundFile) bool {
+func (i Instance) serves(ctx context.Context, f bind.File) bool {
 	c := leaf(f.Content)
 	found, err := i.API.RuntimeCertificate(ctx, f.Path)
 	if err != nil || c == nil {

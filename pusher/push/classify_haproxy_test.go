@@ -16,7 +16,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 // them grows with their number.
 const perWorker = 200
 
-var anywhere = snapshots.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}
+var anywhere = bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}
 
 // TestClassifiedPairsComeToTheSame generates pairs of configurations. What is said to
 // need a reload is what the generator changed of the structure, or an endpoint for
@@ -39,12 +39,12 @@ func TestClassifiedPairsComeToTheSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(*seed, 0))
 	certificates := makeCertificates(t)
 	fallback := certificates()
-	count := map[snapshots.Verdict]int{}
+	count := map[bind.Verdict]int{}
 	before, after := map[string]side{}, map[string]side{}
 	for n := range *pairs {
 		p := generate(r, n, certificates)
 		c := p.classify(t, fallback)
-		if count[c.Verdict]++; c.Verdict != snapshots.Reload {
+		if count[c.Verdict]++; c.Verdict != bind.Reload {
 			before[p.name], after[p.name] = p.a, p.b
 		}
 		if len(before) == perWorker || n == *pairs-1 {
@@ -54,7 +54,7 @@ func TestClassifiedPairsComeToTheSame(t *testing.T) {
 		}
 	}
 	t.Logf("of %d pairs: %v", *pairs, count)
-	for _, v := range []snapshots.Verdict{snapshots.Nothing, snapshots.Runtime, snapshots.Reload} {
+	for _, v := range []bind.Verdict{bind.Nothing, bind.Runtime, bind.Reload} {
 		if count[v] < *pairs/20 {
 			t.Errorf("only %d pairs of %d need %s", count[v], *pairs, v)
 		}
@@ -62,31 +62,31 @@ func TestClassifiedPairsComeToTheSame(t *testing.T) {
 }
 
 // classify classifies the pair by itself, and checks that against what was changed.
-func (p pair) classify(t *testing.T, fallback []byte) snapshots.Classified {
+func (p pair) classify(t *testing.T, fallback []byte) bind.Classified {
 	t.Helper()
 	a, b := pack("/web", map[string]side{p.name: p.a}), pack("/web", map[string]side{p.name: p.b})
 	from, table := a.bind(t, 1, fallback, anywhere, nil)
 	to, _ := b.bind(t, 2, fallback, anywhere, table)
-	c := snapshots.Classify(from, to)
-	want := snapshots.Reload
+	c := bind.Classify(from, to)
+	want := bind.Reload
 	static := p.a.balance == "static-rr" || p.a.balance == "source"
 	remapped := p.a.mapFile() != p.b.mapFile()
 	switch {
 	case p.fixed > 0 || !aligned(from.Servers, to.Servers) || static && reweighed(from, to) || remapped && p.a.lookup == "reg":
 	case !remapped && slices.Equal(from.Servers, to.Servers) && string(p.a.certificate) == string(p.b.certificate):
-		want = snapshots.Nothing
+		want = bind.Nothing
 	default:
-		want = snapshots.Runtime
+		want = bind.Runtime
 	}
-	if c.Verdict != want || (c.Verdict == snapshots.Nothing) != (c.File == "") {
+	if c.Verdict != want || (c.Verdict == bind.Nothing) != (c.File == "") {
 		t.Errorf("%s is said to need %+v, not %s, from\n%s\nto\n%s", p.name, c, want, from.Config, to.Config)
 	}
 	return c
 }
 
 // reweighed reports whether a server has another weight.
-func reweighed(from, to snapshots.Bound) bool {
-	return !slices.EqualFunc(from.Servers, to.Servers, func(x, y snapshots.BoundServer) bool { return x.Weight == y.Weight })
+func reweighed(from, to bind.Bound) bool {
+	return !slices.EqualFunc(from.Servers, to.Servers, func(x, y bind.Server) bool { return x.Weight == y.Weight })
 }
 
 // applyBothWays brings one worker from the first sides to the second and back at run
@@ -118,20 +118,20 @@ func applyBothWays(t *testing.T, before, after map[string]side, fallback []byte)
 }
 
 // ways binds the first sides, the second, and the first again, for the subject.
-func (s *subject) ways(t *testing.T, before, after map[string]side, fallback []byte) []snapshots.Bound {
+func (s *subject) ways(t *testing.T, before, after map[string]side, fallback []byte) []bind.Bound {
 	t.Helper()
 	a, b := pack(s.socket, before), pack(s.socket, after)
 	first, table := a.bind(t, 1, fallback, s.layout, nil)
 	second, table := b.bind(t, 2, fallback, s.layout, table)
 	third, _ := a.bind(t, 3, fallback, s.layout, table)
-	return []snapshots.Bound{first, second, third}
+	return []bind.Bound{first, second, third}
 }
 
 // subject is an instance with a real HAProxy.
 type subject struct {
 	*dataplanetest.Instance
 	push   Instance
-	layout snapshots.Layout
+	layout bind.Layout
 	socket string // of its frontend
 	have   Running
 }
@@ -145,12 +145,12 @@ func newSubject(t *testing.T) *subject {
 	}
 	return &subject{
 		Instance: i, push: Instance{API: client, ReloadTimeout: time.Minute, Names: &Names{}}, socket: filepath.Join(filepath.Dir(i.MasterSocket()), "web"),
-		layout: snapshots.Layout{Maps: i.Dirs.Maps, Certificates: i.Dirs.Certificates, General: i.Dirs.General},
+		layout: bind.Layout{Maps: i.Dirs.Maps, Certificates: i.Dirs.Certificates, General: i.Dirs.General},
 	}
 }
 
 // load has the worker load what was bound, and brings it up to date.
-func (s *subject) load(t *testing.T, bound snapshots.Bound) {
+func (s *subject) load(t *testing.T, bound bind.Bound) {
 	t.Helper()
 	done, err := s.push.Push(t.Context(), bound, nil, Known{})
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *subject) load(t *testing.T, bound snapshots.Bound) {
 }
 
 // light changes the worker at run time.
-func (s *subject) light(t *testing.T, from, to snapshots.Bound) {
+func (s *subject) light(t *testing.T, from, to bind.Bound) {
 	t.Helper()
 	done, err := s.push.Light(t.Context(), to, from, s.have, Known{})
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *subject) light(t *testing.T, from, to snapshots.Bound) {
 	s.update(t, to)
 }
 
-func (s *subject) update(t *testing.T, bound snapshots.Bound) {
+func (s *subject) update(t *testing.T, bound bind.Bound) {
 	t.Helper()
 	var err error
 	if s.have, err = s.push.Update(t.Context(), wanted(bound), s.have); err != nil {
@@ -180,7 +180,7 @@ func (s *subject) update(t *testing.T, bound snapshots.Bound) {
 }
 
 // state returns what the worker says of its servers, maps and certificates.
-func (s *subject) state(t *testing.T, bound snapshots.Bound) []string {
+func (s *subject) state(t *testing.T, bound bind.Bound) []string {
 	t.Helper()
 	out := serverStates(s.ask(t, "show servers state"))
 	files, err := s.push.API.RuntimeMaps(t.Context())
@@ -189,10 +189,10 @@ func (s *subject) state(t *testing.T, bound snapshots.Bound) []string {
 	}
 	slices.Sort(files)
 	for _, f := range files {
-		out = append(out, mapState(snapshots.LogicalMap(f), s.ask(t, "show map "+filepath.Join(s.layout.Maps, f)))...)
+		out = append(out, mapState(bind.LogicalMap(f), s.ask(t, "show map "+filepath.Join(s.layout.Maps, f)))...)
 	}
 	for _, f := range bound.Files {
-		if f.Kind == snapshots.CertificateFile {
+		if f.Kind == bind.CertificateFile {
 			shown := s.ask(t, "show ssl cert "+f.Path)
 			out = append(out, f.Name+" "+regexp.MustCompile(`Serial: \S+`).FindString(shown))
 		}

@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Stored names a file in a storage of an instance.
 type Stored struct {
-	Kind snapshots.FileKind `json:"kind"`
-	Name string             `json:"name"`
+	Kind bind.FileKind `json:"kind"`
+	Name string        `json:"name"`
 }
 
 // Remove deletes files that nothing needs any more, and returns those that are gone. That
@@ -25,12 +25,12 @@ type Stored struct {
 func (i Instance) Remove(ctx context.Context, files []Stored) (removed []Stored, err error) {
 	var inUse func(name string) bool
 	for _, f := range files {
-		if f.Kind == snapshots.CertificateFile && inUse == nil {
+		if f.Kind == bind.CertificateFile && inUse == nil {
 			if inUse, err = i.certificatesInUse(ctx); err != nil {
 				return removed, err
 			}
 		}
-		if f.Kind == snapshots.CertificateFile && inUse(f.Name) {
+		if f.Kind == bind.CertificateFile && inUse(f.Name) {
 			continue
 		}
 		for _, s := range storages {

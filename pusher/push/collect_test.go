@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // A certificate is removed only where it is known that neither the worker nor the file on
@@ -41,8 +41,8 @@ func TestCertificatesInUseStay(t *testing.T) {
 		if test.list != "" {
 			f.files[string(dataplane.General)+"/https-1.crtlist"] = test.list
 		}
-		i := Instance{API: f, Layout: snapshots.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
-		if _, err := i.Remove(t.Context(), []Stored{{Kind: snapshots.CertificateFile, Name: "a.pem"}}); (err != nil) != test.fails {
+		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
+		if _, err := i.Remove(t.Context(), []Stored{{Kind: bind.CertificateFile, Name: "a.pem"}}); (err != nil) != test.fails {
 			t.Errorf("%s: error is %v", name, err)
 		}
 		if deletes := slices.Equal(f.calls, []string{"delete a.pem"}); deletes == test.stays || !deletes && len(f.calls) > 0 {

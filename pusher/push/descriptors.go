@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // ErrDescriptors is the error of an instance whose HAProxy may not open as many files as a
@@ -16,7 +16,7 @@ var ErrDescriptors = errors.New("too few file descriptors")
 
 // checkDescriptors compares what a worker needs at least with what it may have, as far as
 // that is known. It is told before anything is written.
-func checkDescriptors(want, runs snapshots.Descriptors, p dataplane.Process) error {
+func checkDescriptors(want, runs bind.Descriptors, p dataplane.Process) error {
 	least := want.Least()
 	if limit := want.HardLimit; limit > 0 && least > limit {
 		return fmt.Errorf("%w: a worker needs at least %d (%s), and fd-hard-limit is %d; raise it, or have fewer spare slots or checks",
@@ -32,7 +32,7 @@ func checkDescriptors(want, runs snapshots.Descriptors, p dataplane.Process) err
 // processLimit returns how many files the running worker may open. It tells how many it may
 // come to use. Where its configuration leaves maxconn to HAProxy, that is as many as it may
 // open, or fd-hard-limit; else it is what it needs, and nobody tells what it may.
-func processLimit(runs snapshots.Descriptors, p dataplane.Process) (limit int, known bool) {
+func processLimit(runs bind.Descriptors, p dataplane.Process) (limit int, known bool) {
 	limit = p.Sockets + 1 // HAProxy rounds down to pairs
 	return limit, p.Sockets > 0 && runs.MaxConn == 0 && (runs.HardLimit == 0 || limit < runs.HardLimit)
 }
@@ -41,13 +41,13 @@ func processLimit(runs snapshots.Descriptors, p dataplane.Process) (limit int, k
 // of the configuration that it runs. Where the API cannot tell, HAProxy will.
 func (p *attempt) fits(ctx context.Context, s sight) error {
 	var process dataplane.Process
-	var runs snapshots.Descriptors
+	var runs bind.Descriptors
 	if s.disk.node == s.info.LoadedNode() { // else the text on disk is not the worker's
 		var err error
 		if process, err = p.API.Process(ctx); err != nil {
 			process = dataplane.Process{}
 		}
-		runs = snapshots.CountDescriptors(s.raw.Config)
+		runs = bind.CountDescriptors(s.raw.Config)
 	}
-	return checkDescriptors(snapshots.CountDescriptors(p.want.Config), runs, process)
+	return checkDescriptors(bind.CountDescriptors(p.want.Config), runs, process)
 }

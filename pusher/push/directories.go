@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // ErrDirectory is the error of an instance whose API keeps files elsewhere than its
@@ -32,7 +32,7 @@ func (e *DirectoryError) Unwrap() error { return ErrDirectory }
 // CheckDirectory compares the directory of a storage, as paths in haproxy.cfg are
 // composed from it, with the paths that the API lists. A listing without files says
 // nothing: upload one first. The error is a [DirectoryError].
-func CheckDirectory(s dataplane.Storage, layout snapshots.Layout, listed []dataplane.File) error {
+func CheckDirectory(s dataplane.Storage, layout bind.Layout, listed []dataplane.File) error {
 	field, want := directory(s, layout)
 	for _, f := range listed {
 		if actual := filepath.Dir(f.Path); f.Path != "" && actual != filepath.Clean(want) {
@@ -43,7 +43,7 @@ func CheckDirectory(s dataplane.Storage, layout snapshots.Layout, listed []datap
 }
 
 // directory returns the field of the Fleet for a storage, and its value.
-func directory(s dataplane.Storage, layout snapshots.Layout) (field, path string) {
+func directory(s dataplane.Storage, layout bind.Layout) (field, path string) {
 	switch s {
 	case dataplane.Maps:
 		return "maps", layout.Maps

@@ -7,11 +7,11 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestCheckDirectory(t *testing.T) {
-	layout := snapshots.Layout{Maps: "/etc/haproxy/maps", Certificates: "/etc/haproxy/ssl", General: "/etc/haproxy/general/"}
+	layout := bind.Layout{Maps: "/etc/haproxy/maps", Certificates: "/etc/haproxy/ssl", General: "/etc/haproxy/general/"}
 	for name, tt := range map[string]struct {
 		storage dataplane.Storage
 		listed  []string

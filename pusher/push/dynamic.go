@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Before version 3.4 the API changes addresses only with a post of everything, which takes
@@ -31,15 +31,15 @@ type Dynamic struct {
 	Backend, Name string
 	Address       string
 	Port          int
-	State         snapshots.SlotState
+	State         bind.SlotState
 }
 
 // dynamicFor returns the dynamic server for what a slot is to become. Its name tells the
 // address, so that adding it twice is the same as once.
-func dynamicFor(s snapshots.BoundServer) Dynamic {
+func dynamicFor(s bind.Server) Dynamic {
 	return Dynamic{
 		Backend: s.Backend, Name: fmt.Sprintf("%s%s-%s-%d", dynamicPrefix, s.Name, s.Address, s.Port),
-		Address: s.Address, Port: s.Port, State: snapshots.SlotReady,
+		Address: s.Address, Port: s.Port, State: bind.SlotReady,
 	}
 }
 
@@ -50,7 +50,7 @@ func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
 	var out []Dynamic
 	for _, s := range list {
 		if IsDynamic(s.Name) {
-			out = append(out, Dynamic{backend, s.Name, s.Address, s.Port, snapshots.SlotState(s.AdminState)})
+			out = append(out, Dynamic{backend, s.Name, s.Address, s.Port, bind.SlotState(s.AdminState)})
 		}
 	}
 	return out
@@ -58,9 +58,9 @@ func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
 
 // DynamicServers returns the settings of dynamic servers by backend, for those backends
 // that can have some.
-func DynamicServers(config []byte, directives []snapshots.Directive) map[string]dataplane.DynamicServer {
+func DynamicServers(config []byte, directives []bind.Directive) map[string]dataplane.DynamicServer {
 	out := map[string]dataplane.DynamicServer{}
-	for backend, words := range snapshots.DynamicBackends(config, directives) {
+	for backend, words := range bind.DynamicBackends(config, directives) {
 		if s, ok := dynamicSettings(words); ok {
 			out[backend] = s
 		}
@@ -141,7 +141,7 @@ func set(s *dataplane.DynamicServer, word, value string) bool {
 
 // isPlain reports whether a word means the same in haproxy.cfg and on HAProxy's socket.
 func isPlain(word string) bool {
-	return !strings.Contains(word, snapshots.SecretMark) && !strings.ContainsFunc(word, func(r rune) bool {
+	return !strings.Contains(word, bind.SecretMark) && !strings.ContainsFunc(word, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"'\$#;<%{}`, r)
 	})
 }
@@ -159,21 +159,21 @@ func (s dynamicSteps) none() bool { return len(s.adds)+len(s.states)+len(s.drain
 // stepsToServe returns the steps from what a worker has to what is wanted. It returns false
 // where a post of everything cannot be waited for: a weight changes, or no dynamic server
 // can be added to a backend.
-func stepsToServe(slots, want []snapshots.BoundServer, have []Dynamic, addable func(backend string) bool) (steps dynamicSteps, ok bool) {
+func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backend string) bool) (steps dynamicSteps, ok bool) {
 	var needed []Dynamic
 	for _, c := range changes(slots, want) {
 		stops := c.from
-		stops.State = snapshots.SlotDrain
+		stops.State = bind.SlotDrain
 		switch {
 		case c.from.Weight != c.to.Weight:
 			return dynamicSteps{}, false
 		case !c.moves():
 			steps.states = append(steps.states, c)
 			continue
-		case c.from.State == snapshots.SlotReady:
+		case c.from.State == bind.SlotReady:
 			steps.states = append(steps.states, change{c.from, stops, c.at})
 		}
-		if c.to.State != snapshots.SlotReady {
+		if c.to.State != bind.SlotReady {
 			continue // the slot is given back with the next post
 		}
 		d := dynamicFor(c.to)
@@ -187,7 +187,7 @@ func stepsToServe(slots, want []snapshots.BoundServer, have []Dynamic, addable f
 		steps.adds = append(steps.adds, d)
 	}
 	for _, d := range have {
-		if d.State == snapshots.SlotReady && !slices.Contains(needed, d) {
+		if d.State == bind.SlotReady && !slices.Contains(needed, d) {
 			steps.drains = append(steps.drains, d)
 		}
 	}
@@ -196,7 +196,7 @@ func stepsToServe(slots, want []snapshots.BoundServer, have []Dynamic, addable f
 
 // Serves reports whether the worker is known to serve what is wanted: it has the servers,
 // or dynamic ones and drained slots make up for what the next post will bring.
-func (r Running) Serves(want []snapshots.BoundServer) bool {
+func (r Running) Serves(want []bind.Server) bool {
 	if !r.Deferred || len(r.Servers) != len(want) {
 		return r.Has(want)
 	}
@@ -208,7 +208,7 @@ func (r Running) Serves(want []snapshots.BoundServer) bool {
 // Leftovers returns the dynamic servers that the worker no longer needs.
 func (r Running) Leftovers() []Dynamic {
 	return slices.DeleteFunc(slices.Clone(r.Dynamic), func(d Dynamic) bool {
-		return r.Deferred && d.State == snapshots.SlotReady
+		return r.Deferred && d.State == bind.SlotReady
 	})
 }
 
@@ -248,7 +248,7 @@ func (i Instance) setDynamic(ctx context.Context, want Wanted, have Running) (Ru
 		if err != nil && !errors.Is(err, dataplane.ErrNotFound) {
 			return have, true, err
 		}
-		d.State = snapshots.SlotDrain
+		d.State = bind.SlotDrain
 		have = have.withDynamic(d)
 	}
 	have.Deferred = len(changes(have.Servers, wanted)) > 0
@@ -256,8 +256,8 @@ func (i Instance) setDynamic(ctx context.Context, want Wanted, have Running) (Ru
 }
 
 // mayDrain reports whether a server that was set to drain may be so: see [read].
-func mayDrain(found, want snapshots.BoundServer) bool {
-	return want.State == snapshots.SlotDrain && found.State == snapshots.SlotSpare
+func mayDrain(found, want bind.Server) bool {
+	return want.State == bind.SlotDrain && found.State == bind.SlotSpare
 }
 
 // addDynamic adds a server, makes it ready, and has the worker prove both.
@@ -275,7 +275,7 @@ func (i Instance) addDynamic(ctx context.Context, settings dataplane.DynamicServ
 		err = fmt.Errorf("server %s/%s is %s at %s:%d", d.Backend, d.Name, found.AdminState, found.Address, found.Port)
 	}
 	if err != nil {
-		d.State = snapshots.SlotSpare // it may be there, and is to be deleted
+		d.State = bind.SlotSpare // it may be there, and is to be deleted
 	}
 	return have.withDynamic(d), err
 }
@@ -296,7 +296,7 @@ func (i Instance) Tidy(ctx context.Context, have Running) (Running, error) {
 		case err == nil, errors.Is(err, dataplane.ErrNotFound):
 			have.Dynamic = slices.DeleteFunc(slices.Clone(have.Dynamic), d.same)
 		case errors.Is(err, dataplane.ErrUnavailable):
-			d.State = snapshots.SlotSpare
+			d.State = bind.SlotSpare
 			have = have.withDynamic(d)
 		default:
 			failed = append(failed, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestDynamicSettings(t *testing.T) {
@@ -52,17 +52,17 @@ func TestDynamicSettings(t *testing.T) {
 }
 
 // large is a backend among so many servers that a post takes its time.
-func large(servers ...snapshots.BoundServer) []snapshots.BoundServer {
+func large(servers ...bind.Server) []bind.Server {
 	for n := range quickPost {
-		servers = append(servers, snapshots.BoundServer{
-			Backend: fmt.Sprintf("other%d", n), Name: "s1", Address: "10.1.0.1", Port: 80, Weight: 1, State: snapshots.SlotReady,
+		servers = append(servers, bind.Server{
+			Backend: fmt.Sprintf("other%d", n), Name: "s1", Address: "10.1.0.1", Port: 80, Weight: 1, State: bind.SlotReady,
 		})
 	}
 	return servers
 }
 
 // boundLarge is bound for servers of many backends.
-func boundLarge(servers []snapshots.BoundServer) snapshots.Bound {
+func boundLarge(servers []bind.Server) bind.Bound {
 	b := bound(1, servers)
 	var text strings.Builder
 	fmt.Fprintf(&text, "global\n    node %s\n", b.Node)
@@ -70,7 +70,7 @@ func boundLarge(servers []snapshots.BoundServer) snapshots.Bound {
 		if n == 0 || servers[n-1].Backend != s.Backend {
 			fmt.Fprintf(&text, "\nbackend %s\n", s.Backend)
 		}
-		fmt.Fprintf(&text, "    server %s %s%s\n", s.Name, lineOf(s).address, map[bool]string{true: " disabled"}[s.State != snapshots.SlotReady])
+		fmt.Fprintf(&text, "    server %s %s%s\n", s.Name, lineOf(s).address, map[bool]string{true: " disabled"}[s.State != bind.SlotReady])
 	}
 	fmt.Fprintf(&text, "# hapsnap end %s\n", b.Node)
 	b.Config = []byte(text.String())
@@ -78,7 +78,7 @@ func boundLarge(servers []snapshots.BoundServer) snapshots.Bound {
 }
 
 // dynamicFake is a large instance with an API of 3.2, and what is known of it.
-func dynamicFake(t *testing.T, servers ...snapshots.BoundServer) (*fake, Running) {
+func dynamicFake(t *testing.T, servers ...bind.Server) (*fake, Running) {
 	t.Helper()
 	old := boundLarge(large(servers...))
 	f := newFake(t)
@@ -106,14 +106,14 @@ func dynamicFake(t *testing.T, servers ...snapshots.BoundServer) (*fake, Running
 }
 
 // wantedWith is what a worker is to have, where dynamic servers can be added.
-func wantedWith(b snapshots.Bound) Wanted {
+func wantedWith(b bind.Bound) Wanted {
 	w := wanted(b)
 	w.Dynamic = map[string]dataplane.DynamicServer{"web": {Maxconn: 5}}
 	return w
 }
 
 func TestDynamicServersServeUntilTheNextPost(t *testing.T) {
-	ready := snapshots.SlotReady
+	ready := bind.SlotReady
 	f, have := dynamicFake(t, server("s1", "10.0.0.1", ready), spare("s2"))
 	i := Instance{API: f, ReloadTimeout: time.Second}
 	step := func(what string, do func() (Running, error), want []string) {
@@ -127,10 +127,10 @@ func TestDynamicServersServeUntilTheNextPost(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	update := func(b snapshots.Bound) func() (Running, error) {
+	update := func(b bind.Bound) func() (Running, error) {
 		return func() (Running, error) { return i.Update(t.Context(), wantedWith(b), have) }
 	}
-	two := boundLarge(large(server("s1", "10.0.0.1", snapshots.SlotDrain), server("s2", "10.0.0.2", ready)))
+	two := boundLarge(large(server("s1", "10.0.0.1", bind.SlotDrain), server("s2", "10.0.0.2", ready)))
 	step("one endpoint replaces another", update(two), []string{
 		"add web/hapsnap-s2-10.0.0.2-80 10.0.0.2:80", "set web/hapsnap-s2-10.0.0.2-80 :0 ready", "set web/s1 :0 drain",
 	})
@@ -160,8 +160,8 @@ func TestDynamicServersServeUntilTheNextPost(t *testing.T) {
 // A pusher that is killed leaves servers behind. The next one finds them, and uses or
 // deletes them.
 func TestDynamicServersAreFoundAgain(t *testing.T) {
-	ready := snapshots.SlotReady
-	old := []snapshots.BoundServer{server("s1", "10.0.0.1", ready), spare("s2")}
+	ready := bind.SlotReady
+	old := []bind.Server{server("s1", "10.0.0.1", ready), spare("s2")}
 	two := boundLarge(large(old[0], server("s2", "10.0.0.2", ready)))
 	f, have := dynamicFake(t, old...)
 	i := Instance{API: f, ReloadTimeout: time.Second}
@@ -188,18 +188,18 @@ func TestDynamicServersAreFoundAgain(t *testing.T) {
 
 // Where a dynamic server is refused, or would not do, everything is posted.
 func TestDynamicServersThatCannotBe(t *testing.T) {
-	ready := snapshots.SlotReady
-	old := []snapshots.BoundServer{server("s1", "10.0.0.1", ready), spare("s2")}
-	next := []snapshots.BoundServer{old[0], server("s2", "10.0.0.2", ready)}
+	ready := bind.SlotReady
+	old := []bind.Server{server("s1", "10.0.0.1", ready), spare("s2")}
+	next := []bind.Server{old[0], server("s2", "10.0.0.2", ready)}
 	for name, test := range map[string]struct {
 		version string
-		next    []snapshots.BoundServer
+		next    []bind.Server
 		edit    func(f *fake, w *Wanted)
 		adds    bool
 	}{
 		"HAProxy refuses it":        {"v3.2.5", next, func(f *fake, _ *Wanted) { f.adding = refuseServer }, true},
 		"the backend takes none":    {"v3.2.5", next, func(_ *fake, w *Wanted) { delete(w.Dynamic, "web"); w.Dynamic["x"] = dataplane.DynamicServer{} }, false},
-		"weights change":            {"v3.2.5", []snapshots.BoundServer{weighing(old[0], 5), next[1]}, nil, false},
+		"weights change":            {"v3.2.5", []bind.Server{weighing(old[0], 5), next[1]}, nil, false},
 		"the API can set addresses": {"v3.4.2", next, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func refuseServer(string, dataplane.DynamicServer) error { return classed{datapl
 // One that still has connections is left for another time.
 func TestDynamicServerWithConnections(t *testing.T) {
 	f, have := dynamicFake(t, spare("s1"))
-	have.Dynamic = []Dynamic{{"web", "hapsnap-s1-10.0.0.1-80", "10.0.0.1", 80, snapshots.SlotReady}}
+	have.Dynamic = []Dynamic{{"web", "hapsnap-s1-10.0.0.1-80", "10.0.0.1", 80, bind.SlotReady}}
 	f.deleting = func(string, string) error { return classed{dataplane.ErrUnavailable} }
 	i := Instance{API: f, ReloadTimeout: time.Second}
 	have, err := i.Tidy(t.Context(), have)
@@ -241,14 +241,14 @@ func TestDynamicServerWithConnections(t *testing.T) {
 // ready, each from one server, and no others.
 func TestDynamicServersServeWhatIsWanted(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	states := []snapshots.SlotState{snapshots.SlotReady, snapshots.SlotDrain, snapshots.SlotSpare}
+	states := []bind.SlotState{bind.SlotReady, bind.SlotDrain, bind.SlotSpare}
 	for range 50 {
 		f, have := dynamicFake(t, spare("s1"), spare("s2"), spare("s3"))
 		i := Instance{API: f, ReloadTimeout: time.Second}
 		for n := range 20 {
-			next := []snapshots.BoundServer{spare("s1"), spare("s2"), spare("s3")}
+			next := []bind.Server{spare("s1"), spare("s2"), spare("s3")}
 			for s := range next {
-				if state := states[random.IntN(3)]; state != snapshots.SlotSpare {
+				if state := states[random.IntN(3)]; state != bind.SlotSpare {
 					next[s] = server(next[s].Name, fmt.Sprintf("10.0.%d.%d", s, random.IntN(3)), state)
 				}
 			}
@@ -269,7 +269,7 @@ func TestDynamicServersServeWhatIsWanted(t *testing.T) {
 			}
 			var want, got []string
 			for _, s := range next {
-				if s.State == snapshots.SlotReady {
+				if s.State == bind.SlotReady {
 					want = append(want, s.Address)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // fake is an instance in memory that does as it is told. A test replaces the
@@ -306,14 +307,14 @@ func (f *fake) DeleteMapEntry(_ context.Context, name, key string) error {
 }
 
 // bound is a bound snapshot of a revision, with servers and files.
-func bound(revision uint64, servers []snapshots.BoundServer, files ...snapshots.BoundFile) snapshots.Bound {
+func bound(revision uint64, servers []bind.Server, files ...bind.File) bind.Bound {
 	id := snapshots.ID{Revision: revision, Short: fmt.Sprintf("%010d", revision)}
-	b := snapshots.Bound{ID: id, Node: id.String() + "_aaaaaaaa", Servers: servers, Files: files}
+	b := bind.Bound{ID: id, Node: id.String() + "_aaaaaaaa", Servers: servers, Files: files}
 	var text strings.Builder
 	fmt.Fprintf(&text, "global\n    node %s\n\nbackend web\n", b.Node)
 	for _, s := range servers {
 		disabled := ""
-		if s.State != snapshots.SlotReady {
+		if s.State != bind.SlotReady {
 			disabled = " disabled"
 		}
 		fmt.Fprintf(&text, "    server %s %s%s\n", s.Name, lineOf(s).address, disabled)
@@ -323,6 +324,6 @@ func bound(revision uint64, servers []snapshots.BoundServer, files ...snapshots.
 	return b
 }
 
-func server(name, address string, state snapshots.SlotState) snapshots.BoundServer {
-	return snapshots.BoundServer{Backend: "web", Name: name, Address: address, Port: 80, Weight: 1, State: state}
+func server(name, address string, state bind.SlotState) bind.Server {
+	return bind.Server{Backend: "web", Name: name, Address: address, Port: 80, Weight: 1, State: state}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func leading() error { return nil }
@@ -52,7 +52,7 @@ func TestPushesWriteTheTerm(t *testing.T) {
 	f := newFake(t)
 	fence := NewFence(3, leading)
 	i := Instance{API: fence.Around(f, nil), ReloadTimeout: time.Second}
-	want := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
+	want := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
 	done, err := i.Push(t.Context(), want, nil, Known{})
 	if err != nil || termOf([]byte(f.disk)) != 3 {
 		t.Fatalf("pushed, on disk is term %d: %v", termOf([]byte(f.disk)), err)
@@ -72,7 +72,7 @@ func TestPushesWriteTheTerm(t *testing.T) {
 func TestAnOldTermWritesNothing(t *testing.T) {
 	f := newFake(t)
 	old := NewFence(3, leading).Around(f, nil)
-	want := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
+	want := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
 	seen, err := old.Raw(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -11,18 +11,18 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // storages are where the files go, in the order in which they are uploaded: a
 // file comes after those that it may name.
 var storages = []struct {
-	kind    snapshots.FileKind
+	kind    bind.FileKind
 	storage dataplane.Storage
 }{
-	{snapshots.CertificateFile, dataplane.Certificates},
-	{snapshots.GeneralFile, dataplane.General},
-	{snapshots.MapFile, dataplane.Maps},
+	{bind.CertificateFile, dataplane.Certificates},
+	{bind.GeneralFile, dataplane.General},
+	{bind.MapFile, dataplane.Maps},
 }
 
 // Known holds the SHA-256 of the certificates that are on the instance, by path,
@@ -31,9 +31,9 @@ type Known map[string][32]byte
 
 // upload puts the files on the instance's disk that are not there yet, or not
 // with this content. The running worker notices nothing.
-func (i Instance) upload(ctx context.Context, files []snapshots.BoundFile, known Known) error {
+func (i Instance) upload(ctx context.Context, files []bind.File, known Known) error {
 	for _, s := range storages {
-		mine := slices.DeleteFunc(slices.Clone(files), func(f snapshots.BoundFile) bool { return f.Kind != s.kind })
+		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
 		if len(mine) == 0 {
 			continue
 		}
@@ -65,7 +65,7 @@ func (i Instance) upload(ctx context.Context, files []snapshots.BoundFile, known
 // list returns the files of a storage, by name, if they are where they should be.
 func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dataplane.File, error) {
 	files, err := i.API.Files(ctx, s)
-	if err == nil && i.Layout != (snapshots.Layout{}) {
+	if err == nil && i.Layout != (bind.Layout{}) {
 		err = CheckDirectory(s, i.Layout, files)
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dat
 
 // create writes a file that the storage does not list. It may be there all the
 // same: an upload whose answer was lost, or a certificate that does not parse.
-func (i Instance) create(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, known Known) error {
+func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, known Known) error {
 	err := i.API.CreateFile(ctx, s, f.Name, f.Content)
 	if errors.Is(err, dataplane.ErrConflict) {
 		err = i.API.ReplaceFile(ctx, s, f.Name, f.Content)
@@ -89,7 +89,7 @@ func (i Instance) create(ctx context.Context, s dataplane.Storage, f snapshots.B
 }
 
 // replace writes a file that is there, unless it has the content already.
-func (i Instance) replace(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, found dataplane.File, known Known) error {
+func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File, known Known) error {
 	same, err := i.same(ctx, s, f, found, known)
 	switch {
 	case errors.Is(err, dataplane.ErrNotFound):
@@ -106,7 +106,7 @@ func (i Instance) replace(ctx context.Context, s dataplane.Storage, f snapshots.
 }
 
 // same reports whether a file that the storage lists has the content of f.
-func (i Instance) same(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, found dataplane.File, known Known) (bool, error) {
+func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File, known Known) (bool, error) {
 	if s == dataplane.Certificates {
 		return known.same(f, found), nil
 	}
@@ -116,7 +116,7 @@ func (i Instance) same(ctx context.Context, s dataplane.Storage, f snapshots.Bou
 
 // note remembers a certificate that was written. One that the API refuses is a
 // matter of live data, and not a fault of the snapshot.
-func (k Known) note(s dataplane.Storage, f snapshots.BoundFile, err error) error {
+func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
 	if s == dataplane.Certificates && err == nil {
 		k.remember(f)
 	}
@@ -126,11 +126,11 @@ func (k Known) note(s dataplane.Storage, f snapshots.BoundFile, err error) error
 	return err
 }
 
-func (k Known) remember(f snapshots.BoundFile) { k[f.Path] = sum(f.Content) }
+func (k Known) remember(f bind.File) { k[f.Path] = sum(f.Content) }
 
 // same reports whether the certificate on the instance is f. Where this is not
 // known, a file of the same size whose leaf has the same serial number is.
-func (k Known) same(f snapshots.BoundFile, found dataplane.File) bool {
+func (k Known) same(f bind.File, found dataplane.File) bool {
 	if have, ok := k[f.Path]; ok && have != sum(f.Content) {
 		return false
 	}
@@ -164,10 +164,10 @@ func leaf(data []byte) *x509.Certificate {
 
 // Hashes returns the certificates of a bound snapshot as they are known once they
 // are on an instance.
-func Hashes(b snapshots.Bound) Known {
+func Hashes(b bind.Bound) Known {
 	out := make(Known)
 	for _, f := range b.Files {
-		if f.Kind == snapshots.CertificateFile {
+		if f.Kind == bind.CertificateFile {
 			out.remember(f)
 		}
 	}

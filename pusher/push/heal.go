@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // refuseReload undoes what a failed reload leaves behind. A reload also fails
@@ -32,7 +32,7 @@ func (p *attempt) refused(ctx context.Context, before sight, cause error) error 
 	if hint, ok := instanceFault(cause.Error(), string(p.want.Config), string(p.lastGood(before))); ok {
 		return &instanceError{cause, hint}
 	}
-	if p.good != nil && snapshots.SameNode(p.good.Node, before.info.Node) && !snapshots.SameNode(p.good.Node, p.want.Node) {
+	if p.good != nil && bind.SameNode(p.good.Node, before.info.Node) && !bind.SameNode(p.good.Node, p.want.Node) {
 		_, err := p.API.PostRaw(ctx, p.good.Config, dataplane.PostOptions{Version: before.memory, OnlyValidate: true})
 		if errors.Is(err, dataplane.ErrValidation) {
 			return &instanceError{cause, "HAProxy refuses there what it runs, too: " + Gist(err)}
@@ -82,7 +82,7 @@ func (p *attempt) heal(ctx context.Context, before sight) error {
 // lastGood returns the text of what ran before: the bound snapshot, with today's
 // servers, else what was on disk.
 func (p *attempt) lastGood(before sight) []byte {
-	if p.good != nil && snapshots.SameNode(p.good.Node, before.info.Node) {
+	if p.good != nil && bind.SameNode(p.good.Node, before.info.Node) {
 		return p.good.Config
 	}
 	return withoutHeader(before.raw.Config)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // maxInspected bounds the backends whose servers, and the certificates which, are asked
@@ -51,13 +51,13 @@ type Inspection struct {
 // Inspect compares what is on the instance with what was bound, and changes nothing:
 // the file on disk, the files beside it, the entries of maps, and the servers of some
 // backends, others in each round. Have is what is known of the worker, which runs what was bound.
-func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Running, round int) (Inspection, error) {
+func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, round int) (Inspection, error) {
 	out := Inspection{Running: have}
 	s, err := i.look(ctx)
 	if err != nil {
 		return out, err
 	}
-	if !snapshots.SameNode(s.info.Node, want.Node) || s.info.PID != have.Info.PID {
+	if !bind.SameNode(s.info.Node, want.Node) || s.info.PID != have.Info.PID {
 		return out, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
 	}
 	if fault, ok := inspectDisk(s, want, have.Disk); ok {
@@ -79,7 +79,7 @@ func (i Instance) Inspect(ctx context.Context, want snapshots.Bound, have Runnin
 
 // inspectMaps asks for the entries of the maps. What is wrong with them, the next update
 // puts right.
-func (i Instance) inspectMaps(ctx context.Context, want snapshots.Bound, out *Inspection) error {
+func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspection) error {
 	if len(want.Maps) == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (i Instance) inspectMaps(ctx context.Context, want snapshots.Bound, out *In
 // inspectDisk compares the file on disk with what was written there, and with what the
 // API remembers. Where that is not known, with what was bound, which the API words in
 // its own way.
-func inspectDisk(s sight, want snapshots.Bound, known Digest) (Fault, bool) {
+func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	found := digestOf(s.raw.Config)
 	edited := s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config)
 	switch {
@@ -161,10 +161,10 @@ func foreignWords(found, want []byte) string {
 }
 
 // inspectFiles returns the files that are missing or have another content.
-func (i Instance) inspectFiles(ctx context.Context, files []snapshots.BoundFile, round int) ([]Fault, error) {
+func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int) ([]Fault, error) {
 	var faults []Fault
 	for _, s := range storages {
-		mine := slices.DeleteFunc(slices.Clone(files), func(f snapshots.BoundFile) bool { return f.Kind != s.kind })
+		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
 		if len(mine) == 0 {
 			continue
 		}
@@ -177,7 +177,7 @@ func (i Instance) inspectFiles(ctx context.Context, files []snapshots.BoundFile,
 			found, ok := there[f.Name]
 			same := false
 			switch {
-			case ok && s.kind == snapshots.CertificateFile && (n < from || n >= to):
+			case ok && s.kind == bind.CertificateFile && (n < from || n >= to):
 				same = true // for all that the list tells
 			case ok:
 				same, err = i.sameAgain(ctx, s.storage, f, found)
@@ -203,7 +203,7 @@ func part(n, round int) (from, to int) {
 
 // sameAgain is same without what is known of earlier writes, and asks where the list
 // does not tell enough.
-func (i Instance) sameAgain(ctx context.Context, s dataplane.Storage, f snapshots.BoundFile, found dataplane.File) (bool, error) {
+func (i Instance) sameAgain(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File) (bool, error) {
 	if s == dataplane.Certificates && found.Serial == "" {
 		var err error
 		if found, err = i.API.Certificate(ctx, f.Name); err != nil {
@@ -221,7 +221,7 @@ func foundFile(there bool) string {
 }
 
 // inspectServers asks for the servers of some backends.
-func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out *Inspection, round int) error {
+func (i Instance) inspectServers(ctx context.Context, want bind.Bound, out *Inspection, round int) error {
 	have := &out.Running
 	if have.Servers == nil || !aligned(have.Servers, want.Servers) {
 		return nil // the next update asks for all of them
@@ -248,13 +248,13 @@ func (i Instance) inspectServers(ctx context.Context, want snapshots.Bound, out 
 	return nil
 }
 
-func describe(s snapshots.BoundServer) string {
+func describe(s bind.Server) string {
 	return fmt.Sprintf("%s at %s:%d", s.State, s.Address, s.Port)
 }
 
 // Mend uploads the files that an inspection missed and writes the text to disk. The
 // worker notices nothing. It returns what the file on disk is then.
-func (i Instance) Mend(ctx context.Context, want snapshots.Bound, known Known) (Digest, error) {
+func (i Instance) Mend(ctx context.Context, want bind.Bound, known Known) (Digest, error) {
 	if err := i.upload(ctx, want.Files, known); err != nil {
 		return Digest{}, err
 	}

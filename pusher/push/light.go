@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // ErrNeedsReload is returned where the worker cannot be brought at run time to what was
@@ -19,9 +19,9 @@ var ErrNeedsReload = errors.New("it takes a reload")
 // has the worker run the same. From then on [Instance.RuntimeInfo] has the worker name
 // what was bound. Have is what is known of the worker. Certificates are left to
 // [Instance.Update].
-func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have Running, known Known) (Done, error) {
+func (i Instance) Light(ctx context.Context, want, running bind.Bound, have Running, known Known) (Done, error) {
 	if running.Shape != want.Shape {
-		c := snapshots.Classify(running, want)
+		c := bind.Classify(running, want)
 		return Done{}, fmt.Errorf("%w: %s:%d", ErrNeedsReload, c.File, c.Line)
 	}
 	if err := checkText(want.Config); err != nil {
@@ -31,7 +31,7 @@ func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have
 	if err != nil {
 		return Done{}, err
 	}
-	if !snapshots.SameNode(s.info.Node, running.Node) {
+	if !bind.SameNode(s.info.Node, running.Node) {
 		return Done{}, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
 	}
 	if s.foreign != "" {
@@ -67,7 +67,7 @@ func (i Instance) Light(ctx context.Context, want, running snapshots.Bound, have
 // before returns what the worker has, in servers as well. Where that has to be asked,
 // nobody tells their weights but the file on disk, and an earlier try may have been cut
 // short after that was written: so those that change are set in any case.
-func (i Instance) before(ctx context.Context, want, running snapshots.Bound, have Running, info dataplane.RuntimeInfo) (Running, error) {
+func (i Instance) before(ctx context.Context, want, running bind.Bound, have Running, info dataplane.RuntimeInfo) (Running, error) {
 	known := have.Servers != nil && have.Info.PID == info.PID && aligned(have.Servers, want.Servers)
 	have.Info, have.Lost = info, 0
 	if known {
@@ -89,7 +89,7 @@ func (i Instance) before(ctx context.Context, want, running snapshots.Bound, hav
 const unknownWeight = -1
 
 // change changes the maps and servers of the worker, which has to be the same one after it.
-func (i Instance) change(ctx context.Context, want snapshots.Bound, have Running) (Done, error) {
+func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Done, error) {
 	files, lost, err := i.setMaps(ctx, want.Maps)
 	if isVain(err) {
 		err = fmt.Errorf("%w: %w", ErrNeedsReload, err)
@@ -98,7 +98,7 @@ func (i Instance) change(ctx context.Context, want snapshots.Bound, have Running
 		return Done{Lost: lost}, err
 	}
 	before := have.Info
-	whole := func() (snapshots.Bound, error) { return want, nil }
+	whole := func() (bind.Bound, error) { return want, nil }
 	if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: whole}, have); err != nil {
 		return Done{Lost: lost}, err
 	}
@@ -110,7 +110,7 @@ func (i Instance) change(ctx context.Context, want snapshots.Bound, have Running
 		return Done{Lost: lost}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	i.rename(info, want, files)
-	if info, err = i.info(ctx); err == nil && !snapshots.SameNode(info.Node, want.Node) {
+	if info, err = i.info(ctx); err == nil && !bind.SameNode(info.Node, want.Node) {
 		err = fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	have.Info, have.Maps, have.Persisted = info, want.Entries, true

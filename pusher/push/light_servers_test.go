@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The servers are as they were bound before the worker is known by what was bound. Where
@@ -19,18 +19,18 @@ import (
 func TestLightSetsServers(t *testing.T) {
 	t.Parallel()
 	const weights = "; SetServerWeight web s1 9"
-	one, two := server("s1", "10.0.0.1", snapshots.SlotReady), server("s2", "10.0.0.2", snapshots.SlotReady)
+	one, two := server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotReady)
 	heavy := one
 	heavy.Weight = 9
 	for name, have := range map[string]Running{
-		"known":   {Servers: []snapshots.BoundServer{one, two}, Info: dataplane.RuntimeInfo{PID: 101}},
+		"known":   {Servers: []bind.Server{one, two}, Info: dataplane.RuntimeInfo{PID: 101}},
 		"unknown": {},
 		"known of another worker": {
-			Servers: []snapshots.BoundServer{heavy, two}, Info: dataplane.RuntimeInfo{PID: 7},
+			Servers: []bind.Server{heavy, two}, Info: dataplane.RuntimeInfo{PID: 7},
 		},
 	} {
 		f := newFake(t)
-		from, to := bound(1, []snapshots.BoundServer{one, two}), bound(2, []snapshots.BoundServer{heavy, two})
+		from, to := bound(1, []bind.Server{one, two}), bound(2, []bind.Server{heavy, two})
 		f.put(from)
 		f.load()
 		f.servers = map[string][]dataplane.Server{"web": {
@@ -53,7 +53,7 @@ func TestLightSetsServers(t *testing.T) {
 func TestLightWithoutItsServersIsNone(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	from, to := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)}), bound(2, []snapshots.BoundServer{server("s1", "10.0.0.2", snapshots.SlotReady)})
+	from, to := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)}), bound(2, []bind.Server{server("s1", "10.0.0.2", bind.SlotReady)})
 	f.put(from)
 	f.load()
 	f.version = "v3.4.0"
@@ -81,11 +81,11 @@ func TestLightAgainAndBack(t *testing.T) {
 	i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Names: &Names{}}
 	var have Running
 	for _, step := range []struct {
-		from, to snapshots.Bound
+		from, to bind.Bound
 		loaded   string // "": it runs what it loaded
 	}{{one, two, one.Node}, {two, three, one.Node}, {three, back, ""}} {
 		done, err := i.Light(t.Context(), step.to, step.from, have, Known{})
-		if err != nil || done.Info.Loaded != step.loaded || !snapshots.SameNode(done.Info.Node, step.to.Node) {
+		if err != nil || done.Info.Loaded != step.loaded || !bind.SameNode(done.Info.Node, step.to.Node) {
 			t.Fatalf("to %s: %+v, %v", step.to.Node, done.Info, err)
 		}
 		have = done.Running

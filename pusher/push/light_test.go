@@ -11,13 +11,14 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // entriesOf reads "key=value" words.
-func entriesOf(text string) (out []snapshots.MapEntry) {
+func entriesOf(text string) (out []bind.MapEntry) {
 	for word := range strings.FieldsSeq(text) {
 		key, value, _ := strings.Cut(word, "=")
-		out = append(out, snapshots.MapEntry{Key: key, Value: value})
+		out = append(out, bind.MapEntry{Key: key, Value: value})
 	}
 	return out
 }
@@ -30,10 +31,10 @@ func inWorker(text string) (out []dataplane.MapEntry) {
 }
 
 // mapped is a bound snapshot with a map of hosts and one of paths.
-func mapped(revision uint64, hosts, paths string) snapshots.Bound {
+func mapped(revision uint64, hosts, paths string) bind.Bound {
 	b := bound(revision, nil)
 	b.Shape = "sha256:one"
-	b.Maps = []snapshots.BoundMap{{Source: "maps/host.map", Entries: entriesOf(hosts)}, {Source: "maps/path.map", Entries: entriesOf(paths)}}
+	b.Maps = []bind.Map{{Source: "maps/host.map", Entries: entriesOf(hosts)}, {Source: "maps/path.map", Entries: entriesOf(paths)}}
 	b.Entries = snapshots.Digest("sha256:" + hosts + paths)
 	return b
 }
@@ -53,7 +54,7 @@ func TestChangesOfMaps(t *testing.T) {
 		"a map loses all that it has":  {have: "a=1 b=2", del: "a b"},
 		"all values change, no key is": {have: "a=1 b=1", want: "a=2 b=2", set: "a=2 b=2"},
 	} {
-		c := changeMap(snapshots.BoundMap{Source: "maps/x.map", Entries: entriesOf(test.want)}, "x-1.map", inWorker(test.have))
+		c := changeMap(bind.Map{Source: "maps/x.map", Entries: entriesOf(test.want)}, "x-1.map", inWorker(test.have))
 		want := mapChange{source: "maps/x.map", name: "x-1.map", add: inWorker(test.add), set: inWorker(test.set), del: strings.Fields(test.del)}
 		if c.String() != want.String() || !slices.Equal(c.add, want.add) || !slices.Equal(c.set, want.set) || !slices.Equal(c.del, want.del) {
 			t.Errorf("%s: %+v", name, c)
@@ -63,7 +64,7 @@ func TestChangesOfMaps(t *testing.T) {
 
 func TestEntriesAreSharedOutOverCommands(t *testing.T) {
 	t.Parallel()
-	long := dataplane.MapEntry{Key: strings.Repeat("k", snapshots.MaxMapPayload/2), Value: "v"}
+	long := dataplane.MapEntry{Key: strings.Repeat("k", bind.MaxMapPayload/2), Value: "v"}
 	if got := payloads([]dataplane.MapEntry{long, {Key: "a", Value: "b"}, long, long}); len(got) != 3 || len(got[0]) != 2 {
 		t.Errorf("%d commands", len(got))
 	}
@@ -74,7 +75,7 @@ func TestEntriesAreSharedOutOverCommands(t *testing.T) {
 
 // lightTests bring a worker that runs the first of two snapshots to the second.
 var lightTests = map[string]struct {
-	edit  func(f *fake, from *snapshots.Bound)
+	edit  func(f *fake, from *bind.Bound)
 	err   error
 	calls []string
 	lost  int
@@ -83,30 +84,30 @@ var lightTests = map[string]struct {
 		post2, "add 1 to path-22222222.map", "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take b/ out of path-22222222.map",
 	}},
 	"another hand was there": {
-		edit: func(f *fake, _ *snapshots.Bound) { f.maps["path-22222222.map"] = inWorker("a/=x c/=z x/=x") },
+		edit: func(f *fake, _ *bind.Bound) { f.maps["path-22222222.map"] = inWorker("a/=x c/=z x/=x") },
 		calls: []string{
 			post2, "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take x/ out of path-22222222.map",
 		},
 	},
 	"a change is lost": {
-		edit:  func(f *fake, _ *snapshots.Bound) { f.lose = 1 },
+		edit:  func(f *fake, _ *bind.Bound) { f.lose = 1 },
 		calls: []string{post2, "add 1 to path-22222222.map", "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take b/ out of path-22222222.map", "add 1 to path-22222222.map"},
 		lost:  1,
 	},
 	"changes are lost for ever": {
-		edit: func(f *fake, _ *snapshots.Bound) { f.lose = 1000 }, err: ErrNeedsReload, lost: 10,
+		edit: func(f *fake, _ *bind.Bound) { f.lose = 1000 }, err: ErrNeedsReload, lost: 10,
 	},
 	"the worker has no such map": {
-		edit: func(f *fake, _ *snapshots.Bound) { delete(f.maps, "host-11111111.map") }, err: ErrNeedsReload, calls: []string{post2, post1},
+		edit: func(f *fake, _ *bind.Bound) { delete(f.maps, "host-11111111.map") }, err: ErrNeedsReload, calls: []string{post2, post1},
 	},
 	"it runs something else": {
-		edit: func(f *fake, _ *snapshots.Bound) { f.node = "bootstrap" }, err: ErrElsewhere,
+		edit: func(f *fake, _ *bind.Bound) { f.node = "bootstrap" }, err: ErrElsewhere,
 	},
 	"another shape": {
-		edit: func(_ *fake, from *snapshots.Bound) { from.Shape = "sha256:two" }, err: ErrNeedsReload,
+		edit: func(_ *fake, from *bind.Bound) { from.Shape = "sha256:two" }, err: ErrNeedsReload,
 	},
 	"HAProxy refuses the file": {
-		edit: func(f *fake, _ *snapshots.Bound) { f.failPosts(1, classed{dataplane.ErrValidation}) }, err: ErrRefused, calls: []string{post2, tidy, "validate r000001-0000000001_aaaaaaaa"},
+		edit: func(f *fake, _ *bind.Bound) { f.failPosts(1, classed{dataplane.ErrValidation}) }, err: ErrRefused, calls: []string{post2, tidy, "validate r000001-0000000001_aaaaaaaa"},
 	},
 }
 
@@ -140,7 +141,7 @@ func TestLight(t *testing.T) {
 
 // checkLight checks that the worker is known by what it runs if it does, and that the
 // disk says the same.
-func (f *fake) checkLight(i Instance, err error, from, to snapshots.Bound, done Done) {
+func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done) {
 	f.t.Helper()
 	info, askErr := i.RuntimeInfo(f.t.Context())
 	if askErr != nil {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // mapChange is what there is to do for a map of the worker to have the wanted entries.
@@ -31,7 +31,7 @@ func (c mapChange) String() string {
 
 // changeMap returns what to do for a map that has some entries to have the wanted ones.
 // A key that is there twice is right if both are.
-func changeMap(want snapshots.BoundMap, name string, have []dataplane.MapEntry) mapChange {
+func changeMap(want bind.Map, name string, have []dataplane.MapEntry) mapChange {
 	out := mapChange{source: want.Source, name: name}
 	found := make(map[string]string, len(have))
 	wrong := map[string]bool{}
@@ -65,7 +65,7 @@ func payloads(entries []dataplane.MapEntry) (out [][]dataplane.MapEntry) {
 	size := 0
 	for _, e := range entries {
 		length := len(e.Key) + len(e.Value) + 2
-		if len(out) == 0 || size+length > snapshots.MaxMapPayload {
+		if len(out) == 0 || size+length > bind.MaxMapPayload {
 			out, size = append(out, nil), 0
 		}
 		size += length

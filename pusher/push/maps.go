@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // maxMapCalls bounds the entries that are set or taken away, for each of which there is
@@ -26,7 +26,7 @@ var (
 // read back: an entry that was acknowledged and is not there is set once more, and
 // counted. It returns the files that the worker knows its maps by. The error wraps errMaps
 // where there is nothing else wrong than that entries do not stay.
-func (i Instance) setMaps(ctx context.Context, want []snapshots.BoundMap) (files []string, lost int, err error) {
+func (i Instance) setMaps(ctx context.Context, want []bind.Map) (files []string, lost int, err error) {
 	if len(want) == 0 {
 		return nil, 0, nil
 	}
@@ -59,14 +59,14 @@ func (i Instance) setMaps(ctx context.Context, want []snapshots.BoundMap) (files
 }
 
 // loadedMaps returns the file that the worker has loaded for each of the maps.
-func (i Instance) loadedMaps(ctx context.Context, want []snapshots.BoundMap) ([]string, error) {
+func (i Instance) loadedMaps(ctx context.Context, want []bind.Map) ([]string, error) {
 	names, err := i.API.RuntimeMaps(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]string, 0, len(want))
 	for _, m := range want {
-		at := slices.IndexFunc(names, func(name string) bool { return "maps/"+snapshots.LogicalMap(name) == m.Source })
+		at := slices.IndexFunc(names, func(name string) bool { return "maps/"+bind.LogicalMap(name) == m.Source })
 		if at < 0 {
 			return nil, fmt.Errorf("%w %s", errUnseen, m.Source)
 		}
@@ -76,7 +76,7 @@ func (i Instance) loadedMaps(ctx context.Context, want []snapshots.BoundMap) ([]
 }
 
 // compareMaps returns what there is to change.
-func (i Instance) compareMaps(ctx context.Context, want []snapshots.BoundMap, files []string) ([]mapChange, error) {
+func (i Instance) compareMaps(ctx context.Context, want []bind.Map, files []string) ([]mapChange, error) {
 	var out []mapChange
 	calls := 0
 	for n, m := range want {

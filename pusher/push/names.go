@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Alias is what a worker runs since it was changed at run time, though it goes on
@@ -85,9 +85,9 @@ func (i Instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error
 }
 
 // rename notes that the worker runs what was bound, where that is not what it loaded.
-func (i Instance) rename(info dataplane.RuntimeInfo, want snapshots.Bound, maps []string) {
+func (i Instance) rename(info dataplane.RuntimeInfo, want bind.Bound, maps []string) {
 	loaded := info.LoadedNode()
-	if snapshots.SameNode(loaded, want.Node) {
+	if bind.SameNode(loaded, want.Node) {
 		i.Names.Set(Alias{})
 		return
 	}

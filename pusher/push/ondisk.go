@@ -1,6 +1,8 @@
 package push
 
-import "github.com/hapsnap/hapsnap/snapshots"
+import (
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
 
 // Unserved reports whether a HAProxy that starts from the file on disk would serve
 // nothing in some backend that the wanted servers serve: no server that is ready on disk
@@ -10,7 +12,7 @@ import "github.com/hapsnap/hapsnap/snapshots"
 //
 // Servers of weight 0 take no traffic. A server on disk with the address of an endpoint
 // that is draining does not count: the endpoint is about to go.
-func Unserved(disk, want []snapshots.BoundServer) bool {
+func Unserved(disk, want []bind.Server) bool {
 	if len(disk) != len(want) {
 		return len(want) > 0
 	}
@@ -28,7 +30,7 @@ func Unserved(disk, want []snapshots.BoundServer) bool {
 }
 
 // unserved is [Unserved] for one backend.
-func unserved(disk, want []snapshots.BoundServer) bool {
+func unserved(disk, want []bind.Server) bool {
 	needed := false
 	for n, s := range want {
 		if !takesTraffic(s) {
@@ -52,26 +54,26 @@ func unserved(disk, want []snapshots.BoundServer) bool {
 	return true
 }
 
-func takesTraffic(s snapshots.BoundServer) bool {
-	return s.State == snapshots.SlotReady && s.Weight != 0
+func takesTraffic(s bind.Server) bool {
+	return s.State == bind.SlotReady && s.Weight != 0
 }
 
 // written returns the servers as the file on disk has them, in the order of those wanted.
 // A server that is not in the file is in maintenance there.
-func (t text) written(want []snapshots.BoundServer) []snapshots.BoundServer {
-	out := make([]snapshots.BoundServer, len(want))
+func (t text) written(want []bind.Server) []bind.Server {
+	out := make([]bind.Server, len(want))
 	for n, s := range want {
 		l, ok := t.servers[serverKey{s.Backend, s.Name}]
 		switch {
 		case !ok:
-			s.State = snapshots.SlotSpare
+			s.State = bind.SlotSpare
 		case !l.same(lineOf(s)):
-			s.Address, s.Port, s.State = l.address.Addr().String(), int(l.address.Port()), snapshots.SlotReady
+			s.Address, s.Port, s.State = l.address.Addr().String(), int(l.address.Port()), bind.SlotReady
 			if l.weight >= 0 {
 				s.Weight = l.weight
 			}
 			if l.disabled {
-				s.State = snapshots.SlotSpare
+				s.State = bind.SlotSpare
 			}
 		}
 		out[n] = s

@@ -3,18 +3,18 @@ package push
 import (
 	"testing"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 func TestUnserved(t *testing.T) {
-	ready, drain := snapshots.SlotReady, snapshots.SlotDrain
+	ready, drain := bind.SlotReady, bind.SlotDrain
 	a, b := server("s1", "10.0.0.1", ready), server("s2", "10.0.0.2", ready)
-	other := func(s snapshots.BoundServer) snapshots.BoundServer {
+	other := func(s bind.Server) bind.Server {
 		s.Backend = "api"
 		return s
 	}
 	tests := map[string]struct {
-		disk, want []snapshots.BoundServer
+		disk, want []bind.Server
 		unserved   bool
 	}{
 		"the same":                           {list(a, b), list(a, b), false},
@@ -43,17 +43,17 @@ func TestUnserved(t *testing.T) {
 	}
 }
 
-func list(servers ...snapshots.BoundServer) []snapshots.BoundServer { return servers }
+func list(servers ...bind.Server) []bind.Server { return servers }
 
 // What is on disk is read from a text of the API, which words it in its own way.
 func TestWrittenServers(t *testing.T) {
-	ready := snapshots.SlotReady
+	ready := bind.SlotReady
 	disk := readText([]byte("backend web\n  server s1 10.0.0.1:80 weight 7\n  server s2 [fd00::1]:80 disabled\n  server s3 10.0.0.3:81\n"))
 	want := list(server("s1", "10.0.0.1", ready), server("s2", "10.0.0.2", ready), server("s3", "10.0.0.3", ready), server("s4", "10.0.0.4", ready))
 	got := disk.written(want)
-	for n, s := range []snapshots.BoundServer{
-		weighing(server("s1", "10.0.0.1", ready), 7), server("s2", "fd00::1", snapshots.SlotSpare),
-		{Backend: "web", Name: "s3", Address: "10.0.0.3", Port: 81, Weight: 1, State: ready}, server("s4", "10.0.0.4", snapshots.SlotSpare),
+	for n, s := range []bind.Server{
+		weighing(server("s1", "10.0.0.1", ready), 7), server("s2", "fd00::1", bind.SlotSpare),
+		{Backend: "web", Name: "s3", Address: "10.0.0.3", Port: 81, Weight: 1, State: ready}, server("s4", "10.0.0.4", bind.SlotSpare),
 	} {
 		if got[n] != s {
 			t.Errorf("server %d is %+v on disk, want %+v", n+1, got[n], s)

@@ -5,15 +5,15 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // outgrown says why a worker that runs the snapshot in another shape has to be replaced: by
 // what the text on its disk has, "" if that is no other shape of the snapshot. Of several
 // backends with other slots it names the first.
-func outgrown(disk text, info dataplane.RuntimeInfo, want snapshots.Bound) string {
-	running, shape, err := snapshots.ParseNode(info.Node)
-	wanted, wantedShape, wantErr := snapshots.ParseNode(want.Node)
+func outgrown(disk text, info dataplane.RuntimeInfo, want bind.Bound) string {
+	running, shape, err := bind.ParseNode(info.Node)
+	wanted, wantedShape, wantErr := bind.ParseNode(want.Node)
 	if err != nil || wantErr != nil || running.Short != wanted.Short || shape == wantedShape || disk.node != info.Node {
 		return ""
 	}

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // slotsOf has backends with a number of server slots each, by "name:number".
-func slotsOf(backends ...string) (out []snapshots.BoundServer) {
+func slotsOf(backends ...string) (out []bind.Server) {
 	for _, b := range backends {
 		for n := range int(b[len(b)-1] - '0') {
-			out = append(out, snapshots.BoundServer{Backend: b[:len(b)-2], Name: fmt.Sprintf("s%d", n+1), Address: "10.0.0.1", Port: 80, State: snapshots.SlotReady})
+			out = append(out, bind.Server{Backend: b[:len(b)-2], Name: fmt.Sprintf("s%d", n+1), Address: "10.0.0.1", Port: 80, State: bind.SlotReady})
 		}
 	}
 	return out
@@ -26,7 +26,7 @@ func TestOutgrown(t *testing.T) {
 	const other = "r000001-0000000001_bbbbbbbb"
 	for name, test := range map[string]struct {
 		running, disk, want string // the nodes
-		has, wants          []snapshots.BoundServer
+		has, wants          []bind.Server
 		said                string
 	}{
 		"one backend":                          {own, own, other, slotsOf("web:2"), slotsOf("web:4"), "backend web needs 4 server slots and has 2"},
@@ -46,7 +46,7 @@ func TestOutgrown(t *testing.T) {
 		for _, s := range test.has {
 			disk.servers[serverKey{s.Backend, s.Name}] = serverLine{}
 		}
-		if got := outgrown(disk, dataplane.RuntimeInfo{Node: test.running}, snapshots.Bound{Node: test.want, Servers: test.wants}); got != test.said {
+		if got := outgrown(disk, dataplane.RuntimeInfo{Node: test.running}, bind.Bound{Node: test.want, Servers: test.wants}); got != test.said {
 			t.Errorf("%s: it says %q, want %q", name, got, test.said)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // side is one of a generated pair: a backend with what belongs to it.
@@ -25,7 +26,7 @@ type side struct {
 	services       []joined
 	certificate    []byte // nil for none
 	lookup         string // str, beg or reg: how its map is looked up
-	entries        []snapshots.MapEntry
+	entries        []bind.MapEntry
 }
 
 // mapFile is the side's map.
@@ -75,7 +76,7 @@ type pair struct {
 func generate(r *rand.Rand, n int, certificates func() []byte) pair {
 	a := side{balance: pick(r, "roundrobin", "roundrobin", "static-rr", "leastconn", "source"), lookup: pick(r, "str", "beg", "str", "beg", "reg")}
 	for k := range r.IntN(12) {
-		a.entries = append(a.entries, snapshots.MapEntry{Key: fmt.Sprintf("/%d", k), Value: pick(r, "x", "y", "z")})
+		a.entries = append(a.entries, bind.MapEntry{Key: fmt.Sprintf("/%d", k), Value: pick(r, "x", "y", "z")})
 	}
 	for i := range 1 + r.IntN(3) {
 		a.services = append(a.services, joined{
@@ -130,7 +131,7 @@ func (p *pair) change(r *rand.Rand, certificates func() []byte) {
 	case 13:
 		j.name += "b" // the same endpoints of another Service
 	case 14, 15, 16:
-		p.b.entries = append(p.b.entries, snapshots.MapEntry{Key: fmt.Sprintf("/n%d|%d", len(p.b.entries), r.IntN(1000)), Value: "new"})
+		p.b.entries = append(p.b.entries, bind.MapEntry{Key: fmt.Sprintf("/n%d|%d", len(p.b.entries), r.IntN(1000)), Value: "new"})
 	case 17, 18, 19:
 		if n := len(p.b.entries); n > 0 {
 			k := r.IntN(n)
@@ -199,17 +200,17 @@ func pack(socket string, sides map[string]side) world {
 func names(sides map[string]side) []string { return slices.Sorted(maps.Keys(sides)) }
 
 // bind binds the world, whose slots follow those of a table, as a revision.
-func (w world) bind(t *testing.T, revision uint64, fallback []byte, layout snapshots.Layout, table snapshots.Slots) (snapshots.Bound, snapshots.Slots) {
+func (w world) bind(t *testing.T, revision uint64, fallback []byte, layout bind.Layout, table bind.Slots) (bind.Bound, bind.Slots) {
 	t.Helper()
 	s := w.draft.Seal(revision, snapshots.ID{})
-	directives, err := snapshots.Directives(s.Config())
+	directives, err := bind.Directives(s.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Date(2026, 1, 1, 0, 0, int(revision), 0, time.UTC)
-	slots, _ := snapshots.AssignSlots(table, directives, w.endpoints, at, time.Minute)
-	bound, err := snapshots.Bind(s, snapshots.Binding{
-		Live: snapshots.Live{Certificates: w.secrets, Fallback: fallback}, Slots: slots, Layout: layout,
+	slots, _ := bind.AssignSlots(table, directives, w.endpoints, at, time.Minute)
+	bound, err := bind.Bind(s, bind.Inputs{
+		Live: bind.Live{Certificates: w.secrets, Fallback: fallback}, Slots: slots, Layout: layout,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // maxTries is how often a push looks and tries before it gives up: after a
@@ -48,7 +48,7 @@ type Done struct {
 // If HAProxy refuses the configuration or does not start with it, the error wraps
 // [ErrRefused]; the old worker runs on, and the file and the memory of the API
 // are made to say so again, with the text of good if that is what runs.
-func (i Instance) Push(ctx context.Context, want snapshots.Bound, good *snapshots.Bound, known Known) (Done, error) {
+func (i Instance) Push(ctx context.Context, want bind.Bound, good *bind.Bound, known Known) (Done, error) {
 	if err := checkText(want.Config); err != nil {
 		return Done{}, err
 	}
@@ -72,8 +72,8 @@ func (i Instance) Push(ctx context.Context, want snapshots.Bound, good *snapshot
 // attempt is one call of Push.
 type attempt struct {
 	Instance
-	want  snapshots.Bound
-	good  *snapshots.Bound
+	want  bind.Bound
+	good  *bind.Bound
 	known Known
 	done  Done
 	// until is how long the last reload that was asked for may take.
@@ -148,8 +148,8 @@ func (i Instance) info(ctx context.Context) (info dataplane.RuntimeInfo, err err
 }
 
 // settled reports whether worker, disk and memory agree on what was bound.
-func (s sight) settled(b snapshots.Bound) bool {
-	return snapshots.SameNode(s.info.Node, b.Node) && s.disk.holds(b) && s.disk.version == s.memory
+func (s sight) settled(b bind.Bound) bool {
+	return bind.SameNode(s.info.Node, b.Node) && s.disk.holds(b) && s.disk.version == s.memory
 }
 
 // once looks and does what is missing. It returns true when it is worth another
@@ -165,7 +165,7 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	case s.settled(p.want):
 		p.done.Info, p.done.Disk = s.info, digestOf(s.raw.Config)
 		return false, nil
-	case snapshots.SameNode(s.info.Node, p.want.Node):
+	case bind.SameNode(s.info.Node, p.want.Node):
 		p.done.Info = s.info
 		if err := p.persist(ctx, p.want.Config, s.memory); err != nil {
 			return isUncertain(err), err
@@ -226,12 +226,12 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 		if before.foreign != "" && s.memory == before.memory {
 			return true, nil // both name the same: another try is refused if this one still comes through
 		}
-		return (snapshots.SameNode(s.info.Node, p.want.Node) && s.foreign == "") || !s.disk.holdsNode(p.want), nil
+		return (bind.SameNode(s.info.Node, p.want.Node) && s.foreign == "") || !s.disk.holdsNode(p.want), nil
 	})
 	switch {
 	case err != nil || now.raw.Config == nil:
 		return false, cause
-	case snapshots.SameNode(now.info.Node, p.want.Node) && now.foreign == "":
+	case bind.SameNode(now.info.Node, p.want.Node) && now.foreign == "":
 		p.done.Reloaded = now.info.PID != before.info.PID
 		return true, nil
 	case now.memory > before.memory && now.disk.version != now.memory:
@@ -252,7 +252,7 @@ func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 		}
 		another := err == nil && info.PID != before.info.PID
 		p.done.Reloaded = p.done.Reloaded || another
-		return snapshots.SameNode(info.Node, p.want.Node) && (another || before.foreign == ""), err
+		return bind.SameNode(info.Node, p.want.Node) && (another || before.foreign == ""), err
 	})
 }
 
@@ -264,7 +264,7 @@ func (p *attempt) prove(ctx context.Context) (sight, error) {
 	}
 	p.done.Info, p.done.Disk = s.info, digestOf(s.raw.Config)
 	switch {
-	case !snapshots.SameNode(s.info.Node, p.want.Node):
+	case !bind.SameNode(s.info.Node, p.want.Node):
 		return s, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
 	case s.foreign != "":
 		return s, fmt.Errorf("%w: %s", ErrForeign, s.foreign)
@@ -277,7 +277,7 @@ func (p *attempt) prove(ctx context.Context) (sight, error) {
 // verify proves that the worker and the file are what was posted.
 func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Posted) (again bool, err error) {
 	text := readText(posted.Config)
-	if want := readText(p.want.Config); !snapshots.SameNode(text.end, p.want.Node) || text.sections != want.sections {
+	if want := readText(p.want.Config); !bind.SameNode(text.end, p.want.Node) || text.sections != want.sections {
 		return false, p.undamage(ctx, before, want.sections, text.sections)
 	}
 	named, err := p.arrive(ctx, before)

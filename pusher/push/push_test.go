@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The outcomes of a push, as its caller tells them apart.
@@ -25,7 +26,7 @@ const (
 // What runs before each of the pushTests, and what is pushed.
 var (
 	one = bound(1, nil)
-	two = bound(2, nil, snapshots.BoundFile{Kind: snapshots.MapFile, Name: "host-aa.map", Path: "/maps/host-aa.map", Content: []byte("a b\n")})
+	two = bound(2, nil, bind.File{Kind: bind.MapFile, Name: "host-aa.map", Path: "/maps/host-aa.map", Content: []byte("a b\n")})
 
 	lost = classed{dataplane.ErrUnknownOutcome}
 )
@@ -228,7 +229,7 @@ func TestPush(t *testing.T) {
 			f.put(one)
 			f.load()
 			test.edit(f)
-			i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond, Layout: snapshots.Layout{Maps: "/etc/haproxy/maps", Certificates: "/c", General: "/g"}}
+			i := Instance{API: f, ReloadTimeout: 40 * time.Millisecond, Poll: time.Millisecond, Layout: bind.Layout{Maps: "/etc/haproxy/maps", Certificates: "/c", General: "/g"}}
 			done, err := i.Push(t.Context(), two, &one, Known{})
 			if got := outcomeOf(err); got != test.want {
 				t.Errorf("it was %s: %v; want %s", got, err, test.want)
@@ -245,7 +246,7 @@ func TestPush(t *testing.T) {
 }
 
 // renamed returns the same content under another revision.
-func renamed(b snapshots.Bound, revision uint64) snapshots.Bound {
+func renamed(b bind.Bound, revision uint64) bind.Bound {
 	id := snapshots.ID{Revision: revision, Short: b.ID.Short}
 	b.Config = bytes.ReplaceAll(b.Config, []byte(b.ID.String()), []byte(id.String()))
 	b.Node = strings.Replace(b.Node, b.ID.String(), id.String(), 1)
@@ -280,7 +281,7 @@ func outcomeOf(err error) string {
 }
 
 // put writes what was bound to disk and into the memory.
-func (f *fake) put(b snapshots.Bound) {
+func (f *fake) put(b bind.Bound) {
 	if _, err := f.commit(string(b.Config), dataplane.PostOptions{Version: f.memory}); err != nil {
 		f.t.Fatal(err)
 	}

@@ -5,17 +5,17 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // Loaded returns the servers as a worker has them right after it loaded the
 // bound configuration: that has no word for a slot that is drained, so such a
 // one is in maintenance, at its address.
-func Loaded(servers []snapshots.BoundServer) []snapshots.BoundServer {
+func Loaded(servers []bind.Server) []bind.Server {
 	out := slices.Clone(servers)
 	for i := range out {
-		if out[i].State == snapshots.SlotDrain {
-			out[i].State = snapshots.SlotSpare
+		if out[i].State == bind.SlotDrain {
+			out[i].State = bind.SlotSpare
 		}
 	}
 	return out
@@ -23,7 +23,7 @@ func Loaded(servers []snapshots.BoundServer) []snapshots.BoundServer {
 
 // change is a server that is to become another one.
 type change struct {
-	from, to snapshots.BoundServer
+	from, to bind.Server
 	at       int // its place among all servers
 }
 
@@ -36,7 +36,7 @@ func (c change) onDisk() bool { return lineOf(c.from) != lineOf(c.to) }
 // changes returns what to do for the worker that has the known servers to have
 // the wanted ones, in their order. The lists hold the same servers, as all bindings
 // of one shape do.
-func changes(known, want []snapshots.BoundServer) []change {
+func changes(known, want []bind.Server) []change {
 	var out []change
 	for n, s := range want {
 		if known[n] != s {
@@ -47,19 +47,19 @@ func changes(known, want []snapshots.BoundServer) []change {
 }
 
 // aligned reports whether two lists hold the same servers in the same places.
-func aligned(a, b []snapshots.BoundServer) bool {
-	return slices.EqualFunc(a, b, func(x, y snapshots.BoundServer) bool { return x.Name == y.Name && x.Backend == y.Backend })
+func aligned(a, b []bind.Server) bool {
+	return slices.EqualFunc(a, b, func(x, y bind.Server) bool { return x.Name == y.Name && x.Backend == y.Backend })
 }
 
 // span is where the servers of a backend are among all: they stand together.
 type span struct{ from, to int }
 
-func (s span) of(servers []snapshots.BoundServer) []snapshots.BoundServer {
+func (s span) of(servers []bind.Server) []bind.Server {
 	return servers[s.from:s.to]
 }
 
 // spans returns those of all backends.
-func spans(servers []snapshots.BoundServer) []span {
+func spans(servers []bind.Server) []span {
 	var out []span
 	for n, s := range servers {
 		if n == 0 || servers[n-1].Backend != s.Backend {
@@ -71,7 +71,7 @@ func spans(servers []snapshots.BoundServer) []span {
 }
 
 // spansOf returns those of the backends that the changes are in, and costs what these have.
-func spansOf(servers []snapshots.BoundServer, list []change) []span {
+func spansOf(servers []bind.Server, list []change) []span {
 	var out []span
 	for _, c := range list {
 		if len(out) > 0 && c.at < out[len(out)-1].to {
@@ -90,7 +90,7 @@ func spansOf(servers []snapshots.BoundServer, list []change) []span {
 }
 
 // replaced returns a copy of the servers with those of some backends replaced.
-func replaced(servers []snapshots.BoundServer, backends []span, by [][]snapshots.BoundServer) []snapshots.BoundServer {
+func replaced(servers []bind.Server, backends []span, by [][]bind.Server) []bind.Server {
 	out := slices.Clone(servers)
 	for n, at := range backends {
 		copy(at.of(out), by[n])
@@ -108,7 +108,7 @@ func (c change) undone() error {
 // are to take traffic come before those that are to stop, or a backend all of whose
 // endpoints are replaced would have no server in between.
 func readyFirst(list []change) []change {
-	stops := func(c change) bool { return c.to.State != snapshots.SlotReady }
+	stops := func(c change) bool { return c.to.State != bind.SlotReady }
 	begin := slices.DeleteFunc(slices.Clone(list), stops)
 	return append(begin, slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !stops(c) })...)
 }
@@ -123,15 +123,15 @@ func actions(list []change) []dataplane.RuntimeAction {
 	var out []dataplane.RuntimeAction
 	for _, c := range readyFirst(list) {
 		s := c.to
-		set := func(state snapshots.SlotState) {
+		set := func(state bind.SlotState) {
 			out = append(out, dataplane.SetServerState(s.Backend, s.Name, string(state)))
 		}
-		switch ready := s.State == snapshots.SlotReady; {
+		switch ready := s.State == bind.SlotReady; {
 		case c.from.State == s.State && (ready || !c.moves()):
 		case !ready:
 			set(s.State)
 		case c.moves():
-			set(snapshots.SlotSpare)
+			set(bind.SlotSpare)
 		}
 		if c.moves() {
 			out = append(out, dataplane.SetServerAddr(s.Backend, s.Name, s.Address, s.Port))
@@ -139,7 +139,7 @@ func actions(list []change) []dataplane.RuntimeAction {
 		if c.from.Weight != s.Weight {
 			out = append(out, dataplane.SetServerWeight(s.Backend, s.Name, s.Weight))
 		}
-		if s.State == snapshots.SlotReady && c.from.State != s.State {
+		if s.State == bind.SlotReady && c.from.State != s.State {
 			set(s.State)
 		}
 	}
@@ -156,7 +156,7 @@ func (c change) calls() []dataplane.ServerChange {
 	switch {
 	case !c.moves():
 		return []dataplane.ServerChange{state}
-	case c.to.State != snapshots.SlotReady:
+	case c.to.State != bind.SlotReady:
 		return []dataplane.ServerChange{state, address}
 	case c.from.State == c.to.State:
 		return []dataplane.ServerChange{address}
@@ -183,7 +183,7 @@ func (a answers) to(list []change) bool {
 }
 
 // update returns a copy of the servers, those with an answer brought up to date.
-func (a answers) update(servers []snapshots.BoundServer) []snapshots.BoundServer {
+func (a answers) update(servers []bind.Server) []bind.Server {
 	out := slices.Clone(servers)
 	for n, s := range out {
 		if told, ok := a[serverKey{s.Backend, s.Name}]; ok {
@@ -201,22 +201,22 @@ func (a answers) update(servers []snapshots.BoundServer) []snapshots.BoundServer
 // up is not, unless nobody is at its address: the API puts such a one into no
 // maintenance, and without health checks it is up for ever. The weight stays as it was known: the API tells it from 3.4 on, and
 // then also where it comes from a default-server line and is not ours.
-func read(s snapshots.BoundServer, found dataplane.Server) snapshots.BoundServer {
-	s.Address, s.Port, s.State = found.Address, found.Port, snapshots.SlotState(found.AdminState)
-	nobody := s.Address == snapshots.SpareAddress && s.Port == snapshots.SparePort
-	if s.State == snapshots.SlotSpare && found.OperationalState == "up" && !nobody {
-		s.State = snapshots.SlotDrain
+func read(s bind.Server, found dataplane.Server) bind.Server {
+	s.Address, s.Port, s.State = found.Address, found.Port, bind.SlotState(found.AdminState)
+	nobody := s.Address == bind.SpareAddress && s.Port == bind.SparePort
+	if s.State == bind.SlotSpare && found.OperationalState == "up" && !nobody {
+		s.State = bind.SlotDrain
 	}
 	return s
 }
 
 // believe takes the servers for what they were set to, where the API does not
 // tell: the weight, and whether one that is down is drained or in maintenance.
-func believe(servers, want []snapshots.BoundServer) {
+func believe(servers, want []bind.Server) {
 	for n, s := range want {
 		servers[n].Weight = s.Weight
-		if s.State == snapshots.SlotDrain && servers[n].State == snapshots.SlotSpare {
-			servers[n].State = snapshots.SlotDrain
+		if s.State == bind.SlotDrain && servers[n].State == bind.SlotSpare {
+			servers[n].State = bind.SlotDrain
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // maxLine is the length from which on the API drops a line and everything after
@@ -109,24 +109,24 @@ func readServer(words []string) (serverLine, bool) {
 
 // lineOf returns the line that a server has in a bound configuration. Without a
 // weight: a backend of one directive has none.
-func lineOf(s snapshots.BoundServer) serverLine {
+func lineOf(s bind.Server) serverLine {
 	ip, _ := netip.ParseAddr(s.Address)
 	return serverLine{
 		address: netip.AddrPortFrom(ip, uint16(s.Port)), weight: s.Weight,
-		disabled: s.State != snapshots.SlotReady,
+		disabled: s.State != bind.SlotReady,
 	}
 }
 
 // holds reports whether the text is the whole of what was bound, servers and all.
-func (t text) holds(b snapshots.Bound) bool {
+func (t text) holds(b bind.Bound) bool {
 	return t.holdsNode(b) && t.holdsServers(b.Servers)
 }
 
-func (t text) holdsNode(b snapshots.Bound) bool {
-	return snapshots.SameNode(t.node, b.Node) && snapshots.SameNode(t.end, b.Node)
+func (t text) holdsNode(b bind.Bound) bool {
+	return bind.SameNode(t.node, b.Node) && bind.SameNode(t.end, b.Node)
 }
 
-func (t text) holdsServers(servers []snapshots.BoundServer) bool {
+func (t text) holdsServers(servers []bind.Server) bool {
 	for _, s := range servers {
 		l, ok := t.servers[serverKey{s.Backend, s.Name}]
 		if !ok || !l.same(lineOf(s)) {

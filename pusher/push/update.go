@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // maxActions bounds how many actions travel with one post, in a header.
@@ -27,18 +28,18 @@ const quickPost = 400
 // Running is what is known of a worker.
 type Running struct {
 	// Servers are those it has, nil if that has to be asked.
-	Servers []snapshots.BoundServer
+	Servers []bind.Server
 	// Persisted is set when the file on disk says so too.
 	Persisted bool
 	// Written are the servers as the file on disk has them, nil if that is not known.
-	Written []snapshots.BoundServer
+	Written []bind.Server
 	// Dynamic are the servers that were added to those of the configuration. Deferred is
 	// set while they make up for addresses that slots get with the next post.
 	Dynamic  []Dynamic
 	Deferred bool
 	// Certificates are those that it serves, by path.
 	Certificates Known
-	// Maps digests the entries that its maps have, as [snapshots.Bound].Entries does,
+	// Maps digests the entries that its maps have, as [bind.Bound].Entries does,
 	// "" if that has to be asked.
 	Maps snapshots.Digest
 	// Lost counts entries of maps that were acknowledged and not there, in one update.
@@ -60,21 +61,21 @@ type Running struct {
 // Wanted is what a worker is to have of a snapshot that it runs.
 type Wanted struct {
 	Node    string
-	Servers []snapshots.BoundServer
+	Servers []bind.Server
 	// Dynamic are the settings of dynamic servers by backend, see [DynamicServers].
 	Dynamic map[string]dataplane.DynamicServer
 	// Certificates are those that it is to serve.
 	Certificates Known
-	// Entries digests those of its maps, see [snapshots.Bound].
+	// Entries digests those of its maps, see [bind.Bound].
 	Entries snapshots.Digest
 	// Bind returns all that was bound. It takes its time for a large snapshot, and is
 	// called for what the rest does not tell: the text, and contents of certificates.
-	Bind func() (snapshots.Bound, error)
+	Bind func() (bind.Bound, error)
 }
 
 // Has reports whether the worker is known to have these servers, apart from those
 // that another hand took out of traffic.
-func (r Running) Has(want []snapshots.BoundServer) bool {
+func (r Running) Has(want []bind.Server) bool {
 	wanted, _ := respect(want, r.ByHand)
 	same := len(wanted) > 0 && len(r.Servers) == len(wanted) && &r.Servers[0] == &wanted[0]
 	return r.Servers != nil && (same || slices.Equal(r.Servers, wanted))
@@ -97,7 +98,7 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 	if err != nil {
 		return have, err
 	}
-	if !snapshots.SameNode(info.Node, want.Node) {
+	if !bind.SameNode(info.Node, want.Node) {
 		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	if info.PID != have.Info.PID || len(have.Servers) != len(want.Servers) {
@@ -162,9 +163,9 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 		return have, err
 	}
 	disk := readText(raw.Config)
-	servers := make([]snapshots.BoundServer, len(want.Servers))
+	servers := make([]bind.Server, len(want.Servers))
 	for n, s := range want.Servers {
-		servers[n] = snapshots.BoundServer{Backend: s.Backend, Name: s.Name, Weight: s.Weight}
+		servers[n] = bind.Server{Backend: s.Backend, Name: s.Name, Weight: s.Weight}
 		if l := disk.servers[serverKey{s.Backend, s.Name}]; l.weight >= 0 && l.address.IsValid() {
 			servers[n].Weight = l.weight
 		}
@@ -174,20 +175,20 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 	if err != nil {
 		return have, err
 	}
-	bound := snapshots.Bound{Node: want.Node, Servers: want.Servers} // all that is compared
+	bound := bind.Bound{Node: want.Node, Servers: want.Servers} // all that is compared
 	have.Servers, have.Persisted = slices.Concat(found...), disk.holds(bound) && disk.version == raw.Version
 	have.Written = disk.written(want.Servers)
 	return have, nil
 }
 
 // readBack returns the servers of some backends, brought up to date with the worker.
-func (i Instance) readBack(ctx context.Context, servers []snapshots.BoundServer, backends []span) ([][]snapshots.BoundServer, error) {
+func (i Instance) readBack(ctx context.Context, servers []bind.Server, backends []span) ([][]bind.Server, error) {
 	return i.readBackAll(ctx, servers, backends, func([]Dynamic) {})
 }
 
 // readBackAll is readBack that also tells of dynamic servers.
-func (i Instance) readBackAll(ctx context.Context, servers []snapshots.BoundServer, backends []span, dynamic func([]Dynamic)) ([][]snapshots.BoundServer, error) {
-	var out [][]snapshots.BoundServer
+func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backends []span, dynamic func([]Dynamic)) ([][]bind.Server, error) {
+	var out [][]bind.Server
 	for _, at := range backends {
 		some := slices.Clone(at.of(servers))
 		list, err := i.API.Servers(ctx, some[0].Backend)
@@ -212,7 +213,7 @@ func (i Instance) readBackAll(ctx context.Context, servers []snapshots.BoundServ
 }
 
 func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Running, error) {
-	var wanted []snapshots.BoundServer
+	var wanted []bind.Server
 	wanted, have.ByHand = respect(want.Servers, have.ByHand)
 	list := changes(have.Servers, wanted)
 	if len(list) == 0 {
@@ -263,11 +264,11 @@ func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have 
 // outcome returns the servers of some backends after changes: as the answers told them,
 // which the API reads from the worker when it has made a change, or, where one is missing,
 // as the worker says now.
-func (i Instance) outcome(ctx context.Context, known []snapshots.BoundServer, backends []span, list []change, told answers) ([][]snapshots.BoundServer, error) {
+func (i Instance) outcome(ctx context.Context, known []bind.Server, backends []span, list []change, told answers) ([][]bind.Server, error) {
 	if !told.to(list) {
 		return i.readBack(ctx, known, backends)
 	}
-	out := make([][]snapshots.BoundServer, 0, len(backends))
+	out := make([][]bind.Server, 0, len(backends))
 	for _, at := range backends {
 		out = append(out, told.update(at.of(known)))
 	}
@@ -354,7 +355,7 @@ func (i Instance) setDirectly(ctx context.Context, list []change) (answers, erro
 
 // setServer makes a call. A server that tracks another one has its health from there,
 // and cannot be said to be up: then the rest has to do.
-func (i Instance) setServer(ctx context.Context, s snapshots.BoundServer, call dataplane.ServerChange) (dataplane.Server, error) {
+func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
 	server, err := i.API.SetServer(ctx, s.Backend, s.Name, call)
 	if call.Up && errors.Is(err, dataplane.ErrUnavailable) {
 		call.Up = false
@@ -366,7 +367,7 @@ func (i Instance) setServer(ctx context.Context, s snapshots.BoundServer, call d
 // setByPost posts the text without a reload, with what to change in the worker. Servers
 // take traffic only when the worker is seen to have their addresses, see [stages]. It tells
 // what is on disk then, and is needed also where nothing is to be changed but the file.
-func (i Instance) setByPost(ctx context.Context, want snapshots.Bound, list []change, have Running) (Running, error) {
+func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change, have Running) (Running, error) {
 	have.Persisted, have.Written, have.Disk = false, nil, Digest{}
 	first, then := stages(list)
 	var err error
@@ -411,17 +412,17 @@ func (i Instance) postActions(ctx context.Context, config []byte, all []dataplan
 // Settle writes the text to disk, for a worker that runs its shape, and makes the worker
 // have the servers along with that, where it is known which ones it has: the file is
 // written first. It returns what the worker has now, also with an error.
-func (i Instance) Settle(ctx context.Context, want snapshots.Bound, have Running) (Running, error) {
+func (i Instance) Settle(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return have, err
 	}
-	if !snapshots.SameNode(info.Node, want.Node) {
+	if !bind.SameNode(info.Node, want.Node) {
 		return have, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	var list []change
 	if info.PID == have.Info.PID && aligned(have.Servers, want.Servers) {
-		var wanted []snapshots.BoundServer
+		var wanted []bind.Server
 		wanted, have.ByHand = respect(want.Servers, have.ByHand)
 		list = changes(have.Servers, wanted)
 	}
@@ -440,12 +441,12 @@ func (i Instance) Settle(ctx context.Context, want snapshots.Bound, have Running
 
 // Persist writes the text to disk, for a worker that runs it already, and returns
 // what the file is now.
-func (i Instance) Persist(ctx context.Context, want snapshots.Bound) (Digest, error) {
+func (i Instance) Persist(ctx context.Context, want bind.Bound) (Digest, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
 		return Digest{}, err
 	}
-	if !snapshots.SameNode(info.Node, want.Node) {
+	if !bind.SameNode(info.Node, want.Node) {
 		return Digest{}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
 	}
 	return i.post(ctx, want.Config, nil)

@@ -11,25 +11,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-const spareAddress = snapshots.SpareAddress
+const spareAddress = bind.SpareAddress
 
 // spare is a slot without an endpoint.
-func spare(name string) snapshots.BoundServer {
-	return snapshots.BoundServer{Backend: "web", Name: name, Address: spareAddress, Port: 1, Weight: 1, State: snapshots.SlotSpare}
+func spare(name string) bind.Server {
+	return bind.Server{Backend: "web", Name: name, Address: spareAddress, Port: 1, Weight: 1, State: bind.SlotSpare}
 }
 
-func weighing(s snapshots.BoundServer, weight int) snapshots.BoundServer {
+func weighing(s bind.Server, weight int) bind.Server {
 	s.Weight = weight
 	return s
 }
 
 func TestActions(t *testing.T) {
-	ready, drain := snapshots.SlotReady, snapshots.SlotDrain
+	ready, drain := bind.SlotReady, bind.SlotDrain
 	tests := map[string]struct {
-		from, to snapshots.BoundServer
+		from, to bind.Server
 		want     []string
 	}{
 		"an endpoint comes: its address before its traffic": {
@@ -52,7 +52,7 @@ func TestActions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, a := range actions(changes([]snapshots.BoundServer{test.from}, []snapshots.BoundServer{test.to})) {
+			for _, a := range actions(changes([]bind.Server{test.from}, []bind.Server{test.to})) {
 				got = append(got, a.String())
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -74,7 +74,7 @@ func TestAtLeast34(t *testing.T) {
 }
 
 // asServers are the servers as the API shows them.
-func asServers(list ...snapshots.BoundServer) map[string][]dataplane.Server {
+func asServers(list ...bind.Server) map[string][]dataplane.Server {
 	out := map[string][]dataplane.Server{}
 	for _, s := range list {
 		out[s.Backend] = append(out[s.Backend], dataplane.Server{Name: s.Name, Address: s.Address, Port: s.Port, AdminState: string(s.State)})
@@ -83,13 +83,13 @@ func asServers(list ...snapshots.BoundServer) map[string][]dataplane.Server {
 }
 
 func TestUpdate(t *testing.T) {
-	old := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady), spare("s2")})
-	next := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotDrain), server("s2", "10.0.0.2", snapshots.SlotReady)})
+	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
+	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotDrain), server("s2", "10.0.0.2", bind.SlotReady)})
 	const node = "r000001-0000000001_aaaaaaaa"
 	tests := map[string]struct {
 		version   string
 		forget    bool // what the worker has is not known
-		want      snapshots.Bound
+		want      bind.Bound
 		edit      func(f *fake)
 		calls     []string
 		persisted bool
@@ -161,14 +161,14 @@ func TestUpdate(t *testing.T) {
 }
 
 // wanted is what a worker is to have of what was bound.
-func wanted(b snapshots.Bound) Wanted {
-	return Wanted{Node: b.Node, Servers: b.Servers, Certificates: Hashes(b), Entries: b.Entries, Bind: func() (snapshots.Bound, error) { return b, nil }}
+func wanted(b bind.Bound) Wanted {
+	return Wanted{Node: b.Node, Servers: b.Servers, Certificates: Hashes(b), Entries: b.Entries, Bind: func() (bind.Bound, error) { return b, nil }}
 }
 
 // drained returns the bound snapshot with its first server drained.
-func drained(b snapshots.Bound) snapshots.Bound {
-	servers := append([]snapshots.BoundServer(nil), b.Servers...)
-	servers[0].State = snapshots.SlotDrain
+func drained(b bind.Bound) bind.Bound {
+	servers := append([]bind.Server(nil), b.Servers...)
+	servers[0].State = bind.SlotDrain
 	return bound(b.ID.Revision, servers)
 }
 
@@ -196,8 +196,8 @@ func (f *fake) obey() {
 
 // An API that answers 200 and changes nothing is not believed.
 func TestUpdateReadsBack(t *testing.T) {
-	old := bound(1, []snapshots.BoundServer{spare("s1")})
-	next := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
+	old := bound(1, []bind.Server{spare("s1")})
+	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
 	f := newFake(t)
 	f.put(old)
 	f.load()
@@ -213,10 +213,10 @@ func TestUpdateReadsBack(t *testing.T) {
 // before it, whatever else there is. Only a call that fails has the servers asked for. The
 // version of the API is asked once, and again when it fell short.
 func TestUpdateAsksForWhatProves(t *testing.T) {
-	at := func(address string) snapshots.Bound {
+	at := func(address string) bind.Bound {
 		other := spare("s1")
 		other.Backend = "other"
-		return bound(1, []snapshots.BoundServer{server("s1", address, snapshots.SlotReady), spare("s2"), other})
+		return bound(1, []bind.Server{server("s1", address, bind.SlotReady), spare("s2"), other})
 	}
 	f := newFake(t)
 	f.version = "v3.4.2"
@@ -242,9 +242,9 @@ func TestUpdateAsksForWhatProves(t *testing.T) {
 			return nil
 		}
 		want := wanted(at(step.address))
-		want.Bind = func() (snapshots.Bound, error) {
+		want.Bind = func() (bind.Bound, error) {
 			t.Error("everything was bound")
-			return snapshots.Bound{}, errors.New("for nothing")
+			return bind.Bound{}, errors.New("for nothing")
 		}
 		next, err := i.Update(t.Context(), want, have)
 		if (err != nil) != step.refuses || len(f.calls) != 1 {
@@ -260,14 +260,14 @@ func TestUpdateAsksForWhatProves(t *testing.T) {
 // Where answers do not tell of the server that was changed, it is read back with those of
 // its backend, and the others stay as known.
 func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
-	of := func(backend string, s snapshots.BoundServer) snapshots.BoundServer {
+	of := func(backend string, s bind.Server) bind.Server {
 		s.Backend = backend
 		return s
 	}
-	ready := func(address string) snapshots.BoundServer { return server("s1", address, snapshots.SlotReady) }
-	old := bound(1, []snapshots.BoundServer{of("a", ready("10.0.1.1")), of("a", spare("s2")), of("b", ready("10.0.2.1")), of("b", spare("s2")), of("c", ready("10.0.3.1"))})
+	ready := func(address string) bind.Server { return server("s1", address, bind.SlotReady) }
+	old := bound(1, []bind.Server{of("a", ready("10.0.1.1")), of("a", spare("s2")), of("b", ready("10.0.2.1")), of("b", spare("s2")), of("c", ready("10.0.3.1"))})
 	next := bound(1, slices.Clone(old.Servers))
-	next.Servers[3] = of("b", server("s2", "10.0.2.2", snapshots.SlotReady))
+	next.Servers[3] = of("b", server("s2", "10.0.2.2", bind.SlotReady))
 	f := newFake(t)
 	f.version = "v3.4.2"
 	f.put(old)
@@ -281,7 +281,7 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := slices.Clone(next.Servers)
-	want[2].State = snapshots.SlotDrain
+	want[2].State = bind.SlotDrain
 	if diff := cmp.Diff(want, got.Servers); diff != "" || len(got.ByHand) != 1 || got.ByHand[0].Backend != "b" {
 		t.Errorf("by hand: %v; servers (-want +got):\n%s", got.ByHand, diff)
 	}
@@ -301,8 +301,8 @@ func (m mute) SetServer(ctx context.Context, backend, server string, ch dataplan
 // An answer that tells of another state or address than was set is believed, not the
 // status of the call.
 func TestUpdateBelievesWhatAnswersTell(t *testing.T) {
-	old := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady), spare("s2")})
-	next := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady), server("s2", "10.0.0.2", snapshots.SlotReady)})
+	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), spare("s2")})
+	next := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady), server("s2", "10.0.0.2", bind.SlotReady)})
 	f := newFake(t)
 	f.version = "v3.4.2"
 	f.put(old)
@@ -329,7 +329,7 @@ func (d deaf) SetServer(ctx context.Context, backend, server string, ch dataplan
 // What the API says of a drained server depends on whether its slot was disabled
 // in the configuration, and whether its health check passes.
 func TestDrainedServerIsKnownAsSuch(t *testing.T) {
-	old := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotReady)})
+	old := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotReady)})
 	for _, found := range []dataplane.Server{
 		{AdminState: "drain", OperationalState: "up"}, {AdminState: "maint", OperationalState: "up"}, {AdminState: "maint", OperationalState: "down"},
 	} {
@@ -344,7 +344,7 @@ func TestDrainedServerIsKnownAsSuch(t *testing.T) {
 		}
 		have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
 		got, err := Instance{API: stubborn{f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(drained(old)), have)
-		if err != nil || got.Servers[0].State != snapshots.SlotDrain {
+		if err != nil || got.Servers[0].State != bind.SlotDrain {
 			t.Errorf("%s and %s: servers are %+v, and the error is %v", found.AdminState, found.OperationalState, got.Servers, err)
 		}
 	}
@@ -354,8 +354,8 @@ func TestDrainedServerIsKnownAsSuch(t *testing.T) {
 // API's words, so that the API does not put it there. Without health checks it is up. Once
 // its endpoint has left, it counts as spare, or it would be set again for ever.
 func TestDrainedSlotBecomesSpare(t *testing.T) {
-	drains := bound(1, []snapshots.BoundServer{server("s1", "10.0.0.1", snapshots.SlotDrain)})
-	next := bound(1, []snapshots.BoundServer{spare("s1")})
+	drains := bound(1, []bind.Server{server("s1", "10.0.0.1", bind.SlotDrain)})
+	next := bound(1, []bind.Server{spare("s1")})
 	f := newFake(t)
 	f.version = "v3.4.2"
 	f.put(drains)

@@ -7,22 +7,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// Remember has the store know what a reader saw of it before, as [snapshots.View.Seen]
+// Remember has the store know what a reader saw of it before, as [channel.View.Seen]
 // says.
-func (s *Store) Remember(seen snapshots.Seen) {
+func (s *Store) Remember(seen channel.Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.believed = seen.Of(s.String()).Channel
 }
 
 // remembered is what Remember is to be given.
-func (s *Store) remembered() snapshots.Seen {
+func (s *Store) remembered() channel.Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return snapshots.Seen{Store: s.String(), Channel: s.believed}
+	return channel.Seen{Store: s.String(), Channel: s.believed}
 }
 
 // versionOf tells the states of a ConfigMap apart; "" is that of none. The serial is that of
@@ -40,12 +40,12 @@ func versionOf(o *corev1.ConfigMap, serial uint64) string {
 
 // believe notes the channel's ConfigMap, nil for none, if it comes after the one that was
 // believed last, or what it says accepts that it does not.
-func (s *Store) believe(o *corev1.ConfigMap, serial uint64, c snapshots.Channel) error {
+func (s *Store) believe(o *corev1.ConfigMap, serial uint64, c channel.Channel) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := versionOf(o, serial)
 	if why := rewound(s.believed, now); why != "" {
-		gone := &snapshots.RewoundError{Channel: s.believed, Message: why}
+		gone := &channel.RewoundError{Channel: s.believed, Message: why}
 		if !c.AcceptsRewind(gone) {
 			return gone
 		}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func TestRewoundTellsWhatCameAfter(t *testing.T) {
@@ -36,7 +36,7 @@ func TestChannelsThatAreApplied(t *testing.T) {
 	paused := "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nmetadata: {name: edge}\nspec: {pause: {by: ops}}\n"
 	resumed := "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nmetadata: {name: edge}\nspec: {}\n"
 	s := p.open()
-	var seen snapshots.Seen
+	var seen channel.Seen
 	for _, text := range []string{resumed, paused, resumed, paused} {
 		p.setChannel([]byte(text))
 		v, err := s.View(t.Context())
@@ -48,7 +48,7 @@ func TestChannelsThatAreApplied(t *testing.T) {
 	restarted := p.open()
 	seen.Channel = "another/1"
 	restarted.Remember(seen)
-	if _, err := restarted.View(t.Context()); !errors.Is(err, snapshots.ErrRewound) {
+	if _, err := restarted.View(t.Context()); !errors.Is(err, channel.ErrRewound) {
 		t.Errorf("made again: %v", err)
 	}
 }

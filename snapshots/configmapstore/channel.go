@@ -10,13 +10,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
 // UpdateChannel lets edit change the channel, and writes what it made of it. It
 // calls edit again if another writer was faster. It returns the error of edit as it
 // is, and then writes nothing.
-func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error {
+func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	for try := 1; ; try++ {
 		ids, err := s.IDs(ctx) // which the channel may name in short
 		if err != nil {
@@ -46,7 +47,7 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 // writeChannel replaces the channel, or makes it if there is no ConfigMap of it yet.
 // Whatever else people put there stays.
 func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, now time.Time) error {
-	channel, err := snapshots.ParseChannel(data)
+	channel, err := channel.Parse(data)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (s *Store) lacksSignature(o *corev1.ConfigMap) bool {
 // nobody has said anything. An unreadable one is an error, and never that channel, and so
 // is one that does not come after the one that was read before.
 // The snapshots of the store are those that it may name in short.
-func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (snapshots.Channel, *corev1.ConfigMap, error) {
+func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channel, *corev1.ConfigMap, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	name := ChannelName(s.name)
@@ -110,18 +111,18 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (snapshots.Chan
 		o, err = nil, s.placed(ctx)
 	}
 	if err != nil {
-		return snapshots.Channel{}, nil, fmt.Errorf("read channel: %w", because(ctx, err))
+		return channel.Channel{}, nil, fmt.Errorf("read channel: %w", because(ctx, err))
 	}
-	var channel snapshots.Channel
+	var current channel.Channel
 	serial, err := s.vouchChannel(o)
 	if o != nil && err == nil {
-		channel, err = channelOf(o.Data, ids)
+		current, err = channelOf(o.Data, ids)
 	}
 	if err == nil {
-		err = s.believe(o, serial, channel)
+		err = s.believe(o, serial, current)
 	}
 	if err != nil {
-		return snapshots.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
+		return channel.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
 	}
-	return channel, o, nil
+	return current, o, nil
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // SecretsAnnotation of a manifest has the names of the Secrets beside its snapshot. In
@@ -126,7 +127,7 @@ func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]b
 			continue
 		}
 		content := values[companionKey(ref.Version)]
-		if version, err := snapshots.CertificateVersion(content); err != nil || version != ref.Version {
+		if version, err := pem.Version(content); err != nil || version != ref.Version {
 			return nil, fmt.Errorf("read certificates of %s: %w: that of Secret %s is not beside it", id, snapshots.ErrCorrupt, ref.Secret)
 		}
 		out[ref.Version] = slices.Clone(content)

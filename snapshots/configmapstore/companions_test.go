@@ -6,7 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
+	stdpem "encoding/pem"
 	"errors"
 	"math/big"
 	"testing"
@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -35,10 +36,10 @@ func withCompanion(t *testing.T, backend string) snapshots.Draft {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
+	content := append(stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}), stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
 	d := storetest.Draft(backend)
 	d.Certificates[0].Mode = snapshots.ModeCompanion
-	if d.Certificates[0].Version, err = snapshots.CertificateVersion(content); err != nil {
+	if d.Certificates[0].Version, err = pem.Version(content); err != nil {
 		t.Fatal(err)
 	}
 	d.Companions = []snapshots.Companion{{Version: d.Certificates[0].Version, Content: content}}

@@ -6,6 +6,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -103,7 +104,7 @@ func (p *place) tamper(id snapshots.ID, path string) {
 func (p *place) setChannel(data []byte) {
 	p.Helper()
 	fields := map[string]string{"channel.yaml": string(data)} // which is no key of a channel
-	if c, err := snapshots.ParseChannel(data); err == nil {
+	if c, err := channel.Parse(data); err == nil {
 		if fields, err = fieldsOf(c); err != nil {
 			p.Fatal(err)
 		}

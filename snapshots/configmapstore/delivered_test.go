@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -148,7 +149,7 @@ func TestDeliveredIsNotPublishedTo(t *testing.T) {
 	if n := len(p.objects(partManifest)) + len(p.objects(partChunk)); n != 5 {
 		t.Errorf("there are %d objects", n)
 	}
-	pause := func(c *snapshots.Channel) error { *c = c.Paused(snapshots.Pause{By: "ops", At: noon}); return nil }
+	pause := func(c *channel.Channel) error { *c = c.Paused(channel.Pause{By: "ops", At: noon}); return nil }
 	if err := p.open().UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // The keys of a channel's ConfigMap. The first line of a value is what a person would
@@ -35,7 +36,7 @@ var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedK
 
 // fieldsOf returns the keys that say what a channel says. requireApproval is always
 // there, so that a ConfigMap without anything is none that was written.
-func fieldsOf(c snapshots.Channel) (map[string]string, error) {
+func fieldsOf(c channel.Channel) (map[string]string, error) {
 	out := map[string]string{approvalKey: strconv.FormatBool(c.Spec.RequireApproval)}
 	if p := c.Spec.Pin; p != nil {
 		out[pinKey] = lines(p.Snapshot.String(), "by", p.By, "at", moment(p.At), "reason", p.Reason)
@@ -46,7 +47,7 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 	if p := c.Spec.Pause; p != nil {
 		out[pauseKey] = lines("true", "by", p.By, "at", moment(p.At), "reason", p.Reason)
 	}
-	for key, o := range map[string]*snapshots.Order{promoteKey: c.Spec.Promote, abortKey: c.Spec.Abort} {
+	for key, o := range map[string]*channel.Order{promoteKey: c.Spec.Promote, abortKey: c.Spec.Abort} {
 		if o != nil {
 			out[key] = orderLines(*o)
 		}
@@ -81,7 +82,7 @@ func fieldsOf(c snapshots.Channel) (map[string]string, error) {
 	return out, nil
 }
 
-func orderLines(o snapshots.Order) string {
+func orderLines(o channel.Order) string {
 	full := ""
 	if o.Full {
 		full = "true"
@@ -114,29 +115,29 @@ func lines(first string, details ...string) string {
 
 // channelOf reads the keys of a ConfigMap. These are all the snapshots of the store:
 // a person may name one by its revision. What it does not know is refused, for it may
-// be what somebody wanted most; the error wraps [snapshots.ErrBadChannel].
-func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, error) {
+// be what somebody wanted most; the error wraps [channel.ErrInvalid].
+func channelOf(data map[string]string, ids []snapshots.ID) (channel.Channel, error) {
 	r := fieldReader{data: data, ids: ids, known: map[string]bool{noteKey: true}}
-	var c snapshots.Channel
+	var c channel.Channel
 	if !slices.ContainsFunc(channelKeys, func(key string) bool { _, ok := data[key]; return ok }) {
 		r.fail(approvalKey, "neither it nor any other key of a channel is there")
 	}
 	if first, details := r.field(pinKey, "by", "at", "reason"); first != "" {
-		c.Spec.Pin = &snapshots.Pin{Snapshot: r.snapshot(pinKey, first), By: details["by"], At: r.time(pinKey, details["at"]), Reason: details["reason"]}
+		c.Spec.Pin = &channel.Pin{Snapshot: r.snapshot(pinKey, first), By: details["by"], At: r.time(pinKey, details["at"]), Reason: details["reason"]}
 	}
 	if first, details := r.field(overrideKey, "until", "by", "reason"); first != "" {
-		c.Spec.Override = &snapshots.Override{Snapshot: r.snapshot(overrideKey, first), Expires: r.time(overrideKey, details["until"]), By: details["by"], Reason: details["reason"]}
+		c.Spec.Override = &channel.Override{Snapshot: r.snapshot(overrideKey, first), Expires: r.time(overrideKey, details["until"]), By: details["by"], Reason: details["reason"]}
 		if details["until"] == "" {
 			r.fail(overrideKey, "the line until: TIME is missing")
 		}
 	}
 	if first, details := r.field(pauseKey, "by", "at", "reason"); r.flag(pauseKey, first) {
-		c.Spec.Pause = &snapshots.Pause{By: details["by"], At: r.time(pauseKey, details["at"]), Reason: details["reason"]}
+		c.Spec.Pause = &channel.Pause{By: details["by"], At: r.time(pauseKey, details["at"]), Reason: details["reason"]}
 	}
 	c.Spec.Promote, c.Spec.Abort = r.order(promoteKey, "full", "by", "at", "reason"), r.order(abortKey, "by", "at", "reason")
 	c.Spec.AcceptedRewind = r.acceptedRewind()
 	if first, details := r.field(confirmKey, "by", "at", "reason"); first != "" {
-		c.Spec.ConfirmEndpoints = &snapshots.Confirmation{Loss: first, By: details["by"], At: r.time(confirmKey, details["at"]), Reason: details["reason"]}
+		c.Spec.ConfirmEndpoints = &channel.Confirmation{Loss: first, By: details["by"], At: r.time(confirmKey, details["at"]), Reason: details["reason"]}
 	}
 	first, _ := r.field(approvalKey)
 	c.Spec.RequireApproval = r.flag(approvalKey, first)
@@ -144,7 +145,7 @@ func channelOf(data map[string]string, ids []snapshots.ID) (snapshots.Channel, e
 	c.Spec.ShareRejections = r.flag(sharedKey, shared)
 	c = r.approvals(c)
 	r.known[rejectedKey] = true
-	if err := snapshots.DecodeYAML([]byte(data[rejectedKey]), snapshots.MaxChannel, &c.Spec.Rejected); err != nil {
+	if err := snapshots.DecodeYAML([]byte(data[rejectedKey]), channel.MaxSize, &c.Spec.Rejected); err != nil {
 		r.fail(rejectedKey, err.Error())
 	}
 	return c, r.end(c)
@@ -160,7 +161,7 @@ type fieldReader struct {
 
 func (r *fieldReader) fail(key, why string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: data.%s: %s", snapshots.ErrBadChannel, key, why)
+		r.err = fmt.Errorf("%w: data.%s: %s", channel.ErrInvalid, key, why)
 	}
 }
 
@@ -218,22 +219,22 @@ func (r *fieldReader) flag(key, text string) bool {
 	return false
 }
 
-func (r *fieldReader) order(key string, names ...string) *snapshots.Order {
+func (r *fieldReader) order(key string, names ...string) *channel.Order {
 	first, details := r.field(key, names...)
 	if first == "" {
 		return nil
 	}
-	return &snapshots.Order{
+	return &channel.Order{
 		Snapshot: r.snapshot(key, first), Full: r.flag(key, details["full"]), By: details["by"], At: r.time(key, details["at"]), Reason: details["reason"],
 	}
 }
 
-func (r *fieldReader) acceptedRewind() *snapshots.AcceptedRewind {
+func (r *fieldReader) acceptedRewind() *channel.AcceptedRewind {
 	first, details := r.field(acceptedKey, "by", "at", "reason")
 	if first == "" {
 		return nil
 	}
-	out := snapshots.AcceptedRewind{By: details["by"], At: r.time(acceptedKey, details["at"]), Reason: details["reason"]}
+	out := channel.AcceptedRewind{By: details["by"], At: r.time(acceptedKey, details["at"]), Reason: details["reason"]}
 	for _, word := range strings.Fields(first) {
 		if id, err := snapshots.ParseID(word); err == nil {
 			out.Snapshots = append(out.Snapshots, id)
@@ -244,7 +245,7 @@ func (r *fieldReader) acceptedRewind() *snapshots.AcceptedRewind {
 	return &out
 }
 
-func (r *fieldReader) approvals(c snapshots.Channel) snapshots.Channel {
+func (r *fieldReader) approvals(c channel.Channel) channel.Channel {
 	r.known[approvedKey] = true
 	for name := range strings.FieldsFuncSeq(r.data[approvedKey], func(c rune) bool { return c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n' }) {
 		if id := r.snapshot(approvedKey, name); !id.IsZero() {
@@ -255,7 +256,7 @@ func (r *fieldReader) approvals(c snapshots.Channel) snapshots.Channel {
 }
 
 // end returns what was wrong. What is said must also be a channel.
-func (r *fieldReader) end(c snapshots.Channel) error {
+func (r *fieldReader) end(c channel.Channel) error {
 	for _, key := range slices.Sorted(maps.Keys(r.data)) {
 		if !r.known[key] {
 			r.fail(key, "no channel has it")

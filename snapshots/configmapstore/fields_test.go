@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func channelIDs() []snapshots.ID {
@@ -20,11 +21,11 @@ func channelIDs() []snapshots.ID {
 func TestFieldsOfChannel(t *testing.T) {
 	t.Parallel()
 	ids := channelIDs()
-	c := snapshots.Channel{}.
-		Reject(snapshots.Rejection{Digest: snapshots.Digest("sha256:" + strings.Repeat("a", 64)), Snapshot: snapshots.ID{Revision: 10, Short: strings.Repeat("a", 10)}, Reason: "a: refused:\nport in use", At: noon}).
-		Pinned(snapshots.Pin{Snapshot: ids[0], By: "ann", Reason: "the sale is off", At: noon}).
-		Overridden(snapshots.Override{Snapshot: ids[1], By: "ann", Expires: noon.Add(time.Hour)}).
-		Paused(snapshots.Pause{}).Approve(ids[1]).Approve(ids[0])
+	c := channel.Channel{}.
+		Reject(channel.Rejection{Digest: snapshots.Digest("sha256:" + strings.Repeat("a", 64)), Snapshot: snapshots.ID{Revision: 10, Short: strings.Repeat("a", 10)}, Reason: "a: refused:\nport in use", At: noon}).
+		Pinned(channel.Pin{Snapshot: ids[0], By: "ann", Reason: "the sale is off", At: noon}).
+		Overridden(channel.Override{Snapshot: ids[1], By: "ann", Expires: noon.Add(time.Hour)}).
+		Paused(channel.Pause{}).Approve(ids[1]).Approve(ids[0])
 	got, err := fieldsOf(c)
 	at := noon.Format(time.RFC3339)
 	want := map[string]string{
@@ -53,13 +54,13 @@ func TestFieldsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 	ids := channelIDs()
 	for range 2000 {
-		c := snapshots.Channel{}.WithApproval(r.IntN(2) == 0).Pinned(snapshots.Pin{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
-			Paused(snapshots.Pause{By: text(), Reason: text()}).
-			Overridden(snapshots.Override{Snapshot: ids[1], By: text(), Reason: text(), Expires: noon}).
-			Confirmed(snapshots.Confirmation{Loss: "3f2a91c0", By: text(), Reason: text(), At: noon}).
-			Promoted(snapshots.Order{Snapshot: ids[1], Full: r.IntN(2) == 0, By: text(), Reason: text(), At: noon}).
-			Aborted(snapshots.Order{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
-			Reject(snapshots.Rejection{Digest: snapshots.Digest("sha256:" + strings.Repeat("a", 64)), Snapshot: ids[1], Reason: text(), At: noon})
+		c := channel.Channel{}.WithApproval(r.IntN(2) == 0).Pinned(channel.Pin{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
+			Paused(channel.Pause{By: text(), Reason: text()}).
+			Overridden(channel.Override{Snapshot: ids[1], By: text(), Reason: text(), Expires: noon}).
+			Confirmed(channel.Confirmation{Loss: "3f2a91c0", By: text(), Reason: text(), At: noon}).
+			Promoted(channel.Order{Snapshot: ids[1], Full: r.IntN(2) == 0, By: text(), Reason: text(), At: noon}).
+			Aborted(channel.Order{Snapshot: ids[0], By: text(), Reason: text(), At: noon}).
+			Reject(channel.Rejection{Digest: snapshots.Digest("sha256:" + strings.Repeat("a", 64)), Snapshot: ids[1], Reason: text(), At: noon})
 		if r.IntN(2) == 0 {
 			c = c.Approve(ids[r.IntN(2)])
 		}
@@ -77,23 +78,23 @@ func TestFieldsAreReadAsTheyWereWritten(t *testing.T) {
 func TestFieldsOfPeople(t *testing.T) {
 	t.Parallel()
 	ids := channelIDs()
-	pinned := snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: ids[1]})
+	pinned := channel.Channel{}.Pinned(channel.Pin{Snapshot: ids[1]})
 	for name, test := range map[string]struct {
 		data map[string]string
-		want snapshots.Channel
+		want channel.Channel
 	}{
 		"by revision":       {map[string]string{"pin": "r12"}, pinned},
 		"as a name":         {map[string]string{"pin": "r000012"}, pinned},
 		"in full":           {map[string]string{"pin": " r000012-9876543210\n"}, pinned},
-		"one that is gone":  {map[string]string{"pin": "r000007-0000000000"}, snapshots.Channel{}.Pinned(snapshots.Pin{Snapshot: snapshots.ID{Revision: 7, Short: "0000000000"}})},
-		"nothing any more":  {map[string]string{"pin": "", "pause": "false", "approved": "", "rejected": ""}, snapshots.Channel{}},
+		"one that is gone":  {map[string]string{"pin": "r000007-0000000000"}, channel.Channel{}.Pinned(channel.Pin{Snapshot: snapshots.ID{Revision: 7, Short: "0000000000"}})},
+		"nothing any more":  {map[string]string{"pin": "", "pause": "false", "approved": "", "rejected": ""}, channel.Channel{}},
 		"with a note":       {map[string]string{"pin": "r12", "note": "call us"}, pinned},
-		"pause":             {map[string]string{"pause": "true"}, snapshots.Channel{}.Paused(snapshots.Pause{})},
-		"pause by somebody": {map[string]string{"pause": "true\nreason: black friday: all of it"}, snapshots.Channel{}.Paused(snapshots.Pause{Reason: "black friday: all of it"})},
-		"override":          {map[string]string{"override": "r12\nuntil: 2026-01-02T15:04:05+01:00"}, snapshots.Channel{}.Overridden(snapshots.Override{Snapshot: ids[1], Expires: time.Date(2026, 1, 2, 14, 4, 5, 0, time.UTC)})},
-		"abort":             {map[string]string{"abort": "r12"}, snapshots.Channel{}.Aborted(snapshots.Order{Snapshot: ids[1]})},
-		"promote":           {map[string]string{"promote": "r12\nfull: true"}, snapshots.Channel{}.Promoted(snapshots.Order{Snapshot: ids[1], Full: true})},
-		"approvals":         {map[string]string{"requireApproval": "true", "approved": "r12, r11"}, snapshots.Channel{}.WithApproval(true).Approve(ids[0]).Approve(ids[1])},
+		"pause":             {map[string]string{"pause": "true"}, channel.Channel{}.Paused(channel.Pause{})},
+		"pause by somebody": {map[string]string{"pause": "true\nreason: black friday: all of it"}, channel.Channel{}.Paused(channel.Pause{Reason: "black friday: all of it"})},
+		"override":          {map[string]string{"override": "r12\nuntil: 2026-01-02T15:04:05+01:00"}, channel.Channel{}.Overridden(channel.Override{Snapshot: ids[1], Expires: time.Date(2026, 1, 2, 14, 4, 5, 0, time.UTC)})},
+		"abort":             {map[string]string{"abort": "r12"}, channel.Channel{}.Aborted(channel.Order{Snapshot: ids[1]})},
+		"promote":           {map[string]string{"promote": "r12\nfull: true"}, channel.Channel{}.Promoted(channel.Order{Snapshot: ids[1], Full: true})},
+		"approvals":         {map[string]string{"requireApproval": "true", "approved": "r12, r11"}, channel.Channel{}.WithApproval(true).Approve(ids[0]).Approve(ids[1])},
 	} {
 		got, err := channelOf(test.data, ids)
 		if diff := gocmp.Diff(test.want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
@@ -121,7 +122,7 @@ func TestFieldsThatAreNone(t *testing.T) {
 		"data.rejected: ":                                                          {"rejected": "r12"},
 		`spec.rejected[0] has the digest "x"`:                                      {"rejected": "- {digest: x}"},
 	} {
-		if _, err := channelOf(data, channelIDs()); !errors.Is(err, snapshots.ErrBadChannel) || !strings.Contains(err.Error(), want) {
+		if _, err := channelOf(data, channelIDs()); !errors.Is(err, channel.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", data, err, want)
 		}
 	}

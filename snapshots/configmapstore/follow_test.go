@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/kubetest"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -69,7 +70,7 @@ func TestFollow(t *testing.T) {
 		return ids
 	}
 	hears(t, changes, "snapshots", func() bool { return len(ids()) == 2 })
-	pause := func(c *snapshots.Channel) error { *c = c.Paused(snapshots.Pause{By: "ops"}); return nil }
+	pause := func(c *channel.Channel) error { *c = c.Paused(channel.Pause{By: "ops"}); return nil }
 	if err := writer.UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func TestManagerOf(t *testing.T) {
@@ -41,7 +41,7 @@ func TestChannelManager(t *testing.T) {
 	if got, err := s.ChannelManager(t.Context()); err != nil || got != "" {
 		t.Errorf("without a channel: %q, %v", got, err)
 	}
-	pause := func(c *snapshots.Channel) error { *c = c.Paused(snapshots.Pause{At: noon}); return nil }
+	pause := func(c *channel.Channel) error { *c = c.Paused(channel.Pause{At: noon}); return nil }
 	if err := s.UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
 		t.Fatal(err)
 	}

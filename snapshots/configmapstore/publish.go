@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -147,7 +148,7 @@ func (l listing) names(revision uint64) bool {
 func (p *publication) beside(ctx context.Context, l listing, now time.Time) error {
 	var missing []*corev1.ConfigMap
 	if len(l.complete)+len(l.refused) == 0 {
-		fields, err := fieldsOf(snapshots.Channel{})
+		fields, err := fieldsOf(channel.Channel{})
 		if err != nil {
 			return err
 		}
@@ -258,7 +259,7 @@ func (p *publication) confirm(ctx context.Context, parent snapshots.ID) error {
 	if err != nil {
 		return err
 	}
-	if (snapshots.View{IDs: ids}).Head() != parent {
+	if (channel.View{IDs: ids}).Head() != parent {
 		return errMoved
 	}
 	return nil

@@ -8,20 +8,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // View returns the IDs of all snapshots and the channel: two calls, of which none
 // fetches a snapshot.
-func (s *Store) View(ctx context.Context) (snapshots.View, error) {
+func (s *Store) View(ctx context.Context) (channel.View, error) {
 	l, err := s.list(ctx, readable)
 	if err != nil {
-		return snapshots.View{}, err
+		return channel.View{}, err
 	}
-	channel, _, err := s.channel(ctx, l.ids())
+	current, _, err := s.channel(ctx, l.ids())
 	if err != nil {
-		return snapshots.View{}, err
+		return channel.View{}, err
 	}
-	return snapshots.View{IDs: l.ids(), Refused: s.refusals(l), Channel: channel, Seen: s.remembered()}, nil
+	return channel.View{IDs: l.ids(), Refused: s.refusals(l), Channel: current, Seen: s.remembered()}, nil
 }
 
 // IDs returns the IDs of all snapshots, the newest last: where signatures are asked for,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -58,7 +59,7 @@ func TestRules(t *testing.T) {
 		t.Error(err)
 	}
 	approve := func(id snapshots.ID) error {
-		return person.UpdateChannel(t.Context(), "approve", noon, func(c *snapshots.Channel) error { *c = c.Approve(id); return nil })
+		return person.UpdateChannel(t.Context(), "approve", noon, func(c *channel.Channel) error { *c = c.Approve(id); return nil })
 	}
 	if err := approve(first); err != nil {
 		t.Error(err)
@@ -89,7 +90,7 @@ func TestRulesWithoutChannel(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	pusher := p.as("pusher", slices.Concat(Reading(p.namespace), Channel("edge"), Status("edge")))
-	edit := func(c *snapshots.Channel) error {
+	edit := func(c *channel.Channel) error {
 		*c = c.Approve(snapshots.ID{Revision: 1, Short: "0123456789"})
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 )
 
@@ -239,16 +240,16 @@ func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Findi
 
 // Refused returns the snapshots that are there and not signed by who may, with the reason
 // of each, by ID. Nobody runs them.
-func (s *Store) Refused(ctx context.Context) ([]snapshots.Refused, error) {
+func (s *Store) Refused(ctx context.Context) ([]channel.Refused, error) {
 	l, err := s.list(ctx, readable)
 	return s.refusals(l), err
 }
 
-func (s *Store) refusals(l listing) []snapshots.Refused {
+func (s *Store) refusals(l listing) []channel.Refused {
 	slices.SortFunc(l.refused, func(a, b stored) int { return a.id.Compare(b.id) })
-	var out []snapshots.Refused
+	var out []channel.Refused
 	for _, found := range l.refused {
-		out = append(out, snapshots.Refused{ID: found.id, Reason: fmt.Sprintf("ConfigMap %s/%s is %s: %s", s.namespace, found.name, snapshots.ErrUntrusted, found.refused)})
+		out = append(out, channel.Refused{ID: found.id, Reason: fmt.Sprintf("ConfigMap %s/%s is %s: %s", s.namespace, found.name, snapshots.ErrUntrusted, found.refused)})
 	}
 	return out
 }

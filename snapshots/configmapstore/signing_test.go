@@ -20,6 +20,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
@@ -179,7 +180,7 @@ func TestForgedSnapshotsAreNobodys(t *testing.T) {
 			if err != nil || !slices.Equal(v.IDs, []snapshots.ID{first}) {
 				t.Errorf("the store offers %v, %v", v.IDs, err)
 			}
-			told := slices.ContainsFunc(v.Refused, func(r snapshots.Refused) bool { return r.ID == forged && strings.Contains(r.Reason, forge.want) })
+			told := slices.ContainsFunc(v.Refused, func(r channel.Refused) bool { return r.ID == forged && strings.Contains(r.Reason, forge.want) })
 			if told != (name != "staged") {
 				t.Errorf("refused: %v", v.Refused)
 			}
@@ -245,12 +246,12 @@ func TestSignaturesAreAskedForLater(t *testing.T) {
 	if _, err := p.open(p.reads).View(t.Context()); !errors.Is(err, snapshots.ErrUntrusted) {
 		t.Errorf("a channel from before is read: %v", err)
 	}
-	if err := p.open(p.with(p.key)).UpdateChannel(t.Context(), "sign", noon, func(*snapshots.Channel) error { return nil }); err != nil {
+	if err := p.open(p.with(p.key)).UpdateChannel(t.Context(), "sign", noon, func(*channel.Channel) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	v, err := p.open(p.reads).View(t.Context())
-	d := snapshots.Want(v, noon)
-	if err != nil || !d.Hold || d.Because != snapshots.BecauseUntrusted || !strings.Contains(d.Message, old.String()[:7]) || !strings.Contains(d.Message, "it has no signature") {
+	d := channel.Want(v, noon)
+	if err != nil || !d.Hold || d.Because != channel.BecauseUntrusted || !strings.Contains(d.Message, old.String()[:7]) || !strings.Contains(d.Message, "it has no signature") {
 		t.Errorf("%+v, %v", d, err)
 	}
 	again := publish(t, p.open(p.with(p.key)), storetest.Draft("a")) // also of a compiler that verifies nothing
@@ -293,7 +294,7 @@ func TestKeysAreRotated(t *testing.T) {
 	if _, err := reader.View(t.Context()); !errors.Is(err, snapshots.ErrUntrusted) || !strings.Contains(process.Hint(err), "pusher sign --signing-key") {
 		t.Errorf("the channel is read: %v, hint %q", err, process.Hint(err))
 	}
-	if err := p.open(p.with(newKeyFile)).UpdateChannel(t.Context(), "sign", noon, func(*snapshots.Channel) error { return nil }); err != nil {
+	if err := p.open(p.with(newKeyFile)).UpdateChannel(t.Context(), "sign", noon, func(*channel.Channel) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := reader.View(t.Context()); err != nil || !slices.Equal(v.IDs, []snapshots.ID{third}) || len(v.Refused) != 2 {
@@ -316,7 +317,7 @@ func TestNothingIsPublishedUnsigned(t *testing.T) {
 		if _, _, err := s.Publish(t.Context(), storetest.Draft("a")); err == nil {
 			t.Errorf("%s: it is published", name)
 		}
-		if err := s.UpdateChannel(t.Context(), "approve", noon, func(c *snapshots.Channel) error {
+		if err := s.UpdateChannel(t.Context(), "approve", noon, func(c *channel.Channel) error {
 			*c = c.Approve(snapshots.ID{Revision: 1, Short: "0123456789"})
 			return nil
 		}); err == nil {
@@ -336,20 +337,20 @@ func TestChannelIsSigned(t *testing.T) {
 	s, reader := p.open(p.writes), p.open(p.reads)
 	first := publish(t, s, storetest.Draft("a"))
 	publish(t, s, storetest.Draft("b"))
-	pin := func(id snapshots.ID) func(*snapshots.Channel) error {
-		return func(c *snapshots.Channel) error {
-			c.Spec.Pin = &snapshots.Pin{Snapshot: id, By: "ann", At: noon}
+	pin := func(id snapshots.ID) func(*channel.Channel) error {
+		return func(c *channel.Channel) error {
+			c.Spec.Pin = &channel.Pin{Snapshot: id, By: "ann", At: noon}
 			return nil
 		}
 	}
 	if err := s.UpdateChannel(t.Context(), "pin", noon, pin(first)); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := reader.View(t.Context()); err != nil || snapshots.Want(v, noon).ID != first {
+	if v, err := reader.View(t.Context()); err != nil || channel.Want(v, noon).ID != first {
 		t.Fatalf("pinned: %+v, %v", v.Channel, err)
 	}
 	pinned := p.object("edge-channel")
-	if err := s.UpdateChannel(t.Context(), "unpin", noon, func(c *snapshots.Channel) error { c.Spec.Pin = nil; return nil }); err != nil {
+	if err := s.UpdateChannel(t.Context(), "unpin", noon, func(c *channel.Channel) error { c.Spec.Pin = nil; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	v, err := reader.View(t.Context())
@@ -381,7 +382,7 @@ func TestChannelIsSigned(t *testing.T) {
 	restarted.Remember(v.Seen)
 	write(pinned.Data, pinned.Annotations)
 	for _, r := range []*Store{reader, restarted} {
-		if _, err := r.View(t.Context()); !errors.Is(err, snapshots.ErrRewound) || !strings.Contains(err.Error(), "put back") {
+		if _, err := r.View(t.Context()); !errors.Is(err, channel.ErrRewound) || !strings.Contains(err.Error(), "put back") {
 			t.Errorf("an old one is put back: %v", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -198,7 +199,7 @@ func TestNoNamespace(t *testing.T) {
 	_, viewed := s.View(t.Context())
 	_, got := s.Get(t.Context(), snapshots.ID{Revision: 1, Short: "0123456789"})
 	_, _, published := s.Publish(t.Context(), storetest.Draft("a"))
-	edited := s.UpdateChannel(t.Context(), "nothing", noon, func(*snapshots.Channel) error { return nil })
+	edited := s.UpdateChannel(t.Context(), "nothing", noon, func(*channel.Channel) error { return nil })
 	for i, err := range []error{viewed, got, published, edited} {
 		if !errors.Is(err, errNoNamespace) {
 			t.Errorf("call %d: %v", i, err)
@@ -229,8 +230,8 @@ func TestChannelOfPeople(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	s := p.open()
-	pause := func(c *snapshots.Channel) error { *c = c.Paused(snapshots.Pause{By: "ops", At: noon}); return nil }
-	resume := func(c *snapshots.Channel) error { *c = c.Resumed(); return nil }
+	pause := func(c *channel.Channel) error { *c = c.Paused(channel.Pause{By: "ops", At: noon}); return nil }
+	resume := func(c *channel.Channel) error { *c = c.Resumed(); return nil }
 	if err := s.UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestChannelOfPeople(t *testing.T) {
 	if err := p.client.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.View(t.Context()); !errors.Is(err, snapshots.ErrBadChannel) {
+	if v, err := s.View(t.Context()); !errors.Is(err, channel.ErrInvalid) {
 		t.Errorf("a channel without any key: %+v, %v", v, err)
 	}
 }

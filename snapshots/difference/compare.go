@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // CertificatesFile is the name under which the certificate references of a
@@ -26,15 +27,15 @@ type Side struct {
 }
 
 // Verdict is what it takes to bring a fleet from one side to the other. It is that of
-// [snapshots.Classify] for the sides as they are bound, as far as that can be told without
+// [bind.Classify] for the sides as they are bound, as far as that can be told without
 // an instance.
-type Verdict = snapshots.Verdict
+type Verdict = bind.Verdict
 
 // The verdicts.
 const (
-	Nothing = snapshots.Nothing
-	Runtime = snapshots.Runtime
-	Reload  = snapshots.Reload
+	Nothing = bind.Nothing
+	Runtime = bind.Runtime
+	Reload  = bind.Reload
 )
 
 // Difference is how the second of two sides differs from the first.
@@ -127,7 +128,7 @@ func texts(s Side) map[string]string {
 }
 
 func certificateLine(c snapshots.CertificateRef) string {
-	line := fmt.Sprintf("%s: %s", c.File, snapshots.Need{Use: c.Use, Secret: c.Secret})
+	line := fmt.Sprintf("%s: %s", c.File, bind.Need{Use: c.Use, Secret: c.Secret})
 	if c.Versioned() {
 		line += fmt.Sprintf(", %s, version %s", c.Mode, cmp.Or(c.Version, "none"))
 	}

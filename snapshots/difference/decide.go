@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // decidingLine returns what sides take that differ in files: a reload for the first line
@@ -62,7 +63,7 @@ func (c *comparison) needsReload() (decides Line, why string, err error) {
 func (c *comparison) changeable(path string) bool {
 	for _, side := range []map[string]string{c.old, c.new} {
 		content, ok := side[path]
-		if !ok || !snapshots.ChangeableMap([]byte(side[snapshots.ConfigFile]), path, []byte(content)) {
+		if !ok || !bind.ChangeableMap([]byte(side[snapshots.ConfigFile]), path, []byte(content)) {
 			return false
 		}
 	}
@@ -77,9 +78,9 @@ func (c *comparison) otherSlots() (Line, string, error) {
 	if !differ {
 		return Line{}, "", nil
 	}
-	var groups [2]snapshots.Slots
+	var groups [2]bind.Slots
 	for i, side := range []map[string]string{c.old, c.new} {
-		directives, err := snapshots.Directives([]byte(side[snapshots.ConfigFile]))
+		directives, err := bind.Directives([]byte(side[snapshots.ConfigFile]))
 		if err != nil {
 			return Line{}, "", err
 		}
@@ -89,10 +90,10 @@ func (c *comparison) otherSlots() (Line, string, error) {
 				return Line{}, "", err
 			}
 		}
-		groups[i], _ = snapshots.AssignSlots(nil, directives, endpoints, time.Time{}, 0)
+		groups[i], _ = bind.AssignSlots(nil, directives, endpoints, time.Time{}, 0)
 	}
 	one := c.old[snapshots.EndpointsFile] == "" || c.new[snapshots.EndpointsFile] == ""
-	if one || !maps.EqualFunc(groups[0], groups[1], func(x, y []snapshots.Slot) bool { return len(x) == len(y) }) {
+	if one || !maps.EqualFunc(groups[0], groups[1], func(x, y []bind.Slot) bool { return len(x) == len(y) }) {
 		return c.lineAt(snapshots.EndpointsFile, at), whySlots, nil
 	}
 	return Line{}, "", nil
@@ -113,15 +114,15 @@ func (c *comparison) lineAt(path string, at change) Line {
 }
 
 // shapeText returns a haproxy.cfg as far as changing it needs a reload: of the
-// directives for servers all but the weight, which [snapshots.Bind] keeps out of
+// directives for servers all but the weight, which [bind.Bind] keeps out of
 // the shape unless it cannot be changed. That it keeps the Service out too is of no use here: who has fewer
 // slots is told by live endpoints only.
 func shapeText(config string) (string, error) {
-	directives, err := snapshots.Directives([]byte(config))
+	directives, err := bind.Directives([]byte(config))
 	if err != nil || len(directives) == 0 {
 		return config, err
 	}
-	static := snapshots.StaticBackends([]byte(config), directives)
+	static := bind.StaticBackends([]byte(config), directives)
 	lines := strings.Split(config, "\n")
 	for _, d := range directives {
 		lines[d.Line-1] = fmt.Sprintf("#hapsnap servers %s slots=%d %s", d.Service, d.Slots, d.Options)
@@ -201,13 +202,13 @@ func (c *comparison) grownAsCompared() (Line, error) {
 // in common, whose new endpoints do not fit into the slots that the old ones
 // were given; the zero Line if all do.
 func (c *comparison) grown(before, after map[snapshots.ServicePort][]snapshots.Endpoint) (Line, error) {
-	directives, err := snapshots.Directives([]byte(c.new[snapshots.ConfigFile]))
+	directives, err := bind.Directives([]byte(c.new[snapshots.ConfigFile]))
 	if err != nil {
 		return Line{}, err
 	}
-	table, _ := snapshots.AssignSlots(nil, directives, before, time.Time{}, 0)
-	_, keys := snapshots.AssignSlots(table, directives, after, time.Time{}, 0)
-	i := slices.IndexFunc(directives, func(d snapshots.Directive) bool { return slices.Contains(keys, d.Key()) })
+	table, _ := bind.AssignSlots(nil, directives, before, time.Time{}, 0)
+	_, keys := bind.AssignSlots(table, directives, after, time.Time{}, 0)
+	i := slices.IndexFunc(directives, func(d bind.Directive) bool { return slices.Contains(keys, d.Key()) })
 	if i < 0 {
 		return Line{}, nil
 	}

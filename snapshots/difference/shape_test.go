@@ -4,17 +4,18 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // bindSide binds a side as the pusher does, to no endpoints.
-func bindSide(t *testing.T, s Side) snapshots.Bound {
+func bindSide(t *testing.T, s Side) bind.Bound {
 	t.Helper()
 	sealed := snapshots.Draft{Files: s.Files, Certificates: s.Certificates}.Seal(1, snapshots.ID{})
-	slots, err := snapshots.Placeholder(sealed)
+	slots, err := bind.Placeholder(sealed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound, err := snapshots.Bind(sealed, snapshots.Binding{Slots: slots, Layout: snapshots.Layout{Maps: "/m", Certificates: "/c", General: "/g"}})
+	bound, err := bind.Bind(sealed, bind.Inputs{Slots: slots, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func TestVerdictsAreThoseOfBind(t *testing.T) {
 			t.Fatal(err)
 		}
 		x, y := bindSide(t, a), bindSide(t, b)
-		if c := snapshots.Classify(x, y); (c.Verdict == Reload) != (d.Verdict == Reload) || (d.Verdict == Reload) != (x.Shape != y.Shape) {
+		if c := bind.Classify(x, y); (c.Verdict == Reload) != (d.Verdict == Reload) || (d.Verdict == Reload) != (x.Shape != y.Shape) {
 			t.Errorf("%s: %s by %+v, and bound it takes %+v", name, d.Verdict, d.Decides, c)
 		}
 	}

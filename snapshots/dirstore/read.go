@@ -11,20 +11,21 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // View returns the IDs of all snapshots and the channel. An empty directory is
 // an empty store; one that cannot be read is an error.
-func (s *Store) View(ctx context.Context) (snapshots.View, error) {
+func (s *Store) View(ctx context.Context) (channel.View, error) {
 	ids, err := s.IDs(ctx)
 	if err != nil {
-		return snapshots.View{}, err
+		return channel.View{}, err
 	}
-	channel, err := s.channel()
+	current, err := s.channel()
 	if err != nil {
-		return snapshots.View{}, err
+		return channel.View{}, err
 	}
-	return snapshots.View{IDs: ids, Channel: channel, Seen: s.remembered()}, nil
+	return channel.View{IDs: ids, Channel: current, Seen: s.remembered()}, nil
 }
 
 // IDs returns the IDs of all snapshots, the newest last. The channel is not read.
@@ -209,17 +210,17 @@ func readFiles(dir fs.FS, listed []snapshots.FileDigest) ([]snapshots.File, erro
 // channel returns the channel; no file is the channel in which nobody has said
 // anything. An unreadable one is an error, and never that channel, and so is one that
 // was there before and is gone.
-func (s *Store) channel() (snapshots.Channel, error) {
-	data, err := readFile(os.DirFS(s.path), channelFile, snapshots.MaxChannel)
+func (s *Store) channel() (channel.Channel, error) {
+	data, err := readFile(os.DirFS(s.path), channelFile, channel.MaxSize)
 	if missing(err) {
-		return snapshots.Channel{}, s.believe(false)
+		return channel.Channel{}, s.believe(false)
 	}
 	if err != nil {
-		return snapshots.Channel{}, fmt.Errorf("read channel: %w", err)
+		return channel.Channel{}, fmt.Errorf("read channel: %w", err)
 	}
-	channel, err := snapshots.ParseChannel(data)
+	current, err := channel.Parse(data)
 	if err != nil {
-		return snapshots.Channel{}, fmt.Errorf("read %s: %w", s.in(channelFile), err)
+		return channel.Channel{}, fmt.Errorf("read %s: %w", s.in(channelFile), err)
 	}
-	return channel, s.believe(true)
+	return current, s.believe(true)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -91,7 +92,7 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 
 // UpdateChannel lets edit change the channel, and writes what it made of it. It
 // returns the error of edit as it is, and then writes nothing.
-func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error {
+func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	if _, err := s.list(); err != nil {
 		return err
 	}
@@ -168,9 +169,9 @@ func (s *Store) verifiedHead() (sequence.Head, error) {
 	return s.remember(sequence.HeadOf(head)), nil
 }
 
-// Remember has the store know what a reader saw of it before, as [snapshots.View.Seen]
+// Remember has the store know what a reader saw of it before, as [channel.View.Seen]
 // says.
-func (s *Store) Remember(seen snapshots.Seen) {
+func (s *Store) Remember(seen channel.Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.believed = seen.Of(s.String()).Channel != ""
@@ -178,10 +179,10 @@ func (s *Store) Remember(seen snapshots.Seen) {
 
 // remembered is what Remember is to be given. Neither the bytes of a file nor its time
 // prove an order: of the channel it can only be said that it was there.
-func (s *Store) remembered() snapshots.Seen {
+func (s *Store) remembered() channel.Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := snapshots.Seen{Store: s.String()}
+	seen := channel.Seen{Store: s.String()}
 	if s.believed {
 		seen.Channel = channelFile
 	}
@@ -193,7 +194,7 @@ func (s *Store) believe(there bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.believed && !there {
-		return fmt.Errorf("read %s: %w", s.in(channelFile), &snapshots.RewoundError{Channel: channelFile, Message: "it is gone, and was there"})
+		return fmt.Errorf("read %s: %w", s.in(channelFile), &channel.RewoundError{Channel: channelFile, Message: "it is gone, and was there"})
 	}
 	s.believed = there
 	return nil

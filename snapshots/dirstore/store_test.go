@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -60,7 +61,7 @@ func TestDirectory(t *testing.T) {
 	if _, err := s.View(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("view of nothing: %v", err)
 	}
-	if err := s.UpdateChannel(t.Context(), "pin", time.Time{}, func(*snapshots.Channel) error { return nil }); !errors.Is(err, fs.ErrNotExist) {
+	if err := s.UpdateChannel(t.Context(), "pin", time.Time{}, func(*channel.Channel) error { return nil }); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("channel of nothing: %v", err)
 	}
 	d := storetest.Draft("a")

@@ -10,7 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
@@ -21,7 +21,7 @@ const channelFile = "channel.yaml"
 // When another writer was faster or a push fails, it is read and edited again:
 // edit may be called several times, also after its first result arrived and the
 // answer was lost. The error of edit is returned as it is.
-func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error {
+func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	done, err := s.begin(ctx)
 	if err != nil {
 		return err
@@ -52,32 +52,32 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 // readChannel returns the channel, and what else is at the root of its branch.
 // A branch that was never there is the channel in which nobody has said
 // anything; one without the file, or that went away or back, is an error.
-func (s *Store) readChannel(ctx context.Context, r refs) (snapshots.Channel, []object.TreeEntry, error) {
+func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []object.TreeEntry, error) {
 	if r.channel.IsZero() && s.channel.IsZero() {
-		return snapshots.Channel{}, nil, nil
+		return channel.Channel{}, nil, nil
 	}
 	where := fmt.Sprintf("branch %s of %s", s.names.channel().Short(), s)
 	if r.channel.IsZero() {
-		gone := &snapshots.RewoundError{Channel: s.channel.String(), Message: fmt.Sprintf("it is gone, and was at commit %.12s", s.channel)}
-		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, gone)
+		gone := &channel.RewoundError{Channel: s.channel.String(), Message: fmt.Sprintf("it is gone, and was at commit %.12s", s.channel)}
+		return channel.Channel{}, nil, fmt.Errorf("read %s: %w", where, gone)
 	}
 	commit, err := s.open(ctx, r.channel)
 	if err != nil {
-		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
+		return channel.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
 	}
-	data, err := commit.file(channelFile, snapshots.MaxChannel)
+	data, err := commit.file(channelFile, channel.MaxSize)
 	if err != nil {
-		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, s.blameCache(err))
+		return channel.Channel{}, nil, fmt.Errorf("read %s: %w", where, s.blameCache(err))
 	}
-	channel, err := snapshots.ParseChannel(data)
+	current, err := channel.Parse(data)
 	if err != nil {
-		return snapshots.Channel{}, nil, fmt.Errorf("read %s in %s: %w", channelFile, where, err)
+		return channel.Channel{}, nil, fmt.Errorf("read %s in %s: %w", channelFile, where, err)
 	}
-	if err := s.follows(ctx, commit, channel); err != nil {
-		return snapshots.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
+	if err := s.follows(ctx, commit, current); err != nil {
+		return channel.Channel{}, nil, fmt.Errorf("read %s: %w", where, err)
 	}
 	s.channel = r.channel
-	return channel, commit.root.Entries, nil
+	return current, commit.root.Entries, nil
 }
 
 // pushChannel commits the file on top of the tip, leaving what is beside it.

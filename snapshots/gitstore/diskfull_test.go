@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -93,8 +94,8 @@ func TestCacheOnAFullDisk(t *testing.T) {
 	if _, err := reader.Get(t.Context(), first); err != nil {
 		t.Errorf("get what fits: %v", err)
 	}
-	if err := reader.UpdateChannel(t.Context(), "pin", time.Now(), func(c *snapshots.Channel) error {
-		*c = c.Pinned(snapshots.Pin{Snapshot: first})
+	if err := reader.UpdateChannel(t.Context(), "pin", time.Now(), func(c *channel.Channel) error {
+		*c = c.Pinned(channel.Pin{Snapshot: first})
 		return nil
 	}); err != nil {
 		t.Errorf("pin: %v", err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
@@ -15,7 +16,7 @@ var (
 	ErrForeign = errors.New("the branch holds a commit that is not a snapshot")
 	// ErrRewound means that the branch went back, or away: it is behind what
 	// its tags, or readers, have seen of it.
-	ErrRewound = snapshots.ErrRewound
+	ErrRewound = channel.ErrRewound
 	// ErrNoRepository means that there is no repository at the URL.
 	ErrNoRepository = errors.New("there is no git repository")
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -109,7 +110,7 @@ func TestAnswerLostAfterPush(t *testing.T) {
 	}
 	m.pushes = 0
 	approvals := 0
-	err := s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
+	err := s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *channel.Channel) error {
 		approvals++
 		*c = c.Approve(id(1, "a"))
 		return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -184,7 +185,7 @@ func TestChannelOfPeople(t *testing.T) {
 	s := r.open(t)
 	publish(t, s, storetest.Draft("a"))
 	approve := func(n uint64) error {
-		return s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
+		return s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *channel.Channel) error {
 			*c = c.Approve(id(n, "a"))
 			return nil
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -30,8 +31,8 @@ func TestHistoryForPeople(t *testing.T) {
 	s := r.open(t)
 	first := publish(t, s, storetest.Draft("web", "maps/path.map", "/ web\n", "files/note.txt", "x"))
 	second := publish(t, s, storetest.Draft("shop"))
-	pin := func(c *snapshots.Channel) error {
-		*c = c.Pinned(snapshots.Pin{Snapshot: first, By: "ops"})
+	pin := func(c *channel.Channel) error {
+		*c = c.Pinned(channel.Pin{Snapshot: first, By: "ops"})
 		return nil
 	}
 	if err := s.UpdateChannel(t.Context(), "pin "+first.String(), time.Unix(1e9, 0), pin); err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -53,7 +53,7 @@ func refuses(t *testing.T, s *Store, asked func() int32, want error, hint string
 	t.Helper()
 	_, viewed := s.View(t.Context())
 	_, _, published := s.Publish(t.Context(), storetest.Draft("b"))
-	edited := s.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(*snapshots.Channel) error { return nil })
+	edited := s.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(*channel.Channel) error { return nil })
 	for call, err := range map[string]error{"view": viewed, "publish": published, "update channel": edited} {
 		if !errors.Is(err, want) || !strings.Contains(process.Hint(err), hint) {
 			t.Errorf("%s: %v, hint %q", call, err, process.Hint(err))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -84,7 +85,7 @@ func (r *review) runs(n int) {
 		if err != nil || !slices.Equal(v.IDs, r.ids[:n]) || !v.HeadOnly {
 			r.t.Errorf("view %v, %v, want %v", v.IDs, err, r.ids[:n])
 		}
-		if want := snapshots.Want(v, time.Unix(0, 0)); want.Hold || want.ID != r.ids[n-1] {
+		if want := channel.Want(v, time.Unix(0, 0)); want.Hold || want.ID != r.ids[n-1] {
 			r.t.Errorf("wanted is %+v", want)
 		}
 		for _, id := range r.ids[:n] {
@@ -244,10 +245,10 @@ func TestWritingWhereItIsReviewed(t *testing.T) {
 	if tags := r.git(t, "tag"); tags != strings.Join(want, "\n") {
 		t.Errorf("the tags are\n%s", tags)
 	}
-	pin := func(id snapshots.ID) snapshots.Decision {
+	pin := func(id snapshots.ID) channel.Decision {
 		t.Helper()
-		err := r.pusher.UpdateChannel(ctx, "pin", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
-			*c = c.Pinned(snapshots.Pin{Snapshot: id})
+		err := r.pusher.UpdateChannel(ctx, "pin", time.Unix(1e9, 0), func(c *channel.Channel) error {
+			*c = c.Pinned(channel.Pin{Snapshot: id})
 			return nil
 		})
 		if err != nil {
@@ -257,7 +258,7 @@ func TestWritingWhereItIsReviewed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return snapshots.Want(v, time.Unix(1e9, 0))
+		return channel.Want(v, time.Unix(1e9, 0))
 	}
 	if d := pin(r.ids[1]); d.ID != r.ids[1] {
 		t.Errorf("pinned: %+v", d)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // verdictTime is how long it is remembered what a commit holds. Only the list of signers
@@ -26,9 +27,9 @@ type verdict struct {
 	at time.Time
 }
 
-// Remember has the store know what a reader saw of it before, as [snapshots.View.Seen]
+// Remember has the store know what a reader saw of it before, as [channel.View.Seen]
 // says.
-func (s *Store) Remember(seen snapshots.Seen) {
+func (s *Store) Remember(seen channel.Seen) {
 	<-s.turn
 	defer func() { s.turn <- struct{}{} }()
 	seen = seen.Of(s.String())
@@ -36,8 +37,8 @@ func (s *Store) Remember(seen snapshots.Seen) {
 }
 
 // remembered is what Remember is to be given.
-func (s *Store) remembered() snapshots.Seen {
-	seen := snapshots.Seen{Store: s.String()}
+func (s *Store) remembered() channel.Seen {
+	seen := channel.Seen{Store: s.String()}
 	if !s.reviewed() {
 		seen.Head = s.seen
 	}
@@ -47,7 +48,7 @@ func (s *Store) remembered() snapshots.Seen {
 	return seen
 }
 
-// advance notes that t is the newest snapshot. It returns a [snapshots.RewoundError] if
+// advance notes that t is the newest snapshot. It returns a [channel.RewoundError] if
 // newer ones were on the branch, and nobody has given them up: those that were seen there,
 // and those whose tags are on commits that hold them. A tag on anything else is no
 // snapshot, and is dropped from the listing: anybody who may push could stop everything
@@ -62,7 +63,7 @@ func (s *Store) advance(ctx context.Context, r refs, t tip) error {
 		slices.SortFunc(gone, snapshots.ID.Compare)
 	}
 	if len(gone) > 0 {
-		rewound := &snapshots.RewoundError{Snapshots: gone, Message: describe(t.ID, gone[len(gone)-1])}
+		rewound := &channel.RewoundError{Snapshots: gone, Message: describe(t.ID, gone[len(gone)-1])}
 		if accepted, err := s.accepted(ctx, r, rewound); err != nil || !accepted {
 			return fmt.Errorf("read branch %s of %s: %w", s.options.Branch, s, cmpErr(err, rewound))
 		}
@@ -93,9 +94,9 @@ func cmpErr(err, other error) error {
 
 // accepted reports whether a person has accepted that this is gone. If the channel, in
 // which that would be said, is itself not the one that was seen, it is added.
-func (s *Store) accepted(ctx context.Context, r refs, rewound *snapshots.RewoundError) (bool, error) {
+func (s *Store) accepted(ctx context.Context, r refs, rewound *channel.RewoundError) (bool, error) {
 	c, _, err := s.readChannel(ctx, r)
-	if also, ok := errors.AsType[*snapshots.RewoundError](err); ok {
+	if also, ok := errors.AsType[*channel.RewoundError](err); ok {
 		rewound.Channel = also.Channel
 		rewound.Message += "; of its channel, " + also.Message
 		return false, nil
@@ -172,12 +173,12 @@ var channelDepths = []int{32, 1024, 8192}
 
 // follows returns an error unless the commit of a channel comes after the one that was
 // believed, or what it says accepts that it does not.
-func (s *Store) follows(ctx context.Context, commit reader, c snapshots.Channel) error {
+func (s *Store) follows(ctx context.Context, commit reader, c channel.Channel) error {
 	before := s.channel
 	if before.IsZero() || before == commit.commit.Hash || slices.Contains(commit.commit.ParentHashes, before) {
 		return nil
 	}
-	rewound := &snapshots.RewoundError{
+	rewound := &channel.RewoundError{
 		Channel: before.String(),
 		Message: fmt.Sprintf("it is at commit %.12s, which does not come after %.12s", commit.commit.Hash, before),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
@@ -63,12 +64,12 @@ func TestTagsThatAreOnSomethingElse(t *testing.T) {
 // accept accepts on a store, as a person does, what another says is gone.
 func accept(t *testing.T, person *Store, err error) {
 	t.Helper()
-	rewound, ok := errors.AsType[*snapshots.RewoundError](err)
+	rewound, ok := errors.AsType[*channel.RewoundError](err)
 	if !ok {
 		t.Fatalf("not rewound: %v", err)
 	}
-	err = person.UpdateChannel(t.Context(), "accept", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
-		r := snapshots.AcceptedRewind{Snapshots: rewound.Snapshots, By: "ann"}
+	err = person.UpdateChannel(t.Context(), "accept", time.Unix(1e9, 0), func(c *channel.Channel) error {
+		r := channel.AcceptedRewind{Snapshots: rewound.Snapshots, By: "ann"}
 		if rewound.Channel != "" {
 			r.Channels = []string{rewound.Channel}
 		}
@@ -100,7 +101,7 @@ func TestRewindsAreAccepted(t *testing.T) {
 			restarted := r.open(t)
 			restarted.Remember(v.Seen)
 			elsewhere := r.open(t)
-			elsewhere.Remember(snapshots.Seen{Store: "git+file:///srv/other.git?branch=edge", Head: id(99, "f"), Channel: strings.Repeat("1", 40)})
+			elsewhere.Remember(channel.Seen{Store: "git+file:///srv/other.git?branch=edge", Head: id(99, "f"), Channel: strings.Repeat("1", 40)})
 
 			back := func(to snapshots.ID, gone ...snapshots.ID) {
 				r.git(t, "update-ref", "refs/heads/edge", "refs/tags/edge/"+to.String())
@@ -157,7 +158,7 @@ func TestChannelsThatWentBackAreHeld(t *testing.T) {
 	publish(t, s, storetest.Draft("a"))
 	approve := func(s *Store, n uint64) {
 		t.Helper()
-		err := s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
+		err := s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *channel.Channel) error {
 			*c = c.Approve(id(n, "a"))
 			return nil
 		})
@@ -196,7 +197,7 @@ func TestChannelsThatWentBackAreHeld(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		err := held.UpdateChannel(t.Context(), "x", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
+		err := held.UpdateChannel(t.Context(), "x", time.Unix(1e9, 0), func(c *channel.Channel) error {
 			*c = c.Approve(id(9, "a"))
 			return nil
 		})
@@ -231,7 +232,7 @@ func TestChannelsThatMovedOnAreBelieved(t *testing.T) {
 	s := r.open(t)
 	approve := func(n uint64) {
 		t.Helper()
-		err := s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
+		err := s.UpdateChannel(t.Context(), "approve", time.Unix(1e9, 0), func(c *channel.Channel) error {
 			*c = c.Approve(id(n, "a"))
 			return nil
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
@@ -102,8 +103,8 @@ func TestGitVerifiesWhatWeSign(t *testing.T) {
 			store := s.open(t, s.signs)
 			publish(t, store, storetest.Draft("a"))
 			publish(t, s.open(t, s.signs), storetest.Draft("b"))
-			err := store.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
-				*c = c.Paused(snapshots.Pause{By: "ann"})
+			err := store.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(c *channel.Channel) error {
+				*c = c.Paused(channel.Pause{By: "ann"})
 				return nil
 			})
 			if err != nil {
@@ -275,8 +276,8 @@ func TestNothingUnsignedIsPublished(t *testing.T) {
 		if !errors.Is(err, test.want) || !strings.Contains(process.Hint(err), test.hint) || strings.Contains(err.Error(), "tries") {
 			t.Errorf("%s: publish: %v, hint %q", name, err, process.Hint(err))
 		}
-		err = store.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(c *snapshots.Channel) error {
-			*c = c.Paused(snapshots.Pause{})
+		err = store.UpdateChannel(t.Context(), "pause", time.Unix(1e9, 0), func(c *channel.Channel) error {
+			*c = c.Paused(channel.Pause{})
 			return nil
 		})
 		if !errors.Is(err, test.want) {
@@ -294,9 +295,9 @@ func TestChannelOfStrangers(t *testing.T) {
 	s := newSigning(t)
 	store := s.open(t, s.signs)
 	publish(t, store, storetest.Draft("a"))
-	pause := func(by string) func(c *snapshots.Channel) error {
-		return func(c *snapshots.Channel) error {
-			*c = c.Paused(snapshots.Pause{By: by})
+	pause := func(by string) func(c *channel.Channel) error {
+		return func(c *channel.Channel) error {
+			*c = c.Paused(channel.Pause{By: by})
 			return nil
 		}
 	}

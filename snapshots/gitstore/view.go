@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // View returns the IDs of all snapshots and the channel. It costs one listing
@@ -15,14 +16,14 @@ import (
 // repository without our branches is an empty store; one that cannot be read is
 // an error, and so is a branch that is not as we left it: [ErrForeign],
 // [ErrRewound].
-func (s *Store) View(ctx context.Context) (view snapshots.View, err error) {
+func (s *Store) View(ctx context.Context) (view channel.View, err error) {
 	err = s.look(ctx, func(r refs, ids []snapshots.ID) error {
-		channel, _, err := s.readChannel(ctx, r)
-		view = snapshots.View{IDs: ids, HeadOnly: s.reviewed(), Channel: channel, Seen: s.remembered()}
+		current, _, err := s.readChannel(ctx, r)
+		view = channel.View{IDs: ids, HeadOnly: s.reviewed(), Channel: current, Seen: s.remembered()}
 		return err
 	})
 	if err != nil {
-		return snapshots.View{}, err
+		return channel.View{}, err
 	}
 	return view, nil
 }

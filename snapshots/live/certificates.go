@@ -2,7 +2,7 @@ package live
 
 import (
 	"crypto/x509"
-	"encoding/pem"
+	stdpem "encoding/pem"
 	"fmt"
 	"slices"
 	"time"
@@ -10,10 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // Problem is a Secret whose certificate cannot be served. Err wraps one of
-// the causes in package snapshots, such as [snapshots.ErrKeyMismatch], and never
+// the causes in package snapshots, such as [pem.ErrKeyMismatch], and never
 // holds any part of the Secret's data.
 //
 //nolint:errname // It is found beside certificates, not returned as an error.
@@ -61,13 +62,13 @@ func holdsCertificate(secret corev1.Secret) bool {
 func Certificate(secret corev1.Secret) ([]byte, error) {
 	certificate, ok := value(secret, corev1.TLSCertKey)
 	if !ok {
-		return nil, fmt.Errorf("%s: %w", corev1.TLSCertKey, snapshots.ErrNoCertificate)
+		return nil, fmt.Errorf("%s: %w", corev1.TLSCertKey, pem.ErrNoCertificate)
 	}
 	key, ok := value(secret, corev1.TLSPrivateKeyKey)
 	if !ok {
-		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, snapshots.ErrNoKey)
+		return nil, fmt.Errorf("%s: %w", corev1.TLSPrivateKeyKey, pem.ErrNoKey)
 	}
-	return snapshots.JoinKeyPair(certificate, key)
+	return pem.JoinKeyPair(certificate, key)
 }
 
 // ExpiresAt returns when the first certificate of PEM data expires; zero if that
@@ -80,7 +81,7 @@ func ExpiresAt(data []byte) time.Time {
 // ValidBetween returns from when to when the first certificate of PEM data is valid; zero
 // if that cannot be told.
 func ValidBetween(data []byte) (from, until time.Time) {
-	block, _ := pem.Decode(data)
+	block, _ := stdpem.Decode(data)
 	if block == nil {
 		return time.Time{}, time.Time{}
 	}

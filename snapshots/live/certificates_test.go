@@ -9,7 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
+	stdpem "encoding/pem"
 	"errors"
 	"math/big"
 	"strings"
@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // keyPair returns a certificate and its key, both in PEM.
@@ -38,7 +39,7 @@ func keyPair(t *testing.T, key crypto.Signer) (certificate, private []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+	return stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}), stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
 func newECKey(t *testing.T) crypto.Signer {
@@ -87,11 +88,11 @@ func TestCertificates(t *testing.T) {
 		text string
 		err  error
 	}{
-		{"Secret shop/malformed: the private key is malformed, or of an unknown kind", snapshots.ErrBadKey},
-		{"Secret shop/mismatch: the private key does not belong to the certificate", snapshots.ErrKeyMismatch},
-		{"Secret shop/no-certificate: tls.crt: there is no certificate", snapshots.ErrNoCertificate},
-		{"Secret shop/no-key: tls.key: there is no private key", snapshots.ErrNoKey},
-		{"Secret shop/swapped: there is no certificate", snapshots.ErrNoCertificate},
+		{"Secret shop/malformed: the private key is malformed, or of an unknown kind", pem.ErrBadKey},
+		{"Secret shop/mismatch: the private key does not belong to the certificate", pem.ErrKeyMismatch},
+		{"Secret shop/no-certificate: tls.crt: there is no certificate", pem.ErrNoCertificate},
+		{"Secret shop/no-key: tls.key: there is no private key", pem.ErrNoKey},
+		{"Secret shop/swapped: there is no certificate", pem.ErrNoCertificate},
 	}
 	if len(problems) != len(wantProblems) {
 		t.Fatalf("problems: %v", problems)

@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 const someHash = "abhfCpXqd4GrI"
@@ -35,25 +38,25 @@ func TestGatherSecrets(t *testing.T) {
 	if diff := cmp.Diff(map[snapshots.SecretName][]byte{name("ca"): crt}, got.Authorities); diff != "" {
 		t.Errorf("authorities (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[snapshots.SecretName][]snapshots.User{name("auth"): {{Name: "alice", Hash: someHash}}}, got.Users); diff != "" {
+	if diff := cmp.Diff(map[snapshots.SecretName][]htpasswd.User{name("auth"): {{Name: "alice", Hash: someHash}}}, got.Users); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
-	wantValues := map[snapshots.SecretKey]string{
+	wantValues := map[bind.SecretKey]string{
 		{Secret: name("keys"), Key: "a"}: "new", {Secret: name("no-auth"), Key: "auth"}: "bob:secret",
 	}
 	if diff := cmp.Diff(wantValues, got.Values); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
-	checkFaults(t, got.Problems, map[snapshots.Need]string{
+	checkFaults(t, got.Problems, map[bind.Need]string{
 		{Use: snapshots.UseCA, Secret: name("no-ca")}:      "there is no certificate",
 		{Use: snapshots.UseUsers, Secret: name("auth")}:    "line 2: user bob has no hash that HAProxy can check",
 		{Use: snapshots.UseUsers, Secret: name("no-auth")}: "line 1: user bob has no hash that HAProxy can check",
 	})
 }
 
-func checkFaults(t *testing.T, got map[snapshots.Need][]error, want map[snapshots.Need]string) {
+func checkFaults(t *testing.T, got map[bind.Need][]error, want map[bind.Need]string) {
 	t.Helper()
-	texts := map[snapshots.Need]string{}
+	texts := map[bind.Need]string{}
 	for need, errs := range got {
 		texts[need] = errors.Join(errs...).Error()
 		if strings.Contains(texts[need], "secret") || strings.Contains(texts[need], someHash) {
@@ -75,7 +78,7 @@ func TestOneSecret(t *testing.T) {
 	if users, problems, ok := Users(s); !ok || len(problems) > 0 || len(users) != 1 || users[0].String() != "alice" {
 		t.Errorf("users %v, %v, %v", users, problems, ok)
 	}
-	if _, err := Authorities(corev1.Secret{}); !errors.Is(err, snapshots.ErrNoCertificate) {
+	if _, err := Authorities(corev1.Secret{}); !errors.Is(err, pem.ErrNoCertificate) {
 		t.Errorf("authorities of nothing: %v", err)
 	}
 	if _, _, ok := Users(corev1.Secret{}); ok {

@@ -12,6 +12,7 @@ import (
 	"filippo.io/age/armor"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // The reasons why something cannot be opened. None says anything of a key.
@@ -78,7 +79,7 @@ func (i Identities) Certificates(s snapshots.Snapshot) (map[string][]byte, error
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w: %s: %w", s.ID(), snapshots.ErrCorrupt, path, err)
 		}
-		if version, err := snapshots.CertificateVersion(plain); err != nil || version != ref.Version {
+		if version, err := pem.Version(plain); err != nil || version != ref.Version {
 			return nil, fmt.Errorf("%s: %w: %s %w", s.ID(), snapshots.ErrCorrupt, path, errOtherThan)
 		}
 		out[ref.Version] = plain

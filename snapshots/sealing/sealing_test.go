@@ -6,7 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
+	stdpem "encoding/pem"
 	"errors"
 	"math/big"
 	"os"
@@ -19,6 +19,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 func newIdentity(tb testing.TB) *age.X25519Identity {
@@ -77,7 +78,7 @@ func certificate(tb testing.TB, name string) []byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
+	return append(stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}), stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
 }
 
 // Any one of the recipients opens it, also with a file that holds old identities too.
@@ -159,7 +160,7 @@ func TestCertificatesOfASnapshot(t *testing.T) {
 	t.Parallel()
 	us, them := newIdentity(t), newIdentity(t)
 	plain := certificate(t, "shop.example")
-	version, err := snapshots.CertificateVersion(plain)
+	version, err := pem.Version(plain)
 	if err != nil {
 		t.Fatal(err)
 	}

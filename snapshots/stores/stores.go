@@ -16,6 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
@@ -27,14 +28,14 @@ type Reader interface {
 	// View returns the IDs of all snapshots and the channel. It is cheap, and
 	// for polling. An empty store has no IDs; one that is not there, or out of
 	// reach, is an error.
-	View(ctx context.Context) (snapshots.View, error)
+	View(ctx context.Context) (channel.View, error)
 	// IDs returns those of View, also where the channel cannot be read: it is
 	// for those whom the channel does not concern.
 	IDs(ctx context.Context) ([]snapshots.ID, error)
 	// Remember has the store know what a reader saw of it before, as the view says: then
 	// View, and whoever changes the channel, get an error that wraps
-	// [snapshots.ErrRewound] where that is gone.
-	Remember(seen snapshots.Seen)
+	// [channel.ErrRewound] where that is gone.
+	Remember(seen channel.Seen)
 	// Get returns a snapshot whose every digest has been verified, or an error
 	// that wraps [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one
 	// of them is why.
@@ -51,7 +52,7 @@ type Writer interface {
 	// UpdateChannel lets edit change the channel. It calls edit again, on what
 	// is then the channel, if another writer was faster. Subject says what
 	// the edit is, for people.
-	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error
+	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
 	// Delete removes snapshots, but never the newest. Those that are not there
 	// are passed over.
 	Delete(ctx context.Context, ids ...snapshots.ID) error

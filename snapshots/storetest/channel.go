@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func testChannel(t trial) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
-	pin := func(c *snapshots.Channel) error {
-		*c = c.Pinned(snapshots.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch})
+	pin := func(c *channel.Channel) error {
+		*c = c.Pinned(channel.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch})
 		return nil
 	}
 	for range 2 { // the second time changes nothing
@@ -20,7 +21,7 @@ func testChannel(t trial) {
 		}
 	}
 	no := errors.New("no")
-	err := s.UpdateChannel(t.Context(), "unpin", epoch, func(c *snapshots.Channel) error {
+	err := s.UpdateChannel(t.Context(), "unpin", epoch, func(c *channel.Channel) error {
 		*c = c.Unpinned()
 		return no
 	})
@@ -29,7 +30,7 @@ func testChannel(t trial) {
 	}
 	for _, s := range []Reader{s, t.Open(nil)} {
 		got := view(t, s).Channel.Spec.Pin
-		if got == nil || *got != (snapshots.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch}) {
+		if got == nil || *got != (channel.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch}) {
 			t.Errorf("the pin is %+v", got)
 		}
 	}
@@ -57,13 +58,13 @@ func testChannelGone(t trial) {
 	seen.Store += "-other"
 	elsewhere.Remember(seen)
 	t.RemoveChannel()
-	var gone *snapshots.RewoundError
+	var gone *channel.RewoundError
 	for _, s := range []Store{used, restarted} {
 		_, err := s.View(t.Context())
 		if !errors.As(err, &gone) || gone.Channel == "" || len(gone.Snapshots) > 0 {
 			t.Fatalf("the channel is gone: %v", err)
 		}
-		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); !errors.Is(err, snapshots.ErrRewound) {
+		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); !errors.Is(err, channel.ErrRewound) {
 			t.Errorf("a new channel was written: %v", err)
 		}
 		wantListed(t, s, id)
@@ -73,8 +74,8 @@ func testChannelGone(t trial) {
 			t.Errorf("approved: %v", got)
 		}
 	}
-	err := t.Open(nil).UpdateChannel(t.Context(), "accept", epoch, func(c *snapshots.Channel) error {
-		*c = c.RewindAccepted(snapshots.AcceptedRewind{Channels: []string{gone.Channel}, By: "ann", Reason: "it is so", At: epoch})
+	err := t.Open(nil).UpdateChannel(t.Context(), "accept", epoch, func(c *channel.Channel) error {
+		*c = c.RewindAccepted(channel.AcceptedRewind{Channels: []string{gone.Channel}, By: "ann", Reason: "it is so", At: epoch})
 		return nil
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // epoch is when everything in the suite happens.
@@ -54,7 +55,7 @@ func publishAll(tb testing.TB, s Writer, backends ...string) []snapshots.ID {
 	return ids
 }
 
-func view(tb testing.TB, s Reader) snapshots.View {
+func view(tb testing.TB, s Reader) channel.View {
 	tb.Helper()
 	v, err := s.View(tb.Context())
 	if err != nil {
@@ -123,8 +124,8 @@ func wantPublished(tb testing.TB, s Reader, backends ...string) {
 }
 
 // approve is an edit that can be told from others, and seen to be lost.
-func approve(id snapshots.ID) func(*snapshots.Channel) error {
-	return func(c *snapshots.Channel) error {
+func approve(id snapshots.ID) func(*channel.Channel) error {
+	return func(c *channel.Channel) error {
 		*c = c.Approve(id)
 		return nil
 	}

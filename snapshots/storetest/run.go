@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // Reader is what a pusher calls.
 type Reader interface {
-	View(ctx context.Context) (snapshots.View, error)
+	View(ctx context.Context) (channel.View, error)
 	IDs(ctx context.Context) ([]snapshots.ID, error)
-	Remember(seen snapshots.Seen)
+	Remember(seen channel.Seen)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 	Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manifest, error)
 }
@@ -22,7 +23,7 @@ type Reader interface {
 // Writer is what changes a store.
 type Writer interface {
 	Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error)
-	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*snapshots.Channel) error) error
+	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
 	Delete(ctx context.Context, ids ...snapshots.ID) error
 }
 

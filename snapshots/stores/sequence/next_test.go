@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func draft(paths ...string) snapshots.Draft {
@@ -99,15 +100,15 @@ func TestNextRefusesDrafts(t *testing.T) {
 }
 
 func TestEditTellsChanges(t *testing.T) {
-	pin := func(c *snapshots.Channel) error {
-		*c = c.Pinned(snapshots.Pin{Snapshot: snapshots.ID{Revision: 1, Short: "0123456789"}})
+	pin := func(c *channel.Channel) error {
+		*c = c.Pinned(channel.Pin{Snapshot: snapshots.ID{Revision: 1, Short: "0123456789"}})
 		return nil
 	}
-	data, changed, err := Edit(snapshots.Channel{}, pin)
+	data, changed, err := Edit(channel.Channel{}, pin)
 	if err != nil || !changed {
 		t.Fatalf("pin: changed %v, %v", changed, err)
 	}
-	pinned, err := snapshots.ParseChannel(data)
+	pinned, err := channel.Parse(data)
 	if err != nil || pinned.Spec.Pin == nil {
 		t.Fatalf("pinned = %+v, %v", pinned, err)
 	}
@@ -115,15 +116,15 @@ func TestEditTellsChanges(t *testing.T) {
 		t.Errorf("pin again: changed %v, %v", changed, err)
 	}
 	no := errors.New("no")
-	if _, changed, err := Edit(pinned, func(*snapshots.Channel) error { return no }); changed || err != no {
+	if _, changed, err := Edit(pinned, func(*channel.Channel) error { return no }); changed || err != no {
 		t.Errorf("refused edit: changed %v, %v", changed, err)
 	}
 	// What says less than it seems to is not written.
-	_, changed, err = Edit(snapshots.Channel{}, func(c *snapshots.Channel) error {
-		c.Spec.Pin = &snapshots.Pin{}
+	_, changed, err = Edit(channel.Channel{}, func(c *channel.Channel) error {
+		c.Spec.Pin = &channel.Pin{}
 		return nil
 	})
-	if changed || !errors.Is(err, snapshots.ErrBadChannel) {
+	if changed || !errors.Is(err, channel.ErrInvalid) {
 		t.Errorf("empty pin: changed %v, %v", changed, err)
 	}
 }

@@ -1,0 +1,223 @@
+package bind
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// AssignSlots returns the table in which the endpoints of the directives have
+// their slots at the time now, and the keys of the groups that had too few
+// slots and got more, in the order of the directives: a new slot is a new
+// server line, and needs a reload.
+//
+// An endpoint keeps its slot, whatever else comes and goes. A new one takes the
+// spare slot of the lowest number, else that of a gone endpoint that has
+// drained longest, else the group grows: to n+2 or n+n/4 slots for n
+// endpoints, whichever is more, and never below what a directive asks for. An
+// endpoint that is draining drains its slot, and recovers in it. One that is
+// gone drains its slot for drainFor, then the slot is spare. An endpoint that
+// is draining when it is first seen takes a spare slot if one is left, but is
+// no reason to grow.
+//
+// Where all endpoints of a Service are draining, they take traffic until one is ready or
+// they are gone, as with kube-proxy (KEP-1669): they still serve, and nobody else does.
+//
+// Groups of other directives stay as they are, for during a rollout a table
+// serves two snapshots. A caller that knows which endpoints have changed may
+// give only their directives and only their groups, and pay for no others.
+// Groups never shrink; see [Compact].
+func AssignSlots(table Slots, directives []Directive, endpoints map[snapshots.ServicePort][]snapshots.Endpoint, now time.Time, drainFor time.Duration) (next Slots, grown []SlotKey) {
+	next = maps.Clone(table)
+	if next == nil {
+		next = make(Slots, len(directives))
+	}
+	least := leastSlots(directives)
+	done := make(map[SlotKey]bool, len(directives))
+	for _, d := range directives {
+		key := d.Key()
+		if done[key] {
+			continue
+		}
+		done[key] = true
+		old, known := next[key]
+		group := assignGroup(slices.Clone(old), endpoints[d.Service], least[key], now, drainFor)
+		if known && len(group) > len(old) {
+			grown = append(grown, key)
+		}
+		next[key] = group
+	}
+	return next, grown
+}
+
+// Compact returns the table for the directives only, each group without the
+// spare slots at its end that a new group would not have. What is in use keeps
+// its place. A shorter group is another shape: compact when every instance is
+// to be reloaded anyway.
+func Compact(table Slots, directives []Directive) Slots {
+	next := make(Slots, len(directives))
+	least := leastSlots(directives)
+	for _, d := range directives {
+		key := d.Key()
+		if group, ok := table[key]; ok {
+			next[key] = compactGroup(group, least[key])
+		}
+	}
+	return next
+}
+
+func compactGroup(group []Slot, least int) []Slot {
+	used, end := 0, 0
+	for i, slot := range group {
+		if slot.State != SlotSpare {
+			used, end = used+1, i+1
+		}
+	}
+	return slices.Clone(group[:min(len(group), max(end, groupSize(used, least)))])
+}
+
+// leastSlots returns what the directives ask for: the most, where two
+// snapshots ask for different numbers.
+func leastSlots(directives []Directive) map[SlotKey]int {
+	out := make(map[SlotKey]int, len(directives))
+	for _, d := range directives {
+		out[d.Key()] = max(out[d.Key()], d.Slots)
+	}
+	return out
+}
+
+// groupSize is how many slots a group gets for n endpoints.
+func groupSize(n, least int) int { return max(n+2, n+(n+3)/4, least) }
+
+// assignGroup is AssignSlots for the slots of one directive. It changes old,
+// which is the caller's copy.
+func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least int, now time.Time, drainFor time.Duration) []Slot {
+	present := lastServing(distinct(endpoints))
+	until := now.Add(drainFor).UTC().Round(0) // as it is read back from JSON
+	arriving := keepSlots(old, present, until, now)
+	group := old
+	if group == nil {
+		group = spareSlots(nil, groupSize(len(present), least))
+	}
+	group = spareSlots(group, least)
+	for _, e := range arriving {
+		at := freeSlot(group, e)
+		if at < 0 && e.Draining {
+			continue
+		}
+		if at < 0 {
+			at = len(group)
+			group = spareSlots(group, groupSize(len(present), least))
+		}
+		group[at] = Slot{Address: e.Address, Port: e.Port, State: stateOf(e)}
+	}
+	return group
+}
+
+// distinct returns the endpoints sorted and without duplicates, those that are
+// not draining first. An endpoint that is listed as both is not draining.
+func distinct(endpoints []snapshots.Endpoint) []snapshots.Endpoint {
+	out := slices.SortedFunc(slices.Values(endpoints), func(a, b snapshots.Endpoint) int {
+		return cmp.Or(a.Compare(b), compareBool(a.Draining, b.Draining))
+	})
+	out = slices.CompactFunc(out, func(a, b snapshots.Endpoint) bool { return a.Compare(b) == 0 })
+	slices.SortStableFunc(out, func(a, b snapshots.Endpoint) int { return compareBool(a.Draining, b.Draining) })
+	return out
+}
+
+// lastServing returns the endpoints as they are, and as not draining where all of them are.
+func lastServing(present []snapshots.Endpoint) []snapshots.Endpoint {
+	if slices.ContainsFunc(present, func(e snapshots.Endpoint) bool { return !e.Draining }) {
+		return present
+	}
+	for i := range present {
+		present[i].Draining = false
+	}
+	return present
+}
+
+// keepSlots brings the slots that have an endpoint up to date, and returns the
+// endpoints that have none yet.
+func keepSlots(group []Slot, present []snapshots.Endpoint, until, now time.Time) (arriving []snapshots.Endpoint) {
+	type address struct {
+		ip   string
+		port int
+	}
+	waiting := make(map[address]snapshots.Endpoint, len(present))
+	for _, e := range present {
+		waiting[address{e.Address, e.Port}] = e
+	}
+	for i := range group {
+		at := address{group[i].Address, group[i].Port}
+		e, there := waiting[at]
+		if group[i].State == SlotSpare {
+			continue
+		}
+		group[i] = keepSlot(group[i], e, there, until, now)
+		delete(waiting, at)
+	}
+	return slices.DeleteFunc(slices.Clone(present), func(e snapshots.Endpoint) bool {
+		_, still := waiting[address{e.Address, e.Port}]
+		return !still
+	})
+}
+
+// keepSlot returns the slot of an endpoint that is there, or is gone.
+func keepSlot(slot Slot, e snapshots.Endpoint, there bool, until, now time.Time) Slot {
+	if there {
+		slot.State, slot.Until = stateOf(e), time.Time{}
+		return slot
+	}
+	if slot.Until.IsZero() || slot.Until.After(until) { // the clock was set back, or drainFor is shorter now
+		slot.State, slot.Until = SlotDrain, until
+	}
+	if !now.Before(slot.Until) {
+		return spareSlot
+	}
+	return slot
+}
+
+// freeSlot returns the slot that e may take, or -1.
+func freeSlot(group []Slot, e snapshots.Endpoint) int {
+	oldest := -1
+	for i, slot := range group {
+		if slot.State == SlotSpare {
+			return i
+		}
+		if !slot.Until.IsZero() && (oldest < 0 || slot.Until.Before(group[oldest].Until)) {
+			oldest = i
+		}
+	}
+	if e.Draining {
+		return -1
+	}
+	return oldest
+}
+
+// spareSlots appends spare slots until there are n.
+func spareSlots(group []Slot, n int) []Slot {
+	for len(group) < n {
+		group = append(group, spareSlot)
+	}
+	return group
+}
+
+func stateOf(e snapshots.Endpoint) SlotState {
+	if e.Draining {
+		return SlotDrain
+	}
+	return SlotReady
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}

@@ -1,0 +1,231 @@
+package bind
+
+import (
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Layout is where the files of a snapshot are on an instance: the absolute
+// directories of its Dataplane API.
+type Layout struct {
+	Maps         string // maps_dir
+	Certificates string // ssl_certs_dir
+	General      string // general_storage_dir
+}
+
+// FileKind is the storage of the Dataplane API that keeps a bound file.
+type FileKind string
+
+// The kinds of bound files. A crt-list is a general file: creating one there
+// does not reload.
+const (
+	MapFile         FileKind = "maps"
+	CertificateFile FileKind = "certificates"
+	GeneralFile     FileKind = "general"
+)
+
+// File is one file as an instance gets it. The name of a map or general
+// file carries a hash of its content, so that uploading it disturbs nothing
+// that runs; a certificate keeps its name and is rotated in place.
+type File struct {
+	Kind    FileKind
+	Name    string // base name, unchanged by the API's sanitising
+	Path    string // absolute, as haproxy.cfg names it
+	Source  string // the path in the snapshot
+	Content []byte
+}
+
+// Inputs is what a snapshot is bound to: the live data, the fleet's slots and
+// the directories of an instance.
+type Inputs struct {
+	Live   Live
+	Slots  Slots // see AssignSlots; endpoints of Live are not looked at
+	Layout Layout
+}
+
+// Bound is what one instance gets: a snapshot joined with live data.
+type Bound struct {
+	ID snapshots.ID
+	// Node is the value of `node` in the global section. It names the snapshot
+	// and the shape, so that the running worker can say what it runs.
+	Node    string
+	Config  []byte
+	Files   []File   // sorted by path
+	Servers []Server // in the order of the configuration
+	// Maps are those whose entries can be changed at run time, in the order in which
+	// the configuration first names them, and Entries digests the entries.
+	Maps    []Map
+	Entries snapshots.Digest
+	// Lines gives, for each line of Config, the line of the snapshot's
+	// haproxy.cfg that it comes from; 0 for the lines that Bind adds.
+	Lines []int
+	// Shape digests everything that needs a reload to change. Two bound
+	// configurations of one shape differ in what can be changed at run time:
+	// addresses, weights and states of servers, entries of maps, and contents of
+	// certificates.
+	Shape snapshots.Digest
+	// Missing lists what the snapshot takes from Secrets and is not in the live
+	// data, or not usable, sorted. See [Bind] for what stands in for it.
+	Missing []Need
+	// Absent are the paths, on the instance, of certificates whose version is not in
+	// the live data, sorted. They are among no files: what an instance has there that
+	// runs the snapshot is right, and no other instance can be given it.
+	Absent []string
+
+	secrets []string // that Config holds
+}
+
+// endMarker starts the last line of a bound configuration, so that one that was
+// cut short is recognised.
+const endMarker = "# hapsnap end "
+
+// Bind joins a snapshot with live data for one instance. It is a pure function,
+// and its time is linear in the size of the snapshot and of the binding.
+//
+// Each directive (see [Directive]) becomes a comment for people and one server
+// line for each of its slots. A spare slot is disabled. So is one that is
+// drained, for HAProxy's configuration has no word for it, and a weight of 0
+// could not be raised again at run time where the balance algorithm is static:
+// it gets no new sessions, and whoever loads the configuration then sets the
+// state to drain ([Server.State]), so that sessions that stick to the
+// endpoint may finish. Weights are written where a backend has several
+// directives, and are shared out over the ready endpoints of each.
+//
+// What comes from Secrets is joined by the certificate references of the manifest,
+// by the directives for users (see [UsersDirective]), and where a word of
+// haproxy.cfg stands for a value (see [SecretWord]). What is missing is listed in
+// [Bound.Missing] and never opens what it protects:
+//
+//   - A line of a crt-list whose certificate is missing is left out, so that its
+//     hosts get the fallback certificate. If it asks for client certificates it
+//     stays, with the fallback certificate, for the hosts of others do not ask.
+//   - The fallback certificate takes the place of one that is expired in a
+//     crt-list, without a reload. Where a host has another certificate, the line
+//     is left out.
+//   - Where haproxy.cfg names the certificate, and for authorities anywhere, the
+//     fallback certificate stands in: it has signed nobody's.
+//   - A certificate of which another version is at hand than the reference names is
+//     not missing but absent, see [Bound.Absent]; the shape is that with it.
+//   - A list of users has none.
+//   - A value is one that nobody knows.
+//
+// The relative paths of the snapshot's files become absolute in haproxy.cfg and
+// in crt-lists, `node` is set, and the last line marks the end.
+func Bind(s snapshots.Snapshot, b Inputs) (Bound, error) {
+	if !s.Sealed() {
+		return Bound{}, fmt.Errorf("bind: the snapshot is not sealed")
+	}
+	bound, err := bind(s, b)
+	if err != nil {
+		return Bound{}, fmt.Errorf("bind %s: %w", s.ID(), err)
+	}
+	return bound, nil
+}
+
+func bind(s snapshots.Snapshot, b Inputs) (Bound, error) {
+	config, ok := s.File(snapshots.ConfigFile)
+	if !ok {
+		return Bound{}, fmt.Errorf("there is no %s", snapshots.ConfigFile)
+	}
+	if err := checkLayout(b.Layout); err != nil {
+		return Bound{}, err
+	}
+	found, err := parseDirectives(config)
+	if err != nil {
+		return Bound{}, err
+	}
+	servers, err := Servers(found.servers, b.Slots)
+	if err != nil {
+		return Bound{}, err
+	}
+	files, err := bindFiles(s, b.Live, b.Layout)
+	if err != nil {
+		return Bound{}, err
+	}
+	text := newTextBinder(config, files, newSecretBinder(config, b.Live), found, b.Slots, servers)
+	text.maps = changeableMaps(config, files.files)
+	if err := text.write(config); err != nil {
+		return Bound{}, err
+	}
+	bound := Bound{ID: s.ID(), Servers: servers, Maps: text.maps, Entries: entriesDigest(text.maps), Missing: missingNeeds(files, text.secrets), secrets: text.secrets.written()}
+	if bound.Files, err = files.sorted(); err != nil {
+		return Bound{}, err
+	}
+	bound.Absent = slices.Sorted(slices.Values(files.absent))
+	bound.Shape = shapeOf(text.shape, bound.Files, bound.Maps, bound.Absent)
+	bound.Node = nodeName(bound.ID, bound.Shape)
+	bound.Config, bound.Lines = text.finish(bound.Node)
+	return bound, nil
+}
+
+// missingNeeds returns what was missing in files and in the text.
+func missingNeeds(files *fileBinder, secrets *secretBinder) []Need {
+	out := slices.AppendSeq(slices.Collect(maps.Values(files.missing)), maps.Keys(secrets.missing))
+	out = append(out, files.fallen...)
+	slices.SortFunc(out, Need.Compare)
+	return slices.Compact(out)
+}
+
+// shapeOf ends the digest of the text with the paths of the files. Those of
+// maps and general files tell their contents, apart from maps whose entries can be
+// changed. A file that is absent is nonetheless where it would be.
+func shapeOf(text hash.Hash, files []File, changeable []Map, absent []string) snapshots.Digest {
+	paths := slices.Clone(absent)
+	for _, f := range files {
+		if i := slices.IndexFunc(changeable, func(m Map) bool { return m.Path == f.Path }); i >= 0 {
+			paths = append(paths, changeable[i].shapePath())
+		} else {
+			paths = append(paths, f.Path)
+		}
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		fmt.Fprintf(text, "\x00file %s\n", path)
+	}
+	return snapshots.DigestOf(text)
+}
+
+// shapeDigits is how many hexadecimal digits of the shape a node carries.
+const shapeDigits = 8
+
+// nodeName returns the value of `node`: the snapshot and the shape.
+func nodeName(id snapshots.ID, shape snapshots.Digest) string {
+	return id.String() + "_" + shape.Short()[:shapeDigits]
+}
+
+// ParseNode reads the `node` of a running worker: the snapshot that it runs, and
+// the first 8 hexadecimal digits of the shape ([Bound].Shape) that it was loaded
+// with. The error means that the worker does not run a snapshot.
+func ParseNode(node string) (id snapshots.ID, shape string, err error) {
+	name, shape, ok := strings.Cut(node, "_")
+	id, err = snapshots.ParseID(name)
+	if !ok || err != nil || len(shape) != shapeDigits || strings.Trim(shape, "0123456789abcdef") != "" {
+		return snapshots.ID{}, "", fmt.Errorf("node %q does not name a snapshot", node)
+	}
+	return id, shape, nil
+}
+
+// SameNode reports whether two nodes name the same content in the same shape,
+// under whatever revisions: a worker of one need not be reloaded to run the other.
+func SameNode(a, b string) bool {
+	x, shapeX, errX := ParseNode(a)
+	y, shapeY, errY := ParseNode(b)
+	if errX != nil || errY != nil {
+		return a == b
+	}
+	return x.Short == y.Short && shapeX == shapeY
+}
+
+// Redact returns a text without the values and hashes of Secrets that the bound
+// configuration holds. HAProxy quotes words of lines that it refuses.
+func (b Bound) Redact(text string) string {
+	for _, secret := range b.secrets {
+		text = strings.ReplaceAll(text, secret, "(hidden)")
+	}
+	return text
+}

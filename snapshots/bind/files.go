@@ -1,0 +1,293 @@
+package bind
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
+)
+
+// fileBinder are the files of a snapshot as an instance gets them.
+type fileBinder struct {
+	layout Layout
+	files  []File
+	// paths gives the absolute path of each file and certificate.
+	paths map[string]string
+	// missing are the certificates without usable content, by file.
+	missing map[string]Need
+	// standIns hold the fallback certificate under the names of missing ones.
+	// They are for those that something has to be in the place of.
+	standIns map[string]File
+	// expired are certificates that are not served any more, see expiredFiles.
+	expired map[string]bool
+	// absent are the paths of certificates whose version is not at hand.
+	absent []string
+	// fallen are what the fallback certificate has taken the place of.
+	fallen []Need
+}
+
+// bindFiles places all files of the snapshot but haproxy.cfg. Crt-lists come
+// last, for they name the others.
+func bindFiles(s snapshots.Snapshot, live Live, layout Layout) (*fileBinder, error) {
+	b := &fileBinder{
+		layout: layout, paths: map[string]string{},
+		missing: map[string]Need{}, standIns: map[string]File{},
+	}
+	lists := slices.DeleteFunc(slices.Clone(s.Files), func(f snapshots.File) bool { return !isList(f) })
+	b.expired = expiredFiles(s.Manifest.Spec.Certificates, lists, live)
+	for _, ref := range s.Manifest.Spec.Certificates {
+		if err := b.addCertificate(ref, live); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range s.Files {
+		if err := snapshots.CheckPath(f.Path); err != nil {
+			return nil, err
+		}
+		if !isList(f) && f.Path != snapshots.ConfigFile && f.Path != snapshots.EndpointsFile && !snapshots.IsSealed(f.Path) {
+			b.add(b.placed(fileKind(f.Path), f.Path, f.Content))
+		}
+	}
+	for _, f := range lists {
+		content, err := b.rewriteList(f.Content)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%w", f.Path, err)
+		}
+		b.add(b.placed(GeneralFile, f.Path, content))
+	}
+	return b, nil
+}
+
+func isList(f snapshots.File) bool { return strings.HasSuffix(f.Path, ".crtlist") }
+
+func fileKind(source string) FileKind {
+	if strings.HasPrefix(source, snapshots.MapsFolder) {
+		return MapFile
+	}
+	return GeneralFile
+}
+
+// placed returns the file where the instance keeps its kind. Only the name of a
+// certificate is its own; others are named for their content.
+func (b *fileBinder) placed(kind FileKind, source string, content []byte) File {
+	f := File{Kind: kind, Name: path.Base(source), Source: source, Content: content}
+	dir := b.layout.Certificates
+	if kind != CertificateFile {
+		f.Name, dir = hashedName(f.Name, content), b.layout.General
+	}
+	if kind == MapFile {
+		dir = b.layout.Maps
+	}
+	f.Path = path.Join(dir, f.Name)
+	return f
+}
+
+func (b *fileBinder) add(f File) {
+	b.paths[f.Source] = f.Path
+	b.files = append(b.files, f)
+}
+
+// addCertificate joins a certificate with the live data.
+func (b *fileBinder) addCertificate(ref snapshots.CertificateRef, live Live) error {
+	if err := ref.Check(); err != nil {
+		return err
+	}
+	if _, twice := b.paths[ref.File]; twice {
+		return fmt.Errorf("certificate %s is listed twice", ref.File)
+	}
+	if (ref.Secret == snapshots.SecretName{}) {
+		fallback, err := certificateKind(live.Fallback)
+		if err != nil {
+			return fmt.Errorf("use the fallback certificate as %s: %w", ref.File, err)
+		}
+		b.add(b.placed(fallback, ref.File, live.Fallback))
+		return nil
+	}
+	if ref.Version != "" && len(live.Versions[ref.Version]) == 0 {
+		path := b.placed(CertificateFile, ref.File, nil).Path
+		b.paths[ref.File], b.absent = path, append(b.absent, path)
+		return nil
+	}
+	content, kind, err := secretFile(ref, live)
+	if alone, expired := b.expired[ref.File]; expired {
+		content, kind, err = nil, "", errExpired
+		if alone {
+			content, b.fallen = live.Fallback, append(b.fallen, Need{Use: ref.Use, Secret: ref.Secret})
+			kind, err = certificateKind(content)
+		}
+	}
+	if err == nil {
+		b.add(b.placed(kind, ref.File, content))
+		return nil
+	}
+	b.missing[ref.File] = Need{Use: ref.Use, Secret: ref.Secret}
+	b.paths[ref.File] = ""
+	b.keepStandIn(ref, live.Fallback)
+	return nil
+}
+
+// secretFile returns the content of a reference to a Secret. Authorities are
+// general files, for HAProxy does not learn of new ones without a reload: their
+// name tells their content.
+func secretFile(ref snapshots.CertificateRef, live Live) ([]byte, FileKind, error) {
+	if ref.Use == snapshots.UseCA {
+		content := live.Authorities[ref.Secret]
+		return content, GeneralFile, checkAuthorities(content)
+	}
+	content := live.certificate(ref)
+	kind, err := certificateKind(content)
+	return content, kind, err
+}
+
+// certificate returns the certificate that a reference is to.
+func (l Live) certificate(ref snapshots.CertificateRef) []byte {
+	if ref.Versioned() {
+		return l.Versions[ref.Version]
+	}
+	return l.Certificates[ref.Secret]
+}
+
+// expired reports whether that is not to be served any more.
+func (l Live) expired(ref snapshots.CertificateRef) bool {
+	if ref.Versioned() {
+		return l.ExpiredVersions[ref.Version]
+	}
+	return l.Expired[ref.Secret]
+}
+
+// keepStandIn keeps the fallback certificate for a file that is missing; for
+// authorities, without its key.
+func (b *fileBinder) keepStandIn(ref snapshots.CertificateRef, fallback []byte) {
+	kind, err := certificateKind(fallback)
+	if err == nil && ref.Use == snapshots.UseCA {
+		kind = GeneralFile
+		fallback, err = pem.ParseAuthorities(fallback)
+	}
+	if err == nil {
+		b.standIns[ref.File] = b.placed(kind, ref.File, fallback)
+	}
+}
+
+// certificateKind says which storage takes the PEM, or why it cannot be served.
+// The Dataplane API's storage for certificates refuses Ed25519 keys, so those
+// are general files: their name has a hash, and a new one needs a reload.
+func certificateKind(data []byte) (FileKind, error) {
+	if len(data) == 0 {
+		return "", pem.ErrNoCertificate
+	}
+	v := checked.verdict(data)
+	if v.err == nil && !v.storable {
+		return GeneralFile, nil
+	}
+	return CertificateFile, v.err
+}
+
+// rewriteConfigLine is appendRewritten for a line of haproxy.cfg. A missing
+// certificate that is named there has the fallback certificate stand in for it,
+// for without the file HAProxy would not start.
+func (b *fileBinder) rewriteConfigLine(out, line []byte) ([]byte, error) {
+	if err := b.standInAll(line); err != nil {
+		return nil, err
+	}
+	return b.appendRewritten(out, line), nil
+}
+
+// standInAll puts the fallback certificate in the place of all missing ones that
+// the line names.
+func (b *fileBinder) standInAll(line []byte) error {
+	if len(b.missing) == 0 {
+		return nil
+	}
+	for token := range tokens(line) {
+		if err := b.standIn(string(line[token[0]:token[1]])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *fileBinder) standIn(file string) error {
+	need, ok := b.missing[file]
+	if !ok || b.paths[file] != "" {
+		return nil
+	}
+	f, ok := b.standIns[file]
+	if !ok {
+		return fmt.Errorf("%s is for the %s, which is missing, and there is no fallback certificate", file, need)
+	}
+	b.add(f)
+	return nil
+}
+
+// appendRewritten appends the line with each token that is the path of a file
+// replaced by the absolute one.
+func (b *fileBinder) appendRewritten(out, line []byte) []byte {
+	done := 0
+	for token := range tokens(line) {
+		if absolute := b.paths[string(line[token[0]:token[1]])]; absolute != "" {
+			out = append(append(out, line[done:token[0]]...), absolute...)
+			done = token[1]
+		}
+	}
+	return append(out, line[done:]...)
+}
+
+// tokens yields the start and end of each run of path bytes that holds a slash.
+func tokens(line []byte) func(yield func([2]int) bool) {
+	return func(yield func([2]int) bool) {
+		for from := 0; ; {
+			slash := bytes.IndexByte(line[from:], '/')
+			if slash < 0 {
+				return
+			}
+			start, end := from+slash, from+slash
+			for start > from && isTokenByte[line[start-1]] {
+				start--
+			}
+			for end < len(line) && isTokenByte[line[end]] {
+				end++
+			}
+			if !yield([2]int{start, end}) {
+				return
+			}
+			from = end
+		}
+	}
+}
+
+// sorted returns the files by path, or an error if two would be one file.
+func (b *fileBinder) sorted() ([]File, error) {
+	slices.SortFunc(b.files, func(a, c File) int { return cmp.Compare(a.Path, c.Path) })
+	for i := 1; i < len(b.files); i++ {
+		if b.files[i-1].Path == b.files[i].Path {
+			return nil, fmt.Errorf("%s and %s would both be %s", b.files[i-1].Source, b.files[i].Source, b.files[i].Path)
+		}
+	}
+	return b.files, nil
+}
+
+// hashedName puts the first 8 hexadecimal digits of the content's sha256 into a
+// checked file name: "host.map" becomes "host-3f2a91c4.map".
+func hashedName(name string, content []byte) string {
+	sum := sha256.Sum256(content)
+	stem, ext, _ := strings.Cut(name, ".")
+	return stem + "-" + hex.EncodeToString(sum[:4]) + "." + ext
+}
+
+// checkLayout checks the directories of an instance: absolute, and of bytes
+// that need no quoting in haproxy.cfg.
+func checkLayout(l Layout) error {
+	for _, dir := range []string{l.Maps, l.Certificates, l.General} {
+		if !strings.HasPrefix(dir, "/") || !isName(strings.ReplaceAll(dir, "/", ""), "+@=~") {
+			return fmt.Errorf("directory %q of the instance is not absolute and plain", dir)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package pem
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The reasons why a certificate cannot be served. None of them says anything
+// of the key.
+var (
+	ErrNoCertificate  = errors.New("there is no certificate")
+	ErrBadCertificate = errors.New("a certificate is malformed")
+	ErrWeak           = errors.New("OpenSSL refuses it as too weak")
+	ErrNoKey          = errors.New("there is no private key")
+	ErrEncryptedKey   = errors.New("the private key is encrypted")
+	ErrBadKey         = errors.New("the private key is malformed, or of an unknown kind")
+	ErrKeyMismatch    = errors.New("the private key does not belong to the certificate")
+)
+
+const certificateBlock = "CERTIFICATE"
+
+// minRSABits is what OpenSSL asks for at its security level 2, which is the
+// default of Debian: HAProxy does not start with a certificate of a smaller key.
+const minRSABits = 2048
+
+// KeyPair is a certificate with its chain and its private key, read and known
+// to fit.
+type KeyPair struct {
+	chain []*x509.Certificate // the leaf first; at least one
+	key   *pem.Block
+	// Storable says whether the Dataplane API's certificate storage takes the
+	// kind of key: it knows RSA and ECDSA only.
+	Storable bool
+}
+
+// CheckKeyPair checks that PEM data is what HAProxy can serve: a leaf
+// certificate, its chain if any, and the leaf's private key, unencrypted and
+// strong enough for OpenSSL to load. It does not look at the clock: whether the
+// certificate is valid now is for the caller to say. No error holds any part of
+// the data.
+func CheckKeyPair(data []byte) (Leaf, error) {
+	pair, err := ParseKeyPair(data)
+	if err != nil {
+		return Leaf{}, err
+	}
+	return pair.leaf(), nil
+}
+
+// Leaf describes the certificate of a key pair without holding it. Fingerprint is the
+// SHA-256 of its DER, in hexadecimal, and Version its [Version].
+type Leaf struct {
+	Fingerprint string
+	Names       []string
+	NotAfter    time.Time
+	Version     string
+}
+
+// JoinKeyPair makes the PEM that HAProxy reads of the two parts of a Secret of
+// type kubernetes.io/tls: the certificates, then the private key, without
+// whatever else stood around them. It checks what [CheckKeyPair] checks.
+func JoinKeyPair(certificates, key []byte) ([]byte, error) {
+	chain := slices.DeleteFunc(pemBlocks(certificates), isKeyBlock)
+	keys := slices.DeleteFunc(pemBlocks(key), func(b *pem.Block) bool { return !isKeyBlock(b) })
+	pair, err := newKeyPair(slices.Concat(chain, keys))
+	if err != nil {
+		return nil, err
+	}
+	return pair.encode(), nil
+}
+
+// ParseKeyPair reads what [CheckKeyPair] checks.
+func ParseKeyPair(data []byte) (KeyPair, error) { return newKeyPair(pemBlocks(data)) }
+
+// pemBlocks returns the blocks of PEM data, in order.
+func pemBlocks(data []byte) (out []*pem.Block) {
+	for {
+		block, rest := pem.Decode(data)
+		if block == nil {
+			return out
+		}
+		out, data = append(out, block), rest
+	}
+}
+
+func isKeyBlock(b *pem.Block) bool { return strings.HasSuffix(b.Type, "PRIVATE KEY") }
+
+// newKeyPair takes the certificates among the blocks and the first key, as
+// HAProxy does.
+func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
+	var pair KeyPair
+	for _, block := range blocks {
+		switch {
+		case block.Type == certificateBlock:
+			certificate, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return KeyPair{}, ErrBadCertificate
+			}
+			pair.chain = append(pair.chain, certificate)
+		case isKeyBlock(block) && pair.key == nil:
+			pair.key = block
+		}
+	}
+	switch {
+	case len(pair.chain) == 0:
+		return KeyPair{}, ErrNoCertificate
+	case pair.key == nil:
+		return KeyPair{}, ErrNoKey
+	}
+	return pair.fit()
+}
+
+// fit checks the key against the leaf, and all of it against OpenSSL's limits.
+func (p KeyPair) fit() (KeyPair, error) {
+	if p.key.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(p.key.Headers["Proc-Type"], "ENCRYPTED") {
+		return KeyPair{}, ErrEncryptedKey
+	}
+	signer, form := parseKey(p.key.Bytes)
+	if signer == nil {
+		return KeyPair{}, ErrBadKey
+	}
+	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(p.chain[0].PublicKey) {
+		return KeyPair{}, ErrKeyMismatch
+	}
+	for _, certificate := range p.chain {
+		if err := checkStrength(certificate); err != nil {
+			return KeyPair{}, err
+		}
+	}
+	_, edwards := signer.(ed25519.PrivateKey)
+	p.key, p.Storable = &pem.Block{Type: form, Bytes: p.key.Bytes}, !edwards
+	return p, nil
+}
+
+// parseKey reads a private key in any of its forms, whatever its PEM block is
+// called, and returns what it should be called; nil if it is in none.
+func parseKey(der []byte) (key crypto.Signer, form string) {
+	if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
+		signer, _ := key.(crypto.Signer)
+		return signer, "PRIVATE KEY"
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(der); err == nil {
+		return key, "RSA PRIVATE KEY"
+	}
+	if key, err := x509.ParseECPrivateKey(der); err == nil {
+		return key, "EC PRIVATE KEY"
+	}
+	return nil, ""
+}
+
+// checkStrength refuses what OpenSSL does not load at its security level 2,
+// measured with HAProxy 2.6 and 3.0: one such certificate keeps HAProxy from
+// starting, and so takes all others down with it.
+func checkStrength(c *x509.Certificate) error {
+	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
+		return fmt.Errorf("RSA key of %d bits: %w", key.N.BitLen(), ErrWeak)
+	}
+	// Nobody relies on the signature of a certificate that signs itself.
+	if weakSignature[c.SignatureAlgorithm] && !bytes.Equal(c.RawIssuer, c.RawSubject) {
+		return fmt.Errorf("signature by %s: %w", c.SignatureAlgorithm, ErrWeak)
+	}
+	return nil
+}
+
+var weakSignature = map[x509.SignatureAlgorithm]bool{
+	x509.MD2WithRSA: true, x509.MD5WithRSA: true, x509.SHA1WithRSA: true,
+	x509.DSAWithSHA1: true, x509.ECDSAWithSHA1: true,
+}
+
+func (p KeyPair) encode() []byte {
+	var out bytes.Buffer
+	for _, certificate := range p.chain {
+		_ = pem.Encode(&out, &pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
+	}
+	_ = pem.Encode(&out, p.key) // a Buffer does not fail, and there are no headers
+	return out.Bytes()
+}
+
+func (p KeyPair) leaf() Leaf {
+	leaf := p.chain[0]
+	names := slices.Clone(leaf.DNSNames)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if len(names) == 0 && leaf.Subject.CommonName != "" {
+		names = append(names, leaf.Subject.CommonName)
+	}
+	slices.Sort(names)
+	sum := sha256.Sum256(leaf.Raw)
+	return Leaf{
+		Fingerprint: hex.EncodeToString(sum[:]),
+		Names:       slices.Compact(names),
+		NotAfter:    leaf.NotAfter.UTC(),
+		Version:     p.version(),
+	}
+}
+
+// Version returns the fingerprint of a certificate with its chain: the
+// SHA-256 of their DER, in hexadecimal. The key is told by the certificate, which
+// holds its public half. The errors are those of [CheckKeyPair].
+func Version(data []byte) (string, error) {
+	pair, err := ParseKeyPair(data)
+	if err != nil {
+		return "", err
+	}
+	return pair.version(), nil
+}
+
+func (p KeyPair) version() string {
+	h := sha256.New()
+	for _, certificate := range p.chain {
+		h.Write(certificate.Raw) // DER tells its own length
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,79 @@
+// Package pemtest makes keys and certificates for tests.
+package pemtest
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+)
+
+// noon is when the certificates begin to be valid; they are for a year.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// Keys for tests, made when they are first asked for.
+var (
+	ECKey   = sync.OnceValue(func() crypto.Signer { return newKey(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	ECKey2  = sync.OnceValue(func() crypto.Signer { return newKey(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	RSAKey  = sync.OnceValue(func() crypto.Signer { return newKey(rsa.GenerateKey(rand.Reader, 2048)) })
+	WeakKey = sync.OnceValue(func() crypto.Signer { return newKey(rsa.GenerateKey(rand.Reader, 1024)) })
+	// EdKey is always the same: the name of its file is in golden files.
+	EdKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+)
+
+func newKey[K crypto.Signer](key K, err error) crypto.Signer {
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// Certify returns a certificate for the name: by the issuer's key, or its own.
+func Certify(tb testing.TB, name string, key, issuer crypto.Signer) []byte {
+	tb.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: noon, NotAfter: noon.AddDate(1, 0, 0),
+	}
+	parent := template
+	if issuer == nil {
+		issuer = key
+	} else {
+		parent = &x509.Certificate{Subject: pkix.Name{CommonName: "issuer"}}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), issuer)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// KeyPEM returns the key in PKCS #8.
+func KeyPEM(tb testing.TB, key crypto.Signer) []byte {
+	tb.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// SelfSigned returns a certificate and its key.
+func SelfSigned(tb testing.TB, name string, key crypto.Signer) []byte {
+	tb.Helper()
+	return append(Certify(tb, name, key, nil), KeyPEM(tb, key)...)
+}
+
+func Block(kind, content string) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)})
+}

@@ -1,0 +1,197 @@
+package bind
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strconv"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// textBinder writes the bound haproxy.cfg, and the digest of its shape.
+type textBinder struct {
+	files      *fileBinder
+	secrets    *secretBinder
+	directives directives // that are still to come
+	servers    []Server   // of those directives
+	slots      Slots
+	weighted   map[string]bool
+	static     map[string]bool // of them, see staticBackends
+	allWeights bool
+	maps       []Map // see changeableMaps
+
+	config  []byte
+	lines   []int
+	shape   hash.Hash
+	scratch []byte // for the line at hand
+	// global is where the node line goes: the offset in config, and how many
+	// lines are before it; -1 if there is no global section yet.
+	global, globalLines int
+}
+
+func newTextBinder(config []byte, files *fileBinder, secrets *secretBinder, found directives, slots Slots, servers []Server) *textBinder {
+	t := &textBinder{
+		files: files, secrets: secrets, directives: found, servers: servers, slots: slots,
+		weighted: weightedBackends(found.servers), shape: sha256.New(), global: -1,
+	}
+	t.static = staticBackends(config, t.weighted)
+	t.config = make([]byte, 0, len(config)+len(config)/8+64*len(servers))
+	t.lines = make([]int, 0, bytes.Count(config, []byte{'\n'})+len(servers)+4)
+	return t
+}
+
+// weightedBackends are those whose servers have their weights written.
+func weightedBackends(directives []Directive) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range directives {
+		if d.Index > 0 || d.Weight != defaultWeight {
+			out[d.Backend] = true
+		}
+	}
+	return out
+}
+
+// write binds all lines of the snapshot's haproxy.cfg.
+func (t *textBinder) write(config []byte) error {
+	var in section
+	for number, line := range numberedLines(config) {
+		var err error
+		if servers := t.directives.servers; len(servers) > 0 && servers[0].Line == number {
+			err = t.writeServers(number, line)
+		} else if users := t.directives.users; len(users) > 0 && users[0].Line == number {
+			t.writeUsers(number, line)
+		} else if opened, ok := openSection(line); ok {
+			in = opened
+			err = t.writeSection(number, line, in)
+		} else {
+			err = t.writeLine(number, line, in)
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", snapshots.ConfigFile, number, err)
+		}
+	}
+	return nil
+}
+
+func (t *textBinder) writeSection(number int, line []byte, opened section) error {
+	err := t.writeLine(number, line, opened)
+	if opened.keyword == "global" && t.global < 0 {
+		t.global, t.globalLines = len(t.config), len(t.lines)
+	}
+	return err
+}
+
+// writeLine writes a line of structure, with its paths made absolute.
+func (t *textBinder) writeLine(number int, line []byte, in section) error {
+	switch keyword, rest := firstWord(line); string(keyword) {
+	case "node":
+		if in.keyword == "global" {
+			return errors.New("node is set when a snapshot is bound, and must not be in it")
+		}
+	case "default-server":
+		t.allWeights = t.allWeights || bytes.Contains(rest, []byte("weight"))
+	}
+	start := len(t.config)
+	line, err := t.joined(line)
+	if err != nil {
+		return err
+	}
+	t.config = append(append(t.config, line...), '\n')
+	t.lines = append(t.lines, number)
+	if line = t.config[start:]; bytes.Contains(line, []byte(t.files.layout.Maps)) {
+		line = withoutEntries(line, t.maps)
+	}
+	t.shape.Write(line)
+	return nil
+}
+
+// joined returns a line with absolute paths and with the values of Secrets.
+func (t *textBinder) joined(line []byte) ([]byte, error) {
+	var err error
+	if t.scratch, err = t.files.rewriteConfigLine(t.scratch[:0], line); err != nil {
+		return nil, err
+	}
+	return t.secrets.replaceWords(t.scratch)
+}
+
+// writeComment writes a directive as a comment that is no directive any more.
+func (t *textBinder) writeComment(number int, line []byte) {
+	text, _ := directiveText(line)
+	t.config = append(append(append(t.config, "    # hapsnap "...), text...), '\n')
+	t.lines = append(t.lines, number)
+}
+
+// writeServers writes a directive and its servers. The shape has only what gives
+// them their names, and their options, for the rest of a server line can be
+// changed at run time; where HAProxy cannot change weights, those too.
+func (t *textBinder) writeServers(number int, line []byte) error {
+	d := t.directives.servers[0]
+	servers := t.servers[:len(t.slots[d.Key()])]
+	t.directives.servers, t.servers = t.directives.servers[1:], t.servers[len(servers):]
+	t.writeComment(number, line)
+	options, err := t.joined([]byte(d.Options))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(t.shape, "\x00servers %d %d %s\n", d.Index, len(servers), options)
+	if t.static[d.Backend] && servers[0].Weight != 1 {
+		fmt.Fprintf(t.shape, "\x00weight %d\n", servers[0].Weight)
+	}
+	weigh := t.allWeights || t.weighted[d.Backend]
+	for _, server := range servers {
+		t.config = appendServer(t.config, server, options, weigh)
+		t.lines = append(t.lines, number)
+	}
+	return nil
+}
+
+// writeUsers writes a directive and its users. All of it is of the shape, for
+// HAProxy cannot change users at run time.
+func (t *textBinder) writeUsers(number int, line []byte) {
+	d := t.directives.users[0]
+	t.directives.users = t.directives.users[1:]
+	start := len(t.config)
+	t.writeComment(number, line)
+	var users int
+	t.config, users = t.secrets.appendUsers(t.config, d.Secret)
+	for range users {
+		t.lines = append(t.lines, number)
+	}
+	t.shape.Write(t.config[start:])
+}
+
+func appendServer(out []byte, s Server, options []byte, weigh bool) []byte {
+	out = append(out, "    server "...)
+	out = append(out, s.Name...)
+	out = append(out, ' ')
+	out = s.appendAddress(out)
+	if weigh {
+		out = append(out, " weight "...)
+		out = strconv.AppendInt(out, int64(s.Weight), 10)
+	}
+	if len(options) > 0 {
+		out = append(append(out, ' '), options...)
+	}
+	if s.State != SlotReady {
+		out = append(out, " disabled"...)
+	}
+	return append(out, '\n')
+}
+
+// finish puts the node into the global section, makes one if there is none,
+// and ends the text with the end marker.
+func (t *textBinder) finish(node string) (config []byte, lines []int) {
+	line := "    node " + node + "\n"
+	at, before, added := t.global, t.globalLines, []int{0}
+	if at < 0 {
+		line, at, before, added = "global\n"+line, 0, 0, []int{0, 0}
+	}
+	config = make([]byte, 0, len(t.config)+len(line)+len(endMarker)+len(node)+1)
+	config = append(append(append(config, t.config[:at]...), line...), t.config[at:]...)
+	config = append(append(append(config, endMarker...), node...), '\n')
+	return config, append(slices.Insert(t.lines, before, added...), 0)
+}

@@ -1,0 +1,209 @@
+package channel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// View is what a store holds: the names of all complete snapshots, ascending,
+// and the channel.
+type View struct {
+	IDs     []snapshots.ID
+	Channel Channel
+	// Refused are the snapshots, ascending, that the store holds besides, and that nobody
+	// who may has signed. None of them is ever run.
+	Refused []Refused
+	// HeadOnly is for stores in which people choose the newest, by a merge: of the
+	// older ones nobody knows which were ever chosen, so that none of them runs
+	// unless it is named.
+	HeadOnly bool
+	// Seen is what the reader now knows of the store, to be given back to it after a
+	// restart.
+	Seen Seen
+	// Runs is the newest snapshot that the fleet was brought to, or is being: where
+	// signatures are asked for and it is among the refused, nothing older follows it
+	// unless a person names it.
+	Runs snapshots.ID
+	// Fleet is the one that asks. What other fleets rejected does not count for it,
+	// unless the channel shares rejections; for "" all of it counts.
+	Fleet string
+}
+
+// Refused is a snapshot that is not signed by anybody who may, and why it is taken for that.
+type Refused struct {
+	ID     snapshots.ID
+	Reason string
+}
+
+// refusal returns why a snapshot is refused, "" if it is not.
+func (v View) refusal(id snapshots.ID) string {
+	for _, r := range v.Refused {
+		if r.ID == id {
+			return r.Reason
+		}
+	}
+	return ""
+}
+
+// rejection returns the rejection of a content that counts here.
+func (v View) rejection(id snapshots.ID) (Rejection, bool) {
+	return v.Channel.RejectionFor(id, v.Fleet)
+}
+
+// Head returns the newest snapshot, or the zero ID if there is none.
+func (v View) Head() snapshots.ID {
+	if len(v.IDs) == 0 {
+		return snapshots.ID{}
+	}
+	return v.IDs[len(v.IDs)-1]
+}
+
+// Reason says what decided which snapshot should run.
+type Reason string
+
+// The reasons of a [Decision]; the last four only ever hold.
+const (
+	BecauseOverride Reason = "override"
+	BecausePin      Reason = "pin"
+	BecauseNewest   Reason = "newest"
+	BecausePause    Reason = "pause"
+	BecauseEmpty    Reason = "empty" // the store holds no snapshot
+	BecauseNone     Reason = "none"  // no snapshot is approved and not rejected
+	// BecauseUntrusted is where what should run is not signed by who may.
+	BecauseUntrusted Reason = "untrusted"
+)
+
+// Decision is which snapshot should run. If Hold is set there is none, and what
+// runs must go on running. Message says why, in words for people.
+type Decision struct {
+	ID      snapshots.ID
+	Because Reason
+	Hold    bool
+	Message string
+}
+
+func hold(because Reason, format string, args ...any) Decision {
+	return Decision{Because: because, Hold: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// Want decides what should run at the time now. A pause holds whatever runs.
+// Else the first of these decides: an override that has not expired; the pin;
+// the newest snapshot that is approved, where that is required, and not
+// rejected; where a rollout failed, that is what was good before it, and nothing
+// between them. An override or a pin whose snapshot is missing or rejected holds:
+// it is not passed over. A rollback in progress comes between pin and newest,
+// and is for the pusher to know.
+func Want(v View, now time.Time) Decision {
+	spec := v.Channel.Spec
+	switch {
+	case len(v.IDs) == 0 && len(v.Refused) > 0:
+		return hold(BecauseUntrusted, "no snapshot of the store is signed by who may: %s", v.Refused[len(v.Refused)-1].Reason)
+	case len(v.IDs) == 0:
+		return hold(BecauseEmpty, "the store holds no snapshot")
+	case spec.Pause != nil:
+		return hold(BecausePause, "paused%s", said(spec.Pause.By, spec.Pause.Reason))
+	case spec.Override != nil && now.Before(spec.Override.Expires):
+		o := spec.Override
+		return v.named(o.Snapshot, BecauseOverride, fmt.Sprintf("overridden until %s%s", o.Expires.UTC().Format(time.RFC3339), said(o.By, o.Reason)))
+	case spec.Pin != nil:
+		return v.named(spec.Pin.Snapshot, BecausePin, "pinned"+said(spec.Pin.By, spec.Pin.Reason))
+	}
+	return v.newest()
+}
+
+// named decides for a snapshot that a person named.
+func (v View) named(id snapshots.ID, because Reason, message string) Decision {
+	if why := v.refusal(id); why != "" {
+		return hold(because, "%s is %s, but %s", id, message, why)
+	}
+	if !slices.Contains(v.IDs, id) {
+		return hold(because, "%s is %s, but the store does not hold it", id, message)
+	}
+	if r, ok := v.rejection(id); ok {
+		return hold(because, "%s is %s, but was rejected%s", id, message, said("", r.Reason))
+	}
+	return Decision{ID: id, Because: because, Message: id.String() + " is " + message}
+}
+
+// newest decides where nobody named a snapshot. Below one that failed nothing is tried
+// but what was good then: nobody asked for what lies between, and if the fleet is at
+// fault, each would fail in turn.
+func (v View) newest() Decision {
+	spec := v.Channel.Spec
+	rejected, waiting := 0, 0
+	if v.HeadOnly {
+		v.IDs = []snapshots.ID{v.Head()}
+	}
+	var failed *Rejection
+	for _, id := range slices.Backward(v.IDs) {
+		if why := v.refusal(v.Runs); why != "" && id.Revision < v.Runs.Revision {
+			return hold(BecauseUntrusted, "%s runs, and is no longer accepted: it goes on until a newer one is signed, or a person pins one: %s", v.Runs, why)
+		}
+		if r, ok := v.rejection(id); ok {
+			rejected++
+			if failed == nil || failed.Good.Short == id.Short {
+				failed = r.failure()
+			}
+		} else if failed != nil && failed.Good.Short != id.Short {
+			continue
+		} else if spec.RequireApproval && !slices.Contains(spec.Approved, id) {
+			waiting++
+		} else {
+			return Decision{ID: id, Because: BecauseNewest, Message: fmt.Sprintf("%s is the newest%s", id, passedOver(rejected, waiting))}
+		}
+	}
+	switch {
+	case failed == nil:
+		return hold(BecauseNone, "no snapshot may run: %s", counts(rejected, waiting))
+	case failed.Good.IsZero():
+		return hold(BecauseNone, "%s failed, and no snapshot is known to be good: mend what it says, then pusher retry, or publish another%s", failed.Snapshot, said("", failed.Reason))
+	}
+	return hold(BecauseNone, "%s failed, and the store does not offer %s, which was good: what runs goes on", failed.Snapshot, failed.Good)
+}
+
+// failure returns the rejection if it is of a rollout that failed, else nil.
+func (r Rejection) failure() *Rejection {
+	if !r.Failed {
+		return nil
+	}
+	return &r
+}
+
+// passedOver tells of the newer snapshots, if there are any.
+func passedOver(rejected, waiting int) string {
+	switch {
+	case rejected > 0 && waiting > 0:
+		return fmt.Sprintf(" that may run (%s)", counts(rejected, waiting))
+	case rejected > 0:
+		return fmt.Sprintf(" that is not rejected (%s)", counts(rejected, waiting))
+	case waiting > 0:
+		return fmt.Sprintf(" that is approved (%s)", counts(rejected, waiting))
+	}
+	return ""
+}
+
+func counts(rejected, waiting int) string {
+	var out []string
+	if rejected > 0 {
+		out = append(out, fmt.Sprintf("%d rejected", rejected))
+	}
+	if waiting > 0 {
+		out = append(out, fmt.Sprintf("%d waiting for approval", waiting))
+	}
+	return strings.Join(out, ", ")
+}
+
+// said tells who said something, and why.
+func said(by, reason string) string {
+	if by != "" {
+		by = " by " + by
+	}
+	if reason != "" {
+		reason = ": " + reason
+	}
+	return by + reason
+}
