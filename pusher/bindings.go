@@ -31,9 +31,10 @@ func (f endpointsFrom) recorded(s snapshots.Snapshot) bool {
 // change with every endpoint: the node, which tells whether a reload is needed,
 // only changes with the number of slots and with Secrets.
 type bindings struct {
-	slots bind.Slots
-	live  bind.Live
-	from  endpointsFrom
+	binder bind.Binder
+	slots  bind.Slots
+	live   bind.Live
+	from   endpointsFrom
 	// offered are the certificates that the Secrets hold; renewals says which of those before
 	// are served in their place.
 	offered  map[snapshots.SecretName][]byte
@@ -171,7 +172,7 @@ func (b *bindings) node(id snapshots.ID, layout bind.Layout) (nodeOf, bool) {
 	if n, ok := b.nodes[key]; ok && n.shapes == b.shapes {
 		return n, true
 	}
-	bound, err := bind.Bind(snapshot, binding)
+	bound, err := b.binder.Bind(snapshot, binding)
 	n := nodeOf{shapes: b.shapes, node: bound.Node, shape: bound.Shape, entries: bound.Entries, missing: bound.Missing, err: err, certificates: push.Hashes(bound)}
 	for _, f := range bound.Files {
 		if f.Kind != bind.CertificateFile {

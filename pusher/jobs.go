@@ -41,7 +41,8 @@ func (e *engine) jobTime() time.Duration { return 3*e.ReloadTimeout + 30*time.Se
 func (e *engine) bind(id snapshots.ID, i *instance) func() (bind.Bound, error) {
 	snapshot, binding, ok := e.bindings.binding(id, i.Layout)
 	if ok {
-		return func() (bind.Bound, error) { return bind.Bind(snapshot, binding) }
+		binder := &e.bindings.binder
+		return func() (bind.Bound, error) { return binder.Bind(snapshot, binding) }
 	}
 	return func() (bind.Bound, error) {
 		return bind.Bound{}, fmt.Errorf("snapshot %s is not at hand", id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/scratch"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The oldest HAProxy that the shipped templates and the Dataplane API work with.
@@ -49,6 +50,7 @@ type Checker struct {
 	Version string // such as "2.6.12-1+deb12u4"
 	keys    keyRing
 	trips   roundTrips
+	binder  bind.Binder
 }
 
 // Find finds the executable by its name or path and asks for its version. The

@@ -98,14 +98,14 @@ func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []render.Fault
 	if err != nil {
 		return bind.Bound{}, nil, err
 	}
-	bound, wrong := bindDraft(draft, live, layout)
+	bound, wrong := c.bindDraft(draft, live, layout)
 	if wrong != nil {
 		return bind.Bound{}, bindFaults(in.Artifact, wrong), nil
 	}
 	return bound, nil, nil
 }
 
-func bindDraft(draft snapshots.Draft, live bind.Live, layout bind.Layout) (bind.Bound, error) {
+func (c *Checker) bindDraft(draft snapshots.Draft, live bind.Live, layout bind.Layout) (bind.Bound, error) {
 	if err := draft.Check(); err != nil {
 		return bind.Bound{}, err
 	}
@@ -114,7 +114,7 @@ func bindDraft(draft snapshots.Draft, live bind.Live, layout bind.Layout) (bind.
 	if err != nil {
 		return bind.Bound{}, err
 	}
-	return bind.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout})
+	return c.binder.Bind(s, bind.Inputs{Live: live, Slots: slots, Layout: layout})
 }
 
 // bindPlace matches the place in an error of Bind and of Needs.

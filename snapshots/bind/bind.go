@@ -116,38 +116,31 @@ const endMarker = "# hapsnap end "
 //
 // The relative paths of the snapshot's files become absolute in haproxy.cfg and
 // in crt-lists, `node` is set, and the last line marks the end.
-func Bind(s snapshots.Snapshot, b Inputs) (Bound, error) {
-	if !s.Sealed() {
-		return Bound{}, fmt.Errorf("bind: the snapshot is not sealed")
-	}
-	bound, err := bind(s, b)
-	if err != nil {
-		return Bound{}, fmt.Errorf("bind %s: %w", s.ID(), err)
-	}
-	return bound, nil
-}
+//
+// It remembers nothing: who binds more than once has a [Binder].
+func Bind(s snapshots.Snapshot, in Inputs) (Bound, error) { return new(Binder).Bind(s, in) }
 
-func bind(s snapshots.Snapshot, b Inputs) (Bound, error) {
+func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 	config, ok := s.File(snapshots.ConfigFile)
 	if !ok {
 		return Bound{}, fmt.Errorf("there is no %s", snapshots.ConfigFile)
 	}
-	if err := checkLayout(b.Layout); err != nil {
+	if err := checkLayout(in.Layout); err != nil {
 		return Bound{}, err
 	}
 	found, err := parseDirectives(config)
 	if err != nil {
 		return Bound{}, err
 	}
-	servers, err := Servers(found.servers, b.Slots)
+	servers, err := Servers(found.servers, in.Slots)
 	if err != nil {
 		return Bound{}, err
 	}
-	files, err := bindFiles(s, b.Live, b.Layout)
+	files, err := b.bindFiles(s, in.Live, in.Layout)
 	if err != nil {
 		return Bound{}, err
 	}
-	text := newTextBinder(config, files, newSecretBinder(config, b.Live), found, b.Slots, servers)
+	text := newTextBinder(config, files, newSecretBinder(config, in.Live), found, in.Slots, servers)
 	text.maps = changeableMaps(config, files.files)
 	if err := text.write(config); err != nil {
 		return Bound{}, err

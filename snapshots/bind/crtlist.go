@@ -110,13 +110,13 @@ var errExpired = errors.New("the certificate is expired")
 // which needs no reload. False: a host of it has another certificate that is
 // valid, which a fallback beside it could take clients from, so that the file's
 // lines are left out. Those that no crt-list names are not served, and stay.
-func expiredFiles(refs []snapshots.CertificateRef, lists []snapshots.File, live Live) map[string]bool {
+func (b *Binder) expiredFiles(refs []snapshots.CertificateRef, lists []snapshots.File, live Live) map[string]bool {
 	if len(live.Expired)+len(live.ExpiredVersions) == 0 {
 		return nil
 	}
 	expired, valid := map[string]bool{}, map[string]bool{}
 	for _, ref := range refs {
-		if _, err := certificateKind(live.certificate(ref)); err == nil && ref.Use == snapshots.UseCertificate {
+		if _, err := b.certificateKind(live.certificate(ref)); err == nil && ref.Use == snapshots.UseCertificate {
 			expired[ref.File], valid[ref.File] = live.expired(ref), !live.expired(ref)
 		}
 	}

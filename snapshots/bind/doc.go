@@ -11,7 +11,8 @@
 //     servers and users belong, and [Needs] which Secrets a snapshot takes something from;
 //   - [AssignSlots] gives each endpoint a slot, which it keeps for as long as it lives;
 //   - [Servers] gives the slots their names and weights;
-//   - [Bind] writes all of it;
+//   - [Bind] writes all of it; a [Binder] does the same, and remembers which certificates
+//     HAProxy can load;
 //   - [Classify] says what it takes to bring a worker from one Bound to another. Two of
 //     one [Bound].Shape differ in what can be changed at run time.
 //

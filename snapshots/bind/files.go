@@ -16,6 +16,7 @@ import (
 
 // fileBinder are the files of a snapshot as an instance gets them.
 type fileBinder struct {
+	binder *Binder
 	layout Layout
 	files  []File
 	// paths gives the absolute path of each file and certificate.
@@ -35,15 +36,15 @@ type fileBinder struct {
 
 // bindFiles places all files of the snapshot but haproxy.cfg. Crt-lists come
 // last, for they name the others.
-func bindFiles(s snapshots.Snapshot, live Live, layout Layout) (*fileBinder, error) {
-	b := &fileBinder{
-		layout: layout, paths: map[string]string{},
+func (b *Binder) bindFiles(s snapshots.Snapshot, live Live, layout Layout) (*fileBinder, error) {
+	out := &fileBinder{
+		binder: b, layout: layout, paths: map[string]string{},
 		missing: map[string]Need{}, standIns: map[string]File{},
 	}
 	lists := slices.DeleteFunc(slices.Clone(s.Files), func(f snapshots.File) bool { return !isList(f) })
-	b.expired = expiredFiles(s.Manifest.Spec.Certificates, lists, live)
+	out.expired = b.expiredFiles(s.Manifest.Spec.Certificates, lists, live)
 	for _, ref := range s.Manifest.Spec.Certificates {
-		if err := b.addCertificate(ref, live); err != nil {
+		if err := out.addCertificate(ref, live); err != nil {
 			return nil, err
 		}
 	}
@@ -52,17 +53,17 @@ func bindFiles(s snapshots.Snapshot, live Live, layout Layout) (*fileBinder, err
 			return nil, err
 		}
 		if !isList(f) && f.Path != snapshots.ConfigFile && f.Path != snapshots.EndpointsFile && !snapshots.IsSealed(f.Path) {
-			b.add(b.placed(fileKind(f.Path), f.Path, f.Content))
+			out.add(out.placed(fileKind(f.Path), f.Path, f.Content))
 		}
 	}
 	for _, f := range lists {
-		content, err := b.rewriteList(f.Content)
+		content, err := out.rewriteList(f.Content)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%w", f.Path, err)
 		}
-		b.add(b.placed(GeneralFile, f.Path, content))
+		out.add(out.placed(GeneralFile, f.Path, content))
 	}
-	return b, nil
+	return out, nil
 }
 
 func isList(f snapshots.File) bool { return strings.HasSuffix(f.Path, ".crtlist") }
@@ -103,7 +104,7 @@ func (b *fileBinder) addCertificate(ref snapshots.CertificateRef, live Live) err
 		return fmt.Errorf("certificate %s is listed twice", ref.File)
 	}
 	if (ref.Secret == snapshots.SecretName{}) {
-		fallback, err := certificateKind(live.Fallback)
+		fallback, err := b.binder.certificateKind(live.Fallback)
 		if err != nil {
 			return fmt.Errorf("use the fallback certificate as %s: %w", ref.File, err)
 		}
@@ -115,12 +116,12 @@ func (b *fileBinder) addCertificate(ref snapshots.CertificateRef, live Live) err
 		b.paths[ref.File], b.absent = path, append(b.absent, path)
 		return nil
 	}
-	content, kind, err := secretFile(ref, live)
+	content, kind, err := b.secretFile(ref, live)
 	if alone, expired := b.expired[ref.File]; expired {
 		content, kind, err = nil, "", errExpired
 		if alone {
 			content, b.fallen = live.Fallback, append(b.fallen, Need{Use: ref.Use, Secret: ref.Secret})
-			kind, err = certificateKind(content)
+			kind, err = b.binder.certificateKind(content)
 		}
 	}
 	if err == nil {
@@ -136,13 +137,13 @@ func (b *fileBinder) addCertificate(ref snapshots.CertificateRef, live Live) err
 // secretFile returns the content of a reference to a Secret. Authorities are
 // general files, for HAProxy does not learn of new ones without a reload: their
 // name tells their content.
-func secretFile(ref snapshots.CertificateRef, live Live) ([]byte, FileKind, error) {
+func (b *fileBinder) secretFile(ref snapshots.CertificateRef, live Live) ([]byte, FileKind, error) {
 	if ref.Use == snapshots.UseCA {
 		content := live.Authorities[ref.Secret]
-		return content, GeneralFile, checkAuthorities(content)
+		return content, GeneralFile, b.binder.checkAuthorities(content)
 	}
 	content := live.certificate(ref)
-	kind, err := certificateKind(content)
+	kind, err := b.binder.certificateKind(content)
 	return content, kind, err
 }
 
@@ -165,7 +166,7 @@ func (l Live) expired(ref snapshots.CertificateRef) bool {
 // keepStandIn keeps the fallback certificate for a file that is missing; for
 // authorities, without its key.
 func (b *fileBinder) keepStandIn(ref snapshots.CertificateRef, fallback []byte) {
-	kind, err := certificateKind(fallback)
+	kind, err := b.binder.certificateKind(fallback)
 	if err == nil && ref.Use == snapshots.UseCA {
 		kind = GeneralFile
 		fallback, err = pem.ParseAuthorities(fallback)
@@ -173,20 +174,6 @@ func (b *fileBinder) keepStandIn(ref snapshots.CertificateRef, fallback []byte) 
 	if err == nil {
 		b.standIns[ref.File] = b.placed(kind, ref.File, fallback)
 	}
-}
-
-// certificateKind says which storage takes the PEM, or why it cannot be served.
-// The Dataplane API's storage for certificates refuses Ed25519 keys, so those
-// are general files: their name has a hash, and a new one needs a reload.
-func certificateKind(data []byte) (FileKind, error) {
-	if len(data) == 0 {
-		return "", pem.ErrNoCertificate
-	}
-	v := checked.verdict(data)
-	if v.err == nil && !v.storable {
-		return GeneralFile, nil
-	}
-	return CertificateFile, v.err
 }
 
 // rewriteConfigLine is appendRewritten for a line of haproxy.cfg. A missing

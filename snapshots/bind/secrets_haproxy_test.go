@@ -116,7 +116,7 @@ func TestHAProxyLoadsParsedAuthorities(t *testing.T) {
 			}
 			if want != nil {
 				parsed = data
-			} else if err := checkAuthorities(parsed); err != nil {
+			} else if err := new(Binder).checkAuthorities(parsed); err != nil {
 				t.Errorf("what was parsed is refused: %v", err)
 			}
 			files := map[string]string{

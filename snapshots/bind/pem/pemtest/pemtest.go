@@ -74,6 +74,7 @@ func SelfSigned(tb testing.TB, name string, key crypto.Signer) []byte {
 	return append(Certify(tb, name, key, nil), KeyPEM(tb, key)...)
 }
 
+// Block returns PEM data of one block, whose content need not be what its type says.
 func Block(kind, content string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)})
 }
