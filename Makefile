@@ -26,6 +26,9 @@ export KEEP
 # The API server, etcd, kubectl and kustomize that tests run.
 export KUBEBUILDER_ASSETS := $(CURDIR)/build/kube
 
+# Helm 4 and Helm 3, for the tests of the chart.
+export HELM_ASSETS := $(CURDIR)/build/helm
+
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
 
 # What computes a lot, for itself alone: the race detector would make it ten times
@@ -44,6 +47,7 @@ PACKAGES ?= ./...
 HAPROXY_3_0 := build/haproxy-3.0/haproxy
 GOLANGCI_LINT := build/tools/golangci-lint
 KUBE := build/kube/kube-apiserver build/kube/etcd build/kube/kubectl build/kube/kustomize
+HELM := build/helm/helm build/helm/helm3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -76,7 +80,7 @@ compare-api: deps ## print where the double of the Dataplane API answers otherwi
 	go test -count=1 -v -run '^TestDoubleAnswersLikeARealAPI$$' ./pusher/dataplane
 
 # Packages whose tests take a while and start no haproxy: another one tells nothing.
-WITHOUT_HAPROXY := compiler/announce|compiler/cluster|internal/election|internal/kubetest|pusher/cluster|pusher/rollout|pusher/statestore|snapshots/(configmap|dir|git)store|snapshots/delivery|snapshots/gitstore/signature
+WITHOUT_HAPROXY := charts/charttest|compiler/announce|compiler/cluster|internal/election|internal/kubetest|pusher/cluster|pusher/rollout|pusher/statestore|snapshots/(configmap|dir|git)store|snapshots/delivery|snapshots/gitstore/signature
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0
@@ -136,11 +140,14 @@ deps: ## install what the programs and the demo need and the machine lacks
 .PHONY: kube
 kube: $(KUBE) ## build Kubernetes for tests into build/kube, in minutes
 
+.PHONY: helm
+helm: $(HELM) ## build Helm for tests into build/helm, in minutes
+
 # The race detector needs a C compiler.
 .PHONY: test-deps
-test-deps: deps $(KUBE)
+test-deps: deps $(KUBE) $(HELM)
 	@$(if $(findstring -race,$(TESTFLAGS)),hack/apt-install gcc libc6-dev)
-	@hack/apt-install openssh-client gpg gpg-agent
+	@hack/apt-install openssh-client gpg gpg-agent prometheus
 
 .PHONY: clean
 clean: ## remove build/
@@ -167,4 +174,16 @@ build/kube/etcd: tools/kubernetes/go.mod tools/kubernetes/go.sum
 # kubectl has kustomize inside, but runs no function that is a program.
 build/kube/kustomize: tools/kubernetes/go.mod tools/kubernetes/go.sum
 	$(KUBE_BUILD) -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5
+	@touch $@
+
+# Helm 3 asks what it was built with for the version that it renders for.
+HELM_MINOR = $(word 2,$(subst ., ,$(KUBE_VERSION)))
+HELM_BUILD = cd tools/helm && CGO_ENABLED=0 go build -trimpath -o ../../$@
+
+build/helm/helm: tools/helm/go.mod tools/helm/go.sum
+	$(HELM_BUILD) -ldflags '-s -w' helm.sh/helm/v4/cmd/helm
+	@touch $@
+
+build/helm/helm3: tools/helm/go.mod tools/helm/go.sum tools/kubernetes/go.mod
+	$(HELM_BUILD) -ldflags '-s -w $(foreach p,chartutil lint/rules,-X helm.sh/helm/v3/pkg/$(p).k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/$(p).k8sVersionMinor=$(HELM_MINOR))' helm.sh/helm/v3/cmd/helm
 	@touch $@

@@ -1,0 +1,292 @@
+package charttest
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	compiler "github.com/hapsnap/hapsnap/compiler/cli"
+	pusher "github.com/hapsnap/hapsnap/pusher/cli"
+)
+
+// Each program knows the flags that it is started with, and their values.
+func TestFlagsExist(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			for _, o := range v.objects(t) {
+				pod, ok := podOf(o)
+				component := o.GetLabels()["app.kubernetes.io/component"]
+				if !ok || component == "haproxy" {
+					continue
+				}
+				program := pusher.NewCommand()
+				if component == "compiler" {
+					program = compiler.NewCommand()
+				}
+				for _, c := range specOf(t, pod).Containers {
+					verb, flags, err := program.Find(c.Args)
+					if err == nil {
+						err = verb.ParseFlags(flags)
+					}
+					if err != nil {
+						t.Errorf("%s %v: %v", component, c.Args, err)
+					}
+					checkFiles(t, verb, c)
+				}
+			}
+		})
+	}
+}
+
+// checkFiles fails for a flag that names a file below a folder that is not mounted.
+func checkFiles(t *testing.T, verb *cobra.Command, c corev1.Container) {
+	t.Helper()
+	for _, arg := range c.Args {
+		_, value, _ := strings.Cut(arg, "=")
+		if !strings.HasPrefix(value, "/") {
+			continue
+		}
+		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return value == m.MountPath || strings.HasPrefix(value, m.MountPath+"/")
+		}) {
+			t.Errorf("%s %s: nothing is mounted there", verb.Name(), arg)
+		}
+	}
+}
+
+// The programs read the CompilerConfig and the Fleet, and the roles are those that they
+// print for them: neither less nor more.
+func TestRolesAreThoseOfThePrograms(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			objects := v.objects(t)
+			if o, ok := v.component(t, "Deployment", "compiler"); ok {
+				args := specOf(t, o).Containers[0].Args
+				said := printed(t, compiler.NewCommand(), "rbac", "--config", written(t, v, "compiler", "config.yaml"), arg(args, "--store"), arg(args, "--lease"))
+				compare(t, "compiler", said, granted(t, objects, accountOf(t, o)), v.name == "named", []string{
+					v.name + "/configmaps:" + o.GetName() + ":get,list,watch", "/example.com/widgets::get,list,watch",
+				})
+			}
+			if o, ok := v.component(t, "Deployment", "pusher"); ok {
+				args := specOf(t, o).Containers[0].Args
+				said := printed(t, pusher.NewCommand(), "rbac", "--instances", written(t, v, "fleet", "fleet.yaml"), clusterStore(args), arg(args, "--state"), arg(args, "--lease"),
+					"--companions="+map[bool]string{true: "true", false: "false"}[v.name == "companions"], "--all-namespaces="+map[bool]string{true: "true", false: "false"}[slices.Contains(args, "--all-namespaces")])
+				got := granted(t, objects, accountOf(t, o))
+				// What snapshots name is not known here.
+				for atom := range got {
+					if strings.Contains(atom, "endpointslices::") || strings.HasSuffix(atom, "/secrets::list") || strings.Contains(atom, "/secrets::watch") || strings.Contains(atom, "/events.k8s.io/events::") || slices.Contains(tenantSecrets(v.name), atom) {
+						if !said[atom] {
+							delete(got, atom)
+						}
+					}
+				}
+				compare(t, "pusher", said, got, v.name == "named", nil)
+			}
+		})
+	}
+}
+
+// tenantSecrets are the pusher's permissions to read Secrets that snapshots name.
+func tenantSecrets(variant string) []string {
+	if variant == "namespaces" {
+		return []string{"team1//secrets::get", "team2//secrets::get", "namespaces//secrets::get"}
+	}
+	return []string{"//secrets::get"}
+}
+
+func compare(t *testing.T, program string, said, granted map[string]bool, byName bool, also []string) {
+	t.Helper()
+	for _, atom := range slices.Sorted(maps.Keys(said)) {
+		secrets := strings.Contains(atom, "//secrets::") || strings.Contains(atom, "//configmaps::")
+		if !granted[atom] && (!byName || !secrets) {
+			t.Errorf("%s may not %s", program, atom)
+		}
+	}
+	for _, atom := range slices.Sorted(maps.Keys(granted)) {
+		if !said[atom] && (!byName || !strings.Contains(atom, "/secrets:") && !strings.Contains(atom, "/configmaps:")) && !slices.ContainsFunc(also, func(a string) bool { return permits(a, atom) }) {
+			t.Errorf("%s need not %s", program, atom)
+		}
+	}
+}
+
+// permits reports whether a pattern NAMESPACE/RESOURCE:NAME:VERBS or one with an API group
+// is that of an atom.
+func permits(pattern, atom string) bool {
+	head, verbs, _ := cutLast(pattern, ":")
+	atomHead, verb, _ := cutLast(atom, ":")
+	return strings.ReplaceAll(head, "//", "/") == strings.ReplaceAll(atomHead, "//", "/") && slices.Contains(strings.Split(verbs, ","), verb)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// granted returns what an account may do: NAMESPACE/GROUP/RESOURCE:NAME:VERB each.
+func granted(t *testing.T, objects []unstructured.Unstructured, account string) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for _, b := range objects {
+		if b.GetKind() != "RoleBinding" && b.GetKind() != "ClusterRoleBinding" {
+			continue
+		}
+		var binding rbacv1.ClusterRoleBinding
+		convert(t, b, &binding)
+		if !slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool { return s.Kind == "ServiceAccount" && s.Name == account }) {
+			continue
+		}
+		found := false
+		for _, r := range objects {
+			if r.GetKind() == binding.RoleRef.Kind && r.GetName() == binding.RoleRef.Name && r.GetNamespace() == b.GetNamespace() {
+				found = true
+				var role rbacv1.ClusterRole
+				convert(t, r, &role)
+				maps.Copy(out, atoms(r.GetNamespace(), role.Rules))
+			}
+		}
+		if !found {
+			t.Errorf("%s %s/%s: there is no %s %s", b.GetKind(), b.GetNamespace(), b.GetName(), binding.RoleRef.Kind, binding.RoleRef.Name)
+		}
+	}
+	return out
+}
+
+func atoms(namespace string, rules []rbacv1.PolicyRule) map[string]bool {
+	out := map[string]bool{}
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						out[namespace+"/"+group+"/"+resource+":"+name+":"+verb] = true
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// printed returns what a program prints as roles.
+func printed(t *testing.T, program *cobra.Command, args ...string) map[string]bool {
+	t.Helper()
+	var out, complaints bytes.Buffer
+	program.SetOut(&out)
+	program.SetErr(&complaints)
+	program.SetArgs(slices.DeleteFunc(args, func(a string) bool { return a == "" }))
+	if err := program.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, &complaints)
+	}
+	all := map[string]bool{}
+	for _, o := range Objects(t, out.String()) {
+		if o.GetKind() == "Role" || o.GetKind() == "ClusterRole" {
+			var role rbacv1.ClusterRole
+			convert(t, o, &role)
+			maps.Copy(all, atoms(o.GetNamespace(), role.Rules))
+		}
+	}
+	return all
+}
+
+// written writes a key of a component's ConfigMap to a file.
+func written(t *testing.T, v *variant, component, key string) string {
+	t.Helper()
+	o, ok := v.component(t, "ConfigMap", component)
+	if !ok {
+		t.Fatalf("no ConfigMap of %s", component)
+	}
+	text, _, _ := unstructured.NestedString(o.Object, "data", key)
+	path := filepath.Join(t.TempDir(), key)
+	// The files of the Fleet are those of Secrets.
+	secrets := t.TempDir()
+	for _, name := range []string{"password", "ca.crt"} {
+		content, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(secrets, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text = strings.ReplaceAll(text, "/etc/hapsnap/secrets/edge", secrets)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// arg returns the argument for a flag, as --flag=value.
+func arg(args []string, flag string) string {
+	for _, a := range args {
+		if strings.HasPrefix(a, flag+"=") {
+			return a
+		}
+	}
+	return ""
+}
+
+// clusterStore is the flag --store where that is in the cluster.
+func clusterStore(args []string) string {
+	if s := arg(args, "--store"); strings.HasPrefix(s, "--store=configmap:") {
+		return s
+	}
+	return ""
+}
+
+func specOf(t *testing.T, o unstructured.Unstructured) corev1.PodSpec {
+	t.Helper()
+	if pod, ok := podOf(o); ok {
+		o = pod
+	}
+	var pod corev1.Pod
+	convert(t, o, &pod)
+	return pod.Spec
+}
+
+func accountOf(t *testing.T, o unstructured.Unstructured) string {
+	t.Helper()
+	return specOf(t, o).ServiceAccountName
+}
+
+func convert(t *testing.T, o unstructured.Unstructured, into any) {
+	t.Helper()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is written as a number stays one.
+func TestNumbersStayNumbers(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(written(t, named(t, "ports"), "compiler", "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"namespaceOptionBytes: 16777216\n", "maxconn: 1000000\n", "port: 5432\n"} {
+		if !strings.Contains(string(text), want) {
+			t.Error(gocmp.Diff(want, string(text)))
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package charttest
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hapsnap/hapsnap/internal/kubetest"
+)
+
+var cluster kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &cluster)) }
+
+// A variant is a file of values, rendered once for all tests.
+type variant struct {
+	name, values string
+	once         sync.Once
+	text         string
+	err          error
+}
+
+var variants = sync.OnceValue(func() []*variant {
+	paths, _ := filepath.Glob("../hapsnap/ci/*-values.yaml")
+	var out []*variant
+	for _, path := range paths {
+		path, _ = filepath.Abs(path)
+		out = append(out, &variant{name: strings.TrimSuffix(filepath.Base(path), "-values.yaml"), values: path})
+	}
+	return out
+})
+
+// all returns the variants.
+func all(t *testing.T) []*variant {
+	t.Helper()
+	if len(variants()) < 20 {
+		t.Fatalf("%d variants", len(variants()))
+	}
+	return variants()
+}
+
+// named returns the variant of a name.
+func named(t *testing.T, name string) *variant {
+	t.Helper()
+	i := slices.IndexFunc(variants(), func(v *variant) bool { return v.name == name })
+	if i < 0 {
+		t.Fatalf("no variant %s", name)
+	}
+	return variants()[i]
+}
+
+// rendered returns what Helm 4 renders, in a namespace of the variant's name.
+func (v *variant) rendered(t *testing.T) string {
+	t.Helper()
+	v.once.Do(func() { v.text, v.err = Template(t, "helm", v.name, "--values", v.values) })
+	if v.err != nil {
+		t.Fatal(v.err)
+	}
+	return v.text
+}
+
+func (v *variant) objects(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	return Objects(t, v.rendered(t))
+}
+
+// component returns the object of a kind that the chart makes for a component.
+func (v *variant) component(t *testing.T, kind, component string) (unstructured.Unstructured, bool) {
+	t.Helper()
+	for _, o := range v.objects(t) {
+		if o.GetKind() == kind && o.GetLabels()["app.kubernetes.io/component"] == component {
+			return o, true
+		}
+	}
+	return unstructured.Unstructured{}, false
+}
+
+// Two renders are equal, byte for byte, and both Helms render the same objects. Nothing
+// is random or looked up.
+func TestRendersAreEqual(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			again, err := Template(t, "helm", v.name, "--values", v.values, "--is-upgrade")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(v.rendered(t), again); diff != "" {
+				t.Errorf("another render differs:\n%s", diff)
+			}
+			three, err := Template(t, "helm3", v.name, "--values", v.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(sorted(v.objects(t)), sorted(Objects(t, three))); diff != "" {
+				t.Errorf("Helm 3 renders otherwise:\n%s", diff)
+			}
+		})
+	}
+}
+
+// sorted brings objects in an order of their own: each Helm has one.
+func sorted(objects []unstructured.Unstructured) []unstructured.Unstructured {
+	slices.SortFunc(objects, func(a, b unstructured.Unstructured) int {
+		return cmp.Compare(a.GetKind()+" "+a.GetNamespace()+" "+a.GetName(), b.GetKind()+" "+b.GetNamespace()+" "+b.GetName())
+	})
+	return objects
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			for _, program := range []string{"helm", "helm3"} {
+				if _, err := Helm(t, program, "lint", "--strict", Chart(t), "--namespace", v.name, "--values", v.values); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// No template asks for what two renders could not agree on.
+func TestTemplatesAreDeterministic(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir("../hapsnap", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || strings.HasSuffix(path, ".json") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, word := range []string{"lookup ", "rand", "genCA", "genSelfSigned", "genSigned", "genPrivateKey", "htpasswd", "bcrypt", "uuidv4", "now ", "shuffle", "getHostByName"} {
+			for line := range strings.Lines(string(text)) {
+				if strings.Contains(line, "{{") && strings.Contains(line, word) {
+					t.Errorf("%s: %s", path, line)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,241 @@
+{{/* What follows from the values. */}}
+
+{{- define "hapsnap.class" -}}{{ .Values.ingressClass.name }}{{- end -}}
+
+{{/* Two releases need two controllers: a compiler takes every class of its controller. */}}
+{{- define "hapsnap.controller" -}}
+{{- if .Values.ingressClass.controller }}{{ .Values.ingressClass.controller }}
+{{- else if eq .Values.ingressClass.name "hapsnap" }}hapsnap.dev/ingress-controller
+{{- else }}hapsnap.dev/{{ .Values.ingressClass.name }}{{ end -}}
+{{- end -}}
+
+{{/* spec of the CompilerConfig, as YAML. */}}
+{{- define "hapsnap.config" -}}
+{{- $own := dict "ingressClass" (include "hapsnap.class" .) "controllerClass" (include "hapsnap.controller" .) "http" (dict "port" 80) "https" (dict "port" 443) "status" (dict "port" 8404) -}}
+{{- if .Values.haproxy.enabled -}}
+{{- $_ := set $own "hardStopAfter" (printf "%ds" (int .Values.haproxy.drain.seconds)) -}}
+{{- if and .Values.haproxy.service.enabled (not (hasKey .Values.compiler.config "ingressStatus")) -}}
+{{- $_ := set $own "ingressStatus" (dict "service" (printf "%s/%s-haproxy" .Release.Namespace (include "hapsnap.fullname" .))) -}}
+{{- end -}}
+{{- end -}}
+{{- if ne .Values.rbac.scope "cluster" -}}
+{{- $_ := set $own "namespaces" (.Values.rbac.namespaces | uniq | sortAlpha) -}}
+{{- if $own.ingressStatus -}}
+{{- $_ := set $own "namespaces" (append .Values.rbac.namespaces .Release.Namespace | uniq | sortAlpha) -}}
+{{- end -}}
+{{- end -}}
+{{- mergeOverwrite $own (deepCopy .Values.compiler.config) | toYaml -}}
+{{- end -}}
+
+{{/* Ports that HAProxy opens for traffic: name, port and protocol of each, as YAML. */}}
+{{- define "hapsnap.trafficPorts" -}}
+{{- $config := include "hapsnap.config" . | fromYaml -}}
+{{- with int $config.http.port }}
+- {name: http, port: {{ . }}, protocol: TCP}
+{{- end }}
+{{- with int $config.https.port }}
+- {name: https, port: {{ . }}, protocol: TCP}
+{{- if dig "http3" "enabled" false $config.https }}
+- {name: quic, port: {{ . }}, protocol: UDP}
+{{- end }}
+{{- end }}
+{{- $seen := dict }}
+{{- range $config.tcpServices }}
+{{- $port := int .port | toString }}
+{{- if not (hasKey $seen $port) }}
+- {name: tcp-{{ $port }}, port: {{ $port }}, protocol: TCP}
+{{- end }}
+{{- $_ := set $seen $port true }}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.statusPort" -}}
+{{- $config := include "hapsnap.config" . | fromYaml -}}
+{{- int $config.status.port -}}
+{{- end -}}
+
+{{/* The first configuration listens for probes where later ones do. */}}
+{{- define "hapsnap.statusAddress" -}}
+{{- $config := include "hapsnap.config" . | fromYaml -}}
+{{- $addresses := default (dig "bind" "addresses" (list "*") $config) $config.status.addresses -}}
+{{- $out := list -}}
+{{- range $addresses -}}
+{{- $address := . -}}
+{{- if and (contains ":" .) (not (hasPrefix "$" .)) (ne . "::") -}}{{- $address = printf "[%s]" . -}}{{- end -}}
+{{- if hasPrefix "$" . -}}{{- $address = printf "\"%s\"" . | replace "\"" "" -}}{{- end -}}
+{{- $out = append $out (printf "%s:%d" $address (int $config.status.port)) -}}
+{{- end -}}
+{{- if has (printf "*:%d" (int $config.status.port)) $out -}}*:{{ int $config.status.port }}{{- else -}}{{ join "," $out }}{{- end -}}
+{{- end -}}
+
+{{/* Namespaces of tenants that roles are made in; none with scope: cluster. */}}
+{{- define "hapsnap.tenants" -}}
+{{- $config := include "hapsnap.config" . | fromYaml -}}
+{{- if ne .Values.rbac.scope "cluster" }}{{ join " " $config.namespaces }}{{ end -}}
+{{- end -}}
+
+{{- define "hapsnap.inCluster" -}}{{ if not .Values.store.url }}true{{ end }}{{- end -}}
+
+{{- define "hapsnap.storeName" -}}{{ default (include "hapsnap.fullname" .) .Values.store.name }}{{- end -}}
+
+{{- define "hapsnap.storeNamespace" -}}
+{{- default (printf "%s-store" (include "hapsnap.clusterName" .)) .Values.store.namespace -}}
+{{- end -}}
+
+{{- define "hapsnap.store" -}}
+{{- if .Values.store.url }}{{ .Values.store.url }}{{ else }}configmap:{{ include "hapsnap.storeNamespace" . }}/{{ include "hapsnap.storeName" . }}{{ end -}}
+{{- end -}}
+
+{{- define "hapsnap.state" -}}secret:{{ .Release.Namespace }}/{{ include "hapsnap.fullname" . }}-pusher{{- end -}}
+
+{{/* How long a pod of HAProxy may take to end. */}}
+{{- define "hapsnap.gracePeriod" -}}
+{{- add (int .Values.haproxy.drain.propagationSeconds) (int .Values.haproxy.drain.seconds) 5 -}}
+{{- end -}}
+
+{{- define "hapsnap.dataplaneTLSSecret" -}}
+{{- $tls := .Values.haproxy.dataplane.tls -}}
+{{- if $tls.enabled }}{{ if $tls.existingSecret }}{{ $tls.existingSecret }}{{ else if .Values.certManager.enabled }}{{ include "hapsnap.fullname" . }}-dataplane-tls{{ end }}{{ end -}}
+{{- end -}}
+
+{{- define "hapsnap.webhookSecret" -}}
+{{- if .Values.compiler.webhook.existingSecret }}{{ .Values.compiler.webhook.existingSecret }}{{ else if .Values.certManager.enabled }}{{ include "hapsnap.fullname" . }}-webhook-tls{{ end -}}
+{{- end -}}
+
+{{/* The Fleet's spec. */}}
+{{- define "hapsnap.fleet" -}}
+{{- $fleet := dict -}}
+{{- with .Values.fleet.rollout }}{{ $_ := set $fleet "rollout" . }}{{ end -}}
+{{- with .Values.fleet.instances }}{{ $_ := set $fleet "instances" . }}{{ end -}}
+{{- if .Values.fleet.pods -}}
+{{- $_ := set $fleet "pods" .Values.fleet.pods -}}
+{{- else if .Values.haproxy.enabled -}}
+{{- $d := .Values.haproxy.dataplane -}}
+{{- $pods := dict "namespace" .Release.Namespace "selector" (dict "matchLabels" (include "hapsnap.selector" (dict "root" . "component" "haproxy") | fromYaml)) "port" "dataplane" "scheme" "http" "credentialsSecret" (dict "name" $d.existingSecret "usernameKey" $d.usernameKey "passwordKey" $d.passwordKey) -}}
+{{- if $d.tls.enabled -}}
+{{- $_ := set $pods "scheme" "https" -}}
+{{- $_ := set $pods "tls" (dict "caSecret" (default (include "hapsnap.dataplaneTLSSecret" .) $d.tls.caSecret) "serverName" (printf "%s-haproxy.%s.svc" (include "hapsnap.fullname" .) .Release.Namespace)) -}}
+{{- end -}}
+{{- $_ := set $fleet "pods" $pods -}}
+{{- end -}}
+{{- toYaml $fleet -}}
+{{- end -}}
+
+{{/* Flags of a store in git, and of signatures. Arguments: root, role (compiler or pusher). */}}
+{{- define "hapsnap.storeArgs" -}}
+{{- $store := .root.Values.store -}}
+{{- $git := $store.git -}}
+{{- if $store.url }}
+- --cache-dir=/var/cache/hapsnap
+{{- with $git.tokenKey }}
+- --git-token-file=/etc/hapsnap/git/{{ . }}
+{{- end }}
+{{- with $git.sshKeyKey }}
+- --git-ssh-key=/etc/hapsnap/git/{{ . }}
+{{- end }}
+{{- with $git.knownHostsKey }}
+- --git-known-hosts=/etc/hapsnap/git/{{ . }}
+{{- end }}
+{{- with $git.caKey }}
+- --git-ca-file=/etc/hapsnap/git/{{ . }}
+{{- end }}
+{{- end }}
+{{- if include "hapsnap.signingSecret" . }}
+- --signing-key=/etc/hapsnap/signing/{{ $store.signing.key }}
+{{- with $store.signing.passphraseKey }}
+- --signing-passphrase-file=/etc/hapsnap/signing/{{ . }}
+{{- end }}
+{{- end }}
+{{- if $store.signing.allowedSignersConfigMap }}
+- --allowed-signers=/etc/hapsnap/signers/{{ $store.signing.allowedSignersKey }}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.signingSecret" -}}{{ index .root.Values.store.signing (printf "%sSecret" .role) }}{{- end -}}
+
+{{- define "hapsnap.gitSecret" -}}
+{{- $git := .root.Values.store.git -}}
+{{- if .root.Values.store.url }}{{ if eq .role "pusher" }}{{ default $git.existingSecret $git.pusherSecret }}{{ else }}{{ $git.existingSecret }}{{ end }}{{ end -}}
+{{- end -}}
+
+{{- define "hapsnap.storeMounts" -}}
+- {name: tmp, mountPath: /tmp}
+{{- if .root.Values.store.url }}
+- {name: cache, mountPath: /var/cache/hapsnap}
+{{- end }}
+{{- if include "hapsnap.gitSecret" . }}
+- {name: git, mountPath: /etc/hapsnap/git, readOnly: true}
+{{- end }}
+{{- if include "hapsnap.signingSecret" . }}
+- {name: signing, mountPath: /etc/hapsnap/signing, readOnly: true}
+{{- end }}
+{{- if .root.Values.store.signing.allowedSignersConfigMap }}
+- {name: signers, mountPath: /etc/hapsnap/signers, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.storeVolumes" -}}
+- name: tmp
+  emptyDir: {sizeLimit: 1Gi}
+{{- if .root.Values.store.url }}
+- name: cache
+  emptyDir: {sizeLimit: 2Gi}
+{{- end }}
+{{- with include "hapsnap.gitSecret" . }}
+- name: git
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with include "hapsnap.signingSecret" . }}
+- name: signing
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .root.Values.store.signing.allowedSignersConfigMap }}
+- name: signers
+  configMap: {name: {{ . }}}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.podSecurity" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: {{ .user }}
+  runAsGroup: {{ .user }}
+  fsGroup: {{ .user }}
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .sysctls }}
+  sysctls:
+{{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.budget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+{{- include "hapsnap.metadata" . | nindent 2 }}
+spec:
+  {{- with .values.podDisruptionBudget }}
+  {{- if not (kindIs "invalid" .minAvailable) }}
+  minAvailable: {{ .minAvailable }}
+  {{- else }}
+  maxUnavailable: {{ .maxUnavailable }}
+  {{- end }}
+  {{- end }}
+  # Pods that are not ready hold up no drain of a node.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+    {{- include "hapsnap.selector" . | nindent 6 }}
+{{- end -}}
+
+{{- define "hapsnap.account" -}}
+{{- $account := (index .root.Values .component).serviceAccount -}}
+{{- if $account.create }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+{{- include "hapsnap.metadata" (merge (dict "name" (include "hapsnap.serviceAccount" .) "annotations" $account.annotations) .) | nindent 2 }}
+automountServiceAccountToken: {{ $account.automount }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,188 @@
+{{/* The pod of an instance: HAProxy, and its Dataplane API as a sidecar. The API comes
+before HAProxy and goes after it, and a crash of it takes nothing with it. */}}
+
+{{- define "hapsnap.haproxyEnv" -}}
+- {name: CONFIG_DIR, value: /etc/haproxy}
+- {name: FILES_DIR, value: /etc/hapsnap/files}
+- {name: API_DIR, value: /run/dataplaneapi}
+- {name: CREDENTIALS_DIR, value: /etc/hapsnap/credentials}
+- {name: MASTER_SOCKET, value: /run/haproxy/master.sock}
+- {name: HAPROXY, value: {{ .Values.haproxy.binaries.haproxy }}}
+- {name: DATAPLANEAPI, value: {{ .Values.haproxy.binaries.dataplaneapi }}}
+- {name: API_PORT, value: {{ int .Values.haproxy.dataplane.port | quote }}}
+{{- if .Values.haproxy.dataplane.tls.enabled }}
+- {name: TLS_DIR, value: /etc/hapsnap/dataplane-tls}
+{{- end }}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- name: HOST_IP
+  valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+{{- with .Values.haproxy.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.haproxyMounts" -}}
+- {name: config, mountPath: /etc/haproxy}
+- {name: certificates, mountPath: /etc/haproxy/ssl}
+- {name: run, mountPath: /run/haproxy}
+- {name: tmp, mountPath: /tmp}
+- {name: files, mountPath: /etc/hapsnap/files, readOnly: true}
+{{- with .Values.haproxy.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.haproxyPod" -}}
+{{- $h := .Values.haproxy -}}
+{{- $self := dict "root" . "component" "haproxy" "values" $h -}}
+{{- $image := include "hapsnap.image" (dict "root" . "image" $h.image "tag" .Values.haproxyLine) -}}
+{{- $ports := include "hapsnap.trafficPorts" . | fromYamlArray -}}
+{{- $status := include "hapsnap.statusPort" . -}}
+{{- $sysctls := list -}}
+{{- if not $h.hostNetwork -}}
+{{- range $ports -}}
+{{- if lt (int .port) 1024 -}}
+{{- $sysctls = list (dict "name" "net.ipv4.ip_unprivileged_port_start" "value" "0") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+metadata:
+  labels:
+    {{- include "hapsnap.podLabels" $self | nindent 4 }}
+  annotations:
+    kubectl.kubernetes.io/default-container: haproxy
+    # Scripts are read when a container starts. The first configuration takes no part.
+    hapsnap.dev/scripts: {{ printf "%s%s%s" (.Files.Get "files/prepare.sh") (.Files.Get "files/haproxy.sh") (.Files.Get "files/dataplaneapi.sh") | sha256sum | trunc 16 | quote }}
+    {{- with $h.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ include "hapsnap.serviceAccount" $self }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- include "hapsnap.pullSecrets" . | nindent 2 }}
+  {{- include "hapsnap.podSecurity" (dict "user" (int $h.runAsUser) "sysctls" $sysctls) | nindent 2 }}
+  {{- if $h.hostNetwork }}
+  hostNetwork: true
+  {{- end }}
+  dnsPolicy: {{ default (ternary "ClusterFirstWithHostNet" "ClusterFirst" $h.hostNetwork) $h.dnsPolicy }}
+  terminationGracePeriodSeconds: {{ include "hapsnap.gracePeriod" . }}
+  {{- include "hapsnap.placement" $self | nindent 2 }}
+  initContainers:
+  - name: prepare
+    image: {{ $image }}
+    imagePullPolicy: {{ $h.image.pullPolicy }}
+    command: [/bin/sh, /etc/hapsnap/files/prepare.sh]
+    env:
+    {{- include "hapsnap.haproxyEnv" . | nindent 4 }}
+    resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 64Mi}}
+    securityContext:
+      {{- include "hapsnap.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+    {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
+  # A sidecar. It has no startup probe: HAProxy's container would wait for it, and it waits
+  # for HAProxy. It has no readiness probe: without it HAProxy still serves.
+  - name: dataplaneapi
+    image: {{ $image }}
+    imagePullPolicy: {{ $h.image.pullPolicy }}
+    restartPolicy: Always
+    command: [/bin/sh, /etc/hapsnap/files/dataplaneapi.sh]
+    env:
+    {{- include "hapsnap.haproxyEnv" . | nindent 4 }}
+    ports:
+    - {name: dataplane, containerPort: {{ int $h.dataplane.port }}}
+    livenessProbe:
+      tcpSocket: {port: dataplane}
+      initialDelaySeconds: 60
+      periodSeconds: 10
+      failureThreshold: 6
+      timeoutSeconds: 5
+    resources:
+      {{- toYaml $h.dataplane.resources | nindent 6 }}
+    securityContext:
+      {{- include "hapsnap.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+    {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
+    - {name: api, mountPath: /run/dataplaneapi}
+    - {name: credentials, mountPath: /etc/hapsnap/credentials, readOnly: true}
+    {{- if $h.dataplane.tls.enabled }}
+    - {name: dataplane-tls, mountPath: /etc/hapsnap/dataplane-tls, readOnly: true}
+    {{- end }}
+  containers:
+  - name: haproxy
+    image: {{ $image }}
+    imagePullPolicy: {{ $h.image.pullPolicy }}
+    command: [/bin/sh, /etc/hapsnap/files/haproxy.sh]
+    env:
+    {{- include "hapsnap.haproxyEnv" . | nindent 4 }}
+    ports:
+    {{- range $ports }}
+    - name: {{ .name }}
+      containerPort: {{ .port }}
+      protocol: {{ .protocol }}
+      {{- $host := "" }}
+      {{- if eq .name "http" }}{{ $host = $h.hostPorts.http }}{{ end }}
+      {{- if has .name (list "https" "quic") }}{{ $host = $h.hostPorts.https }}{{ end }}
+      {{- if and $host (not $h.hostNetwork) }}
+      hostPort: {{ int $host }}
+      {{- end }}
+    {{- end }}
+    - name: status
+      containerPort: {{ $status }}
+      protocol: TCP
+    # The endpoints have to leave everywhere first. Then HAProxy ends softly.
+    lifecycle:
+      preStop:
+        sleep: {seconds: {{ int $h.drain.propagationSeconds }}}
+    startupProbe:
+      httpGet: {path: /healthz, port: status}
+      periodSeconds: 1
+      failureThreshold: 120
+    livenessProbe:
+      httpGet: {path: /healthz, port: status}
+      periodSeconds: 10
+      failureThreshold: 6
+      timeoutSeconds: 5
+    readinessProbe:
+      httpGet: {path: /ready, port: status}
+      periodSeconds: 2
+      failureThreshold: 3
+      timeoutSeconds: 5
+    resources:
+      {{- toYaml $h.resources | nindent 6 }}
+    securityContext:
+      {{- include "hapsnap.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+    {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
+  volumes:
+  - name: config
+    emptyDir: {sizeLimit: {{ $h.volumes.config }}}
+  # Private keys are on no disk.
+  - name: certificates
+    emptyDir: {medium: Memory, sizeLimit: {{ $h.volumes.certificates }}}
+  - name: api
+    emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  - name: run
+    emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  - name: tmp
+    emptyDir: {sizeLimit: {{ $h.volumes.temporary }}}
+  - name: files
+    configMap: {name: {{ include "hapsnap.fullname" . }}-haproxy}
+  - name: credentials
+    secret:
+      secretName: {{ $h.dataplane.existingSecret }}
+      defaultMode: 0440
+      items:
+      - {key: {{ $h.dataplane.usernameKey }}, path: username}
+      - {key: {{ $h.dataplane.passwordKey }}, path: password}
+  {{- if $h.dataplane.tls.enabled }}
+  - name: dataplane-tls
+    secret: {secretName: {{ include "hapsnap.dataplaneTLSSecret" . }}, defaultMode: 0440}
+  {{- end }}
+  {{- with $h.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
