@@ -92,7 +92,7 @@ func build(t *testing.T, root, name string) string {
 // cutTranscript splits a page around the transcript.
 func cutTranscript(t *testing.T, page string) (before, shown, after string) {
 	t.Helper()
-	const begin, end = "<!-- demo -->\n```\n", "```\n<!-- /demo -->"
+	const begin, end = "<!-- demo -->\n```text\n", "```\n<!-- /demo -->"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,122 @@
+package docs_test
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	compiler "github.com/hapsnap/hapsnap/compiler/cli"
+	pusher "github.com/hapsnap/hapsnap/pusher/cli"
+)
+
+// words splits a line as a shell does, into the words of each of its simple commands. What
+// an interactive zsh takes otherwise than bash does is an error: patterns that are not
+// quoted, and comments, which zsh takes for arguments.
+func words(line string) (commands [][]string, err error) {
+	var command []string
+	var word strings.Builder
+	begun, quote := false, rune(0)
+	endWord := func() {
+		if begun {
+			command = append(command, word.String())
+		}
+		word.Reset()
+		begun = false
+	}
+	endCommand := func() {
+		endWord()
+		if len(command) > 0 {
+			commands = append(commands, command)
+		}
+		command = nil
+	}
+	escaped := false
+	for _, r := range line {
+		switch {
+		case escaped:
+			word.WriteRune(r)
+			begun, escaped = true, false
+		case r == '\\' && quote != '\'':
+			escaped = true
+		case quote != 0:
+			if r == quote {
+				quote = 0
+			} else {
+				word.WriteRune(r)
+			}
+		case r == '\'' || r == '"':
+			quote, begun = r, true
+		case r == ' ' || r == '\t':
+			endWord()
+		case strings.ContainsRune("|&;()<>\n", r):
+			endCommand()
+		case r == '#' && !begun:
+			return nil, fmt.Errorf("a comment, which zsh takes for arguments: %s", line)
+		case strings.ContainsRune("?*[", r):
+			return nil, fmt.Errorf("%q is not quoted, and zsh takes it for a pattern: %s", r, line)
+		default:
+			word.WriteRune(r)
+			begun = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, fmt.Errorf("a quote is left open: %s", line)
+	}
+	endCommand()
+	return commands, nil
+}
+
+// programOf returns which of our programs a command runs, or "".
+func programOf(command []string) string {
+	if name := path.Base(command[0]); name == "compiler" || name == "pusher" {
+		return name
+	}
+	return ""
+}
+
+// checkCommand holds a command of ours against the verbs and flags that there are, and, if
+// it is whole, against the arguments and flags that its verb wants.
+func checkCommand(command []string, whole bool) error {
+	root := compiler.NewCommand()
+	if programOf(command) == "pusher" {
+		root = pusher.NewCommand()
+	}
+	root.InitDefaultCompletionCmd("completion")
+	root.InitDefaultHelpCmd()
+	verb, rest, err := root.Find(command[1:])
+	if err != nil {
+		return err
+	}
+	if verb == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return fmt.Errorf("%s has no verb %s", root.Name(), rest[0])
+	}
+	verb.InitDefaultHelpFlag()
+	if err := verb.ParseFlags(rest); err != nil && (whole || !strings.Contains(err.Error(), "needs an argument")) {
+		return fmt.Errorf("%s: %w", verb.CommandPath(), err)
+	}
+	if !whole {
+		return nil
+	}
+	return checkWhole(verb)
+}
+
+// checkWhole says which argument or flag a command lacks.
+func checkWhole(verb *cobra.Command) error {
+	if err := verb.ValidateArgs(verb.Flags().Args()); err != nil {
+		return fmt.Errorf("%s: %w", verb.CommandPath(), err)
+	}
+	var lacks []string
+	verb.Flags().VisitAll(func(f *pflag.Flag) {
+		// The roles of a pusher may be asked for its state alone.
+		if strings.HasSuffix(f.Usage, "(required)") && !f.Changed && verb.Name() != "rbac" {
+			lacks = append(lacks, "--"+f.Name)
+		}
+	})
+	if len(lacks) > 0 {
+		return fmt.Errorf("%s needs %s", verb.CommandPath(), strings.Join(lacks, ", "))
+	}
+	return nil
+}
