@@ -188,7 +188,7 @@ func (in Input) routing(refused map[diag.Object]bool) routing.Config {
 		IngressClass:       in.Config.IngressClass, ControllerClass: in.Config.ControllerClass,
 		WatchWithoutClass: in.Config.WatchIngressWithoutClass, Now: in.Now,
 		ExternalNames: externalNames(in.Config.ExternalNames),
-		Snippets:      in.Config.Snippets.Namespaces, TrustsForwarded: in.Config.Forwarded.Trusts(), HTTPSPort: in.Config.HTTPS.Port, Ports: in.Config.Ports(), TCPServices: in.Config.TCPServices, TCPAnnotations: in.Config.TCPAnnotations,
+		Snippets:      in.Config.Snippets.Namespaces, TrustsForwarded: in.Config.Forwarded.Trusts(), AllowHeaders: in.Config.Forwarded.AllowHeaders, HTTPSPort: in.Config.HTTPS.Port, Ports: in.Config.Ports(), TCPServices: in.Config.TCPServices, TCPAnnotations: in.Config.TCPAnnotations,
 		DefaultCertificate: defaultCertificate(in.Config), CertificatesAsSeen: in.Config.Certificates.RefMode() != snapshots.ModeReference,
 	}
 }

@@ -87,7 +87,7 @@ func externalAuthOptions() []Option {
 		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.RequestHeaders = v }),
 		define(Option{
 			Name: "auth-response-headers", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "X-Auth-User, X-Auth-Groups", most: mostText,
-			Summary: "The headers of the service's answer that endpoints get. What the client sent of these names is removed, also where it wrote `_` for `-`.",
+			Summary: "The headers of the service's answer that endpoints get. What the client sent of these names is removed, also where it wrote `_` for `-`, and [on other routes to the same Services](headers.md).",
 		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.AnswerHeaders = v }),
 		define(Option{
 			Name: "auth-signin", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a path or a URL", Example: "https://login.example/start",

@@ -39,6 +39,12 @@ type ExternalAuth struct {
 	Backend string
 }
 
+// ReservedHeaders removes headers that a client sent, and by which an [ExternalAuth] of another
+// route to the same endpoints tells them of the user.
+type ReservedHeaders struct {
+	Names []string // in lower case
+}
+
 // Return is what a client comes back to from where it was sent to sign in.
 type Return string
 
@@ -61,6 +67,9 @@ func (a ExternalAuth) Milliseconds() int { return a.Timeout.Seconds() * 1000 }
 
 // Kind returns "BasicAuth".
 func (BasicAuth) Kind() Kind { return "BasicAuth" }
+
+// Kind returns "ReservedHeaders".
+func (ReservedHeaders) Kind() Kind { return "ReservedHeaders" }
 
 // Kind returns "ExternalAuth".
 func (ExternalAuth) Kind() Kind { return "ExternalAuth" }

@@ -58,6 +58,9 @@ type Config struct {
 	SharedHosts []config.SharedHost
 	// ReservedDomains are those that only some namespaces may have hosts in.
 	ReservedDomains []config.ReservedDomain
+	// AllowHeaders are the names of headers that clients may send though endpoints may trust
+	// them.
+	AllowHeaders []string
 	// TrustsForwarded says that headers of proxies count that some network sends.
 	TrustsForwarded bool
 	// Limits bound what a namespace may ask for; zero ones do not.

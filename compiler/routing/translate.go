@@ -260,6 +260,7 @@ func (t *translation) reportLost(severity diag.Severity, ing, winner ingress, at
 // model returns what was collected, sorted.
 func (t *translation) model() Model {
 	m := Model{DefaultCertificate: t.standard, Asked: Asked{Secrets: t.secrets.names(), ConfigMaps: t.configMaps.names()}}
+	t.reserveHeaders()
 	m.Held, m.Shut = t.heldHosts(), t.shutOnes
 	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
 		m.Hosts = append(m.Hosts, t.modelHost(name))

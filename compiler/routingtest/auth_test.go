@@ -103,12 +103,26 @@ func TestExternalAuth(t *testing.T) {
 func TestExternalAuthHeaders(t *testing.T) {
 	t.Parallel()
 	auth, port := startAuth(t)
-	yaml := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "auth", port) + all([]ingress{
+	yaml := serviceYAML("shop", "a", mirror(t, "a", nil)) + serviceYAML("shop", "b", mirror(t, "b", nil)) + serviceYAML("shop", "auth", port) + all([]ingress{
 		optioned("full", "auth-url", "http://auth.shop.svc.cluster.local:80/full", "auth-method", "HEAD", "auth-request-headers", "Authorization, X-Want",
 			"auth-response-headers", "X-Auth-User, X-Auth-Group, X-None"),
+		optioned("token", "auth-url", "http://auth", "auth-response-headers", "Authorization"),
+		{name: "open", rules: []string{"open.example P / a", "open.example P /b b"}},
+		optioned("edited", "request-headers", "set X-Auth-User nobody"),
 	})
 	e := start(t, yaml)
 	clean(t, e)
+	// Neither can anybody on another route to the same endpoints, which do not see by which one
+	// a request came.
+	for host, want := range map[string]string{"open.example": "", "edited.example": "nobody"} {
+		h := e.get(t, host, "/", "Authorization: me", "X-Auth-User: admin", "x_auth_user: root", "X-Auth-Group: wheel", "X-Auth-Users: kept").seen.Header
+		if h.Get("X-Auth-User") != want || len(h["X-Auth-Group"]) > 0 || h.Get("X-Auth-Users") != "kept" || h.Get("Authorization") != "me" {
+			t.Errorf("%s: the endpoint got %v", host, h)
+		}
+	}
+	if h := e.get(t, "open.example", "/b", "X-Auth-User: admin").seen.Header; h.Get("X-Auth-User") != "admin" {
+		t.Errorf("the endpoint of another Service got %v", h)
+	}
 	got := e.get(t, "full.example", "/", "Authorization: me", "Cookie: c=d", "X-Auth-User: admin", "x-auth-user: root", "X_Auth_User: root",
 		"X-Auth_Group: wheel", "X-None: forged", "X_NONE: forged", "X-Auth-Users: kept")
 	h, asked := got.seen.Header, auth.last()
