@@ -42,7 +42,7 @@ func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...strin
 	}
 	tb.Cleanup(release)
 	c := &churn{engine: newEngine(o, state{Uploads: map[string][]upload{}}, nil, time.Now()), edges: map[string]*dataplanetest.Instance{}}
-	tb.Cleanup(c.jobs.Wait)
+	tb.Cleanup(c.inbox.jobs.Wait)
 	config := strings.Builder{}
 	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80"}))
 	read := liveData{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
@@ -69,7 +69,7 @@ func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...strin
 	view, err := o.Store.View(tb.Context())
 	c.takeView(view, err, time.Now())
 	c.takeLive(read, nil, time.Now())
-	c.takeFleet(tb.Context(), f, nil, time.Now())
+	c.takeFleet(f, nil, time.Now())
 	c.until(tb, func() bool { s := c.status(time.Now()); return s.InSync() == len(names) && s.Rollout == nil })
 	return c
 }
@@ -86,13 +86,13 @@ func (c *churn) until(tb testing.TB, ok func() bool) {
 	tb.Helper()
 	deadline := time.After(patience)
 	for {
-		if c.turn(tb.Context(), time.Now()); ok() {
+		if c.turnOnce(tb); ok() {
 			return
 		}
 		select {
-		case event := <-c.events:
-			event(time.Now())
-			c.drainEvents()
+		case ev := <-c.inbox.events:
+			c.take(ev)
+			c.takeWaiting()
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
 			tb.Fatalf("waited in vain: %+v", c.status(time.Now()))
@@ -218,15 +218,15 @@ func BenchmarkChurn(b *testing.B) {
 			for b.Loop() {
 				for len(took) <= n && b.Context().Err() == nil {
 					select {
-					case event := <-c.events:
-						event(time.Now())
-						c.drainEvents()
+					case ev := <-c.inbox.events:
+						c.take(ev)
+						c.takeWaiting()
 					case <-tick.C:
 						backend := (c.came * 7) % benchBackends
 						c.replace(backend)
 						pending = append(pending, arrival{fmt.Sprintf("shop_web-%d", backend), churnAddress(backend, c.came), time.Now()})
 					}
-					c.turn(b.Context(), time.Now())
+					c.turnOnce(b)
 					pending = slices.DeleteFunc(pending, func(a arrival) bool {
 						if c.takes(a) {
 							took = append(took, time.Since(a.at))

@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,60 +35,18 @@ func (e *engine) unclaimed(i *instance) bool {
 	return e.reign.fence != nil && i.reachable() && !i.claimFailed && !e.claimedAndJudged(i)
 }
 
-// beginClaims looks at the instances that are to be looked at.
-func (e *engine) beginClaims(ctx context.Context, now time.Time) {
+// beginClaims begins to look at the instances that are to be looked at. Where the term and
+// the mark of this pusher are missing on an instance's disk, they are written there. Pushes
+// do so as well; but where nothing is to be pushed, a former leader that was paused in the
+// middle of a push could go on, and another pusher would find nobody.
+func (e *engine) beginClaims(now time.Time) {
 	for _, name := range e.names() {
 		i := e.instances[name]
 		if e.reign.fence != nil && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !e.claimedAndJudged(i) {
-			e.claim(ctx, i)
+			i.begin(workClaim)
+			e.begin(claimInstance{e.remote(i), e.reign.term, e.reign.fence})
 		}
 	}
-}
-
-// claim writes the term and the mark of this pusher to an instance's disk, where they are
-// missing. Pushes do so as well; but where nothing is to be pushed, a former leader that was
-// paused in the middle of a push could go on, and another pusher would find nobody.
-func (e *engine) claim(ctx context.Context, i *instance) {
-	term, fence := e.reign.term, e.reign.fence
-	i.begin(workClaim)
-	e.startOn(ctx, i, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, e.ReloadTimeout)
-		defer cancel()
-		err := i.target.Judge(ctx)
-		if err == nil {
-			err = fence.Claim(ctx, i.client, i.target.Record)
-		}
-		e.send(context.WithoutCancel(ctx), func(now time.Time) { e.claimedOr(i, term, err, now) })
-	})
-}
-
-// claimedOr takes the end of a claim. One that failed keeps nothing else from being done,
-// unless another pusher leads the instance.
-func (e *engine) claimedOr(i *instance, term int64, err error, now time.Time) {
-	i.busy, i.ended = "", now
-	if current := e.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
-		current.busy = ""
-	}
-	if errors.Is(err, context.Canceled) {
-		return // the process, or the term, is about to end
-	}
-	e.metrics.worked(workClaim, err)
-	if i.claimFailed {
-		i.jobError, i.jobErrorAt, i.claimFailed = "", time.Time{}, false
-	}
-	e.dirty = true
-	if err == nil {
-		i.claimed = claim{true, term}
-		return
-	}
-	i.claimAfter = now.Add(claimRetry)
-	if !i.ledByOther() { // that is told once
-		e.logger(i.Name).Warn("instance not claimed", "term", term, "err", err)
-	}
-	if !e.outranked(i, err, now) {
-		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
-	}
-	e.notLed(i, err)
 }
 
 // notLed sees to an instance that another pusher turned out to lead: it is looked at again

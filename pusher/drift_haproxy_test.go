@@ -77,7 +77,7 @@ func TestFailureConfigurationEditedByHand(t *testing.T) {
 }
 
 // Who keeps undoing the repairs is let be, and both sides are told. Other work goes on.
-func TestFailureFightOverAFile(t *testing.T) {
+func TestFailureConflictOverAFile(t *testing.T) {
 	t.Parallel()
 	r := inspecting(t, dataplanetest.V34, echo(t, "one"))
 	i := r.instances["a"]
@@ -92,7 +92,7 @@ func TestFailureFightOverAFile(t *testing.T) {
 	eventually(t, "the repairs stop", func() bool {
 		edit()
 		last = r.seen()
-		return last.instance("a").Fight != nil
+		return last.instance("a").Conflict != nil
 	})
 	a := last.instance("a")
 	if a.InSync || !strings.Contains(a.Error, "haproxy.cfg on disk: want what was written for r000001") || !strings.Contains(a.Error, "in global: maxconn") {
@@ -101,15 +101,15 @@ func TestFailureFightOverAFile(t *testing.T) {
 	if text, _ := i.Config(); !strings.Contains(text, "maxconn 5") {
 		t.Error("the last word is not the other hand's")
 	}
-	// A fight is not forgotten with the process.
+	// A conflict is not forgotten with the process.
 	r.kill()
 	r.run()
-	r.until("the fight is known", func(s Status) bool { return s.instance("a").Fight != nil })
+	r.until("the conflict is known", func(s Status) bool { return s.instance("a").Conflict != nil })
 	// A new snapshot is pushed all the same, and with it all is as it should be.
 	id := r.publish(config("2", ""))
-	r.until("the newer one runs, and the fight is over", func(s Status) bool {
+	r.until("the newer one runs, and the conflict is over", func(s Status) bool {
 		a := s.instance("a")
-		return a.Running == id && a.Fight == nil && a.InSync
+		return a.Running == id && a.Conflict == nil && a.InSync
 	})
 }
 

@@ -38,7 +38,7 @@ func benchEngine(b *testing.B) *engine {
 	}
 	b.Cleanup(release)
 	e := newEngine(o, state{Uploads: map[string][]upload{}}, nil, time.Now())
-	b.Cleanup(e.jobs.Wait)
+	b.Cleanup(e.inbox.jobs.Wait)
 	config := strings.Builder{}
 	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80\n    server s2 192.0.2.1:80\n    server s3 192.0.2.1:80"}))
 	read := liveData{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
@@ -56,7 +56,7 @@ func benchEngine(b *testing.B) *engine {
 	view, err := o.Store.View(b.Context())
 	e.takeView(view, err, time.Now())
 	e.takeLive(read, nil, time.Now())
-	e.takeFleet(b.Context(), fleet.Fleet{Instances: []fleet.Instance{{
+	e.takeFleet(fleet.Fleet{Instances: []fleet.Instance{{
 		Name: "a", URL: edge.URL(), Username: "admin", Password: "secret",
 		Layout: bind.Layout{Maps: edge.Dirs.Maps, Certificates: edge.Dirs.Certificates, General: edge.Dirs.General},
 	}}}, nil, time.Now())
@@ -69,19 +69,25 @@ func (e *engine) untilSettled(b *testing.B) {
 	b.Helper()
 	deadline := time.After(patience)
 	for {
-		e.turn(b.Context(), time.Now())
+		e.turnOnce(b)
 		if s := e.status(time.Now()); s.InSync() == 1 && s.Rollout == nil {
 			return
 		}
 		select {
-		case event := <-e.events:
-			event(time.Now())
-			e.drainEvents()
+		case ev := <-e.inbox.events:
+			e.take(ev)
+			e.takeWaiting()
 		case <-time.After(20 * time.Millisecond): // a soak may be over
 		case <-deadline:
 			b.Fatalf("waited in vain: %+v", e.status(time.Now()))
 		}
 	}
+}
+
+// turnOnce takes a turn, and starts what it decided.
+func (e *engine) turnOnce(tb testing.TB) {
+	e.turn(time.Now())
+	e.startEffects(tb.Context())
 }
 
 // BenchmarkEndpoint is what an endpoint that changes among 1,000 backends costs, from the
@@ -106,11 +112,11 @@ func BenchmarkEndpoint(b *testing.B) {
 		list[0].Draining = !list[0].Draining
 		e.live.Endpoints[port] = list
 		e.bindings.changed[port] = true
-		for e.turn(b.Context(), time.Now()); i.busy != ""; {
-			(<-e.events)(time.Now())
+		for e.turnOnce(b); i.busy != ""; {
+			e.take(<-e.inbox.events)
 		}
 		calls, changes = append(calls, called.Sub(began)), append(changes, time.Since(called))
-		if e.turn(b.Context(), time.Now()); !e.instanceStatus(i).InSync {
+		if e.turnOnce(b); !e.instanceStatus(i).InSync {
 			b.Fatalf("%+v", e.instanceStatus(i))
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -32,8 +31,8 @@ const (
 type engine struct {
 	Options
 	started time.Time
-	events  chan func(now time.Time)
-	jobs    sync.WaitGroup
+	inbox   inbox
+	effects []effect // decided in this turn, and not started yet
 
 	policy    rollout.Policy
 	instances map[string]*instance
@@ -91,7 +90,7 @@ type engine struct {
 func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
 		Options: o, started: now, state: s, fallback: fallback,
-		events: make(chan func(time.Time), 64), instances: map[string]*instance{},
+		inbox: newInbox(), instances: map[string]*instance{},
 		library: newLibrary(o.cache()), keeper: o.keeper(), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
 		secrets: secretSet{}, refusals: newRefusals(o),
 		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, troubleLogged: map[string]loggedTrouble{}, told: map[string]bool{}, reloads: map[string]int{},
@@ -109,60 +108,30 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	return e
 }
 
-// start runs a job in a goroutine of its own.
-func (e *engine) start(job func()) {
-	e.jobs.Add(1)
-	go func() {
-		defer e.jobs.Done()
-		job()
-	}()
-}
-
-// loop takes turns until ctx is done.
-func (e *engine) loop(ctx context.Context) {
-	ticker := time.NewTicker(min(e.PollInterval, time.Second))
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		e.turn(ctx, time.Now())
-		var drained <-chan time.Time
-		if due := e.bindings.due; !due.IsZero() {
-			drained = time.After(time.Until(due))
-		}
-		select {
-		case <-ctx.Done():
-		case event := <-e.events:
-			event(time.Now())
-			e.drainEvents()
-		case <-ticker.C:
-		case <-drained:
-		}
-	}
-}
-
 // turn is the whole of the pusher: it observes, decides what should run, takes
-// the next step of the rollout, saves, and acts. It begins what it decided and
-// waits for nothing.
-func (e *engine) turn(ctx context.Context, now time.Time) {
+// the next step of the rollout, saves, and collects the effects that the runner is to
+// start.
+func (e *engine) turn(now time.Time) {
 	e.view.Runs = e.runs()
 	e.refuseOwn(now)
 	e.decision = decide(e.view, e.state.Rollout.Failed, now)
 	e.tellInstances()
-	e.readSnapshots(ctx, now)
-	e.openSnapshots(ctx, now)
+	e.readSnapshots(now)
+	e.openSnapshots(now)
 	e.assignSlots(now)
 	e.bindings.expire(now)
-	e.beginClaims(ctx, now)
+	e.beginClaims(now)
 	if e.ready(now) {
 		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(now), now)
 		e.noteUploads(pushes)
 		if e.commit(next, e.waitForNeeds(waits), now) {
 			e.trace()
-			e.beginPushes(ctx, pushes)
+			e.beginPushes(pushes)
 		}
 		e.reviewUploads(now)
-		e.beginWork(ctx, now)
-		e.beginSampling(ctx, now)
-		e.reject(ctx, now)
+		e.beginWork(now)
+		e.beginSampling(now)
+		e.reject(now)
 		e.troubleWithSecrets(now)
 	}
 	e.troubleWithCluster(now)
@@ -264,7 +233,9 @@ func (e *engine) commit(next rollout.State, waits []rollout.Wait, now time.Time)
 			return false
 		}
 		for _, h := range happenings(old, next) {
-			e.tell(h, now)
+			if h.instance == "" || e.instances[h.instance] != nil { // of one that left there is nothing to say
+				e.tell(h, now)
+			}
 		}
 	}
 	e.results, e.reloads = nil, map[string]int{}

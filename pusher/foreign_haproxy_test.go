@@ -195,7 +195,7 @@ func TestRestartFromOurFileCostsNoReload(t *testing.T) {
 
 // Whoever loads edited files again and again is let be after three repairs, and endpoints
 // still follow.
-func TestFailureFightOverAWorker(t *testing.T) {
+func TestFailureConflictOverAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V34, "a")
 	one, two := echo(t, "one"), echo(t, "two")
@@ -210,7 +210,7 @@ func TestFailureFightOverAWorker(t *testing.T) {
 			}
 		}
 		last = r.seen()
-		return strings.Contains(last.instance("a").Error, "another hand keeps changing it, 3 repairs")
+		return strings.Contains(last.instance("a").Error, "somebody else keeps changing it, 3 repairs")
 	})
 	if a := last.instance("a"); a.InSync || a.Foreign == "" || !strings.Contains(a.Error, "was started from another configuration") {
 		t.Errorf("in sync %v, foreign %q, error %q", a.InSync, a.Foreign, a.Error)

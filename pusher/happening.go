@@ -60,7 +60,7 @@ func (h happening) logged() []any {
 
 // happenings returns what a step of the rollout has to be told for.
 func happenings(old, next rollout.State) []happening {
-	return slices.Concat(failures(old, next), fights(old, next), course(old, next), stops(old.Rollout, next.Rollout))
+	return slices.Concat(failures(old, next), conflicts(old, next), course(old, next), stops(old.Rollout, next.Rollout))
 }
 
 // failures tells of snapshots that failed, and are rejected for it.
@@ -83,12 +83,18 @@ func failures(old, next rollout.State) []happening {
 	return out
 }
 
-// fights tells of instances that another hand keeps taking from their snapshot.
-func fights(old, next rollout.State) []happening {
+// conflicts tells of instances that somebody else keeps taking from their snapshot: when
+// that begins, and when it is over.
+func conflicts(old, next rollout.State) []happening {
 	var out []happening
 	for _, name := range slices.Sorted(maps.Keys(next.Repairs)) {
-		if r := next.Repairs[name]; !r.Stopped.IsZero() && old.Repairs[name].Stopped.IsZero() {
-			out = append(out, repairsStop(name, r.Snapshot, next.Instances[name].Error))
+		if r := next.Repairs[name]; r.InConflict() && !old.Repairs[name].InConflict() {
+			out = append(out, repairsStop(name, r.Snapshot, conflictOver(r).String()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(old.Repairs)) {
+		if old.Repairs[name].InConflict() && !next.Repairs[name].InConflict() {
+			out = append(out, repairsGoOn(name))
 		}
 	}
 	return out

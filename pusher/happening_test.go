@@ -28,10 +28,10 @@ func TestHappenings(t *testing.T) {
 	undone := failed(rollout.Undoing, true)
 	undone.Rollout = nil
 	fought := rollout.State{
-		Good:      one,
-		Repairs:   map[string]rollout.Repairs{"b": {Snapshot: one, Stopped: time.Unix(1, 0)}, "a": {Snapshot: one, Stopped: time.Unix(1, 0)}, "c": {Snapshot: one}},
-		Instances: map[string]rollout.Instance{"a": {Error: "another hand"}, "b": {Error: "another hand"}},
+		Good:    one,
+		Repairs: map[string]rollout.Repairs{"b": {Snapshot: one, Stopped: time.Unix(1, 0), Found: "theirs"}, "a": {Snapshot: one, Stopped: time.Unix(1, 0), Found: "theirs"}, "c": {Snapshot: one}},
 	}
+	const undone3 = "somebody else keeps changing it, 3 repairs in 10 minutes were undone: what it runs: want r000001-aaaaaaaaaa, found theirs"
 	for name, test := range map[string]struct {
 		old, next rollout.State
 		want      string
@@ -47,9 +47,10 @@ func TestHappenings(t *testing.T) {
 		"first fails": {rollout.State{Rollout: of("", "").Rollout}, rollout.State{}, "rollout undone | rollout_undone | RolloutUndone | rollout of r000002-bbbbbbbbbb is undone\n"},
 		"paused":      {of(rollout.Soaking, ""), of(rollout.Soaking, "b: 5xx"), "rollout paused | rollout_paused | RolloutPaused! | rollout of r000002-bbbbbbbbbb is paused: b: 5xx\n"},
 		"resumes":     {of(rollout.Soaking, "b: 5xx"), of(rollout.Soaking, ""), "pause of rollout ends | rollout_goes_on | RolloutGoesOn | rollout of r000002-bbbbbbbbbb goes on after its pause\n"},
-		"fights": {good, fought, "repairs stop | repairs_stop | RepairsStop! | a: another hand\n" +
-			"repairs stop | repairs_stop | RepairsStop! | b: another hand\n"},
-		"still fights": {fought, fought, ""},
+		"conflicts": {good, fought, "repairs stop | repairs_stop | RepairsStop! | a: " + undone3 + "\n" +
+			"repairs stop | repairs_stop | RepairsStop! | b: " + undone3 + "\n"},
+		"still in conflict": {fought, fought, ""},
+		"conflicts end":     {fought, good, "repairs go on | repairs_go_on | RepairsGoOn | a: repairs go on\nrepairs go on | repairs_go_on | RepairsGoOn | b: repairs go on\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

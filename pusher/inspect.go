@@ -1,50 +1,20 @@
 package pusher
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // workMend is the repair of what an inspection found on disk.
 const workMend work = "mend"
 
-// inspect compares an instance with what was left on it.
-func (e *engine) inspect(ctx context.Context, i *instance, bind func() (bind.Bound, error)) {
-	have, round := i.running, i.inspections
-	e.start(func() {
-		job, cancel := context.WithTimeout(ctx, e.jobTime())
-		defer cancel()
-		found := push.Inspection{Running: have}
-		want, err := bind()
-		if err == nil {
-			found, err = i.target.Inspect(job, want, have, round)
-			err = withoutSecrets(err, want)
-		}
-		if errors.Is(err, push.ErrElsewhere) {
-			err = nil // it was reloaded meanwhile, and is looked at again
-			found = push.Inspection{Running: have}
-		}
-		e.send(context.WithoutCancel(ctx), func(now time.Time) {
-			e.ended(i, workInspect, err, now)
-			i.inspectAfter = now.Add(e.InspectInterval)
-			if err == nil && i.info.PID == have.Info.PID {
-				i.inspections++
-				e.inspected(ctx, i, found, bind, now)
-			}
-		})
-	})
-}
-
-// inspected takes what an inspection found, and has it repaired unless that is a
-// fight.
-func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspection, bind func() (bind.Bound, error), now time.Time) {
+// inspected takes what an inspection found, and has it repaired unless somebody else keeps
+// undoing that.
+func (e *engine) inspected(i *instance, found push.Inspection, want toBind, now time.Time) {
 	e.noteHands(i, found.Running.ByHand)
 	before := i.kept
 	var repair bool
@@ -56,7 +26,7 @@ func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspecti
 	e.dirty = true
 	if repair && slices.ContainsFunc(found.Faults, onDisk) {
 		i.begin(workMend)
-		e.mend(ctx, i, bind)
+		e.begin(mendFiles{e.remote(i), want})
 	}
 }
 
@@ -64,27 +34,6 @@ func (e *engine) inspected(ctx context.Context, i *instance, found push.Inspecti
 // the worker, which the next update sees to.
 func onDisk(f push.Fault) bool {
 	return !strings.HasPrefix(f.What, "server ") && !strings.HasPrefix(f.What, "map ")
-}
-
-// mend puts files back.
-func (e *engine) mend(ctx context.Context, i *instance, bind func() (bind.Bound, error)) {
-	e.start(func() {
-		ctx, cancel := context.WithTimeout(ctx, e.jobTime())
-		defer cancel()
-		want, err := bind()
-		var disk push.Digest
-		if err == nil {
-			disk, err = i.target.Mend(ctx, want, i.onDisk)
-			err = withoutSecrets(err, want)
-		}
-		e.send(context.WithoutCancel(ctx), func(now time.Time) {
-			e.ended(i, workMend, err, now)
-			i.running.Disk, i.running.Written, i.persisted = disk, want.Servers, now
-			if err != nil {
-				i.running.Written = nil
-			}
-		})
-	})
 }
 
 // tellDrift tells what an inspection found.
@@ -96,9 +45,9 @@ func (e *engine) tellDrift(i *instance, before kept, faults []push.Fault, repair
 		}
 	}
 	switch {
-	case before.Fight == nil && i.Fight != nil:
-		e.tell(repairsStop(i.Name, snapshots.ID{}, i.Fight.String()), now)
-	case before.Fight != nil && i.Fight == nil:
+	case before.Conflict == nil && i.Conflict != nil:
+		e.tell(repairsStop(i.Name, snapshots.ID{}, i.Conflict.String()), now)
+	case before.Conflict != nil && i.Conflict == nil:
 		e.tell(repairsGoOn(i.Name), now)
 	}
 }

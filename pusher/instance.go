@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -21,8 +20,8 @@ type instance struct {
 	kept
 	client *dataplane.Client
 	target push.Instance
-	stop   context.CancelFunc // ends the asking
-	gone   chan struct{}      // closed when the instance is, which ends jobs
+	stop   chan struct{} // closed when the instance is no longer asked
+	gone   chan struct{} // closed when the instance is gone, which ends jobs
 
 	asked   bool // has answered, or failed to, at least once
 	info    dataplane.RuntimeInfo
@@ -40,7 +39,7 @@ type instance struct {
 	busy  work
 	ended time.Time
 
-	lookedAt bool                // since it came into reach
+	checked  bool                // since it came into reach
 	findings []preflight.Finding // what is wrong with how it is set up
 
 	samples  samples // of its statistics
@@ -217,7 +216,7 @@ func (o Options) connect(spec fleet.Instance) (*instance, error) {
 		return nil, fmt.Errorf("instance %s: %w", spec.Name, err)
 	}
 	return &instance{
-		Instance: spec, client: client, gone: make(chan struct{}), onDisk: push.Known{},
+		Instance: spec, client: client, stop: make(chan struct{}), gone: make(chan struct{}), onDisk: push.Known{},
 		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout, Names: &push.Names{}, Record: push.NewRecord(push.Remembered{}), Layout: spec.Layout},
 	}, nil
 }
@@ -226,11 +225,3 @@ func (o Options) connect(spec fleet.Instance) (*instance, error) {
 func (o Options) access(spec fleet.Instance) dataplane.Options {
 	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS, HTTP: o.http}
 }
-
-// RuntimeInfo asks the worker what it runs.
-func (i *instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error) {
-	return i.target.RuntimeInfo(ctx)
-}
-
-// Supported returns an error of an API that is not worked with.
-func (i *instance) Supported(ctx context.Context) error { return i.client.Supported(ctx) }

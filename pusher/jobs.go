@@ -1,368 +1,371 @@
 package pusher
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// hearing returns what to do with each answer of an instance.
-func (e *engine) hearing(ctx context.Context, i *instance) func(dataplane.RuntimeInfo, error, time.Time) {
-	return func(info dataplane.RuntimeInfo, err error, asked time.Time) {
-		e.send(ctx, func(now time.Time) {
-			if isRefused(err) && !isRefused(i.err) {
-				e.logger(i.Name).Error("instance refused, nothing is pushed to it", "err", err)
-			}
-			i.hear(info, err, asked, now)
-			e.lookFirst(ctx, i)
-		})
+// remote is what an effect has of its instance. The engine keeps the rest to itself.
+type remote struct {
+	of     *instance // whom the end of the effect is about
+	spec   fleet.Instance
+	client *dataplane.Client
+	target push.Instance
+	onDisk push.Known
+	gone   <-chan struct{} // closed when the instance is
+	limit  time.Duration   // of a job
+}
+
+// remote returns what an effect needs of an instance. The limit bounds a job, so that an
+// instance that hangs is free again some day: a push looks, uploads, reloads, and may have
+// to do so again.
+func (e *engine) remote(i *instance) remote {
+	return remote{
+		of: i, spec: i.Instance, client: i.client, target: i.target, onDisk: i.onDisk, gone: i.gone,
+		limit: 3*e.ReloadTimeout + 30*time.Second,
 	}
 }
 
-// jobTime bounds a job, so that an instance that hangs is free again some day: a
-// push looks, uploads, reloads, and may have to do so again.
-func (e *engine) jobTime() time.Duration { return 3*e.ReloadTimeout + 30*time.Second }
+// within returns a context for a job, which ends when the instance is gone, or takes too long.
+func (r remote) within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, end := untilClosed(ctx, r.gone)
+	return ctx, func() { end(); cancel() }
+}
 
-// bind returns a function that binds a snapshot for an instance to what is known
-// now. It is slow for a large snapshot, and is called by the job.
-func (e *engine) bind(id snapshots.ID, i *instance) func() (bind.Bound, error) {
+func (r remote) describe(what string, keys ...any) string {
+	return describe(what, append([]any{"instance", r.spec.Name}, keys...)...)
+}
+
+// toBind is a snapshot for an instance, and what the engine knew when it decided to have it
+// bound. That is slow for a large snapshot, so jobs do it.
+type toBind struct {
+	binder   *bind.Binder
+	snapshot snapshots.Snapshot
+	binding  bind.Inputs
+	id       snapshots.ID
+	known    bool
+	// whole is set where the instance must get all that the snapshot needs.
+	whole bool
+}
+
+// bind returns what binds a snapshot for an instance to what is known now.
+func (e *engine) bind(id snapshots.ID, i *instance) toBind {
 	snapshot, binding, ok := e.bindings.binding(id, i.Layout)
-	if ok {
-		binder := &e.bindings.binder
-		return func() (bind.Bound, error) { return binder.Bind(snapshot, binding) }
-	}
-	return func() (bind.Bound, error) {
-		return bind.Bound{}, fmt.Errorf("snapshot %s is not at hand", id)
-	}
+	return toBind{binder: &e.bindings.binder, snapshot: snapshot, binding: binding, id: id, known: ok}
 }
 
-// beginPushes begins the pushes of a step.
-func (e *engine) beginPushes(ctx context.Context, pushes []rollout.Push) {
-	for _, p := range pushes {
-		i := e.instances[p.Instance]
-		e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
-		want, running := e.bind(p.Snapshot, i), e.bind(i.snapshot(), i)
-		i.begin(workPush)
-		if i.snapshot() != p.Snapshot {
-			want = whole(want)
+func (b toBind) bind() (bind.Bound, error) {
+	if !b.known {
+		return bind.Bound{}, fmt.Errorf("snapshot %s is not at hand", b.id)
+	}
+	bound, err := b.binder.Bind(b.snapshot, b.binding)
+	if err == nil && b.whole && len(bound.Absent) > 0 {
+		err = fmt.Errorf("push %s: %w: %s", bound.ID, errAbsent, bound.Absent[0])
+	}
+	return bound, err
+}
+
+// askInstance asks an instance again and again what its worker runs, until the engine lets
+// go of the instance.
+type askInstance struct {
+	remote
+	every, timeout time.Duration
+	until          <-chan struct{}
+}
+
+func (a askInstance) run(ctx context.Context, send func(event)) {
+	ctx, cancel := untilClosed(ctx, a.until)
+	defer cancel()
+	ask(ctx, a.remote, a.every, a.timeout, func(info dataplane.RuntimeInfo, err error, asked time.Time) {
+		send(probed{a.of, info, err, asked})
+	})
+}
+
+func (a askInstance) String() string { return a.describe("ask") }
+
+// RuntimeInfo asks the worker what it runs.
+func (r remote) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error) {
+	return r.target.RuntimeInfo(ctx)
+}
+
+// Supported returns an error of an API that is not worked with.
+func (r remote) Supported(ctx context.Context) error { return r.client.Supported(ctx) }
+
+// respondent is an instance that is asked what it runs.
+type respondent interface {
+	RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error)
+	// Supported returns an error of an API that is not worked with.
+	Supported(ctx context.Context) error
+}
+
+// ask asks the instance again and again what it runs, and reports each answer,
+// until ctx is done. Of its version the API is asked when it is met, and after it
+// was out of reach: it may be another one then.
+func ask(ctx context.Context, api respondent, every, timeout time.Duration, report func(dataplane.RuntimeInfo, error, time.Time)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for met := false; ; {
+		asked := time.Now()
+		once, cancel := context.WithTimeout(ctx, timeout)
+		info, err := askOnce(once, api, met)
+		cancel()
+		if ctx.Err() != nil {
+			return
 		}
-		ctx, span := e.traces.push(ctx, p, e.traceparent(p.Snapshot))
-		have := i.running
-		e.startOn(ctx, i, func(ctx context.Context) { e.push(ctx, i, p, want, running, have, span) })
-	}
-}
-
-// whole binds what can be given to an instance that does not have it yet.
-func whole(join func() (bind.Bound, error)) func() (bind.Bound, error) {
-	return func() (bind.Bound, error) {
-		bound, err := join()
-		if err == nil && len(bound.Absent) > 0 {
-			err = fmt.Errorf("push %s: %w: %s", bound.ID, errAbsent, bound.Absent[0])
+		met = err == nil || (met && errors.Is(err, dataplane.ErrRuntime))
+		report(info, err, asked)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
 		}
-		return bound, err
 	}
 }
 
-// push brings one instance to run a snapshot, and reports how that ended.
-func (e *engine) push(ctx context.Context, i *instance, p rollout.Push, join, joinRunning func() (bind.Bound, error), have push.Running, span trace.Span) {
-	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+func askOnce(ctx context.Context, api respondent, met bool) (dataplane.RuntimeInfo, error) {
+	if !met {
+		if err := api.Supported(ctx); err != nil {
+			return dataplane.RuntimeInfo{}, err
+		}
+	}
+	info, err := api.RuntimeInfo(ctx)
+	if err == nil {
+		err = dataplane.CheckHAProxy(info.Version)
+	}
+	return info, err
+}
+
+// checkTimeout bounds a check of an instance, which is logged or not.
+const checkTimeout = 30 * time.Second
+
+// checkInstance looks for what would keep a push from working, as the verb check does. It
+// writes nothing.
+type checkInstance struct{ remote }
+
+func (c checkInstance) run(ctx context.Context, send func(event)) {
+	ctx, cancel := c.within(ctx, checkTimeout)
+	defer cancel()
+	facts := preflight.Gather(ctx, c.client, c.spec, false)
+	if ctx.Err() != nil || facts.Reached != nil {
+		return // that it is out of reach is seen elsewhere
+	}
+	send(checked{c.of, preflight.Judge(facts)})
+}
+
+func (c checkInstance) String() string { return c.describe("check") }
+
+// claimInstance looks who leads an instance and what its worker was started from, and writes
+// to its disk that this pusher leads it, and in which term.
+type claimInstance struct {
+	remote
+	term  int64
+	fence *push.Fence
+}
+
+func (c claimInstance) run(ctx context.Context, send func(event)) {
+	ctx, cancel := c.within(ctx, c.target.ReloadTimeout)
+	defer cancel()
+	err := c.target.Judge(ctx)
+	if err == nil {
+		err = c.fence.Claim(ctx, c.client, c.target.Record)
+	}
+	send(claimEnded{c.of, c.term, err})
+}
+
+func (c claimInstance) String() string { return c.describe("claim", "term", c.term) }
+
+// pushSnapshot brings one instance to run a snapshot.
+type pushSnapshot struct {
+	remote
+	push          rollout.Push
+	want, running toBind
+	have          push.Running
+	span          trace.Span
+}
+
+func (p pushSnapshot) run(ctx context.Context, send func(event)) {
+	ctx, cancel := p.within(trace.ContextWithSpan(ctx, p.span), p.limit)
 	defer cancel()
 	began := time.Now()
-	want, err := join()
-	var done push.Done
-	var change Change
-	if err == nil {
+	end := pushEnded{of: p.of, push: p.push}
+	if end.want, end.err = p.want.bind(); end.err == nil {
 		var good *bind.Bound
-		running, goodErr := joinRunning()
+		running, goodErr := p.running.bind()
 		if goodErr == nil {
 			good = &running
 		}
 		switch {
-		case !p.Light:
-			done, err = i.target.Push(ctx, want, good, i.onDisk)
+		case !p.push.Light:
+			end.done, end.err = p.target.Push(ctx, end.want, good, p.onDisk)
 		case goodErr != nil:
-			err = fmt.Errorf("%w: %w", push.ErrNeedsReload, goodErr) // which has its budget
+			end.err = fmt.Errorf("%w: %w", push.ErrNeedsReload, goodErr) // which has its budget
 		default:
-			done, err = i.target.Light(ctx, want, running, have, i.onDisk)
+			end.done, end.err = p.target.Light(ctx, end.want, running, p.have, p.onDisk)
 		}
-		err = withoutSecrets(err, want, running)
-		change = changeOf(good, want, done.Reloaded)
+		end.err = withoutSecrets(end.err, end.want, running)
+		end.change = changeOf(good, end.want, end.done.Reloaded)
 	}
-	endJob(span, done.Reloaded, err)
-	e.send(context.WithoutCancel(ctx), func(now time.Time) { e.pushed(i, p, want, change, done, err, now.Sub(began), now) })
+	endJob(p.span, end.done.Reloaded, end.err)
+	end.took = time.Since(began)
+	send(end)
 }
 
-// pushed takes the end of a push.
-func (e *engine) pushed(i *instance, p rollout.Push, want bind.Bound, change Change, done push.Done, err error, took time.Duration, now time.Time) {
-	r := rollout.Result{Instance: p.Instance, Snapshot: p.Snapshot, Outcome: outcome(err), PID: done.Info.PID, Reloaded: done.Reloaded}
-	i.busy, i.ended = "", now
-	switch current := e.instances[p.Instance]; {
-	case current == nil || current == i:
-	case current.UID != i.UID:
-		return // it was a push to another pod, which is gone
-	default:
-		current.busy = ""
-	}
-	log := e.Log.With("instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose), "took", took.Round(time.Millisecond)).With(change.logged()...)
-	e.noteChange(p, change, done.Reloaded, err)
-	e.metrics.pushed(r.Outcome, done.Reloaded, took)
-	e.metrics.lost.Add(float64(done.Lost))
-	e.noteCertificates(i, want)
-	if p.Light && err != nil {
-		e.failedLight(i, p, err)
-	}
-	if err != nil {
-		r.Error = push.Gist(err)
-		e.outranked(i, err, now)
-		e.notLed(i, err)
-		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
-	} else {
-		if done.Why != "" {
-			log = log.With("for", done.Why)
-		}
-		log.Info("push done", "node", want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.Light)
-		i.asked, i.err = true, nil
-		i.meet(done.Info, now)
-		if done.Reloaded {
-			i.forgetJobs()
-			i.running = push.Running{
-				Servers: push.Loaded(want.Servers), Persisted: true, Written: want.Servers, Certificates: push.Hashes(want), Maps: want.Entries,
-				Info: done.Info, ByHand: i.running.ByHand,
-			}
-		}
-		if p.Light {
-			e.noteHands(i, done.Running.ByHand)
-			i.running = done.Running
-		}
-		i.running.Disk, i.inspectAfter = done.Disk, now.Add(e.InspectInterval)
-	}
-	e.results = append(e.results, r)
+func (p pushSnapshot) String() string {
+	return p.describe("push", "snapshot", p.push.Snapshot, "why", string(p.push.Purpose))
 }
 
-func outcome(err error) rollout.Outcome {
-	switch {
-	case err == nil:
-		return rollout.Applied
-	case errors.Is(err, push.ErrInstance), errors.Is(err, push.ErrDirectory):
-		return rollout.Faulty
-	case errors.Is(err, push.ErrRefused):
-		return rollout.Refused
-	}
-	return rollout.Trouble
+// updateWorker changes servers and certificates in the running worker.
+type updateWorker struct {
+	remote
+	want  push.Wanted // without what binds
+	whole toBind
+	have  push.Running
+	span  trace.Span
 }
 
-// stands classifies what an instance needs; now is only looked at for the kinds
-// of work that have to wait.
-func (e *engine) stands(i *instance, now time.Time) work { return classify(e.standing(i), now) }
-
-func (e *engine) standing(i *instance) standing {
-	n, ok := e.bindings.node(i.snapshot(), i.Layout)
-	s := standing{
-		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.err == nil,
-		SameNode: bind.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
-		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
-		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: e.overdue(i), InspectAfter: i.inspectAfter,
-	}
-	if s.Bound && s.SameNode {
-		servers := e.bindings.prepared[i.snapshot()].servers
-		s.SameServers = i.hasServers(servers)
-		s.Unserved = i.leavesUnserved(servers)
-		s.UrgentAfter = i.persisted.Add(i.persistTook)
-		s.Deferred, s.DeferredUntil = i.running.Deferred, i.persisted.Add(deferral(i.persistTook, e.PersistInterval))
-		s.Leftover, s.TidyAfter = len(i.running.Dynamic) > 0 && len(i.running.Leftovers()) > 0, i.tidied.Add(tidyInterval)
-		s.Updated = i.lastWork == workUpdate
-		s.SameMaps = i.running.Maps == n.entries
-		s.SameCertificates = n.certificates.In(i.running.Certificates)
-	}
-	return s
-}
-
-// beginWork begins what the instances need apart from the rollout.
-func (e *engine) beginWork(ctx context.Context, now time.Time) {
-	for _, name := range e.names() {
-		i := e.instances[name]
-		bind := e.bind(i.snapshot(), i)
-		switch w := e.stands(i, now); w {
-		case workUpdate:
-			i.begin(w)
-			want, have := e.wanted(i, bind), i.running
-			ctx, span := e.traces.update(ctx, name, i.snapshot(), e.traceparent(i.snapshot()))
-			e.startOn(ctx, i, func(ctx context.Context) { e.update(ctx, i, want, have, span) })
-		case workPersist:
-			i.begin(w)
-			have := i.running
-			e.startOn(ctx, i, func(ctx context.Context) { e.persist(ctx, i, bind, have) })
-		case workTidy:
-			i.begin(w)
-			have := i.running
-			e.startOn(ctx, i, func(ctx context.Context) { e.tidy(ctx, i, have) })
-		case workCollect:
-			i.begin(w)
-			garbage := i.garbage
-			i.garbage, i.collected = nil, now
-			e.startOn(ctx, i, func(ctx context.Context) { e.collect(ctx, i, garbage) })
-		case workInspect:
-			i.begin(w)
-			e.inspect(ctx, i, bind)
-		case workNothing, workReload:
-		}
-	}
-}
-
-// wanted returns what the worker should have of the snapshot that it runs.
-func (e *engine) wanted(i *instance, bind func() (bind.Bound, error)) push.Wanted {
-	n, _ := e.bindings.node(i.snapshot(), i.Layout)
-	return push.Wanted{Node: n.node, Servers: e.bindings.prepared[i.snapshot()].servers, Dynamic: e.bindings.prepared[i.snapshot()].dynamic, Certificates: n.certificates, Entries: n.entries, Bind: bind}
-}
-
-// update changes servers and certificates in the running worker.
-func (e *engine) update(ctx context.Context, i *instance, want push.Wanted, have push.Running, span trace.Span) {
-	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
-	defer cancel()
-	began, known := time.Now(), have.Servers != nil
-	var bound bind.Bound // if it was needed
-	join := want.Bind
-	want.Bind = func() (_ bind.Bound, err error) {
-		bound, err = join()
-		return bound, err
-	}
-	have, err := i.target.Update(ctx, want, have)
-	err = withoutSecrets(err, bound)
-	endJob(span, have.Reloaded, err)
-	e.send(context.WithoutCancel(ctx), func(now time.Time) {
-		e.ended(i, workUpdate, err, now)
-		if have.Info.PID != 0 {
-			i.meet(have.Info, began) // rather too early, which is on the safe side
-		}
-		e.noteHands(i, have.ByHand)
-		e.metrics.lost.Add(float64(have.Lost))
-		if err == nil {
-			e.tally.changed(i.Name)
-		}
-		i.running = have
-		if have.Reloaded {
-			e.reloads[i.Name] = have.Info.PID
-			i.running.Reloaded = false
-		}
-		if err == nil && known {
-			e.logger(i.Name).Debug("servers and certificates changed at run time", "node", want.Node)
-		}
-	})
-}
-
-// persist writes to disk what the worker is to have, and has the worker brought to it.
-func (e *engine) persist(ctx context.Context, i *instance, join func() (bind.Bound, error), have push.Running) {
-	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+func (u updateWorker) run(ctx context.Context, send func(event)) {
+	ctx, cancel := u.within(trace.ContextWithSpan(ctx, u.span), u.limit)
 	defer cancel()
 	began := time.Now()
-	want, err := join()
+	var bound bind.Bound // if it was needed
+	u.want.Bind = func() (_ bind.Bound, err error) {
+		bound, err = u.whole.bind()
+		return bound, err
+	}
+	have, err := u.target.Update(ctx, u.want, u.have)
+	err = withoutSecrets(err, bound)
+	endJob(u.span, have.Reloaded, err)
+	send(updateEnded{of: u.of, node: u.want.Node, began: began, had: u.have, have: have, err: err})
+}
+
+func (u updateWorker) String() string { return u.describe("update", "node", u.want.Node) }
+
+// persistServers writes to disk what the worker is to have, and brings the worker to it.
+type persistServers struct {
+	remote
+	want toBind
+	have push.Running
+}
+
+func (p persistServers) run(ctx context.Context, send func(event)) {
+	ctx, cancel := p.within(ctx, p.limit)
+	defer cancel()
+	began := time.Now()
+	have := p.have
+	want, err := p.want.bind()
 	if err == nil {
-		have, err = i.target.Settle(ctx, want, have)
+		have, err = p.target.Settle(ctx, want, have)
 		if errors.Is(err, dataplane.ErrValidation) { // a file that it names may have been taken away
-			if _, mendErr := i.target.Mend(ctx, want, i.onDisk); mendErr == nil {
-				have, err = i.target.Settle(ctx, want, have)
+			if _, mendErr := p.target.Mend(ctx, want, p.onDisk); mendErr == nil {
+				have, err = p.target.Settle(ctx, want, have)
 			}
 		}
 		err = withoutSecrets(err, want)
 	}
-	took := time.Since(began)
-	e.send(context.WithoutCancel(ctx), func(now time.Time) {
-		e.ended(i, workPersist, err, now)
-		i.persisted, i.persistTook = now, took
-		e.noteHands(i, have.ByHand)
-		i.running = have
-	})
+	send(persistEnded{p.of, have, time.Since(began), err})
 }
 
-// tidy deletes dynamic servers that the worker no longer needs.
-func (e *engine) tidy(ctx context.Context, i *instance, have push.Running) {
-	ctx, cancel := context.WithTimeout(ctx, e.jobTime())
+func (p persistServers) String() string { return p.describe("persist", "snapshot", p.want.id) }
+
+// tidyWorker deletes dynamic servers that the worker no longer needs.
+type tidyWorker struct {
+	remote
+	have push.Running
+}
+
+func (t tidyWorker) run(ctx context.Context, send func(event)) {
+	ctx, cancel := t.within(ctx, t.limit)
 	defer cancel()
-	have, err := i.target.Tidy(ctx, have)
-	e.send(context.WithoutCancel(ctx), func(now time.Time) {
-		e.ended(i, workTidy, err, now)
-		i.tidied, i.running = now, have
-	})
+	have, err := t.target.Tidy(ctx, t.have)
+	send(tidyEnded{t.of, have, err})
 }
 
-// ended notes the end of a job.
-func (e *engine) ended(i *instance, w work, err error, now time.Time) {
-	if errors.Is(err, context.Canceled) {
-		err = nil // the process is about to end
-	}
-	i.end(err, e.PollInterval, now)
-	if current := e.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
-		current.busy = ""
-	}
-	e.metrics.worked(w, err)
-	if err != nil {
-		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
-		e.outranked(i, err, now)
-		e.notLed(i, err)
-	}
+func (t tidyWorker) String() string { return t.describe("tidy") }
+
+// collectFiles removes files that no snapshot in use needs.
+type collectFiles struct {
+	remote
+	garbage []push.Stored
 }
 
-// reject writes the failures into the channel that it does not show yet.
-func (e *engine) reject(ctx context.Context, now time.Time) {
-	named := wishes(e.view.Channel, now)
-	failures := slices.DeleteFunc(e.state.Rollout.Unrecorded(), func(f rollout.Failure) bool { return f.Withdrawn(named) })
-	if len(failures) == 0 || e.rejecting || now.Before(e.rejectAt) || !e.viewRead {
-		return
-	}
-	f := failures[0]
-	snapshot, ok := e.library.have[f.Snapshot]
-	digest := snapshot.Manifest.Spec.Digest
-	e.rejecting = true
-	fleetName := e.view.Fleet
-	e.start(func() {
-		err := rejectInChannel(ctx, e.Store, f, fleetName, digest, ok, now)
-		e.send(ctx, func(now time.Time) {
-			e.rejecting, e.rejectAt = false, now.Add(5*time.Second)
-			e.trouble("channel", err, now)
-		})
-	})
-}
-
-// rejectInChannel notes a failure of a fleet in the channel, unless people named the snapshot anew
-// meanwhile. The digest is that of the snapshot, read again where it is no longer at hand.
-func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, fleetName string, digest snapshots.Digest, known bool, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+func (c collectFiles) run(ctx context.Context, send func(event)) {
+	ctx, cancel := c.within(ctx, collectTimeout)
 	defer cancel()
-	if !known {
-		s, err := store.Get(ctx, f.Snapshot)
-		if err != nil {
-			return fmt.Errorf("reject %s: %w", f.Snapshot, err)
-		}
-		digest = s.Manifest.Spec.Digest
-	}
-	r := rejectionOf(f, digest, fleetName)
-	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *channel.Channel) error {
-		if !f.Withdrawn(wishes(*c, now)) {
-			*c = c.Reject(r)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("reject %s: %w", f.Snapshot, err)
-	}
-	return nil
+	removed, err := c.target.Remove(ctx, c.garbage)
+	send(collectEnded{c.of, c.garbage, removed, err})
 }
 
-func sameJSON(a, b any) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
+func (c collectFiles) String() string { return c.describe("collect", "files", len(c.garbage)) }
+
+// inspectInstance compares an instance with what was left on it.
+type inspectInstance struct {
+	remote
+	want  toBind
+	have  push.Running
+	round int
 }
+
+func (i inspectInstance) run(ctx context.Context, send func(event)) {
+	ctx, cancel := i.within(ctx, i.limit)
+	defer cancel()
+	found := push.Inspection{Running: i.have}
+	want, err := i.want.bind()
+	if err == nil {
+		found, err = i.target.Inspect(ctx, want, i.have, i.round)
+		err = withoutSecrets(err, want)
+	}
+	if errors.Is(err, push.ErrElsewhere) {
+		err = nil // it was reloaded meanwhile, and is looked at again
+		found = push.Inspection{Running: i.have}
+	}
+	send(inspectEnded{i.of, i.have, found, i.want, err})
+}
+
+func (i inspectInstance) String() string { return i.describe("inspect", "round", i.round) }
+
+// mendFiles puts files back.
+type mendFiles struct {
+	remote
+	want toBind
+}
+
+func (m mendFiles) run(ctx context.Context, send func(event)) {
+	ctx, cancel := m.within(ctx, m.limit)
+	defer cancel()
+	want, err := m.want.bind()
+	var disk push.Digest
+	if err == nil {
+		disk, err = m.target.Mend(ctx, want, m.onDisk)
+		err = withoutSecrets(err, want)
+	}
+	send(mendEnded{m.of, disk, want.Servers, err})
+}
+
+func (m mendFiles) String() string { return m.describe("mend", "snapshot", m.want.id) }
+
+// sampleStatistics asks an instance for the statistics of its worker.
+type sampleStatistics struct {
+	remote
+	ignore []string
+	at     time.Time
+}
+
+func (s sampleStatistics) run(ctx context.Context, send func(event)) {
+	found, err := sample(ctx, s.client, s.ignore, s.at)
+	send(sampled{s.of, found, err})
+}
+
+func (s sampleStatistics) String() string { return s.describe("sample") }

@@ -147,14 +147,14 @@ func (l *life) run(ctx context.Context, o Options) error {
 	defer cancel()
 	e.reign = newReign(l.term(), nil, func() error { return ctx.Err() })
 	e.reign.fence.Sign(push.Pusher{State: s.ID, Place: "play"}, false)
-	e.takeFleet(ctx, members, nil, time.Now())
+	e.takeFleet(members, nil, time.Now())
 	if o.Cluster == nil {
 		e.takeLive(l.live.clone(), nil, time.Now())
 	} else {
-		e.start(func() { o.Cluster.Run(ctx) })
-		e.start(func() { e.watchCluster(ctx) })
+		e.inbox.start(func() { o.Cluster.Run(ctx) })
+		e.inbox.start(func() { e.inbox.watchCluster(ctx, o.Cluster) })
 	}
-	e.start(func() { e.watchStore(ctx) })
+	e.inbox.start(func() { e.inbox.watchStore(ctx, o) })
 	l.engine <- e
 	e.loop(ctx)
 	cancel()
@@ -353,7 +353,7 @@ func (p *play) take(live liveData) {
 	p.live = live
 	e := <-p.life.engine
 	p.life.engine <- e
-	e.send(p.t.Context(), func(now time.Time) { e.takeLive(live.clone(), nil, now) })
+	e.inbox.sendUntil(p.t.Context(), liveRead{live.clone(), nil})
 }
 
 // The pace at which a play is looked at, and for how long nothing may move.

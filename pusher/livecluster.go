@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,18 +9,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
-
-// watchCluster takes what changes in the cluster, until ctx is done.
-func (e *engine) watchCluster(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-e.Cluster.Changes():
-			e.send(ctx, e.takeCluster)
-		}
-	}
-}
 
 // want tells the cluster what the snapshots in use need of it.
 func (e *engine) want() {
@@ -39,8 +26,7 @@ func (e *engine) want() {
 }
 
 // takeCluster takes what changed in the cluster.
-func (e *engine) takeCluster(now time.Time) {
-	change := e.Cluster.Take()
+func (e *engine) takeCluster(change cluster.Change, now time.Time) {
 	change.Endpoints = e.refusals.filter(change.Endpoints)
 	if s := change.Status; s != nil {
 		e.losses.read, e.losses.sliceless = len(s.Waits) == 0 && len(e.bindings.prepared) > 0, s.Slices == 0

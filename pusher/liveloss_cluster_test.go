@@ -38,8 +38,8 @@ func followCluster(t *testing.T, server *apiServer) follows {
 	e := newEngine(o.withDefaults(), state{Slots: slots}, nil, now)
 	e.bindings.use(map[snapshots.ID]snapshots.Snapshot{{Revision: 1, Short: "aaaaaaaaaa"}: s})
 	ctx, stop := context.WithCancel(t.Context())
-	e.start(func() { e.Cluster.Run(ctx) })
-	t.Cleanup(func() { stop(); e.jobs.Wait() })
+	e.inbox.start(func() { e.Cluster.Run(ctx) })
+	t.Cleanup(func() { stop(); e.inbox.jobs.Wait() })
 	e.want()
 	return follows{t, e}
 }
@@ -53,7 +53,7 @@ func (f follows) until(what, want string) {
 	for text() != want || len(f.losses.seeds) > 0 || !f.losses.read {
 		select {
 		case <-f.Cluster.Changes():
-			f.takeCluster(time.Now())
+			f.takeCluster(f.Cluster.Take(), time.Now())
 		case <-end:
 			f.t.Fatalf("%s: known is %s, want %s", what, text(), want)
 		}

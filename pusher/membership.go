@@ -2,15 +2,11 @@ package pusher
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
-	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/push"
 )
@@ -23,18 +19,18 @@ type membership struct {
 	pods      *fleet.Pods      // which pods are looked for, nil for none
 	// podsRead is set once the pods were read that are looked for.
 	podsRead bool
-	stopPods context.CancelFunc
+	stopPods chan struct{}
 }
 
 var errNoCluster = errors.New("the fleet has pods, and no cluster is known to look for them in")
 
 // followPods looks for other pods from now on, if the fleet's file says so.
-func (e *engine) followPods(ctx context.Context, pods *fleet.Pods, now time.Time) {
+func (e *engine) followPods(pods *fleet.Pods, now time.Time) {
 	if e.pods == pods || (e.pods != nil && pods != nil && *e.pods == *pods) {
 		return
 	}
 	if e.stopPods != nil {
-		e.stopPods()
+		close(e.stopPods)
 	}
 	e.pods, e.podsRead, e.stopPods = pods, false, nil
 	if pods == nil {
@@ -42,22 +38,13 @@ func (e *engine) followPods(ctx context.Context, pods *fleet.Pods, now time.Time
 		e.trouble("pods", nil, now)
 		return
 	}
-	client, err := e.podsClient()
-	if err != nil {
-		e.trouble("pods", err, now)
-		return
-	}
-	ctx, e.stopPods = context.WithCancel(ctx)
-	e.start(func() {
-		discovery.Watch(ctx, client, *pods, e.Log, func(found []fleet.Instance, err error) {
-			e.send(ctx, func(now time.Time) { e.takePods(ctx, pods, found, err, now) })
-		})
-	})
+	e.stopPods = make(chan struct{})
+	e.begin(watchPods{e.Options, pods, e.stopPods})
 }
 
 // takePods takes which pods are instances. Those that were known stay where nothing
 // new is known.
-func (e *engine) takePods(ctx context.Context, of *fleet.Pods, found []fleet.Instance, err error, now time.Time) {
+func (e *engine) takePods(of *fleet.Pods, found []fleet.Instance, err error, now time.Time) {
 	if e.pods != of {
 		return // others are looked for by now
 	}
@@ -66,13 +53,13 @@ func (e *engine) takePods(ctx context.Context, of *fleet.Pods, found []fleet.Ins
 		return
 	}
 	e.found, e.podsRead = found, true
-	e.gather(ctx, now)
+	e.gather(now)
 }
 
 // gather meets the instances that are new to the fleet, and lets go of those that
 // are in it no more. Those among pods that are looked for and not read yet are not
 // known to have left.
-func (e *engine) gather(ctx context.Context, now time.Time) {
+func (e *engine) gather(now time.Time) {
 	members := map[string]bool{}
 	for _, spec := range slices.Concat(e.listed, e.found) {
 		if members[spec.Name] {
@@ -81,7 +68,7 @@ func (e *engine) gather(ctx context.Context, now time.Time) {
 		members[spec.Name] = true
 		switch old := e.instances[spec.Name]; {
 		case old == nil || !old.sameBut(spec):
-			e.meet(ctx, spec, now)
+			e.join(spec, now)
 		case old.Instance != spec:
 			e.renew(old, spec, now)
 		}
@@ -107,35 +94,10 @@ func (e *engine) known() bool {
 // leave ends what is done with an instance that is gone. The address of a pod may be
 // another's in a moment.
 func (i *instance) leave() {
-	i.stop()
+	close(i.stop)
 	if i.UID != "" {
 		close(i.gone)
 	}
-}
-
-// startOn runs a job on an instance in a goroutine of its own. It ends when the
-// instance is gone.
-func (e *engine) startOn(ctx context.Context, i *instance, job func(ctx context.Context)) {
-	e.start(func() {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go func() {
-			select {
-			case <-i.gone:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		job(ctx)
-	})
-}
-
-// podsClient returns a client of the cluster that the pods are in.
-func (e *engine) podsClient() (kubernetes.Interface, error) {
-	if e.Pods == nil {
-		return nil, errNoCluster
-	}
-	return e.Pods()
 }
 
 // sameBut reports whether nothing has changed of an instance but what it is asked
@@ -156,8 +118,8 @@ func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
 	e.Log.Info("credentials of instance renewed", "instance", spec.Name)
 }
 
-// meet begins to ask an instance what it runs.
-func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
+// join begins to ask an instance what it runs.
+func (e *engine) join(spec fleet.Instance, now time.Time) {
 	i, err := e.connect(spec)
 	if err != nil {
 		e.trouble("fleet", err, now)
@@ -168,7 +130,7 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 		i.kept = e.state.Instances[spec.Name]
 		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
 	case old.UID == spec.UID:
-		old.stop()
+		close(old.stop)
 		e.state.Rollout = e.state.Rollout.Forgive(spec.Name)
 		i.busy = old.busy // its job ends as it began
 		i.kept = old.kept
@@ -194,10 +156,18 @@ func (e *engine) meet(ctx context.Context, spec fleet.Instance, now time.Time) {
 	if i.Alias.Runs != "" && i.target.Names.Alias().Runs == "" {
 		i.target.Names.Set(i.Alias)
 	}
-	ctx, i.stop = context.WithCancel(ctx)
 	e.instances[spec.Name] = i
-	e.start(func() {
-		ask(ctx, i, e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout),
-			e.hearing(ctx, i))
-	})
+	e.begin(askInstance{e.remote(i), e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout), i.stop})
+}
+
+// checkOnce begins to check an instance that answers for the first time, or again, for what
+// would keep a push from working. Nothing waits for that.
+func (e *engine) checkOnce(i *instance) {
+	switch {
+	case !i.reachable():
+		i.checked = false
+	case !i.checked:
+		i.checked = true
+		e.begin(checkInstance{e.remote(i)})
+	}
 }

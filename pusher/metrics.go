@@ -10,12 +10,12 @@ import (
 
 // metrics are what the pusher counts.
 type metrics struct {
-	instances, inSync, reachable, refused, behind, rewound, troubles, fights, lastSync, foreign, ledByOther prometheus.Gauge
-	phase                                                                                                   *prometheus.GaugeVec
-	pushes, updates                                                                                         *prometheus.CounterVec
-	reloads, lost                                                                                           prometheus.Counter
-	took, propagation                                                                                       *prometheus.HistogramVec
-	gauges                                                                                                  gauges
+	instances, inSync, reachable, refused, behind, rewound, troubles, conflicts, lastSync, foreign, ledByOther prometheus.Gauge
+	phase                                                                                                      *prometheus.GaugeVec
+	pushes, updates                                                                                            *prometheus.CounterVec
+	reloads, lost                                                                                              prometheus.Counter
+	took, propagation                                                                                          *prometheus.HistogramVec
+	gauges                                                                                                     gauges
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -37,7 +37,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		behind:     gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
 		rewound:    gauge("store_rewound", "1 while the store, or its channel, is behind what the pusher saw of it, or gone: what runs is held."),
 		troubles:   gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
-		fights:     gauge("fights", "Instances on which another hand keeps undoing repairs, so that they have stopped."),
+		conflicts:  gauge("fights", "Instances that are no longer repaired, because somebody else keeps undoing the repairs: of what they run, of files, or of servers."),
 		foreign:    gauge("instances_foreign", "Instances whose worker was started from another configuration than the pusher wrote, whatever it names."),
 		ledByOther: gauge("instances_led_by_other", "Instances that another pusher leads: nothing is written to them."),
 		lastSync:   gauge("last_sync_timestamp_seconds", "When all instances were last in sync, as Unix time."),
@@ -95,13 +95,13 @@ func (m *metrics) worked(w work, err error) {
 }
 
 func (m *metrics) observe(s Status) {
-	reachable, refused, fights, foreign, ledByOther := 0, 0, 0, 0, 0
+	reachable, refused, conflicts, foreign, ledByOther := 0, 0, 0, 0, 0
 	for _, i := range s.Instances {
 		if i.Refused {
 			refused++
 		}
-		if i.Fight != nil {
-			fights++
+		if i.Conflict != nil {
+			conflicts++
 		}
 		if i.Foreign != "" {
 			foreign++
@@ -118,7 +118,7 @@ func (m *metrics) observe(s Status) {
 	m.reachable.Set(float64(reachable))
 	m.refused.Set(float64(refused))
 	m.behind.Set(float64(s.Channel.Behind))
-	m.fights.Set(float64(fights))
+	m.conflicts.Set(float64(conflicts))
 	m.foreign.Set(float64(foreign))
 	m.ledByOther.Set(float64(ledByOther))
 	m.rewound.Set(0)

@@ -45,19 +45,12 @@ func (o *openings) take(id snapshots.ID, err error, now time.Time) {
 
 // openSnapshots sees to it that the certificates are at hand that the snapshots in use
 // carry. What is opened stays in memory.
-func (e *engine) openSnapshots(ctx context.Context, now time.Time) {
+func (e *engine) openSnapshots(now time.Time) {
 	for _, id := range e.bindings.unopened() {
 		if !e.openings.due(id, now) {
 			continue
 		}
-		s := e.bindings.prepared[id].snapshot
-		e.start(func() {
-			found, err := e.open(ctx, s)
-			e.send(ctx, func(now time.Time) {
-				e.openings.take(id, err, now)
-				e.bindings.addVersions(found, now)
-			})
-		})
+		e.begin(openCertificates{e.Store, e.Identity, e.bindings.prepared[id].snapshot})
 	}
 	maps.DeleteFunc(e.openings.failed, func(id snapshots.ID, _ missing) bool {
 		return e.bindings.complete(id) || e.bindings.prepared[id].snapshot.ID() != id
@@ -79,22 +72,6 @@ func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	return keeps.Companions(ctx, id)
-}
-
-// open returns the certificates that a snapshot carries, by version. The file of
-// identities is read each time, for it may be another by now.
-func (e *engine) open(ctx context.Context, s snapshots.Snapshot) (map[string][]byte, error) {
-	if slices.ContainsFunc(versionsOf(s), func(ref snapshots.CertificateRef) bool { return ref.Mode == snapshots.ModeCompanion }) {
-		return companions(ctx, e.Store, s.ID())
-	}
-	if e.Identity == "" {
-		return sealing.Identities{}.Certificates(s)
-	}
-	identities, err := sealing.ReadIdentities(e.Identity)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.ID(), err)
-	}
-	return identities.Certificates(s)
 }
 
 // troubleWithVersions tells which certificates are not at hand, and why, and which

@@ -18,7 +18,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -230,7 +229,7 @@ func (w *world) end(p rollout.Push, err error) {
 		w.run(p)
 		done = push.Done{Info: w.says(w.workers[p.Instance]), Reloaded: true}
 	}
-	w.e.pushed(i, p, bind.Bound{}, Change{}, done, err, 0, w.now)
+	pushEnded{of: i, push: p, done: done, err: err}.apply(w.e, w.now)
 }
 
 // run has an instance run what it was told to.

@@ -1,13 +1,11 @@
 package pusher
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -19,7 +17,6 @@ import (
 func TestPodReplacedUnderTheSameName(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	ctx, cancel := context.WithCancel(t.Context())
 	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
 	s := state{
 		Uploads: map[string][]upload{"edge-0": {{}}, "edge-1": {{}}},
@@ -32,21 +29,17 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 		Instances: map[string]kept{"edge-0": {Of: "u0", Repairs: []time.Time{now}}, "edge-1": {Of: "u1", Repairs: []time.Time{now}}},
 	}
 	e := newEngine(Options{State: filepath.Join(t.TempDir(), "state.json"), PollInterval: time.Hour}.withDefaults(), s, nil, now)
-	t.Cleanup(func() {
-		cancel()
-		e.jobs.Wait()
-	})
 	pod := func(name, uid string) fleet.Instance {
 		return fleet.Instance{Name: name, UID: uid, URL: "http://127.0.0.1:1", Username: "u", Password: "p", Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}}
 	}
 	e.pods = &fleet.Pods{Namespace: "edge"}
-	e.takePods(ctx, e.pods, []fleet.Instance{pod("edge-0", "u0"), pod("edge-1", "u1")}, nil, now)
+	e.takePods(e.pods, []fleet.Instance{pod("edge-0", "u0"), pod("edge-1", "u1")}, nil, now)
 	old := e.instances["edge-0"]
 	if len(old.Repairs) != 1 || len(e.state.Rollout.Rollout.Touched) != 2 {
 		t.Fatalf("after a restart of the pusher the pods are the same: %+v", old.kept)
 	}
 
-	e.takePods(ctx, e.pods, []fleet.Instance{pod("edge-0", "new"), pod("edge-1", "u1")}, nil, now)
+	e.takePods(e.pods, []fleet.Instance{pod("edge-0", "new"), pod("edge-1", "u1")}, nil, now)
 	is, r := e.instances["edge-0"], e.state.Rollout
 	switch {
 	case is == old || is.UID != "new":
@@ -65,7 +58,7 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 	default:
 		t.Error("jobs on the old one go on")
 	}
-	e.pushed(old, rollout.Push{Instance: "edge-0", Snapshot: two}, bind.Bound{}, Change{}, push.Done{}, nil, time.Second, now)
+	pushEnded{of: old, push: rollout.Push{Instance: "edge-0", Snapshot: two}}.apply(e, now)
 	if len(e.results) > 0 || is.asked {
 		t.Errorf("a push to the old one counts for the new one: %+v", e.results)
 	}

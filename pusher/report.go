@@ -106,14 +106,14 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 	s := InstanceStatus{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Since: i.since.UTC().Truncate(time.Second),
 		Running: i.snapshot(), Node: i.info.Node, Loaded: i.info.Loaded, PID: i.info.PID, Doing: string(i.busy),
-		ByHand: i.running.ByHand, Fight: i.Fight, Findings: i.findings,
+		ByHand: i.running.ByHand, Conflict: e.conflict(i), Findings: i.findings,
 		Error: cmp.Or(remembered.Error, i.jobError),
 	}
 	if s.ErrorAt = remembered.ErrorAt; remembered.Error == "" {
 		s.ErrorAt = i.jobErrorAt
 	}
-	if i.Fight != nil {
-		s.Error, s.ErrorAt = i.Fight.String(), i.Fight.Since
+	if s.Conflict != nil {
+		s.Error, s.ErrorAt = s.Conflict.String(), s.Conflict.Since
 	}
 	if i.err != nil {
 		s.Error, s.ErrorAt, s.Refused = brief(i.err), i.since, isRefused(i.err)

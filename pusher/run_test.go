@@ -145,12 +145,12 @@ func TestStoreThatTells(t *testing.T) {
 	s := teller{store, make(chan struct{})}
 	e := newEngine(Options{Store: s, PollInterval: time.Hour}.withDefaults(), state{}, nil, time.Now())
 	ctx, cancel := context.WithCancel(t.Context())
-	e.start(func() { e.watchStore(ctx) })
-	defer func() { cancel(); e.jobs.Wait() }()
+	e.inbox.start(func() { e.inbox.watchStore(ctx, e.Options) })
+	defer func() { cancel(); e.inbox.jobs.Wait() }()
 	see := func() channel.View {
 		select {
-		case event := <-e.events:
-			event(time.Now())
+		case ev := <-e.inbox.events:
+			e.take(ev)
 		case <-time.After(patience):
 			t.Fatal("the store was not looked into")
 		}

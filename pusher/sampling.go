@@ -61,7 +61,7 @@ func (s samples) last(started time.Time) rollout.Sample {
 }
 
 // beginSampling asks the instances for statistics whose turn it is.
-func (e *engine) beginSampling(ctx context.Context, now time.Time) {
+func (e *engine) beginSampling(now time.Time) {
 	pace := samplePace(e.policy, e.PollInterval, e.state.Rollout.Rollout != nil)
 	if pace == 0 {
 		return
@@ -72,21 +72,8 @@ func (e *engine) beginSampling(ctx context.Context, now time.Time) {
 			continue
 		}
 		i.sampling, i.sampled = true, now
-		ignore := e.policy.Gate.Ignore
-		e.start(func() {
-			s, err := sample(ctx, i.client, ignore, now)
-			e.send(ctx, func(time.Time) { e.takeSample(i, s, err) })
-		})
+		e.begin(sampleStatistics{e.remote(i), e.policy.Gate.Ignore, now})
 	}
-}
-
-func (e *engine) takeSample(i *instance, s rollout.Sample, err error) {
-	i.sampling = false
-	if err != nil {
-		e.logger(i.Name).Debug("statistics not had", "err", err)
-		return
-	}
-	i.samples = i.samples.add(s)
 }
 
 var errReplaced = errors.New("the worker was replaced meanwhile")

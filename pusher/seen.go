@@ -1,11 +1,6 @@
 package pusher
 
-import (
-	"errors"
-	"time"
-
-	"github.com/hapsnap/hapsnap/snapshots/channel"
-)
+import "github.com/hapsnap/hapsnap/snapshots/channel"
 
 // rememberer is a store that finds out when it went back, if it is told what was seen of it.
 type rememberer interface {
@@ -17,14 +12,6 @@ type rememberer interface {
 func remember(s Store, seen channel.Seen) {
 	if s, ok := s.(rememberer); ok {
 		s.Remember(seen)
-	}
-}
-
-// takeSeen keeps what was seen of the store, and whether that is gone.
-func (e *engine) takeSeen(view channel.View, err error, _ time.Time) {
-	e.rewound = errors.Is(err, channel.ErrRewound)
-	if err == nil && view.Seen != e.state.Seen {
-		e.state.Seen, e.dirty = view.Seen, true
 	}
 }
 

@@ -126,13 +126,13 @@ type InstanceStatus struct {
 	// InSync is set when it runs what is wanted, with today's servers and
 	// certificates.
 	InSync bool `json:"inSync"`
-	// ByHand are the servers that another hand took out of traffic.
+	// ByHand are the servers that somebody else took out of traffic.
 	ByHand []push.Hand `json:"byHand,omitempty"`
 	// Findings are what is wrong with how it is set up, as the verb check says it.
 	Findings []preflight.Finding `json:"findings,omitempty"`
-	// Fight is set while nothing is repaired, because it is undone again.
-	Fight *Fight `json:"fight,omitempty"`
-	Doing string `json:"doing,omitempty"`
+	// Conflict is set while there are no repairs, because somebody else undid the last ones.
+	Conflict *Conflict `json:"fight,omitempty"`
+	Doing    string    `json:"doing,omitempty"`
 	// Pending says what is on its way to it while it is not in sync, and nothing failed.
 	Pending string    `json:"pending,omitempty"`
 	Error   string    `json:"error,omitempty"`

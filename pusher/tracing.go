@@ -110,20 +110,25 @@ func (t *traces) end(result string, err error) {
 // push begins the span of a push. One that is part of a rollout is so in the trace
 // too. Any other is a trace of its own with a link to that of the snapshot, which
 // may be weeks old.
-func (t *traces) push(ctx context.Context, p rollout.Push, traceparent string) (context.Context, trace.Span) {
+func (t *traces) push(p rollout.Push, traceparent string) trace.Span {
 	options := []trace.SpanStartOption{trace.WithAttributes(
 		attribute.String("hapsnap.instance", p.Instance), attribute.String("hapsnap.snapshot", p.Snapshot.String()),
 		attribute.String("hapsnap.why", string(p.Purpose)))}
+	in := context.Background()
 	if t.part != nil && (p.Purpose == rollout.Wave || p.Purpose == rollout.Undo) {
-		return t.tracer.Start(trace.ContextWithSpan(ctx, t.part), "push", options...)
+		in = within(t.part)
+	} else {
+		options = append(options, linked(traceparent))
 	}
-	return t.tracer.Start(ctx, "push", append(options, linked(traceparent))...)
+	_, span := t.tracer.Start(in, "push", options...)
+	return span
 }
 
 // update begins the span of a change at run time.
-func (t *traces) update(ctx context.Context, instance string, running snapshots.ID, traceparent string) (context.Context, trace.Span) {
-	return t.tracer.Start(ctx, "update", linked(traceparent), trace.WithAttributes(
+func (t *traces) update(instance string, running snapshots.ID, traceparent string) trace.Span {
+	_, span := t.tracer.Start(context.Background(), "update", linked(traceparent), trace.WithAttributes(
 		attribute.String("hapsnap.instance", instance), attribute.String("hapsnap.snapshot", running.String())))
+	return span
 }
 
 // linked links a span to the trace of a snapshot, if that has one.

@@ -103,7 +103,7 @@ func TestSpansOfPushes(t *testing.T) {
 		recorder := tracetest.NewSpanRecorder()
 		spans := traces{tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")}
 		spans.follow(under(one, rollout.Pushing, 0), published, true)
-		_, span := spans.push(t.Context(), rollout.Push{Instance: "a", Snapshot: one, Purpose: purpose}, published)
+		span := spans.push(rollout.Push{Instance: "a", Snapshot: one, Purpose: purpose}, published)
 		endJob(span, false, fmt.Errorf("%w: \n\n a  lot", push.ErrRefused))
 		ended := recorder.Ended()[0]
 		if got := ended.SpanContext().TraceID().String() == itsTrace; got != inside {
@@ -123,7 +123,7 @@ func TestNoLinkWithoutATrace(t *testing.T) {
 	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
 	spans := traces{tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")}
-	_, span := spans.update(t.Context(), "a", snapshots.ID{}, "")
+	span := spans.update("a", snapshots.ID{}, "")
 	tracing.End(span, nil)
 	if links := recorder.Ended()[0].Links(); len(links) != 0 {
 		t.Errorf("links %v", links)

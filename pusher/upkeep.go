@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -11,19 +10,13 @@ import (
 )
 
 // readSnapshots sees to it that the snapshots in use are at hand.
-func (e *engine) readSnapshots(ctx context.Context, now time.Time) {
+func (e *engine) readSnapshots(now time.Time) {
 	needed := e.inUse()
 	for _, id := range e.library.due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
-		e.start(func() {
-			s, err := fetch(ctx, e.Store, e.library.dir, id)
-			e.send(ctx, func(now time.Time) { e.library.take(id, s, err, now) })
-		})
+		e.begin(readSnapshot{e.Store, e.library.dir, id})
 	}
 	for _, s := range e.library.keepAgain(now) {
-		e.start(func() {
-			err := keep(e.library.dir, s)
-			e.send(ctx, func(now time.Time) { e.library.take(s.ID(), s, err, now) })
-		})
+		e.begin(keepSnapshot{e.library.dir, s})
 	}
 	e.trouble("cache", e.library.trouble(), now)
 	dropped := e.library.keep(needed)

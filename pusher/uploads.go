@@ -1,8 +1,6 @@
 package pusher
 
 import (
-	"context"
-	"errors"
 	"path"
 	"slices"
 	"time"
@@ -323,47 +321,4 @@ func (e *engine) overdue(i *instance) bool {
 // removed from it.
 func (e *engine) collectsFirst(i *instance, now time.Time) bool {
 	return e.overdue(i) && i.busy == "" && e.stands(i, now) == workCollect
-}
-
-// collect removes files that no snapshot in use needs. That this fails is nothing that
-// keeps an instance from what it should have.
-func (e *engine) collect(ctx context.Context, i *instance, garbage []push.Stored) {
-	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
-	defer cancel()
-	removed, err := i.target.Remove(ctx, garbage)
-	e.send(context.WithoutCancel(ctx), func(now time.Time) {
-		failed := err
-		if errors.Is(err, context.Canceled) {
-			failed = nil // the process is about to end
-		}
-		e.metrics.worked(workCollect, failed)
-		current := e.instances[i.Name]
-		if current != nil && current.UID != i.UID {
-			return // it was another pod, which is gone
-		}
-		if i.busy, i.ended = "", now; current != nil {
-			current.busy = ""
-		}
-		i.reviewed, i.garbageSince = review{}, time.Time{}
-		if failed != nil || len(removed) < len(garbage) {
-			i.collectAfter = now.Add(collectRetry)
-		}
-		if failed != nil {
-			e.logger(i.Name).Warn("files not removed that nothing needs", "files", len(garbage)-len(removed), "err", err)
-			e.outranked(i, err, now)
-		}
-		if len(removed) == 0 {
-			return
-		}
-		for _, f := range removed {
-			if f.Kind == bind.CertificateFile {
-				delete(i.onDisk, path.Join(i.Layout.Certificates, f.Name))
-			}
-		}
-		e.state.Uploads[i.Name] = slices.DeleteFunc(slices.Clone(e.state.Uploads[i.Name]), func(u upload) bool {
-			return slices.Contains(removed, u.Stored)
-		})
-		e.dirty = true
-		e.logger(i.Name).Info("files removed that nothing needs", "files", len(removed))
-	})
 }

@@ -138,11 +138,11 @@ func TestUploadsOfInstancesThatAreGone(t *testing.T) {
 	w := newWorld(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
 	e := w.e
 	e.state.Uploads = map[string][]upload{"gone": {{Stored: stored(1)}}, "pod": {{Stored: stored(1)}}}
-	e.instances["pod"] = &instance{Instance: fleet.Instance{Name: "pod", UID: "1"}, gone: make(chan struct{}), stop: func() {}}
+	e.instances["pod"] = &instance{Instance: fleet.Instance{Name: "pod", UID: "1"}, gone: make(chan struct{}), stop: make(chan struct{})}
 	for name := range w.workers {
 		e.listed = append(e.listed, e.instances[name].Instance)
 	}
-	e.gather(t.Context(), noon)
+	e.gather(noon)
 	if len(e.state.Uploads["pod"]) > 0 {
 		t.Error("uploads to a pod that is gone are remembered")
 	}

@@ -3,14 +3,17 @@ package rollout
 import "github.com/hapsnap/hapsnap/snapshots"
 
 // catchUp brings instances to what the fleet runs that are no part of a wave:
-// new ones, those that were away, those that were changed by another hand, and
+// new ones, those that were away, those that somebody else changed, and
 // those whose slots no longer suffice.
 func (t *turn) catchUp() {
 	for _, i := range t.o.Instances {
 		id := t.settled(i)
+		if r := t.Repairs[i.Name]; !id.IsZero() && r.Snapshot != id {
+			t.settleConflict(i.Name)
+		}
 		switch {
 		case id.IsZero():
-		case (i.Running != id || i.Foreign) && t.fights(i, id):
+		case (i.Running != id || i.Foreign) && t.inConflict(i, id):
 		case i.Running != id || i.Foreign:
 			t.push(i.Name, id, CatchUp)
 		case i.Stale && t.mayReshape():
@@ -26,7 +29,7 @@ func (t *turn) forget() {
 		i := t.Instances[seen.Name]
 		if i.Push == nil && i.Refused.IsZero() && seen.Reachable && !seen.Stale && !seen.Foreign && !seen.Running.IsZero() && seen.Running == t.settled(seen) {
 			delete(t.Instances, seen.Name)
-			t.makePeace(seen.Name)
+			t.settleConflict(seen.Name)
 		}
 	}
 }

@@ -14,21 +14,21 @@ func TestJudge(t *testing.T) {
 		at     time.Duration
 		faults []push.Fault
 		repair bool
-		fight  bool
+		fights bool
 	}
 	tests := map[string][]look{
 		"nothing found": {{0, nil, false, false}},
 		"repaired":      {{0, edited, true, false}, {time.Minute, nil, false, false}, {2 * time.Minute, edited, true, false}},
-		"a fight, and a truce": {
+		"a conflict, and another try after an hour": {
 			{0, edited, true, false}, {time.Minute, edited, true, false}, {2 * time.Minute, edited, true, false},
 			{3 * time.Minute, edited, false, true}, {30 * time.Minute, edited, false, true}, {62 * time.Minute, edited, false, true},
 			{63 * time.Minute, edited, true, false},
 		},
-		"the other hand gives up": {
+		"the other one gives up": {
 			{0, edited, true, false}, {time.Minute, edited, true, false}, {2 * time.Minute, edited, true, false},
 			{3 * time.Minute, edited, false, true}, {4 * time.Minute, nil, false, false}, {11 * time.Minute, edited, true, false},
 		},
-		"now and then is no fight": {
+		"now and then is no conflict": {
 			{0, edited, true, false}, {5 * time.Minute, edited, true, false}, {9 * time.Minute, edited, true, false},
 			{10 * time.Minute, edited, true, false}, {15 * time.Minute, edited, true, false},
 		},
@@ -40,11 +40,11 @@ func TestJudge(t *testing.T) {
 				before := k
 				var repair bool
 				k, repair = k.judge(l.faults, noon.Add(l.at))
-				if repair != l.repair || (k.Fight != nil) != l.fight {
-					t.Fatalf("look %d at %s: repair %v, fight %v; before %+v", n, l.at, repair, k.Fight, before)
+				if repair != l.repair || (k.Conflict != nil) != l.fights {
+					t.Fatalf("look %d at %s: repair %v, conflict %v; before %+v", n, l.at, repair, k.Conflict, before)
 				}
-				if k.Fight != nil && !strings.Contains(k.Fight.String(), "haproxy.cfg on disk: want ours, found theirs") {
-					t.Errorf("the fight is told as %q", k.Fight)
+				if k.Conflict != nil && !strings.Contains(k.Conflict.String(), "haproxy.cfg on disk: want ours, found theirs") {
+					t.Errorf("the conflict is told as %q", k.Conflict)
 				}
 			}
 		})

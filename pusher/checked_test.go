@@ -18,15 +18,15 @@ func TestFindingsAreLoggedOnce(t *testing.T) {
 	users := preflight.Finding{Check: "users", Message: "they vanish", Hint: "move them"}
 	slow := preflight.Finding{Check: "reloads", Message: "by a command", Warning: true}
 	disk := preflight.Finding{Check: "disk", Message: "full"}
-	e.noteFindings(i, []preflight.Finding{users, slow})
-	e.noteFindings(i, []preflight.Finding{users, disk, slow})
+	checked{i, []preflight.Finding{users, slow}}.apply(e, noon)
+	checked{i, []preflight.Finding{users, disk, slow}}.apply(e, noon)
 	if n := strings.Count(log.String(), "check=users"); n != 1 || len(i.findings) != 2 {
 		t.Errorf("logged it %d times, %v are known:\n%s", n, i.findings, log.String())
 	}
 	if strings.Contains(log.String(), "check=reloads") || !strings.Contains(log.String(), "check=disk") {
 		t.Errorf("logged %s", log.String())
 	}
-	e.noteFindings(i, nil)
+	checked{i, nil}.apply(e, noon)
 	if len(i.findings) > 0 {
 		t.Errorf("%v are known", i.findings)
 	}

@@ -1,0 +1,46 @@
+package pusher
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// Events and effects are values that a log and a test can print: in one line, without what
+// they do not say, and without secrets.
+func TestEventsAndEffectsPrint(t *testing.T) {
+	t.Parallel()
+	one := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
+	i := &instance{Instance: fleet.Instance{Name: "edge-1", URL: "http://admin:hunter2@edge", Password: "hunter2"}}
+	on := remote{of: i, spec: i.Instance}
+	for want, value := range map[string]interface{ String() string }{
+		`probed instance=edge-1 node=r000001-aaaaaaaaaa_00000000 pid=7`: probed{of: i, info: dataplane.RuntimeInfo{Node: one.String() + "_00000000", PID: 7}},
+		`probed instance=edge-1 err="no route"`:                         probed{of: i, err: errors.New("no route")},
+		`push ended instance=edge-1 snapshot=r000001-aaaaaaaaaa why=wave outcome=refused err=refused`: pushEnded{
+			of: i, push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}, err: push.ErrRefused,
+		},
+		`push instance=edge-1 snapshot=r000001-aaaaaaaaaa why=wave`: pushSnapshot{remote: on, push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}},
+		`certificates opened snapshot=r000001-aaaaaaaaaa certificates=1`: certificatesOpened{
+			id: one, found: map[string][]byte{"web": []byte("-----BEGIN PRIVATE KEY-----")},
+		},
+		`live objects read certificates=1`: liveRead{live: liveData{Live: bind.Live{
+			Certificates: map[snapshots.SecretName][]byte{{Namespace: "shop", Name: "web"}: []byte("-----BEGIN PRIVATE KEY-----")},
+		}}},
+		`fleet read fleet=edge instances=1`:                      fleetRead{fleet: fleet.Fleet{Name: "edge", Instances: []fleet.Instance{i.Instance}}},
+		`store read err="the store is gone"`:                     viewRead{err: errors.New("the store is gone")},
+		`read snapshot snapshot=r000001-aaaaaaaaaa`:              readSnapshot{id: one},
+		`collect instance=edge-1 files=1`:                        collectFiles{on, []push.Stored{{Name: "a.map"}}},
+		`update ended instance=edge-1 node=here`:                 updateEnded{of: i, node: "here"},
+		`rejection written snapshot=r000001-aaaaaaaaaa err=gone`: rejectionWritten{one, errors.New("gone")},
+	} {
+		if got := value.String(); got != want {
+			t.Errorf("%T prints\n%s\nwant\n%s", value, got, want)
+		}
+	}
+}

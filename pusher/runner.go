@@ -1,0 +1,235 @@
+package pusher
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+)
+
+// This file has all goroutines of the pusher: the loop, which alone touches the engine,
+// effects, and sources, which watch something for as long as the pusher runs.
+
+// inbox is where events come in, and what sends them.
+type inbox struct {
+	events chan event
+	jobs   *sync.WaitGroup // effects and sources that have not ended
+}
+
+func newInbox() inbox { return inbox{events: make(chan event, 64), jobs: new(sync.WaitGroup)} }
+
+// start runs a job in a goroutine of its own.
+func (b inbox) start(job func()) {
+	b.jobs.Add(1)
+	go func() {
+		defer b.jobs.Done()
+		job()
+	}()
+}
+
+// send gives the engine an event, whatever happened to the pusher meanwhile: the end of an
+// effect is taken until all of them have ended.
+func (b inbox) send(ev event) { b.events <- ev }
+
+// sendUntil gives the engine an event, unless ctx is done.
+func (b inbox) sendUntil(ctx context.Context, ev event) {
+	select {
+	case b.events <- ev:
+	case <-ctx.Done():
+	}
+}
+
+// untilClosed returns a context that ends when a channel is closed, too.
+func untilClosed(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// startEffects starts what was decided.
+func (e *engine) startEffects(ctx context.Context) {
+	for _, x := range e.effects {
+		e.inbox.start(func() { x.run(ctx, e.inbox.send) })
+	}
+	clear(e.effects)
+	e.effects = e.effects[:0]
+}
+
+// run begins with the instances, and goes on until ctx is done and all that it started
+// has ended.
+func (e *engine) run(ctx context.Context, instances fleet.Fleet, now time.Time) {
+	ctx, cancel := context.WithCancel(ctx)
+	if e.library.dir != "" {
+		removeTemporaries(e.library.dir, temporaryAge, "*.json")
+	}
+	e.takeFleet(instances, nil, now)
+	e.inbox.start(func() { e.inbox.watchFleet(ctx, e.Options, instances.Files) })
+	e.inbox.start(func() { e.inbox.watchStore(ctx, e.Options) })
+	switch e.endpointsFrom() {
+	case fromSnapshots:
+	case fromCluster:
+		e.inbox.start(func() { e.Cluster.Run(ctx) })
+		e.inbox.start(func() { e.inbox.watchCluster(ctx, e.Cluster) })
+	case fromDirectory:
+		e.inbox.start(func() {
+			watchLive(ctx, e.Live, e.Log, func(read liveData, err error) { e.inbox.sendUntil(ctx, liveRead{read, err}) })
+		})
+	}
+	if e.Events != nil {
+		e.inbox.start(func() { e.Events.Run(ctx) })
+	}
+	if e.announcer != nil {
+		e.inbox.start(func() { e.announcer.run(ctx) })
+	}
+	e.loop(ctx)
+	cancel()
+	e.finish()
+}
+
+// loop takes turns until ctx is done.
+func (e *engine) loop(ctx context.Context) {
+	ticker := time.NewTicker(min(e.PollInterval, time.Second))
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		e.turn(time.Now())
+		e.startEffects(ctx)
+		var drained <-chan time.Time
+		if due := e.bindings.due; !due.IsZero() {
+			drained = time.After(time.Until(due))
+		}
+		select {
+		case <-ctx.Done():
+		case ev := <-e.inbox.events:
+			e.take(ev)
+			e.takeWaiting()
+		case <-ticker.C:
+		case <-drained:
+		}
+	}
+}
+
+// takeWaiting takes the events that are waiting, so that a turn sees them all.
+func (e *engine) takeWaiting() {
+	for range cap(e.inbox.events) {
+		select {
+		case ev := <-e.inbox.events:
+			e.take(ev)
+		default:
+			return
+		}
+	}
+}
+
+// finish waits for effects and sources, which end as their context did, and saves what they
+// had to say.
+func (e *engine) finish() {
+	ended := make(chan struct{})
+	go func() {
+		e.inbox.jobs.Wait()
+		close(ended)
+	}()
+	for {
+		select {
+		case ev := <-e.inbox.events:
+			e.take(ev)
+		case <-ended:
+			e.takeWaiting()
+			e.traces.end("interrupted", nil)
+			_ = e.save(time.Now()) // noted as trouble, and there is nobody left to tell
+			return
+		}
+	}
+}
+
+// watchFleet reads the fleet's file again when it or a password file changes.
+func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
+	for ctx.Err() == nil {
+		watching, cancel := context.WithCancel(ctx)
+		changed := manifests.Watch(watching, files, o.Log)
+		for watched := files; slices.Equal(watched, files); {
+			// What changed before the watch began is seen now.
+			f, err := fleet.Read(o.Fleet)
+			b.sendUntil(ctx, fleetRead{f, err})
+			if len(f.Files) > 0 {
+				files = f.Files
+			}
+			select {
+			case <-ctx.Done():
+				cancel()
+				return
+			case <-changed:
+			}
+		}
+		cancel()
+	}
+}
+
+// watchCluster sends what changes in the cluster, until ctx is done.
+func (b inbox) watchCluster(ctx context.Context, c Cluster) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.Changes():
+			b.sendUntil(ctx, clusterChanged{c.Take()})
+		}
+	}
+}
+
+// follower is a store that tells when it may have changed.
+type follower interface {
+	// Follow calls changed after each change, until ctx is done.
+	Follow(ctx context.Context, changed func())
+}
+
+// calm is how long the store is left alone after a change: what is published in
+// pieces is one.
+const calm = 100 * time.Millisecond
+
+// watchStore looks into the store again and again, and whenever it may have changed,
+// where it tells.
+func (b inbox) watchStore(ctx context.Context, o Options) {
+	changed := make(chan struct{}, 1)
+	if s, ok := o.Store.(follower); ok {
+		b.start(func() {
+			s.Follow(ctx, func() {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			})
+		})
+	}
+	ticker := time.NewTicker(o.PollInterval)
+	defer ticker.Stop()
+	for {
+		once, cancel := context.WithTimeout(ctx, viewTimeout)
+		view, err := o.Store.View(once)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		b.sendUntil(ctx, viewRead{view, err})
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			continue
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(calm):
+		}
+	}
+}
