@@ -76,9 +76,11 @@ func TestIndexNamesEveryPage(t *testing.T) {
 	t.Parallel()
 	pages := pages(t)
 	index := map[string]bool{}
-	for _, found := range link.FindAllStringSubmatch(pages["docs/README.md"], -1) {
-		target, _, _ := strings.Cut(found[1], "#")
-		index[filepath.Join("docs", target)] = true
+	for _, folder := range []string{"docs", "docs/adr"} {
+		for _, found := range link.FindAllStringSubmatch(pages[folder+"/README.md"], -1) {
+			target, _, _ := strings.Cut(found[1], "#")
+			index[filepath.Join(folder, target)] = true
+		}
 	}
 	for page := range pages {
 		if strings.HasPrefix(page, "docs/") && page != "docs/README.md" && !index[page] {

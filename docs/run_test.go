@@ -141,6 +141,8 @@ func (f *folder) pushBoth(t *testing.T) {
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
 	runs := func(revision string) {
 		deadline := time.Now().Add(time.Minute)
 		for {
@@ -151,7 +153,7 @@ func (f *folder) pushBoth(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("the instance does not run %s\n%s", revision, out)
 			}
-			time.Sleep(50 * time.Millisecond)
+			<-again.C
 		}
 	}
 	runs("r000001")

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Each failure that ARCHITECTURE.md lists has a test, which exists; and no test of a
+// Each failure that docs/explanation/failures.md lists has a test, which exists; and no test of a
 // failure is missing there.
 func TestFailuresAreTested(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../ARCHITECTURE.md")
+	page, err := os.ReadFile("../docs/explanation/failures.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,4 +12,94 @@
 // executed once for each of them, any other one once. Maps and files can be made
 // for each listener, whose name then follows their own: maps/sni_https.map. What
 // templates can read and call is documented in compiler/render.
+//
+// # Decisions
+//
+// Hosts and paths are map entries, and the host decides first. Two look-ups find the host
+// that owns the request, two more the route. Paths are compared as they were sent;
+// nothing is normalised.
+//
+// Options of a route are carried by a backend of its own,
+// <namespace>_<service>_<port>.<ingress>. http-request rules stand in backend sections
+// just as well, so options cost other routes nothing, and look-ups stay two maps whatever
+// the number of options. Ingresses without options share a backend.
+//
+// Where one port both passes TLS on and ends it, a frontend looks at the first bytes and
+// hands the second kind on to another one, through an abstract socket and with the
+// client's address in a PROXY header. Nothing else costs that detour. Processes in the
+// same network namespace could connect to the socket and claim any address: they are
+// trusted, as is whoever shares HAProxy's pod. A reload passes the socket to the new
+// worker like any other, and no connection is lost. When the last host that is passed on
+// goes, the socket goes with it, and connections that have just come and are still to say
+// for which host are closed: a socket that is there for all, always, would be too much to
+// trust for that.
+//
+// A Lua filter counts bodies that announce no length (files/hapsnap.lua), for backends
+// with a limit only: rules see a body before it streams or not at all, and HAProxy has no
+// limit of its own. A filter ends a request by an error of its script alone, which
+// HAProxy answers with 400 and logs; a rule makes that 413.
+//
+// Headers that proxies own are removed by two expressions of names, and made anew
+// (templates/partials/forwarded.cfg): a line for each name costs the same, and makes the
+// configuration longer. The table of docs/reference/headers.md is the test.
+// X-Forwarded-Port is that of the header Host, since HAProxy's own port is another one
+// outside of a container.
+//
+// Paths are compared in a normal form, which a script makes of those that are not in it
+// (templates/partials/path.cfg, compiler/routing/normalpath.go). One expression finds
+// that out, within a microsecond; the script takes 4 µs for most others, and a
+// millisecond for the worst of 8 KiB. HAProxy's normalize-uri is experimental in 2.6 to
+// 3.4, changes the URI and its query, which would have to be put back, encodes nothing,
+// and does not know a % that encodes nothing; converters (regsub, url_dec, url_enc)
+// cannot remove any number of .., and fail or cut off what outgrows a buffer. Characters
+// that may stand in a path are decoded, not only those that are unreserved: to servers
+// /%40x is /@x, whatever the RFC says.
+//
+// A path of which nobody can say what a server makes of it is refused where something is
+// protected (routing.Guard), by namespace: only routes of the same namespace lead to the
+// same servers, so that a guest on a host has nobody else's requests refused. A path that
+// climbs out of what is protected (/admin/../x) is one, since not every server resolves
+// it.
+//
+// An authentication service is asked by a Lua script (files/hapsnap.lua), which takes the
+// servers of a backend of their own, so that endpoints are joined late here too, and
+// connects to them itself. A detour through a listener of our own would be subject to
+// maxconn, and stand still exactly when all connections are taken by requests that wait
+// for it. A script that fails leaves a variable unset, and the rule after it refuses the
+// request: HAProxy alone would let it pass. HAProxy logs these requests as <HTTPCLIENT>,
+// and reserves no file descriptors for them: with all of maxconn taken, a few may be
+// refused with 503. Reserving more would let an annotation raise what the machine's limit
+// must allow. A request costs about a quarter of a millisecond more, and half of the
+// throughput or more.
+//
+// Error pages are bodies, with a limit below HAProxy's buffer. http-error in the defaults
+// serves those of HAProxy's own errors; rules of ours that answer by themselves name the
+// file (the template function answer), for http-error knows fewer statuses and drops
+// headers such as Retry-After. A page beyond the buffer would pass haproxy -c and be
+// answered 500.
+//
+// An instance is drained by a server. The only server of the backend hapsnap_ready stands
+// for the instance: its state can be set through every version of the Dataplane API and
+// on the socket, and shows in the statistics; variables of the process would need
+// HAProxy's experimental mode. It ends with a reload: the pusher only keeps the states of
+// servers that are slots. HAProxy's own soft stop needs no rule: it closes the status
+// listener with all others.
+//
+// /ready counts backends in rules, one line for each backend and only if a share is
+// configured, at most once a second: at 10,000 backends that takes 5 to 10 ms. Lua would
+// save the lines, but not every HAProxy has it, and its first count takes 100 ms during
+// which nothing else is served.
+//
+// HTTP/3 is written as HAProxy with a plain OpenSSL needs it, with limited-quic: a
+// snapshot cannot depend on how an instance was built, and builds for other libraries
+// ignore it. HAProxy before 2.9 does not know it.
+//
+// TLS policies leave the groups of the key exchange to OpenSSL, whose newer versions add
+// those that withstand quantum computers; naming one that an older OpenSSL lacks would
+// keep HAProxy from starting.
+//
+// Connections are limited by fd-hard-limit, not by a fixed maxconn, unless the
+// configuration sets one. HAProxy then takes what the machine's limit of open files
+// allows; with a fixed maxconn a machine with a lower limit refuses the reload, which
+// haproxy -c does not see.
 package templates

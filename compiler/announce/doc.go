@@ -10,4 +10,14 @@
 // Objects that come from files, which have no UID, are told nothing.
 //
 // Notes are messages of package diag, which hold no values of Secrets.
+//
+// # Decisions
+//
+// An Ingress has our addresses in its status while the published snapshot has a line of
+// it, also one that keeps it closed: whoever makes DNS records of statuses would
+// otherwise take a host away for a typing error that answers 503 now and is mended in a
+// minute. Statuses are written by server-side apply. To take ours away, nothing is
+// applied: the API server then removes what only we had written, however long ago, and
+// leaves what another controller has written since. One that is overwritten three times
+// is reported, and left alone for an hour.
 package announce

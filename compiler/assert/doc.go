@@ -6,4 +6,10 @@
 // request, which a HAProxy of the test's own says (package trial), or about what
 // the compiler reports. Whatever is reported as an error and not expected fails
 // the test too: a mistake must not pass because nobody asserted anything of it.
+//
+// # Decisions
+//
+// A test fails for an error that nobody expects, beside its assertions: objects that are
+// left out change no assertion about others, and would go unseen. Tests are found by what
+// is in a file, not by its name, so that no wrong name leaves one out.
 package assert

@@ -9,4 +9,10 @@
 // [Parse] therefore takes a part of the language: literals, classes, groups, alternatives,
 // repetitions, ^, $, \b and (?i). What it refuses is said with a place and a hint. The bound
 // of the cost is computed from the expression, see cost.go.
+//
+// # Decisions
+//
+// Regular expressions of tenants are judged before HAProxy sees them
+// (compiler/expression): it reports one that PCRE refuses and stops, and runs any other
+// for as long as it takes, for everybody's requests.
 package expression

@@ -7,4 +7,10 @@
 // it is, and is reported with its place. What was translated is read back by
 // package options, so that an annotation which is written is one that the
 // compiler accepts.
+//
+// # Decisions
+//
+// Migration adds before it removes. The annotations of another controller stay beside
+// ours until the Ingress moves to our class, which it only does if nothing of it was left
+// over: at no moment is a route served without what protects it.
 package migrate

@@ -48,4 +48,14 @@
 // # What is left to others
 //
 // Whether HAProxy accepts the result is for package validate to say.
+//
+// # Decisions
+//
+// A template for each backend is executed with less than others first
+// (render.backendPage): what that does not hold cannot have been read, so that equality
+// of all that it holds, positions included, says that what was written can be used again.
+// Annotations are noted as they are asked for. A template that wants the hosts or other
+// objects fails so, and is executed again with everything; what it writes is not
+// remembered. Maps are remembered in the same way for hosts that are all equal. With or
+// without a memory the same is done, so that the result is the same.
 package render

@@ -123,10 +123,8 @@ type Part string
 const (
 	Method Part = "Method"
 	Header Part = "Header"
-	// HeaderPattern is about the beginning of a header, of which Value is an expression.
-	HeaderPattern Part = "HeaderPattern"
-	Cookie        Part = "Cookie"
-	Query         Part = "Query"
+	Cookie Part = "Cookie"
+	Query  Part = "Query"
 )
 
 // Route sends what matches through filters to a backend.

@@ -140,9 +140,7 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 	winner, taken := host.routes[match]
 	if !taken {
 		backend := t.backend(ing, p.Backend, append(path, "backend"))
-		c := claim{by: ing, backend: backend, origin: at, guard: t.guardFor(backend, host.form)}
-		c.fallback = t.fallbackOf(ing, c)
-		host.routes[match] = c
+		host.routes[match] = claim{by: ing, backend: backend, origin: at, guard: t.guardFor(backend, host.form)}
 		return
 	}
 	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(name))

@@ -7,4 +7,11 @@
 // SetOut and SetErr, and the context, given to ExecuteContext. Commands return their
 // errors, with the exit code in a [process.ExitError]; they neither print errors nor
 // end the process. process.Main does both.
+//
+// # Decisions
+//
+// recover takes the snapshot from beside the pusher's state, and from the instance only
+// which one it is. A haproxy.cfg on an instance is rewritten by its API and joined with
+// values of Secrets: what was made of it would be another content, which reloads the
+// fleet, and might hold what belongs in no store.
 package cli

@@ -6,4 +6,15 @@
 //
 // What was found is held while the API server is out of reach, or while a Secret is
 // missing or cannot be used: instances never leave for what could not be read.
+//
+// # Decisions
+//
+// Credentials are renewed in the client of an instance, which stays the same instance:
+// what is known of it holds, work under way goes on, and a call that was refused for what
+// was renewed meanwhile is made once more, since a 401 did nothing.
+//
+// A pod is an instance before it is ready, for only a push makes it ready, and until it
+// terminates. What is remembered of an instance is remembered with the UID of its pod, so
+// that another of its name begins anew. Jobs end with their pod: its address may be
+// somebody else's in a moment.
 package discovery

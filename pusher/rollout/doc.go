@@ -23,4 +23,44 @@
 // ordered it. What has the snapshot is compared with what was before and with the
 // others, by the [Sample] of each; if these fail as well, the rollout pauses. Step says
 // what it waits for, as [Wait].
+//
+// # Decisions
+//
+// Past half of the fleet, a rollout is finished before a newer snapshot's begins.
+// Otherwise a newer one that fails on the canary takes everybody back to what ran before
+// both. What a person orders, by a pin or an override, does not wait.
+//
+// An undo waits for no budget and no blackout, and counts all the same: what is broken is
+// worse than what is busy. A person's order, by a pin or an override, waits for no
+// blackout; for the budget it does, since that protects the machines.
+//
+// Old workers are counted by what they may do, not by what they do: the Dataplane API
+// asks the newest worker only. hard-stop-after of the configuration that a worker ran
+// says when it is gone at the latest, so that the count is never too low.
+//
+// The gate compares twice, with the worker before and with the others at the same time.
+// Worse than before alone may be a Service that broke for all: then the rollout pauses.
+// Worse than the others alone may be an instance that always was. Once all have the
+// snapshot, those that held well with it for a wave stand in for the others.
+//
+// Evidence must point at the snapshot. Whatever a tenant or a machine does in a soak
+// happens to some rollout, so that each finding is held against what the snapshot changed
+// (pusher/compare.go: sections with their defaults, global, files and routes), what was
+// known before, and the others. What is left out is less often found in a bad snapshot
+// than it would be in a good one. A test rolls snapshots out among tenants that come and
+// flap.
+//
+// Nothing below a failure is tried. If the fleet is at fault, each older snapshot would
+// fail in turn. A rejection says which fleet it is of, and what that went back to, so
+// that every reader of the channel decides the same.
+//
+// Statistics are summed over frontends. Those of each backend would find a small Service
+// that a snapshot breaks, but would have to be kept for each instance and backend, and
+// most have too few requests to judge by. A backend without a server up is found by name.
+//
+// What counts is in the state, what was last read is not. Where counting began is written
+// once for each instance and wave; the samples come anew after a restart.
+//
+// A blackout leaves an instance that was touched to be finished. One whose push did not
+// come through may run anything; to leave it so for a night is the worse choice.
 package rollout

@@ -11,4 +11,9 @@
 // channel, is behind what the reader has seen of it.
 //
 // Everything here is a pure function of values. The time is an argument.
+//
+// # Decisions
+//
+// A pause beats everything, an override and a pin too: whoever pauses wants nothing to
+// change. Endpoints and certificates still follow.
 package channel

@@ -35,4 +35,20 @@
 //
 // Labels and annotations are those that are made here, and no others: nothing is
 // copied from what made the store. They keep Argo CD and Flux from pruning.
+//
+// # Decisions
+//
+// In a cluster, a key of the channel's ConfigMap is all that is said of one thing: the
+// first line is what a person would write, who and why follow. With a key for each
+// detail, a pin that kubectl patch writes would be taken for that of whoever pinned
+// before. A key that is not known is an error, since it may be what somebody wanted most,
+// and so is a ConfigMap without any: it was emptied.
+//
+// A revision in ConfigMaps is claimed by its name, which the API server gives to one
+// writer. The claim is the manifest, staged: it must be there before its chunks, which it
+// owns, and its label makes it a snapshot at the end. Nobody can tell a writer that died
+// from a slow one, so the next takes the claim away when nothing was added to it for ten
+// seconds; then the slow one's last call fails, for the object that it changes is gone.
+// After claiming, a writer looks whether its parent is still the newest: retention may
+// have freed the name of a revision long past.
 package configmapstore

@@ -41,4 +41,23 @@
 // files ([Credentials]), read for each connection, and in no text of ours. An SSH
 // server whose key is not known is never spoken to. No call takes longer than its
 // context says, nor than two minutes.
+//
+// # Decisions
+//
+// In git, each snapshot also has a tag (<branch>/<id>), pushed atomically with the
+// branch, so that one ls-remote lists everything, and any revision can be fetched at
+// depth 1. The channel lives on a branch of its own (<branch>-channel), which people may
+// edit in pull requests without meeting the one-writer rule of the snapshot branch.
+//
+// Credentials of git remotes are files, read for each connection. What is mounted from a
+// Secret changes while a program runs, and what is in a flag or a URL is in lists of
+// processes. What a server says when it refuses is not repeated: it could be what it was
+// sent. A refusal is not tried again within a call; the loops around it do, at their
+// pace.
+//
+// An SSH host key is known or refused, and never learned. There is no SSH agent: go-git
+// opens one connection to it for each to the server, and closes none.
+//
+// git+http:// is for the host itself, where tests and proxies are. Elsewhere the token
+// would go in the clear.
 package gitstore
