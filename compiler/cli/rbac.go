@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/election"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -76,7 +77,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 		name, _ := snapshots.ParseSecretName(f.cluster.configMap) // which was read under it
 		plan = append(plan, cluster.SettingQuery(name))
 	}
-	grants, err := f.grants(c, cluster.Rules(plan, connection.Resource))
+	grants, err := f.grants(c, kubewatch.Rules(plan, connection.Resource))
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 
 // plan returns what is watched. Where nothing says which names there are, what is
 // read by name is read whole.
-func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]cluster.Query, error) {
+func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]kubewatch.Query, error) {
 	if f.manifests == "" && !f.cluster.wanted() {
 		for _, w := range []*config.Watched{&c.Secrets, &c.ConfigMaps} {
 			if w.Watch == config.WatchNamed {

@@ -147,7 +147,7 @@ func TestReadsAndFollows(t *testing.T) {
 	ours, others := server.Namespace(t), server.Namespace(t)
 	server.Apply(t, service(ours, "web")+ingress(ours, "web")+service(others, "other"))
 	f := follow(t, server.Kubeconfig(), in(ours))
-	if g, err := f.Read(t.Context(), f.config); !errors.Is(err, inputs.ErrIncomplete) || !strings.Contains(err.Error(), "Ingress in "+ours) || len(refs(g.Objects)) > 0 {
+	if g, err := f.Read(t.Context(), f.config); !errors.Is(err, inputs.ErrIncomplete) || !strings.Contains(err.Error(), "Ingresses in "+ours) || len(refs(g.Objects)) > 0 {
 		t.Errorf("before anything was known: %v, %v", refs(g.Objects), err)
 	}
 	got := f.await(t, "start", holds("Ingress web", "Service web"))

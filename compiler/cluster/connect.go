@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 )
 
 // Connection is how an API server is reached.
@@ -35,5 +40,61 @@ func Connect(o kubeconfig.Options) (Connection, error) {
 	return out, nil
 }
 
+// resolver finds the resource of a kind.
+type resolver struct {
+	discovery discovery.DiscoveryInterface
+	dynamic   dynamic.Interface
+}
+
+// open returns how the objects of a query are listed, if the cluster knows the kind.
+func (r resolver) open(_ context.Context, q kubewatch.Query) (kubewatch.Resource, bool, error) {
+	resource, found, err := r.resolve(q.APIVersion, q.Kind)
+	if err != nil || !found {
+		return nil, found, err
+	}
+	if q.Namespace == "" {
+		return kubewatch.Typed(r.dynamic.Resource(resource)), true, nil
+	}
+	return kubewatch.Typed(r.dynamic.Resource(resource).Namespace(q.Namespace)), true, nil
+}
+
+// resolve asks the cluster for the resource of a kind. Without an error it knows for
+// certain whether there is one.
+func (r resolver) resolve(apiVersion, kind string) (resource schema.GroupVersionResource, found bool, err error) {
+	if resource, known := kubewatch.BuiltIn(apiVersion, kind); known {
+		return resource, true, nil
+	}
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return resource, false, fmt.Errorf("resolve %s of %s: %w", kind, apiVersion, err)
+	}
+	list, err := r.discovery.ServerResourcesForGroupVersion(apiVersion)
+	if apierrors.IsNotFound(err) {
+		return resource, false, nil
+	}
+	if err != nil {
+		return resource, false, fmt.Errorf("resolve %s of %s: %w", kind, apiVersion, err)
+	}
+	for _, served := range list.APIResources {
+		if served.Kind == kind && !isSubresource(served.Name) {
+			return version.WithResource(served.Name), true, nil
+		}
+	}
+	return resource, false, nil
+}
+
 // isSubresource tells widgets/status from widgets.
 func isSubresource(resource string) bool { return strings.Contains(resource, "/") }
+
+// Resource returns the resource of a kind, for rules. Where the cluster does not know
+// the kind, or without a cluster, it is what its name leads one to expect.
+func (c Connection) Resource(apiVersion, kind string) string {
+	if c.Discovery != nil {
+		if found, ok, err := (resolver{discovery: c.Discovery}).resolve(apiVersion, kind); ok && err == nil {
+			return found.Resource
+		}
+	}
+	version, _ := schema.ParseGroupVersion(apiVersion) // of a configuration that was checked
+	plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
+	return plural.Resource
+}

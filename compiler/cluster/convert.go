@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 )
 
 // converter makes what is kept of the objects of a query.
@@ -22,7 +23,7 @@ type converter struct {
 	typed func() any // a new value of the kind's type; nil keeps the content
 }
 
-func converterFor(q Query) converter {
+func converterFor(q kubewatch.Query) converter {
 	c := converter{trim: inputs.Trimmer(config.ObjectKind{APIVersion: q.APIVersion, Kind: q.Kind, Drop: strings.Fields(q.Drop)})}
 	if q.Content {
 		return c
@@ -127,7 +128,7 @@ func timeless(o metav1.Object) any {
 }
 
 // add adds an object to those of a compile.
-func add(in *inputs.Inputs, q Query, o metav1.Object) {
+func add(in *inputs.Inputs, q kubewatch.Query, o metav1.Object) {
 	switch value := o.(type) {
 	case *networkingv1.Ingress:
 		in.Ingresses = append(in.Ingresses, object(q, value))
@@ -148,7 +149,7 @@ func add(in *inputs.Inputs, q Query, o metav1.Object) {
 	}
 }
 
-func object[T any](q Query, value *T) inputs.Object[T] {
+func object[T any](q kubewatch.Query, value *T) inputs.Object[T] {
 	named, _ := any(value).(metav1.Object)
 	return inputs.Object[T]{Ref: inputs.RefOf(q.APIVersion, q.Kind, named.GetNamespace(), named.GetName()), Value: value}
 }

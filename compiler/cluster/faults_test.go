@@ -26,7 +26,7 @@ func TestServerGoneAndBack(t *testing.T) {
 	known := holds("Secret s", "Service a", "Service b", "Service kubernetes")
 	f.await(t, "all", known)
 	server.Stop(t)
-	f.awaitTrouble(t, "Service in default")
+	f.awaitTrouble(t, "Services in default")
 	if g, err := f.Read(t.Context(), f.config); !known(g.Objects, err) {
 		t.Errorf("while the API server is gone: %v, %v", refs(g.Objects), err)
 	}
@@ -159,7 +159,7 @@ func TestDefinitionDeleted(t *testing.T) {
 	f.await(t, "start", holds("Goner w", "Service web"))
 	server.Delete(t, definition)
 	f.await(t, "deleted", holds("Service web"))
-	f.awaitTrouble(t, "Goner in "+namespace)
+	f.awaitTrouble(t, "Goners in "+namespace)
 	server.Apply(t, service(namespace, "new"))
 	f.await(t, "the others go on", holds("Service new", "Service web"))
 	server.Apply(t, definition)
@@ -199,9 +199,9 @@ func TestPermissionWithdrawn(t *testing.T) {
 	f.await(t, "a Secret that may not be read", holds("Ingress web", "Service web"))
 	server.Apply(t, fmt.Sprintf(access, namespace, "ingressclasses"))
 	server.Restart(t) // or a watch would last for minutes yet
-	trouble := f.awaitTrouble(t, "Ingress in "+namespace)
+	trouble := f.awaitTrouble(t, "Ingresses in "+namespace)
 	f.poll(t, "the reason", func() bool {
-		trouble = f.awaitTrouble(t, "Ingress in "+namespace)
+		trouble = f.awaitTrouble(t, "Ingresses in "+namespace)
 		return strings.Contains(trouble.Err.Error(), "forbidden")
 	})
 	server.Apply(t, service(namespace, "new"))

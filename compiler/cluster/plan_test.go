@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -23,7 +24,7 @@ type planCase struct {
 var planCases = map[string]planCase{
 	"default": {
 		func(*config.Config) {},
-		"IngressClass, Ingress, ConfigMap shop/pages, Secret blog/tls, Secret shop/a, Secret shop/b, Service",
+		"IngressClasses, Ingresses, ConfigMap shop/pages, Secret blog/tls, Secret shop/a, Secret shop/b, Services",
 		`
 - Namespace: ""
   Rules:
@@ -44,7 +45,7 @@ var planCases = map[string]planCase{
 			c.Secrets = config.Watched{Watch: config.WatchSelected, LabelSelector: "edge=yes"}
 			c.ConfigMaps = config.Watched{Watch: config.WatchAll}
 		},
-		"IngressClass, EndpointSlice in shop, Ingress in shop, ConfigMap in shop, Secret in shop with edge=yes, Service in shop",
+		"IngressClasses, EndpointSlices in shop, Ingresses in shop, ConfigMaps in shop, Secrets in shop with edge=yes, Services in shop",
 		`
 - Namespace: ""
   Rules:
@@ -64,7 +65,7 @@ var planCases = map[string]planCase{
 				{APIVersion: "example.com/v1", Kind: "Gadget", Namespaces: []string{"shop"}},
 			}
 		},
-		"Gadget in shop, Widget with a=b with spec.class=x, IngressClass, Ingress, ConfigMap, Namespace, Secret, Service",
+		"Gadgets in shop, Widgets with a=b with spec.class=x, IngressClasses, Ingresses, ConfigMaps, Namespaces, Secrets, Services",
 		`
 - Namespace: ""
   Rules:
@@ -100,7 +101,7 @@ func TestPlanAndRules(t *testing.T) {
 			if !slices.Equal(names, want) {
 				t.Errorf("planned\n%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
 			}
-			rules := cluster.Rules(plan, func(_, kind string) string { return strings.ToLower(kind) + "-resource" })
+			rules := kubewatch.Rules(plan, func(_, kind string) string { return strings.ToLower(kind) + "-resource" })
 			if got, want := canonical(t, rules), canonicalText(t, c.rules); got != want {
 				t.Errorf("rules\n%s\nwant\n%s", got, want)
 			}

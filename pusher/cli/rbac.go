@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/pusher"
@@ -129,7 +129,7 @@ func (f *rbacFlags) grants(ctx context.Context) ([]rbac.Grant, error) {
 		out = rbac.Join(out, rbac.Grant{Namespace: out[0].Namespace, Rules: configmapstore.ReadingCompanions()})
 	}
 	if f.live == "" {
-		out = rbac.Join(out, told(cluster.Rules(cluster.Plan(needs.Wanted, f.allNamespaces)), needs.namespaces())...)
+		out = rbac.Join(out, withEvents(cluster.Plan(needs.Wanted, f.allNamespaces), needs.namespaces())...)
 	}
 	if f.fleet != "" {
 		file, err := fleet.Read(f.fleet)
@@ -137,7 +137,7 @@ func (f *rbacFlags) grants(ctx context.Context) ([]rbac.Grant, error) {
 			return nil, err
 		}
 		if file.Pods != nil {
-			out = rbac.Join(out, told(discovery.Rules(*file.Pods), []string{file.Pods.Namespace})...)
+			out = rbac.Join(out, withEvents(discovery.Plan(*file.Pods), []string{file.Pods.Namespace})...)
 		}
 	}
 	kept, err := f.stateGrants()
@@ -254,12 +254,10 @@ func runnable(view channel.View, newest int) []snapshots.ID {
 	return slices.Compact(out)
 }
 
-// told returns rules by namespace as grants, with Events in some of the namespaces.
-func told(rules map[string][]rbacv1.PolicyRule, namespaces []string) []rbac.Grant {
-	var out []rbac.Grant
-	for _, namespace := range slices.Sorted(maps.Keys(rules)) {
-		out = append(out, rbac.Grant{Namespace: namespace, Rules: rules[namespace]})
-	}
+// withEvents returns what it takes to watch what is planned, with Events in some of the
+// namespaces.
+func withEvents(plan []kubewatch.Query, namespaces []string) []rbac.Grant {
+	out := kubewatch.Rules(plan, nil) // every cluster has these kinds
 	for _, namespace := range namespaces {
 		out = append(out, rbac.Grant{Namespace: namespace, Rules: events.Rules()})
 	}

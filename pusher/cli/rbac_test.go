@@ -139,7 +139,7 @@ spec:
 		want string
 	}{
 		"the newest snapshot": {
-			[]string{"--snapshots", "1"}, "shop: " + slices + "; " + secrets + " tls; events create,patch\n",
+			[]string{"--snapshots", "1"}, "shop: " + secrets + " tls; " + slices + "; events create,patch\n",
 		},
 		"all, in all namespaces": {
 			[]string{"--all-namespaces"}, ": " + slices + "\nold: " + secrets + " tls; events create,patch\nshop: " + secrets + " tls; events create,patch\n",

@@ -2,12 +2,13 @@ package cluster
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -15,104 +16,83 @@ import (
 // [Cluster.Run] runs and [Cluster.Want] said what to look for. Its methods may be
 // called at the same time.
 type Cluster struct {
-	connection    Connection
+	name          string
 	allNamespaces bool
 	changed       chan struct{}
-	replan        chan struct{}
+	watches       *kubewatch.Set
 
-	mu        sync.Mutex
-	planned   []Query
-	followers map[Query]*follower
-	slices    *index
-	secrets   map[snapshots.SecretName]*corev1.Secret // changed since Take; nil: gone
-	missing   map[snapshots.SecretName]bool           // of these, since a list came without them
-	since     []time.Time                             // when they did
-	news      bool                                    // the status may be another one
+	// The lock of watches guards what follows.
+	slices  *index
+	secrets map[snapshots.SecretName]*corev1.Secret // changed since Take; nil: gone
+	missing map[snapshots.SecretName]bool           // of these, since a list came without them
+	since   []time.Time                             // when they did
+	news    bool                                    // the status may be another one
 }
 
 // New returns the cluster that a connection leads to. With allNamespaces, one watch
 // has the EndpointSlices of them all.
-func New(c Connection, allNamespaces bool) *Cluster {
-	return &Cluster{
-		connection: c, allNamespaces: allNamespaces, changed: make(chan struct{}, 1), replan: make(chan struct{}, 1),
-		followers: map[Query]*follower{}, slices: newIndex(), secrets: map[snapshots.SecretName]*corev1.Secret{}, missing: map[snapshots.SecretName]bool{},
-	}
+func New(connection Connection, allNamespaces bool) *Cluster {
+	c := &Cluster{name: connection.Name, allNamespaces: allNamespaces, changed: make(chan struct{}, 1)}
+	c.forget()
+	c.watches = kubewatch.New(kubewatch.Options{
+		Open:    connection.open,
+		Convert: func(kubewatch.Query) func(any) (any, error) { return trim },
+		Handle:  c.handle,
+		Stands: func() {
+			c.news = true
+			kubewatch.Signal(c.changed)
+		},
+		Ended: c.forget,
+	})
+	return c
 }
 
 // String names the cluster.
-func (c *Cluster) String() string { return c.connection.Name }
+func (c *Cluster) String() string { return c.name }
 
 // Want says what is needed from now on, in place of what was said before. What is
 // needed no longer is forgotten.
-func (c *Cluster) Want(w Wanted) {
-	planned := Plan(w, c.allNamespaces)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.planned != nil && slices.Equal(planned, c.planned) {
-		return
-	}
-	c.planned = append([]Query{}, planned...)
-	c.tell()
-	signal(c.replan)
-}
+func (c *Cluster) Want(w Wanted) { c.watches.Plan(Plan(w, c.allNamespaces)) }
 
 // Run watches what is wanted, until ctx is done. Then nothing is known any more, and it
-// may run again.
-func (c *Cluster) Run(ctx context.Context) {
-	defer c.forget()
-	var running sync.WaitGroup
-	defer running.Wait()
-	for {
-		for _, f := range c.difference(ctx) {
-			running.Go(func() { f.run(f.following, c.connection) })
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.replan:
-		}
-	}
-}
+// may run again. What is in the way is told by the status.
+func (c *Cluster) Run(ctx context.Context) { c.watches.Run(ctx, slog.New(slog.DiscardHandler)) }
 
 // forget makes the cluster one of which nothing is known.
 func (c *Cluster) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, f := range c.followers {
-		f.ended = true // it may still hear of something
-	}
-	c.planned, c.followers, c.slices, c.news = nil, map[Query]*follower{}, newIndex(), false
+	c.slices, c.news = newIndex(), false
 	c.secrets, c.missing, c.since = map[snapshots.SecretName]*corev1.Secret{}, map[snapshots.SecretName]bool{}, nil
 }
 
-// difference brings the followers in line with the plan, and returns those to start.
-func (c *Cluster) difference(ctx context.Context) (start []*follower) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for q, f := range c.followers {
-		if _, found := slices.BinarySearchFunc(c.planned, q, Query.compare); !found {
-			delete(c.followers, q)
-			f.end()
-			c.tell()
+// handle takes in what happened to an object.
+func (c *Cluster) handle(e kubewatch.Event) {
+	switch object := e.Object.(type) {
+	case *discoveryv1.EndpointSlice:
+		c.slices.put(e.Name.String(), object, e.At)
+	case *corev1.Secret:
+		c.note(snapshots.SecretName(e.Name), object, e.At)
+	case nil:
+		if e.Query.Kind == kindSlice {
+			c.slices.remove(e.Name.String(), e.At, e.Missing)
+			break
 		}
+		c.note(snapshots.SecretName(e.Name), nil, e.At)
+		c.missing[snapshots.SecretName(e.Name)] = e.Missing
 	}
-	for _, q := range c.planned {
-		if c.followers[q] == nil {
-			c.followers[q] = newFollower(ctx, q, c)
-			start = append(start, c.followers[q])
-		}
+	kubewatch.Signal(c.changed)
+}
+
+// note notes what a Secret is now; nil: it is gone.
+func (c *Cluster) note(name snapshots.SecretName, s *corev1.Secret, at time.Time) {
+	c.secrets[name] = s
+	delete(c.missing, name)
+	if !at.IsZero() {
+		c.since = append(c.since, at)
 	}
-	return start
 }
 
 // Changes sends when Take has something new.
 func (c *Cluster) Changes() <-chan struct{} { return c.changed }
-
-// tell has Take called, for the sake of the status too.
-func (c *Cluster) tell() {
-	c.news = true
-	signal(c.changed)
-}
 
 // Change is what changed since the one before.
 type Change struct {
@@ -136,37 +116,15 @@ type Change struct {
 }
 
 // Take returns what changed since it was called last.
-func (c *Cluster) Take() Change {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out Change
-	if c.news {
-		status := statusOf(c.allNamespaces, c.standings())
-		out.Status, c.news = &status, false
-	}
-	c.slices.take(&out)
-	out.Secrets, out.Missing, out.Since = c.secrets, c.missing, append(out.Since, c.since...)
-	c.secrets, c.missing, c.since = map[snapshots.SecretName]*corev1.Secret{}, map[snapshots.SecretName]bool{}, nil
-	return out
-}
-
-// standings returns how the queries of the plan stand.
-func (c *Cluster) standings() []standing {
-	out := make([]standing, 0, len(c.planned))
-	for _, q := range c.planned {
-		if f := c.followers[q]; f != nil {
-			out = append(out, f.standing())
-		} else {
-			out = append(out, standing{query: q})
+func (c *Cluster) Take() (out Change) {
+	c.watches.Read(func(list []kubewatch.Standing) {
+		if c.news {
+			status := statusOf(c.allNamespaces, list)
+			out.Status, c.news = &status, false
 		}
-	}
+		c.slices.take(&out)
+		out.Secrets, out.Missing, out.Since = c.secrets, c.missing, append(out.Since, c.since...)
+		c.secrets, c.missing, c.since = map[snapshots.SecretName]*corev1.Secret{}, map[snapshots.SecretName]bool{}, nil
+	})
 	return out
-}
-
-// signal sends without waiting: one signal on its way stands for all.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -211,9 +212,10 @@ func TestFollowAllNamespaces(t *testing.T) {
 }
 
 // allow lets the account pusher of each namespace do what a plan takes.
-func allow(t *testing.T, server *kubetest.Server, plan []cluster.Query) {
+func allow(t *testing.T, server *kubetest.Server, plan []kubewatch.Query) {
 	t.Helper()
-	for namespace, rules := range cluster.Rules(plan) {
+	for _, grant := range kubewatch.Rules(plan, nil) {
+		namespace, rules := grant.Namespace, grant.Rules
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: "pusher"}
 		role := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
 		binding := &rbacv1.RoleBinding{

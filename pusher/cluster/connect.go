@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -8,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 )
 
 // Connection is how an API server is reached.
@@ -35,4 +37,12 @@ func Connect(o kubeconfig.Options) (Connection, error) {
 		return Connection{}, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
 	return Connection{Name: config.Host, EndpointSlices: discovery, Secrets: core}, nil
+}
+
+// open returns how the objects of a query are listed.
+func (c Connection) open(_ context.Context, q kubewatch.Query) (kubewatch.Resource, bool, error) {
+	if q.Kind == kindSecret {
+		return kubewatch.Typed(c.Secrets.Secrets(q.Namespace)), true, nil
+	}
+	return kubewatch.Typed(c.EndpointSlices.EndpointSlices(q.Namespace)), true, nil
 }

@@ -1,6 +1,10 @@
 package cluster
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
+)
 
 // What the metrics are called, and say.
 var (
@@ -18,14 +22,13 @@ func (c *Cluster) Describe(out chan<- *prometheus.Desc) {
 func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 	watches := map[string]int{kindSlice: 0, kindSecret: 0}
 	troubles := map[string]int{}
-	c.mu.Lock()
-	for _, s := range c.standings() {
-		watches[s.query.Kind]++
-		if s.err != nil {
-			troubles[s.query.Kind]++
+	c.watches.Read(func(list []kubewatch.Standing) {
+		for _, s := range list {
+			if watches[s.Query.Kind]++; s.Err != nil {
+				troubles[s.Query.Kind]++
+			}
 		}
-	}
-	c.mu.Unlock()
+	})
 	for kind, n := range watches {
 		out <- prometheus.MustNewConstMetric(watchesDescription, prometheus.GaugeValue, float64(n), kind)
 		out <- prometheus.MustNewConstMetric(troublesDescription, prometheus.GaugeValue, float64(troubles[kind]), kind)

@@ -3,12 +3,14 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -36,42 +38,27 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestRules(t *testing.T) {
-	t.Parallel()
-	var got []string
-	for namespace, rules := range Rules(Plan(Wanted{Namespaces: []string{"shop"}, Secrets: []snapshots.SecretName{named("shop", "tls"), named("shop", "auth"), named("blog", "tls")}}, false)) {
-		for _, r := range rules {
-			got = append(got, fmt.Sprint(namespace, r.Resources, r.ResourceNames, r.Verbs))
-		}
-	}
-	want := map[string]bool{
-		"shop[endpointslices] [] [get list watch]": true, "shop[secrets] [auth tls] [get list watch]": true, "blog[secrets] [tls] [get list watch]": true,
-	}
-	for _, line := range got {
-		if !want[line] || len(got) != len(want) {
-			t.Errorf("rules: %q", got)
-		}
-	}
-}
-
 var errGone = errors.New("connection refused")
+
+var errForbidden = &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Message: "forbidden"}}
+
+// standing is how a query stands.
+type standing = kubewatch.Standing
 
 // slicesIn and secretAt are queries that stand well.
 func slicesIn(namespace string, objects int) standing {
-	return standing{query: Query{Kind: kindSlice, Namespace: namespace}, synced: true, objects: objects}
+	return standing{Query: endpointSlices(namespace), Synced: true, Count: objects}
 }
 
 func secretAt(name string) standing {
-	return standing{query: Query{Kind: kindSecret, Namespace: "shop", Name: name}, synced: true}
+	return standing{Query: secret(named("shop", name)), Synced: true}
 }
 
 func with(s standing, edit func(*standing)) standing { edit(&s); return s }
 
-func unsynced(s *standing) { s.synced = false }
-func refused(s *standing) {
-	s.err = &url.Error{Op: "Get", URL: "https://api/?timeoutSeconds=42", Err: errGone}
-}
-func forbidden(s *standing) { s.err, s.forbidden = errors.New("forbidden"), true }
+func unsynced(s *standing)  { s.Synced = false }
+func refused(s *standing)   { s.Err = errGone }
+func forbidden(s *standing) { s.Err = errForbidden }
 func never(s *standing)     { unsynced(s); forbidden(s) }
 
 func TestStatus(t *testing.T) {

@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"cmp"
 	"slices"
 
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -19,41 +19,29 @@ type Wanted struct {
 	Secrets    []snapshots.SecretName
 }
 
-// Query is one list of objects that is watched.
-type Query struct {
-	Kind      string
-	Namespace string // "" is all of them
-	Name      string // "" is any
+// endpointSlices is what is watched of a namespace; "" is all of them.
+func endpointSlices(namespace string) kubewatch.Query {
+	return kubewatch.Query{APIVersion: "discovery.k8s.io/v1", Kind: kindSlice, Namespace: namespace}
 }
 
-// String names the query as people do.
-func (q Query) String() string {
-	switch {
-	case q.Name != "":
-		return q.Kind + " " + q.Namespace + "/" + q.Name
-	case q.Namespace != "":
-		return q.Kind + "s in " + q.Namespace
-	}
-	return q.Kind + "s"
-}
-
-func (q Query) compare(o Query) int {
-	return cmp.Or(cmp.Compare(q.Kind, o.Kind), cmp.Compare(q.Namespace, o.Namespace), cmp.Compare(q.Name, o.Name))
+// secret is what is watched of a Secret.
+func secret(name snapshots.SecretName) kubewatch.Query {
+	return kubewatch.Query{APIVersion: "v1", Kind: kindSecret, Namespace: name.Namespace, Name: name.Name}
 }
 
 // Plan returns what is watched for what is wanted, sorted: EndpointSlices by
 // namespace, or with one watch for all, and Secrets by name.
-func Plan(w Wanted, allNamespaces bool) []Query {
-	var out []Query
+func Plan(w Wanted, allNamespaces bool) []kubewatch.Query {
+	var out []kubewatch.Query
 	for _, namespace := range w.Namespaces {
 		if allNamespaces {
 			namespace = ""
 		}
-		out = append(out, Query{Kind: kindSlice, Namespace: namespace})
+		out = append(out, endpointSlices(namespace))
 	}
 	for _, s := range w.Secrets {
-		out = append(out, Query{Kind: kindSecret, Namespace: s.Namespace, Name: s.Name})
+		out = append(out, secret(s))
 	}
-	slices.SortFunc(out, Query.compare)
+	slices.SortFunc(out, kubewatch.Query.Compare)
 	return slices.Compact(out)
 }

@@ -1,24 +1,12 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
-
-// standing is how a query stands.
-type standing struct {
-	query Query
-	// synced: all of its objects were known once.
-	synced bool
-	// forbidden: it may not be read at present.
-	forbidden bool
-	objects   int
-	err       error // why nothing new is heard, or nil
-}
 
 // Status is what is known of a cluster, and what is not.
 type Status struct {
@@ -27,7 +15,7 @@ type Status struct {
 	secrets    map[snapshots.SecretName]bool
 	// Slices is how many EndpointSlices are known.
 	Slices int
-	denied map[Query]bool // may not be read, and were never
+	denied map[kubewatch.Query]bool // may not be read, and were never
 	// Waits is what is not known yet, and why, in the order of the plan.
 	Waits []string
 	// Refused are those of Waits that may not be read.
@@ -69,14 +57,14 @@ func (s Status) Denied(w Wanted) []string {
 	var out []string
 	for _, q := range Plan(w, s.all) {
 		if s.denied[q] {
-			out = append(out, q.denied())
+			out = append(out, denied(q))
 		}
 	}
 	return out
 }
 
 // denied says that a query is not allowed.
-func (q Query) denied() string {
+func denied(q kubewatch.Query) string {
 	verb := "list"
 	if q.Name != "" {
 		verb = "read"
@@ -92,33 +80,33 @@ func (q Query) denied() string {
 // A Secret that may not be read is as if it were not there, so that nobody else
 // waits for it. If no Secret at all may be read, that is taken for a fault of the
 // roles, and waited for: it would take the certificates of all hosts away.
-func statusOf(all bool, list []standing) Status {
-	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}, denied: map[Query]bool{}}
+func statusOf(all bool, list []kubewatch.Standing) Status {
+	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}, denied: map[kubewatch.Query]bool{}}
 	readable := false
 	for _, s := range list {
-		readable = readable || s.query.Kind == kindSecret && s.synced
+		readable = readable || s.Query.Kind == kindSecret && s.Synced
 	}
-	var troubled []standing
+	var troubled []kubewatch.Standing
 	for _, s := range list {
-		if s.forbidden && !s.synced {
-			out.denied[s.query] = true
+		if s.Forbidden() && !s.Synced {
+			out.denied[s.Query] = true
 		}
-		settled := s.synced || s.forbidden && (readable || s.query.Kind == kindSlice)
+		settled := s.Synced || s.Forbidden() && (readable || s.Query.Kind == kindSlice)
 		switch {
 		case !settled:
-			out.Waits = append(out.Waits, s.waits())
-			if s.forbidden {
-				out.Refused = append(out.Refused, s.waits())
+			out.Waits = append(out.Waits, waits(s))
+			if s.Forbidden() {
+				out.Refused = append(out.Refused, waits(s))
 			}
-		case s.query.Kind == kindSlice:
-			out.namespaces[s.query.Namespace] = s.synced
+		case s.Query.Kind == kindSlice:
+			out.namespaces[s.Query.Namespace] = s.Synced
 		default:
-			out.secrets[snapshots.SecretName{Namespace: s.query.Namespace, Name: s.query.Name}] = true
+			out.secrets[snapshots.SecretName{Namespace: s.Query.Namespace, Name: s.Query.Name}] = true
 		}
-		if s.query.Kind == kindSlice {
-			out.Slices += s.objects
+		if s.Query.Kind == kindSlice {
+			out.Slices += s.Count
 		}
-		if settled && s.err != nil {
+		if settled && s.Err != nil {
 			troubled = append(troubled, s)
 		}
 	}
@@ -126,16 +114,16 @@ func statusOf(all bool, list []standing) Status {
 	return out
 }
 
-func (s standing) waits() string {
-	if s.err == nil {
-		return s.query.String()
+func waits(s kubewatch.Standing) string {
+	if s.Err == nil {
+		return s.Query.String()
 	}
-	return fmt.Sprintf("%s (%v)", s.query, bare(s.err))
+	return fmt.Sprintf("%s (%v)", s.Query, s.Err)
 }
 
 // troubleOf names the first of those in trouble. How many others there are is left
 // out: while a connection breaks they become more from moment to moment.
-func troubleOf(list []standing) error {
+func troubleOf(list []kubewatch.Standing) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -143,16 +131,7 @@ func troubleOf(list []standing) error {
 	if len(list) > 1 {
 		others = " and others"
 	}
-	return fmt.Errorf("nothing new is heard of %s%s, what was known is held: %w", first.query, others, bare(first.err))
-}
-
-// bare returns an error without the request that met it, which is another one each
-// time.
-func bare(err error) error {
-	if requested, ok := errors.AsType[*url.Error](err); ok {
-		return requested.Err
-	}
-	return err
+	return fmt.Errorf("nothing new is heard of %s%s, what was known is held: %w", first.Query, others, first.Err)
 }
 
 // Some lists the first of many things.

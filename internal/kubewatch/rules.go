@@ -1,9 +1,8 @@
-package cluster
+package kubewatch
 
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,15 +14,17 @@ import (
 var reading = []string{"get", "list", "watch"}
 
 // Rules returns what must be allowed for a plan, and no more, by namespace. The
-// resource of a kind that clusters need not have is told by the caller.
+// resource of a kind that clusters need not have comes from the caller. Roles know no
+// selectors: a query with labels needs all objects of its namespace.
 func Rules(plan []Query, resource func(apiVersion, kind string) string) []rbac.Grant {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, q := range plan {
-		group, _, found := strings.Cut(q.APIVersion, "/")
-		if !found {
-			group = ""
+		of, known := BuiltIn(q.APIVersion, q.Kind)
+		if !known {
+			version, _ := schema.ParseGroupVersion(q.APIVersion) // of a configuration that was checked
+			of = version.WithResource(resource(q.APIVersion, q.Kind))
 		}
-		rule := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resourceOf(q, resource)}, Verbs: reading}
+		rule := rbacv1.PolicyRule{APIGroups: []string{of.Group}, Resources: []string{of.Resource}, Verbs: reading}
 		if q.Name != "" {
 			rule.ResourceNames = []string{q.Name}
 		}
@@ -35,16 +36,6 @@ func Rules(plan []Query, resource func(apiVersion, kind string) string) []rbac.G
 	}
 	slices.SortFunc(out, func(a, b rbac.Grant) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	return out
-}
-
-func resourceOf(q Query, resource func(apiVersion, kind string) string) string {
-	version, err := schema.ParseGroupVersion(q.APIVersion)
-	if err == nil {
-		if name, known := builtIn[version.WithKind(q.Kind)]; known {
-			return name
-		}
-	}
-	return resource(q.APIVersion, q.Kind)
 }
 
 // merge makes one rule of those for one group that differ only in their resources, or

@@ -1,0 +1,101 @@
+package kubewatch
+
+import (
+	"cmp"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Query is one list of objects that is watched.
+type Query struct {
+	APIVersion, Kind string
+	Namespace        string // "" is all of them, or none for a kind of the cluster's
+	Name             string // "" is any
+	Labels, Fields   string // selectors
+	// Optional says that the cluster need not know the kind.
+	Optional bool
+	// Content says that the caller keeps the whole content of objects, but for the fields
+	// Drop, which are separated by spaces. The two only tell queries apart here.
+	Content bool
+	Drop    string
+}
+
+// String names the query as people do: "Secret shop/web", "Services in shop".
+func (q Query) String() string {
+	if q.Name != "" {
+		return q.Kind + " " + strings.TrimPrefix(q.Namespace+"/"+q.Name, "/")
+	}
+	text := plural(q.Kind)
+	if q.Namespace != "" {
+		text += " in " + q.Namespace
+	}
+	for _, selector := range []string{q.Labels, q.Fields} {
+		if selector != "" {
+			text += " with " + selector
+		}
+	}
+	return text
+}
+
+// plural returns the plural of a kind, as in "Ingresses".
+func plural(kind string) string {
+	switch {
+	case strings.HasSuffix(kind, "s"), strings.HasSuffix(kind, "x"), strings.HasSuffix(kind, "ch"), strings.HasSuffix(kind, "sh"):
+		return kind + "es"
+	case strings.HasSuffix(kind, "y") && !strings.ContainsAny(kind[max(0, len(kind)-2):len(kind)-1], "aeiou"):
+		return strings.TrimSuffix(kind, "y") + "ies"
+	}
+	return kind + "s"
+}
+
+// Compare orders queries.
+func (q Query) Compare(o Query) int {
+	return cmp.Or(cmp.Compare(q.APIVersion, o.APIVersion), cmp.Compare(q.Kind, o.Kind), cmp.Compare(q.Namespace, o.Namespace),
+		cmp.Compare(q.Name, o.Name), cmp.Compare(q.Labels, o.Labels), cmp.Compare(q.Fields, o.Fields),
+		cmp.Compare(q.Drop, o.Drop), compareBool(q.Content, o.Content), compareBool(q.Optional, o.Optional))
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// narrow returns the options of a list or watch of the query.
+func (q Query) narrow(o metav1.ListOptions) metav1.ListOptions {
+	o.LabelSelector, o.FieldSelector = q.Labels, q.Fields
+	if q.Name != "" {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name).String()
+	}
+	return o
+}
+
+// builtIn are the resources of kinds that every cluster has.
+var builtIn = map[schema.GroupVersionKind]string{
+	{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}:      "ingresses",
+	{Group: "networking.k8s.io", Version: "v1", Kind: "IngressClass"}: "ingressclasses",
+	{Version: "v1", Kind: "Service"}:                                  "services",
+	{Version: "v1", Kind: "Secret"}:                                   "secrets",
+	{Version: "v1", Kind: "ConfigMap"}:                                "configmaps",
+	{Version: "v1", Kind: "Namespace"}:                                "namespaces",
+	{Version: "v1", Kind: "Pod"}:                                      "pods",
+	{Version: "v1", Kind: "Node"}:                                     "nodes",
+	{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}: "endpointslices",
+}
+
+// BuiltIn returns the resource of a kind that every cluster has, and whether it is one.
+func BuiltIn(apiVersion, kind string) (schema.GroupVersionResource, bool) {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return schema.GroupVersionResource{}, false
+	}
+	name, known := builtIn[version.WithKind(kind)]
+	return version.WithResource(name), known
+}
