@@ -50,6 +50,15 @@ func (l Line) Texts() []string {
 // First returns the first word of the line, "" for a line without words.
 func (l Line) First() string { return FirstWord(l.Text) }
 
+// Is reports whether the first word of the line is the one given. It allocates nothing
+// where the line says the word plainly.
+func (l Line) Is(word string) bool {
+	if first, ok := plainFirst(l.Text); ok {
+		return string(first) == word && word != ""
+	}
+	return l.First() == word
+}
+
 // Lines yields the lines of a text. A final newline does not begin another line.
 func Lines(text []byte) iter.Seq[Line] {
 	return func(yield func(Line) bool) {

@@ -1,10 +1,40 @@
 package bind
 
 import (
-	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
+
+// inheritance is what sections inherit of the defaults before them.
+type inheritance[T any] struct {
+	named map[string]T
+	last  T // of the last defaults
+}
+
+// of returns what a section begins with: what the defaults say that it names, or those
+// before it. Defaults that name none begin with nothing.
+func (h *inheritance[T]) of(s haproxycfg.Section) (inherited T) {
+	switch {
+	case s.From != "":
+		return h.named[s.From]
+	case s.Keyword == "defaults":
+		return inherited
+	}
+	return h.last
+}
+
+// end takes note of what a section says, with what it inherited.
+func (h *inheritance[T]) end(s haproxycfg.Section, said T) {
+	if s.Keyword != "defaults" {
+		return
+	}
+	if h.named == nil {
+		h.named = map[string]T{}
+	}
+	h.named[s.Name], h.last = said, said
+}
 
 // balance is what a section says of how its servers are chosen; fields are empty where
 // it says nothing.
@@ -26,17 +56,6 @@ func (b balance) dynamic() bool {
 	return b.hash == "consistent"
 }
 
-// over returns b with what it leaves open as in another section.
-func (b balance) over(inherited balance) balance {
-	if b.algorithm == "" {
-		b.algorithm = inherited.algorithm
-	}
-	if b.hash == "" {
-		b.hash = inherited.hash
-	}
-	return b
-}
-
 // StaticBackends returns the backends with directives whose weights cannot be changed at
 // run time: the algorithm that chooses their servers is static.
 func StaticBackends(config []byte, directives []Directive) map[string]bool {
@@ -49,57 +68,32 @@ func staticBackends(config []byte, weighted map[string]bool) map[string]bool {
 	if len(weighted) == 0 {
 		return nil
 	}
-	said := map[section]balance{}
-	named := map[string]balance{} // sections of defaults, by name
-	var in section
-	var last balance // of the last section of defaults
-	end := func() {
-		if in.keyword == "defaults" {
-			last = said[in]
-			named[in.name] = last
-		}
-	}
-	for _, line := range numberedLines(config) {
-		if opened, ok := openSection(line); ok {
-			end()
-			in = opened
-			said[in] = balance{}.over(inherited(line, named, last, in))
-			continue
-		}
-		switch keyword, rest := firstWord(line); string(keyword) {
-		case "balance":
-			said[in] = balance{algorithm: word(rest)}.over(said[in])
-		case "hash-type":
-			said[in] = balance{hash: word(rest)}.over(said[in])
-		}
-	}
 	out := map[string]bool{}
-	for s, b := range said {
-		if s.hasServers() && weighted[s.name] && !b.dynamic() {
-			out[s.name] = true
+	var defaults inheritance[balance]
+	for section := range haproxycfg.Sections(config) {
+		b := defaults.of(section)
+		for _, line := range section.Lines {
+			switch {
+			case line.Is("balance"):
+				b.algorithm = argument(line)
+			case line.Is("hash-type"):
+				b.hash = argument(line)
+			}
+		}
+		defaults.end(section, b)
+		if section.HasServers() && weighted[section.Name] && !b.dynamic() {
+			out[section.Name] = true
 		}
 	}
 	return out
 }
 
-// inherited returns what a section begins with: what the defaults say that it names, or
-// those before it. Those that name none begin with nothing.
-func inherited(line []byte, named map[string]balance, last balance, in section) balance {
-	words := bytes.Fields(line)
-	for i, w := range words {
-		if string(w) == "from" && i >= 2 && i+1 < len(words) {
-			return named[strings.Trim(string(words[i+1]), `"'`)]
-		}
+// argument returns the word after the first one, "" if there is none.
+func argument(line haproxycfg.Line) string {
+	if words := line.Words(); len(words) > 1 {
+		return words[1].Text
 	}
-	if in.keyword == "defaults" {
-		return balance{}
-	}
-	return last
-}
-
-func word(line []byte) string {
-	w, _ := firstWord(line)
-	return strings.Trim(string(w), `"'`)
+	return ""
 }
 
 // DynamicBackends returns the backends whose servers may be joined by others at run time,
@@ -129,28 +123,17 @@ func DynamicBackends(config []byte, directives []Directive) map[string][]string 
 		return nil
 	}
 	out := map[string][]string{}
-	named := map[string]serverSection{} // sections of defaults
-	var in section
-	var current, last serverSection
-	end := func() {
-		d, ok := single[in.name]
-		switch {
-		case in.keyword == "defaults":
-			last = current
-			named[in.name] = current
-		case in.hasServers() && ok && current.takesDynamic():
-			out[in.name] = append(current.words, strings.Fields(d.Options)...)
+	var defaults inheritance[serverSection]
+	for section := range haproxycfg.Sections(config) {
+		said := defaults.of(section)
+		for _, line := range section.Lines {
+			said = said.with(line)
+		}
+		defaults.end(section, said)
+		if d, ok := single[section.Name]; ok && section.HasServers() && said.takesDynamic() {
+			out[section.Name] = slices.Concat(said.words, written([]byte(d.Options)))
 		}
 	}
-	for _, line := range numberedLines(config) {
-		if opened, ok := openSection(line); ok {
-			end()
-			in, current = opened, inheritedServers(line, named, last, opened)
-			continue
-		}
-		current.read(line)
-	}
-	end()
 	return out
 }
 
@@ -161,36 +144,27 @@ type serverSection struct {
 	words   []string // of default-server lines
 }
 
-// inheritedServers is as [inherited], for another kind of lines.
-func inheritedServers(line []byte, named map[string]serverSection, last serverSection, in section) serverSection {
-	words := bytes.Fields(line)
-	for i, w := range words {
-		if string(w) == "from" && i >= 2 && i+1 < len(words) {
-			return named[strings.Trim(string(words[i+1]), `"'`)].clone()
-		}
-	}
-	if in.keyword == "defaults" {
-		return serverSection{}
-	}
-	return last.clone()
-}
-
-func (s serverSection) clone() serverSection {
-	s.words = slices.Clone(s.words)
-	return s
-}
-
-func (s *serverSection) read(line []byte) {
-	keyword, rest := firstWord(line)
-	words := strings.Fields(string(rest))
-	switch string(keyword) {
+func (s serverSection) with(line haproxycfg.Line) serverSection {
+	switch line.First() {
 	case "balance":
-		s.balance = word(rest)
+		s.balance = argument(line)
 	case "cookie", "stick", "persist", "use-server", "server", "server-template", "dispatch":
 		s.sticks = true
 	case "default-server":
-		s.words = append(s.words, words...)
+		s.words = slices.Concat(s.words, written(line.Text)[1:]) // other sections inherit the words
 	}
+	return s
+}
+
+// written returns the words of a line as they are written: one with quotes or escapes is
+// none of those that a dynamic server can be given.
+func written(line []byte) []string {
+	words := haproxycfg.Line{Text: line}.Words()
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = string(line[w.Start:w.End])
+	}
+	return out
 }
 
 func (s serverSection) takesDynamic() bool {

@@ -70,3 +70,39 @@ backend fixed from main
 		t.Errorf("backends (-want +got):\n%s", diff)
 	}
 }
+
+// Sections and words are those that HAProxy sees, whatever quotes, indentation and comments
+// a template has.
+func TestBackendsAsHAProxyReadsThem(t *testing.T) {
+	t.Parallel()
+	config := []byte(`defaults "main" # from other
+"balance" "roundrobin"
+default-server check # cookie
+  defaults hashed from "main" # from other
+'balance' source # roundrobin
+hash-type "consistent" # map-based
+backend plain from main # from hashed
+#hapsnap servers shop/plain:http weight=50 -- maxconn 100
+backend static from main
+"balance" static-rr
+#hapsnap servers shop/static:http weight=50
+  backend hashed from hashed
+#hapsnap servers shop/hashed:http weight=50
+backend sticks from main
+"cookie" SRV insert
+#hapsnap servers shop/sticks:http -- check-sni "a b"
+backend quoted from main
+#hapsnap servers shop/quoted:http -- sni "a b"
+`)
+	directives, err := Directives(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{"plain": {"check", "maxconn", "100"}, "quoted": {"check", "sni", `"a b"`}}
+	if diff := cmp.Diff(want, DynamicBackends(config, directives)); diff != "" {
+		t.Errorf("dynamic (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"static": true}, StaticBackends(config, directives)); diff != "" {
+		t.Errorf("static (-want +got):\n%s", diff)
+	}
+}

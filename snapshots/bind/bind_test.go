@@ -283,6 +283,7 @@ func TestBindErrors(t *testing.T) {
 		{"a slot in a zone", draftOf(config), Inputs{Layout: testLayout, Slots: Slots{key: {{"fe80::1%eth0\n", 80, SlotReady, noon}}}}, `is not an IP address`},
 		{"a slot without a port", draftOf(config), Inputs{Layout: testLayout, Slots: Slots{key: {spareSlot, {"10.0.0.1", 0, SlotReady, noon}}}}, `slot 2 of b shop/web: 0 is not a port`},
 		{"a slot in no state", draftOf(config), Inputs{Layout: testLayout, Slots: Slots{key: {{"10.0.0.1", 1, "up", noon}}}}, `"up" is not a state`},
+		{"node is set in quotes", draftOf("'global'\n\"node\" a\n"), Inputs{Layout: testLayout}, "haproxy.cfg:2: node is set when a snapshot is bound"},
 		{"node is set", draftOf("global\n node a\n"), Inputs{Layout: testLayout}, "haproxy.cfg:2: node is set when a snapshot is bound"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -69,8 +70,8 @@ func classifyMap(from, to File) Classified {
 
 func numbered(content []byte) []shapeLine {
 	var out []shapeLine
-	for number, line := range numberedLines(content) {
-		out = append(out, shapeLine{number, string(line)})
+	for line := range haproxycfg.Lines(content) {
+		out = append(out, shapeLine{line.Number, string(line.Text)})
 	}
 	return out
 }
@@ -137,9 +138,9 @@ func classifyFiles(from, to Bound) Classified {
 // decide returns a verdict for a line of haproxy.cfg, 0 for none.
 func (b Bound) decide(v Verdict, number int, old bool) Classified {
 	out := Classified{Verdict: v, Old: old, File: snapshots.ConfigFile, Line: number}
-	for n, line := range numberedLines(b.Config) {
-		if n == number {
-			out.Text = b.Redact(string(line))
+	for line := range haproxycfg.Lines(b.Config) {
+		if line.Number == number {
+			out.Text = b.Redact(string(line.Text))
 		}
 	}
 	return out
@@ -155,8 +156,8 @@ type shapeLine struct {
 func (b Bound) shapeLines() []shapeLine {
 	var out []shapeLine
 	servers, static := b.Servers, b.static()
-	for number, line := range numberedLines(b.Config) {
-		text := string(withoutEntries(line, b.Maps))
+	for line := range haproxycfg.Lines(b.Config) {
+		number, text := line.Number, string(withoutEntries(line.Text, b.Maps))
 		switch {
 		case b.source(number) == 0:
 			continue
@@ -182,9 +183,9 @@ func (b Bound) static() map[string]bool {
 // serverLines returns the number of the line of each server.
 func (b Bound) serverLines() []int {
 	out := make([]int, 0, len(b.Servers))
-	for number, line := range numberedLines(b.Config) {
-		if b.joins(number) && bytes.HasPrefix(line, []byte("    server ")) {
-			out = append(out, number)
+	for line := range haproxycfg.Lines(b.Config) {
+		if b.joins(line.Number) && bytes.HasPrefix(line.Text, []byte("    server ")) {
+			out = append(out, line.Number)
 		}
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -23,14 +24,15 @@ func (b *fileBinder) rewriteList(content []byte) ([]byte, error) {
 			return !missing && asksForClients(options)
 		})
 	}
-	for number, line := range numberedLines(content) {
+	for l := range haproxycfg.Lines(content) {
+		line := l.Text
 		file, options := cutListLine(line)
 		if _, missing := b.missing[string(file)]; missing && (!asksForClients(options) || all(hostsOn(options), guarded)) {
 			continue
 		}
 		if len(file) > 0 {
 			if err := b.standInAll(line); err != nil {
-				return nil, fmt.Errorf("%d: %w", number, err)
+				return nil, fmt.Errorf("%d: %w", l.Number, err)
 			}
 		}
 		out = append(b.appendRewritten(out, line), '\n')
@@ -39,9 +41,18 @@ func (b *fileBinder) rewriteList(content []byte) ([]byte, error) {
 }
 
 // cutListLine returns the certificate of a line of a crt-list and what follows
-// it; nothing for a comment.
+// it; nothing for a comment. Crt-lists know neither quotes nor escapes.
 func cutListLine(line []byte) (file, rest []byte) {
-	file, rest = firstWord(line)
+	line = bytes.TrimLeft(line, blanks)
+	end := bytes.IndexAny(line, blanks+"#")
+	switch {
+	case end < 0:
+		file = line
+	case line[end] == '#':
+		file = line[:end]
+	default:
+		file, rest = line[:end], line[end:]
+	}
 	if name, options, ok := bytes.Cut(file, []byte{'['}); ok {
 		return name, append(append([]byte{'['}, options...), rest...)
 	}
@@ -68,8 +79,8 @@ func asksForClients(options []byte) bool {
 // hostsOf returns the hosts on those lines of a crt-list that are counted.
 func hostsOf(content []byte, counts func(file, rest []byte) bool) map[string]bool {
 	out := map[string]bool{}
-	for _, line := range numberedLines(content) {
-		file, rest := cutListLine(line)
+	for line := range haproxycfg.Lines(content) {
+		file, rest := cutListLine(line.Text)
 		if len(file) == 0 || !counts(file, rest) {
 			continue
 		}
@@ -123,8 +134,8 @@ func (b *Binder) expiredFiles(refs []snapshots.CertificateRef, lists []snapshots
 	out := map[string]bool{}
 	for _, list := range lists {
 		served := hostsOf(list.Content, func(file, _ []byte) bool { return valid[string(file)] })
-		for _, line := range numberedLines(list.Content) {
-			file, rest := cutListLine(line)
+		for line := range haproxycfg.Lines(list.Content) {
+			file, rest := cutListLine(line.Text)
 			if !expired[string(file)] {
 				continue
 			}

@@ -1,9 +1,12 @@
 package bind
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // Descriptors are the file descriptors that a worker of a configuration reserves when it
@@ -33,28 +36,44 @@ func (d Descriptors) String() string {
 
 // CountDescriptors counts what a bound configuration reserves.
 func CountDescriptors(config []byte) Descriptors {
-	c := descriptorCount{defaults: map[string]checking{}}
-	for _, line := range numberedLines(config) {
-		words := bytes.Fields(line)
-		if len(words) == 0 || words[0][0] == '#' {
-			continue
+	var found Descriptors
+	var defaults inheritance[checking]
+	for section := range haproxycfg.Sections(config) {
+		servers := defaults.of(section) // what default-server says
+		for _, line := range section.Lines {
+			switch keyword := line.First(); {
+			case keyword == "bind":
+				found.Listeners += strings.Count(argument(line), ",") + 1
+			case keyword == "maxconn" && section.Keyword == "global":
+				found.MaxConn = number(argument(line))
+			case keyword == "fd-hard-limit" && section.Keyword == "global":
+				found.HardLimit = number(argument(line))
+			case keyword == "default-server":
+				servers = servers.read(line.Texts())
+			case keyword == "server" && section.HasServers():
+				found.Checks += servers.read(line.Texts()).count()
+			case keyword == "server-template" && section.HasServers():
+				words := line.Texts()
+				found.Checks += number(slices.Concat(words, make([]string, 3))[2]) * servers.read(words).count()
+			}
 		}
-		if s, opens := openSection(line); opens {
-			c.open(s, words)
-			continue
-		}
-		c.line(words)
+		defaults.end(section, servers)
 	}
-	c.close()
-	return c.found
+	return found
+}
+
+// number reads a number, 0 for what is none.
+func number(word string) int {
+	n, _ := strconv.Atoi(word)
+	return n
 }
 
 // checking says which checks a server has, unless its line says otherwise.
 type checking struct{ health, agent bool }
 
-func (c checking) read(words [][]byte) checking {
+func (c checking) read(words []string) checking {
 	for _, word := range words {
-		switch string(word) {
+		switch word {
 		case "check":
 			c.health = true
 		case "no-check":
@@ -76,58 +95,4 @@ func (c checking) count() (n int) {
 		n++
 	}
 	return n
-}
-
-// descriptorCount counts section by section.
-type descriptorCount struct {
-	found    Descriptors
-	defaults map[string]checking // by name, the last one without a name under ""
-	section  section
-	servers  checking // default-server, of the section
-}
-
-// open begins a section, with the default-server of the defaults that it is from.
-func (c *descriptorCount) open(s section, words [][]byte) {
-	c.close()
-	from := ""
-	for n := 1; n+1 < len(words); n++ {
-		if string(words[n]) == "from" {
-			from = string(words[n+1])
-		}
-	}
-	c.section, c.servers = s, c.defaults[from]
-	if s.keyword == "defaults" && from == "" {
-		c.servers = checking{}
-	}
-}
-
-// close ends a section. The last defaults are those of sections that name none.
-func (c *descriptorCount) close() {
-	if c.section.keyword == "defaults" {
-		c.defaults[c.section.name], c.defaults[""] = c.servers, c.servers
-	}
-}
-
-func (c *descriptorCount) line(words [][]byte) {
-	number := func(n int) int {
-		if n >= len(words) {
-			return 0
-		}
-		value, _ := strconv.Atoi(string(words[n]))
-		return value
-	}
-	switch keyword := string(words[0]); {
-	case keyword == "bind":
-		c.found.Listeners += bytes.Count(words[min(1, len(words)-1)], []byte(",")) + 1
-	case keyword == "maxconn" && c.section.keyword == "global":
-		c.found.MaxConn = number(1)
-	case keyword == "fd-hard-limit" && c.section.keyword == "global":
-		c.found.HardLimit = number(1)
-	case keyword == "default-server":
-		c.servers = c.servers.read(words[1:])
-	case keyword == "server" && c.section.hasServers():
-		c.found.Checks += c.servers.read(words[1:]).count()
-	case keyword == "server-template" && c.section.hasServers():
-		c.found.Checks += number(2) * c.servers.read(words[1:]).count()
-	}
 }

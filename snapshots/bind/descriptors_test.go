@@ -55,6 +55,18 @@ listen c from one
     bind :81
     server-template s 5 10.0.0.1:80
 `, Descriptors{Checks: 2 + 5, Listeners: 1}},
+		"as HAProxy reads words": {`"global"
+"maxconn" '300' # 400
+  defaults "one" # two
+default-server "check"
+backend b from one # other
+server s1 10.0.0.1:80 # agent-check
+server "s2" 10.0.0.1:80 no-check
+"server" s3 10.0.0.1:80 "#" agent-check
+frontend f
+b\ind :80
+bind :81,:82 # ,:83
+`, Descriptors{Checks: 3, Listeners: 2, MaxConn: 300}},
 		"maxconn of a server is none of the worker": {"global\n maxconn 300\ndefaults\n maxconn 7\nbackend a\n server s1 10.0.0.1:80 maxconn 5\n", Descriptors{MaxConn: 300}},
 	} {
 		if got := CountDescriptors([]byte(test.config)); got != test.want {

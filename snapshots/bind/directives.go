@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -76,38 +77,45 @@ func Directives(config []byte) ([]Directive, error) {
 type directives struct {
 	servers []Directive
 	users   []UsersDirective
+	options map[string]bool // of servers, that were checked
 }
 
 func parseDirectives(config []byte) (directives, error) {
-	out := directives{servers: make([]Directive, 0, bytes.Count(config, []byte("#hapsnap")))}
-	var in section
+	out := directives{servers: make([]Directive, 0, bytes.Count(config, []byte("#hapsnap"))), options: map[string]bool{}}
+	var in haproxycfg.Section
 	services := map[string][]snapshots.ServicePort{} // by backend
-	for number, line := range numberedLines(config) {
-		if opened, ok := openSection(line); ok {
+	for line := range haproxycfg.Lines(config) {
+		if opened, ok := haproxycfg.BeginSection(line); ok {
 			in = opened
 			continue
 		}
-		text, ok := directiveText(line)
+		text, ok := directiveText(line.Text)
 		if !ok {
 			continue
 		}
 		var err error
-		if word, _ := firstWord([]byte(text)); string(word) == "users" {
-			err = out.addUsers(number, text, in)
+		if after, ok := strings.CutPrefix(text, "users"); ok && (after == "" || haproxycfg.IsBlank(after[0])) {
+			err = out.addUsers(line.Number, text, in)
 		} else {
-			err = out.addServers(number, text, in, services)
+			err = out.addServers(line.Number, text, in, services)
 		}
 		if err != nil {
-			return directives{}, &DirectiveError{number, err.Error()}
+			return directives{}, &DirectiveError{line.Number, err.Error()}
 		}
 	}
 	return out, nil
 }
 
-func (o *directives) addServers(number int, text string, in section, services map[string][]snapshots.ServicePort) error {
+func (o *directives) addServers(number int, text string, in haproxycfg.Section, services map[string][]snapshots.ServicePort) error {
 	d, err := parseDirective(text, in)
 	if err != nil {
 		return err
+	}
+	if !o.options[d.Options] { // most directives have the same
+		if err := checkOptions(d.Options); err != nil {
+			return err
+		}
+		o.options[d.Options] = true
 	}
 	if slices.Contains(services[d.Backend], d.Service) {
 		return fmt.Errorf("backend %s has the servers of %s already", d.Backend, d.Service)
@@ -118,30 +126,33 @@ func (o *directives) addServers(number int, text string, in section, services ma
 	return nil
 }
 
+// blanks are the bytes that separate words for HAProxy.
+const blanks = " \t\r\v\f"
+
 // directiveText returns what follows "#hapsnap" on a line that is a directive.
 func directiveText(line []byte) (string, bool) {
-	for len(line) > 0 && isBlank(line[0]) {
+	for len(line) > 0 && haproxycfg.IsBlank(line[0]) {
 		line = line[1:]
 	}
 	rest, ok := bytes.CutPrefix(line, []byte("#hapsnap"))
-	if !ok || (len(rest) > 0 && !isBlank(rest[0])) {
+	if !ok || (len(rest) > 0 && !haproxycfg.IsBlank(rest[0])) {
 		return "", false
 	}
 	return strings.Trim(string(rest), blanks), true
 }
 
 // parseDirective reads what follows "#hapsnap" in the given section.
-func parseDirective(text string, in section) (Directive, error) {
+func parseDirective(text string, in haproxycfg.Section) (Directive, error) {
 	head, options := cutOptions(text)
 	words := strings.Fields(head)
 	if len(words) == 0 || words[0] != "servers" {
 		return Directive{}, fmt.Errorf("unknown directive %q", text)
 	}
-	if !in.hasServers() {
+	if !in.HasServers() {
 		return Directive{}, fmt.Errorf("servers belong in a backend or listen section")
 	}
-	if in.name == "" || !isName(in.name, ":") {
-		return Directive{}, fmt.Errorf("section %s %q has no plain name", in.keyword, in.name)
+	if in.Name == "" || !isName(in.Name, ":") {
+		return Directive{}, fmt.Errorf("section %s %q has no plain name", in.Keyword, in.Name)
 	}
 	if len(words) < 2 {
 		return Directive{}, fmt.Errorf("servers needs NAMESPACE/SERVICE[:PORT]")
@@ -150,11 +161,8 @@ func parseDirective(text string, in section) (Directive, error) {
 	if err != nil || !isName(service.Namespace+service.Service+service.Port, "") {
 		return Directive{}, fmt.Errorf("%q is not NAMESPACE/SERVICE[:PORT]", words[1])
 	}
-	d := Directive{Backend: in.name, Service: service, Weight: defaultWeight, Options: options}
-	if err := d.setArguments(words[2:]); err != nil {
-		return Directive{}, err
-	}
-	return d, checkOptions(options)
+	d := Directive{Backend: in.Name, Service: service, Weight: defaultWeight, Options: options}
+	return d, d.setArguments(words[2:])
 }
 
 // cutOptions splits the text of a directive at the word "--".
@@ -166,7 +174,7 @@ func cutOptions(text string) (head, options string) {
 		}
 		at += i + len("--")
 		before, after := text[:at-len("--")], text[at:]
-		if before != "" && isBlank(before[len(before)-1]) && (after == "" || isBlank(after[0])) {
+		if before != "" && haproxycfg.IsBlank(before[len(before)-1]) && (after == "" || haproxycfg.IsBlank(after[0])) {
 			return before, strings.Trim(after, blanks)
 		}
 	}
@@ -204,43 +212,30 @@ func parseWithin(s string, least, most int) (int, error) {
 	return n, nil
 }
 
-// checkOptions refuses options that would undo what Bind writes on the line: a
-// comment would swallow the final "disabled", and the words that Bind sets
-// would be there twice.
+// checkOptions refuses options that would undo what Bind writes on the line: a comment,
+// or whatever else ends the line for HAProxy, would swallow the final "disabled", and the
+// words that Bind sets would be there twice.
 func checkOptions(options string) error {
-	if hasComment(options) {
+	const end = " end"
+	line := []byte(options + end)
+	words, err := haproxycfg.Words(line)
+	switch _, comment := haproxycfg.Comment(line); {
+	case err != nil:
+		return fmt.Errorf("options: %w", err)
+	case comment:
 		return fmt.Errorf("options hold an unquoted #")
+	case len(words) == 0 || words[len(words)-1].End != len(line):
+		return fmt.Errorf("options hold what ends a line")
 	}
-	for word := range strings.FieldsSeq(options) {
-		switch word {
+	for _, word := range words {
+		switch word.Text {
 		case "weight":
 			return fmt.Errorf("options hold weight; use weight=N before \" -- \"")
 		case "disabled", "enabled":
-			return fmt.Errorf("options hold %s, which is set by the endpoint's state", word)
+			return fmt.Errorf("options hold %s, which is set by the endpoint's state", word.Text)
 		}
 	}
 	return nil
-}
-
-// hasComment reports whether a # outside quotes starts a comment, by the rules
-// of section 2.2 of HAProxy's configuration manual.
-func hasComment(s string) bool {
-	var quote byte
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '\\' && quote != '\'':
-			i++
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '\'':
-			quote = c
-		case c == '#':
-			return true
-		}
-	}
-	return false
 }
 
 // UsersDirective says where the users of a Secret belong. It is a comment of its
@@ -265,9 +260,9 @@ func UsersDirectives(config []byte) ([]UsersDirective, error) {
 }
 
 // addUsers reads the text of a directive in the given section.
-func (o *directives) addUsers(number int, text string, in section) error {
+func (o *directives) addUsers(number int, text string, in haproxycfg.Section) error {
 	words := strings.Fields(text)
-	if in.keyword != "userlist" {
+	if in.Keyword != "userlist" {
 		return fmt.Errorf("users belong in a userlist section")
 	}
 	if len(words) != 2 {
@@ -277,11 +272,11 @@ func (o *directives) addUsers(number int, text string, in section) error {
 	if err != nil || !isName(secret.Namespace+secret.Name, "") {
 		return fmt.Errorf("%q is not NAMESPACE/SECRET", words[1])
 	}
-	for i := len(o.users) - 1; i >= 0 && o.users[i].Userlist == in.name; i-- {
+	for i := len(o.users) - 1; i >= 0 && o.users[i].Userlist == in.Name; i-- {
 		if o.users[i].Secret == secret {
-			return fmt.Errorf("userlist %s has the users of %s already", in.name, secret)
+			return fmt.Errorf("userlist %s has the users of %s already", in.Name, secret)
 		}
 	}
-	o.users = append(o.users, UsersDirective{number, in.name, secret})
+	o.users = append(o.users, UsersDirective{number, in.Name, secret})
 	return nil
 }

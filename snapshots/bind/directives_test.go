@@ -91,6 +91,11 @@ func TestDirectiveErrors(t *testing.T) {
 		{"comment in options", "backend b\n#hapsnap servers shop/web -- check # often", "options hold an unquoted #"},
 		{"comment after a quote", `backend b` + "\n" + `#hapsnap servers shop/web -- sni "a" #`, "options hold an unquoted #"},
 		{"weight in options", "backend b\n#hapsnap servers shop/web -- weight 3", "options hold weight; use weight=N"},
+		{"quoted weight in options", "backend b\n#hapsnap servers shop/web -- \"wei\"ght 3", "options hold weight; use weight=N"},
+		{"quoted enabled in options", "backend b\n#hapsnap servers shop/web -- 'enabled'", "options hold enabled"},
+		{"an open quote", "backend b\n#hapsnap servers shop/web -- sni \"a", "options: byte 5: unmatched quote"},
+		{"a line that ends early", "backend b\n#hapsnap servers shop/web -- check\rinter 1s", "options hold what ends a line"},
+		{"a word that only begins like users", "userlist u\n#hapsnap users# shop/auth", `unknown directive "users# shop/auth"`},
 		{"disabled in options", "backend b\n#hapsnap servers shop/web -- check disabled", "options hold disabled"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -226,6 +226,16 @@ func (b *fileBinder) appendRewritten(out, line []byte) []byte {
 	return append(out, line[done:]...)
 }
 
+// isTokenByte tells the bytes that a path in a configuration consists of. A
+// path ends at any other byte.
+var isTokenByte = func() (is [256]bool) {
+	for c := range is {
+		is[c] = '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' ||
+			strings.ContainsRune("._/-", rune(c))
+	}
+	return is
+}()
+
 // tokens yields the start and end of each run of path bytes that holds a slash.
 func tokens(line []byte) func(yield func([2]int) bool) {
 	return func(yield func([2]int) bool) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -73,9 +74,10 @@ func ChangeableMap(config []byte, path string, content []byte) bool {
 func lookedUp(config []byte) []string {
 	used := map[string]bool{} // and whether only so
 	var order []string
-	for _, line := range numberedLines(config) {
+	for l := range haproxycfg.Lines(config) {
+		line := l.Text
 		_, directive := directiveText(line) // with options of server lines
-		if word, _ := firstWord(line); !bytes.Contains(line, []byte(snapshots.MapsFolder)) || len(word) == 0 && !directive {
+		if !bytes.Contains(line, []byte(snapshots.MapsFolder)) || haproxycfg.FirstWord(line) == "" && !directive {
 			continue
 		}
 		for token := range tokens(line) {

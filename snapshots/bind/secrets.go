@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
@@ -55,14 +56,14 @@ func (b *secretBinder) replaceWords(line []byte) ([]byte, error) {
 	}
 	var out []byte
 	done := 0
-	for _, w := range rawWords(line) {
-		key, ok, err := secretWordIn(line[w.start:w.end])
+	for _, w := range (haproxycfg.Line{Text: line}).Words() {
+		key, ok, err := secretWordIn(line[w.Start:w.End])
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			out = append(append(out, line[done:w.start]...), b.value(key)...)
-			done = w.end
+			out = append(append(out, line[done:w.Start]...), b.value(key)...)
+			done = w.End
 		}
 	}
 	return append(out, line[done:]...), nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -57,14 +58,15 @@ func weightedBackends(directives []Directive) map[string]bool {
 
 // write binds all lines of the snapshot's haproxy.cfg.
 func (t *textBinder) write(config []byte) error {
-	var in section
-	for number, line := range numberedLines(config) {
+	var in haproxycfg.Section
+	for l := range haproxycfg.Lines(config) {
+		number, line := l.Number, l.Text
 		var err error
 		if servers := t.directives.servers; len(servers) > 0 && servers[0].Line == number {
 			err = t.writeServers(number, line)
 		} else if users := t.directives.users; len(users) > 0 && users[0].Line == number {
 			t.writeUsers(number, line)
-		} else if opened, ok := openSection(line); ok {
+		} else if opened, ok := haproxycfg.BeginSection(l); ok {
 			in = opened
 			err = t.writeSection(number, line, in)
 		} else {
@@ -77,23 +79,21 @@ func (t *textBinder) write(config []byte) error {
 	return nil
 }
 
-func (t *textBinder) writeSection(number int, line []byte, opened section) error {
+func (t *textBinder) writeSection(number int, line []byte, opened haproxycfg.Section) error {
 	err := t.writeLine(number, line, opened)
-	if opened.keyword == "global" && t.global < 0 {
+	if opened.Keyword == "global" && t.global < 0 {
 		t.global, t.globalLines = len(t.config), len(t.lines)
 	}
 	return err
 }
 
 // writeLine writes a line of structure, with its paths made absolute.
-func (t *textBinder) writeLine(number int, line []byte, in section) error {
-	switch keyword, rest := firstWord(line); string(keyword) {
-	case "node":
-		if in.keyword == "global" {
-			return errors.New("node is set when a snapshot is bound, and must not be in it")
-		}
-	case "default-server":
-		t.allWeights = t.allWeights || bytes.Contains(rest, []byte("weight"))
+func (t *textBinder) writeLine(number int, line []byte, in haproxycfg.Section) error {
+	switch l := (haproxycfg.Line{Text: line}); {
+	case in.Keyword == "global" && l.Is("node"):
+		return errors.New("node is set when a snapshot is bound, and must not be in it")
+	case !t.allWeights && l.Is("default-server"):
+		t.allWeights = bytes.Contains(line, []byte("weight"))
 	}
 	start := len(t.config)
 	line, err := t.joined(line)

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -86,15 +87,16 @@ func secretKeys(config []byte) ([]SecretKey, error) {
 	if !bytes.Contains(config, []byte(SecretMark)) {
 		return nil, nil
 	}
-	for number, line := range numberedLines(config) {
+	for l := range haproxycfg.Lines(config) {
+		line := l.Text
 		if text, ok := directiveText(line); ok {
 			_, options := cutOptions(text)
 			line = []byte(options)
 		}
-		for _, w := range rawWords(line) {
-			key, ok, err := secretWordIn(line[w.start:w.end])
+		for _, w := range (haproxycfg.Line{Text: line}).Words() {
+			key, ok, err := secretWordIn(line[w.Start:w.End])
 			if err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", snapshots.ConfigFile, number, err)
+				return nil, fmt.Errorf("%s:%d: %w", snapshots.ConfigFile, l.Number, err)
 			}
 			if ok {
 				out = append(out, key)
@@ -104,41 +106,13 @@ func secretKeys(config []byte) ([]SecretKey, error) {
 	return out, nil
 }
 
-// rawWord is where a word of a line is, with its quotes.
-type rawWord struct{ start, end int }
-
-// rawWords finds the words of a line by the rules of section 2.2 of HAProxy's
-// configuration manual, up to a comment.
-func rawWords(line []byte) (out []rawWord) {
-	start := -1
-	var quote byte
-	end := func(at int) {
-		if start >= 0 {
-			out = append(out, rawWord{start, at})
-		}
-		start = -1
-	}
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case quote == 0 && c == '#':
-			end(i)
-			return out
-		case quote == 0 && isBlank(c):
-			end(i)
-			continue
-		case c == quote:
-			quote = 0
-		case quote == 0 && (c == '"' || c == '\''):
-			quote = c
-		}
-		if start < 0 {
-			start = i
-		}
-		if c == '\\' && quote != '\'' {
-			i++
+// isName reports whether s holds nothing but letters, digits, '.', '_', '-'
+// and the bytes of extra.
+func isName(s, extra string) bool {
+	for i := range len(s) {
+		if !isTokenByte[s[i]] && !strings.Contains(extra, s[i:i+1]) || s[i] == '/' {
+			return false
 		}
 	}
-	end(len(line))
-	return out
+	return true
 }

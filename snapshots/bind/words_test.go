@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
@@ -67,33 +68,8 @@ func TestQuoteWord(t *testing.T) {
 	for value, want := range map[string]string{
 		"s3cret": "s3cret", "a b": "'a b'", "it's": `'it'\''s'`, "''": `''\'''\'''`, "$x": "'$x'", "a/b": "'a/b'", "a#b": "'a#b'", `a\`: `'a\'`, "ü": "'ü'",
 	} {
-		if got := quoteWord(value); got != want || len(rawWords([]byte(got+" x"))) != 2 {
+		if got := quoteWord(value); got != want || haproxycfg.CountWords([]byte(got+" x")) != 2 {
 			t.Errorf("%q is written %s, want %s", value, got, want)
-		}
-	}
-}
-
-func TestRawWords(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string][]string{
-		"":                   nil,
-		" a\tb  c\r":         {"a", "b", "c"},
-		"a # b":              {"a"},
-		"a#b c":              {"a"},
-		`a\#b c\ d`:          {`a\#b`, `c\ d`},
-		`"a # b" c`:          {`"a # b"`, "c"},
-		`'a \' b'c' d`:       {`'a \'`, `b'c'`, "d"},
-		`"a \" b" c`:         {`"a \" b"`, "c"},
-		`x"y z"'u v'w`:       {`x"y z"'u v'w`},
-		`a \`:                {"a", `\`},
-		`"never ends # here`: {`"never ends # here`},
-	} {
-		var got []string
-		for _, w := range rawWords([]byte(line)) {
-			got = append(got, line[w.start:w.end])
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", line, diff)
 		}
 	}
 }
