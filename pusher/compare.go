@@ -199,44 +199,52 @@ type configSection struct {
 func readOutline(config []byte) outline {
 	out := outline{backends: map[string]*configSection{}, frontends: map[string]*configSection{}}
 	defaults := map[string]*configSection{}
-	var section, last *configSection
-	for line := range strings.Lines(string(config)) {
-		words := strings.Fields(line)
-		if len(words) == 0 || (strings.HasPrefix(words[0], "#") && words[0] != "#hapsnap") {
-			continue
-		}
-		if !haproxycfg.BeginsSection(words[0]) {
-			if section != nil {
-				section.own = append(section.own, strings.Join(words, " "))
+	var last *configSection
+	for read := range haproxycfg.Sections(config) {
+		section := &configSection{keyword: read.Keyword, takes: last}
+		for _, line := range read.Lines {
+			if text := writtenWords(line); text != "" {
+				section.own = append(section.own, text)
 			}
-			continue
 		}
-		section = &configSection{keyword: words[0], takes: last}
-		name := ""
-		if len(words) > 1 {
-			name = strings.Trim(words[1], `"'`)
+		if read.From != "" {
+			section.takes = defaults[read.From]
 		}
-		if i := slices.Index(words, "from"); i > 0 && i+1 < len(words) {
-			section.takes = defaults[words[i+1]]
-		}
-		switch words[0] {
+		switch read.Keyword {
+		case "":
 		case "backend":
-			out.backends[name] = section
+			out.backends[read.Name] = section
 		case "frontend":
-			out.frontends[name] = section
+			out.frontends[read.Name] = section
 		case "listen":
-			out.backends[name], out.frontends[name] = section, section
+			out.backends[read.Name], out.frontends[read.Name] = section, section
 		case "defaults":
-			if !slices.Contains(words, "from") {
+			if read.From == "" {
 				section.takes = nil
 			}
-			defaults[name], last = section, section
+			defaults[read.Name], last = section, section
 		default:
-			section.takes, section.name = nil, name
+			section.takes, section.name = nil, read.Name
 			out.others = append(out.others, section)
 		}
 	}
 	return out
+}
+
+// writtenWords returns the words of a line as they are written, with one space between
+// them. Of comments it returns directives only.
+func writtenWords(line haproxycfg.Line) string {
+	if line.First() == "" {
+		if words := strings.Fields(string(line.Text)); len(words) > 0 && words[0] == "#hapsnap" {
+			return strings.Join(words, " ")
+		}
+		return ""
+	}
+	var out []string
+	for _, word := range line.Words() {
+		out = append(out, string(line.Text[word.Start:word.End]))
+	}
+	return strings.Join(out, " ")
 }
 
 // lines returns the lines of the section, those of its defaults first.

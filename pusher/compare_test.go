@@ -81,6 +81,10 @@ func TestCompareBackends(t *testing.T) {
 	}{
 		"nothing":                               {func(map[string]string) {}, ""},
 		"indentation, comments and empty lines": {config("    balance leastconn\n", "\n  # a comment\n\tbalance  leastconn\n"), ""},
+		"quotes and comments after code":        {config("    balance leastconn\n", "balance leastconn # fair\n"), ""},
+		"a section's head is indented":          {config("\nbackend blog_web from main", "\n  \"backend\" 'blog_web' from main # the blog"), ""},
+		"a word of a comment":                   {config("    balance leastconn\n", "    balance leastconn # shop_users\n"), ""},
+		"quotes that join words":                {config("x-a b", "x-a \"b c\""), all},
 		"sections in another order":             {config("\nresolvers cluster\n    hold valid 10s\n\nuserlist shop_users\n    user ann password x\n", "\nuserlist shop_users\n    user ann password x\n\nresolvers cluster\n    hold valid 10s\n"), ""},
 		"a line of a backend":                   {config("leastconn", "roundrobin"), "blog_web changed"},
 		"the directive of a backend":            {config("inter 5s", "inter 6s"), "shop_web changed"},

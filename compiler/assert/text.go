@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/difference"
 )
@@ -22,7 +22,7 @@ func textOf(files []snapshots.File, in string) (string, *fault) {
 	if len(words) == 0 {
 		words = []string{snapshots.ConfigFile}
 	}
-	if validate.IsSection(words[0]) {
+	if haproxycfg.BeginsSection(words[0]) {
 		config := snapshots.Snapshot{Files: files}.Config()
 		return section(string(config), words)
 	}
@@ -41,19 +41,19 @@ func textOf(files []snapshots.File, in string) (string, *fault) {
 func section(config string, words []string) (string, *fault) {
 	var lines, like []string
 	in := false
-	for line := range strings.Lines(config) {
-		head := strings.Fields(line)
-		if len(head) > 0 && validate.IsSection(head[0]) {
+	for line := range haproxycfg.Lines([]byte(config)) {
+		if s, begins := haproxycfg.BeginSection(line); begins {
 			if in {
 				break
 			}
+			head := line.Texts()
 			in = len(head) >= len(words) && slices.Equal(head[:len(words)], words)
-			if head[0] == words[0] {
-				like = append(like, strings.Join(head[:min(2, len(head))], " "))
+			if s.Keyword == words[0] {
+				like = append(like, strings.TrimSpace(s.Keyword+" "+s.Name))
 			}
 		}
 		if in {
-			lines = append(lines, line)
+			lines = append(lines, string(line.Text))
 		}
 	}
 	if lines == nil {
@@ -63,7 +63,7 @@ func section(config string, words []string) (string, *fault) {
 		}
 		return "", f
 	}
-	return strings.TrimRight(strings.Join(lines, ""), " \t\n") + "\n", nil
+	return strings.TrimRight(strings.Join(lines, "\n"), " \t\n") + "\n", nil
 }
 
 // maxNames is how many sections a message names.

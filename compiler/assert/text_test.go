@@ -74,7 +74,7 @@ func TestEquals(t *testing.T) {
 func TestTextOf(t *testing.T) {
 	t.Parallel()
 	files := []snapshots.File{
-		{Path: "haproxy.cfg", Content: []byte("global\n  log stdout\n\n" + text + "\n\nbackend ab\nbackend b\n")},
+		{Path: "haproxy.cfg", Content: []byte("global\n  log stdout\n\n" + text + "\n\nbackend ab\nbackend b\n  \"frontend\" 'f 1' # backend a\nbind :80\n")},
 		{Path: "maps/a b.map", Content: []byte("x y\n")},
 	}
 	for in, want := range map[string]string{
@@ -85,7 +85,8 @@ func TestTextOf(t *testing.T) {
 		"backend a":    text,
 		"backend  ab":  "backend ab\n",
 		"backend b":    "backend b\n",
-		"frontend a":   "there is no section frontend a",
+		"frontend":     "  \"frontend\" 'f 1' # backend a\nbind :80\n",
+		"frontend a":   "there is no section frontend a; there is frontend f 1",
 		"backend c":    "there is no section backend c; there is backend a, backend ab, backend b",
 		"maps/a.map":   "there is no file maps/a.map; the files are haproxy.cfg, maps/a b.map",
 	} {

@@ -3,10 +3,10 @@ package routing
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // Guard refuses requests of a host whose path servers read in different ways, such as
@@ -93,7 +93,7 @@ func (t *translation) protecting(backend string) bool {
 
 // refuses reports whether a line of a snippet may keep requests out.
 func refuses(line SnippetLine) bool {
-	words := strings.Fields(line.Text())
+	words := haproxycfg.Line{Text: []byte(line.Text())}.Texts()
 	return len(words) > 1 && slices.Contains([]string{"deny", "tarpit", "reject", "silent-drop", "auth", "return", "redirect"}, words[1]) ||
 		len(words) > 2 && words[2] == "reject"
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
 // Server is a server line of haproxy.cfg. Service is empty where the line is one
@@ -77,7 +77,7 @@ func (e *enclosure) line(l line) string {
 	switch {
 	case first == "":
 		return l.text
-	case validate.IsSection(first):
+	case haproxycfg.BeginsSection(first):
 		e.section, e.name = first, l.word(1)
 	case e.section == "global":
 		return e.global(first, l)
@@ -157,7 +157,13 @@ func (e *enclosure) server(l line) string {
 // trusting has a server be believed whatever certificate it shows: those of ours
 // are of no known authority.
 func trusting(text string) string {
-	return strings.ReplaceAll(text, " verify required", " verify none")
+	l := newLine(text)
+	for i := len(l.words) - 2; i >= 0; i-- {
+		if l.word(i) == "verify" && l.word(i+1) == "required" {
+			l.text = l.withWord(i+1, "none")
+		}
+	}
+	return l.text
 }
 
 // layer4 moves a rule to where the address of the client is known that the PROXY

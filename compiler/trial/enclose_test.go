@@ -18,7 +18,7 @@ global
     fd-hard-limit 1000
 defaults main
     log global
-    default-server check inter 5s ssl verify required
+    default-server check inter 5s ssl verify  "required"
 frontend http from main
     bind "${BIND_ADDRESS}:80" # for all
     bind 10.0.0.1:8080,[::]:8081 accept-proxy interface eth0
@@ -45,7 +45,7 @@ global
     fd-hard-limit 1000
 defaults main
     log global
-    default-server check inter 5s ssl verify none
+    default-server check inter 5s ssl verify  none
 frontend http from main
     bind unix@/d/b0 accept-proxy 
     bind unix@/d/b1 accept-proxy interface eth0

@@ -103,9 +103,9 @@ func kindOf(line []byte) lineKind {
 		return outerLine
 	case word == "backend" && line[0] == 'b':
 		return backendLine
-	case line[0] != ' ' && line[0] != '\t' && IsSection(word):
+	case line[0] != ' ' && line[0] != '\t' && haproxycfg.BeginsSection(word):
 		return headLine
-	case keywordForm.Match(line) && !IsSection(word):
+	case keywordForm.Match(line) && !haproxycfg.BeginsSection(word):
 		return indentedLine
 	}
 	return oddLine

@@ -21,10 +21,6 @@ var conditionals = map[string]bool{
 	".diag": true, ".notice": true, ".warning": true, ".alert": true,
 }
 
-// IsSection reports whether a line of haproxy.cfg that begins with the word begins
-// a section.
-func IsSection(word string) bool { return haproxycfg.BeginsSection(word) }
-
 // lineChecker makes our own checks of haproxy.cfg.
 type lineChecker struct {
 	seen   map[string]int // the line of each section
@@ -66,7 +62,7 @@ func (c *lineChecker) check(number int, line []byte) {
 	switch {
 	case conditionals[first]:
 		c.add(number, first+" is not possible: the Dataplane API sorts lines, and would tear it apart", "use the templates' own if")
-	case IsSection(first):
+	case haproxycfg.BeginsSection(first):
 		c.section(number, line)
 	}
 	if n := haproxycfg.CountWords(line); n > maxWords {

@@ -10,9 +10,8 @@ import (
 // statsSockets returns the paths of the stats sockets in haproxy.cfg.
 func statsSockets(config []byte) map[string]bool {
 	found := map[string]bool{}
-	for line := range strings.Lines(string(config)) {
-		words := strings.Fields(line)
-		if len(words) >= 3 && words[0] == "stats" && words[1] == "socket" {
+	for line := range haproxycfg.Lines(config) {
+		if words := line.Texts(); len(words) >= 3 && words[0] == "stats" && words[1] == "socket" {
 			path := words[2]
 			if at := strings.LastIndexByte(path, '@'); at >= 0 && !strings.HasPrefix(path, "/") {
 				path = path[at+1:] // unix@/run/…
@@ -30,23 +29,18 @@ const defaultUserlist = "controller"
 // its users from, "" for none. In a configuration of ours they are those of an Ingress. A
 // password in the clear that is another one shows that the API has the user from elsewhere.
 func endangeredUsers(config []byte, username, password string) string {
-	section, endangered := "", ""
-	for line := range strings.Lines(string(config)) {
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0 || strings.HasPrefix(words[0], "#"):
-		case len(words) >= 2 && words[0] == "node" && ours(words[1]):
-			return ""
-		case haproxycfg.BeginsSection(words[0]):
-			section = ""
-			if words[0] == "userlist" && len(words) >= 2 {
-				section = words[1]
-			}
-		case section == "" || words[0] != "user" || len(words) < 2 || words[1] != username:
-		case len(words) >= 4 && words[2] == "insecure-password" && words[3] != password:
-		default:
-			if endangered == "" || section == defaultUserlist {
-				endangered = section
+	endangered := ""
+	for section := range haproxycfg.Sections(config) {
+		for _, line := range section.Lines {
+			words := line.Texts()
+			switch {
+			case len(words) < 2:
+			case section.Keyword == "global" && words[0] == "node" && ours(words[1]):
+				return ""
+			case section.Keyword != "userlist" || section.Name == "" || words[0] != "user" || words[1] != username:
+			case len(words) >= 4 && words[2] == "insecure-password" && words[3] != password:
+			case endangered == "" || section.Name == defaultUserlist:
+				endangered = section.Name
 			}
 		}
 	}

@@ -133,6 +133,10 @@ func TestEndangeredUsers(t *testing.T) {
 		"a comment":               {"userlist controller\n  # user hapsnap insecure-password secret\n", ""},
 		"another section":         {"userlist controller\n\nbackend b\n  user hapsnap insecure-password secret\n", ""},
 		"not indented":            {"userlist controller\nuser hapsnap insecure-password secret\n", "controller"},
+		"quoted":                  {"\"userlist\" 'controller' # ours\n  \"user\" hapsnap insecure-password \"secret\" # other\n", "controller"},
+		"another, in quotes":      {"userlist controller\n  user hapsnap insecure-password \"an other\"\n", ""},
+		"a word of a comment":     {"userlist # controller\n  user hapsnap password x\nuserlist u # x\nuser admin password x # hapsnap\n", ""},
+		"a node of nobody":        {"backend b\n  node r000001-9f3ac01b2d_5f3c9a01\nuserlist controller\n  user hapsnap password x\n", "controller"},
 		"an Ingress of ours":      {"global\n  node r000001-9f3ac01b2d_5f3c9a01\nuserlist controller\n  user hapsnap password x\n", ""},
 	} {
 		if got := endangeredUsers([]byte(tt.config), "hapsnap", "secret"); got != tt.want {
@@ -145,6 +149,9 @@ func TestStatsSockets(t *testing.T) {
 	got := statsSockets([]byte("global\n  stats socket /a mode 600\n  stats socket unix@/b level admin\n  stats socket ipv4@127.0.0.1:9999 level admin\n  stats timeout 1s\n"))
 	if len(got) != 3 || !got["/a"] || !got["/b"] {
 		t.Errorf("found %v", got)
+	}
+	if got := statsSockets([]byte("'global'\n\"stats\" socket \"/run/a b\" # level admin\n")); len(got) != 1 || !got["/run/a b"] {
+		t.Errorf("in quotes, found %v", got)
 	}
 }
 

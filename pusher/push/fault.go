@@ -107,18 +107,14 @@ func sameBinds(section, want, before string) bool {
 	return len(lines) > 0
 }
 
-// binds returns the bind lines of a section, whatever blanks they have.
+// binds returns the bind lines of a section, whatever blanks, quotes and comments they have.
 func binds(section, config string) []string {
 	var out []string
-	within := false
-	for line := range strings.Lines(config) {
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0:
-		case haproxycfg.BeginsSection(words[0]):
-			within = len(words) > 1 && words[1] == section
-		case within && words[0] == "bind":
-			out = append(out, strings.Join(words, " "))
+	for s := range haproxycfg.Sections([]byte(config)) {
+		for _, line := range s.Lines {
+			if s.Keyword != "" && s.Name == section && line.Is("bind") {
+				out = append(out, strings.Join(line.Texts(), " "))
+			}
 		}
 	}
 	return out

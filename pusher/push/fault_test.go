@@ -3,6 +3,7 @@ package push
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,39 @@ func TestInstanceFault(t *testing.T) {
 		hint, ok := instanceFault(tt.said, want, before)
 		if ok != (tt.hint != refused) || !strings.Contains(hint, tt.hint) {
 			t.Errorf("%s: the instance is at fault: %v, %q", name, ok, hint)
+		}
+	}
+}
+
+// Both texts are read as HAProxy reads them: the bound one in the templates' words, the one
+// before in those of the Dataplane API.
+func TestBinds(t *testing.T) {
+	t.Parallel()
+	for config, want := range map[string][]string{
+		"frontend web\n  bind :80\n": {"bind :80"},
+		"  \"frontend\" 'web' # one\nbind :80 # the web\n  \"bind\" \":443\" ssl\n": {"bind :80", "bind :443 ssl"},
+		"bind :1\nfrontend other # web\n bind :80\nbackend web\n # bind :81\n":      nil,
+		"frontend \"web\nbind :80\n": nil,
+	} {
+		if got := binds("web", config); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", config, got, want)
+		}
+	}
+}
+
+// What is said of a file on disk that is another names no words but the first of a line, and
+// none where only quotes, blanks and comments differ.
+func TestForeignWords(t *testing.T) {
+	t.Parallel()
+	bound := []byte("global\nmaxconn 10\n  backend \"web\" # shop\nbalance 'roundrobin' # fair\n")
+	for found, want := range map[string]string{
+		"global\n  maxconn 10\n\nbackend web\n  balance roundrobin\n":                          "another text",
+		"global\n  maxconn 10\n  \"stats\" timeout 1s\nbackend web\n  option \"forwardfor\"\n": "another text, in global: stats, backend web: option",
+		"global\nlisten \"a\"\nbind :80 # secret\n":                                            "another text, in listen a: listen, listen a: bind",
+		"listen \"a\\x1b\"\n": "another text, in listen a\\x1b: listen",
+	} {
+		if got := foreignWords([]byte(found), bound); got != want {
+			t.Errorf("%q: %s, want %s", found, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -240,7 +241,8 @@ func (f fenced) DeleteMapEntry(ctx context.Context, name, key string) error {
 // termOf returns the term in which a haproxy.cfg was written, 0 for one that does not
 // say so. It stands before everything but the lines of the API.
 func termOf(config []byte) int64 {
-	for line := range lines(config) {
+	for l := range haproxycfg.Lines(config) {
+		line := l.Text
 		if !bytes.HasPrefix(line, []byte("#")) {
 			return 0
 		}

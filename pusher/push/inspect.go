@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -133,22 +134,22 @@ func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 func foreignWords(found, want []byte) string {
 	const most = 3
 	ours := map[string]int{}
-	for line := range lines(want) {
-		ours[strings.Join(strings.Fields(string(line)), " ")]++
+	for line := range haproxycfg.Lines(want) {
+		ours[strings.Join(line.Texts(), " ")]++
 	}
 	var words []string
 	section := ""
-	for raw := range lines(withoutHeader(found)) {
-		line := strings.Fields(string(raw))
-		if len(line) == 0 || strings.HasPrefix(line[0], "#") {
+	for line := range haproxycfg.Lines(withoutHeader(found)) {
+		texts := line.Texts()
+		if len(texts) == 0 {
 			continue
 		}
-		if haproxycfg.BeginsSection(line[0]) && !isIndented(raw) {
-			section = strings.Join(line[:min(2, len(line))], " ")
+		if s, begins := haproxycfg.BeginSection(line); begins {
+			section = strings.TrimSpace(s.Keyword + " " + s.Name)
 		}
-		text := strings.Join(line, " ")
-		if ours[text]--; ours[text] < 0 && !slices.Contains(words, section+": "+line[0]) && line[0] != "server" {
-			words = append(words, section+": "+line[0])
+		text, what := strings.Join(texts, " "), section+": "+texts[0]
+		if ours[text]--; ours[text] < 0 && !slices.Contains(words, what) && texts[0] != "server" {
+			words = append(words, what)
 		}
 	}
 	if len(words) == 0 {
@@ -157,7 +158,7 @@ func foreignWords(found, want []byte) string {
 	if len(words) > most {
 		words = append(words[:most], "…")
 	}
-	return "another text, in " + strings.Join(words, ", ")
+	return "another text, in " + printable.Text(strings.Join(words, ", "))
 }
 
 // inspectFiles returns the files that are missing or have another content.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
@@ -38,7 +39,8 @@ func (m mark) line() string {
 
 // markOf returns the mark of a haproxy.cfg. It stands before everything but other comments.
 func markOf(config []byte) (mark, bool) {
-	for line := range lines(config) {
+	for l := range haproxycfg.Lines(config) {
+		line := l.Text
 		if !bytes.HasPrefix(line, []byte("#")) {
 			return mark{}, false
 		}
@@ -83,7 +85,8 @@ func foreignText(raw dataplane.Raw, marked bool) string {
 
 // readVersion returns the version that a haproxy.cfg says it has, -1 for none.
 func readVersion(config []byte) int64 {
-	for line := range lines(config) {
+	for l := range haproxycfg.Lines(config) {
+		line := l.Text
 		if after, ok := bytes.CutPrefix(line, []byte(versionMark)); ok {
 			if v, err := strconv.ParseInt(string(bytes.TrimSpace(after)), 10, 64); err == nil {
 				return v

@@ -358,6 +358,17 @@ func TestReadText(t *testing.T) {
 	if s := got.servers[serverKey{"a", "s2"}]; s.weight != -1 || !s.disabled {
 		t.Errorf("s2 is %+v", s)
 	}
+	// Templates may quote, need not indent, and may indent what begins a section.
+	got = readText([]byte("  'global' # one\n\"node\" n2 # as bound\n  backend \"a\"\nserver 's1' 10.0.0.1:80 \"disabled\" # weight 3\nserver s2 10.0.0.1:81 # disabled\n# hapsnap end n2\n"))
+	if got.node != "n2" || got.end != "n2" || got.sections != 2 || len(got.servers) != 2 {
+		t.Errorf("read %+v", got)
+	}
+	if s := got.servers[serverKey{"a", "s1"}]; s.weight != -1 || !s.disabled {
+		t.Errorf("s1 is %+v", s)
+	}
+	if s := got.servers[serverKey{"a", "s2"}]; s.disabled {
+		t.Errorf("s2 is %+v", s)
+	}
 	if empty := readText(nil); empty.version != -1 {
 		t.Errorf("nothing has version %d", empty.version)
 	}

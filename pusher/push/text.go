@@ -3,7 +3,6 @@ package push
 import (
 	"bytes"
 	"fmt"
-	"iter"
 	"maps"
 	"net/netip"
 	"strconv"
@@ -19,11 +18,9 @@ const maxLine = 65536
 
 // checkText refuses a configuration that the API would take and damage.
 func checkText(config []byte) error {
-	number := 0
-	for line := range lines(config) {
-		number++
-		if len(line) >= maxLine {
-			return fmt.Errorf("%w: line %d has %d bytes, of which the Dataplane API would keep none", ErrRefused, number, len(line))
+	for line := range haproxycfg.Lines(config) {
+		if len(line.Text) >= maxLine {
+			return fmt.Errorf("%w: line %d has %d bytes, of which the Dataplane API would keep none", ErrRefused, line.Number, len(line.Text))
 		}
 	}
 	return nil
@@ -60,33 +57,40 @@ const (
 
 func readText(config []byte) text {
 	t := text{version: -1, servers: make(map[serverKey]serverLine)}
-	section, name := "", ""
-	for raw := range lines(config) {
-		line := strings.TrimSpace(string(raw))
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0:
-		case strings.HasPrefix(line, versionMark):
-			if v, err := strconv.ParseInt(line[len(versionMark):], 10, 64); err == nil {
-				t.version = v
-			}
-		case strings.HasPrefix(line, endMark):
-			t.end = line[len(endMark):]
-		case haproxycfg.BeginsSection(words[0]) && !isIndented(raw):
-			section, name = words[0], ""
-			if len(words) > 1 {
-				name = words[1]
-			}
+	for section := range haproxycfg.Sections(config) {
+		if section.Keyword != "" {
 			t.sections++
-		case section == "global" && words[0] == "node" && len(words) == 2:
-			t.node = strings.Trim(words[1], `"'`)
-		case words[0] == "server" && len(words) >= 3:
-			if l, ok := readServer(words[2:]); ok {
-				t.servers[serverKey{name, words[1]}] = l
+		}
+		for _, line := range section.Lines {
+			switch word := line.First(); {
+			case word == "":
+				t.readComment(strings.TrimSpace(string(line.Text)))
+			case section.Keyword == "global" && word == "node":
+				if words := line.Texts(); len(words) == 2 {
+					t.node = words[1]
+				}
+			case word == "server":
+				if words := line.Texts(); len(words) >= 3 {
+					if l, ok := readServer(words[2:]); ok {
+						t.servers[serverKey{section.Name, words[1]}] = l
+					}
+				}
 			}
 		}
 	}
 	return t
+}
+
+// readComment reads the lines that are comments to HAProxy.
+func (t *text) readComment(line string) {
+	if number, ok := strings.CutPrefix(line, versionMark); ok {
+		if v, err := strconv.ParseInt(number, 10, 64); err == nil {
+			t.version = v
+		}
+	}
+	if node, ok := strings.CutPrefix(line, endMark); ok {
+		t.end = node
+	}
 }
 
 // readServer reads a server line from its address on. It returns false for one
@@ -150,18 +154,4 @@ func withoutHeader(config []byte) []byte {
 // into the same states.
 func (t text) sameAs(o text) bool {
 	return t.node == o.node && t.end == o.end && maps.EqualFunc(t.servers, o.servers, serverLine.same)
-}
-
-func isIndented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || line[0] == '\t') }
-
-func lines(text []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for len(text) > 0 {
-			line, rest, _ := bytes.Cut(text, []byte("\n"))
-			if !yield(line) {
-				return
-			}
-			text = rest
-		}
-	}
 }
