@@ -106,7 +106,7 @@ func BenchmarkEndpoint(b *testing.B) {
 			b.Fatal(err)
 		}
 		called := time.Now()
-		e.saved = called
+		e.saves.saved = called
 		port := httpPort(fmt.Sprintf("web-%d", n%benchBackends))
 		list := slices.Clone(e.live.Endpoints[port])
 		list[0].Draining = !list[0].Draining

@@ -81,7 +81,7 @@ func (e *engine) ended(i *instance, w work, err error, now time.Time) {
 	e.metrics.worked(w, err)
 	if err != nil {
 		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
-		e.outranked(i, err, now)
+		e.outranked(i, err)
 		e.notLed(i, err)
 	}
 }
@@ -114,7 +114,7 @@ func (c claimEnded) apply(e *engine, now time.Time) {
 	if !i.ledByOther() { // that is told once
 		e.logger(i.Name).Warn("instance not claimed", "term", c.term, "err", err)
 	}
-	if !e.outranked(i, err, now) {
+	if !e.outranked(i, err) {
 		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
 	}
 	e.notLed(i, err)
@@ -152,7 +152,7 @@ func (p pushEnded) apply(e *engine, now time.Time) {
 	}
 	if err != nil {
 		r.Error = push.Gist(err)
-		e.outranked(i, err, now)
+		e.outranked(i, err)
 		e.notLed(i, err)
 		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
 	} else {
@@ -289,7 +289,7 @@ func (c collectEnded) apply(e *engine, now time.Time) {
 	}
 	if failed != nil {
 		e.logger(i.Name).Warn("files not removed that nothing needs", "files", len(c.garbage)-len(c.removed), "err", failed)
-		e.outranked(i, failed, now)
+		e.outranked(i, failed)
 	}
 	if len(c.removed) == 0 {
 		return

@@ -1,8 +1,6 @@
 package pusher
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
@@ -73,9 +70,8 @@ type engine struct {
 	rejecting     bool
 	rejectAt      time.Time // not before
 
-	dirty    bool // the state differs from the file in what may be lost
-	saved    time.Time
-	saving   retrying
+	dirty    bool // the state differs from what was saved, in what may be lost
+	saves    saves
 	reviewed time.Time // the uploads
 	pruning  bool      // slots are to be dropped that no snapshot in use has
 	metrics  *metrics
@@ -109,10 +105,10 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 }
 
 // turn is the whole of the pusher: it observes, decides what should run, takes
-// the next step of the rollout, saves, and collects the effects that the runner is to
-// start.
+// the next step of the rollout, and collects the effects that the runner is to start: its
+// pushes once the state of the step was saved, see saves.go.
 func (e *engine) turn(now time.Time) {
-	e.view.Runs = e.runs()
+	e.view.Runs = runs(e.state.Rollout)
 	e.refuseOwn(now)
 	e.decision = decide(e.view, e.state.Rollout.Failed, now)
 	e.tellInstances()
@@ -121,13 +117,10 @@ func (e *engine) turn(now time.Time) {
 	e.assignSlots(now)
 	e.bindings.expire(now)
 	e.beginClaims(now)
-	if e.ready(now) {
-		next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(now), now)
-		e.noteUploads(pushes)
-		if e.commit(next, e.waitForNeeds(waits), now) {
-			e.trace()
-			e.beginPushes(pushes)
-		}
+	ready := e.ready(now)
+	e.beginApproved(ready, now)
+	if ready {
+		e.takeStep(now)
 		e.reviewUploads(now)
 		e.beginWork(now)
 		e.beginSampling(now)
@@ -139,6 +132,7 @@ func (e *engine) turn(now time.Time) {
 	e.troubleWithSignatures(now)
 	e.settleSecrets(now)
 	e.report(now)
+	e.keepState(now)
 }
 
 // tellInstances tells each instance which snapshots matter.
@@ -215,33 +209,6 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 // names returns the instances' names, in order.
 func (e *engine) names() []string { return slices.Sorted(maps.Keys(e.instances)) }
 
-// commit saves the state of the rollout, if it changed, before anybody acts on
-// it, with what that waits for: the status in the file tells of both. It returns
-// false if that cannot be done; then the step is taken again.
-func (e *engine) commit(next rollout.State, waits []rollout.Wait, now time.Time) bool {
-	before := e.waits
-	e.waits = waits
-	if !sameJSON(next, e.state.Rollout) {
-		if now.Before(e.saving.at) {
-			e.waits = before
-			return false
-		}
-		old := e.state.Rollout
-		e.state.Rollout = next
-		if err := e.save(now); err != nil {
-			e.state.Rollout, e.waits = old, before
-			return false
-		}
-		for _, h := range happenings(old, next) {
-			if h.instance == "" || e.instances[h.instance] != nil { // of one that left there is nothing to say
-				e.tell(h, now)
-			}
-		}
-	}
-	e.results, e.reloads = nil, map[string]int{}
-	return true
-}
-
 // trace has the spans follow the rollout.
 func (e *engine) trace() {
 	var target snapshots.ID
@@ -256,30 +223,6 @@ func (e *engine) trace() {
 // none, or the snapshot is not at hand.
 func (e *engine) traceparent(id snapshots.ID) string {
 	return e.library.have[id].Manifest.Provenance.Traceparent
-}
-
-// save keeps the state.
-func (e *engine) save(now time.Time) error {
-	e.state.Slots, e.state.Kept = e.bindings.slots, e.losses.guard.saved()
-	e.state.Status = e.status(now)
-	if e.state.Instances == nil || e.known() {
-		e.state.Instances = make(map[string]kept, len(e.instances))
-	}
-	for name, i := range e.instances {
-		i.ByHand, i.Alias, i.Record = i.running.ByHand, i.target.Names.Alias(), i.target.Record.Remembered()
-		e.state.Instances[name] = i.kept
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout) // the last one is due when all else has ended
-	defer cancel()
-	err := e.state.save(ctx, e.keeper)
-	if e.saved, e.saving = now, e.saving.after(err, now); err == nil {
-		e.dirty = false
-	}
-	if errors.Is(err, statestore.ErrTaken) {
-		e.reign.lose(err)
-	}
-	e.trouble("state", err, now)
-	return err
 }
 
 // longestError is how much of an error is kept and told, in bytes: some have a line for each

@@ -158,7 +158,7 @@ func (l *life) run(ctx context.Context, o Options) error {
 	l.engine <- e
 	e.loop(ctx)
 	cancel()
-	e.finish()
+	e.finish(ctx)
 	return nil
 }
 

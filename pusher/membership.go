@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
 // membership is who belongs to the fleet, as far as that is known.
@@ -131,7 +132,7 @@ func (e *engine) join(spec fleet.Instance, now time.Time) {
 		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
 	case old.UID == spec.UID:
 		close(old.stop)
-		e.state.Rollout = e.state.Rollout.Forgive(spec.Name)
+		e.change(func(s rollout.State) rollout.State { return s.Forgive(spec.Name) })
 		i.busy = old.busy // its job ends as it began
 		i.kept = old.kept
 		i.target.Names, i.target.Record = old.target.Names, old.target.Record
@@ -143,9 +144,12 @@ func (e *engine) join(spec fleet.Instance, now time.Time) {
 	}
 	if i.Of != spec.UID {
 		i.kept = kept{Of: spec.UID}
-		e.state.Rollout = e.state.Rollout.Forget(spec.Name)
+		e.change(func(s rollout.State) rollout.State { return s.Forget(spec.Name) })
 		delete(e.state.Uploads, spec.Name)
 		delete(e.reloads, spec.Name)
+		if p := e.saves.proposed; p != nil {
+			delete(p.reloads, spec.Name)
+		}
 		e.dirty = true
 	}
 	i.running.ByHand = i.ByHand

@@ -222,8 +222,8 @@ func (w *world) collect() {
 	if err != nil {
 		w.fatalf("view: %v", err)
 	}
-	if err := w.e.save(w.now); err != nil {
-		w.fatalf("save: %v", err)
+	if w.e.beginSave(w.now); !w.e.endSave(w.t, w.now) {
+		w.fatalf("the state is not saved")
 	}
 	used, err := InUse(w.options.State)
 	if err != nil {

@@ -147,7 +147,7 @@ func (w *world) step() {
 	before := e.state.Rollout
 	next, pushes, waits := e.policy.Step(before, e.observe(w.now), w.now)
 	w.check(before, next, pushes)
-	if !e.commit(next, waits, w.now) {
+	if !e.commit(w.t, next, waits, w.now) {
 		w.fatalf("the state is not saved")
 	}
 	if is, was := next.Rollout, before.Rollout; is != nil && (was == nil || was.Target != is.Target) {

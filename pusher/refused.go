@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
@@ -12,8 +13,7 @@ import (
 const aboutSigned = "signatures"
 
 // runs returns the newest snapshot that the fleet was brought to, or is being.
-func (e *engine) runs() snapshots.ID {
-	s := e.state.Rollout
+func runs(s rollout.State) snapshots.ID {
 	if s.Rollout != nil && s.Rollout.Target.Compare(s.Good) > 0 {
 		return s.Rollout.Target
 	}

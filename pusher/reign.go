@@ -3,12 +3,9 @@ package pusher
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
-	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
 const (
@@ -57,27 +54,14 @@ func (e *engine) leader() string {
 
 // outranked sees to an instance on which a later term was found. Either another pusher
 // leads by now; or the state, which this one still has, was made anew after that term.
-// Then it returns true, and the term is a higher one.
-func (e *engine) outranked(i *instance, err error, now time.Time) (raised bool) {
+// Then the term is raised. It returns false where that is not tried.
+func (e *engine) outranked(i *instance, err error) bool {
 	by, ok := errors.AsType[push.OutrankedError](err)
 	if !ok || by.By <= e.reign.term || e.reign.raised >= maxRaises {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), saveTimeout)
-	defer cancel()
-	term, err := e.keeper.Raise(ctx, by.By)
-	if err != nil {
-		e.trouble("state", err, now)
-		if errors.Is(err, statestore.ErrTaken) {
-			e.reign.lose(fmt.Errorf("instance %s is of term %d: %w", i.Name, by.By, err))
-		}
-		return false
+	if r := e.saves.raise; r == nil || by.By > r.above {
+		e.saves.raise = &raising{e.keeper, by.By, i}
 	}
-	e.Log.Warn("term raised above one that was met", "instance", i.Name, "met", by.By, "term", term)
-	e.reign.raised++
-	e.reign.term = term
-	e.reign.fence.Raise(term)
-	i.claimAfter = now
-	e.dirty = true
 	return true
 }

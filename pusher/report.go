@@ -11,8 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// report tells the status to whoever listens, and saves what may have been lost
-// without harm until now.
+// report tells the status to whoever listens.
 func (e *engine) report(now time.Time) {
 	s := e.status(now)
 	e.metrics.observe(s)
@@ -28,19 +27,9 @@ func (e *engine) report(now time.Time) {
 	if e.announcer != nil {
 		e.announcer.offer(s.Condition())
 	}
-	if !s.sameAs(e.state.Status) {
+	if !e.dirty && e.saves.proposed == nil && !s.sameAs(e.state.Status) {
 		e.dirty = true
 	}
-	if age := now.Sub(e.saved); ((e.dirty && age >= e.saveInterval()) || age >= heartbeat) && !now.Before(e.saving.at) {
-		_ = e.save(now) // noted as trouble
-	}
-}
-
-func (e *engine) saveInterval() time.Duration {
-	if e.Keeper != nil {
-		return saveIntervalElsewhere
-	}
-	return saveInterval
 }
 
 // status returns what the pusher says of itself.

@@ -92,7 +92,7 @@ func (e *engine) run(ctx context.Context, instances fleet.Fleet, now time.Time) 
 	}
 	e.loop(ctx)
 	cancel()
-	e.finish()
+	e.finish(ctx)
 }
 
 // loop takes turns until ctx is done.
@@ -131,7 +131,7 @@ func (e *engine) takeWaiting() {
 
 // finish waits for effects and sources, which end as their context did, and saves what they
 // had to say.
-func (e *engine) finish() {
+func (e *engine) finish(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		e.inbox.jobs.Wait()
@@ -144,7 +144,7 @@ func (e *engine) finish() {
 		case <-ended:
 			e.takeWaiting()
 			e.traces.end("interrupted", nil)
-			_ = e.save(time.Now()) // noted as trouble, and there is nobody left to tell
+			e.saveLast(ctx, time.Now())
 			return
 		}
 	}

@@ -109,13 +109,19 @@ func checkState(data []byte, place string) error {
 	return nil
 }
 
-func (s state) save(ctx context.Context, k Keeper) error {
+// encoded returns the state as it is kept.
+func (s state) encoded() ([]byte, error) {
 	s.Uploads, s.Certificates = splitUploads(s.Uploads)
 	data, err := json.Marshal(s)
 	if err != nil {
-		return fmt.Errorf("save state: %w", err)
+		return nil, fmt.Errorf("save state: %w", err)
 	}
-	return k.Save(ctx, append(data, '\n'))
+	return append(data, '\n'), nil
+}
+
+func (s state) save(ctx context.Context, k Keeper) error {
+	data, err := s.encoded()
+	return saveState{k, data, err}.save(ctx)
 }
 
 // fallbackFile is the name of the file next to the state with the fallback certificate.

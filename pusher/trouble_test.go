@@ -57,10 +57,12 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 		e.tellInstances()
 		w.read()
 		next, begun, waits := e.policy.Step(e.state.Rollout, e.observe(w.now), w.now)
-		if e.commit(next, waits, w.now) {
+		if e.commit(t, next, waits, w.now) {
 			pushes += len(begun)
 		}
 		e.report(w.now)
+		e.keepState(w.now)
+		e.endSave(t, w.now)
 	}
 	if pushes > 0 {
 		t.Errorf("%d pushes began that were not saved", pushes)

@@ -58,9 +58,12 @@ func (e *engine) pruneSlots(needed map[snapshots.ID]bool) {
 // inUse returns the snapshots that have to be at hand: the wanted one, the good
 // one, that of the rollout, and whatever runs and is in the store.
 func (e *engine) inUse() map[snapshots.ID]bool {
-	needed := map[snapshots.ID]bool{e.decision.ID: true, e.state.Rollout.Good: true}
-	if r := e.state.Rollout.Rollout; r != nil {
-		needed[r.Target] = true
+	needed := map[snapshots.ID]bool{e.decision.ID: true}
+	for _, s := range e.rollouts() {
+		needed[s.Good] = true
+		if s.Rollout != nil {
+			needed[s.Rollout.Target] = true
+		}
 	}
 	for _, i := range e.instances {
 		if id := i.snapshot(); slices.Contains(e.view.IDs, id) {

@@ -258,8 +258,10 @@ func (e *engine) mayHave() map[string][]snapshots.ID {
 		if id := i.snapshot(); slices.Contains(e.view.IDs, id) {
 			out[name] = append(out[name], id)
 		}
-		if p := e.state.Rollout.Instances[name].Push; p != nil {
-			out[name] = append(out[name], p.Snapshot)
+		for _, s := range e.rollouts() {
+			if p := s.Instances[name].Push; p != nil {
+				out[name] = append(out[name], p.Snapshot)
+			}
 		}
 	}
 	if r := e.state.Rollout.Rollout; r != nil {

@@ -11,17 +11,15 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// beginPushes begins the pushes of a step.
-func (e *engine) beginPushes(pushes []rollout.Push) {
-	for _, p := range pushes {
-		i := e.instances[p.Instance]
-		e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
-		i.begin(workPush)
-		want := e.bind(p.Snapshot, i)
-		want.whole = i.snapshot() != p.Snapshot
-		span := e.traces.push(p, e.traceparent(p.Snapshot))
-		e.begin(pushSnapshot{remote: e.remote(i), push: p, want: want, running: e.bind(i.snapshot(), i), have: i.running, span: span})
-	}
+// beginPush begins a push.
+func (e *engine) beginPush(p rollout.Push) {
+	i := e.instances[p.Instance]
+	e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
+	i.begin(workPush)
+	want := e.bind(p.Snapshot, i)
+	want.whole = i.snapshot() != p.Snapshot
+	span := e.traces.push(p, e.traceparent(p.Snapshot))
+	e.begin(pushSnapshot{remote: e.remote(i), push: p, want: want, running: e.bind(i.snapshot(), i), have: i.running, span: span})
 }
 
 // stands classifies what an instance needs; now is only looked at for the kinds
@@ -55,7 +53,7 @@ func (e *engine) beginWork(now time.Time) {
 	for _, name := range e.names() {
 		i := e.instances[name]
 		w := e.stands(i, now)
-		if w == workNothing || w == workReload {
+		if w == workNothing || w == workReload || e.saves.reservedFor(i, now) {
 			continue
 		}
 		i.begin(w)

@@ -61,7 +61,7 @@ func (w world) happen(kind byte, n int) {
 	case 3:
 		w.endAny(name, Refused)
 	case 4:
-		w.endAny(name, Trouble)
+		w.endAny(name, []Outcome{Trouble, NotBegun}[n%2])
 	case 5, 6:
 		if w.fleet[name] != nil {
 			w.fleet[name].up = kind == 6

@@ -117,6 +117,9 @@ const (
 	// Trouble: the instance could not be pushed to, which says nothing about the
 	// snapshot.
 	Trouble Outcome = "trouble"
+	// NotBegun: the push was not begun, since something had changed that the step went by.
+	// The next step decides anew, and nothing counts as tried.
+	NotBegun Outcome = "not begun"
 )
 
 // Result is the end of a push.

@@ -154,6 +154,8 @@ func anyResult(random *rand.Rand, name string, id snapshots.ID) Result {
 		r.Outcome, r.Error = Refused, "refused: no"
 	case 1:
 		r.Outcome, r.Error = Trouble, "it hangs"
+	case 2:
+		r.Outcome = []Outcome{Applied, NotBegun}[random.IntN(2)]
 	}
 	return r
 }

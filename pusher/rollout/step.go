@@ -84,7 +84,7 @@ func (t *turn) takeResults() {
 			continue
 		}
 		purpose := i.Push.Purpose
-		if r.Outcome == Applied && !r.Reloaded && !i.Push.Light {
+		if !i.Push.Light && (r.Outcome == NotBegun || r.Outcome == Applied && !r.Reloaded) {
 			t.giveBack(r.Instance, i.Push.Since)
 		}
 		t.Instances[r.Instance] = t.remember(i, r)
@@ -96,7 +96,7 @@ func (t *turn) takeResults() {
 			}
 		case Refused:
 			t.refused(r, purpose)
-		case Faulty, Trouble: // tried again
+		case Faulty, Trouble, NotBegun: // tried again
 		}
 	}
 	for name, pid := range t.o.Reloads {
@@ -113,6 +113,9 @@ func (t *turn) remember(i Instance, r Result) Instance {
 	switch r.Outcome {
 	case Applied:
 		return Instance{}
+	case NotBegun:
+		i.Push = nil
+		return i
 	case Refused, Faulty:
 		return Instance{
 			Failures: i.Failures + 1, Refused: r.Snapshot, Faulty: r.Outcome == Faulty, NotBefore: t.now.Add(t.RetryMax),

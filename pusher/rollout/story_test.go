@@ -209,6 +209,12 @@ func (s *sim) event(verb string, args []string) error {
 				return err
 			}
 		}
+	case "notbegun": // NAME …: the push under way never was
+		for _, name := range args {
+			if err := s.end(name, NotBegun); err != nil {
+				return err
+			}
+		}
 	case "down", "up":
 		for _, name := range args {
 			s.fleet[name].up = verb == "up"

@@ -1,0 +1,324 @@
+package pusher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
+)
+
+// The state is persisted before anything is done that a successor must know of, and nothing
+// else waits for that:
+//
+//   - A step of the rollout is proposed: its state is saved, and only when it is there do its
+//     pushes begin. Until then there is no other step. If the save fails, the step is taken
+//     anew from what is known by then.
+//   - Changes of endpoints and certificates at run time, probes, claims and inspections do
+//     not wait: what the state says of them is found again on the instances.
+//
+// A push that was approved so is begun in a turn in which the world is still the one that the
+// step saw: the channel asks for the same, and the instance can be pushed to. Otherwise the
+// step after it is told that the push was not begun.
+
+// saves is what the engine knows of saving its state. One operation is under way at a time.
+type saves struct {
+	underWay bool
+	began    time.Time // of what is under way
+	saved    time.Time // when the last save ended
+	retry    retrying
+	proposed *proposal // its state is being saved
+	approved []approval
+	raise    *raising // waits until nothing is under way
+}
+
+// proposal is a step of the rollout whose state is not saved yet.
+type proposal struct {
+	next     rollout.State
+	waits    []rollout.Wait
+	pushes   []approval
+	results  int // how many of the engine's results it has taken
+	reloads  map[string]int
+	proposed time.Time
+}
+
+// approval is a push of a step, with what the step saw.
+type approval struct {
+	rollout.Push
+	on       *instance
+	decision decision
+}
+
+// reserved is how long an instance is kept free for a push of a proposal. With a state store
+// that takes longer, other work goes on, and the push follows it.
+const reserved = 250 * time.Millisecond
+
+// mayPropose reports whether the state can be saved now.
+func (e *engine) mayPropose(now time.Time) bool {
+	return !e.saves.underWay && e.saves.raise == nil && !now.Before(e.saves.retry.at)
+}
+
+// takeStep takes the next step of the rollout. One that changes its state is proposed.
+func (e *engine) takeStep(now time.Time) {
+	if e.saves.proposed != nil {
+		return
+	}
+	next, pushes, waits := e.policy.Step(e.state.Rollout, e.observe(now), now)
+	waits = e.waitForNeeds(waits)
+	switch {
+	case sameJSON(next, e.state.Rollout):
+		e.waits = waits
+		e.results, e.reloads = nil, map[string]int{}
+	case e.mayPropose(now):
+		e.propose(next, pushes, waits, now)
+	}
+}
+
+// propose begins to save a step.
+func (e *engine) propose(next rollout.State, pushes []rollout.Push, waits []rollout.Wait, now time.Time) {
+	e.noteUploads(pushes)
+	p := &proposal{next: next, waits: waits, results: len(e.results), reloads: e.reloads, proposed: now}
+	e.reloads = map[string]int{}
+	view := e.view
+	view.Runs = runs(next)
+	after := decide(view, next.Failed, now) // what is decided once this step is taken, if nothing else changes
+	for _, push := range pushes {
+		p.pushes = append(p.pushes, approval{push, e.instances[push.Instance], after})
+	}
+	e.saves.proposed = p
+	e.beginSave(now)
+}
+
+// settle takes a proposal whose state was saved, or drops it.
+func (e *engine) settle(p *proposal, err error, now time.Time) {
+	e.saves.proposed = nil
+	if err != nil {
+		for name, pid := range p.reloads {
+			if _, later := e.reloads[name]; !later {
+				e.reloads[name] = pid
+			}
+		}
+		return
+	}
+	old := e.state.Rollout
+	e.state.Rollout, e.waits = p.next, p.waits
+	e.results = e.results[p.results:]
+	for _, h := range happenings(old, p.next) {
+		if h.instance == "" || e.instances[h.instance] != nil { // of one that left there is nothing to say
+			e.tell(h, now)
+		}
+	}
+	e.trace()
+	e.saves.approved = append(e.saves.approved, p.pushes...)
+}
+
+// beginApproved begins the pushes whose state is saved. One waits for a job that is under way
+// on its instance; one that no longer fits is not begun.
+func (e *engine) beginApproved(may bool, now time.Time) {
+	var waiting []approval
+	for _, a := range e.saves.approved {
+		switch i := e.instances[a.Instance]; {
+		case !may || i == nil || i != a.on || !i.reachable() || i.ledByOther() || e.unclaimed(i) || !a.decision.sameAs(e.decision):
+			e.Log.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", string(a.Purpose))
+			e.results = append(e.results, rollout.Result{Instance: a.Instance, Snapshot: a.Snapshot, Outcome: rollout.NotBegun})
+		case i.busy != "":
+			waiting = append(waiting, a)
+		default:
+			e.beginPush(a.Push)
+		}
+	}
+	e.saves.approved = waiting
+}
+
+// sameAs reports whether two decisions ask for the same.
+func (d decision) sameAs(o decision) bool {
+	return d.ID == o.ID && d.Intent == o.Intent && d.Hold == o.Hold
+}
+
+// reservedFor reports whether an instance is kept free for a push.
+func (s *saves) reservedFor(i *instance, now time.Time) bool {
+	for _, a := range s.approved {
+		if a.on == i {
+			return true
+		}
+	}
+	if s.proposed == nil || now.Sub(s.proposed.proposed) > reserved {
+		return false
+	}
+	for _, a := range s.proposed.pushes {
+		if a.on == i {
+			return true
+		}
+	}
+	return false
+}
+
+// rollouts returns the state of the rollout, and the one that is being saved.
+func (e *engine) rollouts() []rollout.State {
+	if p := e.saves.proposed; p != nil {
+		return []rollout.State{e.state.Rollout, p.next}
+	}
+	return []rollout.State{e.state.Rollout}
+}
+
+// change changes the state of the rollout outside of a step, also the one that is being saved.
+func (e *engine) change(how func(rollout.State) rollout.State) {
+	e.state.Rollout = how(e.state.Rollout)
+	if p := e.saves.proposed; p != nil {
+		p.next = how(p.next)
+	}
+}
+
+// encoded returns the state as it is to be saved, with the step that is proposed.
+func (e *engine) encoded(now time.Time) ([]byte, error) {
+	if p := e.saves.proposed; p != nil {
+		current, waits := e.state.Rollout, e.waits
+		e.state.Rollout, e.waits = p.next, p.waits
+		defer func() { e.state.Rollout, e.waits = current, waits }()
+	}
+	e.state.Slots, e.state.Kept = e.bindings.slots, e.losses.guard.saved()
+	e.state.Status = e.status(now)
+	if e.state.Instances == nil || e.known() {
+		e.state.Instances = make(map[string]kept, len(e.instances))
+	}
+	for name, i := range e.instances {
+		i.ByHand, i.Alias, i.Record = i.running.ByHand, i.target.Names.Alias(), i.target.Record.Remembered()
+		e.state.Instances[name] = i.kept
+	}
+	return e.state.encoded()
+}
+
+// beginSave begins to save the state.
+func (e *engine) beginSave(now time.Time) {
+	data, err := e.encoded(now)
+	e.dirty = false
+	e.saves.underWay, e.saves.began = true, now
+	e.begin(saveState{e.keeper, data, err})
+}
+
+// saveLast saves what is known in the end, when nothing else is under way. A step that was
+// proposed is dropped: none of it was begun.
+func (e *engine) saveLast(ctx context.Context, now time.Time) {
+	e.saves.proposed = nil
+	data, err := e.encoded(now)
+	saveEnded{saveState{e.keeper, data, err}.save(ctx)}.apply(e, now) // noted as trouble, and there is nobody left to tell
+}
+
+// keepState saves the state when that is due, and raises the term.
+func (e *engine) keepState(now time.Time) {
+	s := &e.saves
+	switch age := now.Sub(s.saved); {
+	case s.underWay && now.Sub(s.began) > saveTimeout+time.Second: // not even the timeout ended it
+		e.trouble("state", errStateHangs, now)
+	case s.underWay:
+	case s.raise != nil:
+		s.underWay, s.began = true, now
+		e.begin(*s.raise)
+		s.raise = nil
+	case ((e.dirty && age >= e.saveInterval()) || age >= heartbeat) && !now.Before(s.retry.at):
+		e.beginSave(now)
+	}
+}
+
+// errStateHangs is for a state store that answers nothing at all.
+var errStateHangs = errors.New("the store of the state does not answer: rollouts wait for it, endpoints and certificates are followed")
+
+func (e *engine) saveInterval() time.Duration {
+	if e.Keeper != nil {
+		return saveIntervalElsewhere
+	}
+	return saveInterval
+}
+
+// saveState saves the state.
+type saveState struct {
+	keeper Keeper
+	data   []byte
+	err    error // why there is no data
+}
+
+// run saves though the pusher ends: it is not known how far an interrupted save came.
+func (s saveState) run(ctx context.Context, send func(event)) {
+	send(saveEnded{s.save(ctx)})
+}
+
+func (s saveState) save(ctx context.Context) error {
+	if s.err != nil {
+		return s.err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	err := s.keeper.Save(ctx, s.data)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", errStateHangs, err)
+	}
+	return err
+}
+
+func (s saveState) String() string { return describe("save state", "bytes", len(s.data)) }
+
+// saveEnded is the end of saving the state.
+type saveEnded struct{ err error }
+
+func (s saveEnded) apply(e *engine, now time.Time) {
+	e.saves.underWay = false
+	e.saves.saved, e.saves.retry = now, e.saves.retry.after(s.err, now)
+	e.dirty = e.dirty || s.err != nil
+	if errors.Is(s.err, statestore.ErrTaken) {
+		e.reign.lose(s.err)
+	}
+	e.trouble("state", s.err, now)
+	if p := e.saves.proposed; p != nil {
+		e.settle(p, s.err, now)
+	}
+}
+
+func (s saveEnded) String() string { return describe("save ended", "err", s.err) }
+
+// raising raises the term above one that was met on an instance.
+type raising struct {
+	keeper Keeper
+	above  int64
+	of     *instance
+}
+
+func (r raising) run(ctx context.Context, send func(event)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	term, err := r.keeper.Raise(ctx, r.above)
+	send(raised{r, term, err})
+}
+
+func (r raising) String() string {
+	return describe("raise term", "instance", r.of.Name, "above", r.above)
+}
+
+// raised is the end of raising the term.
+type raised struct {
+	raising
+	term int64
+	err  error
+}
+
+func (r raised) apply(e *engine, now time.Time) {
+	e.saves.underWay = false
+	if r.err != nil {
+		e.trouble("state", r.err, now)
+		if errors.Is(r.err, statestore.ErrTaken) {
+			e.reign.lose(fmt.Errorf("instance %s is of term %d: %w", r.of.Name, r.above, r.err))
+		}
+		return
+	}
+	e.Log.Warn("term raised above one that was met", "instance", r.of.Name, "met", r.above, "term", r.term)
+	e.reign.raised++
+	e.reign.term = r.term
+	e.reign.fence.Raise(r.term)
+	r.of.claimAfter = now
+	e.dirty = true
+}
+
+func (r raised) String() string {
+	return describe("term raised", "instance", r.of.Name, "above", r.above, "term", r.term, "err", r.err)
+}
