@@ -86,6 +86,7 @@ func (e *engine) untilSettled(b *testing.B) {
 
 // turnOnce takes a turn, and starts what it decided.
 func (e *engine) turnOnce(tb testing.TB) {
+	tb.Helper()
 	e.turn(time.Now())
 	e.startEffects(tb.Context())
 }
