@@ -5,7 +5,9 @@ set -u
 rm -f "$MASTER_SOCKET"
 "$HAPROXY" -W -db -S "$MASTER_SOCKET,mode,600,level,admin" -f "$CONFIG_DIR/haproxy.cfg" &
 haproxy=$!
-trap 'kill -USR1 "$haproxy"' TERM USR1 INT
+# A HAProxy that has just started may miss a signal, so it gets three.
+end() { for _ in 1 2 3; do kill -USR1 "$haproxy" 2>/dev/null && sleep 1; done & }
+trap end TERM USR1 INT
 while :; do
 	wait "$haproxy"
 	status=$?
