@@ -29,7 +29,7 @@ func (r *rig) socket(name, command string) {
 	}
 }
 
-// What another hand did to the files of an instance is put right, and the worker is
+// What somebody else did to the files of an instance is put right, and the worker is
 // left alone.
 func TestFailureConfigurationEditedByHand(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestServerDrainedByHandStaysSo(t *testing.T) {
 	}
 }
 
-// A slot that is taken from its endpoint by another hand gets it back.
+// A slot that is taken from its endpoint by somebody else gets it back.
 func TestServerMovedByHandIsMovedBack(t *testing.T) {
 	t.Parallel()
 	r := inspecting(t, dataplanetest.V34, echo(t, "one"))

@@ -95,7 +95,7 @@ func TestFailureKilledOnceWhileSoaking(t *testing.T) {
 	}
 }
 
-// Another hand posts what does not start, without waiting for the reload: the API puts
+// Somebody else posts what does not start, without waiting for the reload: the API puts
 // the file back and keeps the rest in its memory, from where anybody's next change
 // would bring it to disk again.
 func TestFailureReloadAfterA202(t *testing.T) {
@@ -223,7 +223,7 @@ func TestFailureHAProxyRestartedFromAnOlderSnapshot(t *testing.T) {
 	}
 }
 
-// api is a client of an instance's API, for another hand than the pusher's.
+// api is a client of an instance's API, for somebody other than the pusher.
 func (r *rig) api(name string) *dataplane.Client {
 	r.t.Helper()
 	c, err := dataplane.New(dataplane.Options{URL: r.instances[name].URL(), Username: "admin", Password: "secret"})
@@ -233,7 +233,7 @@ func (r *rig) api(name string) *dataplane.Client {
 	return c
 }
 
-// post has another hand post a configuration, whatever the version is by now.
+// post has somebody else post a configuration, whatever the version is by now.
 func (r *rig) post(name, text string, o dataplane.PostOptions) dataplane.Posted {
 	r.t.Helper()
 	var posted dataplane.Posted

@@ -52,16 +52,16 @@ func (e *engine) tellDrift(i *instance, before kept, faults []push.Fault, repair
 	}
 }
 
-// noteHands tells of servers that another hand took out of traffic, or gave back.
+// noteHands tells of servers that somebody else took out of traffic, or gave back.
 func (e *engine) noteHands(i *instance, hands []push.Hand) {
 	for _, h := range hands {
 		if !slices.Contains(i.running.ByHand, h) {
-			e.logger(i.Name).Info("another hand took a server out of traffic", "server", h.String())
+			e.logger(i.Name).Info("somebody took a server out of traffic, it stays out", "server", h.String())
 		}
 	}
 	for _, h := range i.running.ByHand {
 		if !slices.ContainsFunc(hands, func(o push.Hand) bool { return o.Backend == h.Backend && o.Server == h.Server }) {
-			e.logger(i.Name).Info("a server is back in traffic or gone, as another hand or its endpoint would have it", "server", h.Backend+"/"+h.Server)
+			e.logger(i.Name).Info("a server that somebody took out of traffic is back, or gone", "server", h.Backend+"/"+h.Server)
 		}
 	}
 	i.running.ByHand = hands

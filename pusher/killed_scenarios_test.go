@@ -256,7 +256,7 @@ func otherCertificate(p *play) string {
 	return ""
 }
 
-// edited has another hand edit a file, which the API takes for a version more.
+// edited has somebody else edit a file, which the API takes for a version more.
 func edited(p *play) snapshots.ID {
 	b := p.instances["b"]
 	b.mu.Lock()

@@ -129,7 +129,7 @@ func TestMapChangesThereAndBack(t *testing.T) {
 		t.Errorf("the worker is %v, was %v", now, worker)
 	}
 
-	// Another hand reloads: that loads what is on disk, which is the same.
+	// Somebody else reloads: that loads what is on disk, which is the same.
 	pushes := r.pushes("a")
 	if err := syscall.Kill(r.instances["a"].MasterPID(), syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func TestFailureMapCallsFail(t *testing.T) {
 }
 
 // An entry that was acknowledged and is lost is set again; where that is in vain, the
-// worker is reloaded. One that another hand takes away comes back.
+// worker is reloaded. One that somebody else takes away comes back.
 func TestFailureMapEntryLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V34, "a")

@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -30,6 +31,29 @@ func (r retrying) after(err error, now time.Time) retrying {
 // its reason is another one.
 const troubleRepeats = time.Minute
 
+// troubleMessages say for the log what the pusher cannot do, and what it does meanwhile.
+var troubleMessages = map[string]string{
+	"cache":        "cannot keep snapshots on this machine, trying again",
+	"certificates": "cannot open the certificates of a snapshot, it is not rolled out",
+	"channel":      "cannot write the channel, trying again",
+	"cluster":      "cannot watch the cluster, the endpoints and Secrets known so far stay in use",
+	"endpoints":    "endpoints are refused, their Services go without them",
+	"fleet":        "cannot use the file of the fleet, the fleet known so far stays",
+	"live":         "cannot read endpoints and Secrets, those known so far stay in use",
+	"live objects": "some endpoints or Secrets cannot be used",
+	"pods":         "cannot read the pods, the instances known so far stay",
+	"pusher":       "another pusher leads instances, nothing is written to them",
+	"secrets":      "some Secrets that snapshots name cannot be used",
+	"snapshots":    "cannot read a snapshot, it is not rolled out",
+	"state":        "cannot save the state, nothing new is pushed until it is saved",
+	"store":        "cannot read the store, instances keep what they run",
+	aboutKept:      "many endpoints are gone, those known so far stay in use",
+	aboutNeeds:     "a snapshot needs what the pusher may not read, its rollout waits",
+	aboutSigned:    "the newest snapshot is not signed by anybody on the lists, it is not run",
+}
+
+func troubleMessage(about string) string { return cmp.Or(troubleMessages[about], "something is wrong") }
+
 // trouble notes what keeps the pusher from its work, or that it no longer does. The log has
 // a line when it begins and when it is over, and seldom one in between.
 func (e *engine) trouble(about string, err error, now time.Time) {
@@ -50,7 +74,7 @@ func (e *engine) trouble(about string, err error, now time.Time) {
 			break
 		}
 		e.troubleLogged[about] = loggedTrouble{now, text}
-		e.Log.Warn("in trouble", "about", about, "err", text)
+		e.Log.Warn(troubleMessage(about), "about", about, "err", text)
 	default:
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,7 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 	if k.tries > 14 || k.tries < 6 {
 		t.Errorf("saving was tried %d times in a minute", k.tries)
 	}
-	if n := strings.Count(log.String(), "in trouble"); n != 1 {
+	if n := strings.Count(log.String(), troubleMessage("state")); n != 1 {
 		t.Errorf("the log has %d lines of it:\n%s", n, log.String())
 	}
 	k.full = false
@@ -78,6 +79,33 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 	w.settle()
 	if n := strings.Count(log.String(), "trouble is over"); n != 1 {
 		t.Errorf("the log says %d times that it is over:\n%s", n, log.String())
+	}
+}
+
+// Every trouble that the pusher notes has a message of its own.
+func TestTroublesHaveMessages(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`e\.trouble\("([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+			if found++; troubleMessages[m[1]] == "" {
+				t.Errorf("%s: trouble %q has no message", file, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no trouble was found")
 	}
 }
 

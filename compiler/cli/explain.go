@@ -23,8 +23,8 @@ func explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain FILE:LINE [-f DIR | --kubeconfig FILE]",
-		Short: "Say which template, objects and fields wrote a line",
-		Long: `Compile manifests and say where a line of the result comes from: the line of the
+		Short: "Show which template, objects and fields wrote a line",
+		Long: `Compile manifests and show where a line of the result comes from: the line of the
 template, and the objects with the fields that it was written for. Annotations
 of these objects whose value is on the line as it is are listed with it, and so
 are fields of the kinds that the configuration names.

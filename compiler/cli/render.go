@@ -38,8 +38,9 @@ func renderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render [-f DIR | --kubeconfig FILE] -o DIR|STORE",
 		Short: "Compile manifests, or a cluster, once, into a directory or a store",
-		Long: `Compile manifests, or the objects of a cluster, once. What is wrong is printed as FILE:LINE:COLUMN, and then
-nothing is written and the exit code is 3, unless --allow-quarantine is given.
+		Long: `Compile manifests, or the objects of a cluster, once. If something is wrong, the command
+prints it as FILE:LINE:COLUMN, writes nothing, and exits with 3, unless --allow-quarantine
+is given.
 
 The output is a plain directory, which gets the rendered files in the place of
 what was rendered there before, or a store. If half of what a store's newest

@@ -46,7 +46,7 @@ func runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [-f DIR | --kubeconfig FILE] --store STORE",
-		Short: "Keep a store up to date with manifests, or a cluster, that change",
+		Short: "Follow manifests or a cluster, and publish what changes",
 		Long: `Watch manifests, or a cluster, and templates, and publish a snapshot whenever they give
 another configuration. Objects that are at fault are left out and reported; the
 rest is published. While the store is out of reach, the newest configuration is

@@ -32,9 +32,9 @@ func statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status --address HOST:PORT | --store STORE",
-		Short: "Say what was published, what was left out, and what is in the way",
-		Long: `Say which snapshot is the newest, what it holds, which objects were left out and
-why, and what waits for somebody. A compiler that runs is asked at the address
+		Short: "Show what was published, what was left out, and what is in the way",
+		Long: `Show which snapshot is the newest, what it holds, which objects were left out and
+why, and what waits for a person. A compiler that runs is asked at the address
 that it was given with --metrics-address. A store says what its newest snapshot
 lists, also if no compiler runs.
 

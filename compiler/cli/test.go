@@ -23,7 +23,7 @@ func testCommand() *cobra.Command {
 	var f testFlags
 	cmd := &cobra.Command{
 		Use:   "test [DIR|FILE]...",
-		Short: "Test configurations and templates by what is asserted of them",
+		Short: "Run tests of configurations and templates",
 		Long: `Run the tests in files, or in directories and below: every object of
 kind: CompilerTest. A test names manifests, templates and a configuration, and
 asserts what comes of them: that a file or a section contains lines or equals a

@@ -118,8 +118,8 @@ func TestWithoutAChannel(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: w.namespace, Name: "edge-0", UID: "u1"}
-	w.start("").Say(nil, []events.Event{about(corev1.ObjectReference{}, "RolloutDone", "it runs"), about(pod, "RepairsStop", "another hand")})
-	want := []string{"hapsnap.dev/pusher RepairsStop Pod edge-0 true: another hand"}
+	w.start("").Say(nil, []events.Event{about(corev1.ObjectReference{}, "RolloutDone", "it runs"), about(pod, "RepairsStop", "somebody else")})
+	want := []string{"hapsnap.dev/pusher RepairsStop Pod edge-0 true: somebody else"}
 	if diff := cmp.Diff(want, w.awaitEvents(1)); diff != "" {
 		t.Error(diff)
 	}

@@ -26,15 +26,16 @@ func acceptRewindCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-rewind [SNAPSHOT...] --store STORE --state STATE",
 		Short: "Give up what is gone of a store or channel that was set back",
-		Long: `Give up what is gone of a store that was set back, or of its channel, so that
-pushers go on with what is there. Until then they hold what runs: pusher status says
-what they saw and do not find. To put that back needs no command.
+		Long: `Give up what is gone of a store that was set back, or of its channel, so that pushers
+go on with what is there. Until then they keep what runs, and pusher status says what
+they saw and do not find. To put back what is gone needs no command.
 
-What is given up is what the state says the pusher saw, and what tags of a git store
-name. Snapshots that only the compiler saw are named. This is written into the channel,
-for all pushers of the store and the compiler; a pusher with another state may have seen
-something else, and needs the command too. A channel that is gone is made anew, and then
-says nothing else: neither what was pinned nor that approval is required.`,
+The command gives up what the pusher saw, as its state says, and what tags of a git store
+name. Name the snapshots that only the compiler saw. The command writes all of this into
+the channel, for all pushers of the store and the compiler. A pusher with another state
+may have seen something else, and needs the command too. If the channel is gone, the
+command makes it anew. The new channel says nothing else: neither what was pinned nor
+that approval is required.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if state == "" {
 				return process.WithHint(process.Usage("no state is named"), "use --state with what pusher run was given: it says what the pusher saw")

@@ -25,16 +25,15 @@ func checkCommand() *cobra.Command {
 	var output process.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "check --instances FILE",
-		Short: "Look at each instance for what would keep a push from working",
-		Long: `Look at each instance of a fleet for what would keep a push from working, and say
-how to mend it: whether it is reached with these credentials, which versions it has,
-whether its API reaches HAProxy on the master socket, keeps files where the fleet's
-file says, may write, and will survive the first push; limits, statistics and clock.
+		Short: "Check that the pusher can push to each instance",
+		Long: `Check each instance of a fleet for what would keep a push from working, and print how
+to mend it: credentials, versions, the master socket, directories, permissions, whether
+the API survives the first push, limits, statistics and clock.
 
-Nothing that runs is changed. Files that no configuration names are uploaded and
-deleted, and HAProxy is asked to validate texts that are not kept.
+The command changes nothing that runs. It uploads files that no configuration names and
+deletes them, and has HAProxy validate texts that are not kept.
 
-The exit code is 1 if something is wrong with an instance; warnings do not count.`,
+The exit code is 1 if an instance has an error. Warnings do not count.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {

@@ -31,12 +31,12 @@ func gcCommand() *cobra.Command {
 	var f gcFlags
 	cmd := &cobra.Command{
 		Use:   "gc --store STORE --state STATE [--dry-run]",
-		Short: "Delete old snapshots, and say why the others are kept",
-		Long: `Delete old snapshots: those that are not among the newest, not young, not pinned or
-else named by the channel, and of no use to a pusher, as the last good one, what it
-rolls out, or what an instance runs. What pushers use is in their states, and
-that of every pusher which follows the store has to be named. A snapshot that cannot
-be read is kept.`,
+		Short: "Delete old snapshots, and print why the others stay",
+		Long: `Delete old snapshots, and print why the others stay. These stay: the newest (--keep),
+the young (--min-age), those that the channel names, and those that a pusher needs: its
+last good one, what it rolls out, and what instances run. The states of pushers say what
+they need; name that of every pusher that follows the store. A snapshot that cannot be
+read stays.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {

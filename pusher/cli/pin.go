@@ -19,10 +19,10 @@ func pinCommand() *cobra.Command {
 	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "pin SNAPSHOT --store STORE",
-		Short: "Have a snapshot run until it is unpinned",
-		Long: `Have a snapshot run until it is unpinned, whatever is published meanwhile. This
-is how to roll back by hand. It is rolled out through the usual waves. A snapshot
-is named in full, or by its revision, as r12, or as head, the newest.`,
+		Short: "Run a snapshot until it is unpinned",
+		Long: `Run a snapshot until it is unpinned, whatever is published meanwhile. This is how to
+roll back by hand. The pusher rolls it out in the usual waves. Name a snapshot in full,
+by its revision, as r12, or as head, the newest.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
@@ -42,7 +42,7 @@ func unpinCommand() *cobra.Command {
 	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "unpin --store STORE",
-		Short: "Have the newest snapshot run again",
+		Short: "Take the pin away, so that the newest snapshot runs again",
 		Args:  process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
@@ -65,10 +65,10 @@ func overrideCommand() *cobra.Command {
 	var end bool
 	cmd := &cobra.Command{
 		Use:   "override SNAPSHOT --for DURATION --store STORE",
-		Short: "Have a snapshot run for a while, whatever else is said",
-		Long: `Have a snapshot run until the time is over, whatever is pinned or published
-meanwhile; only a pause comes before it. Then what would have run without it runs
-again, through the usual waves. --end ends it at once.`,
+		Short: "Run a snapshot for a while, over any pin",
+		Long: `Run a snapshot until the time is over, whatever is pinned or published meanwhile. Only a
+pause comes before it. Then what would have run without it runs again, in the usual
+waves. --end ends it at once.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -107,10 +107,10 @@ func pauseCommand() *cobra.Command {
 	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "pause --store STORE",
-		Short: "Hold the fleet where it is",
-		Long: `Hold the fleet where it is, also in the middle of a rollout. Endpoints and
-certificates still follow the cluster, a failure is still undone, and an instance
-that joins still gets what the fleet runs.`,
+		Short: "Keep the fleet as it is",
+		Long: `Keep the fleet as it is, also in the middle of a rollout. Endpoints and certificates
+still follow the cluster, a failure is still undone, and an instance that joins still
+gets what the fleet runs.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now()
@@ -164,11 +164,11 @@ func rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback --store STORE [--to SNAPSHOT] [--state STATE]",
 		Short: "Go back to the last good snapshot, by pinning it",
-		Long: `Pin a snapshot that is older than the one that should run. Without --to that is the
-last good one before it that has another content: what the whole fleet ran last, if
---state tells and it is older; else the next older one that is not rejected and, where
-that is asked for, approved. To do it again goes back further. What is published meanwhile waits until
-pusher unpin.`,
+		Long: `Pin a snapshot that is older than the one that should run. --to names it. Without --to it
+is the last good one before, with another content: what the whole fleet ran last, if
+--state says so and it is older; else the next older one that is not rejected and, where
+the channel asks for approval, approved. Repeating the command goes back further. What is
+published meanwhile waits until pusher unpin.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })

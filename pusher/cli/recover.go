@@ -40,22 +40,22 @@ func recoverCommand() *cobra.Command {
 	var f recoverFlags
 	cmd := &cobra.Command{
 		Use:   "recover --from-instance NAME --store STORE --state STATE [--instances FILE]",
-		Short: "Put back into a store that was lost what an instance runs",
+		Short: "Put what an instance runs back into a store that was lost",
 		Long: `Publish the snapshot that an instance runs to a store that has lost it. The worker of
-the instance says which one that is; the pusher has kept it beside its state file, or in
-its --snapshots-dir, as it came from the store. Its digests are verified, so that it is
-published byte for byte, and nobody is reloaded for it. What ran before it is not
-recovered. A state in a Secret has no snapshots beside it: then name the directory that
-a pusher has on its own disk.
+the instance says which snapshot that is. The pusher has kept it beside its state file,
+or in its --snapshots-dir, as it came from the store. The command verifies its digests and
+publishes it byte for byte, so that nobody is reloaded for it. What ran before it is not
+recovered. A state in a Secret has no snapshots beside it: name the directory that a
+pusher has on its own disk.
 
-An instance that --instances lists is asked. Of another, such as a pod, it is what the
-pusher heard of it last.
+The command asks an instance that --instances lists. For another one, such as a pod, it
+takes what the pusher saw last.
 
-The store has to be there, and empty, or hold the content already; --add publishes to one
-that holds other snapshots, and makes it the newest of them. Where the state is lost too,
-compile anew: the same inputs give the same content, which reloads nobody either. From
-what is on an instance a snapshot cannot be made again: the Dataplane API has rewritten
-it, and it holds values of Secrets.`,
+The store has to exist, and be empty or hold the content already. --add publishes to a
+store that holds other snapshots, as the newest of them. If the state is lost too, compile
+anew: the same inputs give the same content, which reloads nobody either. A snapshot
+cannot be made from what is on an instance: the Dataplane API has rewritten it, and it
+holds values of Secrets.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.instance == "" || f.state == "" {

@@ -21,10 +21,10 @@ func rejectCommand() *cobra.Command {
 		Use:   "reject SNAPSHOT --store STORE",
 		Short: "Keep the content of a snapshot from running, under any name",
 		Long: `Keep the content of a snapshot from running, under this name or another, until
-pusher retry. The next older snapshot that may run is rolled out in its place; but
-one that is pinned is not passed over: what runs is held. The pusher itself rejects a
-snapshot when its rollout fails, for its own fleet only, and that fleet then stays with
-what was good. With --fleet this counts for one fleet too, by the name in its file.`,
+pusher retry. The pusher rolls out the next older snapshot that may run in its place. If
+the rejected one is pinned, what runs stays. The pusher itself rejects a snapshot when its
+rollout fails, for its own fleet only, and that fleet then stays with what was good. With
+--fleet the rejection counts for one fleet, by the name in its file.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.reject(cmd, store, args[0]) })
@@ -69,10 +69,9 @@ func approveCommand() *cobra.Command {
 	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "approve SNAPSHOT --store STORE",
-		Short: "Let a snapshot run, where that has to be approved",
-		Long: `Let a snapshot run, where that has to be approved: where the channel says
-requireApproval. The newest snapshot that is approved, and not rejected, is what
-should run.`,
+		Short: "Let a snapshot run, where the channel asks for approval",
+		Long: `Let a snapshot run, where the channel asks for approval (requireApproval). The newest
+snapshot that is approved and not rejected should run.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
@@ -91,10 +90,10 @@ func retryCommand() *cobra.Command {
 	var f rejectFlags
 	cmd := &cobra.Command{
 		Use:   "retry [SNAPSHOT] --store STORE",
-		Short: "Have a rejected snapshot tried again",
-		Long: `Have a snapshot tried again whose rollout failed, or whose content failed under
-another name. It need not be named if it is the only one that is rejected. With
---fleet only what was rejected for that fleet is tried again, by that fleet.`,
+		Short: "Try a rejected snapshot again",
+		Long: `Try a snapshot again whose rollout failed, or whose content failed under another name. You
+need not name it if it is the only one that is rejected. With --fleet only that fleet
+tries again what was rejected for it.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {

@@ -79,14 +79,14 @@ func promoteCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use:   "promote [SNAPSHOT] [--full] --store STORE [--state FILE]",
-		Short: "Let the rollout that is under way go on at once",
-		Long: `Let the rollout that is under way go on to its next wave without a soak, in a
-blackout too, and with too few requests to judge by; with --full, to all that remain.
-What is found to be wrong is still undone, the budget of reloads still holds, and a
-pause is still a pause. It counts once, for the wave at hand.
+		Short: "Send the rollout that is under way on to its next wave",
+		Long: `Send the rollout that is under way on to its next wave without a soak, in a blackout too,
+and with too few requests to judge by; with --full, to all that remain. What is found to
+be wrong is still undone, the budget of reloads still holds, and a pause is still a pause.
+The command counts once, for the current wave.
 
-It is the rollout that the state tells of, or else of the snapshot that is named,
-or that should run. Where none is under way, or it begins later, it means nothing.`,
+It is about the rollout that the state names, or else of the snapshot that you name, or
+that should run. It means nothing to a rollout that begins later.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verb, comes := "promote", "goes on to its next wave at once, if it is under way"
@@ -109,17 +109,17 @@ func abortCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "abort [SNAPSHOT] --store STORE [--state FILE]",
 		Short: "Stop the rollout that is under way, and undo it",
-		Long: `Stop the rollout that is under way, as if it had failed: the instances that were
-touched return to the last good snapshot, the last one first, while it is paused too,
-and the pusher rejects the snapshot, until pusher retry.
+		Long: `Stop the rollout that is under way, as if it had failed: the instances that it touched
+return to the last good snapshot, the last one first, during a pause too, and the pusher
+rejects the snapshot, until pusher retry.
 
-pusher reject says something of a content, whether it is being rolled out or not: the
-next older snapshot that may run comes in its place, and one that is pinned is held
-where it is. pusher abort is about a rollout: the fleet goes back to what it ran, of a
-pinned snapshot too. What has come to its end is not aborted: use pusher rollback.
+pusher reject is about a content, whether it is being rolled out or not: the next older
+snapshot that may run comes in its place, and a pinned one stays where it is. pusher abort
+is about a rollout: the fleet goes back to what it ran, also from a pinned snapshot. To go
+back after a rollout has come to its end, use pusher rollback.
 
-It is the rollout that the state tells of, or else of the snapshot that is named,
-or that should run. Where none is under way, or it begins later, it means nothing.`,
+The command is about the rollout that the state names, or else of the snapshot that you
+name, or that should run. It means nothing to a rollout that begins later.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.give(cmd, args, "abort", "is undone and rejected, if it is under way",
@@ -135,7 +135,7 @@ func confirmEndpointsCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use:   "confirm-endpoints [LOSS] --store STORE [--state STATE]",
-		Short: "Say that endpoints which the pusher keeps are gone for good",
+		Short: "Confirm that endpoints which the pusher keeps are gone",
 		Long: `Say that endpoints which the pusher keeps, because too many were gone from their
 source at once, are gone for good. Their backends then have no servers and answer 503.
 

@@ -48,21 +48,21 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --store STORE --instances FILE [--live DIR | --kubeconfig FILE] --state STATE",
 		Short: "Keep a fleet of instances on the snapshot that should run",
-		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their
-servers and certificates up to date without reloads.
+		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their servers
+and certificates up to date without reloads.
 
-The file of --instances is a Fleet, which lists the instances, or says which pods of
-the cluster they are, and how careful to be.
+The file of --instances is a Fleet. It lists the instances, or says which pods of the
+cluster they are, and how careful to be.
 
-Endpoints and certificates are those of the cluster that --kubeconfig leads to, or
-that the pusher is a pod of, or those of the manifests of EndpointSlices and Secrets
-in DIR. Either is watched. For snapshots in which the compiler recorded endpoints,
-these are used, unless DIR is named. Where there is neither a cluster nor DIR, no other
-snapshot can be pushed: run does not start if one should run, and holds one that comes.
+The pusher takes endpoints and certificates from the cluster that --kubeconfig leads to
+or that it is a pod of, or with --live from manifests of EndpointSlices and Secrets in
+DIR. It watches either. For snapshots in which the compiler recorded endpoints it uses
+these, unless DIR is named. Without a cluster and without DIR it can push no other
+snapshot: it does not start if one should run, and does not roll out one that comes.
 
-The state is kept in a file, or, as secret:NAMESPACE/NAME, in a Secret of the cluster.
-Any number of pushers may share a Secret: one of them leads, and if it ends another goes
-on where it was.
+The pusher keeps its state in a file, or, as secret:NAMESPACE/NAME, in a Secret of the
+cluster. Any number of pushers may share a Secret: one of them leads, and if it ends
+another one goes on where it was.
 
 A store is one of
 

@@ -30,9 +30,9 @@ func showCommand() *cobra.Command {
 	var f showFlags
 	cmd := &cobra.Command{
 		Use:   "show SNAPSHOT --store STORE [--file PATH]",
-		Short: "Say what a snapshot consists of and how it came about, or print a file of it",
-		Long: `Say what a snapshot consists of and how it came about. With --file, print a file of
-it, such as haproxy.cfg, once every digest of the snapshot has been verified.`,
+		Short: "Show what a snapshot consists of and how it came about, or print a file of it",
+		Long: `Show what a snapshot consists of and how it came about. With --file, print a file of it,
+such as haproxy.cfg, after every digest of the snapshot was verified.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store, args[0]) })
@@ -206,7 +206,7 @@ func diffCommand() *cobra.Command {
 		Short: "Compare two snapshots, and say whether it needs a reload",
 		Long: `Compare two snapshots file by file, and say what it takes to bring a fleet from
 the first to the second: nothing, a change at run time, or a reload, and the line
-that decides. What is in Secrets, and live endpoints, are no part of snapshots.`,
+that decides. Values of Secrets and live endpoints are no part of snapshots.`,
 		Args: process.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store, args[0], args[1]) })

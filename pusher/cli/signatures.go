@@ -23,10 +23,10 @@ func signCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign --store STORE --signing-key FILE",
 		Short: "Sign the channel of a store in ConfigMaps as it is",
-		Long: `Sign the channel of a store in ConfigMaps as it is: one that was written before
-signatures were asked for, by hand, or by somebody whose key is not accepted any more.
-Look at what it says before, for nobody has vouched for it. Verbs that change the channel,
-such as pin, sign it anyway where they are given a key.`,
+		Long: `Sign the channel of a store in ConfigMaps as it is. Use this for a channel that was written
+before you asked for signatures, by hand, or by somebody whose key is not accepted any
+more. Read it before: nobody has vouched for it. Verbs that change the channel, such as
+pin, sign it by themselves if you give them a key.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -80,8 +80,8 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify --store STORE",
 		Short: "Check every digest of every snapshot that the store keeps",
 		Long: `Check every digest of every snapshot that the store keeps, the oldest first, and
-print a line for each that fails. Where --allowed-signers or --keyring say
-who may sign, the signatures are checked too. The exit code is 3 if a snapshot is
+print a line for each that fails. With --allowed-signers or --keyring the command
+checks the signatures too. The exit code is 3 if a snapshot is
 damaged or not signed by any of them, and 1 if one could not be read.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

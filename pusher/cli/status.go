@@ -27,12 +27,12 @@ func statusCommand() *cobra.Command {
 	var output process.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "status [-w] --state STATE",
-		Short: "Say what should run, what runs, and what is in the way",
-		Long: `Say what should run, how far its rollout is, what each instance runs, and what
-is in the way. This is read from the state of a pusher, which need not run.
+		Short: "Show what should run, what runs, and what is in the way",
+		Long: `Show what should run, how far its rollout is, what each instance runs, and what is in
+the way. The command reads the state of a pusher, which need not run.
 
-With -w it is shown until you end it: live at a terminal, and elsewhere, as to a
-file, as a line for each change; with -o json as an object on a line for each.`,
+With -w it goes on until you end it: live at a terminal, elsewhere, as to a file, with a
+line for each change. With -o json each change is an object on a line.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if state == "" {

@@ -20,7 +20,7 @@ type Raw struct {
 	// not the one written in Config.
 	Version int64
 	// Checksum is what the file says of itself, empty where it says nothing.
-	// Compare it with [Checksum] to notice an edit by another hand.
+	// Compare it with [Checksum] to notice an edit by somebody else.
 	Checksum string
 }
 
@@ -132,7 +132,7 @@ func (a answer) version() int64 {
 
 // Checksum returns the hash that the API writes into the first line of a file:
 // the MD5 of everything after that line, in hexadecimal. It tells an edit by
-// another hand, and proves nothing about what is in the file.
+// somebody else, and proves nothing about what is in the file.
 func Checksum(config []byte) string {
 	_, rest, _ := bytes.Cut(config, []byte("\n"))
 	sum := md5.Sum(rest)

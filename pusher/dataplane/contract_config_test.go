@@ -245,7 +245,7 @@ func checkFailedReload(t *testing.T, s *subject) {
 }
 
 // The first file of an instance has no hash. When it is put back, it counts as an
-// edit by another hand, and the version is counted from its own: it comes again.
+// edit by somebody else, and the version is counted from its own: it comes again.
 func checkFailedFirstReload(t *testing.T, s *subject) {
 	bad := s.post(t, s.config("n1", "frontend taken", "  bind "+taken(t)), dataplane.PostOptions{})
 	if r := s.reloaded(t, bad.ReloadID); r.Status != dataplane.ReloadFailed {

@@ -82,7 +82,7 @@ func runContract(t *testing.T, start func(*testing.T) *subject) {
 		"transactions":                            checkTransactions,
 		"servers that the worker is given":        checkRuntimeServersAdded,
 		"dynamic servers":                         checkDynamicServers,
-		"an edit by another hand":                 checkExternalEdit,
+		"an edit by somebody else":                checkExternalEdit,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, start(t)) })
 	}

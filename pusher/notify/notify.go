@@ -29,7 +29,7 @@ const (
 	RolloutUndone Event = "rollout_undone"
 	RolloutPaused Event = "rollout_paused"  // others fail as well
 	RolloutGoesOn Event = "rollout_goes_on" // after that
-	RepairsStop   Event = "repairs_stop"    // another hand keeps undoing them
+	RepairsStop   Event = "repairs_stop"    // somebody else keeps undoing them
 	RepairsGoOn   Event = "repairs_go_on"
 	Trouble       Event = "trouble" // for a minute
 	TroubleOver   Event = "trouble_over"

@@ -7,7 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Hand is a server that another hand took out of traffic: a person drains it, or
+// Hand is a server that somebody else took out of traffic: a person drains it, or
 // puts it into maintenance. It is left so until that hand makes it ready again, or
 // its endpoint leaves.
 type Hand struct {
@@ -48,7 +48,7 @@ func respect(want []bind.Server, hands []Hand) ([]bind.Server, []Hand) {
 // notice returns the hands after servers that were known are found as they are now,
 // in the same order.
 // One that was ready, at the same address, and was not changed by us, was taken out
-// by another hand; one that was so and is ready again was given back.
+// by somebody else; one that was so and is ready again was given back.
 func notice(hands []Hand, known, found []bind.Server, ours []change) []Hand {
 	changed := make(map[serverKey]bool, len(ours))
 	for _, c := range ours {

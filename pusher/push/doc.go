@@ -20,7 +20,7 @@
 // what the worker is, and the change; three for a new endpoint, which is said to be up:
 // what the slot's checks found where the one before was would keep it down for seconds.
 // The answer to a change has the server as the API then reads it from the worker, and is
-// the proof; what another hand does to other servers is found when these are inspected.
+// the proof; what somebody else does to other servers is found when these are inspected.
 // The snapshot is bound as a whole only where its text is posted. Among 1,000 backends
 // two calls are 2.5 times the price of the one that makes the change alone
 // (BenchmarkEndpoint in pusher). The version of the API is asked again only after a

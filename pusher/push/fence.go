@@ -62,7 +62,7 @@ func (f *Fence) Around(api API, record *Record) API { return fenced{api, f, reco
 // Claim writes the term into an instance's haproxy.cfg, unless it is there. The worker
 // notices nothing. What a former leader read before cannot be posted on any more.
 //
-// A file that another hand edited is left to [Instance.Mend]: with a new checksum of the
+// A file that somebody else edited is left to [Instance.Mend]: with a new checksum of the
 // API nothing would show the edit.
 func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 	api = f.Around(api, record)

@@ -148,7 +148,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// edited has the API say that another hand edited the file.
+// edited has the API say that somebody else edited the file.
 func (f *fake) edited() {
 	read := f.raw
 	f.raw = func() (dataplane.Raw, error) {

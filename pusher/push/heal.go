@@ -76,7 +76,7 @@ func (p *attempt) heal(ctx context.Context, before sight) error {
 			return err
 		}
 	}
-	return errors.New("another hand keeps changing it")
+	return errors.New("somebody else keeps changing it")
 }
 
 // lastGood returns the text of what ran before: the bound snapshot, with today's

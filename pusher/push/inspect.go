@@ -44,7 +44,7 @@ type Inspection struct {
 	// Running is what the worker has. Servers that are not as they should be are in
 	// there, so that the next [Instance.Update] sets them.
 	Running Running
-	// Faults are the differences; nobody's, where another hand took a server out of
+	// Faults are the differences; nobody's, where somebody else took a server out of
 	// traffic.
 	Faults []Fault
 }
@@ -115,7 +115,7 @@ func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	edited := s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config)
 	switch {
 	case known != (Digest{}) && found == known && s.disk.version != s.memory:
-		// A reload failed that another hand asked for: the file was put back, and the
+		// A reload failed that somebody else asked for: the file was put back, and the
 		// next change by anybody would bring what failed to disk again.
 		return Fault{
 			What: "the memory of the Dataplane API", Want: fmt.Sprintf("version %d, which is on disk", s.disk.version),

@@ -83,7 +83,7 @@ var lightTests = map[string]struct {
 	"all goes well": {calls: []string{
 		post2, "add 1 to path-22222222.map", "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take b/ out of path-22222222.map",
 	}},
-	"another hand was there": {
+	"somebody else was there": {
 		edit: func(f *fake, _ *bind.Bound) { f.maps["path-22222222.map"] = inWorker("a/=x c/=z x/=x") },
 		calls: []string{
 			post2, "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take x/ out of path-22222222.map",

@@ -53,7 +53,7 @@ func (i Instance) setMaps(ctx context.Context, want []bind.Map) (files []string,
 		}
 		trouble = i.changeMaps(ctx, list)
 		if trouble != nil && !isUncertain(trouble) && !errors.Is(trouble, dataplane.ErrNotFound) {
-			return files, lost, trouble // where something is not found, another hand was quicker
+			return files, lost, trouble // where something is not found, somebody else was quicker
 		}
 	}
 }

@@ -292,7 +292,7 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	case err != nil:
 		return errors.Is(err, ErrElsewhere) || errors.Is(err, errNotOnDisk) || errors.Is(err, ErrForeign), err
 	case s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config):
-		return true, errors.New("the file on disk was edited by another hand")
+		return true, errors.New("the file on disk was edited by somebody else")
 	}
 	return false, nil
 }

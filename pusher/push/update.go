@@ -49,7 +49,7 @@ type Running struct {
 	// Reloaded is set by an update that had to replace the worker, for the sake of
 	// a certificate.
 	Reloaded bool
-	// ByHand are the servers that another hand took out of traffic.
+	// ByHand are the servers that somebody else took out of traffic.
 	ByHand []Hand
 	// Disk is what the file on disk was when it was last written, the zero value if
 	// that is not known.
@@ -74,7 +74,7 @@ type Wanted struct {
 }
 
 // Has reports whether the worker is known to have these servers, apart from those
-// that another hand took out of traffic.
+// that somebody else took out of traffic.
 func (r Running) Has(want []bind.Server) bool {
 	wanted, _ := respect(want, r.ByHand)
 	same := len(wanted) > 0 && len(r.Servers) == len(wanted) && &r.Servers[0] == &wanted[0]

@@ -273,7 +273,7 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	f.put(old)
 	f.load()
 	f.servers = asServers(old.Servers...)
-	f.servers["b"][0].AdminState = "drain"                      // by another hand
+	f.servers["b"][0].AdminState = "drain"                      // by somebody else
 	f.servers["c"][0].AdminState, f.servers["a"] = "drain", nil // nobody looks there
 	have := Running{Servers: old.Servers, Info: dataplane.RuntimeInfo{Node: f.node, PID: f.pid}}
 	got, err := Instance{API: mute{f}, ReloadTimeout: time.Second}.Update(t.Context(), wanted(next), have)

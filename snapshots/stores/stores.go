@@ -88,7 +88,8 @@ git+ssh://[USER@]HOST/PATH?branch=NAME, with --git-ssh-key
 configmap:NAMESPACE/NAME
 With &review=STAGING, people merge into it from the branch STAGING of the compiler
 With &deliver=NAMESPACE/NAME, what is published to git gets a kustomization.yaml, by which
-Argo CD or Flux takes it to the store configmap:NAMESPACE/NAME of a cluster`
+Argo CD or Flux takes it to the store configmap:NAMESPACE/NAME of a cluster
+In a shell, put the URL of a git store in quotes`
 
 // Open opens the store at a URL, which has one of the [Forms]; the branch of a
 // git store is main unless the URL names one. The store is not contacted. A URL

@@ -90,7 +90,7 @@ func TestUsersInTheConfigurationVanish(t *testing.T) {
 				t.Errorf("it started: %v", err)
 			}
 		},
-		"when another hand edits the file": func(t *testing.T, i *dataplanetest.Instance) {
+		"when somebody else edits the file": func(t *testing.T, i *dataplanetest.Instance) {
 			t.Helper()
 			text, err := i.Config()
 			if err != nil {

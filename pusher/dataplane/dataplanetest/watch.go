@@ -12,7 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// watch notices when another hand edits the configuration file: then its text is
+// watch notices when somebody else edits the configuration file: then its text is
 // read into memory, its version goes up, and it is written back in normal form.
 // Nothing is reloaded.
 func (a *api) watch(ctx context.Context) (func(), error) {
