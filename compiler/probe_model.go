@@ -36,6 +36,10 @@ var probeTogether = []map[string]string{
 	{"send-proxy-protocol": "v1"},
 	{"rewrite-path": "/"},
 	{"backend-protocol": "fcgi", "fcgi-root": "/srv", "fcgi-path-info": "^(/.+)(/.*)$"},
+	{"allow-list": "192.0.2.0/24", "auth-basic": "probe", "satisfy": "any"},
+	{"allow-list": "192.0.2.0/24", "auth-basic": "probe", "auth-url": "http://probe.hapsnap/probe", "satisfy": "any"},
+	{"client-ca-secret": "probe", "client-match-cn": "probe", "client-error-page": "/probe"},
+	{"request-headers": "copy X-Probe host"},
 	{"snippet": "http-request set-var(txn.probe) int(1)"},
 }
 

@@ -26,4 +26,16 @@
 // else uses beside HAProxy fails every reload, and neither the compiler nor haproxy -c
 // can see that; a port is also shared by all namespaces. Those of the other listeners are
 // refused in any case.
+//
+// One way in is enough only for who asked for all of them: satisfy: any is about the options of
+// its own object. An Ingress that could say it of its Service's auth-basic would take that away
+// with a list of all addresses. Mixed, the routes answer 503.
+//
+// A fallback is the same route: fallback-service makes a backend with the filters and the
+// protection of the route and other endpoints, as a canary has, and is not taken where the route
+// is closed.
+//
+// A client's name is compared as a whole, in a subject that has one common name, with \z and not
+// $, which matches before a line break too. ingress-nginx looks for a match anywhere in the
+// subject, which an organisation called "x,CN=admin" is.
 package options

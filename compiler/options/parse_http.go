@@ -156,9 +156,9 @@ func headerEdit(line string) (policy.HeaderEdit, error) {
 	verb, rest, _ := strings.Cut(line, " ")
 	name, value, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	e := policy.HeaderEdit{Do: policy.EditVerb(verb), Name: name, Value: strings.TrimSpace(value)}
-	const hint = "write set NAME VALUE, add NAME VALUE or remove NAME, one to a line"
+	const hint = "write set NAME VALUE, add NAME VALUE, copy NAME SOURCE or remove NAME, one to a line"
 	switch {
-	case e.Do != policy.Set && e.Do != policy.Add && e.Do != policy.Remove:
+	case !slices.Contains([]policy.EditVerb{policy.Set, policy.Add, policy.Copy, policy.Remove}, e.Do):
 		return e, faultOf(line, "is not an edit of a header", hint)
 	case (e.Do == policy.Remove) != (e.Value == ""):
 		return e, faultOf(line, "has one word too few or too many", hint)
@@ -168,12 +168,36 @@ func headerEdit(line string) (policy.HeaderEdit, error) {
 	if _, err := token(name); err != nil {
 		return e, faultOf(name, err.Error(), "use letters, digits and -")
 	}
+	if e.Do == policy.Copy {
+		source, err := headerSource(e.Value)
+		e.Value, e.From = "", source
+		return e, err
+	}
 	for _, r := range e.Value {
 		if r < ' ' || r >= 0x7f {
 			return e, faultOf(e.Value, fmt.Sprintf("holds %q", r), "use printable ASCII")
 		}
 	}
 	return e, nil
+}
+
+// headerSource reads what a header is copied from.
+func headerSource(text string) (policy.Source, error) {
+	kind, name, _ := strings.Cut(text, " ")
+	s := policy.Source{Of: policy.SourceKind(kind), Header: strings.TrimSpace(name)}
+	switch s.Of {
+	case policy.SourceHeader:
+		if !keyForm.MatchString(s.Header) || len(s.Header) > 200 {
+			return s, faultOf(text, "names no header", "write header NAME; use letters, digits, - and _")
+		}
+		return s, nil
+	case policy.SourceHost, policy.SourceURI, policy.SourceQuery, policy.SourceMethod, policy.SourceScheme,
+		policy.SourceClientAddress, policy.SourceClientPort, policy.SourceRequestID:
+		if s.Header == "" {
+			return s, nil
+		}
+	}
+	return s, faultOf(text, "is not a part of a request", "use host, uri, query, method, scheme, client-address, client-port, request-id or header NAME")
 }
 
 // hsts reads the seconds and the words of Strict-Transport-Security.

@@ -167,3 +167,21 @@ func methodName(text string) (string, error) {
 	}
 	return text, nil
 }
+
+// fallbackService reads the name of a Service and perhaps a port.
+func fallbackService(text string) (policy.ServiceRef, error) {
+	name, port, both := strings.Cut(text, ":")
+	r := policy.ServiceRef{Name: name}
+	if len(validation.IsDNS1035Label(name)) > 0 {
+		return r, fault("is not the name of a Service", "use a name of the same namespace, such as sorry or sorry:8080")
+	}
+	if !both {
+		return r, nil
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n > 65535 || strconv.Itoa(n) != port {
+		return r, fault("has no valid port", "use 1 to 65535")
+	}
+	r.Port = n
+	return r, nil
+}

@@ -10,7 +10,7 @@ import (
 func All() []Option {
 	return slices.Concat(
 		routingOptions(), pathOptions(), canaryOptions(), serverOptions(), connectionOptions(), serverTLSOptions(), fastCGIOptions(), sessionOptions(), headerOptions(), corsOptions(),
-		protectionOptions(), authenticationOptions(), externalAuthOptions(), clientOptions(),
+		protectionOptions(), authenticationOptions(), satisfyOptions(), externalAuthOptions(), clientOptions(),
 		tcpOptions(), snippetOptions(),
 	)
 }
@@ -19,7 +19,7 @@ const (
 	valueBool     = "`true` or `false`"
 	valueDuration = "a time such as `30s`"
 	valueNetworks = "CIDRs, addresses or `@` lists, separated by commas"
-	valueEdits    = "lines of `set NAME VALUE`, `add NAME VALUE`, `remove NAME`"
+	valueEdits    = "lines of `set NAME VALUE`, `add NAME VALUE`, `copy NAME SOURCE`, `remove NAME`"
 )
 
 // PathType is the name of the option that says what ImplementationSpecific means.
@@ -43,6 +43,10 @@ func routingOptions() []Option {
 			Name: "app-root", Group: Routing, On: OnIngress, Value: "a path", Example: "/app",
 			Summary: "Redirects `/` to this path, where a rule of the Ingress matches `/`.",
 		}, localPath, func(s *Settings, v string) { s.appRoot = v }),
+		define(Option{
+			Name: "fallback-service", Group: Routing, On: OnIngress, Value: "`NAME` or `NAME:PORT`", Example: "sorry:8080",
+			Summary: "The Service of the same namespace, by its first port unless one is named, that gets the requests of a route whose own Service has no usable endpoint. All that is asked of the route's requests holds. Without it they are answered 503.",
+		}, fallbackService, func(s *Settings, v policy.ServiceRef) { s.Fallback = v }),
 		define(Option{
 			Name: "rewrite-path", Group: Routing, On: OnIngress, Value: "a path, or a regular expression and a replacement",
 			Example: `^/old/(.*) /new/\1`,

@@ -13,8 +13,9 @@ type Canary struct {
 }
 
 // HeaderRule names a header and the value that leads to the canary. Without a
-// value, "always" does so, and "never" leads away from it.
-type HeaderRule struct{ Name, Value string }
+// value, "always" does so, and "never" leads away from it. With a Pattern, values that match it
+// lead to the canary, and nothing else in the header decides.
+type HeaderRule struct{ Name, Value, Pattern string }
 
 // canaryOption is the option that makes an Ingress a canary.
 const canaryOption = "canary"
@@ -41,7 +42,11 @@ func canaryOptions() []Option {
 		define(Option{
 			Name: "canary-by-header", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a name, or a name and a value, as `NAME VALUE` or `NAME=VALUE`", Example: "X-Canary",
 			Summary: "The header that decides first: requests in which it is `always` go to the canary, and with `never` they do not. With a value, exactly that goes to the canary, and nothing else decides.",
-		}, headerRule, func(s *Settings, v HeaderRule) { s.Canary.Header = v }),
+		}, headerRule, func(s *Settings, v HeaderRule) { s.Canary.Header.Name, s.Canary.Header.Value = v.Name, v.Value }),
+		define(Option{
+			Name: "canary-by-header-pattern", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a regular expression", Example: "^beta-[0-9]+$",
+			Summary: "Requests whose header `canary-by-header`, in its first 1024 bytes, matches this expression (a part of [PCRE](expressions.md)) go to the canary; whether they do is up to nothing else in the header. A value beside the header's name comes first, and the expression does not count then.",
+		}, func(text string) (string, error) { _, err := groupsOf(text); return text, err }, func(s *Settings, v string) { s.Canary.Header.Pattern = v }),
 		define(Option{
 			Name: "canary-by-cookie", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "the name of a cookie", Example: "canary",
 			Summary: "The cookie that decides where the header does not: `always` goes to the canary, `never` does not.",
@@ -55,7 +60,7 @@ func headerRule(text string) (HeaderRule, error) {
 	if before, after, both := strings.Cut(name, "="); both && value == "" {
 		name, value = before, after
 	}
-	r := HeaderRule{name, strings.TrimSpace(value)}
+	r := HeaderRule{Name: name, Value: strings.TrimSpace(value)}
 	switch {
 	case !keyForm.MatchString(r.Name):
 		return r, faultOf(name, "is not the name of a header", "use letters, digits and -")

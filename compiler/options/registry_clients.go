@@ -1,6 +1,7 @@
 package options
 
 import (
+	"regexp"
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -27,6 +28,14 @@ func clientOptions() []Option {
 			Summary: "`optional` also serves clients without a certificate.",
 		}, oneOf(map[string]bool{"required": false, "optional": true}), func(s *Settings, v bool) { s.Clients.Check.Required = !v }),
 		define(Option{
+			Name: "client-match-cn", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret", Value: "a regular expression", Example: `(?:billing|orders)\.internal`,
+			Summary: "Serves only clients with a certificate whose subject has one common name (CN), and the whole of that matches the expression (a part of [PCRE](expressions.md)). Others get 403, and so do clients without a certificate, where `client-verify` is `optional`, too.",
+		}, wholeMatch, func(s *Settings, v string) { s.Clients.Check.MatchCN = v }),
+		define(Option{
+			Name: "client-error-page", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret", Value: "a URL", Example: "https://help.example/certificates",
+			Summary: "Redirects clients without a certificate there, with 302, in place of ending their connection. A certificate of another authority ends it all the same. It must not be protected by the same option.",
+		}, signIn, func(s *Settings, v string) { s.Clients.Check.ErrorPage = v }),
+		define(Option{
 			Name: "client-cert-headers", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret",
 			Value: "`none`, or some of `verify`, `dn`, `issuer-dn`, `sha1`, `sha256`, `cert`, and `ssl-client-verify`, `ssl-client-subject-dn`, `ssl-client-issuer-dn`, `ssl-client-cert`, separated by commas", Example: "verify, dn, sha256", Default: "`verify, dn`",
 			Summary: "What endpoints are told of the client's certificate: X-SSL-Client-Verify (`SUCCESS` or `NONE`), X-SSL-Client-DN and X-SSL-Client-Issuer-DN (RFC 4514), X-SSL-Client-SHA1 and X-SSL-Client-SHA256 (hexadecimal), X-SSL-Client-Cert (DER in base64). The last four are headers of these names, as ingress-nginx writes them; the last is PEM, percent-encoded. With `client-ca-secret`, every header whose name begins with X-SSL-Client- or SSL-Client- is removed from what clients send; an endpoint that trusts these headers must have no route without it.",
@@ -51,14 +60,26 @@ func certificateFields(text string) ([]policy.CertificateField, error) {
 	return slices.Compact(out), err
 }
 
+// wholeMatch reads an expression that is to match all of a text.
+func wholeMatch(text string) (string, error) {
+	if _, err := regexp.Compile(text); err != nil { // such as a)|(?:b, which would be one in parentheses
+		_, err := groupsOf(text)
+		return "", err
+	}
+	_, err := groupsOf("^(?:" + text + ")$")
+	return text, err
+}
+
 // clients fills what is empty. Whoever asks for certificates without saying
 // whose must not be served without.
 func (r *resolution) clients() {
 	c := &r.settings.Clients
 	if c.Authority == "" {
-		if r.has("client-verify") {
-			r.closed = true
-			r.report(diag.Error, "client-verify", "needs authorities"+closes, "set "+Prefix+"client-ca-secret")
+		for _, name := range []string{"client-verify", "client-match-cn", "client-error-page"} {
+			if r.has(name) {
+				r.closed = true
+				r.report(diag.Error, name, "needs authorities"+closes, "set "+Prefix+"client-ca-secret")
+			}
 		}
 		return
 	}

@@ -6,11 +6,11 @@ func headerOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "request-headers", Group: HeaderEdit, On: OnIngress, Value: valueEdits, Example: "set X-Env production\nremove X-Debug", most: mostText,
-			Summary: "Edits the headers that endpoints get. `set` replaces all values of a header, `add` leaves them.",
+			Summary: "Edits the headers that endpoints get. `set` replaces all values of a header, `add` leaves them. `copy` sets it to a part of the request: `host` (in lower case, without a port), `uri` (path and query), `query`, `method`, `scheme`, `client-address`, `client-port`, `request-id` or `header NAME`; where the request has none, the header is removed.",
 		}, headerEdits, func(s *Settings, v []policy.HeaderEdit) { s.edits[0] = v }),
 		define(Option{
 			Name: "response-headers", Group: HeaderEdit, On: OnIngress, Value: valueEdits, Example: "set X-Frame-Options DENY\nremove Server", most: mostText,
-			Summary: "Edits the headers of every answer, HAProxy's own included.",
+			Summary: "Edits the headers of every answer, HAProxy's own included. `copy` is from the request, as in `request-headers`.",
 		}, headerEdits, func(s *Settings, v []policy.HeaderEdit) { s.edits[1] = v }),
 		define(Option{
 			Name: "forwarded-for", Group: HeaderEdit, On: OnIngress, Value: "`replace`, `append`, `keep` or `off`", Example: "append", Default: "the configuration's `forwarded.policy`",
@@ -18,6 +18,10 @@ func headerOptions() []Option {
 		}, oneOf(map[string]policy.ForwardedMode{
 			"replace": policy.ForwardedReplace, "append": policy.ForwardedAppend, "keep": policy.ForwardedKeep, "off": policy.ForwardedOff,
 		}), func(s *Settings, v policy.ForwardedMode) { s.forwardedFor = v }),
+		define(Option{
+			Name: "intercept-errors", Group: HeaderEdit, On: OnIngress, Value: "statuses from 400 to 599, separated by commas", Example: "404, 503",
+			Summary: "Answers of endpoints with one of these statuses are replaced, headers included, by the page that the configuration has for the status (`errorPages`), else by a short text. The status stays.",
+		}, errorStatuses, func(s *Settings, v []int) { s.intercept = v }),
 		define(Option{
 			Name: "hsts", Group: HeaderEdit, On: OnIngress, Value: "seconds, and perhaps `includeSubDomains` and `preload`", Example: "31536000 includeSubDomains",
 			Summary: "Sends Strict-Transport-Security over HTTPS.",

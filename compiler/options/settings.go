@@ -24,8 +24,11 @@ type Settings struct {
 	Passthrough bool
 	// Clients is what is asked of TLS clients; what it means for requests is in
 	// Protection too.
-	Clients    Clients
-	Canary     Canary
+	Clients Clients
+	Canary  Canary
+	// Fallback is the Service for routes whose own has no usable endpoint; its zero value is
+	// none, and without a Port it is the first one.
+	Fallback   policy.ServiceRef
 	Protection policy.Protection
 	Upstream   policy.Upstream
 	// Snippet are lines of haproxy.cfg, for those who may write any.
@@ -55,6 +58,8 @@ type Settings struct {
 	basic        policy.BasicAuth
 	external     policy.ExternalAuth
 	authHost     string
+	satisfyAny   bool
+	intercept    []int // statuses
 }
 
 // Resolve joins the options of objects. The later object wins. What they do not
@@ -81,6 +86,7 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 		r.settings.Upstream.Affinity = &r.settings.affinity
 	}
 	r.authentication()
+	r.satisfy()
 	return r.settings, r.problems, r.closed
 }
 
@@ -195,6 +201,9 @@ func (s Settings) Filters() []policy.Filter {
 		if len(s.edits[i]) > 0 {
 			out = append(out, policy.Headers{Of: of, Edits: s.edits[i]})
 		}
+	}
+	if len(s.intercept) > 0 {
+		out = append(out, policy.InterceptErrors{Statuses: s.intercept})
 	}
 	if s.hsts != "" {
 		out = append(out, policy.HSTS{Value: s.hsts})

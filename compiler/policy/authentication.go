@@ -10,6 +10,9 @@ type BasicAuth struct {
 	Realm string
 	// Users is the name of the list of users that the Secret's are joined to.
 	Users string
+	// Alternative serves who got in by another way, too. Where Others is set, those who know no
+	// password are not refused yet: another filter asks them.
+	Alternative, Others bool
 }
 
 // ExternalAuth asks a Service whether a request may pass. An answer of 2xx
@@ -37,6 +40,10 @@ type ExternalAuth struct {
 	HostOfRequest bool
 	// Backend is the name of the backend that has the Service's servers.
 	Backend string
+	// Alternative serves who got in by another way, too, without asking the Service. With a
+	// Realm, those who are refused hear that a password of it would do.
+	Alternative bool
+	Realm       string
 }
 
 // ReservedHeaders removes headers that a client sent, and by which an [ExternalAuth] of another

@@ -6,6 +6,11 @@ package policy
 type ClientCertificate struct {
 	// Required refuses clients that show none.
 	Required bool
+	// MatchCN is a regular expression of which the common name of the certificate's subject is
+	// a whole match; others are refused. "" is any.
+	MatchCN string
+	// ErrorPage is where clients are redirected to that show none; "" refuses them.
+	ErrorPage string
 	// Forward is what servers are told of the certificate, in headers. What a
 	// client sent under the names of such headers is removed in any case.
 	Forward []CertificateField

@@ -61,14 +61,39 @@ const (
 // HeaderEdit changes one header.
 type HeaderEdit struct {
 	Do          EditVerb
-	Name, Value string // no Value with Remove
+	Name, Value string // Value with Set and Add only
+	From        Source // with Copy only
 }
+
+// Source is a part of a request, as it came, that is known by a name. Header is the name of a
+// header, with SourceHeader only.
+type Source struct {
+	Of     SourceKind
+	Header string
+}
+
+// SourceKind is a kind of [Source].
+type SourceKind string
+
+// The kinds of sources.
+const (
+	SourceHost          SourceKind = "host" // in lower case, without a port
+	SourceURI           SourceKind = "uri"  // path and query
+	SourceQuery         SourceKind = "query"
+	SourceMethod        SourceKind = "method"
+	SourceScheme        SourceKind = "scheme"
+	SourceClientAddress SourceKind = "client-address"
+	SourceClientPort    SourceKind = "client-port"
+	SourceRequestID     SourceKind = "request-id"
+	SourceHeader        SourceKind = "header"
+)
 
 // EditVerb is what becomes of a header. Set replaces all of its values.
 type EditVerb string
 
-// The verbs.
+// The verbs. Copy sets a header to a part of the request, and removes it where there is none.
 const (
+	Copy   EditVerb = "copy"
 	Set    EditVerb = "set"
 	Add    EditVerb = "add"
 	Remove EditVerb = "remove"
@@ -137,3 +162,11 @@ func (RewriteHost) Kind() Kind { return "RewriteHost" }
 
 // Kind returns "RewritePath".
 func (RewritePath) Kind() Kind { return "RewritePath" }
+
+// InterceptErrors answers in place of servers that answered with a status.
+type InterceptErrors struct {
+	Statuses []int // sorted
+}
+
+// Kind returns "InterceptErrors".
+func (InterceptErrors) Kind() Kind { return "InterceptErrors" }

@@ -5,7 +5,10 @@ type Protection struct {
 	// Deny and Allow are networks of clients. A client in Deny is refused, and
 	// so is one outside Allow if anything is named there, be it an empty list.
 	Deny, Allow Networks
-	Rate        *RateLimit
+	// AllowSuffices serves clients in Allow without asking who they are, and has the filters
+	// ask all others, who are not refused.
+	AllowSuffices bool
+	Rate          *RateLimit
 	// MaxBody is the most bytes that a request's body may have; 0 is any.
 	MaxBody int64
 	// Clients is nil where clients need not say who they are over TLS.

@@ -31,6 +31,8 @@ type asked struct {
 	// had, and that the routes answer 503.
 	clients options.Clients
 	refused bool
+	// fallback is the Service for routes whose own has no usable endpoint.
+	fallback policy.ServiceRef
 	// unusable are the paths that cannot be matched; protects says that those are closed.
 	unusable map[pathAt]diag.Diagnostic
 	protects bool
@@ -61,6 +63,7 @@ func (t *translation) ask(ing ingress) {
 	t.asked.exactPaths, t.asked.passthrough, t.asked.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
 	t.asked.expressions = settings.Expressions
 	t.asked.paths = settings.Paths
+	t.asked.fallback = settings.Fallback
 	t.asked.pathRules = t.pathRules()
 	if len(settings.Aliases) == 0 {
 		return

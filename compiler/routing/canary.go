@@ -216,6 +216,8 @@ func (t *translation) sharedRoutes(c canary, main claim, target resolved, at Ori
 	}
 	if c.Header.Value != "" {
 		add(Header, c.Header.Name, c.Header.Value, alone)
+	} else if c.Header.Name != "" && c.Header.Pattern != "" {
+		add(HeaderPattern, c.Header.Name, c.Header.Pattern, alone)
 	} else if c.Header.Name != "" {
 		add(Header, c.Header.Name, "always", alone)
 		add(Header, c.Header.Name, "never", main.backend)

@@ -57,7 +57,7 @@ func (c Choice) To() string {
 func Choices(hosts []Host) []Choice {
 	found := map[string]Choice{}
 	for _, h := range hosts {
-		if !slices.ContainsFunc(h.Routes, func(r Route) bool { return len(r.Match.Conditions) > 0 }) {
+		if !slices.ContainsFunc(h.Routes, func(r Route) bool { return len(r.Match.Conditions) > 0 || r.Yields }) {
 			continue // as most
 		}
 		for _, c := range h.Choices() {

@@ -41,7 +41,7 @@ func (t *translation) askClients(ing ingress) {
 			claim = &clientClaim{by: ing, authority: authority, required: true, origin: at}
 			t.clients[host] = claim
 		}
-		claim.required = claim.required && asked.Check.Required
+		claim.required = claim.required && asked.Check.Required && asked.Check.ErrorPage == ""
 	}
 }
 

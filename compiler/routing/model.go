@@ -123,8 +123,10 @@ type Part string
 const (
 	Method Part = "Method"
 	Header Part = "Header"
-	Cookie Part = "Cookie"
-	Query  Part = "Query"
+	// HeaderPattern is about the beginning of a header, of which Value is an expression.
+	HeaderPattern Part = "HeaderPattern"
+	Cookie        Part = "Cookie"
+	Query         Part = "Query"
 )
 
 // Route sends what matches through filters to a backend.

@@ -140,7 +140,9 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 	winner, taken := host.routes[match]
 	if !taken {
 		backend := t.backend(ing, p.Backend, append(path, "backend"))
-		host.routes[match] = claim{by: ing, backend: backend, origin: at, guard: t.guardFor(backend, host.form)}
+		c := claim{by: ing, backend: backend, origin: at, guard: t.guardFor(backend, host.form)}
+		c.fallback = t.fallbackOf(ing, c)
+		host.routes[match] = c
 		return
 	}
 	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(name))

@@ -204,6 +204,8 @@ type claim struct {
 	// the canary that they are for.
 	before   []Route
 	sharedBy *ingress
+	// fallback is the backend for when the others have no usable server, or "".
+	fallback string
 }
 
 func newTranslation(in inputs.Inputs, cfg Config) *translation {
@@ -302,7 +304,7 @@ func (t *translation) modelHost(name string) Host {
 	out.Closed = !all && t.isClosed(name, h.held)
 	out.Guards = t.guards(name, out.Closed)
 	for match, c := range h.routes {
-		for _, r := range append(slices.Clip(c.before), Route{Backend: c.backend, Protects: c.guard.unsafe, Origin: c.origin}) {
+		for _, r := range c.modelRoutes() {
 			b := t.backends[r.Backend]
 			r.Match.PathMatch, r.Filters = match, b.Filters
 			out.Routes = append(out.Routes, r)
