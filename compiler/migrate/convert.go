@@ -28,6 +28,7 @@ type pathEdit struct {
 	kind         string // its pathType, "" if it has none
 	host         string
 	service      string
+	port         string // its number or name
 	expression   bool
 }
 

@@ -123,6 +123,7 @@ func (x *rewriting) readPaths(rules *yaml.Node) {
 			x.pathNode = append(x.pathNode, p)
 			x.object.paths = append(x.object.paths, pathEdit{
 				path: text(p, "path"), kind: text(p, "pathType"), host: text(rule, "host"), service: text(child(child(p, "backend"), "service"), "name"),
+				port: portOf(child(child(p, "backend"), "service")),
 			})
 		}
 	}

@@ -68,6 +68,9 @@ func Directory(dir string, o Options) (Result, error) {
 			r.Files = append(r.Files, File{relative(dir, name), content})
 		}
 	}
+	if o.set.ofNginx && r.Objects > 0 {
+		r.Findings = append(r.Findings, nginxDefaults...)
+	}
 	r.Findings = diag.Sort(r.Findings)
 	return r, nil
 }

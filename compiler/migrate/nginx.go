@@ -20,6 +20,9 @@ func nginx() Dialect {
 			"`forwarded-for-header` is always X-Forwarded-For. See [headers.md](headers.md).",
 		Rules: rules(nginxRouting(), nginxServers(), nginxTLS(), nginxAccess(), nginxHeaders(), nginxRest(), nginxOthers()),
 		always: func(c *call) {
+			if c.object.set != nil {
+				c.object.set.ofNginx = true
+			}
 			nginxHosts(c)
 			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.passesThrough() {
 				c.set("ssl-redirect", "308")
@@ -45,23 +48,25 @@ func nginxRouting() []Rule {
 			Note: "Paths such as `/x(/|$)(.*)` with the target `/$2` become the prefix `/x`. Other regular expressions stay, with `path-type-default: Regex`, if they cost little. The target `https://new.example/$1` of `/(.*)` is a redirect, as there.",
 		},
 		Rule{
-			From: []string{"canary"}, To: []string{"canary"}, convert: onlyTrue("canary"),
+			From: []string{"canary"}, To: []string{"canary"}, convert: nginxCanary,
+			Note: "While the other Ingress has no endpoints, the canary is asked all the same; ingress-nginx answered 503.",
 		},
 		Rule{
 			From: []string{"canary-weight", "canary-weight-total"}, To: []string{"canary-weight"}, convert: nginxWeight,
 			Note: "A weight of a total above 100 is converted if that gives a whole number. While a Service has no endpoints, see `canary-weight` in docs/reference/annotations.md: ingress-nginx sends nothing to a canary without endpoints, and answers 503 while the other Ingress has none.",
 		},
 		Rule{
-			From: []string{"canary-by-header", "canary-by-header-value"}, To: []string{"canary-by-header"},
-			convert: func(c *call) {
-				c.set("canary-by-header", strings.TrimSpace(c.value("canary-by-header")+" "+c.value("canary-by-header-value")))
-			},
+			From: []string{"canary-by-header", "canary-by-header-value", "canary-by-header-pattern"}, To: []string{"canary-by-header", "canary-by-header-pattern"},
+			Of:   map[string][]string{"canary-by-header-pattern": {"canary-by-header-pattern"}},
+			Note: "An expression that no engine can read is left out, with the header.", convert: nginxCanaryHeader,
 		},
 		same("canary-by-cookie", "canary-by-cookie"),
-	), without("Use `canary-by-header` with one value.", "canary-by-header-pattern"),
-		without("Make an Ingress for the other name with `redirect`.", "from-to-www-redirect"),
-		without("Set `spec.defaultBackend`, or give the Service endpoints.", "default-backend"),
-		without("Set `errorPages` in the CompilerConfig.", "custom-http-errors"))
+		Rule{
+			From: []string{"custom-http-errors", "default-backend"}, To: []string{"intercept-errors", "fallback-service"}, convert: nginxErrors,
+			Of:   map[string][]string{"custom-http-errors": {"intercept-errors"}, "default-backend": {"fallback-service"}},
+			Note: "Errors of endpoints are answered with the pages of `errorPages` in the CompilerConfig, under their own status, and not by the default backend: HAProxy cannot ask a second Service about an answer. `default-backend` gets what it would for want of endpoints.",
+		},
+	), without("Make an Ingress for the other name with `redirect`.", "from-to-www-redirect"))
 }
 
 // nginxWeight translates a share of a total into a percentage.
@@ -122,7 +127,7 @@ func nginxServers() []Rule {
 		needless("HAProxy speaks HTTP/1.1 to endpoints, and keeps connections open.", "proxy-http-version", "connection-proxy-header"),
 		needless("`timeout-server` covers both directions.", "proxy-send-timeout"),
 		needless("HAProxy tries another endpoint if a connection fails.", "proxy-next-upstream-timeout"),
-		without("HAProxy balances over the endpoints of a Service itself.", "service-upstream"))
+		needless("HAProxy balances over the endpoints of the Service, and not by its cluster IP: in a service mesh that goes by the Service, let the mesh take part in HAProxy's pods.", "service-upstream"))
 }
 
 // nginxHash translates the variables of nginx that name one thing.
@@ -148,16 +153,16 @@ func nginxTLS() []Rule {
 	return rules(one(
 		mapped("ssl-passthrough", "ssl-passthrough", map[string]string{"true": "true", "false": ""}),
 		Rule{
-			From: []string{"auth-tls-secret", "auth-tls-verify-client", "auth-tls-pass-certificate-to-upstream"}, To: []string{"client-ca-secret", "client-verify", "client-cert-headers"}, convert: nginxClientTLS,
-			Note: "The headers have the names of ingress-nginx. It asks for certificates for all Ingresses of the host, and so do those of the set that are rewritten. A certificate that is missing or wrong is answered with 403, and not 400; plain HTTP is refused, too.",
+			From: []string{"auth-tls-secret", "auth-tls-verify-client", "auth-tls-pass-certificate-to-upstream", "auth-tls-match-cn", "auth-tls-error-page"},
+			To:   []string{"client-ca-secret", "client-verify", "client-cert-headers", "client-match-cn", "client-error-page"}, convert: nginxClientTLS,
+			Of:   map[string][]string{"auth-tls-match-cn": {"client-match-cn"}, "auth-tls-error-page": {"client-error-page"}},
+			Note: "`auth-tls-match-cn` is compared with the common name, and not with what looks like one in another part of the subject. Clients whose certificate is wrong get no connection, and are not sent to `auth-tls-error-page`. The headers have the names of ingress-nginx. It asks for certificates for all Ingresses of the host, and so do those of the set that are rewritten. A certificate that is missing or wrong is answered with 403, and not 400; plain HTTP is refused, too.",
 		},
 		Rule{
 			From: []string{"proxy-ssl-secret", "proxy-ssl-verify", "proxy-ssl-name", "proxy-ssl-server-name"},
 			To:   []string{"backend-client-secret", "backend-verify", "backend-ca-secret", "backend-sni"}, convert: nginxUpstreamTLS,
 		},
 	), needless("HAProxy follows chains of any length.", "auth-tls-verify-depth", "proxy-ssl-verify-depth"),
-		without("Set `errorPages` in the CompilerConfig.", "auth-tls-error-page"),
-		without("Requests are refused by the certificate's authority alone; match the subject in the endpoint, from `client-cert-headers`.", "auth-tls-match-cn"),
 		without("Set `tls` in the CompilerConfig: it holds for all hosts.", "ssl-ciphers", "ssl-prefer-server-ciphers"),
 		without("HAProxy's defaults are used towards endpoints.", "proxy-ssl-ciphers", "proxy-ssl-protocols"))
 }

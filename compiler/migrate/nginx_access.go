@@ -28,8 +28,11 @@ func nginxAccess() []Rule {
 			Note: "The Secret must have the key `auth` (`auth-secret-type: auth-file`), with hashes that HAProxy can check: not apr1.",
 		},
 		externalRule(),
-	), without("Each protection must be passed. Use one Ingress for each way in.", "satisfy"),
-		without("There is no limit of bandwidth.", "limit-rate", "limit-rate-after"),
+		Rule{
+			From: []string{"satisfy"}, To: []string{"satisfy"}, convert: nginxSatisfy,
+			Note: "`deny-list` refuses those who know a password, too. Where `auth-url` is one of the ways in, those who know a password are not asked for more.",
+		},
+	), without("There is no limit of bandwidth.", "limit-rate", "limit-rate-after"),
 		without("Each HAProxy counts for itself: use `rate-limit`, divided by their number.", "global-rate-limit", "global-rate-limit-window", "global-rate-limit-key", "global-rate-limit-ignored-cidrs"),
 		needless("The service is asked for every request; its answers are not kept.", "auth-cache-key", "auth-cache-duration"),
 		needless("HAProxy keeps connections as it does for others, and sends cookies of the service on with every answer.", "auth-keepalive",
@@ -150,9 +153,9 @@ func nginxHeaders() []Rule {
 }
 
 func nginxOthers() []Rule {
-	return rules(one(snippetRule()),
+	return rules(one(snippetRule(), serverSnippetRule()),
 		without("It is written for nginx. See which of "+"docs/reference/annotations.md does the same, or use `snippet`, if the administrator allows it.",
-			"server-snippet", "stream-snippet"),
+			"stream-snippet"),
 		without("Requests cannot be mirrored yet.", "mirror-target", "mirror-request-body", "mirror-host"),
 		needless("Logs are one setting for all hosts.", "enable-access-log", "enable-rewrite-log"),
 		needless("HAProxy does not trace requests.", "enable-opentracing", "opentracing-trust-incoming-span", "enable-opentelemetry", "opentelemetry-trust-incoming-span", "opentelemetry-operation-name"),

@@ -18,7 +18,7 @@ func externalRule() Rule {
 			"Of `auth-signin`, `$host` and what is usual as `rd` are translated. There are no other variables of nginx.",
 		convert: func(c *call) {
 			if !c.has("auth-url") {
-				c.keepAll("means nothing without auth-url", "remove it")
+				c.withoutAuthURL()
 				return
 			}
 			if err := c.authURL(); err != nil {
@@ -35,6 +35,16 @@ func externalRule() Rule {
 				}
 			}
 		},
+	}
+}
+
+// withoutAuthURL says of annotations that they mean nothing alone. With a global-auth-url in the
+// ConfigMap they do, and so does every Ingress without one.
+func (c *call) withoutAuthURL() {
+	for _, name := range c.rule.From {
+		if c.has(name) {
+			c.differs(name, "is removed: it means nothing without auth-url", "")
+		}
 	}
 }
 
@@ -153,7 +163,11 @@ func (c *call) signIn() error {
 		m := returned.FindStringSubmatch(value)
 		switch {
 		case pair == "":
-		case name == parameter && m != nil:
+		case (name == parameter || !c.has("auth-signin-redirect-param")) && m != nil:
+			if name != parameter {
+				c.differs("auth-signin", "tells what was asked for as "+name+" alone, and not as "+parameter+", too", "")
+				parameter = name
+			}
 			back = "url"
 			if m[1] == "" {
 				back = "path"

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,12 +108,17 @@ func (c *call) certificatesOfHost() {
 			return
 		}
 		other := &call{object: c.object, rule: c.rule, values: map[string]string{}}
-		for _, name := range []string{"auth-tls-secret", "auth-tls-verify-client", "auth-tls-pass-certificate-to-upstream"} {
+		for _, name := range []string{"auth-tls-secret", "auth-tls-verify-client", "auth-tls-pass-certificate-to-upstream", "auth-tls-match-cn", "auth-tls-error-page"} {
 			if value := r.annotations[nginxPrefix+name]; value != "" {
 				other.values[name] = value
 			}
 		}
 		nginxClientTLS(other)
+		if len(other.kept) > 0 { // said at the other Ingress
+			c.said = append(c.said, finding{diag.Error, "", "clients of " + host + " need a certificate because of Ingress " + of + ", whose annotations could not be translated",
+				"see what is said of those"})
+			return
+		}
 		c.out = append(c.out, other.out...)
 		c.differs("", "clients of "+host+" need a certificate because of Ingress "+of+"; this Ingress asks for it, too, now", "remove client-ca-secret if these routes are for everybody")
 		return
@@ -148,4 +154,56 @@ func nginxClientTLS(c *call) {
 		headers += ", ssl-client-cert"
 	}
 	c.set("client-cert-headers", headers)
+	c.clientName()
+}
+
+// clientName translates which names clients may have, and where those without a certificate
+// are sent.
+func (c *call) clientName() {
+	if value := c.value("auth-tls-match-cn"); value != "" {
+		name, err := commonName(value)
+		if err != nil {
+			c.out = nil
+			c.keepAll(err.Error(), "client-match-cn is an expression for the whole of a common name")
+			return
+		}
+		c.set("client-match-cn", name)
+		if strings.HasSuffix(name, ".*") {
+			c.differs("auth-tls-match-cn", "takes any common name that begins so, as it did", "end client-match-cn without .* to take the whole of a name")
+		}
+	}
+	if page := c.value("auth-tls-error-page"); page != "" {
+		c.set("client-error-page", page)
+		c.differs("auth-tls-error-page", "is for clients without a certificate; those with a wrong one get no connection", "")
+	}
+}
+
+// commonName returns the expression for a common name of one for the subject, of which nginx
+// looks for a match anywhere.
+func commonName(value string) (string, error) {
+	name, ok := strings.CutPrefix(strings.TrimPrefix(value, "^"), "CN=")
+	depth := 0
+	for i, r := range name {
+		switch {
+		case r == '\\' && (i+1 == len(name) || strings.IndexByte(".-", name[i+1]) < 0):
+			return "", errors.New("holds a backslash before more than a dot")
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case r == ',' || r == '=' || r == '/' || r == '^' || r == '$' && i < len(name)-1:
+			return "", errors.New("is about more than the common name")
+		case r == '|' && depth == 0:
+			return "", errors.New("has parts of which one stands without CN=")
+		}
+	}
+	switch {
+	case !ok || name == "":
+		return "", errors.New("does not begin with CN=")
+	case strings.HasSuffix(name, "$"): // the name is the last part of the subject, or nothing matched
+		return strings.TrimSuffix(name, "$"), nil
+	case strings.HasSuffix(name, ".*"):
+		return name, nil
+	}
+	return name + ".*", nil
 }

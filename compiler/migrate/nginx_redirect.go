@@ -1,6 +1,8 @@
 package migrate
 
 import (
+	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -33,23 +35,42 @@ func nginxRedirect(c *call) {
 		c.keepAll("the status "+strconv.Itoa(code)+" is that of no redirect", "use 301, 302, 303, 307 or 308")
 		return
 	}
+	location, err = exactly(location)
+	if err != nil {
+		c.keepAll(err.Error(), "a redirect to a URL without a path keeps the request's path and query")
+		return
+	}
+	c.set("redirect", location+" "+strconv.Itoa(code))
+}
+
+// exactly returns a location of nginx as our option for redirects has it.
+func exactly(location string) (string, error) {
 	withPath := strings.HasSuffix(location, "$request_uri")
 	u, err := url.Parse(strings.TrimSuffix(location, "$request_uri"))
 	switch {
 	case err != nil || strings.Contains(u.String(), "$") || withPath && strings.Trim(u.Path, "/") != "":
-		c.keepAll("the location holds a variable", "a redirect to a URL without a path keeps the request's path and query")
-		return
+		return "", errors.New("the location holds a variable")
 	case withPath:
 		u.Path = ""
-	case u.Path == "":
+	case u.Path == "" && u.Host != "":
 		u.Path = "/"
 	}
-	c.set("redirect", u.String()+" "+strconv.Itoa(code))
+	return u.String(), nil
 }
 
-// nginxAppRoot translates where the root of a host leads to.
+// nginxAppRoot translates where the root of a host leads to. ingress-nginx takes the path and
+// query of a URL, and ignores what is neither that nor a path.
 func nginxAppRoot(c *call) {
-	c.set("app-root", c.value("app-root"))
+	root := c.value("app-root")
+	switch u, err := url.ParseRequestURI(root); {
+	case err != nil:
+		c.differs("app-root", strconv.Quote(root)+" is no path: ingress-nginx ignores it, and it is removed", "write /"+strings.TrimLeft(root, "/")+" into app-root if that is meant")
+		return
+	case u.IsAbs():
+		root = u.RequestURI()
+		c.differs("app-root", fmt.Sprintf("is translated as %s: ingress-nginx takes no more than that of the URL", root), "")
+	}
+	c.set("app-root", root)
 	if !slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path == "/" || p.path == "" || strings.HasPrefix(p.path, "/(") }) {
 		c.differs("app-root", "ingress-nginx redirects / of the host; here a rule of this Ingress must match it, and none does", "add the path / (Exact)")
 	}

@@ -16,7 +16,7 @@ func nginxRest() []Rule {
 		needless("A value goes to one endpoint, and not to a few, while that is there.", "upstream-hash-by-subset", "upstream-hash-by-subset-size"),
 		needless("A redirect to HTTPS names no port, and other redirects the one that they are given.", "use-port-in-redirects"),
 		needless("A redirect is sent as it is written.", "relative-redirects"),
-		needless("What endpoints answer is not replaced by error pages.", "disable-proxy-intercept-errors"))
+		needless("It is about `custom-http-errors`, which is left out where it is `true`.", "disable-proxy-intercept-errors"))
 }
 
 // limitExempt returns the networks that are not limited; limit-whitelist is the older
@@ -31,12 +31,20 @@ func (c *call) limitExempt() string {
 // saysOfCanaries says what becomes of requests while a Service of a canary has no
 // endpoints.
 func (c *call) saysOfCanaries(percent int) {
-	switch {
-	case percent == 100:
+	if percent == 100 {
 		c.differs("canary-weight", "with 100, requests get 503 while the canary has no endpoints; ingress-nginx sent them to the other Ingress then",
 			"use canary-by-header for tests, and change the Service of the other Ingress in the end")
-	case percent > 0:
-		c.differs("canary-weight", "while the other Ingress has no endpoints, the canary gets all requests; ingress-nginx answered 503", "")
+	}
+}
+
+// nginxCanary translates that an Ingress is a canary.
+func nginxCanary(c *call) {
+	if c.value("canary") != "true" {
+		return
+	}
+	c.set("canary", "true")
+	if weight := c.value("canary-weight"); weight != "0" && weight != "" || c.has("canary-by-header") || c.has("canary-by-cookie") {
+		c.differs("canary", "gets its requests while the other Ingress has no endpoints, too, and all of them by weight; ingress-nginx answered 503", "")
 	}
 }
 

@@ -20,24 +20,32 @@ type snippetEdits struct {
 // snippetRule translates snippets that do nothing but edit headers.
 func snippetRule() Rule {
 	return Rule{
-		From: []string{"configuration-snippet"}, To: []string{"request-headers", "response-headers", "rewrite-host"},
-		Note: "Where it does nothing but edit headers: `more_set_headers`, `more_clear_headers`, `more_set_input_headers`, `more_clear_input_headers`, `add_header`, `proxy_set_header` and `proxy_hide_header` with values without variables. " +
+		From: []string{"configuration-snippet"}, To: []string{"request-headers", "response-headers", "rewrite-host", "allow-list", "deny-list", "redirect"},
+		Note: "Where it does nothing but edit headers: `more_set_headers`, `more_clear_headers`, `more_set_input_headers`, `more_clear_input_headers`, `add_header`, `proxy_set_header`, `grpc_set_header` and `proxy_hide_header`; or nothing but `allow`, `deny` or `return`. " +
+			"A value may be one variable that `request-headers` has a source for. " +
 			"Else see which option does the same, or use `snippet`, if the administrator allows it.",
-		convert: func(c *call) {
-			edits, err := readSnippet(c.value("configuration-snippet"))
-			if err != nil {
-				c.keep("configuration-snippet", err.Error(), "only edits of headers are translated; see which of docs/reference/annotations.md does the same, or use snippet, if the administrator allows it")
-				return
-			}
-			c.setLines("request-headers", edits.requests)
-			c.setLines("response-headers", edits.answers)
-			if edits.host != "" {
-				c.set("rewrite-host", edits.host)
-			}
-			for _, said := range edits.said {
-				c.differs("configuration-snippet", said, "")
-			}
-		},
+		convert: func(c *call) { c.snippet("configuration-snippet") },
+	}
+}
+
+// snippet translates a snippet that edits headers, or that refuses or redirects all requests.
+func (c *call) snippet(name string) {
+	text := expandNames(c.value(name), c.object)
+	if c.snippetAccess(name, text) {
+		return
+	}
+	edits, err := readSnippet(text)
+	if err != nil {
+		c.keep(name, err.Error(), "only edits of headers are translated, and allow, deny and return alone; see which of docs/reference/annotations.md does the same, or use snippet, if the administrator allows it")
+		return
+	}
+	c.setLines("request-headers", edits.requests)
+	c.setLines("response-headers", edits.answers)
+	if edits.host != "" {
+		c.set("rewrite-host", edits.host)
+	}
+	for _, said := range edits.said {
+		c.differs(name, said, "")
 	}
 }
 
@@ -70,9 +78,12 @@ func readSnippet(text string) (snippetEdits, error) {
 	var hidden []string // which nginx does before it adds
 	for _, words := range directives {
 		name, args := words[0], words[1:]
+		if name == "grpc_set_header" {
+			name = "proxy_set_header"
+		}
 		for _, arg := range args {
-			if strings.Contains(arg, "$") && !isOwnVariable(name, args) {
-				return out, fmt.Errorf("%s holds the variable %q", name, arg)
+			if strings.Contains(arg, "$") && !isOwnVariable(name, args) && !isCopied(name, args) {
+				return out, fmt.Errorf("%s holds the variable %q", words[0], arg)
 			}
 		}
 		switch name {
@@ -133,7 +144,7 @@ func (s *snippetEdits) proxySetHeader(args []string) error {
 	case args[1] == "":
 		s.requests = append(s.requests, "remove "+args[0])
 	default:
-		s.requests = append(s.requests, "set "+args[0]+" "+args[1])
+		s.requests = append(s.requests, setOrCopy(args[0], args[1]))
 	}
 	return nil
 }
@@ -155,7 +166,7 @@ func moreHeaders(lines []string, directive string, args []string) ([]string, err
 		case value == "" || strings.Contains(directive, "clear"):
 			lines = append(lines, "remove "+name)
 		default:
-			lines = append(lines, "set "+name+" "+value)
+			lines = append(lines, setOrCopy(name, value))
 		}
 	}
 	return lines, nil
@@ -220,6 +231,8 @@ func wordAt(text string) (word string, n int, err error) {
 				return "", 0, fmt.Errorf("%q is not followed by a space", b.String())
 			}
 			return b.String(), n, nil
+		case c == '{' && n > 0 && text[n-1] == '$': // the name of a variable
+			b.WriteByte(c)
 		case quote == 0 && strings.IndexByte(" \t\r\n;{", c) >= 0:
 			return b.String(), n, nil
 		default:

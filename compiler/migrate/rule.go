@@ -35,6 +35,8 @@ type Dialect struct {
 type Rule struct {
 	From []string // their names, without prefix
 	To   []string // ours, without prefix; none if there is no equivalent
+	// Of says which of To stand for one of From alone; for others all do.
+	Of map[string][]string
 	// Note is what differs, or, without an equivalent, what to do instead.
 	Note string
 	// Needless says that nothing is lost without the annotation.

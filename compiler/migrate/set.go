@@ -15,6 +15,7 @@ type Set struct {
 	routes     []setRoute
 	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of a Service
 	configMaps map[string]map[string]string // data, by NAMESPACE/NAME
+	ofNginx    bool                         // an Ingress of ingress-nginx has been met
 }
 
 // setRoute is one path of an Ingress.
@@ -63,16 +64,20 @@ func (s *Set) addIngress(n *yaml.Node, namespace, name string) {
 	for _, rule := range items(child(child(n, "spec"), "rules")) {
 		for _, p := range items(child(child(rule, "http"), "paths")) {
 			service := child(child(p, "backend"), "service")
-			port := text(child(service, "port"), "number")
-			if port == "" {
-				port = text(child(service, "port"), "name")
-			}
 			s.routes = append(s.routes, setRoute{
 				namespace: namespace, ingress: name, host: text(rule, "host"), path: text(p, "path"), exact: text(p, "pathType") == "Exact",
-				service: text(service, "name"), port: port, annotations: annotations,
+				service: text(service, "name"), port: portOf(service), annotations: annotations,
 			})
 		}
 	}
+}
+
+// portOf returns the number or the name of a backend's port.
+func portOf(service *yaml.Node) string {
+	if number := text(child(service, "port"), "number"); number != "" {
+		return number
+	}
+	return text(child(service, "port"), "name")
 }
 
 // namespaceOf returns the namespace of an object.

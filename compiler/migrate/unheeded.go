@@ -23,7 +23,7 @@ type Unheeded struct {
 
 // protectsAlone are annotations that keep requests out and have no option of ours.
 var protectsAlone = []string{
-	"auth-url-method", "auth-proxy", "auth-tls-strict", "auth-tls-match-cn", "oauth", "enable-modsecurity", "modsecurity-snippet", "enable-owasp-core-rules", "waf", "waf-mode",
+	"auth-url-method", "auth-proxy", "auth-tls-strict", "oauth", "enable-modsecurity", "modsecurity-snippet", "enable-owasp-core-rules", "waf", "waf-mode",
 }
 
 // snippets are annotations with configuration of the other controller; refusing matches
@@ -93,10 +93,14 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 			return Unheeded{}, false
 		}
 		known, u.Note = true, r.Note
-		for _, to := range r.To {
-			if u.Protects && slices.Contains(snippets, name) && to != "snippet" {
-				continue // no option for headers says the same
-			}
+		standing := r.To
+		if of := r.Of[name]; of != nil {
+			standing = of
+		}
+		if slices.Contains(snippets, name) {
+			standing = standsForSnippet(annotations[key], u.Protects, standing)
+		}
+		for _, to := range standing {
 			if options.Stands(to, annotations) {
 				return Unheeded{}, false
 			}
@@ -107,4 +111,18 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 		}
 	}
 	return u, known
+}
+
+// standsForSnippet returns those of some options that may say what a snippet says: of one that
+// keeps requests out, that which keeps out the same, and of others none that does.
+func standsForSnippet(snippet string, protects bool, all []string) []string {
+	same := "snippet"
+	if directives, err := directivesOf(snippet); err == nil && !slices.ContainsFunc(directives, func(words []string) bool { return !isAccess(words) }) {
+		if option, _, err := readAccess(directives); err == nil {
+			same = option
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(to string) bool {
+		return protects && to != same || !protects && options.Closing(to) && to != "snippet"
+	})
 }
