@@ -40,6 +40,7 @@ var probeTogether = []map[string]string{
 	{"allow-list": "192.0.2.0/24", "auth-basic": "probe", "auth-url": "http://probe.hapsnap/probe", "satisfy": "any"},
 	{"client-ca-secret": "probe", "client-match-cn": "probe", "client-error-page": "/probe"},
 	{"request-headers": "copy X-Probe host"},
+	{"backend-protocol": "fcgi", "fcgi-params": "PROBE probe"},
 	{"snippet": "http-request set-var(txn.probe) int(1)"},
 }
 

@@ -18,6 +18,7 @@ type object struct {
 	class           string // by field or annotation
 	annotations     map[string]string
 	hasTLS          bool
+	tlsHosts        []string
 	paths           []pathEdit
 }
 

@@ -63,6 +63,8 @@ func (r Rule) row() string {
 	switch {
 	case r.Needless:
 		here = "not needed"
+	case r.Removed:
+		here = "removed"
 	case len(r.To) > 0 && r.To[0] != "":
 		here = "`" + strings.Join(r.To, "`, `") + "`"
 	}

@@ -113,6 +113,11 @@ func (x *rewriting) read() bool {
 	}
 	tls := child(spec, "tls")
 	x.object.hasTLS = tls != nil && len(tls.Content) > 0
+	for _, entry := range items(tls) {
+		for _, host := range items(child(entry, "hosts")) {
+			x.object.tlsHosts = append(x.object.tlsHosts, host.Value)
+		}
+	}
 	x.readPaths(child(spec, "rules"))
 	return true
 }

@@ -66,7 +66,16 @@ func nginxRouting() []Rule {
 			Of:   map[string][]string{"custom-http-errors": {"intercept-errors"}, "default-backend": {"fallback-service"}},
 			Note: "Errors of endpoints are answered with the pages of `errorPages` in the CompilerConfig, under their own status, and not by the default backend: HAProxy cannot ask a second Service about an answer. `default-backend` gets what it would for want of endpoints.",
 		},
-	), without("Make an Ingress for the other name with `redirect`.", "from-to-www-redirect"))
+		Rule{
+			From: []string{"from-to-www-redirect"}, To: []string{"redirect-www"}, convert: nginxWWW,
+			Note: "The other name needs a certificate: list it in `tls`.",
+		},
+		Rule{
+			From: []string{"proxy-cookie-path", "proxy-cookie-domain"}, To: []string{"rewrite-cookie-path", "rewrite-cookie-domain"}, convert: nginxCookies,
+			Of:   map[string][]string{"proxy-cookie-path": {"rewrite-cookie-path"}, "proxy-cookie-domain": {"rewrite-cookie-domain"}},
+			Note: "One path or domain, and what takes its place; no expressions.",
+		},
+	))
 }
 
 // nginxWeight translates a share of a total into a percentage.
@@ -127,7 +136,7 @@ func nginxServers() []Rule {
 		needless("HAProxy speaks HTTP/1.1 to endpoints, and keeps connections open.", "proxy-http-version", "connection-proxy-header"),
 		needless("`timeout-server` covers both directions.", "proxy-send-timeout"),
 		needless("HAProxy tries another endpoint if a connection fails.", "proxy-next-upstream-timeout"),
-		needless("HAProxy balances over the endpoints of the Service, and not by its cluster IP: in a service mesh that goes by the Service, let the mesh take part in HAProxy's pods.", "service-upstream"))
+		replaced("HAProxy balances over the endpoints of the Service, and not by its cluster IP: in a service mesh that goes by the Service, let the mesh take part in HAProxy's pods.", "service-upstream"))
 }
 
 // nginxHash translates the variables of nginx that name one thing.
@@ -159,17 +168,30 @@ func nginxTLS() []Rule {
 			Note: "`auth-tls-match-cn` is compared with the common name, and not with what looks like one in another part of the subject. Clients whose certificate is wrong get no connection, and are not sent to `auth-tls-error-page`. The headers have the names of ingress-nginx. It asks for certificates for all Ingresses of the host, and so do those of the set that are rewritten. A certificate that is missing or wrong is answered with 403, and not 400; plain HTTP is refused, too.",
 		},
 		Rule{
-			From: []string{"proxy-ssl-secret", "proxy-ssl-verify", "proxy-ssl-name", "proxy-ssl-server-name"},
-			To:   []string{"backend-client-secret", "backend-verify", "backend-ca-secret", "backend-sni"}, convert: nginxUpstreamTLS,
+			From: []string{"proxy-ssl-secret", "proxy-ssl-verify", "proxy-ssl-name", "proxy-ssl-server-name", "proxy-ssl-ciphers", "proxy-ssl-protocols"},
+			To:   []string{"backend-client-secret", "backend-verify", "backend-ca-secret", "backend-sni", "backend-tls-ciphers", "backend-tls-versions"}, convert: nginxUpstreamTLS,
+			Of:   map[string][]string{"proxy-ssl-ciphers": {"backend-tls-ciphers"}, "proxy-ssl-protocols": {"backend-tls-versions"}, "proxy-ssl-verify": {"backend-verify", "backend-ca-secret"}},
+			Note: "Where `backend-protocol` is HTTPS or GRPCS; without TLS to endpoints they mean nothing, and are removed.",
 		},
 	), needless("HAProxy follows chains of any length.", "auth-tls-verify-depth", "proxy-ssl-verify-depth"),
-		without("Set `tls` in the CompilerConfig: it holds for all hosts.", "ssl-ciphers", "ssl-prefer-server-ciphers"),
-		without("HAProxy's defaults are used towards endpoints.", "proxy-ssl-ciphers", "proxy-ssl-protocols"))
+		replaced("The ciphers of all hosts are those of `tls` in the CompilerConfig: compare them.", "ssl-ciphers", "ssl-prefer-server-ciphers"))
 }
 
 // nginxUpstreamTLS translates what is said of TLS to endpoints. Its one Secret
 // holds both the certificate to show and the authorities to trust.
 func nginxUpstreamTLS(c *call) {
+	if !c.speaks("S", "-tls") {
+		for _, name := range c.rule.From {
+			if c.has(name) {
+				c.differs(name, "is removed: it is about TLS to endpoints, which backend-protocol does not ask for", "")
+			}
+		}
+		return
+	}
+	c.tlsLimits()
+	if len(c.kept) > 0 {
+		return
+	}
 	verify := c.value("proxy-ssl-verify") == "on"
 	if name := c.value("proxy-ssl-name"); name != "" {
 		c.set("backend-sni", name)

@@ -148,8 +148,7 @@ func nginxHeaders() []Rule {
 			}
 		}, Note: "Sent where `rewrite-target` changes the path, as there."},
 		customHeadersRule(),
-	), without("HAProxy does not change cookies; set them in the endpoint.", "proxy-cookie-domain", "proxy-cookie-path"),
-		without("HAProxy does not change Location; send it right from the endpoint, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))
+	), without("HAProxy does not change Location; send it right from the endpoint, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))
 }
 
 func nginxOthers() []Rule {

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
 // everywhere are all addresses there are.
@@ -39,6 +41,13 @@ func (c *call) snippetAccess(name, text string) bool {
 		return true
 	}
 	c.set(option, value)
+	for _, other := range []string{"allow-list", "deny-list", "redirect"} {
+		if existing := c.object.annotations[options.Prefix+other]; existing != "" && (other != option || existing != value) {
+			c.out = nil
+			c.keep(name, "refuses or redirects requests, and so does "+options.Prefix+other, "write one of both")
+			return true
+		}
+	}
 	return true
 }
 

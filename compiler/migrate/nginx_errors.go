@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
 // nginxErrors translates what becomes of answers that are errors, and of requests for a Service
@@ -37,7 +39,7 @@ func nginxErrors(c *call) {
 
 // redirectsAll reports whether an Ingress redirects all of its requests.
 func (c *call) redirectsAll() bool {
-	if c.value("permanent-redirect") != "" || c.value("temporal-redirect") != "" {
+	if c.object.annotations[options.Prefix+"redirect"] != "" || c.value("permanent-redirect") != "" || c.value("temporal-redirect") != "" {
 		return true
 	}
 	return targetURL.MatchString(c.value("rewrite-target")) && len(c.object.paths) > 0 &&
@@ -47,8 +49,8 @@ func (c *call) redirectsAll() bool {
 // nginxSatisfy translates that one way in is enough. With one way there is nothing to say.
 func nginxSatisfy(c *call) {
 	ways := 0
-	for _, names := range [][]string{{"whitelist-source-range", "allowlist-source-range"}, {"auth-type"}, {"auth-url"}} {
-		if slices.ContainsFunc(names, func(name string) bool { return c.value(name) != "" }) {
+	for ours, names := range map[string][]string{"allow-list": {"whitelist-source-range", "allowlist-source-range"}, "auth-basic": {"auth-type"}, "auth-url": {"auth-url"}} {
+		if c.object.annotations[options.Prefix+ours] != "" || slices.ContainsFunc(names, func(name string) bool { return c.value(name) != "" }) {
 			ways++
 		}
 	}

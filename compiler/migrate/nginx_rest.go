@@ -12,8 +12,11 @@ import (
 func nginxRest() []Rule {
 	return rules(one(
 		same("fastcgi-index", "fcgi-index"),
-	), without("Set `fcgi-root` to the directory of SCRIPT_FILENAME or DOCUMENT_ROOT, and `fcgi-path-info` if one script answers for many paths.", "fastcgi-params-configmap"),
-		needless("A value goes to one endpoint, and not to a few, while that is there.", "upstream-hash-by-subset", "upstream-hash-by-subset-size"),
+		Rule{
+			From: []string{"fastcgi-params-configmap"}, To: []string{"fcgi-params", "fcgi-root"}, convert: nginxParams,
+			Note: "The variables of the ConfigMap, if it is among the manifests, and they hold no variables of nginx. They no longer follow it.",
+		},
+	), needless("A value goes to one endpoint, and not to a few, while that is there.", "upstream-hash-by-subset", "upstream-hash-by-subset-size"),
 		needless("A redirect to HTTPS names no port, and other redirects the one that they are given.", "use-port-in-redirects"),
 		needless("A redirect is sent as it is written.", "relative-redirects"),
 		needless("It is about `custom-http-errors`, which is left out where it is `true`.", "disable-proxy-intercept-errors"))
@@ -51,7 +54,7 @@ func nginxCanary(c *call) {
 // verdict says in a word what becomes of a rule's annotations.
 func (r Rule) verdict() string {
 	switch {
-	case r.Needless:
+	case r.Needless || r.Removed:
 		return "said"
 	case len(r.To) == 0:
 		return "refused"

@@ -44,6 +44,11 @@ func (c *call) snippet(name string) {
 	if edits.host != "" {
 		c.set("rewrite-host", edits.host)
 	}
+	if clash := c.clash(); clash != "" {
+		c.out = nil
+		c.keep(name, "stands beside "+clash+", which says something else", "write one of both")
+		return
+	}
 	for _, said := range edits.said {
 		c.differs(name, said, "")
 	}

@@ -41,7 +41,9 @@ type Rule struct {
 	Note string
 	// Needless says that nothing is lost without the annotation.
 	Needless bool
-	convert  func(*call)
+	// Removed says that the annotation goes, and that something else holds from then on.
+	Removed bool
+	convert func(*call)
 }
 
 // call is one use of a rule on one object.
@@ -140,6 +142,19 @@ func needless(why string, names ...string) []Rule {
 	for _, name := range names {
 		out = append(out, Rule{From: []string{name}, Note: why, Needless: true, convert: func(c *call) {
 			c.differs(name, "is removed", hint(why))
+		}})
+	}
+	return out
+}
+
+// replaced are annotations that are removed, and in place of which something else holds.
+func replaced(instead string, names ...string) []Rule {
+	var out []Rule
+	for _, name := range names {
+		out = append(out, Rule{From: []string{name}, Note: instead, Removed: true, convert: func(c *call) {
+			if says(c.value(name)) {
+				c.differs(name, "is removed", hint(instead))
+			}
 		}})
 	}
 	return out

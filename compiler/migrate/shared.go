@@ -3,6 +3,7 @@ package migrate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,13 +11,24 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
-// onlyTrue translates an annotation that means something if it is "true".
-func onlyTrue(name string) func(*call) {
-	return func(c *call) {
-		if c.value(name) == "true" {
-			c.set(name, "true")
+// speaks reports whether endpoints are spoken to in a way that backend-protocol asks for, be it
+// that this was translated before.
+func (c *call) speaks(theirs, ours string) bool {
+	return strings.HasSuffix(strings.ToUpper(c.value("backend-protocol")), theirs) || strings.HasSuffix(c.object.annotations[options.Prefix+"backend-protocol"], ours)
+}
+
+// clash returns an option that the object has already with another value than it would get, as
+// where a part of what it had was translated before; it stays as it is.
+func (c *call) clash() string {
+	for _, a := range c.out {
+		there, has := c.object.annotations[options.Prefix+a.name]
+		for line := range strings.SplitSeq(a.value, "\n") { // of headers, several rules write some
+			if has && !slices.Contains(strings.Split(there, "\n"), line) {
+				return options.Prefix + a.name
+			}
 		}
 	}
+	return ""
 }
 
 // passesThrough reports whether TLS is not ended for the object, be it that this

@@ -3,6 +3,7 @@ package options
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -24,6 +25,10 @@ func fastCGIOptions() []Option {
 			Name: "fcgi-path-info", Group: Backends, On: onBoth, Needs: "backend-protocol", Value: "a regular expression with one or two groups", Example: `^(/.+\.php)(/.*)?$`,
 			Summary: "Divides a decoded path into the script and `PATH_INFO` (a part of [PCRE](expressions.md)). Without it the whole path is the script.",
 		}, pathInfo, func(s *Settings, v string) { s.fastCGI.PathInfo = v }),
+		define(Option{
+			Name: "fcgi-params", Group: Backends, On: onBoth, Needs: "backend-protocol", Value: "lines of `NAME VALUE`", Example: "APP_ENV production\nSCRIPT_FILENAME /srv/app/front.php", most: mostText,
+			Summary: "Variables that a FastCGI application is told, as they are written. They come in place of what HAProxy would tell it under these names.",
+		}, scriptParams, func(s *Settings, v []string) { s.fastCGI.Params = v }),
 	}
 }
 
@@ -63,11 +68,47 @@ func pathInfo(text string) (string, error) {
 	return text, nil
 }
 
+// paramNameForm is the name of a variable of CGI. HTTP_ is what headers of requests become.
+var paramNameForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+
+// settingPHP are variables by which PHP takes settings, such as files to run before all others:
+// who may write an Ingress would run anything where the application runs.
+var settingPHP = []string{"PHP_VALUE", "PHP_ADMIN_VALUE"}
+
+// scriptParams reads variables: names and values, by turns.
+func scriptParams(text string) ([]string, error) {
+	var out []string
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		value = strings.TrimSpace(value)
+		switch {
+		case name == "":
+			continue
+		case !paramNameForm.MatchString(name) || strings.HasPrefix(name, "HTTP_"):
+			return nil, faultOf(name, "is not the name of a variable", "use capital letters, digits and _, and not HTTP_, which is for headers of requests")
+		case slices.Contains(settingPHP, name):
+			return nil, faultOf(name, "is how PHP is configured, which would have it run what a request holds", "configure PHP where it runs")
+		case value == "":
+			return nil, faultOf(line, "has no value", "write NAME VALUE, one to a line")
+		}
+		for _, r := range value {
+			if r < ' ' || r >= 0x7f {
+				return nil, faultOf(value, fmt.Sprintf("holds %q", r), "use printable ASCII")
+			}
+		}
+		out = append(out, name, value)
+	}
+	if len(out) > 2*mostEdits {
+		return nil, fault(fmt.Sprintf("has %d lines", len(out)/2), fmt.Sprintf("use %d at most", mostEdits))
+	}
+	return out, nil
+}
+
 // fcgi joins what is said of FastCGI.
 func (r *resolution) fcgi() {
 	s := &r.settings
 	if s.Upstream.Protocol == policy.FCGI {
-		s.Upstream.FastCGI = &policy.FastCGI{Root: "/var/www/html", Index: "index.php", PathInfo: s.fastCGI.PathInfo}
+		s.Upstream.FastCGI = &policy.FastCGI{Root: "/var/www/html", Index: "index.php", PathInfo: s.fastCGI.PathInfo, Params: s.fastCGI.Params}
 		if s.fastCGI.Root != "" {
 			s.Upstream.FastCGI.Root = s.fastCGI.Root
 		}

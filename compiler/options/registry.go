@@ -62,6 +62,10 @@ func routingOptions() []Option {
 			Summary: "More names of the Ingress's host, of which it must have one.",
 		}, listOf(alias), func(s *Settings, v []string) { s.Aliases = v }),
 		define(Option{
+			Name: "redirect-www", Group: Routing, On: OnIngress, Matches: true, Value: valueBool, Example: "true", Default: "`false`",
+			Summary: "Redirects the host with `www.` before it to each host of the Ingress, with 308, and the host without it where the Ingress's begins so; path, query and scheme stay. A name that a rule or an alias has is left to it. List the name in `tls` for its certificate.",
+		}, boolean, func(s *Settings, v bool) { s.RedirectWWW = v }),
+		define(Option{
 			Name: "share-host", Group: Routing, On: OnIngress, Own: true, Matches: true, Value: "namespaces, separated by commas; `*` is all", Example: "checkout, search", most: mostText,
 			Summary: "The namespaces that may have paths of the hosts of the Ingress, which belong to its namespace, and of those below its wildcards. With `hosts: owned` in the configuration, no other may; with `hosts: shared`, all may, and the owner is not told of these. See [docs/explanation/hosts.md](../explanation/hosts.md).",
 		}, listOf(namespaceName), func(s *Settings, v []string) { s.ShareHost = v }),

@@ -19,6 +19,14 @@ func headerOptions() []Option {
 			"replace": policy.ForwardedReplace, "append": policy.ForwardedAppend, "keep": policy.ForwardedKeep, "off": policy.ForwardedOff,
 		}), func(s *Settings, v policy.ForwardedMode) { s.forwardedFor = v }),
 		define(Option{
+			Name: "rewrite-cookie-path", Group: HeaderEdit, On: OnIngress, Value: "two paths", Example: "/internal /app",
+			Summary: "Where the Path of a cookie that an endpoint sets begins with the first path, the second one takes its place.",
+		}, cookiePaths, func(s *Settings, v policy.Replacement) { s.cookies.Path = v }),
+		define(Option{
+			Name: "rewrite-cookie-domain", Group: HeaderEdit, On: OnIngress, Value: "two DNS names", Example: "internal.example shop.example",
+			Summary: "Where the Domain of a cookie that an endpoint sets is the first name, with a dot before it or without, it becomes the second one.",
+		}, cookieDomains, func(s *Settings, v policy.Replacement) { s.cookies.Domain = v }),
+		define(Option{
 			Name: "intercept-errors", Group: HeaderEdit, On: OnIngress, Value: "statuses from 400 to 599, separated by commas", Example: "404, 503",
 			Summary: "Answers of endpoints with one of these statuses are replaced, headers included, by the page that the configuration has for the status (`errorPages`), else by a short text. The status stays.",
 		}, errorStatuses, func(s *Settings, v []int) { s.intercept = v }),

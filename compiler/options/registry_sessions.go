@@ -77,3 +77,28 @@ func cookieDomain(text string) (string, error) {
 	}
 	return text, nil
 }
+
+// cookiePaths reads a path of cookies, and what takes its place.
+func cookiePaths(text string) (policy.Replacement, error) { return replacement(text, cookiePath) }
+
+// cookieDomains reads a domain of cookies, and what it becomes.
+func cookieDomains(text string) (policy.Replacement, error) {
+	return replacement(text, func(word string) (string, error) { return hostName(strings.TrimPrefix(word, ".")) })
+}
+
+// replacement reads two words.
+func replacement(text string, read func(string) (string, error)) (policy.Replacement, error) {
+	words := strings.Fields(text)
+	if len(words) != 2 {
+		return policy.Replacement{}, fault("is not two words", "write what is replaced, and what takes its place")
+	}
+	from, err := read(words[0])
+	if err != nil {
+		return policy.Replacement{}, faultOf(words[0], err.Error(), "")
+	}
+	to, err := read(words[1])
+	if err != nil {
+		return policy.Replacement{}, faultOf(words[1], err.Error(), "")
+	}
+	return policy.Replacement{From: from, To: to}, nil
+}

@@ -1,6 +1,10 @@
 package options
 
 import (
+	"regexp"
+	"slices"
+	"strings"
+
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 )
@@ -17,6 +21,7 @@ type serverTLS struct {
 	on     bool
 	system bool // the authorities of the system verify
 	sni    policy.TLS
+	limits policy.TLS // versions and ciphers
 }
 
 // serverTLSOptions say how servers are spoken to over TLS.
@@ -34,6 +39,14 @@ func serverTLSOptions() []Option {
 			Name: "backend-client-secret", Group: Backends, On: onBoth, Closes: true, Value: "the name of a Secret of the same namespace", Example: "edge-client",
 			Summary: "The certificate, of a Secret of type `kubernetes.io/tls`, that endpoints are shown if they ask for one. Without the Secret they are shown one that nobody vouches for.",
 		}, secretName, func(s *Settings, v string) { s.ServerSecrets.Certificate = v }),
+		define(Option{
+			Name: "backend-tls-versions", Group: Backends, On: onBoth, Closes: true, Value: "a version of TLS, or two with `-` in between: `1.0`, `1.1`, `1.2`, `1.3`", Example: "1.2-1.3",
+			Summary: "The only versions of TLS that endpoints are spoken to by.",
+		}, tlsVersions, func(s *Settings, v [2]string) { s.servers.limits.MinVersion, s.servers.limits.MaxVersion = v[0], v[1] }),
+		define(Option{
+			Name: "backend-tls-ciphers", Group: Backends, On: onBoth, Closes: true, Value: "a list of ciphers as OpenSSL has it", Example: "HIGH:!aNULL:!AES128", most: mostText,
+			Summary: "The ciphers that endpoints are offered up to TLS 1.2. Those of TLS 1.3 are always offered.",
+		}, cipherList, func(s *Settings, v string) { s.servers.limits.Ciphers = v }),
 		define(Option{
 			Name: "backend-sni", Group: Backends, On: onBoth, Closes: true, Value: "a DNS name, or `request-host`", Example: "internal.example",
 			Summary: "The name that endpoints are asked for over TLS.",
@@ -59,7 +72,8 @@ func (r *resolution) tls() {
 	case s.servers.system:
 		verifier = "backend-verify"
 	}
-	s.Upstream.TLS = &policy.TLS{Verify: verifier != "", ServerName: s.servers.sni.ServerName, OfRequest: s.servers.sni.OfRequest}
+	s.Upstream.TLS = &policy.TLS{Verify: verifier != "", ServerName: s.servers.sni.ServerName, OfRequest: s.servers.sni.OfRequest,
+		MinVersion: s.servers.limits.MinVersion, MaxVersion: s.servers.limits.MaxVersion, Ciphers: s.servers.limits.Ciphers}
 	if verifier != "" && !r.has("backend-sni") {
 		r.refuse(verifier, "cannot verify a certificate without a name", "set "+Prefix+"backend-sni")
 	}
@@ -71,7 +85,7 @@ func (r *resolution) withoutTLS() {
 	if r.settings.servers.system {
 		r.refuse("backend-verify", "needs TLS to the servers", hint)
 	}
-	for _, name := range []string{"backend-ca-secret", "backend-client-secret"} {
+	for _, name := range []string{"backend-ca-secret", "backend-client-secret", "backend-tls-versions", "backend-tls-ciphers"} {
 		if r.has(name) {
 			r.refuse(name, "needs TLS to the servers", hint)
 		}
@@ -85,4 +99,29 @@ func (r *resolution) withoutTLS() {
 func (r *resolution) refuse(name, message, hint string) {
 	r.closed = true
 	r.report(diag.Error, name, message+closes, hint)
+}
+
+// tlsVersions reads the oldest and the newest version of TLS.
+func tlsVersions(text string) ([2]string, error) {
+	known := []string{"1.0", "1.1", "1.2", "1.3"}
+	least, most, both := strings.Cut(text, "-")
+	if !both {
+		most = least
+	}
+	i, j := slices.Index(known, least), slices.Index(known, most)
+	if i < 0 || j < i {
+		return [2]string{}, fault("is not a range of versions of TLS", "use one such as 1.2 or 1.2-1.3")
+	}
+	return [2]string{"TLSv" + least, "TLSv" + most}, nil
+}
+
+// cipherListForm leaves out @SECLEVEL, which would take away what the system asks for.
+var cipherListForm = regexp.MustCompile(`^[A-Za-z0-9_+!:-]*[A-Za-z0-9]$`)
+
+// cipherList reads a list of ciphers. What OpenSSL makes of it, HAProxy says.
+func cipherList(text string) (string, error) {
+	if !cipherListForm.MatchString(text) || strings.HasPrefix(text, "-") {
+		return "", fault("is not a list of ciphers", "use names and groups of OpenSSL, separated by colons, such as HIGH:!aNULL")
+	}
+	return text, nil
 }

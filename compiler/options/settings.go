@@ -28,9 +28,11 @@ type Settings struct {
 	Canary  Canary
 	// Fallback is the Service for routes whose own has no usable endpoint; its zero value is
 	// none, and without a Port it is the first one.
-	Fallback   policy.ServiceRef
-	Protection policy.Protection
-	Upstream   policy.Upstream
+	Fallback policy.ServiceRef
+	// RedirectWWW redirects the names of the hosts with www. before them, or without, to them.
+	RedirectWWW bool
+	Protection  policy.Protection
+	Upstream    policy.Upstream
 	// Snippet are lines of haproxy.cfg, for those who may write any.
 	Snippet []policy.Line
 	// ServerSecrets are those that TLS to the servers needs, if there is any.
@@ -60,6 +62,7 @@ type Settings struct {
 	authHost     string
 	satisfyAny   bool
 	intercept    []int // statuses
+	cookies      policy.RewriteCookies
 }
 
 // Resolve joins the options of objects. The later object wins. What they do not
@@ -201,6 +204,9 @@ func (s Settings) Filters() []policy.Filter {
 		if len(s.edits[i]) > 0 {
 			out = append(out, policy.Headers{Of: of, Edits: s.edits[i]})
 		}
+	}
+	if s.cookies != (policy.RewriteCookies{}) {
+		out = append(out, s.cookies)
 	}
 	if len(s.intercept) > 0 {
 		out = append(out, policy.InterceptErrors{Statuses: s.intercept})

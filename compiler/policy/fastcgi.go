@@ -16,10 +16,25 @@ type FastCGI struct {
 	// script and, if it has a second group, what follows as PATH_INFO; "" takes
 	// all of it for the script.
 	PathInfo string
+	// Params are what the application is told besides, or in place of what HAProxy would tell
+	// it: names and values, by turns.
+	Params []string
+}
+
+// Param is one of the Params.
+type Param struct{ Name, Value string }
+
+// ParamList returns the Params one by one.
+func (f FastCGI) ParamList() []Param {
+	var out []Param
+	for i := 0; i+1 < len(f.Params); i += 2 {
+		out = append(out, Param{f.Params[i], f.Params[i+1]})
+	}
+	return out
 }
 
 // Name returns a name for the settings, which equal ones share.
 func (f FastCGI) Name() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{f.Root, f.Index, f.PathInfo}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{f.Root, f.Index, f.PathInfo}, f.Params...), "\x00")))
 	return "hapsnap_" + hex.EncodeToString(sum[:8])
 }

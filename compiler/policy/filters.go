@@ -170,3 +170,25 @@ type InterceptErrors struct {
 
 // Kind returns "InterceptErrors".
 func (InterceptErrors) Kind() Kind { return "InterceptErrors" }
+
+// HostRedirect sends all requests to another host, by the scheme that they came by, with their
+// path and query.
+type HostRedirect struct {
+	Host string
+	Code int
+}
+
+// Kind returns "HostRedirect".
+func (HostRedirect) Kind() Kind { return "HostRedirect" }
+
+// RewriteCookies changes the cookies that servers set: a Path that begins with From gets To in its
+// place, and a Domain that is From becomes To. What has no From stays.
+type RewriteCookies struct {
+	Path, Domain Replacement
+}
+
+// Replacement is what takes the place of what.
+type Replacement struct{ From, To string }
+
+// Kind returns "RewriteCookies".
+func (RewriteCookies) Kind() Kind { return "RewriteCookies" }

@@ -75,6 +75,9 @@ type TLS struct {
 	// ServerName is sent as SNI. With OfRequest it is the request's host.
 	ServerName string
 	OfRequest  bool
+	// MinVersion and MaxVersion are as HAProxy writes them, such as "TLSv1.2", and Ciphers, for
+	// versions up to 1.2, as OpenSSL does; "" leaves it to HAProxy.
+	MinVersion, MaxVersion, Ciphers string
 }
 
 // Timeouts are those of a backend. KeepAlive is for connections to servers.

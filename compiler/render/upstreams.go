@@ -29,7 +29,7 @@ func (p Page) FastCGIApps() []FastCGIApp {
 		if b.Upstream == nil || b.Upstream.FastCGI == nil {
 			continue
 		}
-		at := slices.IndexFunc(out, func(a FastCGIApp) bool { return a.FastCGI == *b.Upstream.FastCGI })
+		at := slices.IndexFunc(out, func(a FastCGIApp) bool { return a.Name() == b.Upstream.FastCGI.Name() })
 		if at < 0 {
 			at = len(out)
 			out = append(out, FastCGIApp{FastCGI: *b.Upstream.FastCGI})

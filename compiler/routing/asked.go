@@ -32,7 +32,8 @@ type asked struct {
 	clients options.Clients
 	refused bool
 	// fallback is the Service for routes whose own has no usable endpoint.
-	fallback policy.ServiceRef
+	fallback    policy.ServiceRef
+	redirectWWW bool
 	// unusable are the paths that cannot be matched; protects says that those are closed.
 	unusable map[pathAt]diag.Diagnostic
 	protects bool
@@ -63,7 +64,7 @@ func (t *translation) ask(ing ingress) {
 	t.asked.exactPaths, t.asked.passthrough, t.asked.clients = settings.ExactPaths, settings.Passthrough, settings.Clients
 	t.asked.expressions = settings.Expressions
 	t.asked.paths = settings.Paths
-	t.asked.fallback = settings.Fallback
+	t.asked.fallback, t.asked.redirectWWW = settings.Fallback, settings.RedirectWWW
 	t.asked.pathRules = t.pathRules()
 	if len(settings.Aliases) == 0 {
 		return

@@ -49,6 +49,9 @@ func (t *translation) findOwners(ingresses []ingress) {
 			if t.owners[host] == nil {
 				t.owners[host] = &owner{ing, path}
 			}
+			if path[1] != "tls" {
+				t.routed[host] = true
+			}
 			if len(said) > 0 {
 				of := sharing{host, ing.Ref.Namespace}
 				t.sharedWith[of] = append(t.sharedWith[of], said...)

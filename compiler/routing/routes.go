@@ -29,6 +29,7 @@ func (t *translation) ingress(ing ingress, unusable map[pathAt]diag.Diagnostic) 
 	for i, entry := range spec.TLS {
 		t.tlsEntry(ing, i, entry)
 	}
+	t.redirectWWW(ing)
 }
 
 // defaultBackend takes the default backend, which there is one of for all

@@ -146,6 +146,7 @@ type translation struct {
 	configMaps lookup[corev1.ConfigMap]
 
 	owners     map[string]*owner    // by host of the model
+	routed     map[string]bool      // hosts of the model that a rule or an alias names
 	held       []ingress            // that are left out, and protect nothing
 	sharedWith map[sharing][]string // namespaces
 
@@ -216,6 +217,7 @@ func newTranslation(in inputs.Inputs, cfg Config) *translation {
 		configMaps: newLookup(in.ConfigMaps),
 		parameters: map[string]*parameters{},
 		owners:     map[string]*owner{},
+		routed:     map[string]bool{},
 		sharedWith: map[sharing][]string{},
 		hosts:      map[string]*virtualHost{},
 		backends:   map[string]*Backend{},

@@ -104,3 +104,23 @@ func TestFastCGIHealth(t *testing.T) {
 
 // configOf returns the haproxy.cfg of the snapshot that runs.
 func configOf(e edge) string { return string(e.result.Draft.Seal(1, snapshots.ID{}).Config()) }
+
+// An application is told the variables that an Ingress lists, as they are written, and none by
+// which requests would configure it.
+func TestFastCGIParams(t *testing.T) {
+	t.Parallel()
+	port := fastCGI(t, nil)
+	e := start(t, served(t, "told", []int{port}, "backend-protocol", "fcgi", "fcgi-params", "APP_ENV 100% %[src] $HOME 'a'\nSCRIPT_FILENAME /srv/front.php")+
+		served(t, "plain", []int{port}, "backend-protocol", "fcgi"))
+	clean(t, e)
+	for host, want := range map[string][2]string{"told": {"100% %[src] $HOME 'a'", "/srv/front.php"}, "plain": {"", "/var/www/html/x.php"}} {
+		env := map[string]string{}
+		r := e.get(t, host+".example", "/x.php", "App-Env: forged")
+		if err := json.Unmarshal([]byte(r.body), &env); err != nil {
+			t.Fatalf("%s: %d %q: %v", host, r.StatusCode, r.body, err)
+		}
+		if got := [2]string{env["APP_ENV"], env["SCRIPT_FILENAME"]}; got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}

@@ -35,6 +35,30 @@ func (m migrated) yaml() string {
 	return b.String()
 }
 
+// migratedMore are cases of what has options that are not like those of ingress-nginx.
+var migratedMore = []migrated{
+	// Several ways in, snippets, errors, and what is known of an Ingress by name.
+	{name: "satisfied", annotations: []string{"whitelist-source-range", "127.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /"},
+	{name: "not-satisfied", annotations: []string{"whitelist-source-range", "10.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /", status: 401},
+	{name: "satisfied-by-password", annotations: []string{"whitelist-source-range", "10.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /\n" + as("alice", "correct horse"), got: map[string]string{"Authorization": ""}},
+	{name: "needs-both", annotations: []string{"whitelist-source-range", "127.0.0.0/8", "auth-type", "basic", "auth-secret", "staff"}, request: "GET /", status: 401},
+	{name: "snippet-denies", annotations: []string{"server-snippet", "deny all;"}, request: "GET /", status: 403},
+	{name: "snippet-returns", annotations: []string{"configuration-snippet", "return 403;"}, request: "GET /", status: 403},
+	{name: "snippet-admits", annotations: []string{"configuration-snippet", "allow 127.0.0.1; deny all;"}, request: "GET /"},
+	{name: "snippet-admits-others", annotations: []string{"configuration-snippet", "allow 10.0.0.0/8; deny all;"}, request: "GET /", status: 403},
+	{name: "snippet-spares", annotations: []string{"configuration-snippet", "deny 10.0.0.0/8;"}, request: "GET /"},
+	{name: "snippet-leads", annotations: []string{"configuration-snippet", "return 302 https://new.example$request_uri;"}, request: "GET /x?y=1", status: 302, answer: map[string]string{"Location": "https://new.example/x?y=1"}},
+	{name: "snippet-names", annotations: []string{"configuration-snippet", "proxy_set_header X-To $service_name.$namespace:$service_port; more_set_headers \"X-Host: $host\";"}, request: "GET /", got: map[string]string{"X-To": "a.shop:80"}, answer: map[string]string{"X-Host": "snippet-names.example"}},
+	{name: "app-root-url", annotations: []string{"app-root", "https://x.example/app"}, request: "GET /", status: 302, answer: map[string]string{"Location": "/app"}},
+	{name: "app-root-odd", annotations: []string{"app-root", "app"}, request: "GET /"},
+	{name: "errors-of-redirect", annotations: []string{"custom-http-errors", "418", "permanent-redirect", "https://p.example"}, request: "GET /", status: 301},
+	{name: "www", annotations: []string{"from-to-www-redirect", "true"}, request: "GET /"},
+	{name: "no-tls-there", annotations: []string{"proxy-ssl-secret", "shop/gone", "proxy-ssl-verify", "on"}, request: "GET /"},
+	{name: "ciphers", annotations: []string{"ssl-ciphers", "HIGH", "ssl-prefer-server-ciphers", "true"}, request: "GET /"},
+	{name: "errors", annotations: []string{"custom-http-errors", "404,503"}, request: "GET /"},
+	{name: "no-errors", annotations: []string{"custom-http-errors", "404", "disable-proxy-intercept-errors", "true"}, request: "GET /"},
+}
+
 // Requests are answered after a migration as ingress-nginx answered them before.
 func TestMigratedFromIngressNginx(t *testing.T) {
 	t.Parallel()
@@ -84,28 +108,12 @@ func TestMigratedFromIngressNginx(t *testing.T) {
 		{name: "session-none", annotations: []string{"session-cookie-name", "route"}, request: "GET /", answer: map[string]string{"Set-Cookie": ""}},
 		// What is off, or empty, asks for nothing.
 		{name: "nothing", annotations: []string{"enable-modsecurity", "false", "limit-connections", "0", "from-to-www-redirect", "false", "mirror-target", "", "proxy-redirect-from", "off"}, request: "GET /"},
-		// Several ways in, snippets, errors, and what is known of an Ingress by name.
-		{name: "satisfied", annotations: []string{"whitelist-source-range", "127.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /"},
-		{name: "not-satisfied", annotations: []string{"whitelist-source-range", "10.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /", status: 401},
-		{name: "satisfied-by-password", annotations: []string{"whitelist-source-range", "10.0.0.0/8", "auth-type", "basic", "auth-secret", "staff", "satisfy", "any"}, request: "GET /\n" + as("alice", "correct horse"), got: map[string]string{"Authorization": ""}},
-		{name: "needs-both", annotations: []string{"whitelist-source-range", "127.0.0.0/8", "auth-type", "basic", "auth-secret", "staff"}, request: "GET /", status: 401},
-		{name: "snippet-denies", annotations: []string{"server-snippet", "deny all;"}, request: "GET /", status: 403},
-		{name: "snippet-returns", annotations: []string{"configuration-snippet", "return 403;"}, request: "GET /", status: 403},
-		{name: "snippet-admits", annotations: []string{"configuration-snippet", "allow 127.0.0.1; deny all;"}, request: "GET /"},
-		{name: "snippet-admits-others", annotations: []string{"configuration-snippet", "allow 10.0.0.0/8; deny all;"}, request: "GET /", status: 403},
-		{name: "snippet-spares", annotations: []string{"configuration-snippet", "deny 10.0.0.0/8;"}, request: "GET /"},
-		{name: "snippet-leads", annotations: []string{"configuration-snippet", "return 302 https://new.example$request_uri;"}, request: "GET /x?y=1", status: 302, answer: map[string]string{"Location": "https://new.example/x?y=1"}},
-		{name: "snippet-names", annotations: []string{"configuration-snippet", "proxy_set_header X-To $service_name.$namespace:$service_port; more_set_headers \"X-Host: $host\";"}, request: "GET /", got: map[string]string{"X-To": "a.shop:80"}, answer: map[string]string{"X-Host": "snippet-names.example"}},
-		{name: "app-root-url", annotations: []string{"app-root", "https://x.example/app"}, request: "GET /", status: 302, answer: map[string]string{"Location": "/app"}},
-		{name: "app-root-odd", annotations: []string{"app-root", "app"}, request: "GET /"},
-		{name: "errors-of-redirect", annotations: []string{"custom-http-errors", "418", "permanent-redirect", "https://p.example"}, request: "GET /", status: 301},
-		{name: "errors", annotations: []string{"custom-http-errors", "404,503"}, request: "GET /"},
-		{name: "no-errors", annotations: []string{"custom-http-errors", "404", "disable-proxy-intercept-errors", "true"}, request: "GET /"},
 		{name: "vhost", annotations: []string{"upstream-vhost", "inner.example"}, request: "GET /"},
 		{name: "allowed", annotations: []string{"whitelist-source-range", "127.0.0.0/8"}, request: "GET /"},
 		{name: "refused", annotations: []string{"allowlist-source-range", "10.0.0.0/8"}, request: "GET /", status: 403},
 		{name: "denied", annotations: []string{"denylist-source-range", "127.0.0.0/8"}, request: "GET /", status: 403},
 	}
+	cases = append(cases, migratedMore...)
 	dir := t.TempDir()
 	var b strings.Builder
 	for i := range cases {
