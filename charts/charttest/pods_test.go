@@ -1,0 +1,281 @@
+package charttest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// fleetOf returns the object that makes the pods of HAProxy.
+func fleetOf(t *testing.T, v *variant) (unstructured.Unstructured, bool) {
+	t.Helper()
+	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet"} {
+		if o, ok := v.component(t, kind, "haproxy"); ok {
+			return o, true
+		}
+	}
+	return unstructured.Unstructured{}, false
+}
+
+// The Dataplane API is a sidecar that nothing waits for: HAProxy's container would not be
+// started before a startup probe of it succeeded, and it waits for HAProxy.
+func TestAPIIsASidecarThatNothingWaitsFor(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		o, ok := fleetOf(t, v)
+		if !ok {
+			continue
+		}
+		spec := specOf(t, o)
+		api := spec.InitContainers[len(spec.InitContainers)-1]
+		switch {
+		case api.Name != "dataplaneapi" || api.RestartPolicy == nil || *api.RestartPolicy != corev1.ContainerRestartPolicyAlways:
+			t.Errorf("%s: %s is no sidecar", v.name, api.Name)
+		case api.StartupProbe != nil || api.ReadinessProbe != nil:
+			t.Errorf("%s: the pod waits for the API", v.name)
+		}
+		if *spec.AutomountServiceAccountToken {
+			t.Errorf("%s: HAProxy has a token of the API server", v.name)
+		}
+	}
+}
+
+// A pod stays open while the endpoints leave, then lets connections finish for as long as
+// the configuration says, and the kubelet waits for both. A scale-down waits too.
+func TestDrainIsInLine(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		o, ok := fleetOf(t, v)
+		if !ok {
+			continue
+		}
+		spec := specOf(t, o)
+		open := spec.Containers[0].Lifecycle.PreStop.Sleep.Seconds
+		stop := int64(300)
+		if v.name == "autoscaling" {
+			stop = 600
+		}
+		if got := *spec.TerminationGracePeriodSeconds; got <= open+stop {
+			t.Errorf("%s: the kubelet kills HAProxy after %d s; it stays open for %d s and drains for %d s", v.name, got, open, stop)
+		}
+		if config, ok := v.component(t, "ConfigMap", "compiler"); ok && v.name != "everything" {
+			text, _, _ := unstructured.NestedString(config.Object, "data", "config.yaml")
+			if want := map[int64]string{300: "hardStopAfter: 300s\n", 600: "hardStopAfter: 600s\n"}[stop]; !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", v.name, want, text)
+			}
+		}
+		if h, ok := v.component(t, "HorizontalPodAutoscaler", "haproxy"); ok {
+			var scaler autoscalingv2.HorizontalPodAutoscaler
+			convert(t, h, &scaler)
+			if got := *scaler.Spec.Behavior.ScaleDown.StabilizationWindowSeconds; int64(got) < open+stop {
+				t.Errorf("%s: scaled down after %d s", v.name, got)
+			}
+		}
+	}
+}
+
+// Two pods of a node cannot have its ports: none is started before another has ended.
+func TestPodsOnNodePortsAreNotDoubled(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, v := range all(t) {
+		o, ok := fleetOf(t, v)
+		if !ok {
+			continue
+		}
+		spec := specOf(t, o)
+		onNode := spec.HostNetwork || slices.ContainsFunc(spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
+		if !onNode {
+			continue
+		}
+		seen++
+		var surge string
+		switch o.GetKind() {
+		case "Deployment":
+			var d appsv1.Deployment
+			convert(t, o, &d)
+			surge = d.Spec.Strategy.RollingUpdate.MaxSurge.String()
+		case "DaemonSet":
+			var d appsv1.DaemonSet
+			convert(t, o, &d)
+			surge = d.Spec.UpdateStrategy.RollingUpdate.MaxSurge.String()
+		}
+		if surge != "0" {
+			t.Errorf("%s: maxSurge is %s", v.name, surge)
+		}
+		if spec.HostNetwork && (spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet || len(spec.SecurityContext.Sysctls) > 0) {
+			t.Errorf("%s: dnsPolicy %s, sysctls %v", v.name, spec.DNSPolicy, spec.SecurityContext.Sysctls)
+		}
+	}
+	if seen < 3 {
+		t.Errorf("%d variants on nodes", seen)
+	}
+}
+
+// Ports below 1024 are opened by a sysctl, and by no capability.
+func TestLowPortsTakeASysctl(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		o, ok := fleetOf(t, v)
+		if !ok {
+			continue
+		}
+		spec := specOf(t, o)
+		low := slices.ContainsFunc(spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort < 1024 })
+		has := slices.Contains(spec.SecurityContext.Sysctls, corev1.Sysctl{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"})
+		if low && !has && !spec.HostNetwork {
+			t.Errorf("%s: no sysctl", v.name)
+		}
+	}
+}
+
+// What an upgrade of the chart alone changes restarts no pod.
+func TestChartVersionRestartsNothing(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		for _, o := range v.objects(t) {
+			if pod, ok := podOf(o); ok {
+				for key, value := range pod.GetLabels() {
+					if strings.Contains(key, "chart") || strings.Contains(key, "version") {
+						t.Errorf("%s: pods of %s have the label %s=%s", v.name, o.GetName(), key, value)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Every mount has its volume, and every volume is mounted. Private keys are on no disk.
+func TestVolumes(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		for _, o := range v.objects(t) {
+			pod, ok := podOf(o)
+			if !ok {
+				continue
+			}
+			spec := specOf(t, pod)
+			mounted := map[string]bool{}
+			for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+				for _, m := range c.VolumeMounts {
+					mounted[m.Name] = true
+				}
+			}
+			for _, volume := range spec.Volumes {
+				if !mounted[volume.Name] {
+					t.Errorf("%s: %s mounts no %s", v.name, o.GetName(), volume.Name)
+				}
+				if (volume.Name == "certificates" || volume.Name == "api") && volume.EmptyDir.Medium != corev1.StorageMediumMemory {
+					t.Errorf("%s: %s is on a disk", v.name, volume.Name)
+				}
+			}
+		}
+	}
+}
+
+// Two releases of one cluster share nothing: not the class, not its controller, and no name.
+func TestTwoReleasesShareNothing(t *testing.T) {
+	t.Parallel()
+	first, second := named(t, "minimal"), named(t, "second-release")
+	names := map[string]bool{}
+	for _, o := range first.objects(t) {
+		if o.GetNamespace() == "" {
+			names[o.GetKind()+" "+o.GetName()] = true
+		}
+	}
+	controllers := map[string]bool{}
+	for _, v := range []*variant{first, second} {
+		class, _ := v.component(t, "IngressClass", "compiler")
+		controller, _, _ := unstructured.NestedString(class.Object, "spec", "controller")
+		config, _ := v.component(t, "ConfigMap", "compiler")
+		text, _, _ := unstructured.NestedString(config.Object, "data", "config.yaml")
+		if !strings.Contains(text, "controllerClass: "+controller+"\n") || !strings.Contains(text, "ingressClass: "+class.GetName()+"\n") {
+			t.Errorf("%s: the compiler does not follow class %s of %s:\n%s", v.name, class.GetName(), controller, text)
+		}
+		controllers[controller] = true
+	}
+	if len(controllers) != 2 {
+		t.Errorf("controllers: %v", controllers)
+	}
+	for _, o := range second.objects(t) {
+		if o.GetNamespace() == "" && names[o.GetKind()+" "+o.GetName()] {
+			t.Errorf("both have %s %s", o.GetKind(), o.GetName())
+		}
+	}
+}
+
+// Uninstalling leaves the snapshots.
+func TestStoreIsKept(t *testing.T) {
+	t.Parallel()
+	store, ok := named(t, "minimal").component(t, "Namespace", "store")
+	if !ok || store.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("annotations of the store's namespace: %v", store.GetAnnotations())
+	}
+}
+
+// Values that cannot work are refused, with what to do.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	ready := []string{"--set", "haproxy.dataplane.existingSecret=dataplane,certManager.enabled=true"}
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no password", nil, "kubectl create secret generic dataplane --namespace edge"},
+		{"no certificate", []string{"--set", "haproxy.dataplane.existingSecret=dataplane"}, "set certManager.enabled, or haproxy.dataplane.tls.existingSecret"},
+		{"no fleet", []string{"--set", "haproxy.enabled=false"}, "the pusher has no instances: set haproxy.enabled"},
+		{"low ports of nodes", append(ready, "--set", "haproxy.hostNetwork=true"), "may not open ports below 1024"},
+		{"webhook without a certificate", []string{"--set", "haproxy.enabled=false,pusher.enabled=false,compiler.webhook.enabled=true"}, "compiler.webhook has no certificate"},
+		{"webhook without an authority", append(ready, "--set", "compiler.webhook.enabled=true,compiler.webhook.existingSecret=a"), "caBundle is missing"},
+		{"scope without namespaces", append(ready, "--set", "rbac.scope=namespaces"), "rbac.namespaces is empty"},
+		{"signers without keys", append(ready, "--set", "store.signing.allowedSignersConfigMap=signers"), "both programs need a key"},
+		{"daemonset that scales", append(ready, "--set", "haproxy.kind=DaemonSet,haproxy.autoscaling.enabled=true"), "cannot be scaled"},
+		{"no status", append(ready, "--set", "compiler.config.status.port=0"), "the probes of HAProxy need it"},
+		{"typo", append(ready, "--set", "haproxy.servise.type=NodePort"), "servise"},
+		{"typo at the top", append(ready, "--set", "compilers.replicas=1"), "compilers"},
+		{"typo deep down", append(ready, "--set", "haproxy.service.http.nodeport=30080"), "nodeport"},
+		{"no such kind", append(ready, "--set", "haproxy.kind=Daemonset"), "haproxy/kind"},
+		{"number as a version", append(ready, "--set-json", "haproxyLine=3.2"), "haproxyLine"},
+		{"no duration", append(ready, "--set-string", "compiler.lease.duration=15"), "lease/duration"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Template(t, "helm", "edge", c.args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// global and enabled may hold what other charts share.
+func TestSharedValuesAreTaken(t *testing.T) {
+	t.Parallel()
+	if _, err := Template(t, "helm3", "edge", "--values", named(t, "minimal").values, "--set", "global.storageClass=fast,enabled=true"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every variant says in its first line what it is.
+func TestVariantsSayWhatTheyAre(t *testing.T) {
+	t.Parallel()
+	comment := regexp.MustCompile(`^# [A-Z].*\.\n`)
+	for _, v := range all(t) {
+		content, err := os.ReadFile(filepath.Clean(v.values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !comment.Match(content) {
+			t.Errorf("%s: no comment", v.name)
+		}
+	}
+}
