@@ -54,6 +54,8 @@ type bindings struct {
 	// moved is when the endpoints of a backend changed, of those where that was in the
 	// last hour. A process that has just started finds what changed since the last one.
 	moved map[string]time.Time
+	// refusals are those of recorded endpoints.
+	refusals refusals
 	// read reports whether the endpoints of a namespace are known; nil: of all.
 	read func(namespace string) bool
 
@@ -99,7 +101,7 @@ func (b *bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 	}
 	for id, s := range have {
 		if _, ok := b.prepared[id]; !ok {
-			p := prepare(s, b.from.recorded(s))
+			p := prepare(s, b.from.recorded(s), &b.refusals)
 			p.known = b.from != fromCluster
 			if b.from.sourceless(s) {
 				p.known, p.lacks = false, []string{errNoSource.Error()}

@@ -95,6 +95,7 @@ func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	if o.Report != nil {
 		e.announcer = newAnnouncer(o.Report, o.Log)
 	}
+	e.bindings.refusals = newRefusals(o)
 	e.state.Rollout, e.changes = s.Rollout.Resume(s.Status.Updated, now), s.Status.Changes
 	e.live.Fallback, e.live.Endpoints = fallback, knownEndpoints(s.Slots)
 	e.emptiness = newEmptiness(s.Status.Backends)

@@ -102,6 +102,7 @@ func (l liveRead) String() string {
 func (e *engine) takeLive(read liveData, err error, now time.Time) {
 	if err == nil {
 		e.losses.read, e.losses.sliceless = true, read.slices == 0
+		read.Endpoints = e.refusals.filterAll(read.Endpoints)
 		differ := e.hearEndpoints(e.reportsOf(read), now)
 		merged := mergeLive(e.live, read, e.losses.guard.keepsIn)
 		merged.Fallback = e.fallback

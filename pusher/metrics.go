@@ -10,12 +10,12 @@ import (
 
 // metrics are what the pusher counts.
 type metrics struct {
-	instances, inSync, reachable, refused, behind, rewound, troubles, conflicts, lastSync, foreign, ledByOther prometheus.Gauge
-	phase                                                                                                      *prometheus.GaugeVec
-	pushes, updates                                                                                            *prometheus.CounterVec
-	reloads, lost                                                                                              prometheus.Counter
-	took, propagation                                                                                          *prometheus.HistogramVec
-	gauges                                                                                                     gauges
+	instances, inSync, reachable, refused, refusedEndpoints, behind, rewound, troubles, conflicts, lastSync, foreign, ledByOther prometheus.Gauge
+	phase                                                                                                                        *prometheus.GaugeVec
+	pushes, updates                                                                                                              *prometheus.CounterVec
+	reloads, lost                                                                                                                prometheus.Counter
+	took, propagation                                                                                                            *prometheus.HistogramVec
+	gauges                                                                                                                       gauges
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -30,10 +30,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return c
 	}
 	m := &metrics{
-		instances:  gauge("instances", "Instances of the fleet."),
-		inSync:     gauge("instances_in_sync", "Instances that run what is wanted, with today's servers and certificates."),
-		reachable:  gauge("instances_reachable", "Instances whose worker says what it runs."),
-		refused:    gauge("instances_refused", "Instances whose version of HAProxy or of the Dataplane API is not supported: nothing is pushed to them."),
+		instances:        gauge("instances", "Instances of the fleet."),
+		inSync:           gauge("instances_in_sync", "Instances that run what is wanted, with today's servers and certificates."),
+		reachable:        gauge("instances_reachable", "Instances whose worker says what it runs."),
+		refused:          gauge("instances_refused", "Instances whose version of HAProxy or of the Dataplane API is not supported: nothing is pushed to them."),
+		refusedEndpoints: gauge("endpoints_refused", "Endpoints of EndpointSlices that are refused for their addresses: nothing is sent there."),
+
 		behind:     gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
 		rewound:    gauge("store_rewound", "1 while the store, or its channel, is behind what the pusher saw of it, or gone: what runs is held."),
 		troubles:   gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),

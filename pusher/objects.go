@@ -41,7 +41,7 @@ func (e *engine) sayObjects(instances []InstanceStatus, now time.Time) {
 	if e.Events == nil {
 		return
 	}
-	holding := slices.Concat(e.troubleOnInstances(instances, now), e.troubleOnSecrets())
+	holding := slices.Concat(e.troubleOnInstances(instances, now), e.troubleOnSecrets(), e.refusedEndpoints().events())
 	if len(happened) == 0 && slices.Equal(holding, e.objects.holding) {
 		return
 	}

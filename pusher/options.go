@@ -72,6 +72,9 @@ type Options struct {
 	// the addresses of the instances' Dataplane APIs; none: nothing is refused.
 	// AllowEndpoints are used all the same.
 	RefuseEndpoints, AllowEndpoints []netip.Prefix
+	// RefuseInManifests has these networks refused in manifests and among recorded endpoints of a
+	// pusher without a cluster, too.
+	RefuseInManifests bool
 	// Identity is a file of age identities, which open what certificates are sealed in;
 	// it is read whenever something is to be opened. "" is none.
 	Identity string

@@ -23,18 +23,21 @@ type prepared struct {
 	servers      []bind.Server
 	dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	// wants is what it needs of a cluster; known: that is known, as far as it can be.
-	wants  cluster.Wanted
-	known  bool
-	lacks  []string      // what it needs and the pusher cannot have; see needs.go
-	linger time.Duration // see [rollout.Seen.Linger]
-	err    error
+	wants     cluster.Wanted
+	listeners []listener       // of HAProxy, with it
+	refused   refusedEndpoints // of those that are recorded
+	known     bool
+	lacks     []string      // what it needs and the pusher cannot have; see needs.go
+	linger    time.Duration // see [rollout.Seen.Linger]
+	err       error
 
 	byService map[snapshots.ServicePort][]int // the directives that join one
 	places    []int                           // where the servers of each directive begin, and the end
 }
 
-func prepare(s snapshots.Snapshot, recorded bool) prepared {
-	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), certificates: certificatesOf(s), linger: linger(s.Config())}
+// prepare leaves out those recorded endpoints that are refused.
+func prepare(s snapshots.Snapshot, recorded bool, r *refusals) prepared {
+	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), certificates: certificatesOf(s), linger: linger(s.Config()), listeners: listenersOf(s.Config())}
 	if p.directives, p.err = bind.Directives(s.Config()); p.err != nil {
 		return p
 	}
@@ -51,6 +54,7 @@ func prepare(s snapshots.Snapshot, recorded bool) prepared {
 	if p.err = err; err != nil {
 		return p
 	}
+	endpoints, p.refused = r.recorded(endpoints)
 	p.slots, _ = bind.AssignSlots(bind.Slots{}, p.directives, endpoints, time.Time{}, 0)
 	p.servers, p.err = bind.Servers(p.directives, p.slots)
 	return p
@@ -59,7 +63,7 @@ func prepare(s snapshots.Snapshot, recorded bool) prepared {
 // Wanted returns what a snapshot needs of a cluster that endpoints and Secrets come
 // from.
 func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
-	p := prepare(s, fromCluster.recorded(s))
+	p := prepare(s, fromCluster.recorded(s), &refusals{})
 	return p.wants, p.err
 }
 

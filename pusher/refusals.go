@@ -9,25 +9,53 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
-// refusals keeps from the instances what EndpointSlices of a cluster may not name. What is
+// refusals keeps from the instances what EndpointSlices may not name. What is
 // refused was said by the source, and is no loss: a Service of which all is refused has no
 // endpoints.
 type refusals struct {
 	live.Refusal
-	offered map[snapshots.ServicePort][]snapshots.Endpoint // as the cluster has them
-	refused map[snapshots.ServicePort][]live.Refused
+	offered map[snapshots.ServicePort][]snapshots.Endpoint // as the source has them
+	refused refusedEndpoints
 }
 
 func newRefusals(o Options) refusals {
-	return refusals{
-		Refusal: live.Refusal{Networks: o.RefuseEndpoints, Allowed: o.AllowEndpoints},
-		offered: map[snapshots.ServicePort][]snapshots.Endpoint{}, refused: map[snapshots.ServicePort][]live.Refused{},
+	r := refusals{offered: map[snapshots.ServicePort][]snapshots.Endpoint{}, refused: refusedEndpoints{}}
+	r.Allowed = o.AllowEndpoints
+	if o.endpointsFrom() == fromCluster || o.RefuseInManifests {
+		r.Networks = o.RefuseEndpoints
 	}
+	return r
+}
+
+// refusedEndpoints are those that are refused, by the port of the Service that they are of.
+type refusedEndpoints map[snapshots.ServicePort][]live.Refused
+
+// recorded divides endpoints that are recorded in a snapshot. Where instances are is not looked
+// at there: it may change while the snapshot does not.
+func (r *refusals) recorded(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) (used map[snapshots.ServicePort][]snapshots.Endpoint, refused refusedEndpoints) {
+	used, refused = make(map[snapshots.ServicePort][]snapshots.Endpoint, len(endpoints)), refusedEndpoints{}
+	for port, all := range endpoints {
+		not := []live.Refused(nil)
+		if used[port], not = (live.Refusal{Networks: r.Networks, Allowed: r.Allowed}).Split(all); len(not) > 0 {
+			refused[port] = not
+		}
+	}
+	return used, refused
+}
+
+// filterAll is filter for the endpoints of all Services.
+func (r *refusals) filterAll(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) map[snapshots.ServicePort][]snapshots.Endpoint {
+	clear(r.offered)
+	clear(r.refused)
+	return r.filter(endpoints)
 }
 
 // filter returns what is used of endpoints that changed.
@@ -65,55 +93,122 @@ func (r *refusals) setOwn(own map[netip.AddrPort]string) map[snapshots.ServicePo
 	return r.filter(differ)
 }
 
-// ownAddresses returns where the Dataplane APIs of the instances are, as far as they are
-// known by address.
+// ownAddresses returns where the Dataplane APIs of the instances are, and where HAProxy itself
+// listens on their addresses, for requests or with its statistics. What else runs on the same
+// addresses is no concern: a pod in the network of the node may run beside HAProxy.
 func (e *engine) ownAddresses() map[netip.AddrPort]string {
 	own := map[netip.AddrPort]string{}
 	for name, i := range e.instances {
-		u, err := url.Parse(i.URL)
-		if err != nil {
+		at, known := i.address()
+		if !known {
 			continue
 		}
-		host := u.Host
-		if u.Port() == "" {
-			host = u.Host + map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+		for _, p := range e.bindings.prepared {
+			for _, l := range p.listeners {
+				if l.address.IsValid() {
+					own[netip.AddrPortFrom(l.address, l.port)] = "HAProxy's own"
+				} else {
+					own[netip.AddrPortFrom(at.Addr(), l.port)] = "HAProxy's own, on " + name
+				}
+			}
 		}
-		if at, err := netip.ParseAddrPort(host); err == nil {
-			own[at] = "the Dataplane API of " + name
-		}
+		own[at] = "the Dataplane API of " + name
 	}
 	return own
+}
+
+// address returns where an instance's Dataplane API is: what its URL says, or, if that is a name,
+// where the connections to it got to.
+func (i *instance) address() (netip.AddrPort, bool) {
+	u, err := url.Parse(i.URL)
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host = u.Host + map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	}
+	at, err := netip.ParseAddrPort(host)
+	if err != nil && i.client != nil {
+		at = i.client.Peer()
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()), at.IsValid()
 }
 
 // refuseOwn refuses the addresses of instances that came, and no longer those of instances
 // that went.
 func (e *engine) refuseOwn(now time.Time) {
-	if e.bindings.from != fromCluster || len(e.RefuseEndpoints) == 0 {
+	if len(e.RefuseEndpoints) == 0 {
 		return
 	}
 	if changed := e.refusals.setOwn(e.ownAddresses()); len(changed) > 0 {
 		e.hearEndpoints(e.reportsOfChange(cluster.Change{Endpoints: changed}), now)
 	}
-	e.trouble("endpoints", e.refusals.trouble(), now)
+	refused := e.refusedEndpoints()
+	e.metrics.refusedEndpoints.Set(float64(refused.count()))
+	e.trouble("endpoints", refused.trouble(), now)
+}
+
+// refusedEndpoints returns all that are refused, of live data and of snapshots in use.
+func (e *engine) refusedEndpoints() refusedEndpoints {
+	all := maps.Clone(e.refusals.refused)
+	for _, id := range slices.SortedFunc(maps.Keys(e.bindings.prepared), snapshots.ID.Compare) {
+		maps.Copy(all, e.bindings.prepared[id].refused)
+	}
+	return all
+}
+
+// count returns how many endpoints are refused.
+func (r refusedEndpoints) count() int {
+	n := 0
+	for _, refused := range r {
+		n += len(refused)
+	}
+	return n
+}
+
+// mostRefusalsSaid bounds the Events on Services of which endpoints are refused.
+const mostRefusalsSaid = 100
+
+// events says on each Service which of its endpoints are refused. It does not say what an
+// address is: whoever may write EndpointSlices could find out by that where proxies listen.
+func (r refusedEndpoints) events() []events.Event {
+	var out []events.Event
+	for _, port := range slices.SortedFunc(maps.Keys(r), snapshots.ServicePort.Compare) {
+		if len(out) == mostRefusalsSaid {
+			break
+		}
+		var named []string
+		for _, refused := range r[port] {
+			named = append(named, addressOf(refused.Endpoint))
+		}
+		out = append(out, events.Event{
+			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: port.Namespace, Name: port.Service},
+			Action:    watching, Type: corev1.EventTypeWarning, Reason: "EndpointsRefused",
+			Note: events.Note("nothing is sent to these addresses of its EndpointSlices, which no Service may have: " + strings.Join(named, ", ")),
+		})
+	}
+	return out
+}
+
+func addressOf(e snapshots.Endpoint) string {
+	return netip.AddrPortFrom(netip.MustParseAddr(e.Address), uint16(e.Port)).String() //nolint:gosec // ports are checked where they are read
 }
 
 // trouble tells which endpoints are refused, nil for none.
-func (r *refusals) trouble() error {
-	if len(r.refused) == 0 {
+func (r refusedEndpoints) trouble() error {
+	if len(r) == 0 {
 		return nil
 	}
-	n := 0
 	var first []string
-	for _, port := range slices.SortedFunc(maps.Keys(r.refused), snapshots.ServicePort.Compare) {
-		for _, refused := range r.refused[port] {
-			n++
+	for _, port := range slices.SortedFunc(maps.Keys(r), snapshots.ServicePort.Compare) {
+		for _, refused := range r[port] {
 			if len(first) < 4 {
-				e := refused.Endpoint
-				first = append(first, fmt.Sprintf("%s of %s: %s", netip.AddrPortFrom(netip.MustParseAddr(e.Address), uint16(e.Port)), port, refused.Reason)) //nolint:gosec // ports are checked where they are read
+				first = append(first, fmt.Sprintf("%s of %s: %s", addressOf(refused.Endpoint), port, refused.Reason))
 			}
 		}
 	}
-	if more := n - len(first); more > 0 {
+	if more := r.count() - len(first); more > 0 {
 		first = append(first, fmt.Sprintf("and %d more", more))
 	}
 	return fmt.Errorf("EndpointSlices name addresses that are refused, and nothing is sent there: %s", strings.Join(first, "; "))

@@ -123,7 +123,7 @@ func TestWantedOfACluster(t *testing.T) {
 		if recorded {
 			want.Namespaces = nil
 		}
-		if diff := cmp.Diff(want, prepare(d.Seal(1, snapshots.ID{}), recorded).wants); diff != "" {
+		if diff := cmp.Diff(want, prepare(d.Seal(1, snapshots.ID{}), recorded, &refusals{}).wants); diff != "" {
 			t.Errorf("recorded %v (-want +got):\n%s", recorded, diff)
 		}
 	}

@@ -231,9 +231,9 @@ func (n *needed) add(s snapshots.Snapshot) error {
 	return nil
 }
 
-// namespaces are those of the Secrets, on which Events are written.
+// namespaces are those of the Secrets and the Services, on which Events are written.
 func (n *needed) namespaces() []string {
-	var out []string
+	out := slices.Clone(n.Namespaces)
 	for _, s := range n.Secrets {
 		out = append(out, s.Namespace)
 	}

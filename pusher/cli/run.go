@@ -76,7 +76,7 @@ A store is one of
 	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
 	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, in the place of a cluster")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, not of each that snapshots name")
-	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice of a cluster may name; default stands for this host, link-local, multicast and the API server's Service, in every form; none: also the instances' Dataplane APIs may be named")
+	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice may name; default stands for this host, link-local, multicast and the API server's Service, in every form; none: also where the instances listen may be named. Unless it is given, it is for EndpointSlices of a cluster, and manifests may name all but where the instances listen")
 	flags.StringSliceVar(&f.allow, "allow-endpoints", nil, "networks that EndpointSlices may name all the same")
 	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
 	flags.StringVar(&o.State, "state", "", "what keeps the state over restarts: a file, or secret:NAMESPACE/NAME, which several pushers share (required)")
@@ -153,6 +153,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		}
 		f.options.Waves = append(f.options.Waves, size)
 	}
+	f.options.RefuseInManifests = cmd.Flags().Changed("refuse-endpoints")
 	if cmd.Flags().Changed("soak") {
 		if f.soak < 0 {
 			return process.Usage("--soak=%s: a soak time cannot be negative", f.soak)
@@ -172,11 +173,11 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 
 // connect prepares the connection to the cluster, if endpoints are to come from one.
 func (f *runFlags) connect() error {
-	if f.options.Live != "" || (f.kubeconfig == "" && !kubeconfig.Inside()) {
-		return nil
-	}
 	if err := f.refusals(); err != nil {
 		return err
+	}
+	if f.options.Live != "" || (f.kubeconfig == "" && !kubeconfig.Inside()) {
+		return nil
 	}
 	connection, err := cluster.Connect(f.access())
 	if err != nil {

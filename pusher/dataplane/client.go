@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type Options struct {
 type Client struct {
 	base   string
 	access atomic.Pointer[access]
+	peer   atomic.Pointer[netip.AddrPort]
 
 	readTimeout time.Duration
 }
@@ -66,7 +68,7 @@ func (c *Client) Renew(o Options) error {
 		if err != nil {
 			return fmt.Errorf("prepare TLS: %w", err)
 		}
-		a.http = defaultHTTP(config)
+		a.http = defaultHTTP(config, c.met)
 	}
 	if old := c.access.Swap(a); old != nil {
 		old.http.CloseIdleConnections()
@@ -74,13 +76,37 @@ func (c *Client) Renew(o Options) error {
 	return nil
 }
 
+// met remembers where a connection got to.
+func (c *Client) met(connection net.Conn) {
+	if at, ok := connection.RemoteAddr().(*net.TCPAddr); ok {
+		peer := at.AddrPort()
+		c.peer.Store(&peer)
+	}
+}
+
+// Peer returns where the newest connection got to; zero if there was none, or if
+// Options.HTTP made it.
+func (c *Client) Peer() netip.AddrPort {
+	if p := c.peer.Load(); p != nil {
+		return *p
+	}
+	return netip.AddrPort{}
+}
+
 // defaultHTTP waits long enough for the slowest call, a forced reload of a large
 // configuration, and does not go through a proxy: instances are neighbours.
-func defaultHTTP(config *tls.Config) *http.Client {
+func defaultHTTP(config *tls.Config, met func(net.Conn)) *http.Client {
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Client{
 		Timeout: 90 * time.Second,
 		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				connection, err := dialer.DialContext(ctx, network, address)
+				if err == nil {
+					met(connection)
+				}
+				return connection, err
+			},
 			TLSClientConfig:     config,
 			TLSHandshakeTimeout: 5 * time.Second,
 			IdleConnTimeout:     30 * time.Second,
