@@ -167,7 +167,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	end(nil)
 	c.noteAsked(model.Asked)
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
-	a.found, a.shut = slices.Concat(found, a.found), model.Shut
+	a.found, a.shut = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Shut
 	return a, err
 }
 

@@ -80,7 +80,8 @@ func TestTroubleOnObjects(t *testing.T) {
 	tls, auth, gone := snapshots.SecretName{Namespace: "shop", Name: "tls"}, snapshots.SecretName{Namespace: "shop", Name: "auth"}, snapshots.SecretName{Namespace: "shop", Name: "gone"}
 	s := &spoken{}
 	e := &engine{
-		Options: Options{Events: s}, membership: membership{pods: &fleet.Pods{Namespace: "edge"}},
+		bindings: newBindings(nil, fromCluster),
+		Options:  Options{Events: s}, membership: membership{pods: &fleet.Pods{Namespace: "edge"}},
 		instances: map[string]*instance{"pod": {Instance: fleet.Instance{Name: "pod", UID: "u1"}}, "listed": {Instance: fleet.Instance{Name: "listed"}}},
 		secrets:   secretSet{tls: {uid: "u2"}, auth: {uid: "u3"}},
 	}

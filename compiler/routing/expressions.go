@@ -138,8 +138,15 @@ func (t *translation) expression(ing ingress, host *virtualHost, name string, p 
 	if _, taken := host.routes[match]; taken {
 		return match, true
 	}
-	problem := ""
+	problem, hint := "", "use pathType Prefix or Exact where they do"
+	never := ""
+	if host.form != AsSent {
+		never = unmatchable(p.Path)
+	}
 	switch {
+	case never != "":
+		problem = fmt.Sprintf("is an expression with %s, which stands in no path as paths are compared", never)
+		hint = "letters, digits and the like stand as they are, all others percent-encoded with capital digits, slashes are single, and there are no dot segments"
 	case t.expressions[ing.Ref.Namespace] >= mostOfNamespace:
 		problem = fmt.Sprintf("is one expression more than the %d of a namespace", mostOfNamespace)
 	case len(host.expressions) >= mostOfHost:
@@ -152,7 +159,7 @@ func (t *translation) expression(ing ingress, host *virtualHost, name string, p 
 		t.expressions[ing.Ref.Namespace]++
 		return match, true
 	}
-	t.report(diag.Error, ing, at.Position, fmt.Sprintf("path %s%s %s; it is not used", shown(p.Path), ofHost(name), problem), "use pathType Prefix or Exact where they do")
+	t.report(diag.Error, ing, at.Position, fmt.Sprintf("path %s%s %s; it is not used", shown(p.Path), ofHost(name), problem), hint)
 	return match, false
 }
 

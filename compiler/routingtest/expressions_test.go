@@ -67,6 +67,7 @@ func TestExpressionsThatCannotBeUsed(t *testing.T) {
 	e := start(t, services+all([]ingress{
 		{name: "open", rules: []string{"h.example P / a"}},
 		{name: "bad", annotations: annotated("path-type-default", "Regex"), rules: []string{"h.example I /(a+)+x a", "h.example I /good/[0-9] a"}},
+		{name: "odd", annotations: annotated("path-type-default", "Regex", "allow-list", "127.0.0.0/8"), rules: []string{`odd.example I /secret/(a\|b) a`, "odd.example I /pri%76ate a"}},
 		{name: "closed", annotations: annotated("path-type-default", "Regex", "allow-list", "127.0.0.0/8"), rules: []string{"h.example I /admin/x(?=y) a", "p.example I /(a+)+b a"}},
 	}))
 	said := 0
@@ -75,13 +76,13 @@ func TestExpressionsThatCannotBeUsed(t *testing.T) {
 			said++
 		}
 	}
-	for path, want := range map[string]int{"h.example/aaa": 200, "h.example/good/1": 200, "h.example/admin/xy": 503, "h.example/admin/z": 503, "h.example/adm": 200, "p.example/q": 503} {
+	for path, want := range map[string]int{"h.example/aaa": 200, "h.example/good/1": 200, "h.example/admin/xy": 503, "h.example/admin/z": 503, "h.example/adm": 200, "p.example/q": 503, "odd.example/secret/a%7Cb": 503, "odd.example/secret/x": 503, "odd.example/private": 503} {
 		host, rest, _ := strings.Cut(path, "/")
 		if got := e.get(t, host, "/"+rest); got.StatusCode != want {
 			t.Errorf("%s: %d, want %d", path, got.StatusCode, want)
 		}
 	}
-	if said != 3 {
+	if said != 5 {
 		t.Errorf("%d errors: %v", said, e.result.Diagnostics)
 	}
 }

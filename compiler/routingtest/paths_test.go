@@ -139,6 +139,35 @@ func TestPathsOfTheDocument(t *testing.T) {
 	}
 }
 
+// It is what HAProxy does, too, where the path that is protected is an expression, with and
+// without a canary.
+func TestPathsOfTheDocumentWithExpressions(t *testing.T) {
+	t.Parallel()
+	host := func(name string, canary bool, options ...string) string {
+		ingresses := []ingress{
+			{name: name + "-open", rules: []string{name + ".example P / root", name + ".example P /café cafe"}, age: 1},
+			{name: name + "-admin", rules: []string{name + ".example I /admin(/.*)?$ admin"}, annotations: annotated(append([]string{"path-type-default", "Regex"}, options...)...), age: 2},
+		}
+		if canary {
+			ingresses = append(ingresses, ingress{
+				name: name + "-canary", rules: []string{name + ".example I /admin(/.*)?$ root"}, annotations: annotated("path-type-default", "Regex", "canary", "true", "canary-weight", "100"), age: 3,
+			})
+		}
+		return all(ingresses)
+	}
+	e := start(t, pathServices(t)+host("free", false)+host("guarded", false, "allow-list", "192.0.2.0/24")+host("shared", true, "allow-list", "192.0.2.0/24"))
+	clean(t, e)
+	for _, row := range pathTable(t, "The forms") {
+		path, free, guarded := row[0], row[2], row[3]
+		if strings.Contains(row[1], "ADMIN") || row[1] == "/Admin" {
+			continue // expressions are without regard to case
+		}
+		askPath(t, e, "free.example", path, free)
+		askPath(t, e, "guarded.example", path, guarded)
+		askPath(t, e, "shared.example", path, guarded)
+	}
+}
+
 func TestPathParametersOfTheDocument(t *testing.T) {
 	t.Parallel()
 	hosts := []string{"match", "ignore", "reject"}
