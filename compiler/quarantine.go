@@ -173,7 +173,7 @@ func (c *compilation) leaveOut(x culprit) {
 	hint := x.fault.Hint
 	if place := (diag.Position{File: x.fault.Origin.Template, Line: x.fault.Origin.Line}).String(); place != "" {
 		hint = "written by " + place
-		if x.fault.Text != "" {
+		if x.fault.Text != "" && !ofOthers(x.fault.Origin, x.object.Namespace) {
 			hint = fmt.Sprintf("in the line %q, written by %s", x.fault.Text, place)
 		}
 		if x.fault.Hint != "" {
@@ -184,6 +184,12 @@ func (c *compilation) leaveOut(x culprit) {
 	c.reported = append(c.reported, diag.Diagnostic{
 		Severity: diag.Error, Position: at, Object: x.object, Message: x.fault.Message, Hint: hint,
 	})
+}
+
+// ofOthers reports whether an object of another namespace has a part in a line. What it says is
+// then not for whoever reads what is said of this one.
+func ofOthers(line render.LineOrigin, namespace string) bool {
+	return slices.ContainsFunc(line.Objects, func(o routing.Origin) bool { return o.Object.Namespace != namespace })
 }
 
 // positionOfValue returns the place of the annotation, or of the field of an

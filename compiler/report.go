@@ -16,8 +16,23 @@ type Report struct {
 	// part of it. Those of templates and of the configuration, which name no object,
 	// leave out nothing; nothing is compiled then.
 	Found []Finding `json:"found"`
+	// Withheld is how many faults there are that whoever asked is not told of.
+	Withheld int `json:"withheld,omitempty"`
 	// Compiler is nil if none was asked.
 	Compiler *CompilerReport `json:"compiler,omitempty"`
+}
+
+// ForAnybody returns the report without what names objects, and with the number of faults.
+func (r Report) ForAnybody() Report {
+	out := Report{Head: r.Head, Found: []Finding{}, Withheld: len(r.Found)}
+	out.Head.Subject = ""
+	if c := r.Compiler; c != nil {
+		out.Compiler = &CompilerReport{Ready: c.Ready, Leads: c.Leads, LastSuccess: c.LastSuccess, Warnings: c.Warnings}
+		if !c.Ready {
+			out.Compiler.Reason = "clients on the compiler's host are told why"
+		}
+	}
+	return out
 }
 
 // HeadReport is the newest snapshot of a store, as far as the compiler knows.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func (f *statusFlags) report(ctx context.Context) (compiler.Report, error) {
 func exitCode(r compiler.Report) int {
 	c := r.Compiler
 	switch {
-	case len(r.Found) > 0, c != nil && (c.Held != nil || c.Refused != nil):
+	case len(r.Found) > 0, r.Withheld > 0, c != nil && (c.Held != nil || c.Refused != nil):
 		return process.ExitInvalid
 	case c != nil && !c.Ready:
 		return process.ExitFailure
@@ -99,14 +100,24 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
-// serveStatus answers what askCompiler asks.
+// serveStatus answers what askCompiler asks. Whoever reaches the port may be anybody: names of
+// objects, and what is wrong with them, which may depend on values of Secrets, are for clients on
+// the same host, or in the same pod, alone.
 func serveStatus(s *compiler.Status, objects compiler.Objects) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r := s.Report()
 		r.Compiler.Interrupted = interrupted(objects)
+		if !isLoopback(request.RemoteAddr) {
+			r = r.ForAnybody()
+		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(r) // the client is gone
 	})
+}
+
+func isLoopback(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
 // interrupted returns what is not heard of, where a cluster is followed.
@@ -175,7 +186,10 @@ func printReport(w io.Writer, r compiler.Report, now time.Time) error {
 	for _, f := range r.Found {
 		p.found(f)
 	}
-	if len(r.Found) == 0 {
+	switch {
+	case r.Withheld > 0:
+		p.line("left out", "%s, which only clients on the compiler's host are told of\nuse kubectl port-forward to its pod, or --store", plural(r.Withheld, "object or part of one"))
+	case len(r.Found) == 0:
 		p.line("left out", "nothing")
 	}
 	_, err := io.WriteString(w, p.String())

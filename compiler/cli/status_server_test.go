@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler"
+)
+
+// Who is on another host learns how the compiler is getting on, and nothing of objects: what is
+// wrong with them may depend on values of Secrets.
+func TestStatusForAnybody(t *testing.T) {
+	t.Parallel()
+	whole := compiler.Report{
+		Head:     compiler.HeadReport{Subject: "+1 route (Ingress shop/web)", Hosts: 3},
+		Found:    []compiler.Finding{{Kind: "Ingress", Namespace: "shop", Name: "web", Reason: "would hold the value of Secret shop/db"}},
+		Compiler: &compiler.CompilerReport{Reason: "held: shop/web", Held: &compiler.HeldReport{Lost: "Ingress shop/web"}, CompileError: "shop", PublishError: "shop", Interrupted: []compiler.WatchReport{{Error: "shop"}}, Refused: &compiler.ConfigReport{Error: "shop"}},
+	}
+	var text strings.Builder
+	if err := printReport(&text, whole.ForAnybody(), reportTime); err != nil || strings.Contains(text.String(), "shop") || !strings.Contains(text.String(), "1 object or part of one, which only clients on") {
+		t.Errorf("%v:\n%s", err, text.String())
+	}
+	if code := exitCode(whole.ForAnybody()); code != exitCode(whole) {
+		t.Errorf("it exits with %d, and with %d for who may know all", code, exitCode(whole))
+	}
+	for remote, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, "[::ffff:127.0.0.1]:1": false, "10.0.0.7:1": true, "": true} {
+		answer := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodGet, statusPath, nil)
+		request.RemoteAddr = remote
+		serveStatus(&compiler.Status{}, nil).ServeHTTP(answer, request)
+		if got := !strings.Contains(answer.Body.String(), "nothing published yet"); got != want {
+			t.Errorf("%q: %s", remote, answer.Body)
+		}
+	}
+}
