@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -57,6 +59,7 @@ func (j *Judge) batch(reviews []*reviewOf) {
 	w, err := j.world(ctx, newest)
 	if err == nil {
 		w.found = errorsOf(w.translate(w.objects).found)
+		w.scope = newScope(w.objects)
 		reviews = j.known(w, reviews)
 	}
 	switch {
@@ -223,13 +226,28 @@ func (j *Judge) among(w *world, r *reviewOf) (translated, bool) {
 		j.queue.deliver(r, ofObject(r.ingress.Ref, r.mistakes, nil), nil)
 		return translated{}, false
 	}
-	t := w.translate(in)
-	t.review, t.part = r, t.part.Part(r.ingress.Ref, mentioned(in, r.ingress.Ref.Namespace, r.ingress.Value.Annotations))
-	if v := ofObject(r.ingress.Ref, t.found, w.found); len(v.Faults) > 0 {
+	t := w.among(in, r.ingress)
+	t.review = r
+	if v := ofObject(r.ingress.Ref, t.found, t.before); len(v.Faults) > 0 {
 		j.queue.deliver(r, v, nil)
 		return translated{}, false
 	}
 	return t, true
+}
+
+// among translates an Ingress among the others that matter for it; in is all with it.
+func (w *world) among(in inputs.Inputs, ing inputs.Object[networkingv1.Ingress]) translated {
+	words := mentioned(in, ing.Ref.Namespace, ing.Value.Annotations)
+	var t translated
+	if some, less := w.scoped(ing); less && len(words) == 0 {
+		t = w.translate(replaced(some, ing, []inputs.Object[networkingv1.Ingress]{ing}))
+		t.before = errorsOf(w.translate(some).found)
+	} else {
+		t = w.translate(in)
+		t.before = w.found
+	}
+	t.in, t.part = in, t.part.Part(ing.Ref, words)
+	return t
 }
 
 // mentioned are the words of annotations, of an Ingress and of the Services of its namespace,
@@ -286,7 +304,7 @@ func (j *Judge) group(ctx context.Context, w *world, g group) {
 	a, err := j.publishable(ctx, w, g.model, g.of)
 	if err == nil && len(a.faults) == 0 {
 		for _, t := range g.of {
-			j.queue.deliver(t.review, ofObject(t.review.ingress.Ref, t.found, w.found), nil)
+			j.queue.deliver(t.review, ofObject(t.review.ingress.Ref, t.found, t.before), nil)
 		}
 		return
 	}
@@ -411,7 +429,7 @@ func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission
 	object := t.review.ingress.Ref
 	a, err := j.publishable(ctx, w, t.part, []translated{t})
 	if err != nil || len(a.faults) == 0 {
-		return ofObject(object, t.found, w.found), true, err
+		return ofObject(object, t.found, t.before), true, err
 	}
 	c := w.compilation(j, t.in)
 	if err := j.probes.of(ctx, c); err != nil {
@@ -425,7 +443,7 @@ func (j *Judge) judged(ctx context.Context, w *world, t translated) (v admission
 		for _, f := range a.faults {
 			c.leaveOut(culprit{object, toBlame(f)[0].Position, f})
 		}
-		return ofObject(object, c.redacted(slices.Concat(t.found, c.reported)), w.found), true, nil
+		return ofObject(object, c.redacted(slices.Concat(t.found, c.reported)), t.before), true, nil
 	}
 	return admission.Verdict{}, false, nil
 }
@@ -437,7 +455,7 @@ func (j *Judge) withAndWithout(ctx context.Context, w *world, t translated) (adm
 	before, after := ofNamespace(w.objects, object.Namespace), ofNamespace(t.in, object.Namespace)
 	v, err := j.compared(ctx, object, w.input(before), w.input(after))
 	if err == nil && len(v.Faults) == 0 {
-		also := ofObject(object, t.found, w.found)
+		also := ofObject(object, t.found, t.before)
 		v.Warnings = diag.Sort(slices.Concat(v.Warnings, also.Warnings))
 	}
 	return forAsker(object, v), err

@@ -147,24 +147,37 @@ func TestReviewsTogetherAndAlone(t *testing.T) {
 	}
 }
 
-// Reviews of 1,500 Ingresses, 50 at once.
+// Reviews of 1,500 Ingresses, 50 at once, of one namespace and of 30.
 func BenchmarkReviews(b *testing.B) {
+	for _, namespaces := range []int{1, 30} {
+		b.Run(fmt.Sprintf("%d namespaces", namespaces), func(b *testing.B) { benchmarkReviews(b, namespaces) })
+	}
+}
+
+func benchmarkReviews(b *testing.B, namespaces int) {
 	check := haproxy(b)
+	all := many(1500)
+	for i := range all.Ingresses {
+		if n := i % namespaces; n > 0 {
+			all.Ingresses[i].Ref.Namespace, all.Services[i].Ref.Namespace = fmt.Sprint("n", n), fmt.Sprint("n", n)
+			all.Ingresses[i].Value.Namespace, all.Services[i].Value.Namespace = fmt.Sprint("n", n), fmt.Sprint("n", n)
+		}
+	}
 	cfg := config.Default()
 	judge := compiler.NewJudge(compiler.Source{}, check, nil)
-	compiler.Compiled(judge, compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, many(1500)}, Config: cfg})
+	compiler.Compiled(judge, compiler.Source{Objects: inMemory{compiler.Given{Name: "memory"}, all}, Config: cfg})
 	n := 0
 	for b.Loop() {
-		var all sync.WaitGroup
+		var running sync.WaitGroup
 		for range 50 {
 			n++
 			text := reviewed(fmt.Sprint("new-", n), fmt.Sprint("new-", n, ".example"), "hapsnap.dev/timeout-server: 7s")
-			all.Go(func() {
+			running.Go(func() {
 				if v, err := judge.Ingress(b.Context(), parsed(text)); err != nil || len(v.Faults) > 0 {
 					b.Error(v, err)
 				}
 			})
 		}
-		all.Wait()
+		running.Wait()
 	}
 }

@@ -35,6 +35,7 @@ type world struct {
 	known map[snapshots.SecretName]bool
 	// found are the errors that there are already.
 	found map[diag.Diagnostic]bool
+	scope *scope // nil: all is translated for each review
 }
 
 // world reads the objects. The error wraps [inputs.ErrIncomplete] while not all are known.
@@ -78,11 +79,15 @@ func (w *world) input(objects inputs.Inputs) Input {
 // false for one of a namespace that nothing is read from.
 func (w *world) with(ing inputs.Object[networkingv1.Ingress]) (inputs.Inputs, bool) {
 	read := inputs.NewSelector(w.source.Config, w.objects.Namespaces).Objects(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{ing}})
+	return replaced(w.objects, ing, read.Ingresses), len(read.Ingresses) > 0
+}
+
+// replaced returns objects with Ingresses in the place of the one of a name.
+func replaced(in inputs.Inputs, ing inputs.Object[networkingv1.Ingress], by []inputs.Object[networkingv1.Ingress]) inputs.Inputs {
 	other := func(o inputs.Object[networkingv1.Ingress]) bool { return o.Ref == ing.Ref }
-	in := w.objects
-	in.Ingresses = append(slices.DeleteFunc(slices.Clone(in.Ingresses), other), read.Ingresses...)
+	in.Ingresses = append(slices.DeleteFunc(slices.Clone(in.Ingresses), other), by...)
 	in.Broken = slices.DeleteFunc(slices.Clone(in.Broken), other)
-	return in, len(read.Ingresses) > 0
+	return in
 }
 
 // unknown returns those ConfigMaps of which it is not known whether they are there.
@@ -188,7 +193,8 @@ func incomplete(err error) bool { return errors.Is(err, inputs.ErrIncomplete) }
 // translated is an Ingress among the others.
 type translated struct {
 	review *reviewOf
-	in     inputs.Inputs // with it
-	part   routing.Model // that it brings
+	in     inputs.Inputs            // with it
+	part   routing.Model            // that it brings
+	before map[diag.Diagnostic]bool // the errors that there are without the review
 	found  []diag.Diagnostic
 }
