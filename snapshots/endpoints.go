@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
@@ -30,7 +31,7 @@ func (p ServicePort) String() string {
 // ParseServicePort reads what [ServicePort.String] wrote.
 func ParseServicePort(s string) (ServicePort, error) {
 	object, port, _ := strings.Cut(s, ":")
-	name, err := ParseSecretName(object)
+	name, err := objectname.Parse(object)
 	if err != nil || strings.HasSuffix(s, ":") || strings.Contains(port, ":") {
 		return ServicePort{}, fmt.Errorf("%q is not namespace/service:port", s)
 	}

@@ -3,9 +3,11 @@ package snapshots
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
@@ -49,7 +51,8 @@ type FileDigest struct {
 	Size   int64  `json:"size"`
 }
 
-// SecretName names a Secret, or any other namespaced object.
+// SecretName names a Secret, in what is stored. Names of other objects are
+// [types.NamespacedName].
 type SecretName struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -60,16 +63,13 @@ func (n SecretName) String() string { return n.Namespace + "/" + n.Name }
 
 // ParseSecretName reads "namespace/name".
 func ParseSecretName(s string) (SecretName, error) {
-	namespace, name, ok := strings.Cut(s, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return SecretName{}, fmt.Errorf("%q is not namespace/name", s)
-	}
-	return SecretName{namespace, name}, nil
+	name, err := objectname.Parse(s)
+	return SecretName(name), err
 }
 
 // Compare orders names by namespace, then by name.
 func (n SecretName) Compare(o SecretName) int {
-	return cmp.Or(cmp.Compare(n.Namespace, o.Namespace), cmp.Compare(n.Name, o.Name))
+	return objectname.Compare(types.NamespacedName(n), types.NamespacedName(o))
 }
 
 // CertificateRef says that the PEM file File (such as "certs/shop_web-tls.pem"),

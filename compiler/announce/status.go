@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // address is one of status.loadBalancer.ingress.
@@ -26,9 +26,9 @@ func Addresses(c config.IngressStatus, in inputs.Inputs) ([]networkingv1.Ingress
 	if c.Service == "" {
 		return addresses(c.Addresses), len(c.Addresses) > 0
 	}
-	namespace, name, _ := strings.Cut(c.Service, "/")
+	service, _ := objectname.Parse(c.Service) // of a configuration that was checked
 	for _, s := range in.Services {
-		if s.Ref.Namespace == namespace && s.Ref.Name == name {
+		if s.Ref.Namespace == service.Namespace && s.Ref.Name == service.Name {
 			return addresses(ofService(s.Value)), true
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/rbac"
-	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
@@ -24,7 +24,7 @@ import (
 // rbacFlags are those of the verb rbac.
 type rbacFlags struct {
 	sourceFlags
-	leader        leaderFlags
+	leader        election.Flags
 	name, account string
 	store         string
 }
@@ -47,7 +47,7 @@ printed again when there are others.`,
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.leader.lease, "lease", "", "as for run")
+	flags.StringVar(&f.leader.Lease, "lease", "", "as for run")
 	flags.StringVar(&f.store, "store", "", "as for run; one in a cluster needs roles too")
 	flags.StringVar(&f.name, "name", "hapsnap-compiler", "name of the roles and their bindings")
 	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-compiler", "service account, as namespace/name, that they are for")
@@ -55,7 +55,7 @@ printed again when there are others.`,
 }
 
 func (f *rbacFlags) run(cmd *cobra.Command) error {
-	account, err := snapshots.ParseSecretName(f.account)
+	account, err := objectname.Parse(f.account)
 	if err != nil {
 		return process.Usage("--service-account: %w", err)
 	}
@@ -74,7 +74,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.cluster.setting != nil {
-		name, _ := snapshots.ParseSecretName(f.cluster.configMap) // which was read under it
+		name, _ := objectname.Parse(f.cluster.configMap) // which was read under it
 		plan = append(plan, cluster.SettingQuery(name))
 	}
 	grants, err := f.grants(c, kubewatch.Rules(plan, connection.Resource))
@@ -116,7 +116,7 @@ func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]kubewatch.Query
 
 // grants adds what is written to what is read.
 func (f *rbacFlags) grants(c config.Config, reading []rbac.Grant) ([]rbac.Grant, error) {
-	namespace, lease, err := f.leader.name()
+	lease, err := leaseName(f.leader)
 	if err != nil {
 		return nil, err
 	}
@@ -124,18 +124,18 @@ func (f *rbacFlags) grants(c config.Config, reading []rbac.Grant) ([]rbac.Grant,
 	if len(told) == 0 {
 		told = []string{""}
 	}
-	more := []rbac.Grant{{Namespace: namespace, Rules: election.Rules(lease)}}
+	more := []rbac.Grant{{Namespace: lease.Namespace, Rules: election.Rules(lease.Name)}}
 	for _, namespace := range told {
 		more = append(more, rbac.Grant{Namespace: namespace, Rules: announce.Rules(c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0)})
 	}
 	if stores.InCluster(f.store) {
-		namespace, _, err := configmapstore.Parse(f.store)
+		store, err := configmapstore.Parse(f.store)
 		if err != nil {
 			return nil, process.Usage("--store: %w", err)
 		}
-		more = append(more, rbac.Grant{Namespace: namespace, Rules: configmapstore.Writing(namespace)})
+		more = append(more, rbac.Grant{Namespace: store.Namespace, Rules: configmapstore.Writing(store.Namespace)})
 		if c.Certificates.Mode == config.CompanionCertificates {
-			more = append(more, rbac.Grant{Namespace: namespace, Rules: configmapstore.WritingCompanions()})
+			more = append(more, rbac.Grant{Namespace: store.Namespace, Rules: configmapstore.WritingCompanions()})
 		}
 	}
 	if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, metav1.NamespaceDefault) {

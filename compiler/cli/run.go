@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -37,7 +37,7 @@ type runFlags struct {
 	store   string
 	opening stores.Options
 	address string
-	leader  leaderFlags
+	leader  election.Flags
 	webhook webhookFlags
 	options compiler.Options
 }
@@ -67,7 +67,7 @@ A store is one of
 	flags.StringVar(&f.store, "store", "", "store for the snapshots (required)")
 	f.opening.AddFlags(flags)
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8080; none if empty")
-	f.leader.add(flags)
+	f.leader.AddTo(flags, "compiler", leaseHelp)
 	f.webhook.add(flags)
 	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
 	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait under constant change")
@@ -90,7 +90,10 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err := companions(source.Config, f.store); err != nil {
 		return err
 	}
-	if err := f.leader.check(); err != nil {
+	if err := f.leader.Check(); err != nil {
+		return err
+	}
+	if _, err := leaseName(f.leader); err != nil {
 		return err
 	}
 	f.webhook.configMap = cmp.Or(f.webhook.configMap, f.cluster.configMap)
@@ -170,7 +173,7 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *com
 	if err != nil {
 		return err
 	}
-	w, err := f.leader.writers(connection.Config, registry, o.Log)
+	w, err := newWriters(f.leader, connection.Config, registry, o.Log)
 	if err != nil {
 		return err
 	}
@@ -179,43 +182,21 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *com
 	return nil
 }
 
-// leaderFlags say how one of several compilers is elected.
-type leaderFlags struct {
-	lease string
-	times election.Times
-}
-
-func (f *leaderFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.lease, "lease", "", "Lease, as namespace/name, by which one of the compilers for the same store is elected; by default hapsnap-compiler in the pod's namespace, or in default")
-	f.times.AddFlags(flags, "compiler")
-}
+// leaseHelp is the help text of --lease.
+const leaseHelp = "Lease, as namespace/name, by which one of the compilers for the same store is elected; by default hapsnap-compiler in the pod's namespace, or in default"
 
 // namespaceFile says in a pod in which namespace it is.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// name returns the namespace and the name of the Lease.
-func (f *leaderFlags) name() (namespace, name string, err error) {
-	if f.lease == "" {
-		namespace = "default"
+// leaseName returns the name of the Lease.
+func leaseName(f election.Flags) (types.NamespacedName, error) {
+	return f.Name("compiler", func() (types.NamespacedName, error) {
+		usual := types.NamespacedName{Namespace: "default", Name: "hapsnap-compiler"}
 		if inside, err := os.ReadFile(namespaceFile); err == nil {
-			namespace = strings.TrimSpace(string(inside))
+			usual.Namespace = strings.TrimSpace(string(inside))
 		}
-		return namespace, "hapsnap-compiler", nil
-	}
-	namespace, name, ok := election.SplitName(f.lease)
-	if !ok {
-		return "", "", process.WithHint(process.Usage("--lease %q is not namespace/name", f.lease), "name a Lease such as edge/hapsnap-compiler")
-	}
-	return namespace, name, nil
-}
-
-// check returns what is wrong with the flags.
-func (f *leaderFlags) check() error {
-	if err := f.times.Check(); err != nil {
-		return process.Usage("%w", err)
-	}
-	_, _, err := f.name()
-	return err
+		return usual, nil
+	})
 }
 
 // writers are what a compiler has that follows a cluster: its part in the
@@ -225,13 +206,13 @@ type writers struct {
 	announcer *announce.Announcer
 }
 
-// writers prepares them. They need no connection yet.
-func (f *leaderFlags) writers(c *rest.Config, registry prometheus.Registerer, log *slog.Logger) (writers, error) {
+// newWriters prepares them. They need no connection yet.
+func newWriters(f election.Flags, c *rest.Config, registry prometheus.Registerer, log *slog.Logger) (writers, error) {
 	client, err := kubernetes.NewForConfig(c)
 	if err != nil {
 		return writers{}, fmt.Errorf("connect to %s: %w", c.Host, err)
 	}
-	namespace, name, err := f.name()
+	lease, err := leaseName(f)
 	if err != nil {
 		return writers{}, err
 	}
@@ -240,7 +221,7 @@ func (f *leaderFlags) writers(c *rest.Config, registry prometheus.Registerer, lo
 		return writers{}, err
 	}
 	leader, err := election.New(election.Options{
-		Program: "compiler", Leases: client.CoordinationV1(), Namespace: namespace, Name: name, Identity: identity, Times: f.times, Log: log, Metrics: registry,
+		Program: "compiler", Leases: client.CoordinationV1(), Namespace: lease.Namespace, Name: lease.Name, Identity: identity, Times: f.Times, Log: log, Metrics: registry,
 	})
 	if err != nil {
 		return writers{}, err

@@ -19,8 +19,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -237,7 +237,7 @@ func follow(ctx context.Context, c cluster.Connection, log *slog.Logger) *cluste
 // configuration waits for the configuration in the ConfigMap, which is followed from
 // now on, until ctx is done.
 func (f *clusterFlags) configuration(ctx context.Context, log *slog.Logger) (name string, data []byte, err error) {
-	configMap, err := snapshots.ParseSecretName(f.configMap)
+	configMap, err := objectname.Parse(f.configMap)
 	if err != nil {
 		return "", nil, process.WithHint(process.Usage("--config-map: %w", err), "name a ConfigMap such as edge/hapsnap-compiler")
 	}

@@ -3,14 +3,13 @@ package cli
 import (
 	"context"
 	"log/slog"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/admission"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
@@ -36,7 +35,7 @@ func (f *webhookFlags) enabled() bool { return f.certDir != "" }
 
 // check returns a usage error for flags that do not fit.
 func (f *webhookFlags) check() error {
-	namespace, name, ok := strings.Cut(f.configMap, "/")
+	_, err := objectname.Parse(f.configMap)
 	switch {
 	case f.address != defaultWebhookAddress && f.certDir == "":
 		return process.WithHint(process.Usage("the webhook has no certificate"), "use --webhook-cert-dir with a directory for tls.crt and tls.key; they may come later")
@@ -44,7 +43,7 @@ func (f *webhookFlags) check() error {
 		return process.WithHint(process.Usage("--webhook-client-ca is given, and there is no webhook"), "use --webhook-cert-dir too")
 	case len(f.clientNames) > 0 && f.clientCA == "":
 		return process.WithHint(process.Usage("--webhook-client-name is given, and no authority vouches for names"), "use --webhook-client-ca too")
-	case f.configMap != "" && (!ok || namespace == "" || name == ""):
+	case f.configMap != "" && err != nil:
 		return process.WithHint(process.Usage("--webhook-config-map=%s: not a name", f.configMap), "use NAMESPACE/NAME")
 	}
 	return nil
@@ -60,9 +59,9 @@ func (f *webhookFlags) start(ctx context.Context, judge *compiler.Judge, metrics
 	if !f.enabled() {
 		return webhook{}, nil
 	}
-	namespace, name, _ := strings.Cut(f.configMap, "/")
+	configMap, _ := objectname.Parse(f.configMap) // which was checked, or is empty
 	server, err := admission.Start(ctx, admission.Options{
-		Address: f.address, CertDir: f.certDir, ClientCA: f.clientCA, ClientNames: f.clientNames, ConfigMap: types.NamespacedName{Namespace: namespace, Name: name},
+		Address: f.address, CertDir: f.certDir, ClientCA: f.clientCA, ClientNames: f.clientNames, ConfigMap: configMap,
 		Judge: judge, Metrics: metrics, Log: log,
 	})
 	return webhook{server}, err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // SettingKey is the key of a ConfigMap under which a configuration is.
@@ -26,12 +25,12 @@ type Setting struct {
 }
 
 // SettingQuery is what is watched of a ConfigMap with a configuration.
-func SettingQuery(name snapshots.SecretName) kubewatch.Query {
+func SettingQuery(name types.NamespacedName) kubewatch.Query {
 	return kubewatch.Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}
 }
 
 // NewSetting returns the Setting in a ConfigMap of a cluster.
-func NewSetting(c Connection, name snapshots.SecretName) *Setting {
+func NewSetting(c Connection, name types.NamespacedName) *Setting {
 	s := &Setting{query: SettingQuery(name), watches: newSet(c)}
 	s.watches.Plan([]kubewatch.Query{s.query})
 	return s

@@ -2,9 +2,10 @@ package config
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // Shared is what objects of every namespace may name, each as namespace/name.
@@ -28,8 +29,8 @@ func (s Shared) check(f faults) {
 }
 
 func checkShared(name string) string {
-	namespace, object, ok := strings.Cut(name, "/")
-	if ok && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(object)) == 0 {
+	object, err := objectname.Parse(name)
+	if err == nil && len(validation.IsDNS1123Label(object.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(object.Name)) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%q is not namespace/name", name)

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
-	"strings"
 )
 
 // OwnIdentity is the [Identity] of this process on this host.
@@ -21,11 +20,4 @@ func OwnIdentity() (string, error) {
 // before for its own.
 func Identity(host string) string {
 	return fmt.Sprintf("%s_%s", host, rand.Text()[:10])
-}
-
-// SplitName returns the parts of the name of a Lease as users write it,
-// NAMESPACE/NAME, and whether it is one.
-func SplitName(text string) (namespace, name string, ok bool) {
-	namespace, name, ok = strings.Cut(text, "/")
-	return namespace, name, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }

@@ -8,9 +8,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
-
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Grant is what is allowed in a namespace, or with "" in all of them.
@@ -36,7 +35,7 @@ func Join(grants []Grant, more ...Grant) []Grant {
 
 // Roles returns the manifests by which a service account is granted something: roles
 // of that name, labelled with the component that they are for, and the bindings.
-func Roles(grants []Grant, component, name string, account snapshots.SecretName) ([]byte, error) {
+func Roles(grants []Grant, component, name string, account types.NamespacedName) ([]byte, error) {
 	var out bytes.Buffer
 	for _, g := range grants {
 		for _, o := range g.roles(component, name, account) {
@@ -54,7 +53,7 @@ func Roles(grants []Grant, component, name string, account snapshots.SecretName)
 }
 
 // roles returns the role for a grant and its binding.
-func (g Grant) roles(component, name string, account snapshots.SecretName) [2]any {
+func (g Grant) roles(component, name string, account types.NamespacedName) [2]any {
 	meta := metav1.ObjectMeta{Name: name, Namespace: g.Namespace, Labels: map[string]string{"app.kubernetes.io/name": "hapsnap", "app.kubernetes.io/component": component}}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}}
 	typeOf := func(kind string) metav1.TypeMeta {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/pusher"
@@ -32,7 +34,7 @@ type rbacFlags struct {
 	storeFlags
 	name, account, fleet, live    string
 	state                         string
-	leader                        leaderFlags
+	leader                        election.Flags
 	gc, allNamespaces, companions bool
 	create                        bool
 	snapshots                     int
@@ -73,7 +75,7 @@ reads all Secrets of the store's namespace.`,
 	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-pusher", "service account, as namespace/name, that they are for")
 	flags.StringVar(&f.fleet, "instances", "", "as for run")
 	flags.StringVar(&f.state, "state", "", "as for run")
-	flags.StringVar(&f.leader.lease, "lease", "", "as for run")
+	flags.StringVar(&f.leader.Lease, "lease", "", "as for run")
 	flags.StringVar(&f.live, "live", "", "as for run: endpoints and Secrets need no roles")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "as for run: EndpointSlices of all namespaces")
 	flags.IntVar(&f.snapshots, "snapshots", 10, "how many of the newest snapshots it is to be able to run")
@@ -84,7 +86,7 @@ reads all Secrets of the store's namespace.`,
 }
 
 func (f *rbacFlags) run(cmd *cobra.Command) error {
-	account, err := snapshots.ParseSecretName(f.account)
+	account, err := objectname.Parse(f.account)
 	if err != nil {
 		return process.Usage("--service-account: %w", err)
 	}
@@ -112,11 +114,11 @@ func (f *rbacFlags) grants(ctx context.Context) ([]rbac.Grant, error) {
 	var out []rbac.Grant
 	inCluster := stores.InCluster(f.store)
 	if inCluster {
-		namespace, name, err := configmapstore.Parse(f.store)
+		name, err := configmapstore.Parse(f.store)
 		if err != nil {
 			return nil, process.Usage("--store: %w", err)
 		}
-		out = append(out, rbac.Grant{Namespace: namespace, Rules: slices.Concat(storeRules(namespace, name, f.gc, f.create), events.Rules())})
+		out = append(out, rbac.Grant{Namespace: name.Namespace, Rules: slices.Concat(storeRules(name, f.gc, f.create), events.Rules())})
 	}
 	var needs needed
 	if f.store != "" && (!inCluster || f.kubeconfig != "" || kubeconfig.Inside()) {
@@ -156,12 +158,12 @@ func (f *rbacFlags) stateGrants() ([]rbac.Grant, error) {
 	if !inSecret(f.state) {
 		return nil, nil
 	}
-	namespace, name, err := statestore.Parse(f.state)
+	secret, err := statestore.Parse(f.state)
 	if err != nil {
 		return nil, process.Usage("--state: %w", err)
 	}
-	in, lease, err := f.leader.name(f.state)
-	return []rbac.Grant{{Namespace: namespace, Rules: statestore.Rules(name)}, {Namespace: in, Rules: election.Rules(lease)}}, err
+	lease, err := leaseName(f.leader, f.state)
+	return []rbac.Grant{{Namespace: secret.Namespace, Rules: statestore.Rules(secret.Name)}, {Namespace: lease.Namespace, Rules: election.Rules(lease.Name)}}, err
 }
 
 // needs returns what the snapshots need that the pusher is to be able to run.
@@ -189,8 +191,8 @@ func (f *rbacFlags) needs(ctx context.Context) (needed, error) {
 }
 
 // storeRules returns what a pusher must be allowed to do with a store.
-func storeRules(namespace, name string, gc, create bool) []rbacv1.PolicyRule {
-	rules := slices.Concat(configmapstore.Reading(namespace), configmapstore.Channel(name), configmapstore.Status(name))
+func storeRules(store types.NamespacedName, gc, create bool) []rbacv1.PolicyRule {
+	rules := slices.Concat(configmapstore.Reading(store.Namespace), configmapstore.Channel(store.Name), configmapstore.Status(store.Name))
 	if create {
 		rules = append(rules, configmapstore.Creating()...)
 	}

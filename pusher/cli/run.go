@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/tracing"
@@ -36,7 +37,7 @@ type runFlags struct {
 	soak    time.Duration
 	address string
 	hook    string // a file with the address of a webhook
-	leader  leaderFlags
+	leader  election.Flags
 	// allNamespaces: EndpointSlices are watched in all of them with one watch.
 	allNamespaces bool
 	cluster       *cluster.Cluster // nil: none
@@ -82,7 +83,7 @@ A store is one of
 	flags.StringVar(&o.State, "state", "", "what keeps the state over restarts: a file, or secret:NAMESPACE/NAME, which several pushers share (required)")
 	flags.StringVar(&o.Cache, "snapshots-dir", "", "directory that keeps the snapshots in use, for when the store is gone; by default beside the state file, and none for a state in a Secret")
 	flags.BoolVar(&o.TakeOver, "take-over", false, "lead instances that another pusher with a state of its own leads; for once, when that one is gone for good")
-	f.leader.add(flags)
+	f.leader.AddTo(flags, "pusher", leaseHelp)
 	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
 	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")
 	flags.DurationVar(&o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
@@ -143,7 +144,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 			return process.WithHint(process.Usage("--%s is missing", flag.name), "pusher run needs --store, --instances and --state")
 		}
 	}
-	if err := f.leader.check(cmd.Flags(), f.options.State); err != nil {
+	if err := checkLease(f.leader, cmd.Flags(), f.options.State); err != nil {
 		return err
 	}
 	for _, text := range f.waves {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
@@ -27,31 +28,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
-// leaderFlags say how one of several pushers is elected, where they share a state.
-type leaderFlags struct {
-	lease string
-	times election.Times
+// leaseHelp is the help text of --lease.
+const leaseHelp = "Lease, as namespace/name, by which one of the pushers with the same state in a Secret is elected; by default the one of that Secret's name"
+
+// leaseName returns the name of the Lease, for a state in a Secret.
+func leaseName(f election.Flags, state string) (types.NamespacedName, error) {
+	return f.Name("pusher", func() (types.NamespacedName, error) { return statestore.Parse(state) })
 }
 
-func (f *leaderFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.lease, "lease", "", "Lease, as namespace/name, by which one of the pushers with the same state in a Secret is elected; by default the one of that Secret's name")
-	f.times.AddFlags(flags, "pusher")
-}
-
-// name returns the namespace and the name of the Lease, for a state in a Secret.
-func (f *leaderFlags) name(state string) (namespace, name string, err error) {
-	if f.lease == "" {
-		return statestore.Parse(state)
-	}
-	namespace, name, ok := election.SplitName(f.lease)
-	if !ok {
-		return "", "", process.WithHint(process.Usage("--lease %q is not namespace/name", f.lease), "name a Lease such as edge/hapsnap-pusher")
-	}
-	return namespace, name, nil
-}
-
-// check returns what is wrong with the flags.
-func (f *leaderFlags) check(flags *pflag.FlagSet, state string) error {
+// checkLease returns what is wrong with the flags of the election.
+func checkLease(f election.Flags, flags *pflag.FlagSet, state string) error {
 	if !inSecret(state) {
 		for _, name := range []string{"lease", "lease-duration", "renew-deadline", "retry-period"} {
 			if flags.Changed(name) {
@@ -60,13 +46,13 @@ func (f *leaderFlags) check(flags *pflag.FlagSet, state string) error {
 		}
 		return nil
 	}
-	if _, _, err := statestore.Parse(state); err != nil {
+	if _, err := statestore.Parse(state); err != nil {
 		return process.Usage("--state: %w", err)
 	}
-	if err := f.times.Check(); err != nil {
-		return process.Usage("%w", err)
+	if err := f.Check(); err != nil {
+		return err
 	}
-	_, _, err := f.name(state)
+	_, err := leaseName(f, state)
 	return err
 }
 
@@ -80,7 +66,7 @@ func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log 
 	if err != nil {
 		return nil, err
 	}
-	namespace, name, err := f.leader.name(o.State)
+	lease, err := leaseName(f.leader, o.State)
 	if err != nil {
 		return nil, err
 	}
@@ -89,16 +75,17 @@ func (f *runFlags) share(o *pusher.Options, registry prometheus.Registerer, log 
 		return nil, err
 	}
 	elector, err := election.New(election.Options{
-		Program: "pusher", Leases: client.CoordinationV1(), Namespace: namespace, Name: name,
-		Identity: identity, Times: f.leader.times, Log: log, Metrics: registry,
+		Program: "pusher", Leases: client.CoordinationV1(), Namespace: lease.Namespace, Name: lease.Name,
+		Identity: identity, Times: f.leader.Times, Log: log, Metrics: registry,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if namespace, name, err = statestore.Parse(o.State); err != nil {
+	secret, err := statestore.Parse(o.State)
+	if err != nil {
 		return nil, err
 	}
-	o.Keeper = statestore.New(client.CoreV1().Secrets(namespace), namespace, name, identity)
+	o.Keeper = statestore.New(client.CoreV1().Secrets(secret.Namespace), secret.Namespace, secret.Name, identity)
 	o.Leader = elector
 	return elector, nil
 }
@@ -135,11 +122,11 @@ func (f *runFlags) announcing(log *slog.Logger, registry prometheus.Registerer) 
 		return nil, fmt.Errorf("find the name of this host: %w", err)
 	}
 	if inCluster {
-		namespace, name, err := configmapstore.Parse(f.store)
+		store, err := configmapstore.Parse(f.store)
 		if err != nil {
 			return nil, err
 		}
-		o.Namespace, o.Channel = namespace, configmapstore.ChannelName(name)
+		o.Namespace, o.Channel = store.Namespace, configmapstore.ChannelName(store.Name)
 	}
 	return announce.New(o), nil
 }

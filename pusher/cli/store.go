@@ -153,7 +153,7 @@ func (f *clusterFlags) readInUse(ctx context.Context, state string) (map[snapsho
 
 // readSecret returns a state that is in a Secret.
 func (f *clusterFlags) readSecret(ctx context.Context, state string) ([]byte, error) {
-	namespace, name, err := statestore.Parse(state)
+	name, err := statestore.Parse(state)
 	if err != nil {
 		return nil, process.Usage("--state: %w", err)
 	}
@@ -161,7 +161,7 @@ func (f *clusterFlags) readSecret(ctx context.Context, state string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return statestore.Read(ctx, client.CoreV1().Secrets(namespace), namespace, name)
+	return statestore.Read(ctx, client.CoreV1().Secrets(name.Namespace), name.Namespace, name.Name)
 }
 
 func hinted(err error) error {

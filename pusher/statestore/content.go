@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
 // The keys of the Secret. The term and its holder are apart from the state, so that
@@ -43,14 +46,14 @@ type Taken struct {
 // Prefix begins the name of a state in a Secret.
 const Prefix = "secret:"
 
-// Parse returns the namespace and the name of "secret:NAMESPACE/NAME".
-func Parse(text string) (namespace, name string, err error) {
+// Parse returns the name of the Secret of "secret:NAMESPACE/NAME".
+func Parse(text string) (types.NamespacedName, error) {
 	rest, ok := strings.CutPrefix(text, Prefix)
-	namespace, name, two := strings.Cut(rest, "/")
-	if !ok || !two || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("%q is not %sNAMESPACE/NAME", text, Prefix)
+	name, err := objectname.Parse(rest)
+	if !ok || err != nil {
+		return types.NamespacedName{}, fmt.Errorf("%q is not %sNAMESPACE/NAME", text, Prefix)
 	}
-	return namespace, name, nil
+	return name, nil
 }
 
 // termOf returns the term of a Secret. One without anything in it is of term 0: somebody

@@ -342,11 +342,11 @@ func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, 
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	if namespace, name, err := Parse("secret:edge/pusher"); namespace != "edge" || name != "pusher" || err != nil {
-		t.Errorf("%s/%s: %v", namespace, name, err)
+	if name, err := Parse("secret:edge/pusher"); name.String() != "edge/pusher" || err != nil {
+		t.Errorf("%s: %v", name, err)
 	}
 	for _, bad := range []string{"", "secret:", "secret:edge", "secret:/pusher", "secret:edge/", "secret:a/b/c", "configmap:a/b", "a/b"} {
-		if _, _, err := Parse(bad); err == nil {
+		if _, err := Parse(bad); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -65,15 +66,16 @@ type Store struct {
 const Scheme = "configmap:"
 
 // Parse reads a URL, configmap:NAMESPACE/NAME.
-func Parse(url string) (namespace, name string, err error) {
-	namespace, name, ok := strings.Cut(strings.TrimPrefix(url, Scheme), "/")
-	if !ok || !strings.HasPrefix(url, Scheme) {
-		return "", "", fmt.Errorf("store %q is not %sNAMESPACE/NAME", url, Scheme)
+func Parse(url string) (types.NamespacedName, error) {
+	rest, ok := strings.CutPrefix(url, Scheme)
+	if !ok || !strings.Contains(rest, "/") {
+		return types.NamespacedName{}, fmt.Errorf("store %q is not %sNAMESPACE/NAME", url, Scheme)
 	}
+	namespace, name, _ := strings.Cut(rest, "/") // Check says what is wrong with either
 	if err := Check(namespace, name); err != nil {
-		return "", "", fmt.Errorf("store %q: %w", url, err)
+		return types.NamespacedName{}, fmt.Errorf("store %q: %w", url, err)
 	}
-	return namespace, name, nil
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
 // Check says whether namespace and name can be those of a store.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
@@ -15,11 +16,11 @@ type Target struct{ Namespace, Name string }
 
 // ParseTarget reads NAMESPACE/NAME.
 func ParseTarget(text string) (Target, error) {
-	namespace, name, ok := strings.Cut(text, "/")
-	if !ok {
-		return Target{}, fmt.Errorf("%q is not NAMESPACE/NAME", text)
+	name, err := objectname.Parse(text)
+	if err != nil {
+		return Target{}, err
 	}
-	return Target{namespace, name}, configmapstore.Check(namespace, name)
+	return Target(name), configmapstore.Check(name.Namespace, name.Name)
 }
 
 // The files beside a snapshot's.

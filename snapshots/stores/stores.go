@@ -130,7 +130,7 @@ func usage(format string, args ...any) error {
 func InCluster(text string) bool { return strings.HasPrefix(text, configmapstore.Scheme) }
 
 func openConfigMaps(text string, o Options) (Store, error) {
-	namespace, name, err := configmapstore.Parse(text)
+	name, err := configmapstore.Parse(text)
 	if err != nil {
 		return nil, usage("%w", err)
 	}
@@ -138,7 +138,7 @@ func openConfigMaps(text string, o Options) (Store, error) {
 	if err != nil {
 		return nil, process.WithHint(fmt.Errorf("open %s: %w", text, err), "name a kubeconfig file with --kubeconfig")
 	}
-	s, err := configmapstore.Open(configmapstore.Options{Config: config, Namespace: namespace, Name: name, Key: o.Key, Allowed: o.Allowed, Log: o.Log})
+	s, err := configmapstore.Open(configmapstore.Options{Config: config, Namespace: name.Namespace, Name: name.Name, Key: o.Key, Allowed: o.Allowed, Log: o.Log})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", text, err)
 	}

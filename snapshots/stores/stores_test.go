@@ -87,7 +87,7 @@ func TestOpenRefusesWhatItCannotBe(t *testing.T) {
 		"git+file:///a?branch=":               "only ?branch=NAME can be given, once",
 		"git+file:///a?branch=a&branch=b":     "only ?branch=NAME can be given, once",
 		"git+file:///a?deliver=":              "and deliver=NAMESPACE/NAME",
-		"git+file:///a?deliver=edge":          `deliver: "edge" is not NAMESPACE/NAME`,
+		"git+file:///a?deliver=edge":          `deliver: "edge" is not namespace/name`,
 		"git+file:///a?deliver=edge/Shop":     `deliver: name "Shop"`,
 		"git+file:///a?branch=%zz":            "what follows ? cannot be parsed",
 		"git+file:///a?branch=a..b":           `branch "a..b"`,
