@@ -1,16 +1,9 @@
 package pusher
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,59 +11,13 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// signer signs certificates for tests.
-type signer struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         string
-}
-
-func newSigner(t *testing.T) signer {
+// signed returns a certificate for 127.0.0.1 and edge.example.com, and its key.
+func signed(t *testing.T, by pemtest.Authority, name string) (certificate, key string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer{certificate, key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
-}
-
-// sign returns a certificate for 127.0.0.1 and edge.example.com, and its key.
-func (a signer) sign(t *testing.T, name string) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"edge.example.com"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, private.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	return pemtest.PEMOf(t, by.Sign(t, name, func(c *x509.Certificate) { c.DNSNames = []string{"edge.example.com"} }))
 }
 
 // guests are the names in the client certificates that an API was shown.
@@ -93,23 +40,23 @@ func (g *guests) is(name string) bool {
 }
 
 // strictRig has one instance, whose API speaks HTTPS and asks for a certificate.
-func strictRig(t *testing.T) (*rig, signer, *guests) {
+func strictRig(t *testing.T) (*rig, pemtest.Authority, *guests) {
 	t.Helper()
-	r, ca, seen := newRig(t, dataplanetest.V32), newSigner(t), &guests{}
-	certificate, key := ca.sign(t, "api")
+	r, ca, seen := newRig(t, dataplanetest.V32), pemtest.NewAuthority(t), &guests{}
+	certificate, key := signed(t, ca, "api")
 	pair, err := tls.X509KeyPair([]byte(certificate), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
 	clients := x509.NewCertPool()
-	clients.AddCert(ca.certificate)
+	clients.AddCert(ca.Certificate)
 	r.addInstanceWith("a", dataplanetest.Options{TLS: &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, VerifyConnection: seen.see,
 	}})
 	r.names = []string{"a"}
-	r.write("ca.pem", ca.pem)
-	r.writeClient(ca.sign(t, "first"))
+	r.write("ca.pem", ca.PEM)
+	r.writeClient(signed(t, ca, "first"))
 	r.write("password", "secret\n")
 	i := r.instances["a"]
 	r.write("fleet.yaml", fmt.Sprintf(`apiVersion: hapsnap.dev/v1alpha1
@@ -143,18 +90,18 @@ func TestCredentialsAreRotatedWhileRunning(t *testing.T) {
 
 	// A certificate of another authority is refused by the API, and is replaced by a
 	// good one.
-	r.writeClient(newSigner(t).sign(t, "stranger"))
+	r.writeClient(signed(t, pemtest.NewAuthority(t), "stranger"))
 	r.until("the API refuses", func(s Status) bool { return !s.instance("a").Reachable })
-	r.writeClient(ca.sign(t, "second"))
+	r.writeClient(signed(t, ca, "second"))
 	eventually(t, "the second certificate is used", func() bool { return seen.is("second") })
 	r.until("the instance is back", func(s Status) bool { return s.instance("a").InSync })
 
 	// An API whose certificate nobody trusts is not spoken to.
-	r.write("ca.pem", newSigner(t).pem)
+	r.write("ca.pem", pemtest.NewAuthority(t).PEM)
 	r.until("the API is not believed", func(s Status) bool {
 		return !s.instance("a").Reachable && strings.Contains(s.instance("a").Error, "certificate signed by unknown authority")
 	})
-	r.write("ca.pem", ca.pem)
+	r.write("ca.pem", ca.PEM)
 	r.until("the instance is back", func(s Status) bool { return s.instance("a").InSync })
 	if n := r.pushes("a"); n != 1 {
 		t.Errorf("the instance was pushed to %d times, want once", n)

@@ -2,16 +2,9 @@ package pusher
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"slices"
@@ -22,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 // Hashes of "one" and "two".
@@ -80,52 +74,6 @@ func (r *rig) pass(path, password, token string) int {
 	return response.StatusCode
 }
 
-// authority signs client certificates.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{&x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "clients"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}, key}
-}
-
-// sign returns a certificate of a key, which is the authority's own or a client's.
-func (a authority) sign(t *testing.T, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
-}
-
-func (a authority) pem(t *testing.T) string {
-	t.Helper()
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.sign(t, a.certificate, a.key)}))
-}
-
-func (a authority) client(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "alice"}, NotBefore: a.certificate.NotBefore, NotAfter: a.certificate.NotAfter,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	return tls.Certificate{Certificate: [][]byte{a.sign(t, template, key)}, PrivateKey: key}
-}
-
 // admits reports whether a client's certificate is accepted; it may be empty.
 func (r *rig) admits(client tls.Certificate) bool {
 	raw, err := net.Dial("unix", r.binds["a"]+".tls")
@@ -153,16 +101,16 @@ func TestSecretsReachTheWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
 	r.endpoints(echo(t, "one"))
-	first, second := newAuthority(t), newAuthority(t)
+	first, second := pemtest.NewAuthority(t), pemtest.NewAuthority(t)
 	r.opaque("auth", "auth", "alice:"+hashOfOne)
 	r.opaque("keys", "token", "s3cret it's")
-	r.opaque("clients", "ca.crt", first.pem(t))
+	r.opaque("clients", "ca.crt", first.PEM)
 	id := r.publish(config("1", guarded), guardedCertificates...)
 	r.run()
 	if s := r.allRun(id); len(s.Troubles) > 0 {
 		t.Errorf("in trouble: %+v", s.Troubles)
 	}
-	old, next := first.client(t), second.client(t)
+	old, next := first.Client(t, "alice"), second.Client(t, "alice")
 	if got := r.pass("/", "one", ""); got != http.StatusOK {
 		t.Errorf("the password gets %d", got)
 	}
@@ -186,7 +134,7 @@ func TestSecretsReachTheWorker(t *testing.T) {
 	if got := r.pass("/token", "two", "s3cret it's"); got != http.StatusForbidden {
 		t.Errorf("the old token gets %d", got)
 	}
-	r.opaque("clients", "ca.crt", second.pem(t))
+	r.opaque("clients", "ca.crt", second.PEM)
 	eventually(t, "the next certificate gets in", func() bool { return r.admits(next) })
 	if r.admits(old) {
 		t.Error("the old certificate gets in")
@@ -200,7 +148,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
 	r.endpoints(echo(t, "one"))
-	clients := newAuthority(t)
+	clients := pemtest.NewAuthority(t)
 	r.opaque("auth", "auth", "alice:"+hashOfOne+"\nbob:s3cret")
 	id := r.publish(config("1", guarded), guardedCertificates...)
 	r.allRunAfter(id)
@@ -228,7 +176,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	if got := r.pass("/", "one", ""); got != http.StatusOK {
 		t.Errorf("the good user gets %d", got)
 	}
-	client := clients.client(t)
+	client := clients.Client(t, "alice")
 	if r.admits(client) {
 		t.Error("a certificate of nobody's gets in")
 	}
@@ -237,7 +185,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	s = r.until("it is told", func(s Status) bool {
 		return strings.Contains(told(s), "nobody is let in: Secret shop/auth has no usable users under auth: line 1: user alice has no hash that HAProxy can check")
 	})
-	r.opaque("clients", "ca.crt", clients.pem(t))
+	r.opaque("clients", "ca.crt", clients.PEM)
 	eventually(t, "the certificate gets in", func() bool { return r.admits(client) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,9 +200,9 @@ func TestClientCertificatesAreAskedForBeforeAndAfter(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")
 	r.endpoints(echo(t, "one"))
-	clients := newAuthority(t)
-	client, nobody := clients.client(t), tls.Certificate{}
-	r.opaque("clients", "ca.crt", clients.pem(t))
+	clients := pemtest.NewAuthority(t)
+	client, nobody := clients.Client(t, "alice"), tls.Certificate{}
+	r.opaque("clients", "ca.crt", clients.PEM)
 	id, _, err := r.store.Publish(t.Context(), snapshots.Draft{
 		Files: []snapshots.File{
 			{Path: snapshots.ConfigFile, Content: []byte(config("1", tlsConfig))},

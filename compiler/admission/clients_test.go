@@ -2,18 +2,12 @@ package admission
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,52 +18,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
-// authority signs certificates of clients.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pem         []byte
-}
-
-func newAuthority(t *testing.T) authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
-
 // client is a certificate for a name, which is good until then.
-func (a authority) client(t *testing.T, name string, until time.Time, usage x509.ExtKeyUsage) tls.Certificate {
+func client(t *testing.T, by pemtest.Authority, name string, until time.Time, usage x509.ExtKeyUsage) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		ExtKeyUsage: []x509.ExtKeyUsage{usage},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	return by.Sign(t, name, func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter, c.ExtKeyUsage = time.Now().Add(-2*time.Hour), until, []x509.ExtKeyUsage{usage}
+	})
 }
 
 // guarded starts a server that asks for certificates of clients.
@@ -121,10 +79,10 @@ func answered(s *Server, client *http.Client) (int, error) {
 // Only clients that the authority has signed a certificate for may ask, for the names that
 // are allowed.
 func TestWhoMayAsk(t *testing.T) {
-	ours, theirs := newAuthority(t), newAuthority(t)
+	ours, theirs := pemtest.NewAuthority(t), pemtest.NewAuthority(t)
 	later := time.Now().Add(time.Hour)
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	put(t, filepath.Dir(file), "ca.crt", ours.pem)
+	put(t, filepath.Dir(file), "ca.crt", []byte(ours.PEM))
 	anyName, named := guarded(t, file), guarded(t, file, "kube-apiserver", "other")
 	for _, c := range []struct {
 		name        string
@@ -132,11 +90,11 @@ func TestWhoMayAsk(t *testing.T) {
 		any, named  bool
 	}{
 		{"no certificate", tls.Certificate{}, false, false},
-		{"the API server's", ours.client(t, "kube-apiserver", later, x509.ExtKeyUsageClientAuth), true, true},
-		{"somebody else's of the authority", ours.client(t, "system:node:a", later, x509.ExtKeyUsageClientAuth), true, false},
-		{"of another authority", theirs.client(t, "kube-apiserver", later, x509.ExtKeyUsageClientAuth), false, false},
-		{"expired", ours.client(t, "kube-apiserver", time.Now().Add(-time.Minute), x509.ExtKeyUsageClientAuth), false, false},
-		{"a server's", ours.client(t, "kube-apiserver", later, x509.ExtKeyUsageServerAuth), false, false},
+		{"the API server's", client(t, ours, "kube-apiserver", later, x509.ExtKeyUsageClientAuth), true, true},
+		{"somebody else's of the authority", client(t, ours, "system:node:a", later, x509.ExtKeyUsageClientAuth), true, false},
+		{"of another authority", client(t, theirs, "kube-apiserver", later, x509.ExtKeyUsageClientAuth), false, false},
+		{"expired", client(t, ours, "kube-apiserver", time.Now().Add(-time.Minute), x509.ExtKeyUsageClientAuth), false, false},
+		{"a server's", client(t, ours, "kube-apiserver", later, x509.ExtKeyUsageServerAuth), false, false},
 	} {
 		for s, want := range map[*Server]bool{anyName: c.any, named: c.named} {
 			code, err := answered(s, clientOf(t, c.certificate))
@@ -151,14 +109,14 @@ func TestWhoMayAsk(t *testing.T) {
 // went are not, on connections neither that were open. What is no file of authorities leaves
 // those of before.
 func TestClientAuthoritiesChange(t *testing.T) {
-	first, second := newAuthority(t), newAuthority(t)
+	first, second := pemtest.NewAuthority(t), pemtest.NewAuthority(t)
 	later := time.Now().Add(time.Hour)
 	dir := t.TempDir()
 	s := guarded(t, filepath.Join(dir, "ca.crt"))
 	if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "client authorities") {
 		t.Errorf("ready without authorities: %v", err)
 	}
-	one, two := clientOf(t, first.client(t, "a", later, x509.ExtKeyUsageClientAuth)), clientOf(t, second.client(t, "a", later, x509.ExtKeyUsageClientAuth))
+	one, two := clientOf(t, client(t, first, "a", later, x509.ExtKeyUsageClientAuth)), clientOf(t, client(t, second, "a", later, x509.ExtKeyUsageClientAuth))
 	if code, err := answered(s, one); err == nil {
 		t.Errorf("answered %d before there are authorities", code)
 	}
@@ -171,15 +129,15 @@ func TestClientAuthoritiesChange(t *testing.T) {
 			return nil
 		}
 	}
-	put(t, dir, "ca.crt", first.pem)
+	put(t, dir, "ca.crt", []byte(first.PEM))
 	await(t, "the first is believed", is(one, http.StatusOK))
 	put(t, dir, "ca.crt", nil)
-	put(t, dir, "ca.crt", first.pem[:len(first.pem)/2])
+	put(t, dir, "ca.crt", []byte(first.PEM[:len(first.PEM)/2]))
 	s.clients.reload()
 	if err := is(one, http.StatusOK)(); err != nil || s.Ready() != nil {
 		t.Errorf("with half a file: %v, %v", err, s.Ready())
 	}
-	put(t, dir, "ca.crt", second.pem)
+	put(t, dir, "ca.crt", []byte(second.PEM))
 	await(t, "the second is believed", is(two, http.StatusOK))
 	if code, err := answered(s, one); code == http.StatusOK { // its connection is open
 		t.Errorf("one of an authority that went was answered %d, %v", code, err)
