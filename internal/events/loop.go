@@ -1,19 +1,18 @@
 package events
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// The times between attempts while the API server refuses, or is gone.
-const (
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
-	// look is how often it is looked whether something is to be said again.
-	look = time.Minute
-)
+// retries are the times between attempts while the API server refuses, or is gone.
+var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 30 * time.Second}
+
+// look is how often it is looked whether something is to be said again.
+const look = time.Minute
 
 // Leader says whether this process is the one that writes.
 type Leader interface {
@@ -56,9 +55,10 @@ func (l *Loop) Kick() {
 // Run writes whenever it is kicked, and at times, until ctx is done. One round ends
 // when nothing more is due.
 func (l *Loop) Run(ctx context.Context) {
-	wait := time.Duration(0)
+	pause, pauses := look, retries
+	failing := false
 	for {
-		timer := time.NewTimer(cmp.Or(wait, look))
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -71,12 +71,12 @@ func (l *Loop) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 		case err == nil:
-			wait = 0
+			pause, pauses, failing = look, retries, false
 		default:
-			if wait == 0 {
+			if !failing {
 				l.Log.Warn("cluster not told, trying again", "of", l.Of, "err", err)
 			}
-			wait = min(max(2*wait, firstRetry), lastRetry)
+			pause, failing = pauses.Step(), true
 		}
 	}
 }

@@ -11,16 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 )
 
-// How long it takes until a watch that ended is begun again: at first, and at most,
+// followPauses is how long it takes until a watch that ended is begun again, at most
 // where the API server is away or does not let us.
-const (
-	firstFollow = 200 * time.Millisecond
-	maxFollow   = 10 * time.Second
-)
+var followPauses = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second}
 
 // followTime is how long a watch is asked for; then it is begun anew, a little sooner
 // or later than those of others.
@@ -30,7 +28,7 @@ const followTime = 5 * time.Minute
 // could not be heard of, until ctx is done. It says nothing of errors to its caller,
 // who looks into the store now and then anyway.
 func (s *Store) Follow(ctx context.Context, changed func()) {
-	wait, interrupted := firstFollow, false
+	pauses, interrupted := followPauses, false
 	for {
 		began := time.Now()
 		err := s.follow(ctx, func() {
@@ -47,15 +45,14 @@ func (s *Store) Follow(ctx context.Context, changed func()) {
 			interrupted = true
 			s.log.Warn("watch interrupted, the store is polled", "store", s.String(), "err", err)
 		}
-		if time.Since(began) > maxFollow {
-			wait = firstFollow
+		if time.Since(began) > followPauses.Cap {
+			pauses = followPauses
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(wait + rand.N(wait/2)):
+		case <-time.After(pauses.Step()):
 		}
-		wait = min(2*wait, maxFollow)
 	}
 }
 
