@@ -149,6 +149,13 @@ test-deps: deps $(KUBE) $(HELM)
 	@$(if $(findstring -race,$(TESTFLAGS)),hack/apt-install gcc libc6-dev)
 	@hack/apt-install openssh-client gpg gpg-agent prometheus
 
+# Those who have Docker; tests need none.
+.PHONY: images
+images: ## build the images of compiler, pusher and haproxy with Docker
+	@for target in compiler pusher haproxy; do \
+		docker build --target $$target --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) --tag hapsnap/$$target:$(VERSION) . || exit; \
+	done
+
 .PHONY: clean
 clean: ## remove build/
 	rm -rf build
