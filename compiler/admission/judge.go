@@ -30,10 +30,10 @@ type Verdict struct {
 
 // UnableError is why there is no verdict.
 type UnableError struct {
-	// Reason is for whoever asked, Err for the log; it may be nil.
+	// Reason is for the API server and its user, Err for the log; Err may be nil.
 	Reason string
 	Err    error
-	// Again says that there would be a verdict later: whoever asked is to ask again,
+	// Again says that there would be a verdict later: the API server has to ask again,
 	// whatever the failure policy.
 	Again bool
 }

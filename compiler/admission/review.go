@@ -56,7 +56,7 @@ func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (
 	return matter{}, nil
 }
 
-// ingressOf returns the Ingress of a request. One that is being deleted must not
+// ingressOf returns the Ingress of a request. An Ingress that is being deleted must not
 // be kept from losing its finalizers, and a change that the compiler does not
 // see needs no judgement.
 func ingressOf(r *admissionv1.AdmissionRequest) (matter, error) {

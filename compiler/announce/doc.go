@@ -14,10 +14,10 @@
 // # Decisions
 //
 // An Ingress has our addresses in its status while the published snapshot has a line of
-// it, also one that keeps it closed: whoever makes DNS records of statuses would
+// it, also one that keeps it closed: a program that makes DNS records of statuses would
 // otherwise take a host away for a typing error that answers 503 now and is mended in a
 // minute. Statuses are written by server-side apply. To take ours away, nothing is
 // applied: the API server then removes what only we had written, however long ago, and
-// leaves what another controller has written since. One that is overwritten three times
+// leaves what another controller has written since. A status that is overwritten three times
 // is reported, and left alone for an hour.
 package announce

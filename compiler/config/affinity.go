@@ -11,7 +11,7 @@ type Affinity struct {
 	// cookies. A cookie is a hash of this key and an endpoint's address, so that
 	// every HAProxy knows it. The pusher puts the key in; no snapshot holds it,
 	// and changing it ends all sessions. Without a Secret the key is public:
-	// then whoever has a cookie can find out the endpoint's address, and whoever
+	// then anybody who has a cookie can find out the endpoint's address, and anybody who
 	// knows an address can make the cookie that leads to it.
 	KeySecret string `json:"keySecret"`
 	// Key is the key within the Secret.

@@ -27,7 +27,7 @@ type Certificates struct {
 	Mode CertificateMode `json:"mode"`
 	// Recipients are those of age's that can open sealed certificates, such as
 	// age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9: the public key of
-	// each pusher, and of whoever else may. With other recipients everything is sealed
+	// each pusher, and of everybody else who may. With other recipients everything is sealed
 	// anew, into a new snapshot.
 	Recipients []string `json:"recipients"`
 }

@@ -26,13 +26,13 @@ type Config struct {
 	// ProxyProtocol says who is believed about the addresses of clients by the
 	// listeners for HTTP and HTTPS. HTTP/3 has no PROXY protocol.
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol"`
-	// Forwarded says what becomes of headers by which proxies tell endpoints of clients,
-	// such as X-Forwarded-For, whoever sends them. docs/reference/headers.md has the table of what
+	// Forwarded says what becomes of headers by which proxies tell endpoints about clients,
+	// such as X-Forwarded-For. docs/reference/headers.md has the table of what
 	// an endpoint gets.
 	Forwarded Forwarded `json:"forwarded"`
 	// TLS says what clients may negotiate with every listener that speaks TLS.
 	TLS TLS `json:"tls"`
-	// Status is the listener for whoever watches HAProxy, which clients need not
+	// Status is the listener for monitoring and load balancers, which clients need not
 	// reach. GET /healthz answers 200 while the process serves. GET /ready
 	// answers 200 while the instance is to be sent requests. It answers 503 while
 	// the only server of the backend hapsnap_ready is in the state drain or maint,
@@ -88,7 +88,7 @@ type Config struct {
 	// Log says how and where HAProxy logs requests.
 	Log Log `json:"log"`
 	// ExternalNames says which Services of type ExternalName are served. HAProxy
-	// looks their names up while it runs, from where it is: whoever may create
+	// looks their names up while it runs, from where it is: anybody who may create
 	// such a Service and an Ingress reaches what HAProxy reaches. A name can be
 	// refused here, the address that somebody's name server gives for it cannot;
 	// where namespaces do not trust one another, list the domains that are meant,

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Forwarded says what becomes of headers by which proxies tell endpoints of clients,
-// whoever sends them. See docs/reference/headers.md for what an endpoint gets.
+// Forwarded says what becomes of headers by which proxies tell endpoints about clients.
+// See docs/reference/headers.md for what an endpoint gets.
 type Forwarded struct {
 	// Policy says what counts of the headers that trusted networks send. With replace,
 	// nothing does: all are made anew. With append, X-Forwarded-For, -Host, -Port and

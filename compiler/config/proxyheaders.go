@@ -10,7 +10,7 @@ var ownHeaders = []string{
 	"x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-forwarded-scheme", "x-real-ip", "x-scheme",
 }
 
-// goneHeaders are never passed on, whoever sends them: programs that are run by a
+// goneHeaders are removed from every request: programs that are run by a
 // server take Proxy for the variable HTTP_PROXY, and HTTP2-Settings is of a
 // connection that HAProxy ends.
 var goneHeaders = []string{"proxy", "http2-settings"}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Status is the listener for whoever watches HAProxy.
+// Status is the listener for monitoring and load balancers.
 type Status struct {
 	// Port is the TCP port. 0 is no such listener.
 	Port int `json:"port"`

@@ -44,7 +44,7 @@ func NewSelector(c config.Config, namespaces []Object[corev1.Namespace]) Selecto
 	return s
 }
 
-// newSelection parses selectors. One that does not parse selects nothing.
+// newSelection parses selectors. A selector that does not parse selects nothing.
 func newSelection(k config.ObjectKind) selection {
 	out := selection{namespaces: k.Namespaces, namespaceSelector: labels.Nothing(), labelSelector: labels.Nothing(), fieldSelector: fields.Nothing()}
 	if s, err := labels.Parse(k.NamespaceSelector); err == nil {

@@ -1,5 +1,5 @@
 // Package leak finds private material in what is about to be published: private
-// keys, whoever made them, and values of Secrets that the compiler read. It says
+// keys, of any origin, and values of Secrets that the compiler read. It says
 // what is where, and never what it says.
 //
 // A text is looked through as it is, and as whatever reads it would decode it:

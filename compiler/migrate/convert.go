@@ -22,7 +22,7 @@ type object struct {
 	paths           []pathEdit
 }
 
-// pathEdit is a path of a rule, and the prefix that takes its place, or "". One that is an
+// pathEdit is a path of a rule, and the prefix that takes its place, or "". A path that is an
 // expression gets pathType ImplementationSpecific.
 type pathEdit struct {
 	path, prefix string

@@ -21,7 +21,7 @@ type Options struct {
 	// class. "" leaves all classes.
 	Class string
 	// Remove takes out every annotation that was translated, even if the object
-	// keeps its class. Whoever still serves it then serves it without them.
+	// keeps its class. A controller that still serves it then serves it without them.
 	Remove bool
 
 	set *Set // the manifests that the object is among

@@ -33,7 +33,7 @@ var (
 	refusing = regexp.MustCompile(`(?i)deny|return\s+4|reject|tarpit|auth|allow\s|access_by|status\s+4`)
 )
 
-// mayRefuse reports whether a snippet may keep requests out. One that does nothing but edit
+// mayRefuse reports whether a snippet may keep requests out. A snippet that does nothing but edit
 // headers does not, whatever their values.
 func mayRefuse(snippet string) bool {
 	_, err := readSnippet(snippet)

@@ -66,7 +66,7 @@ func (t Templates) sorted() Templates {
 }
 
 // read reads a tree of templates. A file that no rule of [areaOf] knows is an
-// error, for whoever put it there expects it to do something; hidden files and
+// error, since its author expects it to do something; hidden files and
 // Markdown are passed over.
 func read(files fs.FS, pathOf func(string) string) (Templates, error) {
 	var out Templates

@@ -11,8 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// maxPrivateWarnings bounds what is said of values that may stay. Whoever writes Secrets
-// chooses how many there are.
+// maxPrivateWarnings bounds the warnings about values that may stay. People who write Secrets
+// choose how many there are.
 const maxPrivateWarnings = 20
 
 // checkPrivate looks for private keys and for values of Secrets in all files, in whatever
@@ -21,8 +21,8 @@ const maxPrivateWarnings = 20
 //
 // A private key is a fault wherever it is. The value of a Secret is a fault on a line that
 // an object of its own namespace has a part in, and that object is to blame. Elsewhere it
-// is a warning, and so is a value that the templates or the configuration hold: whoever
-// may write a Secret chooses its values, and must not be able to stop anybody else.
+// is a warning, and so is a value that the templates or the configuration hold: people who
+// may write a Secret choose its values, and must not be able to stop anybody else.
 func checkPrivate(a render.Artifact, x *leak.Index) (faults, warnings []render.Fault) {
 	type cause struct{ what, origin string }
 	seen := map[cause]bool{}

@@ -11,5 +11,5 @@
 //
 // Clocks need not agree, only to run at about the same speed. What was sent may
 // still arrive after its context has ended; that such a late write does no harm is
-// up to whoever sends it: see packages compiler and pusher.
+// up to the sender: see packages compiler and pusher.
 package election

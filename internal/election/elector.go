@@ -63,8 +63,8 @@ func New(o Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run takes part until ctx is done. Then it ends the term, waits for whoever
-// uses it, and releases the Lease, so that another process can lead at once.
+// Run takes part until ctx is done. Then it ends the term, waits for the functions that
+// use it, and releases the Lease, so that another process can lead at once.
 func (e *Elector) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(e.config())
@@ -100,7 +100,7 @@ func (e *Elector) config() leaderelection.LeaderElectionConfig {
 }
 
 // before lets a record be written. The Lease is only released when nobody uses
-// the term any more: whoever takes it then must be alone.
+// the term any more: the process that takes it then must be alone.
 func (e *Elector) before(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == e.options.Identity {
 		return nil

@@ -41,7 +41,7 @@ func Cut(text string, limit int) string {
 }
 
 // Name returns the name of the Event's object. It follows from what is said, so
-// that whoever says the same again meets it.
+// that a process that says the same again meets it.
 func (e Event) Name() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		string(e.Regarding.UID), e.Regarding.Kind, e.Regarding.FieldPath, e.Type, e.Reason, e.Note,

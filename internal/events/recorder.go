@@ -114,7 +114,7 @@ func hopeless(err error) bool {
 }
 
 // write creates an Event, or says on the one that is there that it holds still, or
-// again. One that another process has made is left as it is.
+// again. An Event that another process has made is left as it is.
 func (r *Recorder) write(ctx context.Context, w wish, before int32) error {
 	client := r.options.Events.Events(w.namespace())
 	now := metav1.NowMicro()

@@ -19,7 +19,7 @@ func Traceparent(ctx context.Context) string {
 }
 
 // Continue returns a context whose spans are children of the one that a traceparent
-// names. One that cannot be read is none.
+// names. A traceparent that cannot be read is none.
 func Continue(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{header: traceparent})
 }

@@ -2,7 +2,7 @@
 // the credentials that Secrets hold for them.
 //
 // A pod is an instance as soon as it has an address, ready or not: an instance turns
-// ready only by what it is pushed. One that terminates or has ended is none any more.
+// ready only by what it is pushed. A pod that terminates or has ended is no instance any more.
 //
 // What was found is held while the API server is out of reach, or while a Secret is
 // missing or cannot be used: instances never leave for what could not be read.

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 )
 
-// probe is how the names of files begin that are uploaded. One that is left over from a
+// probe is how the names of uploaded files begin. A file that is left over from a
 // check that was ended does no harm.
 const probe = "hapsnap-preflight"
 

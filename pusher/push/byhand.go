@@ -47,7 +47,7 @@ func respect(want []bind.Server, hands []Hand) ([]bind.Server, []Hand) {
 
 // notice returns the hands after servers that were known are found as they are now,
 // in the same order.
-// One that was ready, at the same address, and was not changed by us, was taken out
+// A server that was ready, at the same address, and was not changed by us, was taken out
 // by somebody else; one that was so and is ready again was given back.
 func notice(hands []Hand, known, found []bind.Server, ours []change) []Hand {
 	changed := make(map[serverKey]bool, len(ours))

@@ -13,7 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// rotate replaces the certificates whose content changed. One that cannot be
+// rotate replaces the certificates whose content changed. A certificate that cannot be
 // replaced does not keep the others from it.
 func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	have.Certificates = maps.Clone(have.Certificates)

@@ -286,7 +286,7 @@ func (r Running) withDynamic(d Dynamic) Running {
 	return r
 }
 
-// Tidy deletes the dynamic servers that the worker no longer needs. One that still has
+// Tidy deletes the dynamic servers that the worker no longer needs. A server that still has
 // connections takes no more of them, and is left for another time.
 func (i Instance) Tidy(ctx context.Context, have Running) (Running, error) {
 	var failed []error

@@ -32,7 +32,7 @@ func (e OutrankedError) Error() string {
 // The API guards nothing but haproxy.cfg in that way. Files, and certificates, servers and
 // maps of the running worker are guarded by leads alone, which is asked before each change.
 //
-// Each haproxy.cfg also says which pusher wrote it. One that another leads is not changed,
+// Each haproxy.cfg also says which pusher wrote it. An instance that another pusher leads is not changed,
 // see [LedByOtherError].
 type Fence struct {
 	term     atomic.Int64 // 0: there are no terms
@@ -50,7 +50,7 @@ func NewFence(term int64, leads func() error) *Fence {
 }
 
 // Sign has the pusher's mark written with the term. With takeOver it takes the place of
-// whoever leads the instances when they are met.
+// any other pusher that leads the instances.
 func (f *Fence) Sign(p Pusher, takeOver bool) { f.pusher, f.takeOver = p, takeOver }
 
 // Raise makes the term a later one.

@@ -114,7 +114,7 @@ func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, fo
 	return bytes.Equal(content, f.Content), err
 }
 
-// note remembers a certificate that was written. One that the API refuses is a
+// note remembers a certificate that was written. A certificate that the API refuses is a
 // matter of live data, and not a fault of the snapshot.
 func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
 	if s == dataplane.Certificates && err == nil {

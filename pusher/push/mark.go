@@ -20,7 +20,7 @@ type Pusher struct {
 	Place string `json:"place"`
 }
 
-// String returns what people are told of a pusher.
+// String names a pusher for people.
 func (p Pusher) String() string { return fmt.Sprintf("%s (state %s)", p.Place, p.State) }
 
 // mark is what a haproxy.cfg says of its writer.

@@ -31,7 +31,7 @@ func (w Process) Started() time.Time { return w.Asked.Add(-w.Uptime) }
 // OtherThan reports whether this was said by another worker than the last that was heard.
 // In a container that was restarted that may have the same number, and has the same node.
 // It is younger, then, than the last would be by now, and no older than what passed since.
-// One that is short of time loses a little of its age from look to look, which may add up.
+// A machine that is short of time loses a little of its age from look to look, which may add up.
 func (w Process) OtherThan(last Process) bool {
 	passed := w.Asked.Sub(last.Asked)
 	switch {

@@ -113,7 +113,7 @@ func (r *Record) Foreign(info dataplane.RuntimeInfo) string {
 	return r.kept.Foreign
 }
 
-// heard takes what a worker said of itself. One that is not known stays to be judged.
+// heard takes what a worker said of itself. A worker that is not known is still to be judged.
 func (r *Record) heard(info dataplane.RuntimeInfo, asked time.Time) {
 	if r == nil {
 		return

@@ -118,7 +118,7 @@ func readyFirst(list []change) []change {
 //
 // It gets one in maintenance. Checks of a slot that is drained go on, against an address
 // where nobody is any more; one that was found down so would have to pass several before
-// it serves its new endpoint. One that leaves maintenance is up until a check fails.
+// it serves its new endpoint. A server that leaves maintenance is up until a check fails.
 func actions(list []change) []dataplane.RuntimeAction {
 	var out []dataplane.RuntimeAction
 	for _, c := range readyFirst(list) {

@@ -49,7 +49,7 @@ func (t *turn) settled(i Seen) snapshots.ID {
 }
 
 // mayReshape lets instances reload for a change of shape one after another, and
-// stops at the first that refuses. One that hangs does not stop the others.
+// stops at the first that refuses. An instance that hangs does not stop the others.
 func (t *turn) mayReshape() bool {
 	for _, i := range t.Instances {
 		if i.Push != nil && i.Push.Purpose == Reshape && t.now.Sub(i.Push.Since) <= t.Grace {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// keptFailures is how many failures are remembered. One that is forgotten was tried before
+// keptFailures is how many failures are remembered. A failure that is forgotten was tried before
 // a hundred others, and the channel says that it is rejected unless that could not be
 // written all the while.
 const keptFailures = 100

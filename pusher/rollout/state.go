@@ -105,7 +105,7 @@ type Touch struct {
 	Applied bool      `json:"applied,omitempty"`
 	PID     int       `json:"pid,omitempty"`
 	At      time.Time `json:"at,omitzero"`
-	// Was is the worker when the push was begun. One that is changed at run time stays,
+	// Was is the worker when the push was begun. A worker that is changed at run time stays,
 	// and goes on counting.
 	Was int `json:"was,omitempty"`
 	// Before is the traffic of the worker in the minutes before.

@@ -249,7 +249,7 @@ func (t *turn) nothingToDo() bool {
 	return !slices.ContainsFunc(t.o.Instances, func(i Seen) bool { return i.Running != t.o.Want })
 }
 
-// finishFirst reports whether a newer snapshot waits for the rollout at hand: most
+// finishFirst reports whether a newer snapshot waits for the rollout that is under way: most
 // of the fleet runs its target, and if the newer one were to fail now, all of them
 // would return to what ran before both.
 func (t *turn) finishFirst() bool {

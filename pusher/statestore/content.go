@@ -36,7 +36,7 @@ var ErrTaken = errors.New("another pusher has taken over")
 // ErrNone is returned where no pusher ever kept a state.
 var ErrNone = errors.New("there is no state")
 
-// Taken is what whoever takes the state gets.
+// Taken is what a pusher gets that takes the state.
 type Taken struct {
 	State    []byte // nil for none
 	Fallback []byte // the fallback certificate, with its key

@@ -1,7 +1,7 @@
 // Package statestore keeps the state of a pusher in a Secret of a cluster, for one pusher
 // at a time: it holds the key of the fallback certificate.
 //
-// Whoever takes the state raises its term, and writes only what follows on what it read
+// A pusher that takes the state raises its term, and writes only what follows on what it read
 // or wrote itself, by the Secret's resourceVersion. So a pusher whose place another has
 // taken cannot save anything any more, and learns that from its next attempt, however
 // long it was paused. A write whose answer was lost is told from one by somebody else by

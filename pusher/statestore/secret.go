@@ -76,7 +76,7 @@ func (s *Secret) Save(ctx context.Context, state []byte) error {
 }
 
 // Raise goes on in a term that is higher than the given one, or returns [ErrTaken]. It is
-// for whoever finds traces of a higher term than its own: if it still has the state, they
+// for a pusher that finds traces of a higher term than its own: if it still has the state, they
 // are of a time before the Secret was made anew.
 func (s *Secret) Raise(ctx context.Context, above int64) (term int64, err error) {
 	term = max(s.term, above) + 1

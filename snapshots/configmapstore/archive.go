@@ -37,7 +37,7 @@ type packed struct {
 	pieces     [][]byte // of the tar.gz with the files
 }
 
-// pack returns the same bytes for the same snapshot. One that is too large is
+// pack returns the same bytes for the same snapshot. A snapshot that is too large is
 // refused with its largest files.
 func pack(s snapshots.Snapshot) (packed, error) { return packInto(s, maxPiece) }
 

@@ -59,7 +59,7 @@ func (s *Store) believe(o *corev1.ConfigMap, serial uint64, c channel.Channel) e
 //
 // People, and tools such as Argo CD and Flux, may write into it what they like, also what
 // was in it before: it stays the same object, and its resourceVersion grows, which
-// Kubernetes promises to be comparable (KEP-5504). One that was deleted and made again
+// Kubernetes promises to be comparable (KEP-5504). An object that was deleted and made again
 // has another UID, and one that was restored with the whole of etcd a lower version. Where
 // it is signed, what was in it before is not to be written by who cannot sign: its number
 // does not go down.

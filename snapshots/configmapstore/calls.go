@@ -81,7 +81,7 @@ func (s *Store) complete(ctx context.Context, staged *corev1.ConfigMap) error {
 	})
 }
 
-// remove deletes a ConfigMap, as it was seen if conditions say so. One that is gone
+// remove deletes a ConfigMap, as it was seen if conditions say so. A ConfigMap that is gone
 // is passed over.
 func (s *Store) remove(ctx context.Context, name string, seen *metav1.Preconditions) error {
 	return s.write(ctx, "delete "+name, func() error {

@@ -17,7 +17,7 @@ import (
 )
 
 // SecretsAnnotation of a manifest has the names of the Secrets beside its snapshot. In
-// it they are seen by whoever deletes the manifest, and need not be listed.
+// it the program that deletes the manifest sees them, and need not list them.
 const SecretsAnnotation = "hapsnap.dev/secrets"
 
 const partSecret = "certificates"

@@ -87,7 +87,7 @@ func missing(manifest *corev1.ConfigMap, chunk string) error {
 	return fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, chunk)
 }
 
-// pieceOf returns what is in a chunk. Whoever makes ConfigMaps of files takes bytes
+// pieceOf returns what is in a chunk. Tools that make ConfigMaps of files take bytes
 // that happen to be UTF-8 for text.
 func pieceOf(chunk *corev1.ConfigMap) []byte {
 	if text, found := chunk.Data[pieceKey]; found {

@@ -18,7 +18,7 @@
 // A writer that dies leaves something staged. The next one waits for as long as it
 // may be at work, then removes it; the dead one, if it was only slow, finds that
 // its manifest is gone, and looks again too. Chunks are owned by their manifest, so
-// that they go with it, whoever deletes it.
+// that they go with it.
 //
 // What another tool delivers of a snapshot ([Delivered]), from git into a cluster, comes
 // in any order. It has the label delivered from the start, and is a snapshot when all
@@ -40,7 +40,7 @@
 //
 // In a cluster, a key of the channel's ConfigMap is all that is said of one thing: the
 // first line is what a person would write, who and why follow. With a key for each
-// detail, a pin that kubectl patch writes would be taken for that of whoever pinned
+// detail, a pin that kubectl patch writes would be taken for that of the person who pinned
 // before. A key that is not known is an error, since it may be what somebody wanted most,
 // and so is a ConfigMap without any: it was emptied.
 //

@@ -189,7 +189,7 @@ func (p *publication) busy(l listing, now time.Time) bool {
 			last = sighting{chunks, now}
 			p.seen[staged.uid] = last
 		}
-		// The clock is not ours. One that is ahead shows an object as older than it is,
+		// The clock is not ours. A clock that is ahead shows an object as older than it is,
 		// whose writer then finds that it is gone, and looks again.
 		old := !staged.created.IsZero() && now.Sub(staged.created) >= longest*p.patience
 		busy = busy || (!old && now.Sub(last.since) < p.patience)

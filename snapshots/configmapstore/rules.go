@@ -3,7 +3,7 @@ package configmapstore
 import rbacv1 "k8s.io/api/rbac/v1"
 
 // Reading returns what a reader of a store must be allowed to do in its namespace.
-// A chunk has no name that could be known before. One that may not watch polls. The
+// A chunk has no name that could be known before. A reader that may not watch polls. The
 // namespace itself is asked for where nothing is in it.
 func Reading(namespace string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
@@ -32,7 +32,7 @@ func ReadingCompanions() []rbacv1.PolicyRule {
 }
 
 // Status returns what it takes to write the status of a store, which is made with the first
-// snapshot, by whoever publishes or delivers it.
+// snapshot, by the compiler or the tool that delivers it.
 func Status(store string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{statusName(store)}, Verbs: []string{"patch"}},

@@ -33,7 +33,7 @@ type verdict struct {
 	why error // it is refused, nil if it is not
 }
 
-// maxVerdicts bounds how many verdicts are remembered: whoever may create ConfigMaps makes
+// maxVerdicts bounds how many verdicts are remembered: anybody who may create ConfigMaps can make
 // as many signatures that are refused.
 const maxVerdicts = 10_000
 

@@ -6,6 +6,6 @@
 //
 // It promises that plain `kustomize build`, without flags and plugins, gives exactly
 // the objects of [configmapstore.Delivered], and that the same snapshot gives the same
-// files. They are no part of the snapshot: whoever reads the tree passes over them, and
+// files. They are no part of the snapshot: readers of the tree pass over them, and
 // what is made of them is verified where it is read.
 package delivery

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// header is for whoever opens the file. What they add to it would be gone with the
+// header is for people who open the file. What they add to it would be gone with the
 // next snapshot.
 const header = `# Written with each snapshot. For changes of your own, build this as a base.
 `

@@ -40,7 +40,7 @@ func (o *openFiles) keep(f billy.File, err error) (billy.File, error) {
 	return keptFile{f, o}, nil
 }
 
-// closeAll closes what is open. Whoever still uses it gets errors.
+// closeAll closes what is open. A caller that still uses it gets errors.
 func (o *openFiles) closeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -251,7 +251,7 @@ func (s *Store) head(ctx context.Context, r refs) (snapshots.ID, error) {
 }
 
 // verifiedTip returns the tip of the branch. The error wraps [ErrForeign] if it
-// is not a snapshot, [ErrRewound] if it is not the newest. One that has the tag of a
+// is not a snapshot, [ErrRewound] if it is not the newest. A commit that has the tag of a
 // snapshot and cannot be read has [tip.bad] set.
 func (s *Store) verifiedTip(ctx context.Context, r refs) (tip, error) {
 	t, err := s.readTip(ctx, r)
@@ -301,7 +301,7 @@ func (s *Store) open(ctx context.Context, commit plumbing.Hash) (reader, error) 
 	return r, s.vouch(r)
 }
 
-// openAny fetches a commit, whoever it is of.
+// openAny fetches a commit and does not look at its signature.
 func (s *Store) openAny(ctx context.Context, commit plumbing.Hash) (reader, error) {
 	if err := s.cache.ensure(ctx, s.remote, commit); err != nil {
 		return reader{}, err

@@ -53,7 +53,7 @@ type address struct {
 	port int
 }
 
-// collect notes for each endpoint whether it is draining. One that some slice
+// collect notes for each endpoint whether it is draining. An endpoint that some slice
 // says is ready is not: while the control plane moves an endpoint from slice to
 // slice, it may be in both.
 func collect(draining map[address]bool, endpoints []discoveryv1.Endpoint, port int) {

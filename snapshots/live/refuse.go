@@ -16,7 +16,7 @@ var DefaultRefused = []netip.Prefix{
 	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
-// Refusal says which endpoints are refused: whoever writes EndpointSlices writes any address
+// Refusal says which endpoints are refused: people who write EndpointSlices write any address
 // there. The zero value refuses none.
 type Refusal struct {
 	Networks []netip.Prefix

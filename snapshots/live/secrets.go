@@ -69,7 +69,7 @@ func (s *Secrets) addUsers(name snapshots.SecretName, secret corev1.Secret) {
 	}
 }
 
-// addValue adds what can be a value of haproxy.cfg. Nobody is told of what cannot,
+// addValue adds what can be a value of haproxy.cfg. It does not report what cannot,
 // such as all certificates.
 func (s *Secrets) addValue(key bind.SecretKey, secret corev1.Secret) {
 	data, _ := value(secret, key.Key)

@@ -33,7 +33,7 @@ type Reader interface {
 	// for those whom the channel does not concern.
 	IDs(ctx context.Context) ([]snapshots.ID, error)
 	// Remember has the store know what a reader saw of it before, as the view says: then
-	// View, and whoever changes the channel, get an error that wraps
+	// View and the functions that change the channel return an error that wraps
 	// [channel.ErrRewound] where that is gone.
 	Remember(seen channel.Seen)
 	// Get returns a snapshot whose every digest has been verified, or an error

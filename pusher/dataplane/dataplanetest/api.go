@@ -41,7 +41,7 @@ type api struct {
 	cancel context.CancelFunc
 }
 
-// newAPI starts a life: it takes the file on disk for good, whoever wrote it.
+// newAPI starts a life: it believes the file on disk.
 func newAPI(o Options, h *haproxy, paths Dirs) (*api, error) {
 	text, err := os.ReadFile(paths.config)
 	if err != nil {

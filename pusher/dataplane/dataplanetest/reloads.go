@@ -18,7 +18,7 @@ type agent struct {
 	haproxy *haproxy
 	paths   Dirs
 
-	// mu is held while a reload runs, so whoever asks meanwhile waits for its end.
+	// mu is held while a reload runs, so that other requests wait for its end.
 	mu     sync.Mutex
 	next   string
 	fault  Fault // of the request that asked for next

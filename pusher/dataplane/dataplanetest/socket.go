@@ -25,7 +25,7 @@ const firstLimit = time.Second
 const giveUp = 10 * time.Second
 
 // reexecLimit is how long a master that refuses connections is taken for one that
-// reloads itself. One that has ended is not waited for.
+// reloads itself. A process that has ended is not waited for.
 const reexecLimit = 10 * time.Second
 
 // ask sends one command to the master and returns its answer.

@@ -7,7 +7,7 @@
 // It promises that a key which cannot be used is an error and never the reason of
 // a commit without a signature; that the same commit and key give the same
 // signature; and that what a list of allowed signers says is held or is an error,
-// but never passed over. Time is the commit's own: whoever has a key can write an
+// but never passed over. Time is the commit's own: a person with a key can write an
 // older one into a commit, so that a key which is not to be trusted any more has
 // to leave the list.
 package signature

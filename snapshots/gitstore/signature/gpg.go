@@ -65,7 +65,7 @@ func (s gpgSigner) sign(payload []byte, at time.Time, _ purpose) (string, error)
 }
 
 // parseKeyring reads public keys of OpenPGP: one or more blocks with armor, or
-// none of it. One that cannot be read is an error, since whoever put it there
+// none of it. A key that cannot be read is an error, since the person who put it there
 // counts on it.
 func parseKeyring(data []byte) (openpgp.EntityList, error) {
 	if !bytes.Contains(data, []byte("-----BEGIN PGP")) {

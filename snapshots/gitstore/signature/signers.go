@@ -186,7 +186,7 @@ func (s allowedSigner) accepts(key ssh.PublicKey, at time.Time, what purpose) (n
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// certified returns which of its principals a certificate is good for. One that
+// certified returns which of its principals a certificate is good for. A certificate that
 // names none would be good for all, and is refused, as by ssh-keygen.
 func (s allowedSigner) certified(c *ssh.Certificate, at time.Time) (string, error) {
 	if c.CertType != ssh.UserCert {
