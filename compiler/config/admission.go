@@ -21,8 +21,8 @@ const (
 	FailClosed    FailurePolicy = "Fail"
 )
 
-func (a Admission) check(f faults) {
+func (a Admission) check(f Errors) {
 	if a.FailurePolicy != IgnoreFailure && a.FailurePolicy != FailClosed {
-		f.at("failurePolicy").add(fmt.Sprintf("%q is neither Ignore nor Fail", string(a.FailurePolicy)), "use Ignore or Fail")
+		f.At("failurePolicy").Add(fmt.Sprintf("%q is neither Ignore nor Fail", string(a.FailurePolicy)), "use Ignore or Fail")
 	}
 }

@@ -21,11 +21,11 @@ type Affinity struct {
 // secretKeyForm is what the API allows as a key of a Secret.
 var secretKeyForm = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
-func (a Affinity) check(f faults) {
+func (a Affinity) check(f Errors) {
 	if a.KeySecret != "" {
-		f.at("keySecret").add(checkShared(a.KeySecret), "use the namespace and the name of a Secret, or leave it out")
+		f.At("keySecret").Add(checkShared(a.KeySecret), "use the namespace and the name of a Secret, or leave it out")
 	}
 	if !secretKeyForm.MatchString(a.Key) {
-		f.at("key").add(fmt.Sprintf("%q is not a key of a Secret", a.Key), "use letters, digits, -, _ and .")
+		f.At("key").Add(fmt.Sprintf("%q is not a key of a Secret", a.Key), "use letters, digits, -, _ and .")
 	}
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
@@ -53,25 +52,25 @@ var certificateModes = map[CertificateMode]snapshots.CertificateMode{
 // RefMode returns the mode as references have it.
 func (c Certificates) RefMode() snapshots.CertificateMode { return certificateModes[c.Mode] }
 
-func (c Certificates) check(f faults) {
+func (c Certificates) check(f Errors) {
 	if _, known := certificateModes[c.Mode]; !known {
-		f.at("mode").add(fmt.Sprintf("%q is none of reference, exact, sealed and companion", string(c.Mode)), "use one of them")
+		f.At("mode").Add(fmt.Sprintf("%q is none of reference, exact, sealed and companion", string(c.Mode)), "use one of them")
 	}
-	recipients := f.at("recipients")
+	recipients := f.At("recipients")
 	for i, text := range c.Recipients {
 		if _, err := sealing.ParseRecipient(text); err != nil { // it may be an identity: it is not repeated
-			recipients.element(i).add(err.Error(), "use the public key that age-keygen printed, which begins with age1")
+			recipients.Element(i).Add(err.Error(), "use the public key that age-keygen printed, which begins with age1")
 		}
 	}
-	if slices.ContainsFunc(*f.found, func(e FieldError) bool { return slices.Equal(e.Path[:min(len(e.Path), 2)], recipients.path) }) {
+	if recipients.Any() {
 		return
 	}
 	switch _, err := sealing.NewRecipients(c.Recipients); {
 	case c.Mode == SealedCertificates && errors.Is(err, sealing.ErrNoRecipient):
-		recipients.add("there is nobody to seal certificates to", "make a key with age-keygen -o identity.txt, and name its public key here")
+		recipients.Add("there is nobody to seal certificates to", "make a key with age-keygen -o identity.txt, and name its public key here")
 	case c.Mode != SealedCertificates && len(c.Recipients) > 0:
-		recipients.add("are never used: certificates are not sealed", "set mode: sealed, or leave them out")
+		recipients.Add("are never used: certificates are not sealed", "set mode: sealed, or leave them out")
 	case err != nil && len(c.Recipients) > 0:
-		recipients.add(err.Error(), "use one kind")
+		recipients.Add(err.Error(), "use one kind")
 	}
 }

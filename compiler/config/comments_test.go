@@ -20,11 +20,15 @@ type comments struct {
 	values map[string]string
 }
 
-// readComments reads the package in a folder, without its tests.
-func readComments(folder string) (comments, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil {
-		return comments{}, err
+// readComments reads the packages in folders, without their tests.
+func readComments(folders ...string) (comments, error) {
+	var paths []string
+	for _, folder := range folders {
+		found, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil {
+			return comments{}, err
+		}
+		paths = append(paths, found...)
 	}
 	c := comments{fields: map[string]string{}, values: map[string]string{}}
 	constants := map[string][]string{}

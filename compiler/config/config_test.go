@@ -12,8 +12,8 @@ const head = "apiVersion: hapsnap.dev/v1alpha1\nkind: CompilerConfig\n"
 
 func TestDefaultIsValid(t *testing.T) {
 	t.Parallel()
-	if faults := Default().Check(); len(faults) > 0 {
-		t.Error(faults)
+	if Errors := Default().Check(); len(Errors) > 0 {
+		t.Error(Errors)
 	}
 }
 

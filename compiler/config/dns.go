@@ -28,15 +28,15 @@ const (
 	IPv6 Family = "ipv6"
 )
 
-func (d DNS) check(f faults) {
+func (d DNS) check(f Errors) {
 	for i, s := range d.Nameservers {
 		if _, err := nameserver(s); err != nil {
-			f.at("nameservers").element(i).add(fmt.Sprintf("%q is not an IP address, perhaps with a port", s), "use such as 10.96.0.10, 10.96.0.10:5353 or [fd00::10]:53")
+			f.At("nameservers").Element(i).Add(fmt.Sprintf("%q is not an IP address, perhaps with a port", s), "use such as 10.96.0.10, 10.96.0.10:5353 or [fd00::10]:53")
 		}
 	}
-	f.at("refresh").duration(d.Refresh)
+	checkDuration(f.At("refresh"), d.Refresh)
 	if d.Prefer != IPv4 && d.Prefer != IPv6 {
-		f.at("prefer").add(fmt.Sprintf("%q is neither ipv4 nor ipv6", string(d.Prefer)), "use ipv4 or ipv6")
+		f.At("prefer").Add(fmt.Sprintf("%q is neither ipv4 nor ipv6", string(d.Prefer)), "use ipv4 or ipv6")
 	}
 }
 

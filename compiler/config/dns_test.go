@@ -22,9 +22,9 @@ func TestNamesAreChecked(t *testing.T) {
 	} {
 		cfg := Default()
 		c.change(&cfg)
-		faults := cfg.Check()
-		if len(faults) != 1 || faults[0].Hint == "" || faults[0].Error()[:len("spec."+c.path)] != "spec."+c.path {
-			t.Errorf("%s: %+v", c.path, faults)
+		Errors := cfg.Check()
+		if len(Errors) != 1 || Errors[0].Hint == "" || Errors[0].Error()[:len("spec."+c.path)] != "spec."+c.path {
+			t.Errorf("%s: %+v", c.path, Errors)
 		}
 	}
 }

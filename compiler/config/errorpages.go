@@ -1,7 +1,7 @@
 package config
 
-func (c Config) checkErrorPages(f faults) {
+func (c Config) checkErrorPages(f Errors) {
 	if c.ErrorPages != "" {
-		f.add(checkShared(c.ErrorPages), "use the namespace and the name of a ConfigMap, such as edge/error-pages")
+		f.Add(checkShared(c.ErrorPages), "use the namespace and the name of a ConfigMap, such as edge/error-pages")
 	}
 }

@@ -28,13 +28,13 @@ const (
 	RefuseExternalNames ExternalNamePolicy = "refuse"
 )
 
-func (e ExternalNames) check(f faults) {
+func (e ExternalNames) check(f Errors) {
 	if e.Policy != AllowExternalNames && e.Policy != RefuseExternalNames {
-		f.at("policy").add(fmt.Sprintf("%q is neither allow nor refuse", string(e.Policy)), "use allow or refuse")
+		f.At("policy").Add(fmt.Sprintf("%q is neither allow nor refuse", string(e.Policy)), "use allow or refuse")
 	}
 	for i, d := range e.Domains {
 		if len(validation.IsDNS1123Subdomain(strings.TrimPrefix(d, "*."))) > 0 {
-			f.at("domains").element(i).add(fmt.Sprintf("%q is not a DNS name", d), "use names such as partner.example, or *.partner.example for every name below it")
+			f.At("domains").Element(i).Add(fmt.Sprintf("%q is not a DNS name", d), "use names such as partner.example, or *.partner.example for every name below it")
 		}
 	}
 }

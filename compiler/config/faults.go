@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +16,11 @@ type FieldError struct {
 
 // Error returns "spec.tcp[0].port: message".
 func (f FieldError) Error() string {
-	return joinPath(append([]string{"spec"}, f.Path...)) + ": " + f.Message
+	return JoinPath(append([]string{"spec"}, f.Path...)) + ": " + f.Message
 }
 
-// joinPath writes a path as people do.
-func joinPath(path []string) string {
+// JoinPath writes a path as people do.
+func JoinPath(path []string) string {
 	var b strings.Builder
 	for i, name := range path {
 		if _, err := strconv.ParseUint(name, 10, 0); err == nil {
@@ -34,24 +35,40 @@ func joinPath(path []string) string {
 	return b.String()
 }
 
-// faults collects what is wrong with the fields below a path.
-type faults struct {
+// Errors collects what is wrong with the fields below a path.
+type Errors struct {
 	found *[]FieldError
 	path  []string
 }
 
-// at returns the same collection for the fields below a name.
-func (f faults) at(name string) faults {
-	return faults{f.found, append(slices.Clone(f.path), name)}
+// Into returns a collection of what is wrong with any field, which is added to a list.
+func Into(found *[]FieldError) Errors { return Errors{found: found} }
+
+// At returns the same collection for the fields below a name.
+func (f Errors) At(name string) Errors {
+	return Errors{f.found, append(slices.Clone(f.path), name)}
 }
 
-// element returns the same collection for an element of a list.
-func (f faults) element(i int) faults { return f.at(strconv.Itoa(i)) }
+// Any reports whether something is wrong with the field that was reached with At, or with
+// one below it.
+func (f Errors) Any() bool {
+	return slices.ContainsFunc(*f.found, func(e FieldError) bool {
+		return slices.Equal(e.Path[:min(len(e.Path), len(f.path))], f.path)
+	})
+}
 
-// add adds a fault of the field that was reached with at. An empty message is no
+// Element returns the same collection for an element of a list.
+func (f Errors) Element(i int) Errors { return f.At(strconv.Itoa(i)) }
+
+// Add adds a fault of the field that was reached with At. An empty message is no
 // fault, so that what a check returns can be given as it is.
-func (f faults) add(message, hint string) {
+func (f Errors) Add(message, hint string) {
 	if message != "" {
 		*f.found = append(*f.found, FieldError{f.path, message, hint})
 	}
 }
+
+var environmentForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}$`)
+
+// IsVariable reports whether a value is an environment variable, which HAProxy expands.
+func IsVariable(value string) bool { return environmentForm.MatchString(value) }

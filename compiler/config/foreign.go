@@ -15,8 +15,8 @@ const (
 	IgnoreForeign ForeignAnnotations = "ignore"
 )
 
-func (a ForeignAnnotations) check(f faults) {
+func (a ForeignAnnotations) check(f Errors) {
 	if a != CloseForeign && a != IgnoreForeign {
-		f.add(fmt.Sprintf("%q is neither close nor ignore", string(a)), "use close or ignore")
+		f.Add(fmt.Sprintf("%q is neither close nor ignore", string(a)), "use close or ignore")
 	}
 }

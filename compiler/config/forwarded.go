@@ -62,26 +62,26 @@ const (
 // the client's, as HAProxy counts them.
 func (f Forwarded) Hops() []string { return []string{"-1", "-2", "-3", "-4", "-5"} }
 
-func (f Forwarded) check(at faults) {
+func (f Forwarded) check(at Errors) {
 	if f.Policy != ReplaceForwarded && f.Policy != AppendForwarded && f.Policy != KeepForwarded {
-		at.at("policy").add(fmt.Sprintf("%q is none of replace, append and keep", string(f.Policy)), "use replace, append or keep")
+		at.At("policy").Add(fmt.Sprintf("%q is none of replace, append and keep", string(f.Policy)), "use replace, append or keep")
 	}
 	if f.ClientAddress != AddressOfConnection && f.ClientAddress != AddressInHeader {
-		at.at("clientAddress").add(fmt.Sprintf("%q is neither connection nor header", string(f.ClientAddress)), "use connection or header")
+		at.At("clientAddress").Add(fmt.Sprintf("%q is neither connection nor header", string(f.ClientAddress)), "use connection or header")
 	}
-	checkNetworks(at.at("trusted"), f.Trusted)
+	checkNetworks(at.At("trusted"), f.Trusted)
 	if len(f.Trusted) == 0 {
 		const hint = "list the networks of the proxies before HAProxy in forwarded.trusted"
 		if f.Policy == AppendForwarded || f.Policy == KeepForwarded {
-			at.at("policy").add("is "+string(f.Policy)+", and no network is trusted", hint)
+			at.At("policy").Add("is "+string(f.Policy)+", and no network is trusted", hint)
 		}
 		if f.ClientAddress == AddressInHeader {
-			at.at("clientAddress").add("is header, and no network is trusted", hint)
+			at.At("clientAddress").Add("is header, and no network is trusted", hint)
 		}
 	}
 	for i, name := range f.AllowHeaders {
 		message, hint := checkAllowed(name)
-		at.at("allowHeaders").element(i).add(message, hint)
+		at.At("allowHeaders").Element(i).Add(message, hint)
 	}
 }
 
@@ -107,10 +107,10 @@ func isToken(text string) bool {
 }
 
 // checkNetworks checks a list of networks.
-func checkNetworks(at faults, networks []string) {
+func checkNetworks(at Errors, networks []string) {
 	for i, text := range networks {
 		if _, ok := parseNetwork(text); !ok {
-			at.element(i).add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
+			at.Element(i).Add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
 		}
 	}
 }

@@ -20,9 +20,9 @@ const (
 	OwnHosts HostPolicy = "owned"
 )
 
-func (p HostPolicy) check(f faults) {
+func (p HostPolicy) check(f Errors) {
 	if p != ShareHosts && p != OwnHosts {
-		f.add(fmt.Sprintf("%q is neither shared nor owned", string(p)), "use shared or owned")
+		f.Add(fmt.Sprintf("%q is neither shared nor owned", string(p)), "use shared or owned")
 	}
 }
 
@@ -62,28 +62,28 @@ func (c Config) ReservedSuffixes() []string {
 	return out
 }
 
-func (c Config) checkHosts(f faults) {
-	c.Hosts.check(f.at("hosts"))
+func (c Config) checkHosts(f Errors) {
+	c.Hosts.check(f.At("hosts"))
 	for i, s := range c.SharedHosts {
-		at := f.at("sharedHosts").element(i)
-		checkDomain(at.at("host"), strings.TrimPrefix(s.Host, "*."), s.Host)
-		s.Namespaces.check(at.at("namespaces"))
+		at := f.At("sharedHosts").Element(i)
+		checkDomain(at.At("host"), strings.TrimPrefix(s.Host, "*."), s.Host)
+		s.Namespaces.check(at.At("namespaces"))
 	}
 	for i, d := range c.ReservedDomains {
-		at := f.at("reservedDomains").element(i)
-		checkDomain(at.at("domain"), d.Domain, d.Domain)
+		at := f.At("reservedDomains").Element(i)
+		checkDomain(at.At("domain"), d.Domain, d.Domain)
 		if len(d.Namespaces) == 0 {
-			at.at("namespaces").add("names nobody who may have hosts of the domain", "list one or more namespaces")
+			at.At("namespaces").Add("names nobody who may have hosts of the domain", "list one or more namespaces")
 		}
-		d.Namespaces.check(at.at("namespaces"))
+		d.Namespaces.check(at.At("namespaces"))
 		if j := slices.IndexFunc(c.ReservedDomains, func(o ReservedDomain) bool { return o.Domain == d.Domain }); j < i {
-			at.at("domain").add(fmt.Sprintf("%q is that of an entry further up", d.Domain), "list all namespaces in one entry")
+			at.At("domain").Add(fmt.Sprintf("%q is that of an entry further up", d.Domain), "list all namespaces in one entry")
 		}
 	}
 }
 
-func checkDomain(f faults, name, written string) {
+func checkDomain(f Errors, name, written string) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		f.add(fmt.Sprintf("%q is not the name of a host", written), "use a DNS name in lower case, such as shop.example")
+		f.Add(fmt.Sprintf("%q is not the name of a host", written), "use a DNS name in lower case, such as shop.example")
 	}
 }

@@ -18,17 +18,17 @@ type IngressStatus struct {
 	Addresses []string `json:"addresses"`
 }
 
-func (s IngressStatus) check(f faults) {
+func (s IngressStatus) check(f Errors) {
 	if s.Service != "" {
-		f.at("service").add(checkShared(s.Service), "use the namespace and the name of a Service, such as edge/haproxy")
+		f.At("service").Add(checkShared(s.Service), "use the namespace and the name of a Service, such as edge/haproxy")
 	}
 	if s.Service != "" && len(s.Addresses) > 0 {
-		f.at("addresses").add("are given beside a Service", "use one or the other")
+		f.At("addresses").Add("are given beside a Service", "use one or the other")
 	}
 	for i, text := range s.Addresses {
 		ip, err := netip.ParseAddr(text)
 		if (err != nil || ip.Zone() != "") && len(validation.IsDNS1123Subdomain(text)) > 0 {
-			f.at("addresses").element(i).add(fmt.Sprintf("%q is neither an IP address nor a host name", text), "use such as 192.0.2.10 or edge.example.com")
+			f.At("addresses").Element(i).Add(fmt.Sprintf("%q is neither an IP address nor a host name", text), "use such as 192.0.2.10 or edge.example.com")
 		}
 	}
 }

@@ -96,46 +96,47 @@ func hasIdentifier(n jsonpath.Node) bool {
 	return ok && (len(list.Nodes) == 0 || list.Nodes[0].Type() == jsonpath.NodeIdentifier)
 }
 
-// checkKinds checks each kind, and that none is there twice in any version.
-func (c Config) checkKinds(f faults) {
+// CheckAll checks each kind, and that none is there twice in any version.
+func CheckAll(f Errors, kinds []ObjectKind) {
 	type groupKind struct{ group, kind string }
 	seen := map[groupKind]bool{}
-	for i, k := range c.Kinds {
-		at := f.element(i)
-		k.check(at)
+	for i, k := range kinds {
+		at := f.Element(i)
+		k.Check(at)
 		group, _, ok := strings.Cut(k.APIVersion, "/")
 		if !ok {
 			group = ""
 		}
 		if seen[groupKind{group, k.Kind}] {
-			at.at("kind").add(k.Kind+" is listed twice", "one version of a kind is enough: clusters convert")
+			at.At("kind").Add(k.Kind+" is listed twice", "one version of a kind is enough: clusters convert")
 		}
 		seen[groupKind{group, k.Kind}] = true
 		if group == "" && k.Kind == "Secret" {
-			at.at("kind").add("Secrets are not for templates to read",
+			at.At("kind").Add("Secrets are not for templates to read",
 				"values of Secrets are filled in by the pusher: use the function secret in a template")
 		}
 	}
 }
 
-func (k ObjectKind) check(f faults) {
-	f.at("apiVersion").add(checkAPIVersion(k.APIVersion), "use such as v1 or example.com/v1")
-	f.at("kind").add(checkKind(k.Kind), "use the name of a kind, such as Widget")
-	checkNamespaceNames(f.at("namespaces"), k.Namespaces)
-	f.at("namespaceSelector").add(checkLabelSelector(k.NamespaceSelector), labelSelectorHint)
-	f.at("labelSelector").add(checkLabelSelector(k.LabelSelector), labelSelectorHint)
-	f.at("fieldSelector").add(checkFieldSelector(k.FieldSelector), "write it as kubectl takes it, such as spec.class=public")
+// Check finds what is wrong with the fields.
+func (k ObjectKind) Check(f Errors) {
+	f.At("apiVersion").Add(checkAPIVersion(k.APIVersion), "use such as v1 or example.com/v1")
+	f.At("kind").Add(checkKind(k.Kind), "use the name of a kind, such as Widget")
+	CheckNamespaces(f.At("namespaces"), k.Namespaces)
+	CheckLabelSelector(f.At("namespaceSelector"), k.NamespaceSelector)
+	CheckLabelSelector(f.At("labelSelector"), k.LabelSelector)
+	f.At("fieldSelector").Add(checkFieldSelector(k.FieldSelector), "write it as kubectl takes it, such as spec.class=public")
 	for _, name := range slices.Sorted(maps.Keys(k.Indexes)) {
-		at := f.at("indexes").at(name)
+		at := f.At("indexes").At(name)
 		if !indexNameForm.MatchString(name) {
-			at.add(fmt.Sprintf("%q is not the name of an index", name), "use letters and digits, such as byHost")
+			at.Add(fmt.Sprintf("%q is not the name of an index", name), "use letters and digits, such as byHost")
 		}
 		if _, err := JSONPath(k.Indexes[name]); err != nil {
-			at.add(fmt.Sprintf("%q is not a JSONPath: %s", k.Indexes[name], err), "use such as .spec.host or .spec.hosts[*]")
+			at.Add(fmt.Sprintf("%q is not a JSONPath: %s", k.Indexes[name], err), "use such as .spec.host or .spec.hosts[*]")
 		}
 	}
 	for i, text := range k.Drop {
-		f.at("drop").element(i).add(checkDropped(text), "use such as spec.schema or metadata.annotations['example.com/notes']")
+		f.At("drop").Element(i).Add(checkDropped(text), "use such as spec.schema or metadata.annotations['example.com/notes']")
 	}
 }
 
@@ -154,7 +155,7 @@ func checkDropped(text string) string {
 
 func checkAPIVersion(text string) string {
 	gv, err := schema.ParseGroupVersion(text)
-	if err != nil || len(validation.IsDNS1035Label(gv.Version)) > 0 || gv.Group != "" && !isName(gv.Group) {
+	if err != nil || len(validation.IsDNS1035Label(gv.Version)) > 0 || gv.Group != "" && len(validation.IsDNS1123Subdomain(gv.Group)) > 0 {
 		return fmt.Sprintf("%q is not an apiVersion", text)
 	}
 	return ""

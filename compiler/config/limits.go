@@ -28,7 +28,7 @@ func defaultLimits() Limits {
 	}
 }
 
-func (l Limits) check(f faults) {
+func (l Limits) check(f Errors) {
 	for _, field := range []struct {
 		name  string
 		value int
@@ -40,7 +40,7 @@ func (l Limits) check(f faults) {
 		{"namespaceListBytes", l.NamespaceListBytes},
 	} {
 		if field.value < 0 {
-			f.at(field.name).add(fmt.Sprintf("%d is not a limit", field.value), "use 1 or more, or 0 for none")
+			f.At(field.name).Add(fmt.Sprintf("%d is not a limit", field.value), "use 1 or more, or 0 for none")
 		}
 	}
 }

@@ -55,56 +55,59 @@ func (l HTTPSListener) AltSvcPort() int {
 }
 
 // checkListeners checks the ports, and that each is opened once.
-func (c Config) checkListeners(f faults) {
+func (c Config) checkListeners(f Errors) {
 	seen := map[int]bool{}
 	for _, l := range c.listeners() {
-		at := faults{f.found, l.path}
-		at.add(checkPort(l.port), "use 1 to 65535, or 0 for no such listener")
+		at := f
+		for _, name := range l.path {
+			at = at.At(name)
+		}
+		at.Add(checkPort(l.port), "use 1 to 65535, or 0 for no such listener")
 		if seen[l.port] && l.port != 0 {
-			at.add("is the port of another listener", "give each listener a port of its own")
+			at.Add("is the port of another listener", "give each listener a port of its own")
 		}
 		seen[l.port] = true
 	}
 	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
-		f.at("http").at("port").add("is 0, and so is that of https: nothing would be served", "set one of them")
+		f.At("http").At("port").Add("is 0, and so is that of https: nothing would be served", "set one of them")
 	}
 }
 
-func (l HTTPSListener) check(f faults, tls TLS) {
+func (l HTTPSListener) check(f Errors, tls TLS) {
 	if l.DefaultCertificate != "" {
-		f.at("defaultCertificate").add(checkShared(l.DefaultCertificate), "use the namespace and the name of a Secret")
+		f.At("defaultCertificate").Add(checkShared(l.DefaultCertificate), "use the namespace and the name of a Secret")
 	}
-	h3 := f.at("http3")
-	h3.at("advertisedPort").add(checkPort(l.HTTP3.AdvertisedPort), "use 1 to 65535, or 0 for that of the listener")
+	h3 := f.At("http3")
+	h3.At("advertisedPort").Add(checkPort(l.HTTP3.AdvertisedPort), "use 1 to 65535, or 0 for that of the listener")
 	switch {
 	case !l.HTTP3.Enabled:
 	case l.Port == 0:
-		h3.at("enabled").add("needs a listener for HTTPS", "set https.port")
-	case !tls.Effective().speaks13():
-		h3.at("enabled").add("needs TLS 1.3, which is not accepted", "raise tls.maxVersion")
+		h3.At("enabled").Add("needs a listener for HTTPS", "set https.port")
+	case !tls.Effective().Speaks13():
+		h3.At("enabled").Add("needs TLS 1.3, which is not accepted", "raise tls.maxVersion")
 	}
 }
 
-func (b Bind) check(f faults) {
-	at := f.at("addresses")
+func (b Bind) check(f Errors) {
+	at := f.At("addresses")
 	if len(b.Addresses) == 0 {
-		at.add("is empty: nothing would be served", addressHint)
+		at.Add("is empty: nothing would be served", addressHint)
 	}
 	checkAddresses(at, b.Addresses)
 }
 
 const addressHint = `use IP addresses, "*", or one "${VARIABLE}"`
 
-func checkAddresses(f faults, addresses []string) {
+func checkAddresses(f Errors, addresses []string) {
 	for i, a := range addresses {
 		if _, err := netip.ParseAddr(a); err != nil && a != "*" && !IsVariable(a) {
-			f.element(i).add(fmt.Sprintf("%q is not an address", a), addressHint)
+			f.Element(i).Add(fmt.Sprintf("%q is not an address", a), addressHint)
 		}
 	}
 }
 
-func (p ProxyProtocol) check(f faults) {
-	checkNetworks(f.at("trusted"), p.Trusted)
+func (p ProxyProtocol) check(f Errors) {
+	checkNetworks(f.At("trusted"), p.Trusted)
 }
 
 func checkPort(port int) string {
@@ -113,6 +116,3 @@ func checkPort(port int) string {
 	}
 	return fmt.Sprintf("%d is not a port", port)
 }
-
-// IsVariable reports whether an address is an environment variable.
-func IsVariable(address string) bool { return environmentForm.MatchString(address) }

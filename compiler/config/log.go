@@ -164,20 +164,21 @@ var (
 	logLevels = []LogLevel{Emerg, Alert, Crit, Err, Warning, Notice, Info, Debug}
 )
 
-func (l Log) check(f faults) {
-	f.at("target").add(l.checkTarget(), `use stdout, none, or an IP address or "${VARIABLE}", perhaps with a port`)
-	f.at("format").add(checkLogFormat(l.Format), "use http, json, or a log-format of HAProxy such as '%ci %ST %HM'")
+// Check finds what is wrong with the fields.
+func (l Log) Check(f Errors) {
+	f.At("target").Add(l.checkTarget(), `use stdout, none, or an IP address or "${VARIABLE}", perhaps with a port`)
+	f.At("format").Add(checkLogFormat(l.Format), "use http, json, or a log-format of HAProxy such as '%ci %ST %HM'")
 	if !slices.Contains(facilities, l.Facility) {
-		f.at("facility").add(fmt.Sprintf("%q is not a facility of syslog", l.Facility), "use one of "+strings.Join(facilities, ", "))
+		f.At("facility").Add(fmt.Sprintf("%q is not a facility of syslog", l.Facility), "use one of "+strings.Join(facilities, ", "))
 	}
 	if !slices.Contains(logLevels, l.Level) {
-		f.at("level").add(fmt.Sprintf("%q is not a level of syslog", string(l.Level)), "use emerg, alert, crit, err, warning, notice, info or debug")
+		f.At("level").Add(fmt.Sprintf("%q is not a level of syslog", string(l.Level)), "use emerg, alert, crit, err, warning, notice, info or debug")
 	}
 	if l.Syslog != RFC3164 && l.Syslog != RFC5424 {
-		f.at("syslog").add(fmt.Sprintf("%q is not a form of syslog's messages", string(l.Syslog)), "use rfc3164 or rfc5424")
+		f.At("syslog").Add(fmt.Sprintf("%q is not a form of syslog's messages", string(l.Syslog)), "use rfc3164 or rfc5424")
 	}
 	if l.MaxLength != 0 && (l.MaxLength < 80 || l.MaxLength > 65535) {
-		f.at("maxLength").add(fmt.Sprintf("%d is not a length of lines", l.MaxLength), "use 80 to 65535, or 0 for what suits the format")
+		f.At("maxLength").Add(fmt.Sprintf("%d is not a length of lines", l.MaxLength), "use 80 to 65535, or 0 for what suits the format")
 	}
 }
 

@@ -44,11 +44,11 @@ func defaultPaths() Paths {
 	return Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters}
 }
 
-func (p Paths) check(f faults) {
+func (p Paths) check(f Errors) {
 	if p.Unsafe != RejectUnsafe && p.Unsafe != PassUnsafe {
-		f.at("unsafe").add(fmt.Sprintf("%q is neither reject nor pass", string(p.Unsafe)), "use reject or pass")
+		f.At("unsafe").Add(fmt.Sprintf("%q is neither reject nor pass", string(p.Unsafe)), "use reject or pass")
 	}
 	if p.Parameters != RejectParameters && p.Parameters != IgnoreParameters && p.Parameters != MatchParameters {
-		f.at("parameters").add(fmt.Sprintf("%q is not possible", string(p.Parameters)), "use reject, ignore or match")
+		f.At("parameters").Add(fmt.Sprintf("%q is not possible", string(p.Parameters)), "use reject, ignore or match")
 	}
 }

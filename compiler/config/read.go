@@ -49,14 +49,14 @@ type Places struct {
 // PlacesOf knows the fields of a text; file is its name in diagnostics.
 func PlacesOf(file string, data []byte) Places { return Places{file, data} }
 
-// Locate returns faults of the file's fields at their places.
-func (p Places) Locate(faults []FieldError) []diag.Diagnostic {
+// Locate returns Errors of the file's fields at their places.
+func (p Places) Locate(Errors []FieldError) []diag.Diagnostic {
 	r := reader{file: p.file}
 	var root *yaml.Node
 	if p.file != "" {
 		root = r.root(p.data)
 	}
-	for _, f := range faults {
+	for _, f := range Errors {
 		r.fieldFault(root, f)
 	}
 	return diag.Sort(r.found)
@@ -148,7 +148,7 @@ func (r *reader) decode(n *yaml.Node, into reflect.Value, path []string) {
 		n = n.Alias
 	}
 	if want := shape(into.Kind()); n.Kind != want {
-		r.fault(n, fmt.Sprintf("%s: want %s, not %s", joinPath(path), wanted(into.Kind()), describe(n)), "")
+		r.fault(n, fmt.Sprintf("%s: want %s, not %s", JoinPath(path), wanted(into.Kind()), describe(n)), "")
 		return
 	}
 	switch into.Kind() {
@@ -163,7 +163,7 @@ func (r *reader) decode(n *yaml.Node, into reflect.Value, path []string) {
 		}
 	default:
 		if n.Tag == yaml.NodeTagNull || n.Decode(into.Addr().Interface()) != nil {
-			r.fault(n, fmt.Sprintf("%s: want %s, not %s", joinPath(path), wanted(into.Kind()), describe(n)), "")
+			r.fault(n, fmt.Sprintf("%s: want %s, not %s", JoinPath(path), wanted(into.Kind()), describe(n)), "")
 		}
 	}
 }
@@ -181,12 +181,12 @@ func shape(k reflect.Kind) yaml.Kind {
 
 func (r *reader) decodeStruct(n *yaml.Node, into reflect.Value, path []string) {
 	r.eachField(n, path, func(key, value *yaml.Node, at []string) {
-		field, ok := fieldByTag(into, key.Value)
+		target, ok := fieldByTag(into, key.Value)
 		if !ok {
-			r.fault(key, joinPath(at)+": unknown field", "use one of "+strings.Join(tags(into.Type()), ", "))
+			r.fault(key, JoinPath(at)+": unknown field", "use one of "+strings.Join(tags(into.Type()), ", "))
 			return
 		}
-		r.decode(value, field, at)
+		r.decode(value, target, at)
 	})
 }
 
@@ -208,7 +208,7 @@ func (r *reader) eachField(n *yaml.Node, path []string, do func(key, value *yaml
 		key := n.Content[i]
 		at := append(slices.Clone(path), key.Value)
 		if seen[key.Value] {
-			r.fault(key, joinPath(at)+": is set twice", "")
+			r.fault(key, JoinPath(at)+": is set twice", "")
 			continue
 		}
 		seen[key.Value] = true

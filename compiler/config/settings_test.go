@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each case is what spec holds, and the faults that it has, which are at its line and have hints.
+// Each case is what spec holds, and the Errors that it has, which are at its line and have hints.
 func TestCheckOfSettings(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
@@ -66,8 +66,10 @@ func TestLogTarget(t *testing.T) {
 	} {
 		l := Default().Log
 		l.Target = target
-		if l.Address() != want.address || l.Port() != want.port || l.checkTarget() != "" {
-			t.Errorf("%s: %s %d %s, want %s %d", target, l.Address(), l.Port(), l.checkTarget(), want.address, want.port)
+		var found []FieldError
+		l.Check(Into(&found))
+		if l.Address() != want.address || l.Port() != want.port || len(found) > 0 {
+			t.Errorf("%s: %s %d %v, want %s %d", target, l.Address(), l.Port(), found, want.address, want.port)
 		}
 	}
 }

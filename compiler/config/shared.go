@@ -19,12 +19,12 @@ type Shared struct {
 	AuthServices []string `json:"authServices"`
 }
 
-func (s Shared) check(f faults) {
+func (s Shared) check(f Errors) {
 	for i, name := range s.NetworkLists {
-		f.at("networkLists").element(i).add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/countries")
+		f.At("networkLists").Element(i).Add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/countries")
 	}
 	for i, name := range s.AuthServices {
-		f.at("authServices").element(i).add(checkShared(name), "use the namespace and the name of a Service, such as edge/oauth2-proxy")
+		f.At("authServices").Element(i).Add(checkShared(name), "use the namespace and the name of a Service, such as edge/oauth2-proxy")
 	}
 }
 

@@ -30,14 +30,14 @@ func (s ShrinkGuard) Approves(digest string) bool {
 	return approved != "" && strings.HasPrefix(strings.TrimPrefix(digest, "sha256:"), approved)
 }
 
-func (s ShrinkGuard) check(f faults) {
+func (s ShrinkGuard) check(f Errors) {
 	if s.LostPercent < 0 || s.LostPercent > 100 {
-		f.at("lostPercent").add(fmt.Sprintf("%d is not a percentage", s.LostPercent), "use 1 to 100, or 0 for no guard")
+		f.At("lostPercent").Add(fmt.Sprintf("%d is not a percentage", s.LostPercent), "use 1 to 100, or 0 for no guard")
 	}
 	if s.MinLost < 1 {
-		f.at("minLost").add(fmt.Sprintf("%d is not a number of backends", s.MinLost), "use 1 or more")
+		f.At("minLost").Add(fmt.Sprintf("%d is not a number of backends", s.MinLost), "use 1 or more")
 	}
 	if s.Approve != "" && !digestForm.MatchString(s.Approve) {
-		f.at("approve").add(fmt.Sprintf("%q is not a digest", s.Approve), "use the one that compiler status names, such as 9f3ac01b2d")
+		f.At("approve").Add(fmt.Sprintf("%q is not a digest", s.Approve), "use the one that compiler status names, such as 9f3ac01b2d")
 	}
 }

@@ -67,23 +67,23 @@ func (c Config) StatusAddresses() []string {
 // pathForm is what a path of the status listener may be.
 var pathForm = regexp.MustCompile(`^(/[A-Za-z0-9._~-]{1,64}){1,8}$`)
 
-func (s Status) check(f faults) {
-	checkAddresses(f.at("addresses"), s.Addresses)
+func (s Status) check(f Errors) {
+	checkAddresses(f.At("addresses"), s.Addresses)
 	taken := []string{healthPath, readyPath}
 	for _, page := range []struct {
 		name string
 		StatusPage
 	}{{"prometheus", s.Prometheus}, {"stats", s.Stats}} {
-		at := f.at(page.name).at("path")
+		at := f.At(page.name).At("path")
 		switch {
 		case !pathForm.MatchString(page.Path):
-			at.add(fmt.Sprintf("%q is not a path of plain words", page.Path), "use one such as /metrics")
+			at.Add(fmt.Sprintf("%q is not a path of plain words", page.Path), "use one such as /metrics")
 		case slices.Contains(taken, page.Path):
-			at.add(fmt.Sprintf("%s is another page", page.Path), "give each page a path of its own")
+			at.Add(fmt.Sprintf("%s is another page", page.Path), "give each page a path of its own")
 		}
 		taken = append(taken, page.Path)
 	}
 	if n := s.Ready.MinBackendsPercent; n < 0 || n > 100 {
-		f.at("ready").at("minBackendsPercent").add(fmt.Sprintf("%d is not a percentage", n), "use 0 to 100")
+		f.At("ready").At("minBackendsPercent").Add(fmt.Sprintf("%d is not a percentage", n), "use 0 to 100")
 	}
 }

@@ -139,71 +139,71 @@ func (c Config) Ports() map[int]string {
 }
 
 // checkTCP checks what is said of TCP services.
-func (c Config) checkTCP(f faults) {
+func (c Config) checkTCP(f Errors) {
 	type claim struct {
 		port int
 		host string
 	}
 	taken := map[claim]bool{}
 	for i, s := range c.TCPServices {
-		at := f.at("tcpServices").element(i)
+		at := f.At("tcpServices").Element(i)
 		s.check(at)
-		c.checkTCPPort(at.at("port"), s.Port)
-		hosts, sni := s.SNI, at.at("sni")
+		c.checkTCPPort(at.At("port"), s.Port)
+		hosts, sni := s.SNI, at.At("sni")
 		if len(hosts) == 0 {
-			hosts, sni = []string{""}, at.at("port")
+			hosts, sni = []string{""}, at.At("port")
 		}
 		for _, host := range hosts {
 			if taken[claim{s.Port, host}] {
-				sni.add("is that of an entry further up", "entries of one port must differ in sni")
+				sni.Add("is that of an entry further up", "entries of one port must differ in sni")
 			}
 			taken[claim{s.Port, host}] = true
 		}
 	}
 	for i, text := range c.TCPAnnotations.Ports {
 		if _, _, err := portRange(text); err != nil {
-			f.at("tcpAnnotations").at("ports").element(i).add(err.Error(), "use such as 5432 or 9000-9099")
+			f.At("tcpAnnotations").At("ports").Element(i).Add(err.Error(), "use such as 5432 or 9000-9099")
 		}
 	}
-	c.TCPAnnotations.Namespaces.check(f.at("tcpAnnotations").at("namespaces"))
+	c.TCPAnnotations.Namespaces.check(f.At("tcpAnnotations").At("namespaces"))
 }
 
 // checkTCPPort refuses the ports of the other listeners.
-func (c Config) checkTCPPort(at faults, port int) {
+func (c Config) checkTCPPort(at Errors, port int) {
 	if port < 1 || port > 65535 {
-		at.add(fmt.Sprintf("%d is not a port", port), "use 1 to 65535")
+		at.Add(fmt.Sprintf("%d is not a port", port), "use 1 to 65535")
 	}
 	for _, l := range c.listeners() {
 		if l.port == port && port != 0 {
-			at.add("is the port of "+strings.Join(l.path, "."), "give each listener a port of its own")
+			at.Add("is the port of "+strings.Join(l.path, "."), "give each listener a port of its own")
 		}
 	}
 }
 
 // check checks what an entry says by itself.
-func (s TCPService) check(at faults) {
+func (s TCPService) check(at Errors) {
 	namespace, name, port := s.Target()
 	if !isName(namespace) || !isName(name) || !isServicePort(port) {
-		at.at("service").add(fmt.Sprintf("%q is not a port of a Service", s.Service), "use namespace/name:port")
+		at.At("service").Add(fmt.Sprintf("%q is not a port of a Service", s.Service), "use namespace/name:port")
 	}
 	for i, host := range s.SNI {
 		if len(validation.IsDNS1123Subdomain(strings.TrimPrefix(host, "*."))) > 0 {
-			at.at("sni").element(i).add(fmt.Sprintf("%q is not the name of a host", host), "use a DNS name in lower case, perhaps with *. before it")
+			at.At("sni").Element(i).Add(fmt.Sprintf("%q is not the name of a host", host), "use a DNS name in lower case, perhaps with *. before it")
 		}
 	}
 	if namespace, name := s.CertificateSecret(); s.TLS.Secret != "" && (!isName(namespace) || !isName(name)) {
-		at.at("tls").at("secret").add(fmt.Sprintf("%q is not a Secret", s.TLS.Secret), "use namespace/name")
+		at.At("tls").At("secret").Add(fmt.Sprintf("%q is not a Secret", s.TLS.Secret), "use namespace/name")
 	}
-	s.ProxyProtocol.check(at.at("proxyProtocol"))
+	s.ProxyProtocol.check(at.At("proxyProtocol"))
 	if s.SendProxyProtocol < 0 || s.SendProxyProtocol > 2 {
-		at.at("sendProxyProtocol").add(fmt.Sprintf("%d is not a version of the PROXY protocol", s.SendProxyProtocol), "use 1 or 2, or 0 for none")
+		at.At("sendProxyProtocol").Add(fmt.Sprintf("%d is not a version of the PROXY protocol", s.SendProxyProtocol), "use 1 or 2, or 0 for none")
 	}
 }
 
-func (n Namespaces) check(at faults) {
+func (n Namespaces) check(at Errors) {
 	for i, name := range n {
 		if name != "*" && len(validation.IsDNS1123Label(name)) > 0 {
-			at.element(i).add(fmt.Sprintf("%q is not a namespace", name), "use names of namespaces, or * for all")
+			at.Element(i).Add(fmt.Sprintf("%q is not a namespace", name), "use names of namespaces, or * for all")
 		}
 	}
 }

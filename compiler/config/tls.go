@@ -81,7 +81,7 @@ func (t TLS) Effective() TLS {
 	if !t.speaks12() {
 		t.Ciphers = nil
 	}
-	if !t.speaks13() {
+	if !t.Speaks13() {
 		t.CipherSuites = nil
 	}
 	return t
@@ -94,7 +94,8 @@ func (t TLS) ClientPrefers() bool { return t.Policy == Modern }
 // speaks12 reports whether TLS 1.2 or an older version is accepted.
 func (t TLS) speaks12() bool { return t.MinVersion.age() < TLS13.age() }
 
-func (t TLS) speaks13() bool { return t.MaxVersion == "" || t.MaxVersion == TLS13 }
+// Speaks13 reports whether TLS 1.3 is accepted.
+func (t TLS) Speaks13() bool { return t.MaxVersion == "" || t.MaxVersion == TLS13 }
 
 // tlsName matches the name of a cipher, suite or group. In the place of a cipher
 // there may be an instruction of OpenSSL's too, such as !MD5 or @STRENGTH.
@@ -107,39 +108,40 @@ var (
 // group of them, and no instruction.
 func IsCipherName(s string) bool { return tlsName.MatchString(s) }
 
-func (t TLS) check(f faults) {
+// Check finds what is wrong with the fields.
+func (t TLS) Check(f Errors) {
 	if t.Policy != Intermediate && t.Policy != Modern {
-		f.at("policy").add(fmt.Sprintf("%q is neither intermediate nor modern", string(t.Policy)), "use intermediate or modern")
+		f.At("policy").Add(fmt.Sprintf("%q is neither intermediate nor modern", string(t.Policy)), "use intermediate or modern")
 	}
-	f.at("minVersion").tlsVersion(t.MinVersion)
-	f.at("maxVersion").tlsVersion(t.MaxVersion)
+	checkVersion(f.At("minVersion"), t.MinVersion)
+	checkVersion(f.At("maxVersion"), t.MaxVersion)
 	e := t.Effective()
 	if e.MaxVersion != "" && e.MaxVersion.age() < e.MinVersion.age() {
-		f.at("maxVersion").add(fmt.Sprintf("%s is older than %s, the oldest version that is accepted", e.MaxVersion, e.MinVersion), "lower minVersion too")
+		f.At("maxVersion").Add(fmt.Sprintf("%s is older than %s, the oldest version that is accepted", e.MaxVersion, e.MinVersion), "lower minVersion too")
 	}
-	f.at("ciphers").names(t.Ciphers, cipherForm, "use OpenSSL's name, such as ECDHE-RSA-AES128-GCM-SHA256")
-	f.at("cipherSuites").names(t.CipherSuites, tlsName, "use OpenSSL's name, such as TLS_AES_128_GCM_SHA256")
-	f.at("curves").names(t.Curves, tlsName, "use OpenSSL's name, such as X25519")
+	checkNames(f.At("ciphers"), t.Ciphers, cipherForm, "use OpenSSL's name, such as ECDHE-RSA-AES128-GCM-SHA256")
+	checkNames(f.At("cipherSuites"), t.CipherSuites, tlsName, "use OpenSSL's name, such as TLS_AES_128_GCM_SHA256")
+	checkNames(f.At("curves"), t.Curves, tlsName, "use OpenSSL's name, such as X25519")
 	if len(t.Ciphers) > 0 && !e.speaks12() {
-		f.at("ciphers").add("are never used: only TLS 1.3 is accepted", "name cipherSuites instead, or lower minVersion")
+		f.At("ciphers").Add("are never used: only TLS 1.3 is accepted", "name cipherSuites instead, or lower minVersion")
 	}
-	if len(t.CipherSuites) > 0 && !e.speaks13() {
-		f.at("cipherSuites").add("are never used: TLS 1.3 is not accepted", "name ciphers instead, or raise maxVersion")
+	if len(t.CipherSuites) > 0 && !e.Speaks13() {
+		f.At("cipherSuites").Add("are never used: TLS 1.3 is not accepted", "name ciphers instead, or raise maxVersion")
 	}
 }
 
-// tlsVersion checks a version, which may be left out.
-func (f faults) tlsVersion(v TLSVersion) {
+// checkVersion checks a version, which may be left out.
+func checkVersion(f Errors, v TLSVersion) {
 	if v != "" && v.age() < 0 {
-		f.add(fmt.Sprintf("%q is not a version of TLS", string(v)), "use TLSv1.0, TLSv1.1, TLSv1.2 or TLSv1.3")
+		f.Add(fmt.Sprintf("%q is not a version of TLS", string(v)), "use TLSv1.0, TLSv1.1, TLSv1.2 or TLSv1.3")
 	}
 }
 
-// names checks that each element of a list has a form.
-func (f faults) names(list []string, form *regexp.Regexp, hint string) {
+// checkNames checks that each element of a list has a form.
+func checkNames(f Errors, list []string, form *regexp.Regexp, hint string) {
 	for i, name := range list {
 		if !form.MatchString(name) {
-			f.element(i).add(fmt.Sprintf("%q is not a name", name), hint)
+			f.Element(i).Add(fmt.Sprintf("%q is not a name", name), hint)
 		}
 	}
 }

@@ -31,30 +31,29 @@ const (
 	WatchAll      Watch = "all"
 )
 
-func (w Watched) check(f faults) {
+// Check finds what is wrong with the fields.
+func (w Watched) Check(f Errors) {
 	switch w.Watch {
 	case WatchNamed, WatchSelected, WatchAll:
 	default:
-		f.at("watch").add(fmt.Sprintf("%q is neither named, selected nor all", string(w.Watch)), "use named, unless what is needed is not named by anything")
+		f.At("watch").Add(fmt.Sprintf("%q is neither named, selected nor all", string(w.Watch)), "use named, unless what is needed is not named by anything")
 		return
 	}
 	switch {
 	case w.Watch == WatchSelected && w.LabelSelector == "":
-		f.at("watch").add("is selected, and there is no labelSelector", "add one, such as app=shop, or use named")
+		f.At("watch").Add("is selected, and there is no labelSelector", "add one, such as app=shop, or use named")
 	case w.Watch != WatchSelected && w.LabelSelector != "":
-		f.at("labelSelector").add(fmt.Sprintf("selects nothing where watch is %s", w.Watch), "use watch: selected")
+		f.At("labelSelector").Add(fmt.Sprintf("selects nothing where watch is %s", w.Watch), "use watch: selected")
 	}
-	f.at("labelSelector").add(checkLabelSelector(w.LabelSelector), labelSelectorHint)
+	CheckLabelSelector(f.At("labelSelector"), w.LabelSelector)
 }
 
-const labelSelectorHint = "write it as kubectl takes it, such as app=shop or tier in (web, api)"
-
-func checkLabelSelector(text string) string {
+// CheckLabelSelector checks a selector of labels as kubectl takes it.
+func CheckLabelSelector(f Errors, text string) {
 	if _, err := labels.Parse(text); err != nil {
 		reason, _, _ := strings.Cut(err.Error(), " (e.g.") // what follows is a regular expression
-		return fmt.Sprintf("%q is not a label selector: %s", text, reason)
+		f.Add(fmt.Sprintf("%q is not a label selector: %s", text, reason), "write it as kubectl takes it, such as app=shop or tier in (web, api)")
 	}
-	return ""
 }
 
 func checkFieldSelector(text string) string {
@@ -70,11 +69,11 @@ func checkFieldSelector(text string) string {
 	return ""
 }
 
-// checkNamespaceNames checks a list of namespaces, of which none means all.
-func checkNamespaceNames(f faults, names []string) {
+// CheckNamespaces checks a list of namespaces, of which none means all.
+func CheckNamespaces(f Errors, names []string) {
 	for i, name := range names {
 		if len(validation.IsDNS1123Label(name)) > 0 {
-			f.element(i).add(fmt.Sprintf("%q is not a namespace", name), "use names of namespaces; an empty list is all of them")
+			f.Element(i).Add(fmt.Sprintf("%q is not a namespace", name), "use names of namespaces; an empty list is all of them")
 		}
 	}
 }

@@ -35,12 +35,12 @@ func Other(u *unstructured.Unstructured) Object[unstructured.Unstructured] {
 }
 
 // kindOf returns what the configuration says of a kind, and whether it names it.
-func kindOf(kinds []config.ObjectKind, apiVersion, kind string) (config.ObjectKind, bool) {
-	i := slices.IndexFunc(kinds, func(k config.ObjectKind) bool { return k.APIVersion == apiVersion && k.Kind == kind })
+func kindOf(list []config.ObjectKind, apiVersion, kind string) (config.ObjectKind, bool) {
+	i := slices.IndexFunc(list, func(k config.ObjectKind) bool { return k.APIVersion == apiVersion && k.Kind == kind })
 	if i < 0 {
 		return config.ObjectKind{}, false
 	}
-	return kinds[i], true
+	return list[i], true
 }
 
 // other takes in the content of an object, if the configuration names its kind,
