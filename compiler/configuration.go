@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
@@ -41,7 +42,7 @@ func (f ConfigFile) Changes(ctx context.Context, log *slog.Logger) <-chan struct
 
 // settings judges what no form can be given for.
 type settings interface {
-	Settings(ctx context.Context, c config.Config) ([]config.FieldError, error)
+	Settings(ctx context.Context, c config.Config) ([]field.Error, error)
 }
 
 // JudgeConfiguration reads the text of a configuration, puts what override changes

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler"
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
@@ -77,7 +77,7 @@ func compiledWidgets(t *testing.T, check *validate.Checker, objects []any) compi
 		{Name: "manifests/all.json", Data: text},
 		{Name: "templates/haproxy/55-widgets.cfg", Data: []byte(routedSection)}, {Name: "templates/maps/widgets.map", Data: []byte(routedMap)},
 	}})
-	s.Config.Kinds = []config.ObjectKind{{APIVersion: "example.com/v1", Kind: "Widget", Indexes: map[string]string{"byTier": ".metadata.labels.tier"}}}
+	s.Config.Kinds = []kinds.Kind{{APIVersion: "example.com/v1", Kind: "Widget", Indexes: map[string]string{"byTier": ".metadata.labels.tier"}}}
 	result, err := s.Once(t.Context(), check, now, "test")
 	if err != nil {
 		t.Fatal(err, len(result.Diagnostics))

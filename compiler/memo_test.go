@@ -19,6 +19,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -89,7 +90,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 		w.sets = append(w.sets, set)
 	}
-	w.config.Kinds = []config.ObjectKind{{APIVersion: "example.com/v1", Kind: "Widget", LabelSelector: "off!=true", Indexes: map[string]string{"byHost": ".spec.host"}}}
+	w.config.Kinds = []kinds.Kind{{APIVersion: "example.com/v1", Kind: "Widget", LabelSelector: "off!=true", Indexes: map[string]string{"byHost": ".spec.host"}}}
 	for i := range 4 {
 		w.services[fmt.Sprint("svc-", i)] = nil
 	}

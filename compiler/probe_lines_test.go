@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/logs"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -83,7 +84,7 @@ func probeConfigurations() map[string]func(*config.Config) {
 			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "5s", "5s", "5s"
 			c.ProxyProtocol.Trusted = []string{"192.0.2.0/24"}
 			c.Forwarded.Policy, c.Forwarded.Trusted, c.Forwarded.ClientAddress = config.AppendForwarded, []string{"192.0.2.0/24"}, config.AddressInHeader
-			c.Log.Target, c.Log.Format = "127.0.0.1:514", config.LogJSON
+			c.Log.Target, c.Log.Format = "127.0.0.1:514", logs.JSON
 			c.Status.Stats.Enabled, c.Status.Ready.MinBackendsPercent = true, 50
 			c.ErrorPages, c.HTTPS.DefaultCertificate = "hapsnap/probe", "hapsnap/probe"
 			c.DNS.Nameservers = []string{"192.0.2.53"}

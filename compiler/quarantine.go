@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -217,7 +217,7 @@ func (c *compilation) positionOfValue(x culprit) diag.Position {
 // fieldPosition returns the place of the one field whose value is at fault, or of
 // the one that is missing.
 func fieldPosition(o inputs.Object[unstructured.Unstructured], x culprit) diag.Position {
-	if path, err := config.FieldPath(x.fault.Field); err == nil {
+	if path, err := kinds.FieldPath(x.fault.Field); err == nil {
 		return o.Position(anySteps(path)...)
 	}
 	words := strings.Fields(x.fault.Text)

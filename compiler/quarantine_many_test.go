@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -50,7 +50,7 @@ backend widget_{{.Object.Namespace}}_{{.Object.Name}} from main
     http-request set-header X-Fetched %[{{.Content.spec.fetch}}]
 {{end}}`)},
 			}})
-			s.Config.Kinds = []config.ObjectKind{{APIVersion: "example.com/v1", Kind: "Widget"}}
+			s.Config.Kinds = []kinds.Kind{{APIVersion: "example.com/v1", Kind: "Widget"}}
 			checks := 0
 			s.Stages = func(ctx context.Context, name string) (context.Context, func(error)) {
 				if name == "validate" {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hapsnap/hapsnap/compiler/admission"
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
@@ -77,7 +77,7 @@ func harm(object diag.Object, before compiled, found []diag.Diagnostic, err erro
 }
 
 // fieldFaults are faults of fields of the configuration.
-func fieldFaults(faults []config.FieldError) []diag.Diagnostic {
+func fieldFaults(faults []field.Error) []diag.Diagnostic {
 	var out []diag.Diagnostic
 	for _, f := range faults {
 		out = append(out, diag.Diagnostic{Severity: diag.Error, Message: f.Error(), Hint: f.Hint})

@@ -11,6 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
@@ -93,9 +94,9 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 // read by name is read whole.
 func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]kubewatch.Query, error) {
 	if f.manifests == "" && !f.cluster.wanted() {
-		for _, w := range []*config.Watched{&c.Secrets, &c.ConfigMaps} {
-			if w.Watch == config.WatchNamed {
-				*w = config.Watched{Watch: config.WatchAll}
+		for _, w := range []*kinds.Watched{&c.Secrets, &c.ConfigMaps} {
+			if w.Watch == kinds.WatchNamed {
+				*w = kinds.Watched{Watch: kinds.WatchAll}
 			}
 		}
 		return cluster.Plan(c, routing.Asked{}), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -197,9 +198,9 @@ func TestSecretsByLabelAndAll(t *testing.T) {
 	namespace := server.Namespace(t)
 	server.Apply(t, secret(namespace, "labelled", "a")+strings.Replace(secret(namespace, "plain", "b"), "edge", "core", 1))
 	c := in(namespace)
-	c.Secrets = config.Watched{Watch: config.WatchSelected, LabelSelector: "edge=yes"}
+	c.Secrets = kinds.Watched{Watch: kinds.WatchSelected, LabelSelector: "edge=yes"}
 	follow(t, server.Kubeconfig(), c).await(t, "by label", holds("Secret labelled"))
-	c.Secrets = config.Watched{Watch: config.WatchAll}
+	c.Secrets = kinds.Watched{Watch: kinds.WatchAll}
 	follow(t, server.Kubeconfig(), c).await(t, "all", holds("Secret labelled", "Secret plain"))
 }
 
@@ -211,9 +212,9 @@ func TestConfigurationChanges(t *testing.T) {
 	server.Apply(t, configMap(namespace, "a", "1")+secret(namespace, "b", "2"))
 	f := follow(t, server.Kubeconfig(), in(namespace))
 	f.await(t, "start", holds())
-	f.config.ConfigMaps.Watch = config.WatchAll
+	f.config.ConfigMaps.Watch = kinds.WatchAll
 	f.await(t, "all ConfigMaps", holds("ConfigMap a"))
-	f.config.ConfigMaps.Watch, f.config.Secrets.Watch = config.WatchNamed, config.WatchAll
+	f.config.ConfigMaps.Watch, f.config.Secrets.Watch = kinds.WatchNamed, kinds.WatchAll
 	f.await(t, "all Secrets", holds("Secret b"))
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 )
@@ -24,7 +24,7 @@ type converter struct {
 }
 
 func converterFor(q kubewatch.Query) converter {
-	c := converter{trim: inputs.Trimmer(config.ObjectKind{APIVersion: q.APIVersion, Kind: q.Kind, Drop: strings.Fields(q.Drop)})}
+	c := converter{trim: inputs.Trimmer(kinds.Kind{APIVersion: q.APIVersion, Kind: q.Kind, Drop: strings.Fields(q.Drop)})}
 	if q.Content {
 		return c
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/kubetest"
 )
@@ -121,12 +121,12 @@ func TestKindThatComesLater(t *testing.T) {
 	namespace := server.Namespace(t)
 	server.Apply(t, service(namespace, "web"))
 	c := in(namespace)
-	c.Kinds = []config.ObjectKind{{APIVersion: "test.example/v1", Kind: "Later", Namespaces: []string{namespace}, Drop: []string{"spec.notes"}}}
+	c.Kinds = []kinds.Kind{{APIVersion: "test.example/v1", Kind: "Later", Namespaces: []string{namespace}, Drop: []string{"spec.notes"}}}
 	required := follow(t, server.Kubeconfig(), c)
 	required.await(t, "the kind is said to be missing", func(_ inputs.Inputs, err error) bool {
 		return err != nil && strings.Contains(err.Error(), "does not know Later of test.example/v1")
 	})
-	c.Kinds = []config.ObjectKind{c.Kinds[0]}
+	c.Kinds = []kinds.Kind{c.Kinds[0]}
 	c.Kinds[0].Optional = true
 	optional := follow(t, server.Kubeconfig(), c)
 	optional.await(t, "without the kind", holds("Service web"))
@@ -154,7 +154,7 @@ func TestDefinitionDeleted(t *testing.T) {
 	server.Apply(t, definition)
 	server.Apply(t, service(namespace, "web")+widget("Goner", namespace, "w", "a.example"))
 	c := in(namespace)
-	c.Kinds = []config.ObjectKind{{APIVersion: "test.example/v1", Kind: "Goner", Namespaces: []string{namespace}}}
+	c.Kinds = []kinds.Kind{{APIVersion: "test.example/v1", Kind: "Goner", Namespaces: []string{namespace}}}
 	f := follow(t, server.Kubeconfig(), c)
 	f.await(t, "start", holds("Goner w", "Service web"))
 	server.Delete(t, definition)

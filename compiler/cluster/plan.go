@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -45,13 +46,13 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 
 // selectsNamespaces reports whether the labels of namespaces count.
 func selectsNamespaces(c config.Config) bool {
-	return c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k config.ObjectKind) bool { return k.NamespaceSelector != "" })
+	return c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k kinds.Kind) bool { return k.NamespaceSelector != "" })
 }
 
 // watched returns the queries for a kind of which not all objects are read.
-func watched(c config.Config, kind string, w config.Watched, names []snapshots.SecretName) []kubewatch.Query {
+func watched(c config.Config, kind string, w kinds.Watched, names []snapshots.SecretName) []kubewatch.Query {
 	var out []kubewatch.Query
-	if w.Watch == config.WatchNamed {
+	if w.Watch == kinds.WatchNamed {
 		for _, name := range names {
 			if len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, name.Namespace) {
 				out = append(out, kubewatch.Query{APIVersion: "v1", Kind: kind, Namespace: name.Namespace, Name: name.Name})

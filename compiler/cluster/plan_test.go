@@ -9,6 +9,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/internal/rbac"
@@ -42,8 +43,8 @@ var planCases = map[string]planCase{
 	"namespaces": {
 		func(c *config.Config) {
 			c.Namespaces, c.Endpoints = []string{"shop"}, config.Recorded
-			c.Secrets = config.Watched{Watch: config.WatchSelected, LabelSelector: "edge=yes"}
-			c.ConfigMaps = config.Watched{Watch: config.WatchAll}
+			c.Secrets = kinds.Watched{Watch: kinds.WatchSelected, LabelSelector: "edge=yes"}
+			c.ConfigMaps = kinds.Watched{Watch: kinds.WatchAll}
 		},
 		"IngressClasses, EndpointSlices in shop, Ingresses in shop, ConfigMaps in shop, Secrets in shop with edge=yes, Services in shop",
 		`
@@ -59,8 +60,8 @@ var planCases = map[string]planCase{
 	},
 	"kinds": {
 		func(c *config.Config) {
-			c.Secrets, c.ConfigMaps = config.Watched{Watch: config.WatchAll}, config.Watched{Watch: config.WatchAll}
-			c.Kinds = []config.ObjectKind{
+			c.Secrets, c.ConfigMaps = kinds.Watched{Watch: kinds.WatchAll}, kinds.Watched{Watch: kinds.WatchAll}
+			c.Kinds = []kinds.Kind{
 				{APIVersion: "example.com/v1", Kind: "Widget", Optional: true, LabelSelector: "a=b", FieldSelector: "spec.class=x", NamespaceSelector: "tier=edge"},
 				{APIVersion: "example.com/v1", Kind: "Gadget", Namespaces: []string{"shop"}},
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 )
 
 // Objects of other kinds are selected by the API server: by label, by a field that
@@ -22,21 +22,21 @@ func TestSelectorsOfOtherKinds(t *testing.T) {
 	server.Apply(t, labelled+widget("Picked", a, "plain", "y.example")+widget("Picked", b, "other", "x.example")+
 		fmt.Sprintf("---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {tier: %s}}\n", b, b))
 	for name, c := range map[string]struct {
-		kind config.ObjectKind
+		kind kinds.Kind
 		want []string
 	}{
-		"all":                  {config.ObjectKind{}, []string{"Picked labelled", "Picked other", "Picked plain"}},
-		"label":                {config.ObjectKind{LabelSelector: "edge=yes"}, []string{"Picked labelled"}},
-		"field":                {config.ObjectKind{FieldSelector: "spec.host=x.example"}, []string{"Picked labelled", "Picked other"}},
-		"namespace":            {config.ObjectKind{Namespaces: []string{a}}, []string{"Picked labelled", "Picked plain"}},
-		"label of a namespace": {config.ObjectKind{NamespaceSelector: "tier=" + b}, []string{"Picked other"}},
-		"label and field":      {config.ObjectKind{LabelSelector: "edge=yes", FieldSelector: "spec.host=y.example"}, nil},
+		"all":                  {kinds.Kind{}, []string{"Picked labelled", "Picked other", "Picked plain"}},
+		"label":                {kinds.Kind{LabelSelector: "edge=yes"}, []string{"Picked labelled"}},
+		"field":                {kinds.Kind{FieldSelector: "spec.host=x.example"}, []string{"Picked labelled", "Picked other"}},
+		"namespace":            {kinds.Kind{Namespaces: []string{a}}, []string{"Picked labelled", "Picked plain"}},
+		"label of a namespace": {kinds.Kind{NamespaceSelector: "tier=" + b}, []string{"Picked other"}},
+		"label and field":      {kinds.Kind{LabelSelector: "edge=yes", FieldSelector: "spec.host=y.example"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := in("none-of-the-others")
 			c.kind.APIVersion, c.kind.Kind = "test.example/v1", "Picked"
-			cfg.Kinds = []config.ObjectKind{c.kind}
+			cfg.Kinds = []kinds.Kind{c.kind}
 			follow(t, server.Kubeconfig(), cfg).await(t, name, holds(c.want...))
 		})
 	}

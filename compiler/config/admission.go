@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+)
 
 // Admission says how the admission webhook answers.
 type Admission struct {
@@ -21,7 +25,7 @@ const (
 	FailClosed    FailurePolicy = "Fail"
 )
 
-func (a Admission) check(f Errors) {
+func (a Admission) check(f field.Errors) {
 	if a.FailurePolicy != IgnoreFailure && a.FailurePolicy != FailClosed {
 		f.At("failurePolicy").Add(fmt.Sprintf("%q is neither Ignore nor Fail", string(a.FailurePolicy)), "use Ignore or Fail")
 	}

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"regexp"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // Affinity says how the cookies are made that keep sessions with endpoints.
@@ -21,7 +23,7 @@ type Affinity struct {
 // secretKeyForm is what the API allows as a key of a Secret.
 var secretKeyForm = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
-func (a Affinity) check(f Errors) {
+func (a Affinity) check(f field.Errors) {
 	if a.KeySecret != "" {
 		f.At("keySecret").Add(checkShared(a.KeySecret), "use the namespace and the name of a Secret, or leave it out")
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
@@ -52,7 +53,7 @@ var certificateModes = map[CertificateMode]snapshots.CertificateMode{
 // RefMode returns the mode as references have it.
 func (c Certificates) RefMode() snapshots.CertificateMode { return certificateModes[c.Mode] }
 
-func (c Certificates) check(f Errors) {
+func (c Certificates) check(f field.Errors) {
 	if _, known := certificateModes[c.Mode]; !known {
 		f.At("mode").Add(fmt.Sprintf("%q is none of reference, exact, sealed and companion", string(c.Mode)), "use one of them")
 	}

@@ -5,6 +5,9 @@ import (
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 )
 
 var durationForm = regexp.MustCompile(`^[1-9][0-9]{0,8}(us|ms|s|m|h|d)$`)
@@ -13,9 +16,9 @@ var durationForm = regexp.MustCompile(`^[1-9][0-9]{0,8}(us|ms|s|m|h|d)$`)
 const maxThreads = 64
 
 // Check returns every fault of the configuration, in the order of its fields.
-func (c Config) Check() []FieldError {
-	var found []FieldError
-	f := Into(&found)
+func (c Config) Check() []field.Error {
+	var found []field.Error
+	f := field.Into(&found)
 	f.At("ingressClass").Add(checkClass(c.IngressClass), "use the name of an IngressClass, such as hapsnap")
 	f.At("endpoints").Add(checkEndpoints(c.Endpoints), "use live or recorded")
 	c.Bind.check(f.At("bind"))
@@ -42,15 +45,15 @@ func (c Config) Check() []FieldError {
 	c.DNS.check(f.At("dns"))
 	c.checkTCP(f)
 	c.Snippets.Namespaces.check(f.At("snippets").At("namespaces"))
-	CheckNamespaces(f.At("namespaces"), c.Namespaces)
-	CheckLabelSelector(f.At("namespaceSelector"), c.NamespaceSelector)
+	kinds.CheckNamespaces(f.At("namespaces"), c.Namespaces)
+	kinds.CheckLabelSelector(f.At("namespaceSelector"), c.NamespaceSelector)
 	c.Secrets.Check(f.At("secrets"))
 	for i, name := range c.PublicSecrets {
 		f.At("publicSecrets").Element(i).Add(checkShared(name), "use the namespace and the name of a Secret, such as shop/settings")
 	}
 	c.ConfigMaps.Check(f.At("configMaps"))
 	c.Certificates.check(f.At("certificates"))
-	CheckAll(f.At("kinds"), c.Kinds)
+	kinds.CheckAll(f.At("kinds"), c.Kinds)
 	c.Log.Check(f.At("log"))
 	c.ShrinkGuard.check(f.At("shrinkGuard"))
 	c.ForeignAnnotations.check(f.At("foreignAnnotations"))
@@ -78,7 +81,7 @@ func (c Config) listeners() []listener {
 	}
 }
 
-func (t Timeouts) check(f Errors) {
+func (t Timeouts) check(f field.Errors) {
 	checkDuration(f.At("connect"), t.Connect)
 	checkDuration(f.At("client"), t.Client)
 	checkDuration(f.At("server"), t.Server)
@@ -92,14 +95,14 @@ func (t Timeouts) check(f Errors) {
 }
 
 // checkOptional checks a time that may be left out.
-func checkOptional(f Errors, d OptionalDuration) {
+func checkOptional(f field.Errors, d OptionalDuration) {
 	if d != "" {
 		checkDuration(f, Duration(d))
 	}
 }
 
 // checkDuration checks a time that must be there.
-func checkDuration(f Errors, d Duration) {
+func checkDuration(f field.Errors, d Duration) {
 	if !durationForm.MatchString(string(d)) {
 		f.Add(fmt.Sprintf("%q is not a time", string(d)), "use a number and a unit: us, ms, s, m, h or d, such as 30s")
 	}

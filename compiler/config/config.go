@@ -1,5 +1,11 @@
 package config
 
+import (
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
+	"github.com/hapsnap/hapsnap/compiler/config/logs"
+	"github.com/hapsnap/hapsnap/compiler/config/transport"
+)
+
 // Kind is the KRM kind of the configuration; its apiVersion is that of
 // snapshots.
 const Kind = "CompilerConfig"
@@ -31,7 +37,7 @@ type Config struct {
 	// an endpoint gets.
 	Forwarded Forwarded `json:"forwarded"`
 	// TLS says what clients may negotiate with every listener that speaks TLS.
-	TLS TLS `json:"tls"`
+	TLS transport.TLS `json:"tls"`
 	// Status is the listener for monitoring and load balancers, which clients need not
 	// reach. GET /healthz answers 200 while the process serves. GET /ready
 	// answers 200 while the instance is to be sent requests. It answers 503 while
@@ -86,7 +92,7 @@ type Config struct {
 	// Affinity says how the cookies are made that keep sessions with endpoints.
 	Affinity Affinity `json:"affinity"`
 	// Log says how and where HAProxy logs requests.
-	Log Log `json:"log"`
+	Log logs.Log `json:"log"`
 	// ExternalNames says which Services of type ExternalName are served. HAProxy
 	// looks their names up while it runs, from where it is: anybody who may create
 	// such a Service and an Ingress reaches what HAProxy reaches. A name can be
@@ -141,21 +147,21 @@ type Config struct {
 	// namespaces.
 	NamespaceSelector string `json:"namespaceSelector"`
 	// Secrets says which Secrets are read from a cluster. From files all are read.
-	Secrets Watched `json:"secrets"`
+	Secrets kinds.Watched `json:"secrets"`
 	// PublicSecrets are Secrets, each as namespace/name, with nothing secret in them,
 	// such as settings. The values of all others that were read must not be in a
 	// snapshot; a private key never may.
 	PublicSecrets []string `json:"publicSecrets"`
 	// ConfigMaps says which ConfigMaps are read from a cluster. From files all are
 	// read.
-	ConfigMaps Watched `json:"configMaps"`
+	ConfigMaps kinds.Watched `json:"configMaps"`
 	// Certificates says which certificates a snapshot is served with, and where they
 	// are from.
 	Certificates Certificates `json:"certificates"`
 	// Kinds are kinds of objects that templates read, with .Objects and .Indexed: of
 	// a CustomResourceDefinition, or those that are read anyway, to have their
 	// content.
-	Kinds []ObjectKind `json:"kinds"`
+	Kinds []kinds.Kind `json:"kinds"`
 	// ShrinkGuard says when a configuration that lost much at once waits for
 	// somebody to approve it: a volume that is half mounted, or a cluster that is
 	// half read, looks like deletions. It is compared with the newest snapshot of
@@ -228,7 +234,7 @@ func Default() Config {
 		HTTP:            Listener{Port: 80},
 		HTTPS:           HTTPSListener{Port: 443, HTTP2: true},
 		Forwarded:       Forwarded{Policy: ReplaceForwarded, ClientAddress: AddressOfConnection, RequestID: true},
-		TLS:             TLS{Policy: Intermediate},
+		TLS:             transport.TLS{Policy: transport.Intermediate},
 		BufferSize:      "40k",
 		Status:          defaultStatus(),
 		HardStopAfter:   "30m",
@@ -242,10 +248,10 @@ func Default() Config {
 		ExternalNames:      ExternalNames{Policy: AllowExternalNames},
 		DNS:                DNS{Refresh: "5s", Prefer: IPv4},
 		TCPAnnotations:     TCPAnnotations{Namespaces: Namespaces{"*"}},
-		Secrets:            Watched{Watch: WatchNamed},
-		ConfigMaps:         Watched{Watch: WatchNamed},
+		Secrets:            kinds.Watched{Watch: kinds.WatchNamed},
+		ConfigMaps:         kinds.Watched{Watch: kinds.WatchNamed},
 		Certificates:       Certificates{Mode: ReferenceCertificates},
-		Log:                Log{Target: LogToStdout, Format: LogHTTP, Facility: "local0", Level: Info, Syslog: RFC5424},
+		Log:                logs.Log{Target: logs.ToStdout, Format: logs.HTTP, Facility: "local0", Level: logs.Info, Syslog: logs.RFC5424},
 		ShrinkGuard:        ShrinkGuard{LostPercent: 50, MinLost: 5},
 		ForeignAnnotations: CloseForeign,
 		Hosts:              ShareHosts,

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // DNS says how HAProxy looks up the names of Services of type ExternalName while
@@ -28,7 +30,7 @@ const (
 	IPv6 Family = "ipv6"
 )
 
-func (d DNS) check(f Errors) {
+func (d DNS) check(f field.Errors) {
 	for i, s := range d.Nameservers {
 		if _, err := nameserver(s); err != nil {
 			f.At("nameservers").Element(i).Add(fmt.Sprintf("%q is not an IP address, perhaps with a port", s), "use such as 10.96.0.10, 10.96.0.10:5353 or [fd00::10]:53")

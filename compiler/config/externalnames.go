@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // ExternalNames says which Services of type ExternalName are served.
@@ -28,7 +30,7 @@ const (
 	RefuseExternalNames ExternalNamePolicy = "refuse"
 )
 
-func (e ExternalNames) check(f Errors) {
+func (e ExternalNames) check(f field.Errors) {
 	if e.Policy != AllowExternalNames && e.Policy != RefuseExternalNames {
 		f.At("policy").Add(fmt.Sprintf("%q is neither allow nor refuse", string(e.Policy)), "use allow or refuse")
 	}

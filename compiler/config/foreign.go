@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+)
 
 // ForeignAnnotations says what becomes of annotations of other controllers that are not
 // obeyed.
@@ -15,7 +19,7 @@ const (
 	IgnoreForeign ForeignAnnotations = "ignore"
 )
 
-func (a ForeignAnnotations) check(f Errors) {
+func (a ForeignAnnotations) check(f field.Errors) {
 	if a != CloseForeign && a != IgnoreForeign {
 		f.Add(fmt.Sprintf("%q is neither close nor ignore", string(a)), "use close or ignore")
 	}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // Forwarded says what becomes of headers by which proxies tell endpoints about clients.
@@ -62,7 +64,7 @@ const (
 // the client's, as HAProxy counts them.
 func (f Forwarded) Hops() []string { return []string{"-1", "-2", "-3", "-4", "-5"} }
 
-func (f Forwarded) check(at Errors) {
+func (f Forwarded) check(at field.Errors) {
 	if f.Policy != ReplaceForwarded && f.Policy != AppendForwarded && f.Policy != KeepForwarded {
 		at.At("policy").Add(fmt.Sprintf("%q is none of replace, append and keep", string(f.Policy)), "use replace, append or keep")
 	}
@@ -107,7 +109,7 @@ func isToken(text string) bool {
 }
 
 // checkNetworks checks a list of networks.
-func checkNetworks(at Errors, networks []string) {
+func checkNetworks(at field.Errors, networks []string) {
 	for i, text := range networks {
 		if _, ok := parseNetwork(text); !ok {
 			at.Element(i).Add(fmt.Sprintf("%q is not a network", text), "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
@@ -124,6 +126,6 @@ func (f Forwarded) Trusts() bool { return len(f.Trusted) > 0 }
 func (c Config) MayMap() bool {
 	return len(c.ProxyProtocol.Trusted) > 0 || slices.ContainsFunc(c.Bind.Addresses, func(a string) bool {
 		address, err := netip.ParseAddr(a)
-		return IsVariable(a) || err == nil && address.Is4In6()
+		return field.IsVariable(a) || err == nil && address.Is4In6()
 	})
 }

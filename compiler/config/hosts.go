@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // HostPolicy says what namespaces other than its owner get of a host.
@@ -20,7 +22,7 @@ const (
 	OwnHosts HostPolicy = "owned"
 )
 
-func (p HostPolicy) check(f Errors) {
+func (p HostPolicy) check(f field.Errors) {
 	if p != ShareHosts && p != OwnHosts {
 		f.Add(fmt.Sprintf("%q is neither shared nor owned", string(p)), "use shared or owned")
 	}
@@ -62,7 +64,7 @@ func (c Config) ReservedSuffixes() []string {
 	return out
 }
 
-func (c Config) checkHosts(f Errors) {
+func (c Config) checkHosts(f field.Errors) {
 	c.Hosts.check(f.At("hosts"))
 	for i, s := range c.SharedHosts {
 		at := f.At("sharedHosts").Element(i)
@@ -82,7 +84,7 @@ func (c Config) checkHosts(f Errors) {
 	}
 }
 
-func checkDomain(f Errors, name, written string) {
+func checkDomain(f field.Errors, name, written string) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		f.Add(fmt.Sprintf("%q is not the name of a host", written), "use a DNS name in lower case, such as shop.example")
 	}

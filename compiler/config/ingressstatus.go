@@ -5,6 +5,8 @@ import (
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // IngressStatus says which addresses the status of Ingresses names.
@@ -18,7 +20,7 @@ type IngressStatus struct {
 	Addresses []string `json:"addresses"`
 }
 
-func (s IngressStatus) check(f Errors) {
+func (s IngressStatus) check(f field.Errors) {
 	if s.Service != "" {
 		f.At("service").Add(checkShared(s.Service), "use the namespace and the name of a Service, such as edge/haproxy")
 	}

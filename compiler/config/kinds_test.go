@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 )
 
 // What is impossible of what is read from a cluster is reported at its place.
@@ -89,7 +91,7 @@ func TestFieldPath(t *testing.T) {
 		"a.":                                 nil,
 		"":                                   nil,
 	} {
-		got, err := FieldPath(text)
+		got, err := kinds.FieldPath(text)
 		if !slices.Equal(got, want) || (err == nil) != (want != nil) {
 			t.Errorf("%q: got %q, %v", text, got, err)
 		}

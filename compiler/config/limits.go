@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+)
 
 // Limits bound what the objects of one namespace may ask of a compile. 0 sets none.
 type Limits struct {
@@ -28,7 +32,7 @@ func defaultLimits() Limits {
 	}
 }
 
-func (l Limits) check(f Errors) {
+func (l Limits) check(f field.Errors) {
 	for _, field := range []struct {
 		name  string
 		value int

@@ -3,6 +3,9 @@ package config
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+	"github.com/hapsnap/hapsnap/compiler/config/transport"
 )
 
 // Bind says where HAProxy listens.
@@ -55,7 +58,7 @@ func (l HTTPSListener) AltSvcPort() int {
 }
 
 // checkListeners checks the ports, and that each is opened once.
-func (c Config) checkListeners(f Errors) {
+func (c Config) checkListeners(f field.Errors) {
 	seen := map[int]bool{}
 	for _, l := range c.listeners() {
 		at := f
@@ -73,7 +76,7 @@ func (c Config) checkListeners(f Errors) {
 	}
 }
 
-func (l HTTPSListener) check(f Errors, tls TLS) {
+func (l HTTPSListener) check(f field.Errors, tls transport.TLS) {
 	if l.DefaultCertificate != "" {
 		f.At("defaultCertificate").Add(checkShared(l.DefaultCertificate), "use the namespace and the name of a Secret")
 	}
@@ -88,7 +91,7 @@ func (l HTTPSListener) check(f Errors, tls TLS) {
 	}
 }
 
-func (b Bind) check(f Errors) {
+func (b Bind) check(f field.Errors) {
 	at := f.At("addresses")
 	if len(b.Addresses) == 0 {
 		at.Add("is empty: nothing would be served", addressHint)
@@ -98,15 +101,15 @@ func (b Bind) check(f Errors) {
 
 const addressHint = `use IP addresses, "*", or one "${VARIABLE}"`
 
-func checkAddresses(f Errors, addresses []string) {
+func checkAddresses(f field.Errors, addresses []string) {
 	for i, a := range addresses {
-		if _, err := netip.ParseAddr(a); err != nil && a != "*" && !IsVariable(a) {
+		if _, err := netip.ParseAddr(a); err != nil && a != "*" && !field.IsVariable(a) {
 			f.Element(i).Add(fmt.Sprintf("%q is not an address", a), addressHint)
 		}
 	}
 }
 
-func (p ProxyProtocol) check(f Errors) {
+func (p ProxyProtocol) check(f field.Errors) {
 	checkNetworks(f.At("trusted"), p.Trusted)
 }
 

@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+)
 
 // Paths says how the paths of requests are compared with those of routes.
 type Paths struct {
@@ -44,7 +48,7 @@ func defaultPaths() Paths {
 	return Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters}
 }
 
-func (p Paths) check(f Errors) {
+func (p Paths) check(f field.Errors) {
 	if p.Unsafe != RejectUnsafe && p.Unsafe != PassUnsafe {
 		f.At("unsafe").Add(fmt.Sprintf("%q is neither reject nor pass", string(p.Unsafe)), "use reject or pass")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -50,7 +51,7 @@ type Places struct {
 func PlacesOf(file string, data []byte) Places { return Places{file, data} }
 
 // Locate returns Errors of the file's fields at their places.
-func (p Places) Locate(Errors []FieldError) []diag.Diagnostic {
+func (p Places) Locate(Errors []field.Error) []diag.Diagnostic {
 	r := reader{file: p.file}
 	var root *yaml.Node
 	if p.file != "" {
@@ -63,7 +64,7 @@ func (p Places) Locate(Errors []FieldError) []diag.Diagnostic {
 }
 
 // fieldFault adds the diagnostic of a field below the root of a document.
-func (r *reader) fieldFault(root *yaml.Node, f FieldError) {
+func (r *reader) fieldFault(root *yaml.Node, f field.Error) {
 	at := root
 	if root != nil {
 		at = lookup(root, append([]string{"spec"}, f.Path...))
@@ -148,7 +149,7 @@ func (r *reader) decode(n *yaml.Node, into reflect.Value, path []string) {
 		n = n.Alias
 	}
 	if want := shape(into.Kind()); n.Kind != want {
-		r.fault(n, fmt.Sprintf("%s: want %s, not %s", JoinPath(path), wanted(into.Kind()), describe(n)), "")
+		r.fault(n, fmt.Sprintf("%s: want %s, not %s", field.JoinPath(path), wanted(into.Kind()), describe(n)), "")
 		return
 	}
 	switch into.Kind() {
@@ -163,7 +164,7 @@ func (r *reader) decode(n *yaml.Node, into reflect.Value, path []string) {
 		}
 	default:
 		if n.Tag == yaml.NodeTagNull || n.Decode(into.Addr().Interface()) != nil {
-			r.fault(n, fmt.Sprintf("%s: want %s, not %s", JoinPath(path), wanted(into.Kind()), describe(n)), "")
+			r.fault(n, fmt.Sprintf("%s: want %s, not %s", field.JoinPath(path), wanted(into.Kind()), describe(n)), "")
 		}
 	}
 }
@@ -183,7 +184,7 @@ func (r *reader) decodeStruct(n *yaml.Node, into reflect.Value, path []string) {
 	r.eachField(n, path, func(key, value *yaml.Node, at []string) {
 		target, ok := fieldByTag(into, key.Value)
 		if !ok {
-			r.fault(key, JoinPath(at)+": unknown field", "use one of "+strings.Join(tags(into.Type()), ", "))
+			r.fault(key, field.JoinPath(at)+": unknown field", "use one of "+strings.Join(tags(into.Type()), ", "))
 			return
 		}
 		r.decode(value, target, at)
@@ -208,7 +209,7 @@ func (r *reader) eachField(n *yaml.Node, path []string, do func(key, value *yaml
 		key := n.Content[i]
 		at := append(slices.Clone(path), key.Value)
 		if seen[key.Value] {
-			r.fault(key, JoinPath(at)+": is set twice", "")
+			r.fault(key, field.JoinPath(at)+": is set twice", "")
 			continue
 		}
 		seen[key.Value] = true

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // Each case is what spec holds, and the Errors that it has, which are at its line and have hints.
@@ -66,8 +68,8 @@ func TestLogTarget(t *testing.T) {
 	} {
 		l := Default().Log
 		l.Target = target
-		var found []FieldError
-		l.Check(Into(&found))
+		var found []field.Error
+		l.Check(field.Into(&found))
 		if l.Address() != want.address || l.Port() != want.port || len(found) > 0 {
 			t.Errorf("%s: %s %d %v, want %s %d", target, l.Address(), l.Port(), found, want.address, want.port)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
@@ -19,7 +20,7 @@ type Shared struct {
 	AuthServices []string `json:"authServices"`
 }
 
-func (s Shared) check(f Errors) {
+func (s Shared) check(f field.Errors) {
 	for i, name := range s.NetworkLists {
 		f.At("networkLists").Element(i).Add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/countries")
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // ShrinkGuard says when a configuration that lost much at once waits for
@@ -30,7 +32,7 @@ func (s ShrinkGuard) Approves(digest string) bool {
 	return approved != "" && strings.HasPrefix(strings.TrimPrefix(digest, "sha256:"), approved)
 }
 
-func (s ShrinkGuard) check(f Errors) {
+func (s ShrinkGuard) check(f field.Errors) {
 	if s.LostPercent < 0 || s.LostPercent > 100 {
 		f.At("lostPercent").Add(fmt.Sprintf("%d is not a percentage", s.LostPercent), "use 1 to 100, or 0 for no guard")
 	}

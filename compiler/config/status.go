@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // Status is the listener for monitoring and load balancers.
@@ -67,7 +69,7 @@ func (c Config) StatusAddresses() []string {
 // pathForm is what a path of the status listener may be.
 var pathForm = regexp.MustCompile(`^(/[A-Za-z0-9._~-]{1,64}){1,8}$`)
 
-func (s Status) check(f Errors) {
+func (s Status) check(f field.Errors) {
 	checkAddresses(f.At("addresses"), s.Addresses)
 	taken := []string{healthPath, readyPath}
 	for _, page := range []struct {

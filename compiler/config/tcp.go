@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // TCPService is a port whose connections go to a Service as they are, without a
@@ -139,7 +141,7 @@ func (c Config) Ports() map[int]string {
 }
 
 // checkTCP checks what is said of TCP services.
-func (c Config) checkTCP(f Errors) {
+func (c Config) checkTCP(f field.Errors) {
 	type claim struct {
 		port int
 		host string
@@ -169,7 +171,7 @@ func (c Config) checkTCP(f Errors) {
 }
 
 // checkTCPPort refuses the ports of the other listeners.
-func (c Config) checkTCPPort(at Errors, port int) {
+func (c Config) checkTCPPort(at field.Errors, port int) {
 	if port < 1 || port > 65535 {
 		at.Add(fmt.Sprintf("%d is not a port", port), "use 1 to 65535")
 	}
@@ -181,7 +183,7 @@ func (c Config) checkTCPPort(at Errors, port int) {
 }
 
 // check checks what an entry says by itself.
-func (s TCPService) check(at Errors) {
+func (s TCPService) check(at field.Errors) {
 	namespace, name, port := s.Target()
 	if !isName(namespace) || !isName(name) || !isServicePort(port) {
 		at.At("service").Add(fmt.Sprintf("%q is not a port of a Service", s.Service), "use namespace/name:port")
@@ -200,7 +202,7 @@ func (s TCPService) check(at Errors) {
 	}
 }
 
-func (n Namespaces) check(at Errors) {
+func (n Namespaces) check(at field.Errors) {
 	for i, name := range n {
 		if name != "*" && len(validation.IsDNS1123Label(name)) > 0 {
 			at.Element(i).Add(fmt.Sprintf("%q is not a namespace", name), "use names of namespaces, or * for all")

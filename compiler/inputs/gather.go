@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
@@ -19,7 +19,7 @@ import (
 // Gather decodes the objects that the compiler reads. Those that break their
 // schema are reported and left out, but for [Inputs].Broken. Kinds are those of
 // which the content is wanted. Ignored counts the objects of other kinds.
-func Gather(set manifests.Set, kinds ...config.ObjectKind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
+func Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
 	return new(Gatherer).Gather(set, kinds...)
 }
 
@@ -27,7 +27,7 @@ func Gather(set manifests.Set, kinds ...config.ObjectKind) (in Inputs, found []d
 // [manifests.Reader] read anew. The zero Gatherer is ready. It is not for
 // concurrent use.
 type Gatherer struct {
-	kinds   []config.ObjectKind
+	kinds   []kinds.Kind
 	decoded map[identity]any // the values without faults
 }
 
@@ -39,7 +39,7 @@ type identity struct {
 }
 
 // Gather gathers like the function [Gather].
-func (x *Gatherer) Gather(set manifests.Set, kinds ...config.ObjectKind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
+func (x *Gatherer) Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
 	if !reflect.DeepEqual(x.kinds, kinds) { // other fields may be dropped
 		x.kinds, x.decoded = kinds, nil
 	}
@@ -61,7 +61,7 @@ type gatherer struct {
 	found           []diag.Diagnostic
 	ignored         map[manifests.GVK]int
 	before, decoded map[identity]any
-	kinds           []config.ObjectKind
+	kinds           []kinds.Kind
 	trimmers        map[manifests.GVK]func(map[string]any)
 	namespaced      map[groupKind]bool
 }

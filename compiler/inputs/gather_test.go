@@ -15,6 +15,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/manifests"
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // gather reads the files of an archive, and returns positions as if its
 // directory were the current one.
-func gather(t *testing.T, files []txtar.File, kinds ...config.ObjectKind) (inputs.Inputs, []diag.Diagnostic, map[manifests.GVK]int) {
+func gather(t *testing.T, files []txtar.File, kinds ...kinds.Kind) (inputs.Inputs, []diag.Diagnostic, map[manifests.GVK]int) {
 	t.Helper()
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
@@ -35,10 +35,10 @@ func Other(u *unstructured.Unstructured) Object[unstructured.Unstructured] {
 }
 
 // kindOf returns what the configuration says of a kind, and whether it names it.
-func kindOf(list []config.ObjectKind, apiVersion, kind string) (config.ObjectKind, bool) {
-	i := slices.IndexFunc(list, func(k config.ObjectKind) bool { return k.APIVersion == apiVersion && k.Kind == kind })
+func kindOf(list []kinds.Kind, apiVersion, kind string) (kinds.Kind, bool) {
+	i := slices.IndexFunc(list, func(k kinds.Kind) bool { return k.APIVersion == apiVersion && k.Kind == kind })
 	if i < 0 {
-		return config.ObjectKind{}, false
+		return kinds.Kind{}, false
 	}
 	return list[i], true
 }

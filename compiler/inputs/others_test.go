@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/manifests"
@@ -23,7 +23,7 @@ items:
 - {apiVersion: v1, kind: Service, metadata: {name: a}}
 - {apiVersion: knative.example/v1, kind: Service, metadata: {name: a, namespace: default}}
 - {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
-`)}}, config.ObjectKind{APIVersion: "knative.example/v1", Kind: "Service"}, config.ObjectKind{APIVersion: "v1", Kind: "ConfigMap"})
+`)}}, kinds.Kind{APIVersion: "knative.example/v1", Kind: "Service"}, kinds.Kind{APIVersion: "v1", Kind: "ConfigMap"})
 	if len(found) > 0 || len(in.Others) != 2 {
 		t.Fatal(found, in.Others)
 	}
@@ -70,7 +70,7 @@ func TestGathererKeepsContent(t *testing.T) {
 	}
 	var reader manifests.Reader
 	var gatherer inputs.Gatherer
-	gathered := func(kinds ...config.ObjectKind) inputs.Inputs {
+	gathered := func(kinds ...kinds.Kind) inputs.Inputs {
 		t.Helper()
 		set, err := reader.Read(".")
 		if err != nil {
@@ -82,7 +82,7 @@ func TestGathererKeepsContent(t *testing.T) {
 		}
 		return in
 	}
-	kind := config.ObjectKind{APIVersion: "v1", Kind: "ConfigMap"}
+	kind := kinds.Kind{APIVersion: "v1", Kind: "ConfigMap"}
 	first, second := gathered(kind), gathered(kind)
 	if first.Others[0].Value != second.Others[0].Value || first.ConfigMaps[0].Value != second.ConfigMaps[0].Value {
 		t.Error("the ConfigMap was decoded again")

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
@@ -32,7 +33,7 @@ type selection struct {
 // namespaces.
 func NewSelector(c config.Config, namespaces []Object[corev1.Namespace]) Selector {
 	s := Selector{
-		builtIn: newSelection(config.ObjectKind{Namespaces: c.Namespaces, NamespaceSelector: c.NamespaceSelector}),
+		builtIn: newSelection(kinds.Kind{Namespaces: c.Namespaces, NamespaceSelector: c.NamespaceSelector}),
 		others:  map[string]selection{}, namespaces: map[string]labels.Set{},
 	}
 	for _, k := range c.Kinds {
@@ -45,7 +46,7 @@ func NewSelector(c config.Config, namespaces []Object[corev1.Namespace]) Selecto
 }
 
 // newSelection parses selectors. A selector that does not parse selects nothing.
-func newSelection(k config.ObjectKind) selection {
+func newSelection(k kinds.Kind) selection {
 	out := selection{namespaces: k.Namespaces, namespaceSelector: labels.Nothing(), labelSelector: labels.Nothing(), fieldSelector: fields.Nothing()}
 	if s, err := labels.Parse(k.NamespaceSelector); err == nil {
 		out.namespaceSelector = s

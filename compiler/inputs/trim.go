@@ -1,6 +1,8 @@
 package inputs
 
-import "github.com/hapsnap/hapsnap/compiler/config"
+import (
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
+)
 
 // lastApplied is where kubectl keeps the whole object once more.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -8,10 +10,10 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // Trimmer returns what takes the fields out of an object of a kind that are not
 // kept, so that they take no memory: those that the kind says, and those that
 // only the API server and kubectl use.
-func Trimmer(kind config.ObjectKind) func(content map[string]any) {
+func Trimmer(kind kinds.Kind) func(content map[string]any) {
 	paths := [][]string{{"metadata", "managedFields"}, {"metadata", "annotations", lastApplied}}
 	for _, text := range kind.Drop {
-		if path, err := config.FieldPath(text); err == nil { // as the configuration was checked
+		if path, err := kinds.FieldPath(text); err == nil { // as the configuration was checked
 			paths = append(paths, path)
 		}
 	}

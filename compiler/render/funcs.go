@@ -10,7 +10,7 @@ import (
 
 	"github.com/Masterminds/sprig/v3"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // hermetic are the functions of sprig that templates may call: those whose
@@ -99,7 +99,7 @@ func words(list any) (Text, error) {
 func listen(address string, port int) (Text, error) {
 	p := ":" + strconv.Itoa(port)
 	switch {
-	case config.IsVariable(address):
+	case field.IsVariable(address):
 		return Text(`"` + address + p + `"`), nil
 	case address == "::":
 		return Text("[::]" + p + " v4v6"), nil
@@ -144,7 +144,7 @@ func socket(name, address string, port int) (Text, error) {
 		return "", fmt.Errorf("socket: %q is not a plain name", name)
 	}
 	text := "abns@hapsnap/" + name + "/" + address + "/" + strconv.Itoa(port)
-	if config.IsVariable(address) {
+	if field.IsVariable(address) {
 		return Text(`"` + text + `"`), nil
 	}
 	word, err := checkConfig(text)
@@ -157,7 +157,7 @@ func listenQUIC(address string, port int) (Text, error) {
 	at, err := listen(address, port)
 	family := "quic4@"
 	switch {
-	case config.IsVariable(address):
+	case field.IsVariable(address):
 		return `"` + Text(family) + at[1:], err
 	case strings.Contains(address, ":"):
 		family = "quic6@"

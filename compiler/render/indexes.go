@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
@@ -61,7 +61,7 @@ func indexBy(objects []Object, path string) map[string][]Object {
 // valuesAt returns the plain values that a JSONPath leads to, each once. What it
 // does not fit has none.
 func valuesAt(content map[string]any, path string) []string {
-	j, err := config.JSONPath(path) // holds a state, and so is not shared
+	j, err := kinds.JSONPath(path) // holds a state, and so is not shared
 	if err != nil {
 		return nil
 	}

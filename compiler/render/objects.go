@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
@@ -38,7 +38,7 @@ func (o Object) Field(path string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps, err := config.FieldPath(path)
+	steps, err := kinds.FieldPath(path)
 	if err != nil {
 		return nil, mistake{"field: " + err.Error(), "use such as spec.timeout"}
 	}
@@ -69,7 +69,7 @@ type objectIndex struct {
 	byOrigin map[diag.Object]int
 }
 
-func indexObjects(objects []Object, kinds []config.ObjectKind) *objectIndex {
+func indexObjects(objects []Object, kinds []kinds.Kind) *objectIndex {
 	x := &objectIndex{byKind: map[string]*kindIndex{}, byOrigin: map[diag.Object]int{}}
 	for _, gvk := range alwaysRead {
 		x.byKind[gvk] = &kindIndex{}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -27,7 +27,7 @@ func widget(name string, spec map[string]any) render.Object {
 // withWidgets is the shop with widgets, in no order.
 func withWidgets(widgets ...render.Object) render.Input {
 	in := shop()
-	in.Config.Kinds = []config.ObjectKind{
+	in.Config.Kinds = []kinds.Kind{
 		{APIVersion: "example.com/v1", Kind: "Widget", Indexes: map[string]string{"byHost": ".spec.hosts[*]", "byPort": ".spec.port", "byAll": ".spec", "byDeep": ".spec.hosts[0].deep.er"}},
 		{APIVersion: "example.com/v1", Kind: "Gadget"},
 		{APIVersion: "v1", Kind: "ConfigMap"},
@@ -178,7 +178,7 @@ func TestLinesOfObjects(t *testing.T) {
 func TestContentOfIngresses(t *testing.T) {
 	t.Parallel()
 	in := shop()
-	in.Config.Kinds = []config.ObjectKind{{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}}
+	in.Config.Kinds = []kinds.Kind{{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}}
 	web := in.Objects[0]
 	web.Whole, web.Annotations = map[string]any{"spec": map[string]any{"ingressClassName": "edge"}}, nil // as if they were dropped
 	in.Objects = append(in.Objects, web)

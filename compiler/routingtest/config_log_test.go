@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/logs"
 )
 
 // syslogServer receives messages.
@@ -58,7 +59,7 @@ func TestLogLevel(t *testing.T) {
 			t.Parallel()
 			server := syslogServer(t)
 			a := startArranged(t, common(t)+ingress{rules: []string{"shop.example P / a"}}.yaml(), asTheyAre, func(c *config.Config) {
-				c.Log.Target, c.Log.Level = server.LocalAddr().String(), config.LogLevel(level)
+				c.Log.Target, c.Log.Level = server.LocalAddr().String(), logs.Level(level)
 			})
 			clean(t, a.edge)
 			a.get(t, "shop.example", "/marked")
@@ -78,14 +79,14 @@ func TestLogGoesToSyslog(t *testing.T) {
 	t.Parallel()
 	i := ingress{rules: []string{"shop.example P / a"}}
 	for name, c := range map[string]struct {
-		edit       func(*config.Log)
+		edit       func(*logs.Log)
 		find, want string // what is in the message that holds find
 	}{
-		"as it is": {func(*config.Log) {}, "/marked", "<134>1 "},
-		"facility": {func(l *config.Log) { l.Facility = "daemon" }, "/marked", "<30>1 "},
-		"rfc3164":  {func(l *config.Log) { l.Syslog = config.RFC3164 }, "/marked", "<134>" + time.Now().UTC().Format("Jan")},
-		"format":   {func(l *config.Log) { l.Format = `it's %ST "%HM" %HP` }, "/marked", `it's 200 "GET" /marked`},
-		"cut":      {func(l *config.Log) { l.MaxLength, l.Format = 200, "%HP" }, "/marked", "/marked"},
+		"as it is": {func(*logs.Log) {}, "/marked", "<134>1 "},
+		"facility": {func(l *logs.Log) { l.Facility = "daemon" }, "/marked", "<30>1 "},
+		"rfc3164":  {func(l *logs.Log) { l.Syslog = logs.RFC3164 }, "/marked", "<134>" + time.Now().UTC().Format("Jan")},
+		"format":   {func(l *logs.Log) { l.Format = `it's %ST "%HM" %HP` }, "/marked", `it's 200 "GET" /marked`},
+		"cut":      {func(l *logs.Log) { l.MaxLength, l.Format = 200, "%HP" }, "/marked", "/marked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,7 +113,7 @@ func TestLogInJSON(t *testing.T) {
 	t.Parallel()
 	server := syslogServer(t)
 	i := ingress{rules: []string{"shop.example P / a"}}
-	e := startWith(t, common(t)+i.yaml(), func(cfg *config.Config) { cfg.Log.Target, cfg.Log.Format = server.LocalAddr().String(), config.LogJSON })
+	e := startWith(t, common(t)+i.yaml(), func(cfg *config.Config) { cfg.Log.Target, cfg.Log.Format = server.LocalAddr().String(), logs.JSON })
 	clean(t, e)
 	long := strings.Repeat(`"`, 4000)
 	for _, c := range []struct {
@@ -145,7 +146,7 @@ func TestLogOfConnectionsInJSON(t *testing.T) {
 	server := syslogServer(t)
 	var port int
 	e := startWith(t, serviceYAML("shop", "a", echo(t, "a")), func(cfg *config.Config) {
-		cfg.Log.Target, cfg.Log.Format = server.LocalAddr().String(), config.LogJSON
+		cfg.Log.Target, cfg.Log.Format = server.LocalAddr().String(), logs.JSON
 		port = freePort(t, cfg.Bind.Addresses[0])
 		cfg.TCPServices = []config.TCPService{{Port: port, Service: "shop/a:80"}}
 	})
@@ -185,7 +186,7 @@ func object(t *testing.T, message string) map[string]any {
 func TestLogNowhere(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
-	cfg.Log.Target = config.LogNowhere
+	cfg.Log.Target = logs.Nowhere
 	cfg.TCPServices = []config.TCPService{{Port: 5432, Service: "shop/a:80"}, {Port: 5433, Service: "shop/b:80", SNI: []string{"b.example"}}}
 	i := optioned("a", "backend-protocol", "fcgi", "fcgi-root", "/srv")
 	result, _ := compile(t, common(t)+i.yaml(), cfg)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/transport"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
@@ -33,41 +34,41 @@ func TestTLSPolicies(t *testing.T) {
 		cbc   = tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA
 	)
 	for name, c := range map[string]struct {
-		settings          config.TLS
+		settings          transport.TLS
 		accepted, refused []*tls.Config
 	}{
 		"intermediate": {
-			config.TLS{Policy: config.Intermediate},
+			transport.TLS{Policy: transport.Intermediate},
 			[]*tls.Config{only(tls.VersionTLS13), only(tls.VersionTLS12), only(tls.VersionTLS12, good)},
 			[]*tls.Config{only(tls.VersionTLS11), only(tls.VersionTLS12, cbc)},
 		},
 		"modern": {
-			config.TLS{Policy: config.Modern},
+			transport.TLS{Policy: transport.Modern},
 			[]*tls.Config{only(tls.VersionTLS13)},
 			[]*tls.Config{only(tls.VersionTLS12)},
 		},
 		"modern and 1.2": {
-			config.TLS{Policy: config.Modern, MinVersion: config.TLS12},
+			transport.TLS{Policy: transport.Modern, MinVersion: transport.TLS12},
 			[]*tls.Config{only(tls.VersionTLS13), only(tls.VersionTLS12)},
 			[]*tls.Config{only(tls.VersionTLS11), only(tls.VersionTLS12, cbc)},
 		},
 		"oldest": {
-			config.TLS{Policy: config.Intermediate, MinVersion: config.TLS10, Ciphers: []string{"DEFAULT@SECLEVEL=0"}},
+			transport.TLS{Policy: transport.Intermediate, MinVersion: transport.TLS10, Ciphers: []string{"DEFAULT@SECLEVEL=0"}},
 			[]*tls.Config{only(tls.VersionTLS13), only(tls.VersionTLS12, cbc), only(tls.VersionTLS10, cbc)},
 			nil,
 		},
 		"not 1.3": {
-			config.TLS{Policy: config.Intermediate, MaxVersion: config.TLS12},
+			transport.TLS{Policy: transport.Intermediate, MaxVersion: transport.TLS12},
 			[]*tls.Config{only(tls.VersionTLS12)},
 			[]*tls.Config{only(tls.VersionTLS13)},
 		},
 		"ciphers": {
-			config.TLS{Policy: config.Intermediate, Ciphers: []string{"ECDHE-ECDSA-AES256-GCM-SHA384"}},
+			transport.TLS{Policy: transport.Intermediate, Ciphers: []string{"ECDHE-ECDSA-AES256-GCM-SHA384"}},
 			[]*tls.Config{only(tls.VersionTLS12, other), only(tls.VersionTLS13)},
 			[]*tls.Config{only(tls.VersionTLS12, good)},
 		},
 		"curves": {
-			config.TLS{Policy: config.Intermediate, Curves: []string{"secp384r1", "prime256v1"}},
+			transport.TLS{Policy: transport.Intermediate, Curves: []string{"secp384r1", "prime256v1"}},
 			[]*tls.Config{{CurvePreferences: []tls.CurveID{tls.CurveP384}}, {CurvePreferences: []tls.CurveID{tls.CurveP256}}},
 			[]*tls.Config{{CurvePreferences: []tls.CurveID{tls.X25519}}},
 		},

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+	"github.com/hapsnap/hapsnap/compiler/config/transport"
 	"github.com/hapsnap/hapsnap/internal/scratch"
 )
 
@@ -33,8 +35,8 @@ type setting struct {
 // given for: names of ciphers, log-formats, and what this HAProxy was built with.
 // Most configurations have none of them, and cost nothing. Without this they
 // would be found too, but only as a fault of a line that a template wrote.
-func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]config.FieldError, error) {
-	var found []config.FieldError
+func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]field.Error, error) {
+	var found []field.Error
 	// A list is wrong whenever an element is: elements first.
 	for _, settings := range [][]setting{c.elements(cfg), c.wholes(cfg)} {
 		settings = slices.DeleteFunc(settings, func(s setting) bool { return covered(s, found) })
@@ -48,8 +50,8 @@ func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]config.Fie
 }
 
 // covered reports whether a fault of an element of a setting is known.
-func covered(s setting, found []config.FieldError) bool {
-	return slices.ContainsFunc(found, func(f config.FieldError) bool {
+func covered(s setting, found []field.Error) bool {
+	return slices.ContainsFunc(found, func(f field.Error) bool {
 		return len(f.Path) > len(s.path) && slices.Equal(f.Path[:len(s.path)], s.path)
 	})
 }
@@ -61,7 +63,7 @@ func (c *Checker) elements(cfg config.Config) []setting {
 	var out []setting
 	names := func(field, keyword string, list []string) {
 		for i, name := range list {
-			if config.IsCipherName(name) {
+			if transport.IsCipherName(name) {
 				out = append(out, setting{
 					path: []string{"tls", field, strconv.Itoa(i)}, line: tlsBind + keyword + " " + name,
 					unlike: fmt.Sprintf("%q is not known to the OpenSSL of HAProxy %s", name, c.Version),
@@ -109,7 +111,7 @@ const (
 )
 
 // judge returns the faults of settings.
-func (c *Checker) judge(ctx context.Context, settings []setting) ([]config.FieldError, error) {
+func (c *Checker) judge(ctx context.Context, settings []setting) ([]field.Error, error) {
 	if len(settings) == 0 {
 		return nil, nil
 	}
@@ -118,17 +120,17 @@ func (c *Checker) judge(ctx context.Context, settings []setting) ([]config.Field
 	if err != nil {
 		return nil, err
 	}
-	var out []config.FieldError
+	var out []field.Error
 	for _, m := range messages {
 		s, ok := lines[m.Line]
 		if !ok || m.Level != "ALERT" {
 			continue
 		}
-		f := config.FieldError{Path: s.path, Message: "haproxy: " + m.Text, Hint: s.hint}
+		f := field.Error{Path: s.path, Message: "haproxy: " + m.Text, Hint: s.hint}
 		if s.unlike != "" {
 			f.Message = s.unlike
 		}
-		if !slices.ContainsFunc(out, func(o config.FieldError) bool { return slices.Equal(o.Path, f.Path) }) {
+		if !slices.ContainsFunc(out, func(o field.Error) bool { return slices.Equal(o.Path, f.Path) }) {
 			out = append(out, f)
 		}
 	}

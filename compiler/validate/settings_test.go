@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/logs"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 )
 
@@ -43,7 +44,7 @@ func TestSettings(t *testing.T) {
 		}, []string{"tls.ciphers.1", "tls.ciphers.3", "tls.curves.0"}},
 		"no cipher at all":  {func(c *config.Config) { c.TLS.Ciphers = []string{"AES128-GCM-SHA256", "!ALL"} }, []string{"tls.ciphers"}},
 		"only instructions": {func(c *config.Config) { c.TLS.Ciphers = []string{"!MD5"} }, []string{"tls.ciphers"}},
-		"JSON":              {func(c *config.Config) { c.Log.Format = config.LogJSON }, nil},
+		"JSON":              {func(c *config.Config) { c.Log.Format = logs.JSON }, nil},
 		"variable":          {func(c *config.Config) { c.Log.Format = "%nothing" }, []string{"log.format"}},
 		"open bracket":      {func(c *config.Config) { c.Log.Format = "%[src" }, []string{"log.format"}},
 	} {

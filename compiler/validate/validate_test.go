@@ -14,6 +14,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/logs"
+	"github.com/hapsnap/hapsnap/compiler/config/transport"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -113,22 +115,22 @@ func TestEveryConfigurationIsAccepted(t *testing.T) {
 		"no HTTP":       func(c *config.Config) { c.HTTP.Port = 0 },
 		"no HTTPS":      func(c *config.Config) { c.HTTPS.Port = 0 },
 		"no status":     func(c *config.Config) { c.Status.Port = 0 },
-		"modern TLS":    func(c *config.Config) { c.TLS.Policy = config.Modern },
+		"modern TLS":    func(c *config.Config) { c.TLS.Policy = transport.Modern },
 		"TLS": func(c *config.Config) {
-			c.TLS = config.TLS{
-				Policy: config.Intermediate, MinVersion: config.TLS10, MaxVersion: config.TLS13, Ciphers: []string{"DEFAULT@SECLEVEL=0", "!MD5"},
+			c.TLS = transport.TLS{
+				Policy: transport.Intermediate, MinVersion: transport.TLS10, MaxVersion: transport.TLS13, Ciphers: []string{"DEFAULT@SECLEVEL=0", "!MD5"},
 				CipherSuites: []string{"TLS_CHACHA20_POLY1305_SHA256"}, Curves: []string{"X25519", "secp384r1"},
 			}
 		},
-		"only TLS 1.2":        func(c *config.Config) { c.TLS.MaxVersion = config.TLS12 },
+		"only TLS 1.2":        func(c *config.Config) { c.TLS.MaxVersion = transport.TLS12 },
 		"no HTTP/2":           func(c *config.Config) { c.HTTPS.HTTP2 = false },
 		"default certificate": func(c *config.Config) { c.HTTPS.DefaultCertificate = "shop/a" },
 		"PROXY protocol":      func(c *config.Config) { c.ProxyProtocol.Trusted = networks(100) },
-		"no log":              func(c *config.Config) { c.Log.Target = config.LogNowhere },
-		"JSON log":            func(c *config.Config) { c.Log.Format = config.LogJSON },
-		"syslog":              func(c *config.Config) { c.Log.Target, c.Log.Syslog = "10.0.0.5:1514", config.RFC3164 },
+		"no log":              func(c *config.Config) { c.Log.Target = logs.Nowhere },
+		"JSON log":            func(c *config.Config) { c.Log.Format = logs.JSON },
+		"syslog":              func(c *config.Config) { c.Log.Target, c.Log.Syslog = "10.0.0.5:1514", logs.RFC3164 },
 		"syslog on IPv6":      func(c *config.Config) { c.Log.Target, c.Log.MaxLength = "fd00::5", 2048 },
-		"syslog of a node":    func(c *config.Config) { c.Log.Target, c.Log.Level = "${HOST_IP}:514", config.Notice },
+		"syslog of a node":    func(c *config.Config) { c.Log.Target, c.Log.Level = "${HOST_IP}:514", logs.Notice },
 		"log format":          func(c *config.Config) { c.Log.Format = `it's "%ci" at %T, %[ssl_fc_sni]` },
 		"threads":             func(c *config.Config) { c.NBThread, c.MaxConn = 64, 1000 },
 		"all timeouts": func(c *config.Config) {

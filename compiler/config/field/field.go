@@ -1,4 +1,7 @@
-package config
+// Package field has what checks of a configuration's fields share: an [Error] names the field,
+// what is wrong with it and what to do, and [Errors] collects them while the checks walk from
+// section to section.
+package field
 
 import (
 	"regexp"
@@ -7,15 +10,15 @@ import (
 	"strings"
 )
 
-// FieldError is one impossible value: Path is the field's, below spec. An
+// Error is one impossible value: Path is the field's, below spec. An
 // element of a list is there by its number, from 0, and one of a map by its key.
-type FieldError struct {
+type Error struct {
 	Path          []string
 	Message, Hint string
 }
 
 // Error returns "spec.tcp[0].port: message".
-func (f FieldError) Error() string {
+func (f Error) Error() string {
 	return JoinPath(append([]string{"spec"}, f.Path...)) + ": " + f.Message
 }
 
@@ -37,12 +40,12 @@ func JoinPath(path []string) string {
 
 // Errors collects what is wrong with the fields below a path.
 type Errors struct {
-	found *[]FieldError
+	found *[]Error
 	path  []string
 }
 
 // Into returns a collection of what is wrong with any field, which is added to a list.
-func Into(found *[]FieldError) Errors { return Errors{found: found} }
+func Into(found *[]Error) Errors { return Errors{found: found} }
 
 // At returns the same collection for the fields below a name.
 func (f Errors) At(name string) Errors {
@@ -52,7 +55,7 @@ func (f Errors) At(name string) Errors {
 // Any reports whether something is wrong with the field that was reached with At, or with
 // one below it.
 func (f Errors) Any() bool {
-	return slices.ContainsFunc(*f.found, func(e FieldError) bool {
+	return slices.ContainsFunc(*f.found, func(e Error) bool {
 		return slices.Equal(e.Path[:min(len(e.Path), len(f.path))], f.path)
 	})
 }
@@ -64,7 +67,7 @@ func (f Errors) Element(i int) Errors { return f.At(strconv.Itoa(i)) }
 // fault, so that what a check returns can be given as it is.
 func (f Errors) Add(message, hint string) {
 	if message != "" {
-		*f.found = append(*f.found, FieldError{f.path, message, hint})
+		*f.found = append(*f.found, Error{f.path, message, hint})
 	}
 }
 

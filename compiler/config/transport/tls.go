@@ -1,10 +1,13 @@
-package config
+// Package transport is the section tls of the configuration: what clients may negotiate.
+package transport
 
 import (
 	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // TLS says what clients may negotiate with every listener that speaks TLS.
@@ -12,12 +15,12 @@ type TLS struct {
 	// Policy is where to begin: intermediate accepts TLS 1.2 and 1.3 with forward
 	// secrecy and authenticated encryption, modern TLS 1.3 only, both by Mozilla's
 	// guideline. What the fields below say takes the place of what it says.
-	Policy TLSPolicy `json:"policy"`
+	Policy Policy `json:"policy"`
 	// MinVersion is the oldest version that is accepted. Versions before 1.2 also
 	// need ciphers such as DEFAULT@SECLEVEL=0.
-	MinVersion TLSVersion `json:"minVersion"`
+	MinVersion Version `json:"minVersion"`
 	// MaxVersion is the newest version that is accepted.
-	MaxVersion TLSVersion `json:"maxVersion"`
+	MaxVersion Version `json:"maxVersion"`
 	// Ciphers are those of TLS 1.2 and before, by OpenSSL's names, the best ones
 	// first.
 	Ciphers []string `json:"ciphers"`
@@ -29,30 +32,30 @@ type TLS struct {
 	Curves []string `json:"curves"`
 }
 
-// TLSPolicy is a set of TLS settings with a name.
-type TLSPolicy string
+// Policy is a set of TLS settings with a name.
+type Policy string
 
 // The policies.
 const (
-	Intermediate TLSPolicy = "intermediate"
-	Modern       TLSPolicy = "modern"
+	Intermediate Policy = "intermediate"
+	Modern       Policy = "modern"
 )
 
-// TLSVersion is a version of TLS as HAProxy writes it.
-type TLSVersion string
+// Version is a version of TLS as HAProxy writes it.
+type Version string
 
 // The versions, oldest first.
 const (
-	TLS10 TLSVersion = "TLSv1.0"
-	TLS11 TLSVersion = "TLSv1.1"
-	TLS12 TLSVersion = "TLSv1.2"
-	TLS13 TLSVersion = "TLSv1.3"
+	TLS10 Version = "TLSv1.0"
+	TLS11 Version = "TLSv1.1"
+	TLS12 Version = "TLSv1.2"
+	TLS13 Version = "TLSv1.3"
 )
 
-var tlsVersions = []TLSVersion{TLS10, TLS11, TLS12, TLS13}
+var tlsVersions = []Version{TLS10, TLS11, TLS12, TLS13}
 
 // age orders versions; -1 is none.
-func (v TLSVersion) age() int { return slices.Index(tlsVersions, v) }
+func (v Version) age() int { return slices.Index(tlsVersions, v) }
 
 // What the policies say.
 var (
@@ -109,7 +112,7 @@ var (
 func IsCipherName(s string) bool { return tlsName.MatchString(s) }
 
 // Check finds what is wrong with the fields.
-func (t TLS) Check(f Errors) {
+func (t TLS) Check(f field.Errors) {
 	if t.Policy != Intermediate && t.Policy != Modern {
 		f.At("policy").Add(fmt.Sprintf("%q is neither intermediate nor modern", string(t.Policy)), "use intermediate or modern")
 	}
@@ -131,14 +134,14 @@ func (t TLS) Check(f Errors) {
 }
 
 // checkVersion checks a version, which may be left out.
-func checkVersion(f Errors, v TLSVersion) {
+func checkVersion(f field.Errors, v Version) {
 	if v != "" && v.age() < 0 {
 		f.Add(fmt.Sprintf("%q is not a version of TLS", string(v)), "use TLSv1.0, TLSv1.1, TLSv1.2 or TLSv1.3")
 	}
 }
 
 // checkNames checks that each element of a list has a form.
-func checkNames(f Errors, list []string, form *regexp.Regexp, hint string) {
+func checkNames(f field.Errors, list []string, form *regexp.Regexp, hint string) {
 	for i, name := range list {
 		if !form.MatchString(name) {
 			f.Element(i).Add(fmt.Sprintf("%q is not a name", name), hint)

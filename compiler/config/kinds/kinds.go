@@ -1,4 +1,6 @@
-package config
+// Package kinds is what the configuration says of objects that are read: the kinds of users'
+// own that templates read, which namespaces and labels, and which Secrets and ConfigMaps.
+package kinds
 
 import (
 	"errors"
@@ -8,13 +10,17 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
-// ObjectKind is a kind of objects that templates read.
-type ObjectKind struct {
+// Kind is a kind of objects that templates read.
+type Kind struct {
 	// APIVersion is that of the kind, such as example.com/v1.
 	APIVersion string `json:"apiVersion"`
 	// Kind is the name of the kind, such as Widget. Secrets cannot be read:
@@ -44,7 +50,7 @@ type ObjectKind struct {
 }
 
 // GVK names the kind as templates do, such as example.com/v1/Widget.
-func (k ObjectKind) GVK() string { return k.APIVersion + "/" + k.Kind }
+func (k Kind) GVK() string { return k.APIVersion + "/" + k.Kind }
 
 var (
 	// fieldForm is a path of fields as field selectors have it.
@@ -97,7 +103,7 @@ func hasIdentifier(n jsonpath.Node) bool {
 }
 
 // CheckAll checks each kind, and that none is there twice in any version.
-func CheckAll(f Errors, kinds []ObjectKind) {
+func CheckAll(f field.Errors, kinds []Kind) {
 	type groupKind struct{ group, kind string }
 	seen := map[groupKind]bool{}
 	for i, k := range kinds {
@@ -119,7 +125,7 @@ func CheckAll(f Errors, kinds []ObjectKind) {
 }
 
 // Check finds what is wrong with the fields.
-func (k ObjectKind) Check(f Errors) {
+func (k Kind) Check(f field.Errors) {
 	f.At("apiVersion").Add(checkAPIVersion(k.APIVersion), "use such as v1 or example.com/v1")
 	f.At("kind").Add(checkKind(k.Kind), "use the name of a kind, such as Widget")
 	CheckNamespaces(f.At("namespaces"), k.Namespaces)
@@ -166,4 +172,73 @@ func checkKind(text string) string {
 		return fmt.Sprintf("%q is not a kind", text)
 	}
 	return ""
+}
+
+// Watched says which objects of a kind are read from a cluster.
+type Watched struct {
+	// Watch says which ones: named are those that an Ingress, this configuration or
+	// a template names, each asked for by its name; selected are those that
+	// labelSelector selects; all are all of them, which needs the permission to
+	// list every one.
+	Watch Watch `json:"watch"`
+	// LabelSelector selects objects by their labels, such as app=shop, where watch
+	// is selected.
+	LabelSelector string `json:"labelSelector"`
+}
+
+// Watch says which objects of a kind are read.
+type Watch string
+
+// Those that something names, those with a label, or all of them.
+const (
+	WatchNamed    Watch = "named"
+	WatchSelected Watch = "selected"
+	WatchAll      Watch = "all"
+)
+
+// Check finds what is wrong with the fields.
+func (w Watched) Check(f field.Errors) {
+	switch w.Watch {
+	case WatchNamed, WatchSelected, WatchAll:
+	default:
+		f.At("watch").Add(fmt.Sprintf("%q is neither named, selected nor all", string(w.Watch)), "use named, unless what is needed is not named by anything")
+		return
+	}
+	switch {
+	case w.Watch == WatchSelected && w.LabelSelector == "":
+		f.At("watch").Add("is selected, and there is no labelSelector", "add one, such as app=shop, or use named")
+	case w.Watch != WatchSelected && w.LabelSelector != "":
+		f.At("labelSelector").Add(fmt.Sprintf("selects nothing where watch is %s", w.Watch), "use watch: selected")
+	}
+	CheckLabelSelector(f.At("labelSelector"), w.LabelSelector)
+}
+
+// CheckLabelSelector checks a selector of labels as kubectl takes it.
+func CheckLabelSelector(f field.Errors, text string) {
+	if _, err := labels.Parse(text); err != nil {
+		reason, _, _ := strings.Cut(err.Error(), " (e.g.") // what follows is a regular expression
+		f.Add(fmt.Sprintf("%q is not a label selector: %s", text, reason), "write it as kubectl takes it, such as app=shop or tier in (web, api)")
+	}
+}
+
+func checkFieldSelector(text string) string {
+	selector, err := fields.ParseSelector(text)
+	if err != nil {
+		return fmt.Sprintf("%q is not a field selector: %s", text, err)
+	}
+	for _, r := range selector.Requirements() {
+		if !fieldForm.MatchString(r.Field) {
+			return fmt.Sprintf("%q is not a field selector: %q is not the path of a field", text, r.Field)
+		}
+	}
+	return ""
+}
+
+// CheckNamespaces checks a list of namespaces, of which none means all.
+func CheckNamespaces(f field.Errors, names []string) {
+	for i, name := range names {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			f.Element(i).Add(fmt.Sprintf("%q is not a namespace", name), "use names of namespaces; an empty list is all of them")
+		}
+	}
 }

@@ -1,4 +1,5 @@
-package config
+// Package logs is the section log of the configuration: how and where HAProxy logs requests.
+package logs
 
 import (
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
 // Log says how and where HAProxy logs requests.
@@ -27,7 +30,7 @@ type Log struct {
 	Facility string `json:"facility"`
 	// Level is the least severe one that is logged: requests are info, and servers
 	// that go up and down are notice and alert.
-	Level LogLevel `json:"level"`
+	Level Level `json:"level"`
 	// Syslog is how messages to a syslog server begin.
 	Syslog SyslogFormat `json:"syslog"`
 	// MaxLength is where lines are cut, in bytes. 0 is 1024, HAProxy's own, or 8192
@@ -35,19 +38,19 @@ type Log struct {
 	MaxLength int `json:"maxLength"`
 }
 
-// LogLevel is a level of syslog.
-type LogLevel string
+// Level is a level of syslog.
+type Level string
 
 // The levels, the most severe first.
 const (
-	Emerg   LogLevel = "emerg"
-	Alert   LogLevel = "alert"
-	Crit    LogLevel = "crit"
-	Err     LogLevel = "err"
-	Warning LogLevel = "warning"
-	Notice  LogLevel = "notice"
-	Info    LogLevel = "info"
-	Debug   LogLevel = "debug"
+	Emerg   Level = "emerg"
+	Alert   Level = "alert"
+	Crit    Level = "crit"
+	Err     Level = "err"
+	Warning Level = "warning"
+	Notice  Level = "notice"
+	Info    Level = "info"
+	Debug   Level = "debug"
 )
 
 // SyslogFormat is a form of syslog's messages.
@@ -61,10 +64,10 @@ const (
 
 // The targets and formats with a name.
 const (
-	LogToStdout = "stdout"
-	LogNowhere  = "none"
-	LogHTTP     = "http"
-	LogJSON     = "json"
+	ToStdout = "stdout"
+	Nowhere  = "none"
+	HTTP     = "http"
+	JSON     = "json"
 )
 
 // HAProxy's own maximum length of a line, and ours for JSON.
@@ -98,7 +101,7 @@ const (
 // ConnectionFormat returns the log-format of connections that are routed as
 // wholes, or "" for HAProxy's own lines.
 func (l Log) ConnectionFormat() string {
-	if l.Format == LogJSON {
+	if l.Format == JSON {
 		return jsonConnectionFormat
 	}
 	return ""
@@ -107,17 +110,17 @@ func (l Log) ConnectionFormat() string {
 // ErrorFormat returns the log-format of connections that fail before there is a
 // request, or "" for HAProxy's own lines.
 func (l Log) ErrorFormat() string {
-	if l.Format == LogJSON {
+	if l.Format == JSON {
 		return jsonErrorFormat
 	}
 	return ""
 }
 
 // None reports that nothing is logged.
-func (l Log) None() bool { return l.Target == LogNowhere }
+func (l Log) None() bool { return l.Target == Nowhere }
 
 // Stdout reports that lines go to the standard output.
-func (l Log) Stdout() bool { return l.Target == LogToStdout }
+func (l Log) Stdout() bool { return l.Target == ToStdout }
 
 // Address returns the syslog server's, without its port.
 func (l Log) Address() string {
@@ -139,9 +142,9 @@ func (l Log) Port() int {
 // LineFormat returns the log-format, or "" for HAProxy's own lines.
 func (l Log) LineFormat() string {
 	switch l.Format {
-	case LogHTTP:
+	case HTTP:
 		return ""
-	case LogJSON:
+	case JSON:
 		return jsonFormat
 	}
 	return l.Format
@@ -152,7 +155,7 @@ func (l Log) Length() int {
 	switch {
 	case l.MaxLength == logLength:
 		return 0
-	case l.MaxLength == 0 && l.Format == LogJSON:
+	case l.MaxLength == 0 && l.Format == JSON:
 		return logJSONLength
 	}
 	return l.MaxLength
@@ -161,11 +164,11 @@ func (l Log) Length() int {
 var (
 	facilities = strings.Fields("kern user mail daemon auth syslog lpr news uucp cron auth2 ftp ntp audit alert cron2 " +
 		"local0 local1 local2 local3 local4 local5 local6 local7")
-	logLevels = []LogLevel{Emerg, Alert, Crit, Err, Warning, Notice, Info, Debug}
+	logLevels = []Level{Emerg, Alert, Crit, Err, Warning, Notice, Info, Debug}
 )
 
 // Check finds what is wrong with the fields.
-func (l Log) Check(f Errors) {
+func (l Log) Check(f field.Errors) {
 	f.At("target").Add(l.checkTarget(), `use stdout, none, or an IP address or "${VARIABLE}", perhaps with a port`)
 	f.At("format").Add(checkLogFormat(l.Format), "use http, json, or a log-format of HAProxy such as '%ci %ST %HM'")
 	if !slices.Contains(facilities, l.Facility) {
@@ -190,7 +193,7 @@ func (l Log) checkTarget() string {
 		return fmt.Sprintf("%q has no such port", l.Target)
 	}
 	a, err := netip.ParseAddr(l.Address())
-	if IsVariable(l.Address()) || err == nil && a.Zone() == "" && !a.IsUnspecified() {
+	if field.IsVariable(l.Address()) || err == nil && a.Zone() == "" && !a.IsUnspecified() {
 		return ""
 	}
 	return fmt.Sprintf("%q is not an address", l.Target)
@@ -199,7 +202,7 @@ func (l Log) checkTarget() string {
 // checkLogFormat leaves what is in a format to HAProxy.
 func checkLogFormat(s string) string {
 	switch {
-	case s == LogHTTP || s == LogJSON:
+	case s == HTTP || s == JSON:
 		return ""
 	case strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) >= 0:
 		return "holds a character that cannot be printed"
