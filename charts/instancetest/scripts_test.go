@@ -33,9 +33,9 @@ type pod struct {
 }
 
 // newPod renders the scripts into folders of a test.
-func newPod(t *testing.T) *pod {
+func newPod(t *testing.T, values ...string) *pod {
 	t.Helper()
-	text, err := charttest.Template(t, "helm", "edge", "--show-only", "templates/haproxy/config.yaml", "--set", "haproxy.dataplane.existingSecret=dataplane,certManager.enabled=true")
+	text, err := charttest.Template(t, "helm", "edge", append(values, "--show-only", "templates/haproxy/config.yaml", "--set", "haproxy.dataplane.existingSecret=dataplane,certManager.enabled=true")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,21 +89,40 @@ func (p *pod) prepare(t *testing.T) {
 	}
 }
 
-// HAProxy takes the first configuration, which has a bound of connections.
+// HAProxy takes the first configuration, which has a bound of connections, and listens for
+// probes where later ones will.
 func TestFirstConfiguration(t *testing.T) {
 	t.Parallel()
-	p := newPod(t)
-	p.prepare(t)
-	text, err := os.ReadFile(filepath.Join(p.config, "haproxy.cfg"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), "\n    maxconn 1000\n") {
-		t.Errorf("no maxconn:\n%s", text)
-	}
-	haproxy := cmp.Or(os.Getenv("HAPROXY"), "haproxy")
-	if out, err := exec.CommandContext(t.Context(), haproxy, "-c", "-f", filepath.Join(p.config, "haproxy.cfg")).CombinedOutput(); err != nil || strings.Contains(string(out), "WARNING") {
-		t.Errorf("%v\n%s", err, out)
+	for name, c := range map[string]struct{ addresses, want string }{
+		"default":  {"", "    bind *:8404\n"},
+		"variable": {`["${HOST_IP}"]`, "    bind \"${HOST_IP}:8404\"\n"},
+		"both":     {`["::"]`, "    bind *:8404\n    bind [::]:8404 v6only\n"},
+		"listed":   {`["192.0.2.1","2001:db8::1"]`, "    bind 192.0.2.1:8404\n    bind [2001:db8::1]:8404\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var values []string
+			if c.addresses != "" {
+				values = []string{"--set-json", "compiler.config.bind.addresses=" + c.addresses}
+			}
+			p := newPod(t, values...)
+			p.prepare(t)
+			path := filepath.Join(p.config, "haproxy.cfg")
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"\n    maxconn 1000\n", "\nfrontend status\n" + c.want + "    monitor-uri /healthz\n"} {
+				if !strings.Contains(string(text), want) {
+					t.Errorf("no %q in\n%s", want, text)
+				}
+			}
+			check := exec.CommandContext(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"), "-c", "-f", path)
+			check.Env = append(os.Environ(), "HOST_IP=192.0.2.9")
+			if out, err := check.CombinedOutput(); err != nil || strings.Contains(string(out), "WARNING") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

@@ -54,18 +54,22 @@
 {{- int $config.status.port -}}
 {{- end -}}
 
-{{/* The first configuration listens for probes where later ones do. */}}
-{{- define "hapsnap.statusAddress" -}}
+{{/* The first configuration listens for probes where later ones do: a line for each address. */}}
+{{- define "hapsnap.statusBinds" -}}
 {{- $config := include "hapsnap.config" . | fromYaml -}}
-{{- $addresses := default (dig "bind" "addresses" (list "*") $config) $config.status.addresses -}}
-{{- $out := list -}}
-{{- range $addresses -}}
-{{- $address := . -}}
-{{- if and (contains ":" .) (not (hasPrefix "$" .)) (ne . "::") -}}{{- $address = printf "[%s]" . -}}{{- end -}}
-{{- if hasPrefix "$" . -}}{{- $address = printf "\"%s\"" . | replace "\"" "" -}}{{- end -}}
-{{- $out = append $out (printf "%s:%d" $address (int $config.status.port)) -}}
-{{- end -}}
-{{- if has (printf "*:%d" (int $config.status.port)) $out -}}*:{{ int $config.status.port }}{{- else -}}{{ join "," $out }}{{- end -}}
+{{- $port := int $config.status.port -}}
+{{- range default (dig "bind" "addresses" (list "*") $config) $config.status.addresses }}
+{{- if hasPrefix "$" . }}
+bind "{{ . }}:{{ $port }}"
+{{- else if eq . "::" }}
+bind *:{{ $port }}
+bind [::]:{{ $port }} v6only
+{{- else if contains ":" . }}
+bind [{{ . }}]:{{ $port }}
+{{- else }}
+bind {{ . }}:{{ $port }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Namespaces of tenants that roles are made in; none with scope: cluster. */}}
