@@ -144,7 +144,8 @@ func ingressProtection() []Rule {
 			To:   []string{"auth-url", "auth-method", "auth-signin", "auth-response-headers"}, convert: ingressExternal,
 			Note: "A Service is named `http://NAME.NAMESPACE:PORT/path` here.",
 		},
-	), without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"),
+	), without("A client can write any header. Have the administrator list the networks of the proxies before HAProxy in `forwarded.trusted`, and set `forwarded.clientAddress: header`: then lists of networks are about the client that a trusted proxy names.", "allowlist-source-header"),
+		without("Use `auth-url`.", "oauth", "oauth-headers", "oauth-uri-prefix"),
 		without("There is no web application firewall in hapsnap; put one behind or in front.", "waf", "waf-mode"))
 }
 
@@ -198,9 +199,10 @@ func ingressHeaders() []Rule {
 			From: []string{"hsts", "hsts-max-age", "hsts-include-subdomains", "hsts-preload"}, To: []string{"hsts"}, convert: ingressHSTS,
 		},
 		Rule{
-			From: []string{"cors-enable", "cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
-			To:   []string{"cors-allow-origin", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
-			Note: "Credentials are allowed with listed origins only.", convert: cors("cors-enable", corsDefaults{
+			From: []string{"cors-enable", "cors-allow-origin", "cors-allow-origin-regex", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
+			To:   []string{"cors-allow-origin", "cors-allow-origin-pattern", "cors-allow-methods", "cors-allow-headers", "cors-expose-headers", "cors-allow-credentials", "cors-max-age"},
+			Of:   map[string][]string{"cors-allow-origin-regex": {"cors-allow-origin-pattern"}},
+			Note: "Credentials are allowed with listed origins only. Expressions for origins must begin with `^` and end with `$`.", convert: cors("cors-enable", corsDefaults{
 				credentials: true, age: "86400", methods: "GET, PUT, POST, DELETE, PATCH, OPTIONS",
 				headers: "DNT,X-CustomHeader,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Authorization",
 			}),

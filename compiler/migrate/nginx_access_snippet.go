@@ -138,6 +138,9 @@ func serverSnippetRule() Rule {
 			c.snippet("server-snippet")
 			if len(c.out) > 0 {
 				c.differs("server-snippet", "is about all of the host there, and about this Ingress here", "")
+				if c.value("enable-cors") == "true" || c.has("custom-headers") {
+					c.differs("server-snippet", "sets headers beside those of other annotations; in nginx those of the location hold alone", "")
+				}
 			}
 		},
 	}

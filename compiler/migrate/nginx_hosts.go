@@ -181,7 +181,7 @@ func (c *call) clientName() {
 // commonName returns the expression for a common name of one for the subject, of which nginx
 // looks for a match anywhere.
 func commonName(value string) (string, error) {
-	name, ok := strings.CutPrefix(strings.TrimPrefix(value, "^"), "CN=")
+	name, ok := strings.CutPrefix(value, "CN=")
 	depth := 0
 	for i, r := range name {
 		switch {
@@ -191,7 +191,7 @@ func commonName(value string) (string, error) {
 			depth++
 		case r == ')':
 			depth--
-		case r == ',' || r == '=' || r == '/' || r == '^' || r == '$' && i < len(name)-1:
+		case strings.ContainsRune(",=/^$", r): // where it begins and ends is about other parts of the subject
 			return "", errors.New("is about more than the common name")
 		case r == '|' && depth == 0:
 			return "", errors.New("has parts of which one stands without CN=")
@@ -200,8 +200,6 @@ func commonName(value string) (string, error) {
 	switch {
 	case !ok || name == "":
 		return "", errors.New("does not begin with CN=")
-	case strings.HasSuffix(name, "$"): // the name is the last part of the subject, or nothing matched
-		return strings.TrimSuffix(name, "$"), nil
 	case strings.HasSuffix(name, ".*"):
 		return name, nil
 	}

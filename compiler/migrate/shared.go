@@ -69,14 +69,28 @@ func cors(enable string, d corsDefaults) func(*call) {
 			return // the others mean nothing alone
 		}
 		origin := c.value("cors-allow-origin")
-		if origin == "" {
+		if patterns := c.value("cors-allow-origin-regex"); patterns != "" {
+			var lines []string
+			for _, pattern := range strings.Fields(patterns) {
+				start, begins := strings.CutPrefix(pattern, "^")
+				whole, ends := strings.CutSuffix(start, "$")
+				if !begins || !ends {
+					c.keepAll(fmt.Sprintf("%q is looked for anywhere in an origin, also in one that anybody can have", pattern), "begin it with ^, and end it with $")
+					return
+				}
+				lines = append(lines, whole)
+			}
+			c.set("cors-allow-origin-pattern", strings.Join(lines, "\n"))
+		} else if origin == "" {
 			origin = "*"
 		}
 		if strings.ContainsAny(origin, `^\(`) {
 			c.keepAll("an origin that is a regular expression has no equivalent", "list the origins; https://*. stands for one label")
 			return
 		}
-		c.set("cors-allow-origin", origin)
+		if origin != "" {
+			c.set("cors-allow-origin", origin)
+		}
 		c.set("cors-allow-methods", cmp.Or(c.value("cors-allow-methods"), d.methods))
 		c.set("cors-allow-headers", cmp.Or(c.value("cors-allow-headers"), d.headers))
 		if expose := c.value("cors-expose-headers"); expose != "" {

@@ -23,7 +23,7 @@ type Unheeded struct {
 
 // protectsAlone are annotations that keep requests out and have no option of ours.
 var protectsAlone = []string{
-	"auth-url-method", "auth-proxy", "auth-tls-strict", "oauth", "enable-modsecurity", "modsecurity-snippet", "enable-owasp-core-rules", "waf", "waf-mode",
+	"auth-url-method", "auth-proxy", "auth-tls-strict", "allowlist-source-header", "oauth", "enable-modsecurity", "modsecurity-snippet", "enable-owasp-core-rules", "waf", "waf-mode",
 }
 
 // snippets are annotations with configuration of the other controller; refusing matches

@@ -40,9 +40,13 @@ func TestUnheededParts(t *testing.T) {
 		"snippet admits some":            {"configuration-snippet", "allow 10.0.0.0/8; deny all;", []string{"deny-list", "response-headers"}, true},
 		"snippet admits some, obeyed":    {"configuration-snippet", "allow 10.0.0.0/8; deny all;", []string{"allow-list"}, false},
 		"snippet is more, and says less": {"configuration-snippet", "if ($x) { deny all; }", []string{"allow-list", "deny-list"}, true},
+		"header of a list":               {"", "", []string{"allow-list"}, true},
 		"one way of several":             {"satisfy", "any", nil, true},
 	} {
 		annotations := map[string]string{theirs + c.annotation: c.value}
+		if c.annotation == "" {
+			annotations = map[string]string{"haproxy-ingress.github.io/allowlist-source-header": "X-Real-IP", "haproxy-ingress.github.io/allowlist-source-range": "10.0.0.0/8"}
+		}
 		for _, option := range c.ours {
 			annotations[options.Prefix+option] = "x"
 		}
@@ -55,7 +59,7 @@ func TestUnheededParts(t *testing.T) {
 
 func TestCommonName(t *testing.T) {
 	for value, want := range map[string]string{
-		"CN=alice": "alice.*", "^CN=alice": "alice.*", "CN=alice$": "alice", "CN=(a|b)": "(a|b).*", "CN=.*": ".*", "CN=a.*[.]example": "a.*[.]example.*",
+		"CN=alice": "alice.*", "^CN=alice": "", "CN=alice$": "", "CN=(a|b)": "(a|b).*", "CN=.*": ".*", "CN=a.*[.]example": "a.*[.]example.*",
 		"alice": "", "CN=": "", "CN=a|b": "", "CN=a|CN=b": "", "CN=a,O=b": "", `CN=a\.b`: `a\.b.*`, `CN=a\d`: "", `CN=a\`: "", "O=b,CN=a": "", "CN=a^b": "", "CN=a$b": "", "CN=a/b": "",
 	} {
 		if got, err := commonName(value); got != want || (err == nil) != (want != "") {

@@ -247,3 +247,23 @@ func allowOrigins(text string) (origins, error) {
 	}
 	return out, nil
 }
+
+// originPatterns reads expressions of which one is to match the whole of an origin.
+func originPatterns(text string) ([]string, error) {
+	const most = 8
+	var out []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if _, err := wholeMatch(line); err != nil {
+			return nil, err
+		}
+		out = append(out, "^(?:"+line+`)\z`)
+	}
+	if len(out) > most {
+		return nil, fault(fmt.Sprintf("has %d lines", len(out)), fmt.Sprintf("use %d at most", most))
+	}
+	return out, nil
+}

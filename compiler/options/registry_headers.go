@@ -47,6 +47,10 @@ func corsOptions() []Option {
 			s.cors.AnyOrigin, s.cors.Origins, s.cors.OriginPatterns = v.any, v.plain, v.patterns
 		}),
 		define(Option{
+			Name: "cors-allow-origin-pattern", Group: HeaderEdit, On: OnIngress, Value: "regular expressions, one to a line", Example: `https://[a-z0-9-]+\.preview\.example`, most: mostText,
+			Summary: "More origins whose pages may read the answers: those of which the whole matches one of the expressions (a part of [PCRE](expressions.md)), 8 at most. Turns CORS on, as `cors-allow-origin` does, and may stand alone.",
+		}, originPatterns, func(s *Settings, v []string) { s.cors.Expressions = v }),
+		define(Option{
 			Name: "cors-allow-methods", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "methods, separated by commas", Example: "GET, POST",
 			Default: "`GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS`", Summary: "The methods that preflight requests are told.",
 		}, listOf(methodName), func(s *Settings, v []string) { s.cors.Methods = v }),

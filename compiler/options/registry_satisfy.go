@@ -18,7 +18,7 @@ func satisfyOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: satisfyOption, Group: Protecting, On: onBoth, Closes: true, Value: "`all` or `any`", Example: "any", Default: "`all`",
-			Summary: "With `any`, one of `allow-list`, `auth-basic` and `auth-url` is enough: clients of `allow-list` are not asked who they are, others are asked for a password, and of those without one the service of `auth-url` is asked. All other protection holds for everybody. It is about the options of the object that it is on: an Ingress says nothing of those of its Service, nor the Service of those of the Ingress.",
+			Summary: "With `any`, one of `allow-list`, `auth-basic` and `auth-url` is enough: clients of `allow-list` are not asked who they are, others are asked for a password, and of those without one the service of `auth-url` is asked. All other protection holds for everybody. It is about the options of the object that it is on: an Ingress says nothing of those of its Service, nor the Service of those of the Ingress, nor either of those of the class.",
 		}, oneOf(map[string]bool{"all": false, "any": true}), func(s *Settings, v bool) { s.satisfyAny = v }),
 	}
 }
@@ -35,8 +35,9 @@ func (r *resolution) satisfy() {
 		if !r.has(name) {
 			continue
 		}
-		if ways++; Giver(name, r.objects...) != giver {
-			r.refuse(satisfyOption, "cannot have "+Prefix+name+" of another object be one of several ways in", "say both on the Ingress, or both on the Service")
+		of := Giver(name, r.objects...)
+		if ways++; of != giver || r.objects[of].Inherits(name) != r.objects[giver].Inherits(satisfyOption) {
+			r.refuse(satisfyOption, "cannot have "+Prefix+name+" of another object be one of several ways in", "say both on the Ingress, both on the Service, or both for the class")
 			return
 		}
 	}

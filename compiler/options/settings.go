@@ -132,6 +132,9 @@ func (r *resolution) needs() {
 	for _, v := range r.objects {
 		for _, g := range v.given {
 			needs := g.option.Needs
+			if needs == "cors-allow-origin" && r.has("cors-allow-origin-pattern") {
+				continue
+			}
 			if needs == "rate-limit" && g.option.Name != "rate-limit-period" && r.has(rateLimitConnections) {
 				continue // is about that, too
 			}
@@ -188,7 +191,7 @@ func (s Settings) Filters() []policy.Filter {
 	if s.https != nil {
 		out = append(out, *s.https)
 	}
-	if c := s.cors; c.AnyOrigin || len(c.Origins)+len(c.OriginPatterns) > 0 {
+	if c := s.cors; c.AnyOrigin || len(c.Origins)+len(c.OriginPatterns)+len(c.Expressions) > 0 {
 		out = append(out, withDefaults(c))
 	}
 	if s.Basic != nil {

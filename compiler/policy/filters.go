@@ -26,6 +26,8 @@ type CORS struct {
 	AnyOrigin      bool
 	Origins        []string
 	OriginPatterns []string
+	// Expressions are regular expressions of the author's own, for origins of at most 1024 bytes.
+	Expressions []string
 	Methods        []string
 	Headers        []string
 	Expose         []string

@@ -187,8 +187,17 @@ func TestCORS(t *testing.T) {
 		optioned("some", "cors-allow-origin", "https://a.example, https://*.b.example", "cors-allow-methods", "GET, PUT",
 			"cors-allow-headers", "X-Token", "cors-expose-headers", "X-Total", "cors-allow-credentials", "true", "cors-max-age", "60"),
 		optioned("any", "cors-allow-origin", "*"),
+		optioned("pattern", "cors-allow-origin-pattern", "https://[a-z0-9-]+\\.b\\.example\nhttps://c|https://d", "cors-allow-methods", "GET"),
 	}))
 	clean(t, e)
+	for origin, allowed := range map[string]bool{
+		"https://x-1.b.example": true, "https://c": true, "https://d": true, "https://x.b.example.evil": false, "https://xb.example": false, "xhttps://c": false, "https://c.evil": false,
+		"https://" + strings.Repeat("x", 1024) + ".b.example": false, "https://" + strings.Repeat("x", 200) + ".b.example": true, "null": false,
+	} {
+		if got := e.get(t, "pattern.example", "/", "Origin: "+origin).Header.Get("Access-Control-Allow-Origin"); (got == origin) != allowed || !allowed && got != "" {
+			t.Errorf("%.60s: allowed %.60q", origin, got)
+		}
+	}
 	for origin, allowed := range map[string]bool{
 		"https://a.example": true, "https://x.b.example": true, "https://b.example": false, "https://x.y.b.example": false,
 		"http://a.example": false, "https://evil.example": false, "https://x.b.example.evil.example": false, "null": false,

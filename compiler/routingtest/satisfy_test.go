@@ -80,8 +80,10 @@ func TestSatisfyClosed(t *testing.T) {
 	both := strings.Replace(serviceYAML("shop", "both", mirror(t, "both", nil)), "name: both}\nspec", "name: both, annotations: {hapsnap.dev/auth-basic: staff, hapsnap.dev/allow-list: 127.0.0.0/8, hapsnap.dev/satisfy: any}}\nspec", 1)
 	reversed := optioned("reversed", "auth-url", "http://a/")
 	reversed.rules = []string{"reversed.example P / both"}
-	e := start(t, services+both+all([]ingress{
-		weakened, reversed,
+	ofClass := optioned("of-class", "allow-list", "127.0.0.0/8", "satisfy", "any")
+	ofClass.class = "staffed"
+	e := start(t, services+both+classYAML("hapsnap", "", false)+classYAML("staffed", "staffed", false)+defaultsYAML("staffed", "auth-basic", "staff")+all([]ingress{
+		weakened, reversed, ofClass,
 		{name: "service", rules: []string{"service.example P / both"}},
 		optioned("list-gone", "allow-list", "@gone/key", "auth-basic", "staff", "satisfy", "any"),
 		optioned("list-wrong", "allow-list", "127.0.0.0/33", "auth-basic", "staff", "satisfy", "any"),
@@ -93,7 +95,7 @@ func TestSatisfyClosed(t *testing.T) {
 	alice := as("alice", "correct horse")
 	for host, want := range map[string][2]int{ // without a password, and with
 		"weakened": {503, 503}, "reversed": {503, 503}, "service": {200, 200}, "list-gone": {503, 503}, "list-wrong": {503, 503},
-		"users-gone": {401, 401}, "service-gone": {503, 503}, "misspelt": {503, 503}, "one-way": {401, 200},
+		"users-gone": {401, 401}, "service-gone": {503, 503}, "misspelt": {503, 503}, "one-way": {401, 200}, "of-class": {503, 503},
 	} {
 		if got := [2]int{e.get(t, host+".example", "/").StatusCode, e.get(t, host+".example", "/", alice).StatusCode}; got != want {
 			t.Errorf("%s: %v, want %v", host, got, want)
@@ -105,7 +107,7 @@ func TestSatisfyClosed(t *testing.T) {
 			said++
 		}
 	}
-	if said != 5 { // twice that it has no effect
-		t.Errorf("said of satisfy %d times, want 5: %v", said, e.result.Diagnostics)
+	if said != 6 { // twice that it has no effect
+		t.Errorf("said of satisfy %d times, want 6: %v", said, e.result.Diagnostics)
 	}
 }
