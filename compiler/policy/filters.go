@@ -28,11 +28,11 @@ type CORS struct {
 	OriginPatterns []string
 	// Expressions are regular expressions of the author's own, for origins of at most 1024 bytes.
 	Expressions []string
-	Methods        []string
-	Headers        []string
-	Expose         []string
-	Credentials    bool
-	MaxAge         int // seconds
+	Methods     []string
+	Headers     []string
+	Expose      []string
+	Credentials bool
+	MaxAge      int // seconds
 }
 
 // Redirect answers with a Location instead of asking a server. With Root it

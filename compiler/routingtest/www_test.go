@@ -9,7 +9,7 @@ import (
 // somebody else's.
 func TestRedirectWWW(t *testing.T) {
 	t.Parallel()
-	// "taken" is served by another namespace, which is younger; "listed" is in tls alone.
+	// "taken" is served by another namespace, and "late" by this one, both by younger Ingresses.
 	www := func(host string) ingress {
 		return ingress{name: strings.ReplaceAll(host, ".", "-"), annotations: annotated("redirect-www", "true"), rules: []string{host + " P /app a"}}
 	}
@@ -19,7 +19,9 @@ func TestRedirectWWW(t *testing.T) {
 	alias := ingress{name: "alias", annotations: annotated("redirect-www", "true", "server-alias", "www.alias.example"), rules: []string{"alias.example P / a"}}
 	shared := ingress{namespace: "other", name: "shared", age: 9, annotations: annotated("redirect-www", "true"), rules: []string{"shared.example P /x e"}}
 	e := start(t, common(t)+all([]ingress{
-		www("plain.example"), www("www.short.example"), www("taken.example"), both, taken, wild, alias, shared,
+		www("plain.example"), www("www.short.example"), www("taken.example"), www("late.example"), both,
+		{name: "late", age: 9, rules: []string{"www.late.example P /x b"}},
+		taken, wild, alias, shared,
 		{name: "mine", rules: []string{"shared.example P / a"}},
 		{name: "catch", rules: []string{"- P / b"}},
 	}))
@@ -35,6 +37,8 @@ func TestRedirectWWW(t *testing.T) {
 		{false, "short.example", "/x", "http://www.short.example/x"},
 		{false, "www.www.short.example", "/x", "b"},
 		{false, "www.short.example", "/app", "a"},
+		{false, "www.late.example", "/x", "b"},
+		{false, "www.late.example", "/", "404"},
 		{false, "www.taken.example", "/x", "e"},
 		{false, "www.taken.example", "/", "404"},
 		{false, "www.both.example", "/", "b"},
