@@ -70,7 +70,8 @@ type engine struct {
 	rejecting     bool
 	rejectAt      time.Time // not before
 
-	dirty    bool // the state differs from what was saved, in what may be lost
+	reported Status // last
+	dirty    bool   // the state differs from what was saved, in what may be lost
 	saves    saves
 	reviewed time.Time // the uploads
 	pruning  bool      // slots are to be dropped that no snapshot in use has

@@ -25,6 +25,7 @@ type instance struct {
 
 	asked   bool // has answered, or failed to, at least once
 	info    dataplane.RuntimeInfo
+	named   named
 	told    time.Time // when that was asked for
 	started time.Time // when its worker began, by this machine's clock
 	died    time.Time // when it was last seen that its worker was replaced by nobody known
@@ -81,16 +82,27 @@ const workPush work = "push"
 // revisions with the same content it is the one that matters to the engine: what
 // was changed and changed back need not be pushed.
 func (i *instance) snapshot() snapshots.ID {
-	named, _, err := bind.ParseNode(i.info.Node)
-	if err != nil {
+	if i.named.node != i.info.Node {
+		id, _, err := bind.ParseNode(i.info.Node)
+		i.named = named{i.info.Node, id, err == nil}
+	}
+	if !i.named.known {
 		return snapshots.ID{}
 	}
+	named := i.named.id
 	for _, id := range i.matters {
 		if id.Short == named.Short {
 			return id
 		}
 	}
 	return named
+}
+
+// named remembers what the name of a node says: it is asked for many times in each turn.
+type named struct {
+	node  string
+	id    snapshots.ID
+	known bool // it names a snapshot
 }
 
 func (i *instance) reachable() bool { return i.asked && i.err == nil }

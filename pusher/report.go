@@ -27,9 +27,7 @@ func (e *engine) report(now time.Time) {
 	if e.announcer != nil {
 		e.announcer.offer(s.Condition())
 	}
-	if !e.dirty && e.saves.proposed == nil && !s.sameAs(e.state.Status) {
-		e.dirty = true
-	}
+	e.reported = s
 }
 
 // status returns what the pusher says of itself.

@@ -217,7 +217,7 @@ func (e *engine) keepState(now time.Time) {
 		s.underWay, s.began = true, now
 		e.begin(*s.raise)
 		s.raise = nil
-	case ((e.dirty && age >= e.saveInterval()) || age >= heartbeat) && !now.Before(s.retry.at):
+	case !now.Before(s.retry.at) && (age >= heartbeat || age >= e.saveInterval() && (e.dirty || !e.reported.sameAs(e.state.Status))):
 		e.beginSave(now)
 	}
 }

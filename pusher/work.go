@@ -3,6 +3,7 @@ package pusher
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ func (e *engine) standing(i *instance) standing {
 	n, ok := e.bindings.node(i.snapshot(), i.Layout)
 	s := standing{
 		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.err == nil,
-		SameNode: bind.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
+		SameNode: n.node != "" && n.node == i.info.Node || bind.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: e.overdue(i), InspectAfter: i.inspectAfter,
 	}
@@ -97,7 +98,12 @@ func (e *engine) reject(now time.Time) {
 	e.begin(writeRejection{e.Store, f, e.view.Fleet, snapshot.Manifest.Spec.Digest, known, now})
 }
 
+// sameJSON reports whether two values are stored alike. Values that are the same, as they
+// nearly always are, cost little.
 func sameJSON(a, b any) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
