@@ -26,7 +26,7 @@ func (p probed) apply(e *engine, now time.Time) {
 	if isRefused(p.err) && !isRefused(p.of.err) {
 		e.logger(p.of.Name).Error("instance refused, nothing is pushed to it", "err", p.err)
 	}
-	p.of.hear(p.info, p.err, p.asked, now)
+	p.of.takeProbe(p.info, p.err, p.asked, now)
 	e.checkOnce(p.of)
 }
 
@@ -161,7 +161,7 @@ func (p pushEnded) apply(e *engine, now time.Time) {
 		}
 		log.Info("push done", "node", p.want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.push.Light)
 		i.asked, i.err = true, nil
-		i.meet(done.Info, now)
+		i.takeInfo(done.Info, now)
 		if done.Reloaded {
 			i.forgetJobs()
 			i.running = push.Running{
@@ -208,7 +208,7 @@ func (u updateEnded) apply(e *engine, now time.Time) {
 	i, have := u.of, u.have
 	e.ended(i, workUpdate, u.err, now)
 	if have.Info.PID != 0 {
-		i.meet(have.Info, u.began) // rather too early, which is on the safe side
+		i.takeInfo(have.Info, u.began) // rather too early, which is on the safe side
 	}
 	e.noteHands(i, have.ByHand)
 	e.metrics.lost.Add(float64(have.Lost))

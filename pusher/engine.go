@@ -35,30 +35,30 @@ type engine struct {
 	instances map[string]*instance
 	membership
 
-	view      channel.View
-	viewRead  bool
-	rewound   bool // the store, or its channel, is behind what was seen of it
-	live      liveData
-	liveRead  bool
-	fallback  []byte
-	secrets   secretSet // of a cluster
-	refusals  refusals  // likewise
-	waiting   waiting   // for what a cluster has
-	losses    losses    // of endpoints, and whether they are believed
-	emptiness emptiness // of backends
-	lacking   int       // how many things snapshots in use need and cannot have
-	spread    spread
-	tally     tally // of endpoints that changed
+	view        channel.View
+	viewRead    bool
+	rewound     bool // the store, or its channel, is behind what was seen of it
+	live        liveData
+	liveRead    bool
+	fallback    []byte
+	secrets     secretSet // of a cluster
+	refusals    refusals  // likewise
+	waiting     waiting   // for what a cluster has
+	losses      losses    // of endpoints, and whether they are believed
+	emptiness   emptiness // of backends
+	lacking     int       // how many things snapshots in use need and cannot have
+	propagation propagation
+	tally       tally // of endpoints that changed
 
 	backends backendsCompared
 
-	library  *library
-	openings *openings
-	bindings *bindings
-	state    state
-	decision decision
-	waits    []rollout.Wait
-	changes  []Change
+	snapshotCache *snapshotCache
+	decryptions   *decryptions
+	bindings      *bindings
+	state         state
+	decision      decision
+	waits         []rollout.Wait
+	changes       []Change
 
 	// What the next step has to hear of.
 	results []rollout.Result
@@ -79,16 +79,16 @@ type engine struct {
 	traces   traces
 	objects  objects
 	// announcer tells others of the condition; nil: nobody is to be told.
-	announcer *announcer
-	keeper    Keeper
-	reign     reign
+	announcer  *announcer
+	keeper     Keeper
+	leadership leadership
 }
 
 func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
 		Options: o, started: now, state: s, fallback: fallback,
 		inbox: newInbox(), instances: map[string]*instance{},
-		library: newLibrary(o.cache()), keeper: o.keeper(), openings: newOpenings(), bindings: newBindings(s.Slots, o.endpointsFrom()),
+		snapshotCache: newSnapshotCache(o.cache()), keeper: o.keeper(), decryptions: newDecryptions(), bindings: newBindings(s.Slots, o.endpointsFrom()),
 		secrets: secretSet{}, refusals: newRefusals(o),
 		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, troubleLogged: map[string]loggedTrouble{}, told: map[string]bool{}, reloads: map[string]int{},
 		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
@@ -181,7 +181,7 @@ func (e *engine) ready(now time.Time) bool {
 // observe returns what the rollout is to know.
 func (e *engine) observe(now time.Time) rollout.Observation {
 	_, storeGone := e.troubles["store"]
-	want, atHand := e.library.have[e.decision.ID]
+	want, atHand := e.snapshotCache.have[e.decision.ID]
 	atHand = atHand && len(e.lacks()) == 0 && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID) && e.knowRunning()
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == channel.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
@@ -202,7 +202,7 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 		seen.Light = e.light(i)
 		seen.Busy = seen.Busy || e.unclaimed(i)
 		seen.Reachable = seen.Reachable && !i.ledByOther()
-		seen.Linger = e.bindings.prepared[i.snapshot()].linger
+		seen.HardStopAfter = e.bindings.prepared[i.snapshot()].hardStopAfter
 		o.Instances = append(o.Instances, seen)
 	}
 	return o
@@ -217,14 +217,14 @@ func (e *engine) trace() {
 	if r := e.state.Rollout.Rollout; r != nil {
 		target = r.Target
 	}
-	_, known := e.library.have[target]
+	_, known := e.snapshotCache.have[target]
 	e.traces.follow(e.state.Rollout, e.traceparent(target), known)
 }
 
 // traceparent returns the trace that a snapshot was published in, "" if there is
 // none, or the snapshot is not at hand.
 func (e *engine) traceparent(id snapshots.ID) string {
-	return e.library.have[id].Manifest.Provenance.Traceparent
+	return e.snapshotCache.have[id].Manifest.Provenance.Traceparent
 }
 
 // longestError is how much of an error is kept and told, in bytes: some have a line for each

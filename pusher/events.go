@@ -107,12 +107,12 @@ func (e *engine) takeLive(read liveData, err error, now time.Time) {
 		merged := mergeLive(e.live, read, e.losses.guard.keepsIn)
 		merged.Fallback = e.fallback
 		if differ && e.liveRead {
-			e.spread.came([]time.Time{now})
+			e.propagation.came([]time.Time{now})
 		}
 		was := e.liveRead
 		e.live, e.liveRead = merged, true
 		if e.bindings.setLive(merged.Live, now) && was {
-			e.spread.begin(spreadSecrets, []time.Time{now})
+			e.propagation.begin(propagationSecrets, []time.Time{now})
 		}
 		e.bindings.stale = true
 	}
@@ -196,7 +196,9 @@ type snapshotRead struct {
 	err      error
 }
 
-func (s snapshotRead) apply(e *engine, now time.Time) { e.library.take(s.id, s.snapshot, s.err, now) }
+func (s snapshotRead) apply(e *engine, now time.Time) {
+	e.snapshotCache.take(s.id, s.snapshot, s.err, now)
+}
 
 func (s snapshotRead) String() string {
 	return describe("snapshot read", "snapshot", s.id, "err", s.err)
@@ -211,7 +213,7 @@ type certificatesOpened struct {
 }
 
 func (c certificatesOpened) apply(e *engine, now time.Time) {
-	e.openings.take(c.id, c.err, now)
+	e.decryptions.take(c.id, c.err, now)
 	e.bindings.addVersions(c.found, now)
 }
 

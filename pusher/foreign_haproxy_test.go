@@ -210,7 +210,7 @@ func TestFailureConflictOverAWorker(t *testing.T) {
 			}
 		}
 		last = r.seen()
-		return strings.Contains(last.instance("a").Error, "somebody else keeps changing it, 3 repairs")
+		return last.instance("a").Conflict != nil && strings.Contains(last.instance("a").Error, "somebody else keeps changing it, 3 repairs")
 	})
 	if a := last.instance("a"); a.InSync || a.Foreign == "" || !strings.Contains(a.Error, "was started from another configuration") {
 		t.Errorf("in sync %v, foreign %q, error %q", a.InSync, a.Foreign, a.Error)

@@ -164,8 +164,8 @@ func (i *instance) ledByOther() bool {
 	return led
 }
 
-// hear takes what the instance answered when it was asked at a time.
-func (i *instance) hear(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
+// takeProbe takes what the instance answered when it was asked at a time.
+func (i *instance) takeProbe(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
 	if i.busy == workPush || asked.Before(i.ended) {
 		return // the push knows better
 	}
@@ -176,16 +176,16 @@ func (i *instance) hear(info dataplane.RuntimeInfo, err error, asked, now time.T
 	if err != nil {
 		return
 	}
-	if (hearing{info, asked}).ofAnother(i.heard()) && i.info.PID != 0 && i.busy == "" {
+	if (observation{info, asked}).ofAnother(i.observed()) && i.info.PID != 0 && i.busy == "" {
 		i.died = now
 	}
-	i.meet(info, asked)
+	i.takeInfo(info, asked)
 }
 
-// meet takes what the worker said of itself. If it is another one, nothing is
+// takeInfo takes what the worker said of itself. If it is another one, nothing is
 // known of it.
-func (i *instance) meet(info dataplane.RuntimeInfo, asked time.Time) {
-	if now := (hearing{info, asked}); now.ofAnother(i.heard()) {
+func (i *instance) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
+	if now := (observation{info, asked}); now.ofAnother(i.observed()) {
 		i.running, i.started, i.inspectAfter, i.heavy = i.running.Another(), now.started(), asked, ""
 		if info.Loaded == "" {
 			i.target.Names.Set(push.Alias{}) // it was another worker's
@@ -194,8 +194,8 @@ func (i *instance) meet(info dataplane.RuntimeInfo, asked time.Time) {
 	i.info, i.told = info, asked
 }
 
-// heard returns what the worker said last.
-func (i *instance) heard() hearing { return hearing{i.info, i.told} }
+// observed returns what the worker said last.
+func (i *instance) observed() observation { return observation{i.info, i.told} }
 
 // begin marks the instance as busy.
 func (i *instance) begin(w work) { i.busy = w }
@@ -237,3 +237,17 @@ func (o Options) connect(spec fleet.Instance) (*instance, error) {
 func (o Options) access(spec fleet.Instance) dataplane.Options {
 	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS, HTTP: o.http}
 }
+
+// observation is what a worker said of itself when it was asked at a time.
+type observation struct {
+	dataplane.RuntimeInfo
+	asked time.Time
+}
+
+// started returns when the worker began, or later. See [push.Process.Started].
+func (h observation) started() time.Time { return h.worker().Started() }
+
+func (h observation) worker() push.Process { return push.ProcessOf(h.RuntimeInfo, h.asked) }
+
+// ofAnother reports whether this was said by another worker than the last that was heard.
+func (h observation) ofAnother(last observation) bool { return h.worker().OtherThan(last.worker()) }

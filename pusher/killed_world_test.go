@@ -145,8 +145,8 @@ func (l *life) run(ctx context.Context, o Options) error {
 	e := newEngine(o, s, fallback, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.reign = newReign(l.term(), nil, func() error { return ctx.Err() })
-	e.reign.fence.Sign(push.Pusher{State: s.ID, Place: "play"}, false)
+	e.leadership = newLeadership(l.term(), nil, func() error { return ctx.Err() })
+	e.leadership.fence.Sign(push.Pusher{State: s.ID, Place: "play"}, false)
 	e.takeFleet(members, nil, time.Now())
 	if o.Cluster == nil {
 		e.takeLive(l.live.clone(), nil, time.Now())

@@ -36,7 +36,7 @@ func (e *engine) takeCluster(change cluster.Change, now time.Time) {
 	}
 	e.losses.doubtSecrets(&change, now)
 	if len(change.Endpoints) > 0 {
-		e.spread.came(change.Since)
+		e.propagation.came(change.Since)
 	}
 	if len(change.Secrets) > 0 {
 		e.takeSecrets(change, now)
@@ -62,7 +62,7 @@ func (e *engine) takeSecrets(change cluster.Change, now time.Time) {
 	e.live = e.secrets.live()
 	e.live.Endpoints, e.live.Fallback = endpoints, e.fallback
 	if e.bindings.setLive(e.live.Live, now) {
-		e.spread.begin(spreadSecrets, change.Since)
+		e.propagation.begin(propagationSecrets, change.Since)
 	}
 	e.objects.broken = e.live.faulty
 	e.troubleWithObjects(now)

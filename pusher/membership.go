@@ -156,7 +156,7 @@ func (e *engine) join(spec fleet.Instance, now time.Time) {
 	if old := e.instances[spec.Name]; old == nil || old.UID != spec.UID {
 		i.target.Record = push.NewRecord(i.Record)
 	}
-	i.target.API = e.reign.around(i.client, i.target.Record)
+	i.target.API = e.leadership.around(i.client, i.target.Record)
 	if i.Alias.Runs != "" && i.target.Names.Alias().Runs == "" {
 		i.target.Names.Set(i.Alias)
 	}

@@ -1,6 +1,8 @@
 package pusher
 
-import "time"
+import (
+	"time"
+)
 
 // work is what an instance needs apart from the rollout.
 type work string
@@ -16,9 +18,9 @@ const (
 	workTidy    work = "tidy"
 )
 
-// standing is how an instance stands to the snapshot that it runs, joined with
+// instanceNeeds is what an instance has and lacks of the snapshot that it runs, joined with
 // today's live data.
-type standing struct {
+type instanceNeeds struct {
 	Busy, Reachable bool
 	// Bound is set when the snapshot that it runs is at hand and could be bound.
 	Bound bool
@@ -52,7 +54,7 @@ type standing struct {
 
 // classify decides what an instance needs: what must change by a reload, by a
 // change at run time, on disk only, or not at all.
-func classify(s standing, now time.Time) work {
+func classify(s instanceNeeds, now time.Time) work {
 	switch {
 	case !s.Reachable || !s.Bound:
 		return workNothing
@@ -82,15 +84,26 @@ func classify(s standing, now time.Time) work {
 // urgent reports whether the file comes before the worker. Writing it gives the worker its
 // servers too, but takes as long as the configuration is large, so the worker is changed
 // first, once: updates that never end do not keep the file from being written.
-func (s standing) urgent() bool { return s.SameServers || s.Updated }
+func (s instanceNeeds) urgent() bool { return s.SameServers || s.Updated }
 
 // inSync reports whether nothing is to be changed in the worker, or on disk by now,
 // whatever the instance is busy with. A file that may wait for a while does not count; one
 // from which a backend would serve nothing does.
-func inSync(s standing) bool {
+func inSync(s instanceNeeds) bool {
 	if s.Unserved {
 		return false
 	}
 	s.Busy, s.NotBefore, s.Garbage, s.Overdue = false, time.Time{}, false, false
 	return classify(s, time.Time{}) == workNothing
+}
+
+// tidyInterval is how long dynamic servers that still had connections are left alone.
+const tidyInterval = 5 * time.Second
+
+// deferral returns how long after a post the next one waits that gives slots the addresses
+// which dynamic servers serve meanwhile: posts of this kind take a fifth of the time, and
+// an endpoint is without health checks for no longer than the file on disk may be behind.
+func deferral(took, persistInterval time.Duration) time.Duration {
+	const least = 500 * time.Millisecond
+	return min(max(least, 4*took), persistInterval)
 }

@@ -127,7 +127,7 @@ func (m *diskModel) change() {
 
 func (m *diskModel) begin() {
 	same := sameServers(m.worker, m.want)
-	w := classify(standing{
+	w := classify(instanceNeeds{
 		Reachable: true, Bound: true, SameNode: true, SameServers: same, SameMaps: true, SameCertificates: true,
 		Persisted: sameServers(m.disk, m.worker), PersistAfter: m.persistAfter,
 		Unserved: push.Unserved(m.disk, m.want), UrgentAfter: m.urgentAfter, Updated: m.last == workUpdate,

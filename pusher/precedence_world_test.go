@@ -99,7 +99,7 @@ func (w *world) begin() {
 	clear(w.pending)
 	for name, runs := range w.workers {
 		i := &instance{Instance: fleet.Instance{Name: name}, asked: true}
-		i.meet(w.says(runs), w.now)
+		i.takeInfo(w.says(runs), w.now)
 		w.e.instances[name] = i
 	}
 }
@@ -160,17 +160,17 @@ func (w *world) step() {
 	w.record()
 }
 
-// read has the library hold what is needed, as far as it is there.
+// read has the snapshot cache hold what is needed, as far as it is there.
 func (w *world) read() {
-	for _, id := range w.e.library.due(slices.SortedFunc(maps.Keys(w.e.inUse()), snapshots.ID.Compare), w.now) {
+	for _, id := range w.e.snapshotCache.due(slices.SortedFunc(maps.Keys(w.e.inUse()), snapshots.ID.Compare), w.now) {
 		var store Store = w.store
 		if w.gone {
 			store = nowhere{}
 		}
-		s, err := fetch(w.t.Context(), store, w.e.library.dir, id)
-		w.e.library.take(id, s, err, w.now)
+		s, err := fetch(w.t.Context(), store, w.e.snapshotCache.dir, id)
+		w.e.snapshotCache.take(id, s, err, w.now)
 	}
-	w.e.library.keep(w.e.inUse())
+	w.e.snapshotCache.keep(w.e.inUse())
 }
 
 // nowhere is a store that is out of reach.

@@ -2,8 +2,11 @@ package pusher
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
@@ -23,13 +26,13 @@ type prepared struct {
 	servers      []bind.Server
 	dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
 	// wants is what it needs of a cluster; known: that is known, as far as it can be.
-	wants     cluster.Wanted
-	listeners []listener       // of HAProxy, with it
-	refused   refusedEndpoints // of those that are recorded
-	known     bool
-	lacks     []string      // what it needs and the pusher cannot have; see needs.go
-	linger    time.Duration // see [rollout.Seen.Linger]
-	err       error
+	wants         cluster.Wanted
+	listeners     []listener       // of HAProxy, with it
+	refused       refusedEndpoints // of those that are recorded
+	known         bool
+	lacks         []string      // what it needs and the pusher cannot have; see needs.go
+	hardStopAfter time.Duration // see [rollout.Seen.HardStopAfter]
+	err           error
 
 	byService map[snapshots.ServicePort][]int // the directives that join one
 	places    []int                           // where the servers of each directive begin, and the end
@@ -37,7 +40,7 @@ type prepared struct {
 
 // prepare leaves out those recorded endpoints that are refused.
 func prepare(s snapshots.Snapshot, recorded bool, r *refusals) prepared {
-	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), certificates: certificatesOf(s), linger: linger(s.Config()), listeners: listenersOf(s.Config())}
+	p := prepared{snapshot: s, recorded: recorded, versions: versionsOf(s), certificates: certificatesOf(s), hardStopAfter: hardStopAfter(s.Config()), listeners: listenersOf(s.Config())}
 	if p.directives, p.err = bind.Directives(s.Config()); p.err != nil {
 		return p
 	}
@@ -142,4 +145,47 @@ func (p *prepared) backend(n int) (first, end int) {
 		end++
 	}
 	return first, end
+}
+
+// hardStopAfter returns how long a worker with this haproxy.cfg lives at most after it was
+// replaced, zero if that is not said. HAProxy takes the last of several lines.
+func hardStopAfter(config []byte) time.Duration {
+	var most time.Duration
+	for section := range haproxycfg.Sections(config) {
+		if section.Keyword != "global" {
+			continue
+		}
+		for _, line := range section.Lines {
+			if words := line.Texts(); len(words) > 1 && words[0] == "hard-stop-after" {
+				most = configTime(words[1])
+			}
+		}
+	}
+	return most
+}
+
+// timeUnits are those of HAProxy's times, the longer word first.
+var timeUnits = []struct {
+	word string
+	unit time.Duration
+}{
+	{"us", time.Microsecond}, {"ms", time.Millisecond}, {"s", time.Second},
+	{"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
+}
+
+// configTime reads a time as HAProxy does, in milliseconds unless it names a unit;
+// zero if it is none.
+func configTime(text string) time.Duration {
+	unit := time.Millisecond
+	for _, u := range timeUnits {
+		if digits, ok := strings.CutSuffix(text, u.word); ok {
+			text, unit = digits, u.unit
+			break
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * unit
 }

@@ -2,8 +2,10 @@ package pusher
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/push"
@@ -17,7 +19,7 @@ func (e *engine) report(now time.Time) {
 	e.metrics.observe(s)
 	without, failing := s.Backends.gauges()
 	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now), liveGauges{lacking: e.lacking, kept: len(e.losses.guard.kept), withoutEndpoints: without, failingChecks: failing})
-	e.observeSpread(now)
+	e.observePropagation(now)
 	e.tally.log(e.Log, now)
 	e.notifyOfTroubles(now)
 	e.sayObjects(s.Instances, now)
@@ -33,7 +35,7 @@ func (e *engine) report(now time.Time) {
 // status returns what the pusher says of itself.
 func (e *engine) status(now time.Time) Status {
 	s := Status{
-		Updated: now.UTC().Truncate(time.Second), Leader: e.leader(), Term: e.reign.term, Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
+		Updated: now.UTC().Truncate(time.Second), Leader: e.leader(), Term: e.leadership.term, Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
 		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Waits: wholeSeconds(e.waits), Instances: []InstanceStatus{},
 		Changes: e.changes, Fleet: e.view.Fleet, Proven: e.state.Rollout.Proven,
 		Kept: e.keptStatus(), Backends: e.backendsStatus(now),
@@ -113,7 +115,7 @@ func (e *engine) instanceStatus(i *instance) InstanceStatus {
 	}
 	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
 	s.InSync = s.Reachable && !e.unknown(s.Running) && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&
-		i.busy != workPush && i.busy != workUpdate && inSync(e.standing(i))
+		i.busy != workPush && i.busy != workUpdate && inSync(e.needsOf(i))
 	if s.Reachable && !s.InSync && s.Error == "" {
 		s.Pending = e.pending(i)
 	}
@@ -126,4 +128,56 @@ func (e *engine) target() snapshots.ID {
 		return e.state.Rollout.Good
 	}
 	return e.decision.ID
+}
+
+// pending says what is on its way to an instance that is not in sync though nothing failed.
+func (e *engine) pending(i *instance) string {
+	running, target := i.snapshot(), e.target()
+	switch {
+	case i.busy == workPush:
+		return "a snapshot is being pushed to it"
+	case target.IsZero():
+		return "no snapshot is wanted yet"
+	case running.IsZero():
+		return fmt.Sprintf("runs another configuration, %s is to come", target)
+	case running != target:
+		return fmt.Sprintf("%s is to come", target)
+	case e.unclaimed(i):
+		return "looks what its worker was started from"
+	case e.unknown(running):
+		return "waits for endpoints and certificates to be read"
+	}
+	s := e.needsOf(i)
+	s.Busy, s.NotBefore = false, time.Time{}
+	return s.pending(classify(s, time.Time{}))
+}
+
+// pending says what it takes to be in sync.
+func (s instanceNeeds) pending(w work) string {
+	switch w {
+	case workReload:
+		return "a reload is to come: its servers have outgrown their slots, or other lines changed"
+	case workUpdate:
+		var what []string
+		for _, part := range []struct {
+			same bool
+			name string
+		}{{s.SameServers, "servers"}, {s.SameMaps, "entries of maps"}, {s.SameCertificates, "certificates"}} {
+			if !part.same {
+				what = append(what, part.name)
+			}
+		}
+		return strings.Join(what, ", ") + " are being brought up to date"
+	case workPersist:
+		return "its servers are to be written to its disk"
+	case workCollect:
+		return "files that nothing needs are to be removed"
+	case workInspect:
+		return "its files and servers are to be compared with what was left there"
+	case workNothing:
+	}
+	if !s.Bound {
+		return "what it runs is not at hand"
+	}
+	return ""
 }

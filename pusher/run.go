@@ -49,8 +49,8 @@ func lead(ctx context.Context, o Options) error {
 	}
 	remember(o.Store, s.Seen)
 	e := newEngine(o, s, taken.Fallback, now)
-	e.keeper, e.reign = keeper, newReign(taken.Term, end, func() error { return leads(ctx, o.Leader) })
-	e.reign.fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
+	e.keeper, e.leadership = keeper, newLeadership(taken.Term, end, func() error { return leads(ctx, o.Leader) })
+	e.leadership.fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
 	e.run(ctx, instances, now)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
 		return err

@@ -68,8 +68,8 @@ func (e *engine) startEffects(ctx context.Context) {
 // has ended.
 func (e *engine) run(ctx context.Context, instances fleet.Fleet, now time.Time) {
 	ctx, cancel := context.WithCancel(ctx)
-	if e.library.dir != "" {
-		removeTemporaries(e.library.dir, temporaryAge, "*.json")
+	if e.snapshotCache.dir != "" {
+		removeTemporaries(e.snapshotCache.dir, temporaryAge, "*.json")
 	}
 	e.takeFleet(instances, nil, now)
 	e.inbox.start(func() { e.inbox.watchFleet(ctx, e.Options, instances.Files) })

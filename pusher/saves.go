@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // The state is persisted before anything is done that a successor must know of, and nothing
@@ -120,7 +122,7 @@ func (e *engine) beginApproved(may bool, now time.Time) {
 	var waiting []approval
 	for _, a := range e.saves.approved {
 		switch i := e.instances[a.Instance]; {
-		case !may || i == nil || i != a.on || !i.reachable() || i.ledByOther() || e.unclaimed(i) || !a.decision.sameAs(e.decision):
+		case !may || i == nil || i != a.on || !i.reachable() || i.ledByOther() || e.unclaimed(i) || !a.holds(e.decision, e.view):
 			e.Log.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", string(a.Purpose))
 			e.results = append(e.results, rollout.Result{Instance: a.Instance, Snapshot: a.Snapshot, Outcome: rollout.NotBegun})
 		case i.busy != "":
@@ -132,9 +134,15 @@ func (e *engine) beginApproved(may bool, now time.Time) {
 	e.saves.approved = waiting
 }
 
-// sameAs reports whether two decisions ask for the same.
-func (d decision) sameAs(o decision) bool {
-	return d.ID == o.ID && d.Intent == o.Intent && d.Hold == o.Hold
+// holds reports whether what should run is still what the step went by, and is not rejected. A
+// newer snapshot does not count: how a rollout gives way to it is for the next step to say, and
+// where many are published while a slow store saves, no push would ever begin.
+func (a approval) holds(now decision, view channel.View) bool {
+	was := a.decision
+	if was.Intent != now.Intent || was.Hold != now.Hold || a.Purpose == rollout.Wave && slices.Contains(rejected(view), a.Snapshot.Short) {
+		return false
+	}
+	return was.ID == now.ID || was.Because == channel.BecauseNewest && now.ID.Revision > was.ID.Revision
 }
 
 // reservedFor reports whether an instance is kept free for a push.
@@ -267,7 +275,7 @@ func (s saveEnded) apply(e *engine, now time.Time) {
 	e.saves.saved, e.saves.retry = now, e.saves.retry.after(s.err, now)
 	e.dirty = e.dirty || s.err != nil
 	if errors.Is(s.err, statestore.ErrTaken) {
-		e.reign.lose(s.err)
+		e.leadership.lose(s.err)
 	}
 	e.trouble("state", s.err, now)
 	if p := e.saves.proposed; p != nil {
@@ -307,14 +315,14 @@ func (r raised) apply(e *engine, now time.Time) {
 	if r.err != nil {
 		e.trouble("state", r.err, now)
 		if errors.Is(r.err, statestore.ErrTaken) {
-			e.reign.lose(fmt.Errorf("instance %s is of term %d: %w", r.of.Name, r.above, r.err))
+			e.leadership.lose(fmt.Errorf("instance %s is of term %d: %w", r.of.Name, r.above, r.err))
 		}
 		return
 	}
 	e.Log.Warn("term raised above one that was met", "instance", r.of.Name, "met", r.above, "term", r.term)
-	e.reign.raised++
-	e.reign.term = r.term
-	e.reign.fence.Raise(r.term)
+	e.leadership.raised++
+	e.leadership.term = r.term
+	e.leadership.fence.Raise(r.term)
 	r.of.claimAfter = now
 	e.dirty = true
 }

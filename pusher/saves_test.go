@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // endSave does what the runner does with a save that was begun, and reports whether the state
@@ -175,7 +176,7 @@ func proposing(t *testing.T) (*engine, *instance, rollout.Push) {
 	e.instances["a"] = i
 	e.viewRead = true
 	push := rollout.Push{Instance: "a", Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Purpose: rollout.Wave}
-	e.view.IDs = []snapshots.ID{push.Snapshot}
+	e.view.IDs, i.matters = []snapshots.ID{push.Snapshot}, []snapshots.ID{push.Snapshot}
 	e.view.Runs = push.Snapshot
 	next := rollout.State{Instances: map[string]rollout.Instance{"a": {Push: &push}}, Rollout: &rollout.Rollout{Target: push.Snapshot, Phase: rollout.Pushing}}
 	e.propose(next, []rollout.Push{push}, nil, noon)
@@ -208,6 +209,19 @@ func TestApprovedPushes(t *testing.T) {
 		"taken by another pusher": {err: statestore.ErrTaken},
 		"pinned": {notBegun: true, meanwhile: func(e *engine, _ *instance) {
 			e.decision.Intent = "pin"
+		}},
+		"a newer one is published": {begun: true, meanwhile: func(e *engine, _ *instance) {
+			e.view.IDs = append(e.view.IDs, snapshots.ID{Revision: 3, Short: "cccccccccc"})
+			e.decision = decide(e.view, nil, noon)
+		}},
+		"it is rejected": {notBegun: true, meanwhile: func(e *engine, i *instance) {
+			e.view.Channel = e.view.Channel.Reject(channel.Rejection{Digest: digestLike(i.matters[0]), Snapshot: i.matters[0], At: noon})
+			e.decision = decide(e.view, nil, noon)
+		}},
+		"it is rejected, and a newer one is published": {notBegun: true, meanwhile: func(e *engine, i *instance) {
+			e.view.Channel = e.view.Channel.Reject(channel.Rejection{Digest: digestLike(i.matters[0]), Snapshot: i.matters[0], At: noon})
+			e.view.IDs = append(e.view.IDs, snapshots.ID{Revision: 3, Short: "cccccccccc"})
+			e.decision = decide(e.view, nil, noon)
 		}},
 		"held": {notBegun: true, meanwhile: func(e *engine, _ *instance) { e.decision.Hold = true }},
 		"out of reach": {notBegun: true, meanwhile: func(_ *engine, i *instance) {

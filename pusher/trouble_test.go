@@ -9,10 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -169,29 +173,29 @@ func TestSnapshotIsKeptOnceThereIsSpace(t *testing.T) {
 	if err := os.WriteFile(cache, nil, 0o600); err != nil { // in the way
 		t.Fatal(err)
 	}
-	w.e.library.dir = cache
+	w.e.snapshotCache.dir = cache
 	w.publish()
 	w.step()
 	id := w.e.decision.ID
-	if err := w.e.library.trouble(); err == nil || !strings.Contains(err.Error(), cache) {
+	if err := w.e.snapshotCache.trouble(); err == nil || !strings.Contains(err.Error(), cache) {
 		t.Fatalf("trouble is %v", err)
 	}
-	if _, ok := w.e.library.have[id]; !ok {
+	if _, ok := w.e.snapshotCache.have[id]; !ok {
 		t.Fatal("it is not at hand")
 	}
-	if again := w.e.library.keepAgain(w.now); len(again) > 0 {
+	if again := w.e.snapshotCache.keepAgain(w.now); len(again) > 0 {
 		t.Error("it is tried again at once")
 	}
 	if err := os.Remove(cache); err != nil {
 		t.Fatal(err)
 	}
 	w.now = w.now.Add(keepRetry)
-	again := w.e.library.keepAgain(w.now)
-	if len(again) != 1 || len(w.e.library.keepAgain(w.now)) > 0 {
+	again := w.e.snapshotCache.keepAgain(w.now)
+	if len(again) != 1 || len(w.e.snapshotCache.keepAgain(w.now)) > 0 {
 		t.Fatalf("%d are tried again", len(again))
 	}
-	w.e.library.take(id, again[0], keep(cache, again[0]), w.now)
-	if err := w.e.library.trouble(); err != nil {
+	w.e.snapshotCache.take(id, again[0], keep(cache, again[0]), w.now)
+	if err := w.e.snapshotCache.trouble(); err != nil {
 		t.Error(err)
 	}
 	if s, err := readKept(cache, id); err != nil || s.ID() != id {
@@ -284,5 +288,41 @@ func TestWhatIsNoState(t *testing.T) {
 	s, err := parseState([]byte(good+`,"later":{"x":1},"rollout":{"sooner":true},"uploads":null}`), "")
 	if err != nil || s.Uploads == nil {
 		t.Errorf("fields of a later version: %v", err)
+	}
+}
+
+// People are notified of what becomes of rollouts, once of each.
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	var mu sync.Mutex
+	var got []notify.Notice
+	r.options.Notify = func(n notify.Notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, n)
+	}
+	r.endpoints(echo(t, "one"))
+	good := r.publish(config("1", ""))
+	r.allRunAfter(good)
+	bad := r.publish(config("2", broken))
+	r.until("the broken one is undone", func(s Status) bool { return len(s.Rejected) == 1 && s.Rollout == nil })
+	r.kill()
+
+	mu.Lock()
+	defer mu.Unlock()
+	var events []notify.Event
+	for _, n := range got {
+		events = append(events, n.Event)
+	}
+	want := []notify.Event{notify.RolloutBegins, notify.RolloutDone, notify.RolloutBegins, notify.RolloutFailed, notify.RolloutUndone}
+	if !slices.Equal(events, want) {
+		t.Fatalf("notices are %v, want %v", events, want)
+	}
+	if n := got[3]; n.Snapshot != bad.String() || !strings.Contains(n.Text, "rollout of "+bad.String()+" failed: a: refused: ") || n.Time.IsZero() {
+		t.Errorf("the failure is told as %+v", n)
+	}
+	if n := got[4]; !strings.Contains(n.Text, "the fleet runs "+good.String()) {
+		t.Errorf("the undoing is told as %+v", n)
 	}
 }

@@ -2,30 +2,33 @@ package pusher
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // readSnapshots sees to it that the snapshots in use are at hand.
 func (e *engine) readSnapshots(now time.Time) {
 	needed := e.inUse()
-	for _, id := range e.library.due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
-		e.begin(readSnapshot{e.Store, e.library.dir, id})
+	for _, id := range e.snapshotCache.due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
+		e.begin(readSnapshot{e.Store, e.snapshotCache.dir, id})
 	}
-	for _, s := range e.library.keepAgain(now) {
-		e.begin(keepSnapshot{e.library.dir, s})
+	for _, s := range e.snapshotCache.keepAgain(now) {
+		e.begin(keepSnapshot{e.snapshotCache.dir, s})
 	}
-	e.trouble("cache", e.library.trouble(), now)
-	dropped := e.library.keep(needed)
+	e.trouble("cache", e.snapshotCache.trouble(), now)
+	dropped := e.snapshotCache.keep(needed)
 	if len(dropped) > 0 {
-		forget(e.library.dir, needed)
+		forget(e.snapshotCache.dir, needed)
 	}
 	e.pruning = e.pruning || len(dropped) > 0
 	e.troubleWithSnapshots(now)
-	if e.bindings.use(e.library.have) {
+	if e.bindings.use(e.snapshotCache.have) {
 		e.bindings.gatherVersions(now)
 		e.bindings.stale = true
 		if len(e.losses.guard.kept) > 0 {
@@ -46,7 +49,7 @@ func (e *engine) pruneSlots(needed map[snapshots.ID]bool) {
 	matters := e.usedOn(nil)
 	for id := range needed {
 		_, prepared := e.bindings.prepared[id]
-		_, unreadable := e.library.failed[id]
+		_, unreadable := e.snapshotCache.failed[id]
 		if !prepared && (!unreadable || slices.Contains(matters, id)) {
 			return
 		}
@@ -76,8 +79,8 @@ func (e *engine) inUse() map[snapshots.ID]bool {
 
 func (e *engine) troubleWithSnapshots(now time.Time) {
 	var errs []error
-	for _, id := range slices.SortedFunc(maps.Keys(e.library.failed), snapshots.ID.Compare) {
-		errs = append(errs, e.library.failed[id].err)
+	for _, id := range slices.SortedFunc(maps.Keys(e.snapshotCache.failed), snapshots.ID.Compare) {
+		errs = append(errs, e.snapshotCache.failed[id].err)
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(e.bindings.prepared), snapshots.ID.Compare) {
 		if p := e.bindings.prepared[id]; p.err != nil {
@@ -91,6 +94,45 @@ func (e *engine) troubleWithSnapshots(now time.Time) {
 func (e *engine) assignSlots(now time.Time) {
 	if e.liveRead && e.bindings.assign(now, e.DrainTime) {
 		e.dirty = true
-		e.spread.assigned()
+		e.propagation.assigned()
 	}
+}
+
+// aboutSigned is what the trouble with snapshots is called that nobody who may has signed.
+const aboutSigned = "signatures"
+
+// runs returns the newest snapshot that the fleet was brought to, or is being.
+func runs(s rollout.State) snapshots.ID {
+	if s.Rollout != nil && s.Rollout.Target.Compare(s.Good) > 0 {
+		return s.Rollout.Target
+	}
+	return s.Good
+}
+
+// troubleWithSignatures tells of snapshots that are newer than all that are accepted, and
+// not signed by who may: somebody put them there, or a key was forgotten. Older ones are
+// from before signatures were asked for.
+func (e *engine) troubleWithSignatures(now time.Time) {
+	newer := refusedAbove(e.view)
+	if len(newer) == 0 {
+		e.trouble(aboutSigned, nil, now)
+		return
+	}
+	more := ""
+	if n := len(newer) - 1; n > 0 {
+		more = fmt.Sprintf("; and %d more", n)
+	}
+	newest := newer[len(newer)-1]
+	e.trouble(aboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
+}
+
+// refusedAbove returns the refused snapshots that are newer than the newest.
+func refusedAbove(v channel.View) []channel.Refused {
+	var out []channel.Refused
+	for _, r := range v.Refused {
+		if r.ID.Revision >= v.Head().Revision {
+			out = append(out, r)
+		}
+	}
+	return out
 }

@@ -279,7 +279,7 @@ func (e *engine) neededFiles(i *instance, used, may []snapshots.ID) (needed map[
 	for _, id := range used {
 		n, bound := e.bindings.node(id, i.Layout)
 		if !bound || n.err != nil {
-			_, unreadable := e.library.failed[id]
+			_, unreadable := e.snapshotCache.failed[id]
 			if slices.Contains(may, id) || !(unreadable || n.err != nil) {
 				return nil, false
 			}

@@ -3,12 +3,14 @@ package pusher
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
@@ -25,11 +27,11 @@ func (e *engine) beginPush(p rollout.Push) {
 
 // stands classifies what an instance needs; now is only looked at for the kinds
 // of work that have to wait.
-func (e *engine) stands(i *instance, now time.Time) work { return classify(e.standing(i), now) }
+func (e *engine) stands(i *instance, now time.Time) work { return classify(e.needsOf(i), now) }
 
-func (e *engine) standing(i *instance) standing {
+func (e *engine) needsOf(i *instance) instanceNeeds {
 	n, ok := e.bindings.node(i.snapshot(), i.Layout)
-	s := standing{
+	s := instanceNeeds{
 		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.err == nil,
 		SameNode: n.node != "" && n.node == i.info.Node || bind.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
@@ -93,7 +95,7 @@ func (e *engine) reject(now time.Time) {
 		return
 	}
 	f := failures[0]
-	snapshot, known := e.library.have[f.Snapshot]
+	snapshot, known := e.snapshotCache.have[f.Snapshot]
 	e.rejecting = true
 	e.begin(writeRejection{e.Store, f, e.view.Fleet, snapshot.Manifest.Spec.Digest, known, now})
 }
@@ -107,4 +109,42 @@ func sameJSON(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// knowRunning reports whether the snapshots are at hand that the instances run, as far
+// as the store has them. What it takes to bring them to another cannot be told before.
+func (e *engine) knowRunning() bool {
+	for _, i := range e.instances {
+		id := i.snapshot()
+		_, has := e.snapshotCache.have[id]
+		if _, failed := e.snapshotCache.failed[id]; i.reachable() && !has && !failed && slices.Contains(e.view.IDs, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// light returns the snapshots that an instance can be brought to without a reload.
+func (e *engine) light(i *instance) []snapshots.ID {
+	var out []snapshots.ID
+	from := i.snapshot()
+	if i.foreign() != "" {
+		return nil // it has something else than what is changed
+	}
+	for _, id := range i.matters {
+		if id.Short != from.Short && id.Short != i.heavy && e.bindings.light(i.info.Node, from, id, i.Layout) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// failedLight takes note of a worker that was not changed, or in part. The file on disk
+// may be ahead of it. After another failure it is to be reloaded.
+func (e *engine) failedLight(i *instance, p rollout.Push, err error) {
+	if errors.Is(err, push.ErrNeedsReload) || e.state.Rollout.Instances[p.Instance].Failures > 0 {
+		i.heavy = p.Snapshot.Short
+	}
+	i.running = i.running.Another()
+	i.running.Disk = push.Digest{}
 }

@@ -78,7 +78,7 @@ func TestReadOfBudgetAndBlackouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := rollout.DefaultPolicy()
-	want.Budget = rollout.Budget{PerMinute: 30, Burst: 5, Reloads: 30, Within: 5 * time.Minute, OldWorkers: 4, Linger: 30 * time.Minute}
+	want.Budget = rollout.Budget{PerMinute: 30, Burst: 5, Reloads: 30, Within: 5 * time.Minute, OldWorkers: 4, HardStopAfter: 30 * time.Minute}
 	want.Gate.Off, want.Gate.Errors, want.Gate.CannotTell, want.Gate.Ignore = true, 0.005, rollout.HoldOn, []string{}
 	want.Blackouts = []rollout.Blackout{
 		{Days: []time.Weekday{time.Friday, time.Saturday}, From: 18 * time.Hour, To: 8*time.Hour + 30*time.Minute, Zone: berlin},

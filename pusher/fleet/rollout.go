@@ -122,7 +122,7 @@ func (r *reader) budget(d budget) *rollout.Budget {
 		}
 	}
 	r.positive(d.Within, &b.Within, "budget", "within")
-	r.positive(d.Linger, &b.Linger, "budget", "linger")
+	r.positive(d.Linger, &b.HardStopAfter, "budget", "linger")
 	return &b
 }
 

@@ -18,10 +18,10 @@ type Budget struct {
 	Within  time.Duration
 	// OldWorkers is how many old workers an instance may have that still finish
 	// their connections. They cannot be counted from outside: a worker that was
-	// replaced counts for as long as its configuration lets it live, or for Linger
+	// replaced counts for as long as its configuration lets it live, or for HardStopAfter
 	// where it does not say.
-	OldWorkers int
-	Linger     time.Duration
+	OldWorkers    int
+	HardStopAfter time.Duration
 }
 
 // Reload is one replaced worker.
@@ -92,12 +92,12 @@ func (t *turn) spend(name string) {
 		}
 		t.Full = t.Full.Add(b.interval())
 	}
-	linger := t.seen[name].Linger
-	if linger <= 0 {
-		linger = b.Linger
+	lives := t.seen[name].HardStopAfter
+	if lives <= 0 {
+		lives = b.HardStopAfter
 	}
 	if b.Reloads > 0 || b.OldWorkers > 0 {
-		t.Reloads[name] = append(t.Reloads[name], Reload{At: t.now, Gone: t.now.Add(linger)})
+		t.Reloads[name] = append(t.Reloads[name], Reload{At: t.now, Gone: t.now.Add(lives)})
 	}
 }
 

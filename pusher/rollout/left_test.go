@@ -52,7 +52,7 @@ func TestBudgetLeft(t *testing.T) {
 func TestBudgetLeftIsWhatStepAllows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	budget := Budget{PerMinute: 6, Burst: 3, Reloads: 5, Within: 10 * time.Minute, OldWorkers: 4, Linger: 5 * time.Minute}
+	budget := Budget{PerMinute: 6, Burst: 3, Reloads: 5, Within: 10 * time.Minute, OldWorkers: 4, HardStopAfter: 5 * time.Minute}
 	turn := &turn{Policy: Policy{Budget: budget}, State: State{Reloads: map[string][]Reload{}}, seen: map[string]Seen{}}
 	for n := range 200 {
 		turn.now = now.Add(time.Duration(n) * 3 * time.Second)

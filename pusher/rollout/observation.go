@@ -74,9 +74,9 @@ type Seen struct {
 	// Busy is set while the caller changes something in the running worker, so
 	// that no push can begin.
 	Busy bool
-	// Linger is how long the worker may live after it was replaced, zero if its
+	// HardStopAfter is how long the worker may live after it was replaced, zero if its
 	// configuration does not say.
-	Linger time.Duration
+	HardStopAfter time.Duration
 	// Sample is what its worker counted until it was last asked.
 	Sample Sample
 	// Light are the snapshots that its worker can be brought to without a reload.

@@ -42,7 +42,7 @@ func DefaultPolicy() Policy {
 		Grace:    10 * time.Second,
 		Retry:    time.Second,
 		RetryMax: 2 * time.Minute,
-		Budget:   Budget{Burst: 1, Reloads: 30, Within: 10 * time.Minute, Linger: 30 * time.Minute},
+		Budget:   Budget{Burst: 1, Reloads: 30, Within: 10 * time.Minute, HardStopAfter: 30 * time.Minute},
 		Gate: Gate{
 			Requests: 100, Errors: 0.05, Times: 2, Connections: 0.1,
 			CannotTell: Proceed, Extend: 10 * time.Minute, Ignore: []string{"status"},

@@ -19,7 +19,7 @@ func TestReloadsThatNoLimitCountsAreForgotten(t *testing.T) {
 	for range 2000 {
 		b := Budget{
 			Reloads: random.IntN(5), Within: time.Duration(random.IntN(60)) * time.Minute,
-			OldWorkers: random.IntN(5), Linger: time.Hour,
+			OldWorkers: random.IntN(5), HardStopAfter: time.Hour,
 		}
 		now := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 		var all, kept []Reload
@@ -80,7 +80,7 @@ func TestStateStaysSmall(t *testing.T) {
 		if random.IntN(3) == 0 || len(fleet) == 0 { // as pods do
 			born++
 			name := fmt.Sprintf("edge-%d", born)
-			fleet[name] = Seen{Name: name, Reachable: true, Linger: 30 * 24 * time.Hour}
+			fleet[name] = Seen{Name: name, Reachable: true, HardStopAfter: 30 * 24 * time.Hour}
 		}
 		for name := range fleet {
 			if len(fleet) > 8 {

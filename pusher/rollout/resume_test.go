@@ -165,7 +165,7 @@ func TestBudgetAndClocks(t *testing.T) {
 	t.Parallel()
 	for _, how := range interruptions {
 		s := fleetOf("a", "b", "c", "d")
-		s.policy.Budget = Budget{PerMinute: 2, Burst: 1, Reloads: 3, Within: 10 * time.Minute, Linger: time.Minute}
+		s.policy.Budget = Budget{PerMinute: 2, Burst: 1, Reloads: 3, Within: 10 * time.Minute, HardStopAfter: time.Minute}
 		for range 4 {
 			s.tick(t, Applied)
 		}

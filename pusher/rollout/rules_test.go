@@ -9,7 +9,7 @@ import (
 
 // fuzzBudget is tight enough to be in the way, and lets the fleet come to rest within
 // the time that the fuzzer gives it.
-var fuzzBudget = Budget{PerMinute: 12, Burst: 3, Reloads: 4, Within: 2 * time.Minute, OldWorkers: 3, Linger: time.Minute}
+var fuzzBudget = Budget{PerMinute: 12, Burst: 3, Reloads: 4, Within: 2 * time.Minute, OldWorkers: 3, HardStopAfter: time.Minute}
 
 // ledger is what was pushed, apart from what turned out to change nothing. It is
 // kept apart from the state, which it is to check.
@@ -59,7 +59,7 @@ func (l *ledger) check(t *testing.T, p Push) {
 	if n := l.since(p.Instance, p.Since, b.Within); n > b.Reloads {
 		t.Fatalf("%+v is number %d within %s", p, n, b.Within)
 	}
-	if n := l.since(p.Instance, p.Since, b.Linger); n > b.OldWorkers {
+	if n := l.since(p.Instance, p.Since, b.HardStopAfter); n > b.OldWorkers {
 		t.Fatalf("%+v makes %d old workers", p, n)
 	}
 	for _, q := range l.pushes {

@@ -26,8 +26,8 @@ func TestLinger(t *testing.T) {
 		"empty":           {"", 0},
 	}
 	for name, test := range tests {
-		if got := linger([]byte(test.config)); got != test.want {
-			t.Errorf("%s: linger is %s, want %s", name, got, test.want)
+		if got := hardStopAfter([]byte(test.config)); got != test.want {
+			t.Errorf("%s: hardStopAfter is %s, want %s", name, got, test.want)
 		}
 	}
 }

@@ -1,14 +1,74 @@
 package pusher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
+
+const (
+	// maxRaises bounds how often the term is raised above that of others: whoever keeps
+	// writing higher ones has a state of its own, and is not a former leader.
+	maxRaises = 3
+)
+
+// leadership is the term in which this pusher leads. The zero value is that of one that has no
+// others beside it.
+type leadership struct {
+	term   int64
+	fence  *push.Fence
+	end    context.CancelCauseFunc
+	raised int
+}
+
+// newLeadership begins to lead in a term, 0 where there are none, until end is called or leads
+// returns an error.
+func newLeadership(term int64, end context.CancelCauseFunc, leads func() error) leadership {
+	return leadership{term: term, end: end, fence: push.NewFence(term, leads)}
+}
+
+// lose ends it.
+func (l *leadership) lose(why error) {
+	if l.end != nil {
+		l.end(why)
+	}
+}
+
+// around puts the fence before the API of an instance.
+func (l *leadership) around(client *dataplane.Client, record *push.Record) push.API {
+	if l.fence == nil {
+		return client
+	}
+	return l.fence.Around(client, record)
+}
+
+// leader names who leads.
+func (e *engine) leader() string {
+	if e.Leader == nil {
+		return ""
+	}
+	return e.Leader.Holder()
+}
+
+// outranked sees to an instance on which a later term was found. Either another pusher
+// leads by now; or the state, which this one still has, was made anew after that term.
+// Then the term is raised. It returns false where that is not tried.
+func (e *engine) outranked(i *instance, err error) bool {
+	by, ok := errors.AsType[push.OutrankedError](err)
+	if !ok || by.By <= e.leadership.term || e.leadership.raised >= maxRaises {
+		return false
+	}
+	if r := e.saves.raise; r == nil || by.By > r.above {
+		e.saves.raise = &raising{e.keeper, by.By, i}
+	}
+	return true
+}
 
 // workClaim looks who leads an instance and what its worker was started from, and writes
 // to its disk that this pusher leads it.
@@ -26,13 +86,13 @@ type claim struct {
 // claimedAndJudged reports whether nothing is to be found out of an instance: this pusher
 // leads it, and it is known what the worker was started from.
 func (e *engine) claimedAndJudged(i *instance) bool {
-	return i.claimed == claim{true, e.reign.term} && i.target.Record.Judged(i.info, i.told)
+	return i.claimed == claim{true, e.leadership.term} && i.target.Record.Judged(i.info, i.told)
 }
 
 // unclaimed reports whether nothing may begin on an instance before it was looked at. An
 // instance that could not be looked at is left to the work itself, which looks first.
 func (e *engine) unclaimed(i *instance) bool {
-	return e.reign.fence != nil && i.reachable() && !i.claimFailed && !e.claimedAndJudged(i)
+	return e.leadership.fence != nil && i.reachable() && !i.claimFailed && !e.claimedAndJudged(i)
 }
 
 // beginClaims begins to look at the instances that are to be looked at. Where the term and
@@ -42,9 +102,9 @@ func (e *engine) unclaimed(i *instance) bool {
 func (e *engine) beginClaims(now time.Time) {
 	for _, name := range e.names() {
 		i := e.instances[name]
-		if e.reign.fence != nil && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !e.claimedAndJudged(i) {
+		if e.leadership.fence != nil && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !e.claimedAndJudged(i) {
 			i.begin(workClaim)
-			e.begin(claimInstance{e.remote(i), e.reign.term, e.reign.fence})
+			e.begin(claimInstance{e.remote(i), e.leadership.term, e.leadership.fence})
 		}
 	}
 }

@@ -13,6 +13,38 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
+// A change has arrived where the worker has it, and not where the instance is busy with
+// something else, or has to write its file first.
+func TestArrived(t *testing.T) {
+	t.Parallel()
+	has := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true}
+	edit := func(change func(*instanceNeeds)) instanceNeeds {
+		s := has
+		change(&s)
+		return s
+	}
+	for name, test := range map[string]struct {
+		s    instanceNeeds
+		want bool
+	}{
+		"it has all":                              {has, true},
+		"not on disk yet":                         {edit(func(s *instanceNeeds) { s.Persisted = false }), true},
+		"busy, and has all":                       {edit(func(s *instanceNeeds) { s.Busy = true }), true},
+		"other servers":                           {edit(func(s *instanceNeeds) { s.SameServers = false }), false},
+		"other servers, and busy":                 {edit(func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }), false},
+		"other servers, and its file comes first": {edit(func(s *instanceNeeds) { s.SameServers, s.Unserved, s.Updated = false, true, true }), false},
+		"other certificates":                      {edit(func(s *instanceNeeds) { s.SameCertificates = false }), false},
+		"other entries":                           {edit(func(s *instanceNeeds) { s.SameMaps = false }), false},
+		"another shape":                           {edit(func(s *instanceNeeds) { s.SameNode = false }), false},
+		"another shape, and busy":                 {edit(func(s *instanceNeeds) { s.SameNode, s.Busy = false, true }), false},
+		"out of reach":                            {edit(func(s *instanceNeeds) { s.Reachable, s.SameServers = false, false }), true},
+	} {
+		if got := arrived(test.s); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // Changes of endpoints are one line for ten seconds, however many there are.
 func TestEndpointChangesAreSummed(t *testing.T) {
 	t.Parallel()
@@ -57,12 +89,12 @@ func TestPropagationFromADirectory(t *testing.T) {
 	r.options.Metrics = registry
 	r.endpoints(echo(t, "one"))
 	r.allRunAfter(r.publish(config("1", "")))
-	if n := propagations(t, registry, spreadEndpoints); n != 0 {
+	if n := propagations(t, registry, propagationEndpoints); n != 0 {
 		t.Errorf("%d changes before there was one", n)
 	}
 	r.endpoints(echo(t, "two"))
 	eventually(t, "the new endpoint answers", func() bool { return r.answersOnly("a", "two") })
-	eventually(t, "its way is timed", func() bool { return propagations(t, registry, spreadEndpoints) == 1 })
+	eventually(t, "its way is timed", func() bool { return propagations(t, registry, propagationEndpoints) == 1 })
 }
 
 func propagations(t *testing.T, g prometheus.Gatherer, kind string) uint64 {

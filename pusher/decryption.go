@@ -15,18 +15,18 @@ import (
 // errNoIdentity is for who has nothing to open sealed certificates with.
 var errNoIdentity = errors.New("no file of identities is named with --age-identity")
 
-// openings are the snapshots whose certificates are being opened, or could not be.
-type openings struct {
+// decryptions are the snapshots whose certificates are being opened, or could not be.
+type decryptions struct {
 	asked  map[snapshots.ID]bool
 	failed map[snapshots.ID]missing
 }
 
-func newOpenings() *openings {
-	return &openings{asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{}}
+func newDecryptions() *decryptions {
+	return &decryptions{asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{}}
 }
 
 // due reports whether a snapshot is to be opened now, and notes that it is.
-func (o *openings) due(id snapshots.ID, now time.Time) bool {
+func (o *decryptions) due(id snapshots.ID, now time.Time) bool {
 	if m, failed := o.failed[id]; o.asked[id] || (failed && now.Sub(m.at) < fetchRetry) {
 		return false
 	}
@@ -35,7 +35,7 @@ func (o *openings) due(id snapshots.ID, now time.Time) bool {
 }
 
 // take notes how opening a snapshot ended.
-func (o *openings) take(id snapshots.ID, err error, now time.Time) {
+func (o *decryptions) take(id snapshots.ID, err error, now time.Time) {
 	delete(o.asked, id)
 	delete(o.failed, id)
 	if err != nil {
@@ -47,12 +47,12 @@ func (o *openings) take(id snapshots.ID, err error, now time.Time) {
 // carry. What is opened stays in memory.
 func (e *engine) openSnapshots(now time.Time) {
 	for _, id := range e.bindings.unopened() {
-		if !e.openings.due(id, now) {
+		if !e.decryptions.due(id, now) {
 			continue
 		}
 		e.begin(openCertificates{e.Store, e.Identity, e.bindings.prepared[id].snapshot})
 	}
-	maps.DeleteFunc(e.openings.failed, func(id snapshots.ID, _ missing) bool {
+	maps.DeleteFunc(e.decryptions.failed, func(id snapshots.ID, _ missing) bool {
 		return e.bindings.complete(id) || e.bindings.prepared[id].snapshot.ID() != id
 	})
 	e.troubleWithVersions(now)
@@ -78,8 +78,8 @@ func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][
 // were renewed where a snapshot names what they were before.
 func (e *engine) troubleWithVersions(now time.Time) {
 	var errs []error
-	for _, id := range slices.SortedFunc(maps.Keys(e.openings.failed), snapshots.ID.Compare) {
-		err := e.openings.failed[id].err
+	for _, id := range slices.SortedFunc(maps.Keys(e.decryptions.failed), snapshots.ID.Compare) {
+		err := e.decryptions.failed[id].err
 		if e.Identity == "" && errors.Is(err, sealing.ErrNotForUs) {
 			err = fmt.Errorf("%w: %w", err, errNoIdentity)
 		}

@@ -26,9 +26,9 @@ const (
 	temporaryAge = time.Hour
 )
 
-// library holds the snapshots in use, in memory and on this machine's disk: what
+// snapshotCache holds the snapshots in use, in memory and on this machine's disk: what
 // runs must stay at hand when the store is gone or has lost it.
-type library struct {
+type snapshotCache struct {
 	dir    string
 	have   map[snapshots.ID]snapshots.Snapshot
 	asked  map[snapshots.ID]bool
@@ -48,8 +48,8 @@ type missing struct {
 	at  time.Time
 }
 
-func newLibrary(dir string) *library {
-	return &library{
+func newSnapshotCache(dir string) *snapshotCache {
+	return &snapshotCache{
 		dir: dir, have: map[snapshots.ID]snapshots.Snapshot{},
 		asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{},
 		unkept: map[snapshots.ID]missing{},
@@ -58,7 +58,7 @@ func newLibrary(dir string) *library {
 
 // due returns which of the needed snapshots are to be read now, and notes that
 // they are asked for.
-func (l *library) due(needed []snapshots.ID, now time.Time) []snapshots.ID {
+func (l *snapshotCache) due(needed []snapshots.ID, now time.Time) []snapshots.ID {
 	var out []snapshots.ID
 	for _, id := range needed {
 		_, have := l.have[id]
@@ -73,7 +73,7 @@ func (l *library) due(needed []snapshots.ID, now time.Time) []snapshots.ID {
 }
 
 // take notes how reading a snapshot ended.
-func (l *library) take(id snapshots.ID, s snapshots.Snapshot, err error, now time.Time) {
+func (l *snapshotCache) take(id snapshots.ID, s snapshots.Snapshot, err error, now time.Time) {
 	delete(l.asked, id)
 	delete(l.unkept, id)
 	if unkept, ok := errors.AsType[*notKeptError](err); ok {
@@ -89,7 +89,7 @@ func (l *library) take(id snapshots.ID, s snapshots.Snapshot, err error, now tim
 }
 
 // keep drops the snapshots that are not needed.
-func (l *library) keep(needed map[snapshots.ID]bool) (dropped []snapshots.ID) {
+func (l *snapshotCache) keep(needed map[snapshots.ID]bool) (dropped []snapshots.ID) {
 	for id := range l.have {
 		if !needed[id] {
 			delete(l.have, id)
@@ -108,7 +108,7 @@ func (l *library) keep(needed map[snapshots.ID]bool) (dropped []snapshots.ID) {
 
 // keepAgain returns the snapshots that are to be kept on disk once more, and notes that
 // they are about to be.
-func (l *library) keepAgain(now time.Time) []snapshots.Snapshot {
+func (l *snapshotCache) keepAgain(now time.Time) []snapshots.Snapshot {
 	var out []snapshots.Snapshot
 	for id, m := range l.unkept {
 		if now.Sub(m.at) >= keepRetry && !l.asked[id] {
@@ -120,7 +120,7 @@ func (l *library) keepAgain(now time.Time) []snapshots.Snapshot {
 }
 
 // trouble returns why snapshots in use are not on this machine's disk.
-func (l *library) trouble() error {
+func (l *snapshotCache) trouble() error {
 	for _, m := range l.unkept {
 		return fmt.Errorf("keep the snapshots in use in %s, for when the store is gone: %w", l.dir, m.err)
 	}
@@ -202,4 +202,61 @@ func forget(dir string, needed map[snapshots.ID]bool) {
 			_ = os.Remove(filepath.Join(dir, entry.Name()))
 		}
 	}
+}
+
+// KeptFolder returns the directory with the snapshots in use, beside a state file.
+func KeptFolder(state string) string { return state + ".snapshots" }
+
+// ErrNotKept is returned for a snapshot that is not beside the state of a pusher.
+var ErrNotKept = errors.New("the pusher has not kept it")
+
+// KeptSnapshot returns a snapshot with the content of another from the folder in which a
+// pusher keeps what is in use, verified. The error wraps [ErrNotKept] where it is not
+// among them.
+func KeptSnapshot(dir string, like snapshots.ID) (snapshots.Snapshot, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		return snapshots.Snapshot{}, fmt.Errorf("read what the pusher has kept: %w", err)
+	}
+	for _, entry := range entries {
+		id, err := snapshots.ParseID(strings.TrimSuffix(entry.Name(), ".json"))
+		if err == nil && id.Short == like.Short {
+			return readKept(dir, id)
+		}
+	}
+	return snapshots.Snapshot{}, fmt.Errorf("%w in %s", ErrNotKept, dir)
+}
+
+// removeTemporaries removes what is left in a folder of files that were being written, see
+// [replaceFile], when a pusher was killed. Those of another that may write there are
+// younger than the age given.
+func removeTemporaries(dir string, age time.Duration, names ...string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // there is none, or what comes next says what is wrong
+	}
+	for _, entry := range entries {
+		for _, name := range names {
+			if !isTemporary(entry.Name(), name) || !entry.Type().IsRegular() {
+				continue
+			}
+			if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) >= age {
+				_ = os.Remove(filepath.Join(dir, entry.Name()))
+			}
+		}
+	}
+}
+
+// isTemporary reports whether a name is of a temporary file for one of a given name, of
+// which "*" at the beginning stands for anything.
+func isTemporary(name, of string) bool {
+	rest, hidden := strings.CutPrefix(name, ".")
+	dot := strings.LastIndexByte(rest, '.')
+	if !hidden || dot < 0 || rest[dot+1:] == "" || strings.Trim(rest[dot+1:], "0123456789") != "" {
+		return false
+	}
+	if end, anything := strings.CutPrefix(of, "*"); anything {
+		return strings.HasSuffix(rest[:dot], end)
+	}
+	return rest[:dot] == of
 }
