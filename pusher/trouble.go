@@ -77,7 +77,7 @@ func (e *engine) trouble(about string, err error, now time.Time) {
 			break
 		}
 		e.troubleLogged[about] = loggedTrouble{now, text}
-		e.Log.Warn(troubleMessage(about), "about", about, "err", text)
+		e.Log.Warn(troubleMessage(about), "about", about, "err", text) //nolint:sloglint // it is constant for each
 	default:
 		return
 	}
