@@ -13,6 +13,11 @@ type Limits struct {
 	IngressRoutes int `json:"ingressRoutes"`
 	// NamespaceRoutes are the routes of all Ingresses of a namespace.
 	NamespaceRoutes int `json:"namespaceRoutes"`
+	// IngressRouteBytes are the bytes of the hosts and paths of the routes of one Ingress, as
+	// HAProxy's maps have them.
+	IngressRouteBytes int `json:"ingressRouteBytes"`
+	// NamespaceRouteBytes are those of all Ingresses of a namespace.
+	NamespaceRouteBytes int `json:"namespaceRouteBytes"`
 	// IngressOptionBytes are the bytes of an Ingress's hapsnap.dev annotations and of
 	// those of its Services, once for each Service port that it leads to, since each has
 	// a HAProxy backend with these options.
@@ -27,7 +32,7 @@ type Limits struct {
 // defaultLimits are far above what people use, and far below what takes a compile's time.
 func defaultLimits() Limits {
 	return Limits{
-		IngressRoutes: 10_000, NamespaceRoutes: 50_000,
+		IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
 		IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20,
 	}
 }
@@ -39,6 +44,8 @@ func (l Limits) check(f field.Errors) {
 	}{
 		{"ingressRoutes", l.IngressRoutes},
 		{"namespaceRoutes", l.NamespaceRoutes},
+		{"ingressRouteBytes", l.IngressRouteBytes},
+		{"namespaceRouteBytes", l.NamespaceRouteBytes},
 		{"ingressOptionBytes", l.IngressOptionBytes},
 		{"namespaceOptionBytes", l.NamespaceOptionBytes},
 		{"namespaceListBytes", l.NamespaceListBytes},

@@ -17,14 +17,20 @@ import (
 // limits once more; so what a namespace can ask for is bounded, whatever its objects hold.
 
 // size is what an Ingress asks of a compile.
-type size struct{ routes, bytes int }
+type size struct {
+	routes, text int // text is the bytes of their hosts and paths
+	longest      int // of one of them
+	bytes        int // of options
+}
 
-func (s size) plus(o size) size { return size{s.routes + o.routes, s.bytes + o.bytes} }
+func (s size) plus(o size) size {
+	return size{s.routes + o.routes, s.text + o.text, max(s.longest, o.longest), s.bytes + o.bytes}
+}
 
 // limited returns the Ingresses, oldest first as they come, of which those that are over a limit
 // hold no more than can be closed; and why each of those is left out.
 func (t *translation) limited(ingresses []ingress) ([]ingress, map[diag.Object]diag.Diagnostic) {
-	used, closed := map[string]size{}, map[string]int{}
+	used, closed := map[string]size{}, map[string]size{}
 	over := map[diag.Object]diag.Diagnostic{}
 	for i, ing := range ingresses {
 		s, namespace := t.sizeOf(ing), ing.Ref.Namespace
@@ -35,15 +41,21 @@ func (t *translation) limited(ingresses []ingress) ([]ingress, map[diag.Object]d
 		}
 		rest := s.routes
 		if most := t.cfg.Limits.NamespaceRoutes; most > 0 {
-			rest = min(rest, most-closed[namespace])
+			rest = min(rest, most-closed[namespace].routes)
 		}
 		if most := t.cfg.Limits.IngressRoutes; most > 0 {
 			rest = min(rest, most)
 		}
+		if most := t.cfg.Limits.NamespaceRouteBytes; most > 0 {
+			rest = min(rest, max(0, most-closed[namespace].text)/max(1, s.longest))
+		}
+		if most := t.cfg.Limits.IngressRouteBytes; most > 0 {
+			rest = min(rest, most/max(1, s.longest))
+		}
 		if rest < s.routes {
 			message += fmt.Sprintf("; of its routes only the first %d are closed, or their hosts held", rest)
 		}
-		closed[namespace] += rest
+		closed[namespace] = closed[namespace].plus(size{routes: rest, text: min(s.text, rest*s.longest)})
 		ingresses[i] = cut(ing, rest)
 		over[ing.Ref] = diag.Diagnostic{Severity: diag.Error, Position: ing.Position("spec"), Object: ing.Ref, Message: message, Hint: hint}
 	}
@@ -57,6 +69,8 @@ func (t *translation) overLimit(s, all size, namespace string) (message, hint st
 		what, of, name string
 	}{
 		{t.cfg.Limits.IngressRoutes, s.routes, "routes", "an Ingress", "ingressRoutes"},
+		{t.cfg.Limits.IngressRouteBytes, s.text, "bytes of hosts and paths", "an Ingress", "ingressRouteBytes"},
+		{t.cfg.Limits.NamespaceRouteBytes, all.text, "bytes of hosts and paths", "the Ingresses of namespace " + namespace, "namespaceRouteBytes"},
 		{t.cfg.Limits.IngressOptionBytes, s.bytes, "bytes of options in HAProxy's backends", "an Ingress", "ingressOptionBytes"},
 		{t.cfg.Limits.NamespaceRoutes, all.routes, "routes", "the Ingresses of namespace " + namespace, "namespaceRoutes"},
 		{t.cfg.Limits.NamespaceOptionBytes, all.bytes, "bytes of options in HAProxy's backends", "the Ingresses of namespace " + namespace, "namespaceOptionBytes"},
@@ -74,20 +88,48 @@ func (t *translation) sizeOf(ing ingress) size {
 	_, aliases := hostOptions(ing)
 	var s size
 	for _, rule := range ing.Value.Spec.Rules {
-		paths := 1
-		if rule.HTTP != nil {
-			paths = max(1, len(rule.HTTP.Paths))
+		hosts := append([]string{rule.Host}, aliases...)
+		if rule.HTTP == nil || len(rule.HTTP.Paths) == 0 {
+			s.addRoutes(hosts, "")
+			continue
 		}
-		s.routes += paths * (1 + len(aliases))
+		for _, p := range rule.HTTP.Paths {
+			s.addRoutes(hosts, p.Path)
+		}
 	}
 	for _, entry := range ing.Value.Spec.TLS {
-		s.routes += len(entry.Hosts)
+		for _, host := range entry.Hosts {
+			s.addRoutes([]string{host}, "")
+		}
 	}
 	s.routes = max(1, s.routes)
 	if own := optionBytes(ing.Value.Annotations); own > 0 {
 		s.bytes = t.expandedBytes(ing, own)
 	}
 	return s
+}
+
+// addRoutes adds those of a path of hosts.
+func (s *size) addRoutes(hosts []string, path string) {
+	text := len(path)
+	if !isPlainPath(path) {
+		text = len(NormalPath(path, false))
+	}
+	for _, host := range hosts {
+		s.routes++
+		s.text += len(host) + text
+		s.longest = max(s.longest, len(host)+text)
+	}
+}
+
+// isPlainPath reports whether a path has as many bytes in the normal form, or fewer.
+func isPlainPath(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; c != '/' && c != ';' && !mayStand(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // optionBytes returns how many bytes the options have of an object.

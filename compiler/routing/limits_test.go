@@ -140,6 +140,43 @@ func TestLimitsKeepTheOldest(t *testing.T) {
 	}
 }
 
+// Long paths are counted by what they take in maps, and those of a namespace keep nobody else
+// from being published.
+func TestLimitsOfLongPaths(t *testing.T) {
+	t.Parallel()
+	long := func(name string, paths int, age int) inputs.Object[networkingv1.Ingress] {
+		ing := sized("n", name, manyPaths(paths), age)
+		for i := range ing.Value.Spec.Rules[0].HTTP.Paths {
+			ing.Value.Spec.Rules[0].HTTP.Paths[i].Path += "/" + strings.Repeat("<", 300) // 900 bytes
+		}
+		return ing
+	}
+	protected := long("protected", 9, 1)
+	protected.Value.Annotations = map[string]string{"hapsnap.dev/allow-list": "10.0.0.0/8"}
+	limits := config.Limits{IngressRouteBytes: 10_000, NamespaceRouteBytes: 15_000}
+	m, found := routing.Translate(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{
+		long("older", 9, 9), long("huge", 12, 8), long("younger", 5, 7), long("more", 5, 2), protected, sized("other", "others", manyPaths(9), 0),
+	}}, routing.Config{Limits: limits})
+	got, bytes := map[string]int{}, 0
+	for _, h := range m.Hosts {
+		got[h.Name] = len(h.Routes)
+		for _, r := range h.Routes {
+			bytes += len(h.Name) + len(r.Match.Path)
+		}
+	}
+	want := map[string]int{"older.n.example": 9, "huge.n.example": 0, "younger.n.example": 5, "more.n.example": 0, "protected.n.example": 0, "others.other.example": 9}
+	want["protected.n.example"] = got["protected.n.example"]
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("routes by host (-want +got)\n%s\n%v", diff, found)
+	}
+	if bytes > 2*limits.NamespaceRouteBytes+1000 {
+		t.Errorf("%d bytes of hosts and paths", bytes)
+	}
+	if told := fmt.Sprint(found); !strings.Contains(told, "limits.ingressRouteBytes") || !strings.Contains(told, "limits.namespaceRouteBytes") {
+		t.Errorf("nobody is told: %s", told)
+	}
+}
+
 // Aliases and Services multiply what an Ingress costs, and are counted.
 func TestLimitsCountWhatIsMultiplied(t *testing.T) {
 	t.Parallel()
