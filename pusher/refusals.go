@@ -24,10 +24,24 @@ type refusals struct {
 	live.Refusal
 	offered map[snapshots.ServicePort][]snapshots.Endpoint // as the source has them
 	refused refusedEndpoints
+	// counts are how many endpoints are used of each port, cut those that have more than that.
+	counts map[snapshots.ServicePort]int
+	cut    map[snapshots.ServicePort]bool
 }
 
+// The most endpoints of a port of a Service, and of all of a namespace. Whoever writes
+// EndpointSlices writes any number, and each is a line of haproxy.cfg and a server with health
+// checks, on every instance.
+const (
+	mostOfService   = 5_000
+	mostOfNamespace = 25_000
+)
+
 func newRefusals(o Options) refusals {
-	r := refusals{offered: map[snapshots.ServicePort][]snapshots.Endpoint{}, refused: refusedEndpoints{}}
+	r := refusals{
+		offered: map[snapshots.ServicePort][]snapshots.Endpoint{}, refused: refusedEndpoints{},
+		counts: map[snapshots.ServicePort]int{}, cut: map[snapshots.ServicePort]bool{},
+	}
 	r.Allowed = o.AllowEndpoints
 	if o.endpointsFrom() == fromCluster || o.RefuseInManifests {
 		r.Networks = o.RefuseEndpoints
@@ -41,34 +55,60 @@ type refusedEndpoints map[snapshots.ServicePort][]live.Refused
 // recorded divides endpoints that are recorded in a snapshot. Where instances are is not looked
 // at there: it may change while the snapshot does not.
 func (r *refusals) recorded(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) (used map[snapshots.ServicePort][]snapshots.Endpoint, refused refusedEndpoints) {
-	used, refused = make(map[snapshots.ServicePort][]snapshots.Endpoint, len(endpoints)), refusedEndpoints{}
-	for port, all := range endpoints {
-		not := []live.Refused(nil)
-		if used[port], not = (live.Refusal{Networks: r.Networks, Allowed: r.Allowed}).Split(all); len(not) > 0 {
-			refused[port] = not
-		}
-	}
-	return used, refused
+	alone := newRefusals(Options{AllowEndpoints: r.Allowed})
+	alone.Networks = r.Networks
+	return alone.filter(endpoints), alone.refused
 }
 
 // filterAll is filter for the endpoints of all Services.
 func (r *refusals) filterAll(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) map[snapshots.ServicePort][]snapshots.Endpoint {
 	clear(r.offered)
 	clear(r.refused)
+	clear(r.counts)
+	clear(r.cut)
 	return r.filter(endpoints)
 }
 
-// filter returns what is used of endpoints that changed.
+// filter returns what is used of endpoints that changed, and of others of their namespaces that
+// were too many.
 func (r *refusals) filter(changed map[snapshots.ServicePort][]snapshots.Endpoint) map[snapshots.ServicePort][]snapshots.Endpoint {
 	out := make(map[snapshots.ServicePort][]snapshots.Endpoint, len(changed))
+	namespaces := map[string]bool{}
 	for port, endpoints := range changed {
+		namespaces[port.Namespace] = true
 		delete(r.offered, port)
-		delete(r.refused, port)
-		if len(endpoints) > 0 {
+		if out[port] = endpoints; len(endpoints) > 0 {
 			r.offered[port] = endpoints
 		}
-		used, refused := r.Split(endpoints)
-		if out[port] = used; len(refused) > 0 {
+	}
+	for port := range r.cut {
+		if namespaces[port.Namespace] {
+			out[port] = r.offered[port]
+		}
+	}
+	for port := range out {
+		delete(r.refused, port)
+		delete(r.counts, port)
+		delete(r.cut, port)
+	}
+	used := map[string]int{}
+	for port, n := range r.counts {
+		used[port.Namespace] += n
+	}
+	for _, port := range slices.SortedFunc(maps.Keys(out), snapshots.ServicePort.Compare) {
+		taken, refused := r.Split(out[port])
+		if most := min(mostOfService, max(0, mostOfNamespace-used[port.Namespace])); len(taken) > most {
+			for _, e := range taken[most:] {
+				refused = append(refused, live.Refused{Endpoint: e, Reason: fmt.Sprintf(
+					"a Service may have %d endpoints, and those of a namespace %d together", mostOfService, mostOfNamespace)})
+			}
+			taken, r.cut[port] = taken[:most:most], true
+		}
+		if out[port] = taken; len(taken) > 0 {
+			r.counts[port] = len(taken)
+			used[port.Namespace] += len(taken)
+		}
+		if len(refused) > 0 {
 			r.refused[port] = refused
 		}
 	}
@@ -138,11 +178,10 @@ func (i *instance) address() (netip.AddrPort, bool) {
 // refuseOwn refuses the addresses of instances that came, and no longer those of instances
 // that went.
 func (e *engine) refuseOwn(now time.Time) {
-	if len(e.RefuseEndpoints) == 0 {
-		return
-	}
-	if changed := e.refusals.setOwn(e.ownAddresses()); len(changed) > 0 {
-		e.hearEndpoints(e.reportsOfChange(cluster.Change{Endpoints: changed}), now)
+	if len(e.RefuseEndpoints) > 0 {
+		if changed := e.refusals.setOwn(e.ownAddresses()); len(changed) > 0 {
+			e.hearEndpoints(e.reportsOfChange(cluster.Change{Endpoints: changed}), now)
+		}
 	}
 	refused := e.refusedEndpoints()
 	e.metrics.refusedEndpoints.Set(float64(refused.count()))
@@ -167,8 +206,9 @@ func (r refusedEndpoints) count() int {
 	return n
 }
 
-// mostRefusalsSaid bounds the Events on Services of which endpoints are refused.
-const mostRefusalsSaid = 100
+// mostRefusalsSaid bounds the Events on Services of which endpoints are refused, and
+// mostAddressesSaid the addresses in one.
+const mostRefusalsSaid, mostAddressesSaid = 100, 20
 
 // events says on each Service which of its endpoints are refused. It does not say what an
 // address is: whoever may write EndpointSlices could find out by that where proxies listen.
@@ -180,12 +220,16 @@ func (r refusedEndpoints) events() []events.Event {
 		}
 		var named []string
 		for _, refused := range r[port] {
+			if len(named) == mostAddressesSaid {
+				named = append(named, fmt.Sprintf("and %d more", len(r[port])-mostAddressesSaid))
+				break
+			}
 			named = append(named, addressOf(refused.Endpoint))
 		}
 		out = append(out, events.Event{
 			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: port.Namespace, Name: port.Service},
 			Action:    watching, Type: corev1.EventTypeWarning, Reason: "EndpointsRefused",
-			Note: events.Note("nothing is sent to these addresses of its EndpointSlices, which no Service may have: " + strings.Join(named, ", ")),
+			Note: events.Note("nothing is sent to these addresses of its EndpointSlices, which no Service may have, or which are too many: " + strings.Join(named, ", ")),
 		})
 	}
 	return out

@@ -148,3 +148,42 @@ func TestRefusalsOfRecordedEndpoints(t *testing.T) {
 		}
 	}
 }
+
+// However many endpoints a namespace has, others keep theirs; where it has fewer again, all of
+// them are used.
+func TestRefusalsOfTooManyEndpoints(t *testing.T) {
+	t.Parallel()
+	many := func(n int) []snapshots.Endpoint {
+		out := make([]snapshots.Endpoint, n)
+		for i := range out {
+			out[i] = snapshots.Endpoint{Address: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}).String(), Port: 80}
+		}
+		return out
+	}
+	port := func(namespace string, n int) snapshots.ServicePort {
+		return snapshots.ServicePort{Namespace: namespace, Service: fmt.Sprint("s", n)}
+	}
+	offered := map[snapshots.ServicePort][]snapshots.Endpoint{port("good", 0): many(4_000)}
+	for n := range 7 {
+		offered[port("bad", n)] = many(6_000)
+	}
+	r := newRefusals(Options{})
+	used := r.filter(offered)
+	count := map[string]int{}
+	for port, endpoints := range used {
+		count[port.Namespace] += len(endpoints)
+	}
+	if count["good"] != 4_000 || count["bad"] != mostOfNamespace || len(used[port("bad", 0)]) != mostOfService || len(used[port("bad", 6)]) != 0 {
+		t.Errorf("used: %v", count)
+	}
+	if text := r.refused.trouble().Error(); !strings.Contains(text, "a Service may have 5000 endpoints") || len(text) > 1000 {
+		t.Errorf("it is said %q", text)
+	}
+	if all := r.refused.events(); len(all) != 7 || len(all[0].Note) > 1000 || !strings.Contains(all[0].Note, "and 980 more") {
+		t.Errorf("Events: %v", all)
+	}
+	used = r.filter(map[snapshots.ServicePort][]snapshots.Endpoint{port("bad", 0): many(3), port("bad", 1): nil})
+	if len(used[port("bad", 5)]) != mostOfService || len(used[port("bad", 6)]) != mostOfService-3 || len(used) != 7 {
+		t.Errorf("with fewer: %d ports, %d", len(used), len(used[port("bad", 6)]))
+	}
+}
