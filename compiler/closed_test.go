@@ -30,11 +30,16 @@ spec:
 `, namespace, name, annotations, host, path)
 }
 
-// The routes of an Ingress that is left out answer 503 where it protects something. Where not
-// even those pass, nobody of another namespace goes without, and nothing of its own namespace
-// takes the requests instead.
-func TestFaultsOfClosedRoutes(t *testing.T) {
-	t.Parallel()
+// closedCase is what may be wrong with closed routes, and what becomes of the routes of others.
+type closedCase struct {
+	objects string
+	files   []txtar.File
+	closed  []string // keys of prefix.map that answer 503
+	open    []string // that do not
+	checks  int
+}
+
+func closedCases() map[string]closedCase {
 	const protects = "hapsnap.dev/allow-list: 10.0.0.0/8"
 	hosts := func(text string) []txtar.File {
 		return []txtar.File{{Name: "templates/haproxy/05-hosts.cfg", Data: []byte(text)}}
@@ -43,13 +48,7 @@ func TestFaultsOfClosedRoutes(t *testing.T) {
 	for i := range 30 {
 		manyFaults += simpleIngress(fmt.Sprintf("bad/many%d", i), fmt.Sprintf("bad%d.example", i), "/", protects)
 	}
-	for name, test := range map[string]struct {
-		objects string
-		files   []txtar.File
-		closed  []string // keys of prefix.map that answer 503
-		open    []string // that do not
-		checks  int
-	}{
+	return map[string]closedCase{
 		"a path that is the value of a Secret": {
 			objects: simpleIngress("bad/web", "bad.example", "/"+secretWord, protects) + closedSecret +
 				simpleIngress("bad/all", "bad.example", "/", "") + simpleIngress("bad/nohost", "", "/", "") +
@@ -82,7 +81,16 @@ func TestFaultsOfClosedRoutes(t *testing.T) {
 			files:   hosts("{{$bad := 0}}{{range .Hosts}}{{if and (not $bad) (contains \"bad\" .Name)}}{{$bad = 1}}\n# {{.Origin}}\nnonsense\n{{end}}{{end}}\n"),
 			checks:  80,
 		},
-	} {
+	}
+}
+
+// The routes of an Ingress that is left out answer 503 where it protects something. Where not
+// even those pass, nobody of another namespace goes without, and nothing of its own namespace
+// takes the requests instead.
+func TestFaultsOfClosedRoutes(t *testing.T) {
+	t.Parallel()
+	for name, test := range closedCases() {
+
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files := append(test.files, txtar.File{Name: "manifests/all.yaml", Data: []byte(test.objects + simpleIngress("good/web", "good.example", "/", "") +

@@ -155,6 +155,7 @@ func BenchmarkReviews(b *testing.B) {
 }
 
 func benchmarkReviews(b *testing.B, namespaces int) {
+	b.Helper()
 	check := haproxy(b)
 	all := many(1500)
 	for i := range all.Ingresses {

@@ -32,7 +32,7 @@ func checkPathTemplates(m routing.Model, a render.Artifact) []diag.Diagnostic {
 		if len(h.Guards) == 0 {
 			continue
 		}
-		what := ""
+		var what string
 		switch {
 		case h.Form != routing.AsSent && !normalizes:
 			what = "compare paths as they are sent, such as //admin and /%61dmin"
