@@ -168,15 +168,14 @@ func TestDefinitionDeleted(t *testing.T) {
 	f.awaitNoTrouble(t)
 }
 
-// access lets a service account read Services, IngressClasses and, until they are
-// taken away, Ingresses.
+// access lets a service account read Services, IngressClasses and Ingresses.
 const access = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: %[1]s}
 rules:
 - {apiGroups: [""], resources: [services], verbs: [get, list, watch]}
-- {apiGroups: [networking.k8s.io], resources: [%[2]s], verbs: [get, list, watch]}
+- {apiGroups: [networking.k8s.io], resources: [ingresses, ingressclasses], verbs: [get, list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -185,28 +184,22 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[1]s}
 subjects: [{kind: ServiceAccount, name: compiler, namespace: %[1]s}]
 `
 
-// What may not be read any more is held as it was, and said; the rest goes on. A
-// single Secret that may not be read keeps nobody waiting.
-func TestPermissionWithdrawn(t *testing.T) {
+// A single Secret that may not be read keeps nobody waiting; all of them do.
+func TestForbidden(t *testing.T) {
 	t.Parallel()
-	server := kubetest.Start(t)
+	server := shared.Server(t)
 	namespace := server.Namespace(t)
-	server.Apply(t, fmt.Sprintf(access, namespace, "ingresses, ingressclasses"))
-	server.Apply(t, service(namespace, "web")+ingress(namespace, "web"))
+	server.Apply(t, fmt.Sprintf(access, namespace)+service(namespace, "web")+ingress(namespace, "web"))
 	f := follow(t, server.ServiceAccount(t, namespace, "compiler"), in(namespace))
 	f.await(t, "start", holds("Ingress web", "Service web"))
 	f.Complete(named(namespace, "forbidden"))
 	f.await(t, "a Secret that may not be read", holds("Ingress web", "Service web"))
-	server.Apply(t, fmt.Sprintf(access, namespace, "ingressclasses"))
-	server.Restart(t) // or a watch would last for minutes yet
-	trouble := f.awaitTrouble(t, "Ingresses in "+namespace)
-	f.poll(t, "the reason", func() bool {
-		trouble = f.awaitTrouble(t, "Ingresses in "+namespace)
-		return strings.Contains(trouble.Err.Error(), "forbidden")
+	trouble := f.awaitTrouble(t, "Secret "+namespace+"/forbidden")
+	if !strings.Contains(trouble.Err.Error(), "forbidden") {
+		t.Errorf("the trouble is %v", trouble.Err)
+	}
+	f.config.Secrets = config.Watched{Watch: config.WatchAll}
+	f.await(t, "all Secrets", func(_ inputs.Inputs, err error) bool {
+		return err != nil && strings.Contains(err.Error(), "Secrets in "+namespace) && strings.Contains(err.Error(), "forbidden")
 	})
-	server.Apply(t, service(namespace, "new"))
-	f.await(t, "the rest goes on", holds("Ingress web", "Service new", "Service web"))
-	server.Apply(t, fmt.Sprintf(access, namespace, "ingresses, ingressclasses"))
-	server.Apply(t, ingress(namespace, "new"))
-	f.await(t, "given back", holds("Ingress new", "Ingress web", "Service new", "Service web"))
 }

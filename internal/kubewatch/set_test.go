@@ -22,12 +22,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/hapsnap/hapsnap/internal/kubetest"
 )
 
 // client-go has one limit for the errors of a process, which knows nothing of bubbles.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil //nolint:reassign // There is no other way.
-	os.Exit(m.Run())
+	os.Exit(kubetest.Main(m))
 }
 
 var (
