@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // Prefix is what the names of all annotations begin with.
@@ -144,14 +146,5 @@ func described(value string, err error) (message, hint string) {
 	if e.About != "" {
 		value = e.About
 	}
-	return shown(value) + " " + e.Message, e.Hint
-}
-
-// shown quotes a value for a message, and shortens a long one.
-func shown(s string) string {
-	const most = 60
-	if r := []rune(s[:min(len(s), 8*most)]); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	return fmt.Sprintf("%q", s)
+	return printable.Quoted(value) + " " + e.Message, e.Hint
 }

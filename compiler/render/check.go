@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
@@ -25,15 +26,8 @@ type ValueError struct {
 }
 
 // Error returns the value, shortened, and what is wrong with it.
-func (e *ValueError) Error() string { return fmt.Sprintf("value %s %s", shown(e.Value), e.Problem) }
-
-// shown quotes a value, and shortens a long one.
-func shown(s string) string {
-	const most = 60
-	if r := []rune(s); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	return fmt.Sprintf("%q", s)
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("value %s %s", printable.Quoted(e.Value), e.Problem)
 }
 
 // checkConfig writes a value as one word of haproxy.cfg, or a part of one.
@@ -76,7 +70,7 @@ func checkText(value any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s, printable(s)
+	return s, checkPrintable(s)
 }
 
 // word returns a value that is one word without quotes.
@@ -88,7 +82,7 @@ func wordWithout(value any, refused string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := printable(s); err != nil {
+	if err := checkPrintable(s); err != nil {
 		return "", err
 	}
 	if i := strings.IndexAny(s, refused); i >= 0 {
@@ -98,8 +92,8 @@ func wordWithout(value any, refused string) (string, error) {
 	return s, nil
 }
 
-// printable refuses whatever could end a line, or not be seen by a reader.
-func printable(s string) error {
+// checkPrintable refuses whatever could end a line, or not be seen by a reader.
+func checkPrintable(s string) error {
 	if !utf8.ValidString(s) {
 		return &ValueError{s, "is not valid UTF-8", "leave the bytes out"}
 	}

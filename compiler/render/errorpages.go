@@ -28,7 +28,7 @@ func (pages answers) write(status int, text string) (Text, error) {
 	if i >= 0 {
 		return pageArguments(pages[i])
 	}
-	if err := printable(text); err != nil {
+	if err := checkPrintable(text); err != nil {
 		return "", err
 	}
 	if strings.ContainsAny(text, `"\$`) {

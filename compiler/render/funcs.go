@@ -64,7 +64,7 @@ func quote(value any) (Text, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := printable(s); err != nil {
+	if err := checkPrintable(s); err != nil {
 		return "", err
 	}
 	return Text("'" + strings.ReplaceAll(s, "'", `'\''`) + "'"), nil

@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -52,7 +53,7 @@ func (t *translation) canary(ing ingress) {
 func (t *translation) share(c canary, host string, p networkingv1.HTTPIngressPath, path ...any) {
 	match, taken := t.sharedMatch(host, p)
 	at := originOf(c.ingress, sub(path, "path")...)
-	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), *p.PathType, ofHost(host))
+	what := fmt.Sprintf("path %s (%s)%s", printable.Quoted(orSlash(p.Path)), *p.PathType, ofHost(host))
 	main := t.claimOf(host, match)
 	switch {
 	case !taken:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // The annotation that named an Ingress's class before there was a field.
@@ -54,7 +55,7 @@ func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
 	case annotation != "" && field != "" && field != annotation:
 		ours := c.isOursByAnnotation(annotation)
 		return ours, c.warnIf(ours || c.isOurs(field), ing, []any{"metadata", "annotations", classAnnotation},
-			fmt.Sprintf("annotation %s says %s, and ingressClassName says %s: the annotation wins", classAnnotation, shown(annotation), shown(field)),
+			fmt.Sprintf("annotation %s says %s, and ingressClassName says %s: the annotation wins", classAnnotation, printable.Quoted(annotation), printable.Quoted(field)),
 			"remove the annotation")
 	case annotation != "":
 		return c.isOursByAnnotation(annotation), nil
@@ -62,7 +63,7 @@ func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
 		ours := c.isOurs(field)
 		_, exists := c.controllers[field]
 		return ours, c.warnIf(!ours && !exists && field == c.cfg.IngressClass, ing, []any{"spec", "ingressClassName"},
-			fmt.Sprintf("ignored: there is no IngressClass %s", shown(field)),
+			fmt.Sprintf("ignored: there is no IngressClass %s", printable.Quoted(field)),
 			"create it with spec.controller "+c.cfg.ControllerClass)
 	}
 	ours := c.isDefault || c.cfg.WatchWithoutClass

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -67,7 +68,7 @@ func (t *translation) errorPages() []ErrorPage {
 	for _, key := range slices.Sorted(maps.Keys(pages.Value.Data)) {
 		page, message, hint := readErrorPage(key, pages.Value.Data[key])
 		if other, twice := keys[page.Status]; twice && message == "" {
-			message, hint = "has the same status as "+shown(other), "remove one of the two"
+			message, hint = "has the same status as "+printable.Quoted(other), "remove one of the two"
 		}
 		if message != "" {
 			t.reportPage(pages, "data", key, message, hint)
@@ -85,7 +86,7 @@ func (t *translation) errorPages() []ErrorPage {
 func (t *translation) reportPage(pages inputs.Object[corev1.ConfigMap], field, key, message, hint string) {
 	t.found = append(t.found, diag.Diagnostic{
 		Severity: diag.Error, Position: pages.Position(field, key), Object: pages.Ref, Hint: hint,
-		Message: "error page " + shown(key) + " " + message + "; it is not used",
+		Message: "error page " + printable.Quoted(key) + " " + message + "; it is not used",
 	})
 }
 

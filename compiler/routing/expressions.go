@@ -15,6 +15,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/expression"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // Expression is the type of paths that are regular expressions. They are compared from the
@@ -159,7 +160,7 @@ func (t *translation) expression(ing ingress, host *virtualHost, name string, p 
 		t.expressions[ing.Ref.Namespace]++
 		return match, true
 	}
-	t.report(diag.Error, ing, at.Position, fmt.Sprintf("path %s%s %s; it is not used", shown(p.Path), ofHost(name), problem), hint)
+	t.report(diag.Error, ing, at.Position, fmt.Sprintf("path %s%s %s; it is not used", printable.Quoted(p.Path), ofHost(name), problem), hint)
 	return match, false
 }
 
@@ -252,7 +253,7 @@ func (t *translation) reportUnreached(h *virtualHost, name string) {
 				continue
 			}
 			t.reportLost(diag.Warning, c.by, h.routes[prefix].by, c.origin.Position,
-				fmt.Sprintf("path %s%s gets no request that the prefix %s of %s takes", shown(e), ofHost(name), shown(orSlash(prefix.Path)), h.routes[prefix].by.Ref),
+				fmt.Sprintf("path %s%s gets no request that the prefix %s of %s takes", printable.Quoted(e), ofHost(name), printable.Quoted(orSlash(prefix.Path)), h.routes[prefix].by.Ref),
 				"an expression comes before shorter prefixes of its namespace only")
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -85,7 +86,7 @@ func (t *translation) external(service *corev1.Service, name snapshots.SecretNam
 	if message, hint := t.cfg.ExternalNames.check(name.Namespace, host); message != "" {
 		what := fmt.Sprintf("Service %s is of type ExternalName, ", name)
 		if !t.cfg.ExternalNames.Refuse {
-			what += "and its name " + shown(host) + " "
+			what += "and its name " + printable.Quoted(host) + " "
 		}
 		return resolved{name: backendName(name, asked), finding: finding{diag.Error, []any{"service", "name"}, what + message, hint}}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/migrate"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // heedForeign reports the annotations of other controllers that an Ingress has and that are
@@ -81,7 +82,7 @@ func (t *translation) reportPatterns(ing ingress) {
 		for j, p := range rule.HTTP.Paths {
 			if strings.ContainsAny(p.Path, `^$()*[]|\+?{}`) {
 				t.report(diag.Warning, ing, ing.Position("spec", "rules", i, "http", "paths", j, "path"),
-					fmt.Sprintf("path %s is a regular expression of another controller, and is matched as it stands", shown(p.Path)),
+					fmt.Sprintf("path %s is a regular expression of another controller, and is matched as it stands", printable.Quoted(p.Path)),
 					"write it as a Prefix or Exact path; rewrite-path may hold an expression")
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -52,7 +53,7 @@ func TestCheckPath(t *testing.T) {
 		{"/" + strings.Repeat("a", maxPath), prefix, true}, // which is for checkUsable
 	} {
 		if message, _ := checkPath(c.path, c.kind); (message == "") != c.ok {
-			t.Errorf("%s %s: %q, want ok %v", c.kind, shown(c.path), message, c.ok)
+			t.Errorf("%s %s: %q, want ok %v", c.kind, printable.Quoted(c.path), message, c.ok)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -57,9 +58,9 @@ func (t *translation) parametersOf(class inputs.Object[networkingv1.IngressClass
 	const want = "use kind: ConfigMap without apiGroup, scope: Namespace, and a namespace"
 	switch {
 	case ref.Kind != "ConfigMap":
-		return refuse("kind", fmt.Sprintf("parameters of kind %s are not supported", shown(ref.Kind)), want)
+		return refuse("kind", fmt.Sprintf("parameters of kind %s are not supported", printable.Quoted(ref.Kind)), want)
 	case ref.APIGroup != nil && *ref.APIGroup != "":
-		return refuse("apiGroup", fmt.Sprintf("parameters of API group %s are not supported", shown(*ref.APIGroup)), want)
+		return refuse("apiGroup", fmt.Sprintf("parameters of API group %s are not supported", printable.Quoted(*ref.APIGroup)), want)
 	case ref.Scope == nil || *ref.Scope != networkingv1.IngressClassParametersReferenceScopeNamespace || ref.Namespace == nil || *ref.Namespace == "":
 		return refuse("scope", "parameters name no namespace, and a ConfigMap has one", want)
 	}

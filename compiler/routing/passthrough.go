@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/internal/printable"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -78,7 +79,7 @@ func (t *translation) passOn(ing ingress, i int, rule networkingv1.IngressRule, 
 	for j, p := range paths {
 		if j != root {
 			t.report(diag.Warning, ing, ing.Position("spec", "rules", i, "http", "paths", j, "path"),
-				"path "+shown(orSlash(p.Path))+ofHost(host)+" is for requests in the clear only: TLS connections are passed on as they are", "only a path / of type Prefix says where to")
+				"path "+printable.Quoted(orSlash(p.Path))+ofHost(host)+" is for requests in the clear only: TLS connections are passed on as they are", "only a path / of type Prefix says where to")
 		}
 	}
 	if root < 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // ingress adds what one valid Ingress asks for, as far as no older one has it, without the
@@ -146,9 +147,9 @@ func (t *translation) route(ing ingress, name string, i, j int, p networkingv1.H
 		host.routes[match] = c
 		return
 	}
-	what := fmt.Sprintf("path %s (%s)%s", shown(orSlash(p.Path)), match.Type, ofHost(name))
+	what := fmt.Sprintf("path %s (%s)%s", printable.Quoted(orSlash(p.Path)), match.Type, ofHost(name))
 	if same := orSlash(match.Path); same != orSlash(strings.TrimSuffix(p.Path, "/")) && same != p.Path {
-		what += fmt.Sprintf(", which is compared as %s,", shown(same))
+		what += fmt.Sprintf(", which is compared as %s,", printable.Quoted(same))
 	}
 	hint := "remove one of the two" + winnerAt(winner.origin)
 	if winner.backend == t.resolve(ing, p.Backend).name {

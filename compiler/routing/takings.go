@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // mostTold is how many takings of a host its owner is told one by one.
@@ -35,7 +36,7 @@ func (t *translation) tellOwners() {
 		slices.SortFunc(matches, PathMatch.compare)
 		var taken []string
 		for _, match := range matches {
-			taken = append(taken, fmt.Sprintf("%s (%s) by %s", shown(orSlash(match.Path)), match.Type, routes[match].by.Ref))
+			taken = append(taken, fmt.Sprintf("%s (%s) by %s", printable.Quoted(orSlash(match.Path)), match.Type, routes[match].by.Ref))
 		}
 		t.tellTaken(o, "other namespaces have paths of host "+shownHost(host), taken, "to have them alone, ask for hosts: owned in the configuration; "+options.Prefix+"share-host says that it is meant")
 	}

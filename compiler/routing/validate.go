@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // validate returns the rules of the API that an Ingress breaks, and ours on
@@ -84,7 +85,7 @@ func (v *validator) rule(i int, rule networkingv1.IngressRule) {
 			}
 			v.unusable[pathAt{i, j}] = diag.Diagnostic{
 				Severity: diag.Error, Position: v.ing.Position(v.sub(paths, j, "path")...), Object: v.ing.Ref,
-				Message: fmt.Sprintf("path %s %s", shown(p.Path), message), Hint: hint,
+				Message: fmt.Sprintf("path %s %s", printable.Quoted(p.Path), message), Hint: hint,
 			}
 		}
 	}
@@ -105,10 +106,10 @@ func (v *validator) path(p networkingv1.HTTPIngressPath, path ...any) {
 	case !slices.Contains([]networkingv1.PathType{
 		networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific,
 	}, *p.PathType):
-		v.add(fmt.Sprintf("pathType %s is unknown", shown(string(*p.PathType))), "use Exact, Prefix or ImplementationSpecific", v.sub(path, "pathType")...)
+		v.add(fmt.Sprintf("pathType %s is unknown", printable.Quoted(string(*p.PathType))), "use Exact, Prefix or ImplementationSpecific", v.sub(path, "pathType")...)
 	default:
 		if message, hint := checkPath(p.Path, *p.PathType); message != "" {
-			v.add(fmt.Sprintf("path %s %s", shown(p.Path), message), hint, v.sub(path, "path")...)
+			v.add(fmt.Sprintf("path %s %s", printable.Quoted(p.Path), message), hint, v.sub(path, "path")...)
 		}
 	}
 	v.backend(p.Backend, v.sub(path, "backend")...)
@@ -129,7 +130,7 @@ func (v *validator) service(s networkingv1.IngressServiceBackend, path ...any) {
 	if s.Name == "" {
 		v.add("backend names no service", "give service.name and service.port", path...)
 	} else if problems := labelProblems(s.Name); len(problems) > 0 {
-		v.add(fmt.Sprintf("service name %s %s", shown(s.Name), mustBe(problems)), "", v.sub(path, "name")...)
+		v.add(fmt.Sprintf("service name %s %s", printable.Quoted(s.Name), mustBe(problems)), "", v.sub(path, "name")...)
 	}
 	port := v.sub(path, "port")
 	switch {
@@ -137,7 +138,7 @@ func (v *validator) service(s networkingv1.IngressServiceBackend, path ...any) {
 		v.add("port has both a name and a number", "remove one of the two", port...)
 	case s.Port.Name != "":
 		if problems := validation.IsValidPortName(s.Port.Name); len(problems) > 0 {
-			v.add(fmt.Sprintf("port name %s %s", shown(s.Port.Name), mustBe(problems)), "for a number, write port.number", v.sub(port, "name")...)
+			v.add(fmt.Sprintf("port name %s %s", printable.Quoted(s.Port.Name), mustBe(problems)), "for a number, write port.number", v.sub(port, "name")...)
 		}
 	case s.Port.Number == 0:
 		v.add("port has neither a name nor a number", "give one of the two, from 1 to 65535", port...)
@@ -154,13 +155,13 @@ func (v *validator) tlsEntry(entry networkingv1.IngressTLS, path ...any) {
 		return
 	}
 	if problems := subdomainProblems(entry.SecretName); len(problems) > 0 {
-		v.add(fmt.Sprintf("secretName %s %s", shown(entry.SecretName), mustBe(problems)), "", v.sub(path, "secretName")...)
+		v.add(fmt.Sprintf("secretName %s %s", printable.Quoted(entry.SecretName), mustBe(problems)), "", v.sub(path, "secretName")...)
 	}
 }
 
 func (v *validator) host(host string, path ...any) {
 	if message, hint := checkHost(normalHost(host)); message != "" {
-		v.add(fmt.Sprintf("host %s %s", shown(host), message), hint, path...)
+		v.add(fmt.Sprintf("host %s %s", printable.Quoted(host), message), hint, path...)
 	}
 }
 
@@ -179,13 +180,4 @@ func sub(path []any, steps ...any) []any { return append(slices.Clone(path), ste
 func mustBe(problems []string) string {
 	short, _, _ := strings.Cut(problems[0], " (e.g.")
 	return "is not valid: " + short
-}
-
-// shown quotes a value for a message, and shortens a long one.
-func shown(s string) string {
-	const most = 60
-	if r := []rune(s); len(r) > most {
-		s = string(r[:most]) + "…"
-	}
-	return fmt.Sprintf("%q", s)
 }

@@ -2,6 +2,7 @@ package printable_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -45,4 +46,19 @@ func FuzzText(f *testing.F) {
 			t.Errorf("Text of %q is %q: it is escaped twice", got, again)
 		}
 	})
+}
+
+func TestQuoted(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"":                        `""`,
+		"a\"b\n":                  `"a\"b\n"`,
+		strings.Repeat("a", 60):   `"` + strings.Repeat("a", 60) + `"`,
+		strings.Repeat("é", 61):   `"` + strings.Repeat("é", 60) + `…"`,
+		strings.Repeat("🙂", 4000): `"` + strings.Repeat("🙂", 60) + `…"`,
+	} {
+		if got := printable.Quoted(in); got != want {
+			t.Errorf("%.80q: %s, want %s", in, got, want)
+		}
+	}
 }
