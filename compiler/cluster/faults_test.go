@@ -198,7 +198,7 @@ func TestForbidden(t *testing.T) {
 	if !strings.Contains(trouble.Err.Error(), "forbidden") {
 		t.Errorf("the trouble is %v", trouble.Err)
 	}
-	f.config.Secrets = config.Watched{Watch: config.WatchAll}
+	f.config.Secrets = kinds.Watched{Watch: kinds.WatchAll}
 	f.await(t, "all Secrets", func(_ inputs.Inputs, err error) bool {
 		return err != nil && strings.Contains(err.Error(), "Secrets in "+namespace) && strings.Contains(err.Error(), "forbidden")
 	})
