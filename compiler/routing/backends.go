@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -48,7 +49,7 @@ func (t *translation) backend(ing ingress, ref networkingv1.IngressBackend, path
 	if b == nil {
 		b = &Backend{Name: r.name, Targets: r.targets}
 		t.backends[r.name] = b
-		t.equip(b, ing, r)
+		t.applyOptions(b, ing, r)
 	}
 	// One Ingress is translated after the other, so that this one is the last.
 	if n := len(b.Origins); n > 0 && b.Origins[n-1].Object == ing.Ref {
@@ -65,13 +66,13 @@ func (t *translation) backend(ing ingress, ref networkingv1.IngressBackend, path
 // and by number is the same backend, except that an Ingress which asks for
 // something of its requests has backends of its own.
 func (t *translation) resolve(ing ingress, ref networkingv1.IngressBackend) resolved {
-	if t.asked.shut {
+	if t.asked.denied {
 		return resolved{name: Unavailable}
 	}
 	r := t.resolveService(ing, ref)
 	if ref.Service != nil {
 		r.service = snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: ref.Service.Name}
-		if t.asked.carried {
+		if t.asked.needsOwnBackend {
 			r.name += "." + ing.Ref.Name
 		}
 	}
@@ -165,4 +166,29 @@ func portsHint(ports []corev1.ServicePort) string {
 		names = append(names, name)
 	}
 	return "it has " + strings.Join(names, ", ")
+}
+
+// SnippetLine is a line of haproxy.cfg that an object brings for its backends.
+type SnippetLine struct {
+	policy.Line
+	Origin Origin
+}
+
+// addSnippet gives a backend the lines that its Ingress brings, and reports
+// whether it may bring any.
+func (t *translation) addSnippet(b *Backend, ing ingress, lines []policy.Line) bool {
+	if len(lines) == 0 {
+		return true
+	}
+	at := originOf(ing, annotationPath(options.SnippetOption)...)
+	if !t.cfg.Snippets.Has(ing.Ref.Namespace) {
+		t.report(diag.Error, ing, at.Position,
+			fmt.Sprintf("annotation %s is not allowed in namespace %s; its routes answer 503", options.Prefix+options.SnippetOption, ing.Ref.Namespace),
+			"the configuration lists the namespaces that may in snippets.namespaces")
+		return false
+	}
+	for _, line := range lines {
+		b.Snippet = append(b.Snippet, SnippetLine{line, at})
+	}
+	return true
 }

@@ -189,7 +189,7 @@ func (t *translation) canaryOptions(c canary, main claim, served, own snapshots.
 		t.report(severity, c.ingress, c.Position(annotationPath(name)...), "annotation "+options.Prefix+name+" "+message, "set it there, or remove it here")
 	}
 	canaryService, mainService := t.services[own], t.services[served]
-	t.offer(canaryService)
+	t.serviceOptions(canaryService)
 	for _, name := range options.Different(canaryService.Value.Annotations, mainService.Value.Annotations, main.by.Value.Annotations) {
 		usable = false
 		t.found = append(t.found, diag.Diagnostic{

@@ -73,7 +73,7 @@ func (t *translation) cannotAsk(ing ingress, authority snapshots.SecretName, hos
 // servesAll reports whether the Ingress at hand serves clients without a
 // certificate too.
 func (t *translation) servesAll() bool {
-	return t.asked.clients.Authority == "" && !t.asked.shut && !t.asked.values.Closed
+	return t.asked.clients.Authority == "" && !t.asked.denied && !t.asked.values.Closed
 }
 
 func (t *translation) isOpen(host string) bool {

@@ -335,7 +335,7 @@ func sortedExpressions(all []BackendExpression) []BackendExpression {
 // other path has them.
 func (t *translation) shutExpression(ing ingress, host string, i, j int, p networkingv1.HTTPIngressPath) {
 	was := t.asked
-	t.asked.shut, t.asked.expressions, t.asked.exactPaths = true, false, false
+	t.asked.denied, t.asked.expressions, t.asked.exactPaths = true, false, false
 	for _, p.Path = range shutAs(p.Path) {
 		if _, taken := t.hosts[hostName(host)].routes[matchOf(p, false, t.hosts[hostName(host)].form)]; len(p.Path) <= maxPath && !taken {
 			t.route(ing, host, i, j, p)

@@ -30,7 +30,7 @@ func (c claim) modelRoutes() []Route {
 // answered 503 whatever endpoints there are: what is closed stays so.
 func (t *translation) fallbackOf(ing ingress, c claim) string {
 	ref := t.asked.fallback
-	if ref.Name == "" || t.asked.shut || t.closed[c.backend] || c.backend == Unavailable {
+	if ref.Name == "" || t.asked.denied || t.closed[c.backend] || c.backend == Unavailable {
 		return ""
 	}
 	const option = "fallback-service"

@@ -21,7 +21,7 @@ func (t *translation) heedForeign(ing ingress) {
 		return
 	}
 	if t.reportForeign(ing, "the routes of this Ingress answer 503") {
-		t.asked.shut = true
+		t.asked.denied = true
 	}
 	t.reportPatterns(ing)
 }

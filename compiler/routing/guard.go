@@ -79,7 +79,7 @@ func (t *translation) guardFor(backend string, form PathForm) guarding {
 func (t *translation) protecting(backend string) bool {
 	b := t.backends[backend]
 	if backend == Unavailable {
-		return t.asked.shut
+		return t.asked.denied
 	}
 	p := policy.Protection{}
 	if b.Protection != nil {

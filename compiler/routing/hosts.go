@@ -1,9 +1,13 @@
 package routing
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // normalHost returns a host as requests are compared with it: in lower case,
@@ -50,4 +54,65 @@ func covers(names []string, host string) bool {
 		}
 	}
 	return false
+}
+
+// labelProblems and subdomainProblems say why a name is no label, or no subdomain, of DNS. The
+// API's own functions match expressions, which takes longer than all else that is asked of a
+// usual name.
+func labelProblems(name string) []string {
+	if len(name) <= validation.DNS1123LabelMaxLength && isPlainName(name, false) {
+		return nil // as nearly always
+	}
+	return validation.IsDNS1123Label(name)
+}
+
+func subdomainProblems(name string) []string {
+	if len(name) <= validation.DNS1123SubdomainMaxLength && isPlainName(name, true) {
+		return nil // as nearly always
+	}
+	return validation.IsDNS1123Subdomain(name)
+}
+
+// isPlainName reports whether a name is one label of DNS, or several, whatever their length.
+func isPlainName(name string, several bool) bool {
+	inside := false // whether a label may end here
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+			inside = true
+		case c == '-' && i > 0 && name[i-1] != '.':
+			inside = false
+		case c == '.' && inside && several:
+			inside = false
+		default:
+			return false
+		}
+	}
+	return inside
+}
+
+// lookup finds objects by name, and remembers which ones it was asked for.
+type lookup[T any] struct {
+	byName map[snapshots.SecretName]inputs.Object[T]
+	asked  map[snapshots.SecretName]bool
+}
+
+func newLookup[T any](objects []inputs.Object[T]) lookup[T] {
+	return lookup[T]{byName: byName(objects), asked: map[snapshots.SecretName]bool{}}
+}
+
+func (l lookup[T]) find(name snapshots.SecretName) (o inputs.Object[T], exists bool) {
+	l.asked[name] = true
+	o, exists = l.byName[name]
+	return o, exists
+}
+
+// names returns what was asked for, sorted.
+func (l lookup[T]) names() []snapshots.SecretName {
+	out := make([]snapshots.SecretName, 0, len(l.asked))
+	for name := range l.asked {
+		out = append(out, name)
+	}
+	slices.SortFunc(out, snapshots.SecretName.Compare)
+	return out
 }

@@ -28,7 +28,7 @@ type hostClaim struct {
 // on what a host's connections end, one Ingress alone can decide. It is one of the namespace
 // that the host belongs to.
 func (t *translation) claimConnections(ing ingress, i int, rule networkingv1.IngressRule, host string, at Origin) {
-	passes := t.asked.passthrough && !t.asked.shut
+	passes := t.asked.passthrough && !t.asked.denied
 	key := hostName(host)
 	winner, taken := t.passed[key]
 	standing, owner := t.standingOf(ing, key)

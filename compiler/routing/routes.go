@@ -16,7 +16,7 @@ import (
 // ingress adds what one valid Ingress asks for, as far as no older one has it, without the
 // paths that cannot be matched.
 func (t *translation) ingress(ing ingress, unusable map[pathAt]diag.Diagnostic) {
-	t.ask(ing)
+	t.readOptions(ing)
 	t.heedForeign(ing)
 	t.asked.unusable, t.asked.protects = unusable, len(unusable) > 0 && t.protects(ing)
 	t.askClients(ing)
@@ -118,10 +118,10 @@ func (t *translation) shutPath(ing ingress, host string, i, j int, p networkingv
 	if p.Path = asRequested(p.Path); len(p.Path) > maxPath {
 		return // no request has it
 	}
-	was := t.asked.shut
-	t.asked.shut = true
+	was := t.asked.denied
+	t.asked.denied = true
 	t.route(ing, host, i, j, p)
-	t.asked.shut = was
+	t.asked.denied = was
 }
 
 // route adds one route unless its match is taken.

@@ -91,7 +91,7 @@ func configuredWish(t *translation, i int, entry config.TCPService) wish {
 // annotatedService opens the ports that a Service asks for, if it may. If a part
 // of what it says of them cannot be used, none is opened.
 func (t *translation) annotatedService(s inputs.Object[corev1.Service]) {
-	values := t.offer(s)
+	values := t.serviceOptions(s)
 	for name := range s.Value.Annotations {
 		if option, ok := strings.CutPrefix(name, options.Prefix+"tcp-"); ok && !values.Has("tcp-"+option) {
 			return // which was reported

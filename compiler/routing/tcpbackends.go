@@ -61,7 +61,7 @@ func (t *translation) connectionBackend(name string, r resolved, origin Origin, 
 // equipConnections gives a backend what its Service, and an Ingress that passes
 // TLS connections on to it, ask for. It reports whether something that protects cannot be had.
 func (t *translation) equipConnections(b *Backend, service inputs.Object[corev1.Service], asked options.Values, ing *ingress) (closed bool) {
-	offered := t.offer(service)
+	offered := t.serviceOptions(service)
 	settings, problems, closed := options.ForConnections(ing != nil, asked, offered)
 	if ing != nil {
 		t.reportProblems(ing.Ref, ing.Position, problems[0])

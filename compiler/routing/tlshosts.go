@@ -36,7 +36,7 @@ func (t *translation) tlsEntry(ing ingress, i int, entry networkingv1.IngressTLS
 			fmt.Sprintf("Secret %s is not used: neither the tls entry nor a rule names a host", secret), "list the hosts in tls.hosts")
 	}
 	for j, host := range hosts {
-		if host == "" { // left out by shutTLS
+		if host == "" { // left out by denyTLS
 			continue
 		}
 		t.tlsHost(ing, secret, normalHost(host), originOf(ing, positions(j)...), originOf(ing, sub(path, "secretName")...))

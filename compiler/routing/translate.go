@@ -55,13 +55,13 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 			continue
 		}
 		if broken[ing.Ref] { // what is wrong with it was said when it was read
-			t.shut(ing)
+			t.deny(ing)
 			t.hold(ing)
 			continue
 		}
 		if d, isOver := over[ing.Ref]; isOver {
 			t.found = append(t.found, d)
-			t.shut(ing)
+			t.deny(ing)
 			t.hold(ing)
 			continue
 		}
@@ -72,7 +72,7 @@ func Translate(in inputs.Inputs, cfg Config) (Model, []diag.Diagnostic) {
 		isCanary := options.IsCanary(ing.Value.Annotations)
 		if len(found) > 0 || isCanary && len(unusable) > 0 || t.cfg.Refused[ing.Ref] {
 			t.found = append(t.found, found...)
-			t.shut(ing)
+			t.deny(ing)
 			t.hold(ing)
 			continue
 		}
@@ -178,7 +178,7 @@ type translation struct {
 	connections map[string]*Backend
 	passed      map[string]hostClaim // by host
 
-	shutOnes []diag.Object           // Ingresses: see [translation.shut]
+	shutOnes []diag.Object           // Ingresses: see [translation.deny]
 	barred   map[sharing]diag.Object // by which dropped Ingress: see [translation.bar]
 }
 

@@ -10,7 +10,7 @@ import (
 // it, to redirect from. Whoever names such a host in a rule, or as an alias, keeps it, however
 // young: nobody is redirected from what somebody serves.
 func (t *translation) redirectWWW(ing ingress) {
-	if !t.asked.redirectWWW || t.asked.shut {
+	if !t.asked.redirectWWW || t.asked.denied {
 		return
 	}
 	at := originOf(ing, annotationPath("redirect-www")...)

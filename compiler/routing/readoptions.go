@@ -14,19 +14,19 @@ import (
 type asked struct {
 	values options.Values // of the Ingress, and those of its class that it has not
 	class  *parameters    // nil if the class has none
-	// carried says that its requests need a backend of their own.
-	carried    bool
-	aliases    []string
-	exactPaths bool
+	// needsOwnBackend says that its requests need a backend of their own.
+	needsOwnBackend bool
+	aliases         []string
+	exactPaths      bool
 	// expressions says that paths which are ImplementationSpecific are expressions.
 	expressions bool
 	paths       options.Paths
 	pathRules   pathRules
 	// passthrough says that TLS connections are passed on as they are.
 	passthrough bool
-	// shut says that the Ingress cannot be translated, and that its routes are
+	// denied says that the Ingress cannot be translated, and that its routes are
 	// to refuse requests rather than leave them to others.
-	shut bool
+	denied bool
 	// clients is what is asked of TLS clients; refused says that it cannot be
 	// had, and that the routes answer 503.
 	clients options.Clients
@@ -39,21 +39,21 @@ type asked struct {
 	protects bool
 }
 
-// ask takes in the annotations of the Ingress that is translated next.
-func (t *translation) ask(ing ingress) {
+// readOptions takes in the annotations of the Ingress that is translated next.
+func (t *translation) readOptions(ing ingress) {
 	values, problems := options.Read(options.OnIngress, ing.Value.Annotations)
 	t.reportProblems(ing.Ref, ing.Position, problems)
 	class := t.inherited(ing)
 	if class != nil {
 		values = values.Inherit(class.values)
 	}
-	t.asked = asked{values: values, class: class, carried: values.Carried()}
+	t.asked = asked{values: values, class: class, needsOwnBackend: values.Carried()}
 	t.asked.pathRules = t.pathRules()
 	if values.First() == "" {
 		return // as most
 	}
 	settings, alone, _ := options.Resolve(values)
-	if !t.asked.carried { // else it is said with a backend
+	if !t.asked.needsOwnBackend { // else it is said with a backend
 		t.reportProblems(ing.Ref, ing.Position, alone[0])
 	}
 	if settings.CountsForwarded() && !t.cfg.TrustsForwarded && !values.Inherits("forwarded-for") {
@@ -113,15 +113,15 @@ func (t *translation) reportAsked(ing ingress, problems []options.Problem) {
 	}
 }
 
-// equip gives a new backend what its Ingress and its Service ask for. If a part
+// applyOptions gives a new backend what its Ingress and its Service ask for. If a part
 // of it that protects something cannot be had, nothing is served.
-func (t *translation) equip(b *Backend, ing ingress, r resolved) {
+func (t *translation) applyOptions(b *Backend, ing ingress, r resolved) {
 	service, exists := t.services[r.service]
 	var offered options.Values
 	if exists {
-		offered = t.offer(service)
+		offered = t.serviceOptions(service)
 	}
-	if b.Name == Unavailable || (!t.asked.carried && !offered.Carried() && !r.port.Carried()) {
+	if b.Name == Unavailable || (!t.asked.needsOwnBackend && !offered.Carried() && !r.port.Carried()) {
 		return // what cannot be named is one for all
 	}
 	by := asker{ingress: ing, values: []options.Values{t.asked.values.Inherit(r.port), offered}}
@@ -155,8 +155,8 @@ func (t *translation) equip(b *Backend, ing ingress, r resolved) {
 	}
 }
 
-// offer returns the options of a Service, and reports them when it is first met.
-func (t *translation) offer(service inputs.Object[corev1.Service]) options.Values {
+// serviceOptions returns the options of a Service, and reports them when it is first met.
+func (t *translation) serviceOptions(service inputs.Object[corev1.Service]) options.Values {
 	name := snapshots.SecretName{Namespace: service.Ref.Namespace, Name: service.Ref.Name}
 	values, known := t.offered[name]
 	if !known {
@@ -166,4 +166,38 @@ func (t *translation) offer(service inputs.Object[corev1.Service]) options.Value
 		t.offered[name] = values
 	}
 	return values
+}
+
+// asker are the objects whose options a backend carries: an Ingress, and the
+// Service that it leads to if that exists. They are of one namespace.
+type asker struct {
+	ingress ingress
+	service *service
+	values  []options.Values // of the Ingress, of the Service
+}
+
+// origin is the object and the place of an option's value that holds.
+func (a asker) origin(option string) Origin {
+	if options.Giver(option, a.values...) == 1 && a.service != nil {
+		return originOf(*a.service, annotationPath(option)...)
+	}
+	return originOf(a.ingress, annotationPath(option)...)
+}
+
+// report reports an option whose value leads to nothing. The routes are closed
+// for it.
+func (a asker) report(t *translation, option, message, hint string) {
+	a.reportAs(t, diag.Error, option, message+"; the routes that it protects answer 503", hint)
+}
+
+// reportAs reports something of an option's value.
+func (a asker) reportAs(t *translation, severity diag.Severity, option, message, hint string) {
+	at, title := a.origin(option), "annotation "+options.Prefix+option
+	if t.asked.class != nil && options.Giver(option, a.values...) == 0 && a.values[0].Inherits(option) {
+		at, title = t.asked.class.originOf(options.Prefix+option), "parameter "+option
+	}
+	t.found = append(t.found, diag.Diagnostic{
+		Severity: severity, Position: at.Position, Object: at.Object, Hint: hint,
+		Message: title + message,
+	})
 }
