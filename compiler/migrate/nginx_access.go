@@ -87,7 +87,12 @@ func nginxBasic(c *call) {
 	case c.value("auth-secret-type") == "auth-map":
 		c.keepAll("a Secret with one key for each user has no equivalent", "put all users under the key auth, one on a line")
 	default:
-		if secret, ok := c.secret("auth-secret"); ok {
+		secret, ok := c.secret("auth-secret")
+		if user := c.object.set.apr1(c.object.namespace + "/" + secret); ok && user != "" {
+			c.keepAll(fmt.Sprintf("user %s of the Secret has a hash of apr1, which HAProxy cannot check", user), "hash the passwords anew, as htpasswd -B does; nobody can do so without them")
+			return
+		}
+		if ok {
 			c.set("auth-basic", secret)
 			c.setRealm("auth-realm")
 			c.set("request-headers", "remove Authorization")

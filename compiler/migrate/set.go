@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ type Set struct {
 	routes     []setRoute
 	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of a Service
 	configMaps map[string]map[string]string // data, by NAMESPACE/NAME
+	users      map[string]string            // the key auth of Secrets, by NAMESPACE/NAME
 	ofNginx    bool                         // an Ingress of ingress-nginx has been met
 }
 
@@ -29,7 +31,7 @@ type setRoute struct {
 
 // readSet reads the objects of files.
 func readSet(files []string) (*Set, error) {
-	s := &Set{ports: map[string]map[string]string{}, configMaps: map[string]map[string]string{}}
+	s := &Set{ports: map[string]map[string]string{}, configMaps: map[string]map[string]string{}, users: map[string]string{}}
 	for _, name := range files {
 		_, _, err := manifests.EditFile(name, func(object *yaml.Node, _ int) bool {
 			s.add(object)
@@ -54,6 +56,12 @@ func (s *Set) add(n *yaml.Node) {
 			numbers[text(p, "name")] = text(p, "port")
 		}
 		s.ports[namespace+"/"+name] = numbers
+	case "Secret":
+		auth := text(child(n, "stringData"), "auth")
+		if decoded, err := base64.StdEncoding.DecodeString(text(child(n, "data"), "auth")); auth == "" && err == nil {
+			auth = string(decoded)
+		}
+		s.users[namespace+"/"+name] = auth
 	case "ConfigMap":
 		s.configMaps[namespace+"/"+name] = mapping(child(n, "data"))
 	}
@@ -158,4 +166,18 @@ func (s *Set) configMap(name string) (data map[string]string, found bool) {
 	}
 	data, found = s.configMaps[name]
 	return data, found
+}
+
+// apr1 returns the first user of a Secret among the manifests whose hash HAProxy cannot check,
+// or "".
+func (s *Set) apr1(secret string) string {
+	if s == nil {
+		return ""
+	}
+	for line := range strings.Lines(s.users[secret]) {
+		if user, hash, _ := strings.Cut(strings.TrimSpace(line), ":"); strings.HasPrefix(hash, "$apr1$") {
+			return user
+		}
+	}
+	return ""
 }
