@@ -18,12 +18,13 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 	CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
 	-ldflags "-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$VERSION" -o /out/ ./cmd/compiler ./cmd/pusher
 
-# HAProxy with the libraries that it is linked with, and no shell.
+# HAProxy with the libraries that it is linked with, and no shell. libgcc_s is loaded by
+# glibc when a thread ends, which is an abort without it.
 FROM docker.io/haproxytech/haproxy-debian:${HAPROXY_LINE} AS vendor
 RUN set -eu; mkdir -p /root-of-haproxy/tmp; \
 	binary="$(readlink -f "$(command -v haproxy)")"; \
 	install -D -m 0755 "$binary" /root-of-haproxy/usr/local/sbin/haproxy; \
-	ldd "$binary" | sed -n 's,^[^/]*\(/[^ ]*\) .*,\1,p' | while read -r library; do install -D -m 0755 "$library" "/root-of-haproxy$library"; done
+	{ ldd "$binary" | sed -n 's,^[^/]*\(/[^ ]*\) .*,\1,p'; /sbin/ldconfig -p | sed -n 's,.*libgcc_s.so.1 .*=> ,,p'; } | while read -r library; do install -D -m 0755 "$library" "/root-of-haproxy$library"; done
 
 FROM docker.io/haproxytech/haproxy-debian:${API_LINE} AS api
 
