@@ -80,7 +80,7 @@ compare-api: deps ## print where the double of the Dataplane API answers otherwi
 	go test -count=1 -v -run '^TestDoubleAnswersLikeARealAPI$$' ./pusher/dataplane
 
 # Packages whose tests take a while and start no haproxy: another one tells nothing.
-WITHOUT_HAPROXY := charts/charttest|compiler/announce|compiler/cluster|internal/election|internal/kubetest|pusher/cluster|pusher/rollout|pusher/statestore|snapshots/(configmap|dir|git)store|snapshots/delivery|snapshots/gitstore/signature
+WITHOUT_HAPROXY := charts/charttest|compiler/announce|compiler/cluster|internal/election|internal/testing/kubetest|pusher/cluster|pusher/rollout|pusher/statestore|snapshots/(configmap|dir|git)store|snapshots/delivery|snapshots/gitstore/signature
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0

@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/internal/election"
-	"github.com/hapsnap/hapsnap/internal/metricsdoc"
+	"github.com/hapsnap/hapsnap/internal/testing/metricsdoc"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 

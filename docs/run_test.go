@@ -18,8 +18,8 @@ import (
 
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 // TestMain lets the test's own binary be both programs, under their names: nothing has to

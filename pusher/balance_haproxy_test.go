@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 // balances are the algorithms that the options offer, as the templates write them.

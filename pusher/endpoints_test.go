@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 func TestEndpointsChangeWithoutReload(t *testing.T) {

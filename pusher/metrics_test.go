@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hapsnap/hapsnap/internal/election"
-	"github.com/hapsnap/hapsnap/internal/metricsdoc"
+	"github.com/hapsnap/hapsnap/internal/testing/metricsdoc"
 	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/rollout"

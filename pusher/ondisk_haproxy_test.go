@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 // A pusher that is killed when a backend serves, and a HAProxy that starts from its file

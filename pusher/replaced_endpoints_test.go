@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 // crowd are clients that send one request after another, each on a connection that it

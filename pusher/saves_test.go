@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"

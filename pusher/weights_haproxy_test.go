@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 // The weights of several Services are those of the Services, however many endpoints each

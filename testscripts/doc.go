@@ -10,7 +10,7 @@
 // The stories are in the language of
 // [github.com/rogpeppe/go-internal/testscript], with these commands in addition.
 // Each script has a loopback network, addresses of pods and ports of its own, in a
-// network namespace that all scripts share (see internal/kubetest).
+// network namespace that all scripts share (see internal/testing/kubetest).
 //
 //	instances N [-waves 1,100%] [-soak 0s] [-api 3.2] [-directories named] [-users file]
 //		Starts the instances edge-1 to edge-N, each an HAProxy with a Dataplane

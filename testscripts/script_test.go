@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
 // binaries is the folder with both programs, and with the haproxy, kubectl

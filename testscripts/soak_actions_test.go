@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 // soakActions are the things that happen, by name. Each says what it did.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/hapsnap/hapsnap/internal/tracing/tracingtest"
+	"github.com/hapsnap/hapsnap/internal/testing/tracingtest"
 )
 
 func startCollector(w *world, ts *testscript.TestScript, args []string) error {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/hapsnap/hapsnap/internal/kubetest"
-	"github.com/hapsnap/hapsnap/internal/tracing/tracingtest"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/tracingtest"
 )
 
 // world is everything that one script runs. Only the script's goroutine uses it.

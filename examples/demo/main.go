@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
 
 // limit is how long the whole story may take where somebody looks on.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hapsnap/hapsnap/internal/election"
-	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
 var cluster kubetest.Shared

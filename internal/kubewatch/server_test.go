@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/hapsnap/hapsnap/internal/kubetest"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
 // access lets a service account read what a role of its namespace says of ConfigMaps, and

@@ -23,7 +23,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
 // client-go has one limit for the errors of a process, which knows nothing of bubbles.

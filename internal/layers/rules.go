@@ -12,7 +12,7 @@ type rule struct {
 	why         string
 }
 
-const double = "pusher/dataplane/dataplanetest"
+const double = "internal/testing/dataplanetest"
 
 var rules = []rule{
 	{
@@ -74,14 +74,14 @@ var rules = []rule{
 	{
 		name:        "no program reaches the API server",
 		from:        forUse,
-		never:       under("internal/kubetest"),
+		never:       under("internal/testing/kubetest"),
 		exceptTests: true,
 		why:         "it is for tests",
 	},
 	{
 		name:        "no program is killed on purpose",
 		from:        forUse,
-		never:       under("internal/killtest"),
+		never:       under("internal/testing/killtest"),
 		exceptTests: true,
 		why:         "it is for tests",
 	},

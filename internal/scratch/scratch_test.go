@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/internal/killtest"
+	"github.com/hapsnap/hapsnap/internal/testing/killtest"
 )
 
 func TestMain(m *testing.M) {

@@ -11,7 +11,7 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/hapsnap/hapsnap/internal/tracing/tracingtest"
+	"github.com/hapsnap/hapsnap/internal/testing/tracingtest"
 )
 
 func TestCollectorOfTheEnvironment(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hapsnap/hapsnap/internal/events"
-	"github.com/hapsnap/hapsnap/internal/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 	"github.com/hapsnap/hapsnap/pusher/announce"
 )
 

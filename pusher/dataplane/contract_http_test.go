@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 // exchange is one request and what has to come back. In the wanted body,

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 // checkMapSurprises has the worker load maps, and makes those calls that do something

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 // The contract between the client and the API: one suite, run against the double

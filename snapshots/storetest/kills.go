@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/hapsnap/hapsnap/internal/killtest"
+	"github.com/hapsnap/hapsnap/internal/testing/killtest"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 func start(t *testing.T, o dataplanetest.Options) (*dataplanetest.Instance, *dataplane.Client) {

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 // never is a reload delay that no test outlasts.

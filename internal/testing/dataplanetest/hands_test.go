@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/dataplane/dataplanetest"
 )
 
 // A label can be copied: what is loaded past the API keeps the node of what was there.
