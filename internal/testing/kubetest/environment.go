@@ -28,7 +28,7 @@ func (s *Server) environment() (*envtest.Environment, error) {
 	}
 	existing := false
 	env := &envtest.Environment{UseExistingCluster: &existing, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: stopTimeout}
-	scripts := filepath.Join(root, "internal", "kubetest", "bin")
+	scripts := filepath.Join(root, "internal", "testing", "kubetest", "bin")
 	env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(scripts, "etcd"), DataDir: filepath.Join(s.dir, "etcd")}
 	api := env.ControlPlane.GetAPIServer()
 	api.Path = filepath.Join(scripts, "kube-apiserver")
