@@ -4,11 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha1"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -183,4 +189,191 @@ func (k Known) In(there Known) bool {
 		}
 	}
 	return true
+}
+
+// rotate replaces the certificates whose content changed. A certificate that cannot be
+// replaced does not keep the others from it.
+func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Running, error) {
+	have.Certificates = maps.Clone(have.Certificates)
+	if have.Certificates == nil {
+		have.Certificates = make(Known)
+	}
+	var failed []error
+	for _, f := range want.Files {
+		hash, known := have.Certificates[f.Path]
+		if f.Kind != bind.CertificateFile || (known && hash == sum(f.Content)) {
+			continue
+		}
+		if !known && i.serves(ctx, f) {
+			have.Certificates.remember(f)
+			continue
+		}
+		info, err := i.rotateOne(ctx, f, have.Info)
+		if info.PID != have.Info.PID {
+			have.Info, have.Servers, have.Maps, have.Reloaded = info, nil, "", true
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("rotate %s: %w", f.Name, err))
+			continue
+		}
+		have.Certificates.remember(f)
+	}
+	return have, errors.Join(failed...)
+}
+
+// rotateOne makes the worker serve a certificate, and has it prove that.
+func (i Instance) rotateOne(ctx context.Context, f bind.File, info dataplane.RuntimeInfo) (dataplane.RuntimeInfo, error) {
+	live, reload, err := i.API.RotateCertificate(ctx, f.Name, f.Content)
+	if err != nil {
+		return info, err
+	}
+	if !live {
+		if err := i.await(ctx, reload); err != nil {
+			return info, err
+		}
+		if info, err = i.RuntimeInfo(ctx); err != nil {
+			return info, err
+		}
+	}
+	if !i.serves(ctx, f) {
+		return info, errors.New("the worker still has another certificate")
+	}
+	return info, nil
+}
+
+// serves reports whether the worker has this certificate, by its fingerprint.
+func (i Instance) serves(ctx context.Context, f bind.File) bool {
+	c := leaf(f.Content)
+	found, err := i.API.RuntimeCertificate(ctx, f.Path)
+	if err != nil || c == nil {
+		return false
+	}
+	old, now := sha1.Sum(c.Raw), sum(c.Raw)
+	fingerprint := strings.ToLower(strings.ReplaceAll(found.Fingerprint, ":", ""))
+	return fingerprint == hex.EncodeToString(old[:]) || fingerprint == hex.EncodeToString(now[:])
+}
+
+// ErrDirectory is the error of an instance whose API keeps files elsewhere than its
+// entry in the Fleet says. HAProxy would not find them, whatever the snapshot is: the
+// instance is at fault, and never the snapshot.
+var ErrDirectory = errors.New("the API keeps files in another directory")
+
+// DirectoryError says where the API keeps the files of a storage, and where the
+// pusher would have looked for them. It is an [ErrDirectory].
+type DirectoryError struct {
+	Field  string // of directories in the Fleet
+	Want   string // what the Fleet says, or the default
+	Actual string // what the API's listing says
+}
+
+func (e *DirectoryError) Error() string {
+	return fmt.Sprintf("the API keeps %s in %s, and the Fleet says %s; set directories: {%s: %s} for this instance",
+		e.Field, e.Actual, e.Want, e.Field, e.Actual)
+}
+
+func (e *DirectoryError) Unwrap() error { return ErrDirectory }
+
+// CheckDirectory compares the directory of a storage, as paths in haproxy.cfg are
+// composed from it, with the paths that the API lists. A listing without files says
+// nothing: upload one first. The error is a [DirectoryError].
+func CheckDirectory(s dataplane.Storage, layout bind.Layout, listed []dataplane.File) error {
+	field, want := directory(s, layout)
+	for _, f := range listed {
+		if actual := filepath.Dir(f.Path); f.Path != "" && actual != filepath.Clean(want) {
+			return &DirectoryError{Field: field, Want: want, Actual: actual}
+		}
+	}
+	return nil
+}
+
+// directory returns the field of the Fleet for a storage, and its value.
+func directory(s dataplane.Storage, layout bind.Layout) (field, path string) {
+	switch s {
+	case dataplane.Maps:
+		return "maps", layout.Maps
+	case dataplane.Certificates:
+		return "certificates", layout.Certificates
+	default:
+		return "general", layout.General
+	}
+}
+
+// Stored names a file in a storage of an instance.
+type Stored struct {
+	Kind bind.FileKind `json:"kind"`
+	Name string        `json:"name"`
+}
+
+// Remove deletes files that nothing needs any more, and returns those that are gone. That
+// nothing does is for the caller to know: the API only keeps what haproxy.cfg names by its
+// path (that stays, without an error), and not what a crt-list names. Certificates that the
+// running worker has, or the file on disk names, stay as well.
+func (i Instance) Remove(ctx context.Context, files []Stored) (removed []Stored, err error) {
+	var inUse func(name string) bool
+	for _, f := range files {
+		if f.Kind == bind.CertificateFile && inUse == nil {
+			if inUse, err = i.certificatesInUse(ctx); err != nil {
+				return removed, err
+			}
+		}
+		if f.Kind == bind.CertificateFile && inUse(f.Name) {
+			continue
+		}
+		for _, s := range storages {
+			if s.kind != f.Kind {
+				continue
+			}
+			err := i.API.DeleteFile(ctx, s.storage, f.Name)
+			switch {
+			case errors.Is(err, dataplane.ErrConflict):
+			case err != nil && !errors.Is(err, dataplane.ErrNotFound):
+				return removed, err
+			default:
+				removed = append(removed, f)
+			}
+		}
+	}
+	return removed, nil
+}
+
+// certificatesInUse returns a function that tells by its name whether a certificate is used
+// on the instance: the running worker has loaded it, or haproxy.cfg on disk names it or its
+// directory, or a crt-list there does. The error says that this cannot be known.
+func (i Instance) certificatesInUse(ctx context.Context) (func(name string) bool, error) {
+	loaded, err := i.API.RuntimeCertificates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := i.API.Raw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, file := range loaded {
+		used[path.Base(file)] = true
+	}
+	words := wordsOf(raw.Config)
+	for n, word := range words {
+		if used[path.Base(word)] = true; word == "crt-list" && n+1 < len(words) {
+			list, err := i.API.ReadFile(ctx, dataplane.General, path.Base(words[n+1]))
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", words[n+1], err)
+			}
+			for _, entry := range wordsOf(list) {
+				used[path.Base(entry)] = true
+			}
+		}
+	}
+	all := i.Layout.Certificates != "" && namesDirectory(words, i.Layout.Certificates)
+	return func(name string) bool { return all || used[name] }, nil
+}
+
+// wordsOf returns the words of a configuration or list, comments and quoted ones too.
+func wordsOf(text []byte) []string {
+	return strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'[]", r) })
+}
+
+// namesDirectory reports whether a directory is named, of which HAProxy loads all files.
+func namesDirectory(words []string, dir string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return path.Clean(word) == path.Clean(dir) })
 }

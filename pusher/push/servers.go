@@ -1,8 +1,10 @@
 package push
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -219,4 +221,166 @@ func believe(servers, want []bind.Server) {
 			servers[n].State = bind.SlotDrain
 		}
 	}
+}
+
+// HAProxy 3.0 and later acknowledge a new address of a server before the server has it: a
+// task of the worker sets it a moment later, or after many on a busy machine. A server that
+// is made ready in between takes requests to the address of a spare slot, or of a pod that
+// is gone, and a request that tries several such servers fails. So a server is made ready
+// only when the worker is seen to have its address.
+const (
+	addressPatience = 2 * time.Second
+	addressPoll     = 2 * time.Millisecond
+)
+
+// stages splits changes in two, the second of which may begin when the worker has the
+// addresses of the first. First, servers that take no traffic get their addresses. Then
+// those that are to take traffic do, and after them others stop.
+func stages(list []change) (first, then []change) {
+	for _, c := range list {
+		between := c.between()
+		if c.from != between {
+			first = append(first, change{c.from, between, c.at})
+		}
+		if between != c.to {
+			then = append(then, change{between, c.to, c.at})
+		}
+	}
+	return first, then
+}
+
+// between returns what the server is between the stages of its change.
+func (c change) between() bind.Server {
+	serves, served := c.to.State == bind.SlotReady, c.from.State == bind.SlotReady
+	between := c.to
+	switch {
+	case served && !serves:
+		return c.from
+	case serves && !served && c.moves():
+		between.State = bind.SlotSpare
+	case serves && !served:
+		between.State = c.from.State
+	}
+	return between
+}
+
+// place gives a server its address, and returns what the worker says of the server when it
+// has it, or when patience ends.
+func (i Instance) place(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
+	var server dataplane.Server
+	there, err := i.patiently(ctx, func() (bool, error) {
+		var err error
+		if server, err = i.setServer(ctx, s, call); err != nil {
+			return false, err
+		}
+		if server.Name == "" {
+			server, err = i.find(ctx, s)
+		}
+		return server.Address == s.Address && server.Port == s.Port, err
+	})
+	if err == nil && !there {
+		err = change{from: read(s, server), to: s}.undone()
+	}
+	return server, err
+}
+
+// find asks the worker for a server, the zero value if there is none.
+func (i Instance) find(ctx context.Context, s bind.Server) (dataplane.Server, error) {
+	list, err := i.API.Servers(ctx, s.Backend)
+	if at := slices.IndexFunc(list, func(found dataplane.Server) bool { return found.Name == s.Name }); at >= 0 && err == nil {
+		return list[at], nil
+	}
+	return dataplane.Server{}, err
+}
+
+// placed waits until the worker has the addresses of changes that were made, some of which
+// it acknowledges early.
+func (i Instance) placed(ctx context.Context, known []bind.Server, list []change) error {
+	list = slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !c.moves() })
+	touched := spansOf(known, list)
+	var left change
+	there, err := i.patiently(ctx, func() (bool, error) {
+		found, err := i.readBack(ctx, known, touched)
+		if err != nil {
+			return false, err
+		}
+		now := replaced(known, touched, found)
+		n := slices.IndexFunc(list, func(c change) bool { return change{from: now[c.at], to: c.to}.moves() })
+		if n >= 0 {
+			left = change{from: now[list[n].at], to: list[n].to}
+		}
+		return n < 0, nil
+	})
+	if err == nil && !there {
+		err = left.undone()
+	}
+	return err
+}
+
+// patiently calls done until it returns true or an error, or patience ends.
+func (i Instance) patiently(ctx context.Context, done func() (bool, error)) (bool, error) {
+	i.ReloadTimeout, i.Poll = min(i.ReloadTimeout, addressPatience), addressPoll
+	return i.poll(ctx, done)
+}
+
+// Hand is a server that somebody else took out of traffic: a person drains it, or
+// puts it into maintenance. It is left so until that hand makes it ready again, or
+// its endpoint leaves.
+type Hand struct {
+	Backend string         `json:"backend"`
+	Server  string         `json:"server"`
+	Address string         `json:"address"`
+	Port    int            `json:"port"`
+	State   bind.SlotState `json:"state"`
+}
+
+// String returns "backend/server (address:port) is state".
+func (h Hand) String() string {
+	return fmt.Sprintf("%s/%s (%s:%d) is %s", h.Backend, h.Server, h.Address, h.Port, h.State)
+}
+
+func (h Hand) holds(s bind.Server) bool {
+	return h.Backend == s.Backend && h.Server == s.Name && h.Address == s.Address && h.Port == s.Port
+}
+
+// respect returns the servers as they should be while the hands keep some of them
+// from traffic, and the hands that still have something to say.
+func respect(want []bind.Server, hands []Hand) ([]bind.Server, []Hand) {
+	if len(hands) == 0 {
+		return want, nil
+	}
+	out := slices.Clone(want)
+	var kept []Hand
+	for n, s := range out {
+		i := slices.IndexFunc(hands, func(h Hand) bool { return h.holds(s) })
+		if i >= 0 && s.State == bind.SlotReady {
+			out[n].State = hands[i].State
+			kept = append(kept, hands[i])
+		}
+	}
+	return out, kept
+}
+
+// notice returns the hands after servers that were known are found as they are now,
+// in the same order.
+// A server that was ready, at the same address, and was not changed by us, was taken out
+// by somebody else; one that was so and is ready again was given back.
+func notice(hands []Hand, known, found []bind.Server, ours []change) []Hand {
+	changed := make(map[serverKey]bool, len(ours))
+	for _, c := range ours {
+		changed[serverKey{c.to.Backend, c.to.Name}] = true
+	}
+	out := slices.Clone(hands)
+	for n, was := range known {
+		is := found[n]
+		if was.State == is.State || was.Address != is.Address || was.Port != is.Port || changed[serverKey{is.Backend, is.Name}] {
+			continue
+		}
+		held := slices.ContainsFunc(out, func(h Hand) bool { return h.holds(is) })
+		out = slices.DeleteFunc(out, func(h Hand) bool { return h.holds(is) })
+		if is.State != bind.SlotReady && (was.State == bind.SlotReady || held) {
+			out = append(out, Hand{is.Backend, is.Name, is.Address, is.Port, is.State})
+		}
+	}
+	return out
 }

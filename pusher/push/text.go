@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
@@ -154,4 +156,120 @@ func withoutHeader(config []byte) []byte {
 // into the same states.
 func (t text) sameAs(o text) bool {
 	return t.node == o.node && t.end == o.end && maps.EqualFunc(t.servers, o.servers, serverLine.same)
+}
+
+// Unserved reports whether a HAProxy that starts from the file on disk would serve
+// nothing in some backend that the wanted servers serve: no server that is ready on disk
+// has the address of an endpoint that is ready now. Both lists hold the same servers in
+// the same order, those of a backend together; disk is nil if nobody knows what the file
+// says, which is taken for the worst.
+//
+// Servers of weight 0 take no traffic. A server on disk with the address of an endpoint
+// that is draining does not count: the endpoint is about to go.
+func Unserved(disk, want []bind.Server) bool {
+	if len(disk) != len(want) {
+		return len(want) > 0
+	}
+	for at := 0; at < len(want); {
+		end := at + 1
+		for end < len(want) && want[end].Backend == want[at].Backend {
+			end++
+		}
+		if unserved(disk[at:end], want[at:end]) {
+			return true
+		}
+		at = end
+	}
+	return false
+}
+
+// unserved is [Unserved] for one backend.
+func unserved(disk, want []bind.Server) bool {
+	needed := false
+	for n, s := range want {
+		if !takesTraffic(s) {
+			continue
+		}
+		if disk[n] == s {
+			return false
+		}
+		needed = true
+	}
+	if !needed {
+		return false
+	}
+	for _, d := range disk {
+		for _, s := range want {
+			if takesTraffic(s) && takesTraffic(d) && d.Address == s.Address && d.Port == s.Port {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func takesTraffic(s bind.Server) bool {
+	return s.State == bind.SlotReady && s.Weight != 0
+}
+
+// written returns the servers as the file on disk has them, in the order of those wanted.
+// A server that is not in the file is in maintenance there.
+func (t text) written(want []bind.Server) []bind.Server {
+	out := make([]bind.Server, len(want))
+	for n, s := range want {
+		l, ok := t.servers[serverKey{s.Backend, s.Name}]
+		switch {
+		case !ok:
+			s.State = bind.SlotSpare
+		case !l.same(lineOf(s)):
+			s.Address, s.Port, s.State = l.address.Addr().String(), int(l.address.Port()), bind.SlotReady
+			if l.weight >= 0 {
+				s.Weight = l.weight
+			}
+			if l.disabled {
+				s.State = bind.SlotSpare
+			}
+		}
+		out[n] = s
+	}
+	return out
+}
+
+// outgrown says why a worker that runs the snapshot in another shape has to be replaced: by
+// what the text on its disk has, "" if that is no other shape of the snapshot. Of several
+// backends with other slots it names the first.
+func outgrown(disk text, info dataplane.RuntimeInfo, want bind.Bound) string {
+	running, shape, err := bind.ParseNode(info.Node)
+	wanted, wantedShape, wantErr := bind.ParseNode(want.Node)
+	if err != nil || wantErr != nil || running.Short != wanted.Short || shape == wantedShape || disk.node != info.Node {
+		return ""
+	}
+	has, wants := map[string]int{}, map[string]int{}
+	for key := range disk.servers {
+		has[key.backend]++
+	}
+	var backends []string
+	for _, s := range want.Servers {
+		if wants[s.Backend]++; wants[s.Backend] == 1 {
+			backends = append(backends, s.Backend)
+		}
+	}
+	more := 0
+	for _, b := range backends {
+		if wants[b] > has[b] {
+			more++
+		}
+	}
+	i := slices.IndexFunc(backends, func(b string) bool { return wants[b] > has[b] })
+	if i < 0 {
+		return "lines that take a reload changed, such as certificates or weights"
+	}
+	said := fmt.Sprintf("backend %s needs %d server slots and has %d", backends[i], wants[backends[i]], has[backends[i]])
+	switch {
+	case more == 2:
+		said += ", and so does 1 other"
+	case more > 2:
+		said += fmt.Sprintf(", and so do %d others", more-1)
+	}
+	return said
 }
