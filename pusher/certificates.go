@@ -2,14 +2,27 @@ package pusher
 
 import (
 	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	stdpem "encoding/pem"
 	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"math/big"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/live"
+	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
 // renewals says which certificate of a Secret is served, where a Secret holds another than
@@ -162,4 +175,152 @@ func (b *bindings) withExpiry(need bind.Need, faults []error, now time.Time) []e
 		return faults
 	}
 	return append(faults, errors.New("it expired on "+end.UTC().Format("2006-01-02")))
+}
+
+// errNoIdentity is for who has nothing to open sealed certificates with.
+var errNoIdentity = errors.New("no file of identities is named with --age-identity")
+
+// decryptions are the snapshots whose certificates are being opened, or could not be.
+type decryptions struct {
+	asked  map[snapshots.ID]bool
+	failed map[snapshots.ID]missing
+}
+
+func newDecryptions() *decryptions {
+	return &decryptions{asked: map[snapshots.ID]bool{}, failed: map[snapshots.ID]missing{}}
+}
+
+// due reports whether a snapshot is to be opened now, and notes that it is.
+func (o *decryptions) due(id snapshots.ID, now time.Time) bool {
+	if m, failed := o.failed[id]; o.asked[id] || (failed && now.Sub(m.at) < fetchRetry) {
+		return false
+	}
+	o.asked[id] = true
+	return true
+}
+
+// take notes how opening a snapshot ended.
+func (o *decryptions) take(id snapshots.ID, err error, now time.Time) {
+	delete(o.asked, id)
+	delete(o.failed, id)
+	if err != nil {
+		o.failed[id] = missing{err, now}
+	}
+}
+
+// openSnapshots sees to it that the certificates are at hand that the snapshots in use
+// carry. What is opened stays in memory.
+func (e *engine) openSnapshots(now time.Time) {
+	for _, id := range e.bindings.unopened() {
+		if !e.decryptions.due(id, now) {
+			continue
+		}
+		e.begin(openCertificates{e.Store, e.Identity, e.bindings.prepared[id].snapshot})
+	}
+	maps.DeleteFunc(e.decryptions.failed, func(id snapshots.ID, _ missing) bool {
+		return e.bindings.complete(id) || e.bindings.prepared[id].snapshot.ID() != id
+	})
+	e.troubleWithVersions(now)
+}
+
+// companioned is a store that keeps certificates beside snapshots.
+type companioned interface {
+	Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error)
+}
+
+// companions returns the certificates beside a snapshot, by version.
+func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][]byte, error) {
+	keeps, ok := store.(companioned)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", id, snapshots.ErrNoCompanions)
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	return keeps.Companions(ctx, id)
+}
+
+// troubleWithVersions tells which certificates are not at hand, and why, and which
+// were renewed where a snapshot names what they were before.
+func (e *engine) troubleWithVersions(now time.Time) {
+	var errs []error
+	for _, id := range slices.SortedFunc(maps.Keys(e.decryptions.failed), snapshots.ID.Compare) {
+		err := e.decryptions.failed[id].err
+		if e.Identity == "" && errors.Is(err, sealing.ErrNotForUs) {
+			err = fmt.Errorf("%w: %w", err, errNoIdentity)
+		}
+		errs = append(errs, err)
+	}
+	if e.liveRead {
+		errs = append(errs, e.bindings.otherVersions()...)
+	}
+	e.trouble("certificates", errors.Join(errs...), now)
+}
+
+// fallbackCertificate returns the certificate that is served where no other fits:
+// self-signed, made once and kept in a file that only its owner can read, so that
+// all instances have the same, today and tomorrow.
+func fallbackCertificate(file string, fallback func() ([]byte, error)) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		if _, err := pem.CheckKeyPair(data); err != nil {
+			return nil, fmt.Errorf("read fallback certificate %s: %w", file, err)
+		}
+		return data, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read fallback certificate: %w", err)
+	}
+	if data, err = fallback(); err != nil {
+		return nil, err
+	}
+	if err := replaceFile(file, data); err != nil {
+		return nil, fmt.Errorf("keep fallback certificate: %w", err)
+	}
+	return data, nil
+}
+
+// newFallback returns what makes the fallback certificate.
+func newFallback(now time.Time) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		data, err := selfSigned(now)
+		if err != nil {
+			return nil, fmt.Errorf("make fallback certificate: %w", err)
+		}
+		return data, nil
+	}
+}
+
+// selfSigned returns a certificate for ten years and its key.
+func selfSigned(now time.Time) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "hapsnap fallback certificate"},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.AddDate(10, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, block := range []*stdpem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := stdpem.Encode(&out, block); err != nil {
+			return nil, err
+		}
+	}
+	return out.Bytes(), nil
 }

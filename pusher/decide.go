@@ -1,12 +1,16 @@
 package pusher
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -111,4 +115,108 @@ func firstLine(reason string, most int) string {
 		line = strings.ToValidUTF8(line[:most], "") + "…"
 	}
 	return line
+}
+
+// What a snapshot needs and the pusher cannot have is known before the first wave.
+// These are the rules:
+//
+//   - A snapshot with live endpoints, or with something of Secrets, and no source of live
+//     data, cannot be bound. It waits, whoever wants it, and what runs is left as it is.
+//   - A list of EndpointSlices, or a Secret, that may not be read is no sign that there
+//     is nothing. A snapshot that needs it waits, if the last good one can do without it.
+//     Once the permission is there, it goes on by itself.
+//   - What the last good snapshot lacks as well is no reason to wait: one missing role
+//     must not hold up changes of everybody else. Its endpoints stay as they were.
+//   - A snapshot that a person named, by a pin or an override, does not wait for
+//     permissions: a rollback in an incident must not depend on the role of one tenant.
+//   - A Secret that is not there (404) is allowed, as ever: its owner may add it later.
+//   - The fleet is not Healthy while a snapshot in use lacks anything, whatever was
+//     decided.
+
+// errNoSource is what a snapshot with live endpoints, or with something of Secrets, lacks
+// where there is no source.
+var errNoSource = errors.New("has no source of live endpoints and Secrets (--live or --kubeconfig)")
+
+// sourceless reports whether a snapshot has servers, or something of Secrets, that are only
+// known at run time, and nobody to ask for them.
+func (f endpointsFrom) sourceless(s snapshots.Snapshot) bool {
+	if f != fromSnapshots {
+		return false
+	}
+	if _, recorded := s.File(snapshots.EndpointsFile); !recorded {
+		if directives, err := bind.Directives(s.Config()); err == nil && len(directives) > 0 {
+			return true
+		}
+	}
+	unversioned := slices.DeleteFunc(slices.Clone(s.Manifest.Spec.Certificates), snapshots.CertificateRef.Versioned)
+	needs, err := bind.Needs(s.Config(), unversioned)
+	return err == nil && slices.ContainsFunc(needs, func(n bind.Need) bool { return n.Secret != (snapshots.SecretName{}) })
+}
+
+// NeedsSource reports whether a snapshot cannot be pushed without a source of live
+// endpoints and Secrets: a cluster, or a directory with manifests.
+func NeedsSource(s snapshots.Snapshot) bool { return fromSnapshots.sourceless(s) }
+
+// newlyLacking returns what a snapshot lacks that the last good one does not.
+func newlyLacking(wanted, good []string) []string {
+	return slices.DeleteFunc(slices.Clone(wanted), func(lack string) bool { return slices.Contains(good, lack) })
+}
+
+// lacks reports whether the wanted snapshot has to wait for what the pusher cannot have,
+// and what that is.
+func (e *engine) lacks() []string {
+	p, atHand := e.bindings.prepared[e.decision.ID]
+	switch {
+	case !p.known && atHand:
+		return p.lacks // it cannot be bound
+	case !atHand || e.decision.Because != channel.BecauseNewest:
+		return nil
+	}
+	return newlyLacking(p.lacks, e.bindings.prepared[e.state.Rollout.Good].lacks)
+}
+
+// waitForNeeds returns the waits with the one for what the wanted snapshot lacks.
+func (e *engine) waitForNeeds(waits []rollout.Wait) []rollout.Wait {
+	if lacks := e.lacks(); len(lacks) > 0 && !e.decision.Hold {
+		waits = append(slices.Clone(waits), rollout.Wait{
+			For: fmt.Sprintf("what %s needs, since the pusher %s", e.decision.ID, some(lacks)),
+		})
+	}
+	return waits
+}
+
+// troubleWithNeeds tells what the snapshots in use need and the pusher cannot have.
+func (e *engine) troubleWithNeeds(now time.Time) {
+	needing := map[string][]string{}
+	for _, id := range slices.SortedFunc(maps.Keys(e.bindings.prepared), snapshots.ID.Compare) {
+		for _, lack := range e.bindings.prepared[id].lacks {
+			needing[lack] = append(needing[lack], id.String())
+		}
+	}
+	e.lacking = len(needing)
+	if len(needing) == 0 {
+		e.trouble(aboutNeeds, nil, now)
+		return
+	}
+	lacks := slices.Sorted(maps.Keys(needing))
+	ids := needing[lacks[0]]
+	text := fmt.Sprintf("the pusher %s (needed by %s)", some(lacks), strings.Join(ids[max(0, len(ids)-2):], " and "))
+	if waiting := e.lacks(); len(waiting) > 0 {
+		text += fmt.Sprintf("; %s waits for it, and what runs is left as it is", e.decision.ID)
+	} else {
+		text += "; endpoints that were known are kept"
+	}
+	e.trouble(aboutNeeds, errors.New(text), now)
+}
+
+// aboutNeeds is what the trouble is called.
+const aboutNeeds = "needs"
+
+// some joins the first of several texts.
+func some(list []string) string {
+	const most = 3
+	if more := len(list) - most; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(list[:most], ", "), more)
+	}
+	return strings.Join(list, ", ")
 }

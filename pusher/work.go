@@ -2,12 +2,15 @@ package pusher
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -147,4 +150,228 @@ func (e *engine) failedLight(i *instance, p rollout.Push, err error) {
 	}
 	i.running = i.running.Another()
 	i.running.Disk = push.Digest{}
+}
+
+// work is what an instance needs apart from the rollout.
+type work string
+
+// The kinds of work. A reload is for the rollout to begin.
+const (
+	workNothing work = "nothing"
+	workReload  work = "reload"
+	workUpdate  work = "update"
+	workPersist work = "persist"
+	workCollect work = "collect"
+	workInspect work = "inspect"
+	workTidy    work = "tidy"
+)
+
+// instanceNeeds is what an instance has and lacks of the snapshot that it runs, joined with
+// today's live data.
+type instanceNeeds struct {
+	Busy, Reachable bool
+	// Bound is set when the snapshot that it runs is at hand and could be bound.
+	Bound bool
+	// SameNode is set when the worker runs what was bound, SameServers, SameMaps and
+	// SameCertificates when it is known to have them.
+	SameNode, SameServers, SameMaps, SameCertificates bool
+	// Persisted is set when the file on disk has the servers too.
+	Persisted    bool
+	PersistAfter time.Time
+	// Unserved is set when a HAProxy that starts from the file on disk would serve nothing
+	// in some backend that has endpoints, see [push.Unserved]. UrgentAfter paces what is
+	// done about it.
+	Unserved    bool
+	UrgentAfter time.Time
+	// Deferred is set while dynamic servers make up for addresses that slots get with the
+	// next post, which is due at DeferredUntil. Leftover is set while there are dynamic
+	// servers that nothing needs any more.
+	Deferred      bool
+	DeferredUntil time.Time
+	Leftover      bool
+	TidyAfter     time.Time
+	// Updated is set when the last job was an update.
+	Updated   bool
+	NotBefore time.Time
+	// Garbage is set when there are files to be removed, and Overdue when they waited so
+	// long that this comes before all that is done without a reload.
+	Garbage, Overdue bool
+	CollectAfter     time.Time
+	InspectAfter     time.Time
+}
+
+// classify decides what an instance needs: what must change by a reload, by a
+// change at run time, on disk only, or not at all.
+func classify(s instanceNeeds, now time.Time) work {
+	switch {
+	case !s.Reachable || !s.Bound:
+		return workNothing
+	case !s.SameNode:
+		return workReload
+	case s.Busy || now.Before(s.NotBefore):
+		return workNothing
+	case s.Unserved && s.urgent() && !now.Before(s.UrgentAfter), s.Deferred && s.urgent() && !now.Before(s.DeferredUntil):
+		return workPersist
+	case s.Overdue && !now.Before(s.CollectAfter):
+		return workCollect
+	case !s.SameServers || !s.SameMaps || !s.SameCertificates:
+		return workUpdate
+	case !s.Persisted && !now.Before(s.PersistAfter):
+		return workPersist
+	case s.Leftover && !now.Before(s.TidyAfter):
+		return workTidy
+	case s.Persisted && s.Garbage && !now.Before(s.CollectAfter):
+		return workCollect
+	case s.Persisted && !now.Before(s.InspectAfter):
+		return workInspect
+	default:
+		return workNothing
+	}
+}
+
+// urgent reports whether the file comes before the worker. Writing it gives the worker its
+// servers too, but takes as long as the configuration is large, so the worker is changed
+// first, once: updates that never end do not keep the file from being written.
+func (s instanceNeeds) urgent() bool { return s.SameServers || s.Updated }
+
+// inSync reports whether nothing is to be changed in the worker, or on disk by now,
+// whatever the instance is busy with. A file that may wait for a while does not count; one
+// from which a backend would serve nothing does.
+func inSync(s instanceNeeds) bool {
+	if s.Unserved {
+		return false
+	}
+	s.Busy, s.NotBefore, s.Garbage, s.Overdue = false, time.Time{}, false, false
+	return classify(s, time.Time{}) == workNothing
+}
+
+// tidyInterval is how long dynamic servers that still had connections are left alone.
+const tidyInterval = 5 * time.Second
+
+// deferral returns how long after a post the next one waits that gives slots the addresses
+// which dynamic servers serve meanwhile: posts of this kind take a fifth of the time, and
+// an endpoint is without health checks for no longer than the file on disk may be behind.
+func deferral(took, persistInterval time.Duration) time.Duration {
+	const least = 500 * time.Millisecond
+	return min(max(least, 4*took), persistInterval)
+}
+
+// past is how long what an instance counted is remembered, to be compared with.
+const past = 5 * time.Minute
+
+// The pace at which instances are asked for statistics, which are long with many
+// backends: a few times in a soak time, and seldom while nothing is rolled out.
+const (
+	samplesPerSoak = 5
+	slowestSample  = 10 * time.Second
+	idleSample     = time.Minute
+)
+
+// samplePace returns how often to ask for statistics; never is 0.
+func samplePace(p rollout.Policy, poll time.Duration, busy bool) time.Duration {
+	switch {
+	case p.Gate.Off || p.Soak <= 0:
+		return 0
+	case busy:
+		return max(poll, min(p.Soak/samplesPerSoak, slowestSample))
+	}
+	return max(poll, min(2*p.Soak, idleSample))
+}
+
+// samples are what the workers of an instance counted, oldest first, all of one worker.
+type samples []rollout.Sample
+
+// add returns the samples with one more, without those of another worker and those
+// that are too old.
+func (s samples) add(n rollout.Sample) samples {
+	s = slices.DeleteFunc(slices.Clone(s), func(o rollout.Sample) bool {
+		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > past
+	})
+	return append(s, n)
+}
+
+// last returns the newest, with the traffic before it: since the oldest, or since the
+// worker started, if that was not long ago or nothing else is known.
+func (s samples) last(started time.Time) rollout.Sample {
+	if len(s) == 0 {
+		return rollout.Sample{}
+	}
+	first, last := s[0], s[len(s)-1]
+	last.Age = max(0, last.At.Sub(started))
+	last.Past = rollout.Rate{Counters: last.Minus(first.Counters), For: last.At.Sub(first.At)}
+	if age := last.At.Sub(started); age > 0 && (age <= past || len(s) == 1) {
+		last.Past = rollout.Rate{Counters: last.Counters, For: age}
+	}
+	return last
+}
+
+// beginSampling asks the instances for statistics whose turn it is.
+func (e *engine) beginSampling(now time.Time) {
+	pace := samplePace(e.policy, e.PollInterval, e.state.Rollout.Rollout != nil)
+	if pace == 0 {
+		return
+	}
+	for _, name := range e.names() {
+		i := e.instances[name]
+		if i.sampling || !i.reachable() || i.busy == workPush || now.Sub(i.sampled) < pace {
+			continue
+		}
+		i.sampling, i.sampled = true, now
+		e.begin(sampleStatistics{e.remote(i), e.policy.Gate.Ignore, now})
+	}
+}
+
+var errReplaced = errors.New("the worker was replaced meanwhile")
+
+// sample asks for statistics, and makes sure that one worker gave them all.
+func sample(ctx context.Context, c *dataplane.Client, ignore []string, asked time.Time) (rollout.Sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	before, err := c.RuntimeInfo(ctx)
+	if err != nil {
+		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
+	}
+	frontends, err := c.FrontendStatistics(ctx)
+	if err != nil {
+		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
+	}
+	backends, err := c.BackendStatistics(ctx)
+	if err != nil {
+		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
+	}
+	after, err := c.RuntimeInfo(ctx)
+	if err == nil && after.PID != before.PID {
+		err = errReplaced
+	}
+	if err != nil {
+		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
+	}
+	return summary(frontends, backends, ignore, rollout.Sample{At: asked, PID: after.PID}), nil
+}
+
+// summary adds up what clients caused, and lists what is down, or was so for a moment.
+// What it does not have at first, a backend may have lost before.
+func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.BackendStatistics, ignore []string, s rollout.Sample) rollout.Sample {
+	for _, f := range frontends {
+		if !slices.Contains(ignore, f.Name) {
+			s.Requests, s.Errors, s.Connections = s.Requests+f.Requests, s.Errors+f.Errors, s.Connections+f.Connections
+		}
+	}
+	for _, b := range backends {
+		if b.Down {
+			s.Down = append(s.Down, b.Name)
+		}
+		if (b.Down && b.Downs > 1) || (!b.Down && b.Downs > 0 && b.Since < past) {
+			s.Flapped = append(s.Flapped, b.Name)
+		}
+		if b.Errors > 0 {
+			if s.By == nil {
+				s.By = map[string]int64{}
+			}
+			s.By[b.Name] = b.Errors
+		}
+	}
+	slices.Sort(s.Down)
+	slices.Sort(s.Flapped)
+	return s
 }
