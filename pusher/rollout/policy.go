@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,4 +119,146 @@ func (p Policy) backoff(failures int) time.Duration {
 		wait = min(2*wait, p.RetryMax)
 	}
 	return wait
+}
+
+// Blackout is a time of the week in which no wave begins. Whatever brings back what
+// ran before, or brings an instance to what the others run, goes on, and so does
+// what a person orders by a pin or an override.
+type Blackout struct {
+	// Days are those on which it begins; none stands for every day.
+	Days []time.Weekday
+	// From and To count from midnight. If To is not after From, it is on the next day.
+	From, To time.Duration
+	// Zone is where the clock hangs; nil is UTC.
+	Zone *time.Location
+}
+
+// until returns the end of the blackout, if now is within it.
+func (b Blackout) until(now time.Time) (time.Time, bool) {
+	zone := b.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	y, m, d := now.In(zone).Date()
+	// The day after counts as well: a clock that is set back at midnight has shown it.
+	for _, day := range []int{d + 1, d, d - 1, d - 2} {
+		date := time.Date(y, m, day, 0, 0, 0, 0, time.UTC)
+		if len(b.Days) > 0 && !slices.Contains(b.Days, date.Weekday()) {
+			continue
+		}
+		if from, to := b.on(date, zone); !now.Before(from) && now.Before(to) {
+			return to, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// on returns when the blackout of a day is. It lasts from the first to the last time at which
+// the clock shows a time within it, so that an hour that comes twice is dark both times. Where the clock is set forward over its beginning, it begins then, and where it
+// is set over its end, it ends when a clock that was not set would show that.
+func (b Blackout) on(date time.Time, zone *time.Location) (from, to time.Time) {
+	begin, end := date.Add(b.From), date.Add(b.To)
+	if b.To <= b.From {
+		end = date.AddDate(0, 0, 1).Add(b.To)
+	}
+	first, last := read(begin, zone), read(end.Add(-time.Second), zone)
+	from, to = first.first, read(end, zone).last
+	if last.setAt.IsZero() {
+		to = last.last.Add(time.Second)
+	}
+	if !to.After(from) {
+		to = from.Add(end.Sub(first.setAt)) // all of it is skipped
+	}
+	return from, to
+}
+
+// reading is when a clock on the wall shows a time.
+type reading struct {
+	first, last time.Time // which differ where the clock is set back over it
+	// setAt is what the clock shows, or would have shown, when it is set forward over the
+	// time. Then first is when that is, and last when the time would have been shown.
+	setAt time.Time
+}
+
+// read returns when a clock shows what a clock in UTC shows at a time.
+func read(wall time.Time, zone *time.Location) reading {
+	y, m, d := wall.Date()
+	guess := time.Date(y, m, d, 0, 0, int(wall.Sub(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))/time.Second), 0, zone)
+	var r reading
+	for _, o := range offsetsAround(guess) {
+		t := wall.Add(-o).In(zone)
+		if offset(t) != o {
+			continue
+		}
+		if r.first.IsZero() || t.Before(r.first) {
+			r.first = t
+		}
+		if t.After(r.last) {
+			r.last = t
+		}
+	}
+	if !r.first.IsZero() {
+		return r
+	}
+	// The clock is set forward over it. Which side of that the guess is on is not said.
+	start, end := guess.ZoneBounds()
+	set := end
+	if shown(guess).After(wall) {
+		set = start
+	}
+	before := offset(set.Add(-time.Second))
+	return reading{first: set, last: wall.Add(-before).In(zone), setAt: set.UTC().Add(before)}
+}
+
+// offsetsAround returns by how much the clock is ahead of UTC at a time, before it was set
+// last, and after it is set next.
+func offsetsAround(t time.Time) []time.Duration {
+	out := []time.Duration{offset(t)}
+	start, end := t.ZoneBounds()
+	if !start.IsZero() {
+		out = append(out, offset(start.Add(-time.Second)))
+	}
+	if !end.IsZero() {
+		out = append(out, offset(end))
+	}
+	return out
+}
+
+func offset(t time.Time) time.Duration {
+	_, seconds := t.Zone()
+	return time.Duration(seconds) * time.Second
+}
+
+// shown returns what the clock shows, as a clock in UTC would.
+func shown(t time.Time) time.Time { return t.UTC().Add(offset(t)) }
+
+// week bounds how many blackouts can follow on one another before it is always dark.
+const week = 7
+
+// blackout returns when a wave may begin again, if none may now. Blackouts that
+// follow on one another are one.
+func (p Policy) blackout(now time.Time) (until time.Time, dark bool) {
+	until = now
+	for range week * max(len(p.Blackouts), 1) {
+		n := slices.IndexFunc(p.Blackouts, func(b Blackout) bool { _, in := b.until(until); return in })
+		if n < 0 {
+			break
+		}
+		until, _ = p.Blackouts[n].until(until)
+		dark = true
+	}
+	return until, dark
+}
+
+// dark reports whether no wave may begin now, and notes that this is waited for.
+// Where nothing is known to be good there is nothing that should be left alone.
+func (t *turn) dark() bool {
+	if !t.o.MayWait || t.Good.IsZero() {
+		return false
+	}
+	until, dark := t.blackout(t.now)
+	if dark {
+		t.wait(Wait{For: "end of the blackout", Until: until})
+	}
+	return dark
 }

@@ -230,3 +230,163 @@ func (s State) clone() State {
 	}
 	return out
 }
+
+// keptFailures is how many failures are remembered. A failure that is forgotten was tried before
+// a hundred others, and the channel says that it is rejected unless that could not be
+// written all the while.
+const keptFailures = 100
+
+// latest returns the failures without the oldest of those that are too many: first of
+// those that the channel shows.
+func latest(list []Failure) []Failure {
+	excess := len(list) - keptFailures
+	if excess <= 0 {
+		return list
+	}
+	for _, recorded := range []bool{true, false} {
+		newest := list[len(list)-1]
+		list = slices.DeleteFunc(list, func(f Failure) bool {
+			drop := excess > 0 && f.Recorded == recorded && f != newest
+			if drop {
+				excess--
+			}
+			return drop
+		})
+	}
+	return list
+}
+
+// counted returns the reloads of an instance that a limit counts, oldest first: of those
+// within the time the last ones, as many as it may have, and of the old workers as many
+// as it may have that live longest. There may be more where an undo waited for no limit.
+// One more is kept, for the push that is under way may give its own back.
+func (b Budget) counted(list []Reload, now time.Time) []Reload {
+	if b.Reloads > 0 {
+		b.Reloads++
+	}
+	if b.OldWorkers > 0 {
+		b.OldWorkers++
+	}
+	lives := make([]time.Time, 0, len(list))
+	for _, r := range list {
+		lives = append(lives, r.Gone)
+	}
+	slices.SortFunc(lives, func(x, y time.Time) int { return y.Compare(x) })
+	out := make([]Reload, 0, len(list))
+	crowd := 0
+	for i, r := range list {
+		recent := i >= len(list)-b.Reloads && r.At.Add(b.Within).After(now)
+		old := crowd < b.OldWorkers && r.Gone.After(now) && !r.Gone.Before(lives[min(b.OldWorkers, len(lives))-1])
+		if old {
+			crowd++
+		}
+		if recent || old {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Resume returns the state for a process that has just started, at a time by its clock: no
+// push is under way any more, and how those of the old process ended is for the observation
+// to say. Saved is when the old one was last known to live, by the clock of that time; zero
+// is now.
+//
+// What a rollout waits for is to be watched. So the time in which no pusher ran does not
+// count, for its soak and its deadlines; and neither does a clock that was set meanwhile,
+// or that of another machine. All times of the rollout are moved by what is between the
+// two, so that its workers are no younger than they were. Waits of instances and of the
+// budget go on while nobody runs; only where the clock was set back are they moved as well,
+// for nobody is to wait until it is that late again.
+//
+// A clock that is set while the process runs changes none of these times.
+func (s State) Resume(saved, now time.Time) State {
+	s = s.clone()
+	gap := time.Duration(0)
+	if !saved.IsZero() {
+		gap = now.Sub(saved)
+	}
+	move := func(t *time.Time, by time.Duration) {
+		if !t.IsZero() {
+			*t = now.Add(t.Add(by).Sub(now)) // by the clock of now, which nobody sets
+		}
+	}
+	back := min(gap, 0)
+	for name, i := range s.Instances {
+		i.Push = nil
+		move(&i.NotBefore, back)
+		move(&i.ErrorAt, back)
+		s.Instances[name] = i
+	}
+	for n := range s.Failed {
+		move(&s.Failed[n].At, back)
+	}
+	for name, r := range s.Repairs {
+		r.At = append([]time.Time(nil), r.At...)
+		for n := range r.At {
+			move(&r.At[n], back)
+		}
+		move(&r.Stopped, back)
+		s.Repairs[name] = r
+	}
+	for _, reloads := range s.Reloads {
+		for n, r := range reloads {
+			by := back
+			if s.Rollout != nil && !r.At.Before(s.Rollout.From) {
+				by = gap // it is one of this wave, and stays one
+			}
+			move(&reloads[n].At, by)
+			move(&reloads[n].Gone, by)
+		}
+	}
+	move(&s.Full, back)
+	if s.Rollout != nil {
+		s.Rollout.move(func(t *time.Time) { move(t, gap) })
+	}
+	return s
+}
+
+// move moves all times of a rollout.
+func (r *Rollout) move(by func(*time.Time)) {
+	for _, t := range []*time.Time{&r.Started, &r.Since, &r.Held, &r.From, &r.Suspected} {
+		by(t)
+	}
+	for n := range r.Touched {
+		h := &r.Touched[n]
+		by(&h.At)
+		by(&h.Asked)
+		by(&h.Lost)
+	}
+	for name, b := range r.Counted {
+		by(&b.At)
+		r.Counted[name] = b
+	}
+	for name, t := range r.Suspects {
+		by(&t)
+		r.Suspects[name] = t
+	}
+}
+
+// Forgive returns the state in which an instance may be tried again at once: what its
+// owner says of it is another thing now.
+func (s State) Forgive(name string) State {
+	s = s.clone()
+	if i, known := s.Instances[name]; known {
+		i.NotBefore, i.Failures = time.Time{}, 0
+		s.Instances[name] = i
+	}
+	return s
+}
+
+// Forget returns the state without what is remembered of an instance: another one
+// has its name now. Of a wave that it belongs to the new one is a member.
+func (s State) Forget(name string) State {
+	s = s.clone()
+	delete(s.Instances, name)
+	delete(s.Reloads, name)
+	delete(s.Repairs, name)
+	if s.Rollout != nil {
+		s.Rollout.Touched = slices.DeleteFunc(s.Rollout.Touched, func(t Touch) bool { return t.Instance == name })
+	}
+	return s
+}

@@ -334,3 +334,83 @@ func (t *turn) patient(name string, id snapshots.ID) bool {
 	}
 	return i.Push != nil || !i.holds(id, t.now) || (i.Failures < patience && i.Refused.IsZero())
 }
+
+// heed does what a person said of the rollout under way, once: a promotion ends the soak
+// of its wave, an abort its chances. What was said before it began was said of another.
+func (t *turn) heed() {
+	r := t.Rollout
+	if r == nil || r.Phase == Undoing || !t.o.Channel {
+		return
+	}
+	if a := t.o.Abort; a.Mark != r.Aborted {
+		if r.Aborted = a.Mark; a.Snapshot == r.Target {
+			if now := naming(t.o.Wishes, r.Target.Short); len(now) > 0 {
+				r.Intent = now[0].Intent // said of what is wanted now, not of what it began with
+			}
+			t.fail("aborted" + a.Says)
+			return
+		}
+	}
+	if p := t.o.Promotion; p.Mark != r.Promoted {
+		if r.Promoted = p.Mark; p.Snapshot == r.Target {
+			r.Vouched, r.Full = r.Wave+1, r.Full || p.Full
+		}
+	}
+}
+
+// vouched reports whether a person lets the wave go on without a soak, and without
+// enough to judge it by. What is known to be wrong with it stops it all the same.
+func (t *turn) vouched() bool { return t.Rollout.Full || t.Rollout.Vouched > t.Rollout.Wave }
+
+// darkForWave is dark for a wave of the rollout: one that a person has promoted it to
+// begins in a blackout too.
+func (t *turn) darkForWave(wave int) bool {
+	r := t.Rollout
+	ordered := r.Full || (r.Vouched > 0 && r.Vouched >= wave)
+	return !ordered && t.dark()
+}
+
+// nextSize returns the size of the next wave.
+func (t *turn) nextSize() Size {
+	if t.Rollout.Full {
+		return Size{Percent: 100}
+	}
+	return t.size(t.Rollout.Wave)
+}
+
+// Withdrawn reports whether people named the snapshot anew since it was tried, so that
+// its failure no longer counts: what they said then was not tried yet. To name a
+// snapshot withdraws its rejection from the channel, and so it does here, where the
+// rejection is not in the channel yet.
+func (f Failure) Withdrawn(wishes []Wish) bool {
+	wishes = naming(wishes, f.Snapshot.Short)
+	return len(wishes) > 0 && !slices.ContainsFunc(wishes, func(w Wish) bool { return w.Intent == f.Intent })
+}
+
+// naming returns the wishes for a content.
+func naming(wishes []Wish, short string) []Wish {
+	return slices.DeleteFunc(slices.Clone(wishes), func(w Wish) bool { return w.Snapshot.Short != short })
+}
+
+// undoes reports whether a rollout of the snapshot is being undone, whose failure
+// people are to see meanwhile.
+func (t *turn) undoes(id snapshots.ID) bool {
+	return t.Rollout != nil && t.Rollout.Phase == Undoing && t.Rollout.Target == id
+}
+
+// Wait is something that keeps a rollout, or an instance, from going on now.
+type Wait struct {
+	// For says what is waited for, in a few words.
+	For string `json:"for"`
+	// Instance is whose turn it is, "" if it is about the fleet.
+	Instance string `json:"instance,omitempty"`
+	// Until is when it will be over, zero where nobody can know.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// wait notes what is waited for, once.
+func (t *turn) wait(w Wait) {
+	if !slices.Contains(t.waits, w) {
+		t.waits = append(t.waits, w)
+	}
+}
