@@ -2,17 +2,24 @@ package gitstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"path"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/memory"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/delivery"
 )
 
 // blobs are the files of a commit: the hash of each, by path.
@@ -146,4 +153,216 @@ func (b *builder) commit(tree, parent plumbing.Hash, by object.Signature, messag
 		return plumbing.ZeroHash, fmt.Errorf("encode commit: %w", err)
 	}
 	return b.add(o)
+}
+
+// subjectLength is how many characters of a subject every git tool shows.
+const subjectLength = 72
+
+// snapshotMessage is the message of a snapshot's commit: a subject that says
+// what changed, and trailers for machines.
+func snapshotMessage(name string, m snapshots.Manifest) string {
+	subject := printable(fmt.Sprintf("%s r%d: %s", name, m.Spec.Revision, m.Spec.Subject))
+	trailers := trailers{
+		{"Hapsnap-Snapshot", m.Metadata.Name},
+		{"Hapsnap-Parent", m.Spec.Parent.String()},
+		{"Hapsnap-Digest", string(m.Spec.Digest)},
+		{"Hapsnap-Compiler", m.Provenance.CompilerVersion},
+		{"Hapsnap-Trigger", m.Provenance.Trigger},
+		{"Hapsnap-Author", m.Provenance.Author},
+		{"HAProxy-Version", m.Provenance.HAProxyVersion},
+	}
+	return message(strings.TrimSuffix(subject, ":"), trailers)
+}
+
+// channelMessage is the message of a commit that changes the channel.
+func channelMessage(name, subject string) string {
+	return message(strings.TrimSuffix(printable(name+" channel: "+subject), ":"), nil)
+}
+
+type trailers [][2]string
+
+// message joins subject and trailers. A subject that is too long is cut between
+// words where it can be, and repeated whole in the body.
+func message(subject string, t trailers) string {
+	var b strings.Builder
+	fmt.Fprintln(&b, shorten(subject))
+	if shorten(subject) != subject {
+		fmt.Fprintf(&b, "\n%s\n", subject)
+	}
+	separator := "\n"
+	for _, trailer := range t {
+		if value := printable(trailer[1]); value != "" {
+			fmt.Fprintf(&b, "%s%s: %s\n", separator, trailer[0], value)
+			separator = ""
+		}
+	}
+	return b.String()
+}
+
+// shorten cuts a line to the length of a subject.
+func shorten(line string) string {
+	const ellipsis = "…"
+	if utf8.RuneCountInString(line) <= subjectLength {
+		return line
+	}
+	cut := string([]rune(line)[:subjectLength-1])
+	if space := strings.LastIndexByte(cut, ' '); space > len(cut)/2 {
+		cut = cut[:space]
+	}
+	return cut + ellipsis
+}
+
+// printable makes one line of s: control and formatting characters, with which
+// a name could forge a trailer or hide what it says, become spaces.
+func printable(s string) string {
+	clean := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(clean), " ")
+}
+
+// errNoFile is returned for a file that a commit does not have.
+var errNoFile = errors.New("no such file")
+
+// reader reads one commit. It walks the trees itself: go-git's walkers pass
+// over what they do not find, and refuse names that Windows reserves, such as
+// maps/aux.map.
+type reader struct {
+	from   storer.EncodedObjectStorer
+	commit *object.Commit
+	root   *object.Tree
+}
+
+func newReader(from storer.EncodedObjectStorer, commit plumbing.Hash) (reader, error) {
+	if err := checkSize(from, commit, maxTree); isCorrupt(err) {
+		return reader{}, err
+	}
+	c, err := object.GetCommit(from, commit)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return reader{}, fmt.Errorf("%w: %s is not a commit", snapshots.ErrCorrupt, commit)
+	}
+	if err != nil {
+		return reader{}, fmt.Errorf("read commit %s: %w", commit, err)
+	}
+	if err := checkSize(from, c.TreeHash, maxTree); isCorrupt(err) {
+		return reader{}, err
+	}
+	root, err := object.GetTree(from, c.TreeHash)
+	if err != nil {
+		return reader{}, fmt.Errorf("read tree of %s: %w", commit, err)
+	}
+	return reader{from, c, root}, nil
+}
+
+// snapshot returns the snapshot that the commit holds, verified, and the hashes
+// of its files.
+func (r reader) snapshot() (snapshots.Snapshot, blobs, error) {
+	manifest, err := r.manifest()
+	if err != nil {
+		return snapshots.Snapshot{}, nil, err
+	}
+	all := blobs{}
+	if err := r.walk(r.root, "", wanted(manifest), all); err != nil {
+		return snapshots.Snapshot{}, nil, err
+	}
+	sizes := map[string]int64{}
+	for _, f := range manifest.Spec.Files {
+		sizes[f.Path] = f.Size
+	}
+	s := snapshots.Snapshot{Manifest: manifest}
+	for p, hash := range all {
+		if p == snapshots.ManifestFile {
+			continue
+		}
+		content, err := r.blob(hash, sizes[p]) // more is not what the manifest says
+		if err != nil {
+			return snapshots.Snapshot{}, nil, fmt.Errorf("read %s: %w", p, err)
+		}
+		s.Files = append(s.Files, snapshots.File{Path: p, Content: content})
+	}
+	slices.SortFunc(s.Files, func(a, b snapshots.File) int { return strings.Compare(a.Path, b.Path) })
+	return s, all, s.Verify()
+}
+
+func (r reader) manifest() (snapshots.Manifest, error) {
+	data, err := r.file(snapshots.ManifestFile, snapshots.MaxManifest)
+	if errors.Is(err, errNoFile) {
+		return snapshots.Manifest{}, fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, snapshots.ManifestFile)
+	}
+	if err != nil {
+		return snapshots.Manifest{}, err
+	}
+	return snapshots.ParseManifest(data)
+}
+
+// file returns the content of a file at the root, of at most so many bytes, or errNoFile.
+func (r reader) file(name string, most int64) ([]byte, error) {
+	for _, entry := range r.root.Entries {
+		if entry.Name == name && entry.Mode.IsFile() {
+			return r.blob(entry.Hash, most)
+		}
+	}
+	return nil, fmt.Errorf("read %s: %w", name, errNoFile)
+}
+
+// wanted returns the paths of a snapshot's files, and of the folders they are in.
+func wanted(m snapshots.Manifest) map[string]bool {
+	paths := map[string]bool{snapshots.ManifestFile: true}
+	for _, f := range m.Spec.Files {
+		for p := f.Path; p != "." && p != "/" && !paths[p]; p = path.Dir(p) {
+			paths[p] = true
+		}
+	}
+	return paths
+}
+
+// walk collects the files of a tree, but for those that deliver it, which are no part
+// of it. It stops at the first other path that is not wanted, so that a tree which names itself a million times costs nothing. A
+// link, a submodule or an executable is no part of any snapshot.
+func (r reader) walk(tree *object.Tree, folder string, wanted map[string]bool, into blobs) error {
+	for _, entry := range tree.Entries {
+		p := path.Join(folder, entry.Name)
+		switch {
+		case !wanted[p] && delivery.Owns(p):
+		case !wanted[p]:
+			return fmt.Errorf("%w: %s is not in the manifest", snapshots.ErrCorrupt, p)
+		case entry.Mode == filemode.Regular:
+			into[p] = entry.Hash
+		case entry.Mode == filemode.Dir:
+			if err := checkSize(r.from, entry.Hash, maxTree); isCorrupt(err) {
+				return err
+			}
+			below, err := object.GetTree(r.from, entry.Hash)
+			if err != nil {
+				return fmt.Errorf("read %s: %w", p, err)
+			}
+			if err := r.walk(below, p, wanted, into); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%w: %s is not a regular file", snapshots.ErrCorrupt, p)
+		}
+	}
+	return nil
+}
+
+func (r reader) blob(hash plumbing.Hash, most int64) (content []byte, err error) {
+	if err := checkSize(r.from, hash, most); isCorrupt(err) {
+		return nil, err
+	}
+	b, err := object.GetBlob(r.from, hash)
+	if err != nil {
+		return nil, err
+	}
+	in, err := b.Reader()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	content = make([]byte, b.Size)
+	_, err = io.ReadFull(in, content)
+	return content, err
 }

@@ -1,12 +1,21 @@
 package gitstore
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
 func id(revision uint64, short string) snapshots.ID {
@@ -72,6 +81,312 @@ func TestTagsThatAreNewer(t *testing.T) {
 		}
 		if got := r.newer(test.head); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// review is a repository in which the compiler writes to edge, and people merge
+// that into live, in a clone, with git.
+type review struct {
+	repository
+	t        *testing.T
+	clone    string
+	compiler *Store
+	pusher   *Store
+	ids      []snapshots.ID
+}
+
+// newReview has the first snapshot published, and live begin with it.
+func newReview(t *testing.T) *review {
+	t.Helper()
+	r := &review{repository: newRepository(t), t: t, clone: filepath.Join(t.TempDir(), "clone")}
+	r.compiler, r.pusher = r.open(t), r.open(t, r.follows)
+	runGit(t, ".", nil, "clone", "--quiet", r.path, r.clone)
+	r.publish("a")
+	r.people("push", "--quiet", "origin", "origin/edge:refs/heads/live")
+	r.people("switch", "--quiet", "--track", "origin/live")
+	return r
+}
+
+func (r *review) follows(o *Options) { o.Branch, o.Review = "live", "edge" }
+
+// publish has the compiler publish snapshots.
+func (r *review) publish(backends ...string) {
+	r.t.Helper()
+	for _, backend := range backends {
+		r.ids = append(r.ids, publish(r.t, r.compiler, storetest.Draft(backend)))
+	}
+	r.people("fetch", "--quiet", "--tags")
+}
+
+// people run git in the clone.
+func (r *review) people(args ...string) string {
+	r.t.Helper()
+	return runGit(r.t, r.clone, nil, args...)
+}
+
+// cannot runs git, which finds that it is up to people.
+func (r *review) cannot(args ...string) {
+	r.t.Helper()
+	cmd := exec.CommandContext(r.t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+	cmd.Dir = r.clone
+	if out, err := cmd.CombinedOutput(); err == nil {
+		r.t.Errorf("git %s works:\n%s", strings.Join(args, " "), out)
+	}
+}
+
+// take makes the work tree what the compiler published last, whatever stands in
+// the way, as the documentation says.
+func (r *review) take() {
+	r.t.Helper()
+	r.people("restore", "--source=origin/edge", "--staged", "--worktree", ".")
+	r.people("commit", "--quiet", "-m", "take what the compiler published")
+}
+
+// runs pushes live, and checks that the n-th snapshot is what should run, and that
+// it can be read and is what the compiler published; and that those after it are
+// not there.
+func (r *review) runs(n int) {
+	r.t.Helper()
+	r.people("push", "--quiet", "origin", "HEAD:live")
+	for _, s := range []*Store{r.pusher, r.open(r.t, r.follows)} {
+		v, err := s.View(r.t.Context())
+		if err != nil || !slices.Equal(v.IDs, r.ids[:n]) || !v.HeadOnly {
+			r.t.Errorf("view %v, %v, want %v", v.IDs, err, r.ids[:n])
+		}
+		if want := channel.Want(v, time.Unix(0, 0)); want.Hold || want.ID != r.ids[n-1] {
+			r.t.Errorf("wanted is %+v", want)
+		}
+		for _, id := range r.ids[:n] {
+			if snapshot, err := s.Get(r.t.Context(), id); err != nil || snapshot.ID() != id {
+				r.t.Errorf("get %s: %v", id, err)
+			}
+		}
+	}
+}
+
+// held pushes live, and checks that it is held, and why.
+func (r *review) held(want string) {
+	r.t.Helper()
+	r.people("push", "--quiet", "origin", "HEAD:live")
+	for _, s := range []*Store{r.pusher, r.open(r.t, r.follows)} {
+		v, err := s.View(r.t.Context())
+		if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "of somebody <some@body>: ") {
+			r.t.Errorf("view %v, %v, want %s", v.IDs, err, want)
+		}
+	}
+}
+
+// However people merge, what runs is what the compiler published, by its name.
+func TestWaysToMerge(t *testing.T) {
+	t.Parallel()
+	for name, merge := range map[string]func(r *review){
+		"fast-forward": func(r *review) { r.people("merge", "--quiet", "--ff-only", "origin/edge") },
+		"merge":        func(r *review) { r.people("merge", "--quiet", "--no-ff", "-m", "release", "origin/edge") },
+		"merge a tag": func(r *review) {
+			r.people("merge", "--quiet", "--no-ff", "-m", "release", "edge/"+r.ids[len(r.ids)-1].String())
+		},
+		"take": func(r *review) {
+			r.people("merge", "--quiet", "--no-ff", "--no-commit", "-s", "ours", "origin/edge")
+			r.take()
+		},
+		"rebase": func(r *review) { r.people("cherry-pick", "live..origin/edge") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReview(t)
+			r.runs(1)
+			r.publish("b", "c") // nobody merges the second
+			r.runs(1)
+			merge(r)
+			r.runs(3)
+			r.publish("d")
+			if name == "rebase" {
+				return // git makes another history of it, see the next test
+			}
+			merge(r)
+			r.runs(4)
+			r.publish("a") // back to what was first is a new snapshot
+			merge(r)
+			r.runs(5)
+		})
+	}
+}
+
+// A squash loses what was merged before: it works once, and then has to be resolved
+// by taking what was published.
+func TestSquash(t *testing.T) {
+	t.Parallel()
+	r := newReview(t)
+	r.publish("b", "c")
+	r.people("merge", "--quiet", "--squash", "origin/edge")
+	r.people("commit", "--quiet", "-m", "release (#1)")
+	r.runs(3)
+	r.publish("d")
+	r.cannot("merge", "--squash", "origin/edge")
+	r.take()
+	r.runs(4)
+}
+
+// To revert a merge is to go back. The next merge is one that git asks about, since
+// the reverted commits are merged already.
+func TestRevertedMerge(t *testing.T) {
+	t.Parallel()
+	r := newReview(t)
+	r.publish("b")
+	r.people("merge", "--quiet", "--no-ff", "-m", "release", "origin/edge")
+	r.runs(2)
+	r.people("revert", "--no-edit", "-m", "1", "HEAD")
+	r.runs(1)
+	r.publish("c")
+	r.cannot("merge", "origin/edge")
+	r.people("merge", "--abort")
+	r.people("merge", "--quiet", "--no-ff", "--no-commit", "-s", "ours", "origin/edge")
+	r.take()
+	r.runs(3)
+	// A branch that is set back by force is theirs to set back.
+	r.people("push", "--quiet", "--force", "origin", "edge/"+r.ids[1].String()+":live")
+	if v, err := r.pusher.View(t.Context()); err != nil || v.Head() != r.ids[1] {
+		t.Errorf("view %v, %v", v.IDs, err)
+	}
+}
+
+// What people change in a pull request was never validated: it is held, and so is
+// what is no snapshot of the compiler. Taken back, everything goes on.
+func TestHandEdits(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ file, from, to, want string }{
+		"configuration": {"haproxy.cfg", "maxconn 100", "maxconn 200", "haproxy.cfg has sha256"},
+		"manifest":      {"snapshot.yaml", "compilerVersion: v0.1.0", "compilerVersion: v0.1.1", "its files are not those of r000002-"},
+		"revision":      {"snapshot.yaml", "r000002", "r000009", "snapshot is corrupt"},
+		"a file more":   {"README.md", "", "how to release", "README.md is not in the manifest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReview(t)
+			r.publish("b")
+			r.people("merge", "--quiet", "--no-ff", "-m", "release", "origin/edge")
+			path := filepath.Join(r.clone, test.file)
+			data, err := os.ReadFile(path)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			text := strings.Replace(string(data), test.from, test.to, -1)
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			r.people("add", test.file)
+			r.people("commit", "--quiet", "-m", "tune")
+			r.held(test.want)
+			// What is at hand stays at hand.
+			if _, err := r.pusher.Get(t.Context(), r.ids[0]); err != nil {
+				t.Error(err)
+			}
+			r.people("revert", "--no-edit", "HEAD")
+			r.runs(2)
+		})
+	}
+}
+
+// Only the compiler's branch is written to by publishing, only what was merged can
+// be deleted, and the channel is that of the branch that is followed.
+func TestWritingWhereItIsReviewed(t *testing.T) {
+	t.Parallel()
+	r := newReview(t)
+	r.publish("b", "c", "d")
+	r.people("merge", "--quiet", "--ff-only", "edge/"+r.ids[2].String())
+	r.runs(3)
+	ctx := t.Context()
+	if id, published, err := r.pusher.Publish(ctx, storetest.Draft("e")); !errors.Is(err, errReviewed) || process.Hint(err) == "" {
+		t.Errorf("publish: %s, %v, %v", id, published, err)
+	}
+	if err := r.pusher.Delete(ctx, r.ids[2]); err == nil {
+		t.Error("the newest is deleted")
+	}
+	if err := r.pusher.Delete(ctx, r.ids[0], r.ids[3]); err != nil {
+		t.Error(err)
+	}
+	r.people("fetch", "--quiet", "--prune", "--prune-tags", "origin")
+	var want []string
+	for _, id := range r.ids[1:] {
+		want = append(want, "edge/"+id.String())
+	}
+	if tags := r.git(t, "tag"); tags != strings.Join(want, "\n") {
+		t.Errorf("the tags are\n%s", tags)
+	}
+	pin := func(id snapshots.ID) channel.Decision {
+		t.Helper()
+		err := r.pusher.UpdateChannel(ctx, "pin", time.Unix(1e9, 0), func(c *channel.Channel) error {
+			*c = c.Pinned(channel.Pin{Snapshot: id})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := r.pusher.View(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return channel.Want(v, time.Unix(1e9, 0))
+	}
+	if d := pin(r.ids[1]); d.ID != r.ids[1] {
+		t.Errorf("pinned: %+v", d)
+	}
+	if d := pin(r.ids[3]); !d.Hold {
+		t.Errorf("what nobody merged is pinned: %+v", d)
+	}
+	if got := r.git(t, "for-each-ref", "--format=%(refname)", "refs/heads"); got != "refs/heads/edge\nrefs/heads/live\nrefs/heads/live-channel" {
+		t.Errorf("the branches are\n%s", got)
+	}
+}
+
+// Before the first merge there is nothing; a branch that was there and is gone is
+// something else.
+func TestBranchesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	r := newReview(t)
+	r.runs(1)
+	r.git(t, "update-ref", "-d", "refs/heads/live")
+	if v, err := r.pusher.View(t.Context()); !errors.Is(err, ErrRewound) {
+		t.Errorf("view %v, %v", v.IDs, err)
+	}
+	if v, err := r.open(t, r.follows).View(t.Context()); err != nil || len(v.IDs) > 0 {
+		t.Errorf("view %v, %v", v.IDs, err)
+	}
+	// A compiler that was stopped before the tag has published all the same.
+	r.git(t, "update-ref", "refs/heads/live", "refs/heads/edge")
+	r.git(t, "update-ref", "-d", "refs/tags/edge/"+r.ids[0].String())
+	fresh := r.open(t, r.follows)
+	if v, err := fresh.View(t.Context()); err != nil || v.Head() != r.ids[0] {
+		t.Errorf("view %v, %v", v.IDs, err)
+	}
+	if _, err := fresh.Get(t.Context(), r.ids[0]); err != nil {
+		t.Error(err)
+	}
+	// Without both, nobody knows where it is from.
+	r.git(t, "update-ref", "-d", "refs/heads/edge")
+	if v, err := r.open(t, r.follows).View(t.Context()); !errors.Is(err, ErrForeign) {
+		t.Errorf("view %v, %v", v.IDs, err)
+	}
+}
+
+// The snapshot has to be signed, and not the merge: who may merge is up to the host.
+func TestSignaturesWhereItIsReviewed(t *testing.T) {
+	t.Parallel()
+	s := newSigning(t)
+	signed := publish(t, s.open(t, s.signs), storetest.Draft("a"))
+	unsigned := publish(t, s.open(t), storetest.Draft("b"))
+	for _, test := range []struct {
+		id   snapshots.ID
+		want error
+	}{{signed, nil}, {unsigned, snapshots.ErrUntrusted}} {
+		s.git(t, "update-ref", "refs/heads/live", s.git(t, "commit-tree", "-m", "merge", "edge/"+test.id.String()+"^{tree}"))
+		reader := s.open(t, s.reads, func(o *Options) { o.Branch, o.Review = "live", "edge" })
+		if v, err := reader.View(t.Context()); err != nil || v.Head() != test.id {
+			t.Errorf("view %v, %v", v.IDs, err)
+		}
+		if _, err := reader.Get(t.Context(), test.id); !errors.Is(err, test.want) {
+			t.Errorf("get %s: %v", test.id, err)
 		}
 	}
 }
