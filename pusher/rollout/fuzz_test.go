@@ -142,7 +142,7 @@ func (w world) endAny(name string, outcome Outcome) {
 		if err := w.end(name, outcome); err != nil {
 			w.t.Fatal(err)
 		}
-		if last := w.obs.Results[len(w.obs.Results)-1]; last.Outcome == Applied && !last.Reloaded {
+		if last := w.obs.Results[len(w.obs.Results)-1]; last.Outcome == NotBegun || last.Outcome == Applied && !last.Reloaded {
 			w.ledger.giveBack(p)
 		}
 	}
