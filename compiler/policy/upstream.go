@@ -1,5 +1,13 @@
 package policy
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+)
+
 // Upstream says how the servers of a backend are chosen and spoken to. What is
 // zero is as in the defaults.
 type Upstream struct {
@@ -93,4 +101,99 @@ type HealthCheck struct {
 	Status            string
 	Interval, Timeout Duration
 	Rise, Fall        int
+}
+
+// Affinity keeps the requests of a session with the endpoint that answered the
+// first of them, for as long as it is there, by means of a cookie that HAProxy
+// sets. Every HAProxy gives an endpoint the same cookie.
+type Affinity struct {
+	// Cookie is its name. Domain is who else may get it; "" is the host alone.
+	Cookie, Domain string
+	SameSite       SameSite
+	// Path is the path below which browsers send it; "" is all.
+	Path string
+	// MaxAge is for how many seconds browsers keep it; 0 is until they end.
+	MaxAge int
+	// HTTPSOnly says on which answers it is secure; "" is with SameSiteNone only.
+	HTTPSOnly HTTPSOnly
+	// Preserve leaves a cookie of this name alone that the server itself set.
+	Preserve bool
+}
+
+// SameSite says with which requests from other sites a browser sends a cookie;
+// "" leaves it to the browser.
+type SameSite string
+
+// The values of SameSite. With SameSiteNone browsers want the cookie secure.
+const (
+	SameSiteNone   SameSite = "None"
+	SameSiteLax    SameSite = "Lax"
+	SameSiteStrict SameSite = "Strict"
+)
+
+// HTTPSOnly says which cookies browsers are to send over HTTPS only.
+type HTTPSOnly string
+
+// The values of HTTPSOnly: all, none, and those of answers over HTTPS.
+const (
+	HTTPSAlways HTTPSOnly = "always"
+	HTTPSNever  HTTPSOnly = "never"
+	HTTPSAuto   HTTPSOnly = "auto"
+)
+
+// Secure reports whether the cookie is always for HTTPS only.
+func (a Affinity) Secure() bool {
+	return a.HTTPSOnly == HTTPSAlways || a.HTTPSOnly == "" && a.SameSite == SameSiteNone
+}
+
+// SecureOverTLS reports whether it is where it was set over HTTPS.
+func (a Affinity) SecureOverTLS() bool { return a.HTTPSOnly == HTTPSAuto }
+
+// FastCGI says which script of an application a path is for.
+type FastCGI struct {
+	// Root is the directory of the scripts where the application runs.
+	Root string
+	// Index is the script for paths that end in a slash.
+	Index string
+	// PathInfo is a regular expression that divides a decoded path into the
+	// script and, if it has a second group, what follows as PATH_INFO; "" takes
+	// all of it for the script.
+	PathInfo string
+	// Params are what the application is told besides, or in place of what HAProxy would tell
+	// it: names and values, by turns.
+	Params []string
+}
+
+// Param is one of the Params.
+type Param struct{ Name, Value string }
+
+// ParamList returns the Params one by one.
+func (f FastCGI) ParamList() []Param {
+	var out []Param
+	for i := 0; i+1 < len(f.Params); i += 2 {
+		out = append(out, Param{f.Params[i], f.Params[i+1]})
+	}
+	return out
+}
+
+// Name returns a name for the settings, which equal ones share.
+func (f FastCGI) Name() string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{f.Root, f.Index, f.PathInfo}, f.Params...), "\x00")))
+	return "hapsnap_" + hex.EncodeToString(sum[:8])
+}
+
+// Duration is a time as HAProxy writes it, such as "30s".
+type Duration string
+
+// Seconds returns the duration in whole seconds, rounded up; 0 if it is none.
+func (d Duration) Seconds() int {
+	if n, ok := strings.CutSuffix(string(d), "d"); ok { // which Go does not know
+		days, _ := strconv.Atoi(n)
+		return days * 24 * 3600
+	}
+	t, err := time.ParseDuration(string(d))
+	if err != nil {
+		return 0
+	}
+	return int((t + time.Second - 1) / time.Second)
 }

@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"strings"
+)
+
+// BasicAuth serves only who knows a password (RFC 7617). The Authorization
+// header goes on to the servers.
+type BasicAuth struct {
+	// Secret holds the users, as htpasswd under the key auth. It is one of the
+	// namespace of whoever names it.
+	Secret string
+	// Realm is what users are told that the password is for.
+	Realm string
+	// Users is the name of the list of users that the Secret's are joined to.
+	Users string
+	// Alternative serves who got in by another way, too. Where Others is set, those who know no
+	// password are not refused yet: another filter asks them.
+	Alternative, Others bool
+}
+
+// ExternalAuth asks a Service whether a request may pass. An answer of 2xx
+// passes it; 401 and 403 are what the client gets; anything else, or no answer
+// in time, refuses the request with 503.
+type ExternalAuth struct {
+	Service ServiceRef
+	// Host and Path are those of the request to the Service, Method is "GET",
+	// "HEAD" or "POST". It has no body.
+	Host, Path, Method string
+	Timeout            Duration
+	// RequestHeaders are those of the client's request that the Service gets;
+	// nil is all.
+	RequestHeaders []string
+	// AnswerHeaders are those of the Service's answer that the request goes on
+	// with. What the client sent of these names is removed.
+	AnswerHeaders []string
+	// SignIn is a URL or a path to which 401 redirects, with the URL of the
+	// request as a parameter; "" answers 401.
+	SignIn string
+	// Return says what of the URL that is, and Parameter what it is called.
+	Return    Return
+	Parameter string
+	// HostOfRequest has the Service get the Host of the client's request, not Host.
+	HostOfRequest bool
+	// Backend is the name of the backend that has the Service's servers.
+	Backend string
+	// Alternative serves who got in by another way, too, without asking the Service. With a
+	// Realm, those who are refused hear that a password of it would do.
+	Alternative bool
+	Realm       string
+}
+
+// ReservedHeaders removes headers that a client sent, and by which an [ExternalAuth] of another
+// route to the same endpoints tells them of the user.
+type ReservedHeaders struct {
+	Names []string // in lower case
+}
+
+// Return is what a client comes back to from where it was sent to sign in.
+type Return string
+
+// The values of Return: the whole URL, its path and query, or nothing.
+const (
+	ReturnURL  Return = "url"
+	ReturnPath Return = "path"
+	ReturnNone Return = "none"
+)
+
+// ServiceRef names a Service and a number of its ports. Without a Namespace it
+// is one of the namespace of whoever names it.
+type ServiceRef struct {
+	Namespace, Name string
+	Port            int
+}
+
+// Milliseconds returns the timeout as a number.
+func (a ExternalAuth) Milliseconds() int { return a.Timeout.Seconds() * 1000 }
+
+// Kind returns "BasicAuth".
+func (BasicAuth) Kind() Kind { return "BasicAuth" }
+
+// Kind returns "ReservedHeaders".
+func (ReservedHeaders) Kind() Kind { return "ReservedHeaders" }
+
+// Kind returns "ExternalAuth".
+func (ExternalAuth) Kind() Kind { return "ExternalAuth" }
+
+// ClientCertificate has clients show a certificate of an authority, which was
+// asked for when their connection was made for the request's host. A request
+// that came by a connection for another host is sent away, to make its own.
+type ClientCertificate struct {
+	// Required refuses clients that show none.
+	Required bool
+	// MatchCN is a regular expression of which the common name of the certificate's subject is
+	// a whole match; others are refused. "" is any.
+	MatchCN string
+	// ErrorPage is where clients are redirected to that show none; "" refuses them.
+	ErrorPage string
+	// Forward is what servers are told of the certificate, in headers. What a
+	// client sent under the names of such headers is removed in any case.
+	Forward []CertificateField
+}
+
+// CertificateField is something that can be told of a client's certificate.
+type CertificateField string
+
+// The fields: whether there is a certificate; the names of its subject and of
+// its issuer (RFC 4514); its fingerprints, in hexadecimal; all of it.
+const (
+	FieldVerify CertificateField = "verify"
+	FieldDN     CertificateField = "dn"
+	FieldIssuer CertificateField = "issuer-dn"
+	FieldSHA1   CertificateField = "sha1"
+	FieldSHA256 CertificateField = "sha256"
+	FieldCert   CertificateField = "cert"
+	// Those that ingress-nginx passes on, under its names.
+	FieldNginxVerify CertificateField = "ssl-client-verify"
+	FieldNginxDN     CertificateField = "ssl-client-subject-dn"
+	FieldNginxIssuer CertificateField = "ssl-client-issuer-dn"
+	FieldNginxCert   CertificateField = "ssl-client-cert"
+)
+
+// Protection says which requests are refused. The zero Protection refuses none.
+type Protection struct {
+	// Deny and Allow are networks of clients. A client in Deny is refused, and
+	// so is one outside Allow if anything is named there, be it an empty list.
+	Deny, Allow Networks
+	// AllowSuffices serves clients in Allow without asking who they are, and has the filters
+	// ask all others, who are not refused.
+	AllowSuffices bool
+	Rate          *RateLimit
+	// MaxBody is the most bytes that a request's body may have; 0 is any.
+	MaxBody int64
+	// Clients is nil where clients need not say who they are over TLS.
+	Clients *ClientCertificate
+}
+
+// RateLimit refuses a client that sends more than Requests in a Period, or has more than
+// Connections requests at a time; 0 is any number. Each HAProxy counts for itself.
+type RateLimit struct {
+	Requests    int
+	Connections int
+	Period      Duration
+	// Header is the one whose values are told apart; "" tells clients apart by
+	// their addresses.
+	Header string
+	Status int // of the refusal
+	// Exempt are networks whose clients are not counted.
+	Exempt Networks
+}
+
+// Any reports whether anything is refused.
+func (p Protection) Any() bool {
+	return p.Deny.Any() || p.Allow.Any() || p.Rate != nil || p.MaxBody > 0 || p.Clients != nil
+}
+
+// Networks are networks of clients: those that are written out, and those of
+// lists.
+type Networks struct {
+	Prefixes []netip.Prefix
+	Lists    []NetworkList
+}
+
+// Any reports whether any network or list is named. A list counts even if it
+// is empty.
+func (n Networks) Any() bool { return len(n.Prefixes)+len(n.Lists) > 0 }
+
+// NetworkList names a list of networks: one key of a ConfigMap. Without a
+// Namespace it is one of the namespace of whoever names it.
+type NetworkList struct {
+	Namespace, ConfigMap, Key string
+}
+
+// String returns "namespace/configmap/key".
+func (l NetworkList) String() string {
+	name := l.ConfigMap + "/" + l.Key
+	if l.Namespace != "" {
+		name = l.Namespace + "/" + name
+	}
+	return name
+}
+
+// File is the file of a snapshot that holds the list. Names and keys may have
+// characters that a file may not, so that a hash tells the lists apart.
+func (l NetworkList) File() string {
+	const most = 150
+	readable := strings.NewReplacer(".", "_", "/", "_").Replace(l.String())
+	sum := sha256.Sum256([]byte(l.String()))
+	return "files/networks_" + readable[:min(len(readable), most)] + "_" + hex.EncodeToString(sum[:6]) + ".list"
+}
