@@ -2,7 +2,11 @@ package inputs
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -10,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -116,6 +121,147 @@ func record[T any](out []snapshots.Input, apiVersion string, objects []Object[T]
 			input.UID, input.ResourceVersion = string(m.GetUID()), m.GetResourceVersion()
 		}
 		out = append(out, input)
+	}
+	return out
+}
+
+// contentFields are the fields of an object as field selectors see them: one that
+// is not there is empty.
+type contentFields map[string]any
+
+// Has is that of [k8s.io/apimachinery/pkg/fields.Fields].
+func (c contentFields) Has(field string) bool { return c.Get(field) != "" }
+
+// Get returns the text of a field with a plain value, or "".
+func (c contentFields) Get(field string) string {
+	value, _ := lookup(c, strings.Split(field, "."))
+	text, _ := scalar(value)
+	return text
+}
+
+// lookup returns the value at a path of names, and whether there is one.
+func lookup(content map[string]any, path []string) (any, bool) {
+	var at any = content
+	for _, name := range path {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if at, ok = m[name]; !ok {
+			return nil, false
+		}
+	}
+	return at, true
+}
+
+// scalar returns the text of a plain value of an object's content, as it is
+// written in YAML, and whether it is one.
+func scalar(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case bool, int64:
+		return fmt.Sprint(v), true
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	}
+	return "", false
+}
+
+// EachField calls do for every plain value of an object's content that its author
+// chose, in the order of names and elements: all but what objects are known by,
+// which stands in too many places to tell anything. The path must not be kept.
+func EachField(content map[string]any, do func(path []any, text string)) {
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		switch name {
+		case "apiVersion", "kind":
+		case "metadata":
+			for _, part := range []string{"annotations", "labels"} {
+				value, _ := lookup(content, []string{name, part})
+				eachScalar(value, []any{name, part}, do)
+			}
+		default:
+			eachScalar(content[name], []any{name}, do)
+		}
+	}
+}
+
+func eachScalar(value any, path []any, do func(path []any, text string)) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			eachScalar(v[name], append(path, name), do)
+		}
+	case []any:
+		for i, element := range v {
+			eachScalar(element, append(path, i), do)
+		}
+	default:
+		if text, ok := scalar(v); ok {
+			do(path, text)
+		}
+	}
+}
+
+// lastApplied is where kubectl keeps the whole object once more.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Trimmer returns what takes the fields out of an object of a kind that are not
+// kept, so that they take no memory: those that the kind says, and those that
+// only the API server and kubectl use.
+func Trimmer(kind kinds.Kind) func(content map[string]any) {
+	paths := [][]string{{"metadata", "managedFields"}, {"metadata", "annotations", lastApplied}}
+	for _, text := range kind.Drop {
+		if path, err := kinds.FieldPath(text); err == nil { // as the configuration was checked
+			paths = append(paths, path)
+		}
+	}
+	return func(content map[string]any) {
+		for _, path := range paths {
+			drop(content, path)
+		}
+	}
+}
+
+// drop takes a field out of a value; in a list, out of every element.
+func drop(value any, path []string) {
+	switch v := value.(type) {
+	case map[string]any:
+		if len(path) == 1 {
+			delete(v, path[0])
+			return
+		}
+		drop(v[path[0]], path[1:])
+	case []any:
+		for _, element := range v {
+			drop(element, path)
+		}
+	}
+}
+
+// OfOneAge returns the inputs without the creation times of what files hold. Who writes
+// a manifest can write any time there; an API server sets it itself.
+func (in Inputs) OfOneAge() Inputs {
+	in.Ingresses = ageless(in.Ingresses, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
+	in.Broken = ageless(in.Broken, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
+	in.Services = ageless(in.Services, func(s *corev1.Service) *metav1.Time { return &s.CreationTimestamp })
+	return in
+}
+
+// ageless returns objects without creation times, as far as they are from files. Values
+// are shared, so that those that change are copied.
+func ageless[T any](objects []Object[T], created func(*T) *metav1.Time) []Object[T] {
+	out := objects
+	for i, o := range objects {
+		if o.At == nil || created(o.Value).IsZero() {
+			continue
+		}
+		if &out[0] == &objects[0] {
+			out = append([]Object[T]{}, objects...)
+		}
+		value := *o.Value
+		*created(&value) = metav1.Time{}
+		out[i].Value = &value
 	}
 	return out
 }
