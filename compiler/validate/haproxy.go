@@ -13,8 +13,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/scratch"
+	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
@@ -102,3 +104,131 @@ func parseVersion(out []byte) (string, error) {
 	}
 	return string(m[1]), nil
 }
+
+// stagedConfig is the name of the bound configuration in the staging directory.
+const stagedConfig = snapshots.ConfigFile
+
+// LayoutIn returns directories below dir, as an instance has them.
+func LayoutIn(dir string) bind.Layout {
+	return bind.Layout{
+		Maps: filepath.Join(dir, "maps"), Certificates: filepath.Join(dir, "certs"), General: filepath.Join(dir, "general"),
+	}
+}
+
+// Stage writes what an instance would get below dir, which is there and empty,
+// bound to the directories of [LayoutIn]. haproxy.cfg is in dir itself.
+func Stage(dir string, bound bind.Bound) error {
+	layout := LayoutIn(dir)
+	for _, sub := range []string{layout.Maps, layout.Certificates, layout.General} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return fmt.Errorf("make staging directory: %w", err)
+		}
+	}
+	for _, f := range bound.Files {
+		if err := os.WriteFile(f.Path, f.Content, 0o600); err != nil {
+			return fmt.Errorf("stage %s: %w", f.Source, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, stagedConfig), bound.Config, 0o600); err != nil {
+		return fmt.Errorf("stage %s: %w", snapshots.ConfigFile, err)
+	}
+	return nil
+}
+
+// ask has HAProxy check the bound configuration. It is run in the staging
+// directory, so that messages name the file without its folder.
+func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, error) {
+	if err := Stage(dir, lines.bound); err != nil {
+		return Verdict{}, err
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.Path, "-c", "-f", stagedConfig)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &stdout, &stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return Verdict{}, fmt.Errorf("check with haproxy: %w", ctx.Err())
+	}
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if err != nil && (!failed || exit.ExitCode() < 0) {
+		return Verdict{}, fmt.Errorf("check with %s: %w", c.Path, err)
+	}
+	v := lines.verdict(parseOutput(stderr.String()))
+	switch {
+	case !failed:
+		v.Faults = nil // an alert that does not keep HAProxy from starting
+	case exit.ExitCode() == 2:
+		v.Faults = append(v.Faults, render.Fault{
+			Message: "haproxy would not start: nothing listens",
+			Hint:    "a template must write a frontend with a bind line",
+		})
+	case len(v.Faults) == 0:
+		v.Faults = []render.Fault{{Message: "haproxy refuses the configuration: " + tail(stderr.String()+stdout.String())}}
+	}
+	return v, nil
+}
+
+// tail returns the last line of what HAProxy said that is not empty.
+func tail(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return tidy(lines[len(lines)-1])
+}
+
+// message is one message of haproxy -c. File and Line are the place that it
+// names, or zero.
+type message struct {
+	Level string // ALERT, WARNING or NOTICE
+	File  string
+	Line  int
+	Text  string
+}
+
+var (
+	// The forms that HAProxy 2.6 to 3.4 use: "config : parsing [f:1] : text",
+	// "config : parsing [f:1]: text", "config : Parsing [f:1]: text",
+	// "config : [f:1] : text", "config : text", "text".
+	messageForm = regexp.MustCompile(`^\[(ALERT|WARNING|NOTICE)\]\s+\(\d+\) : (?:config : )?(?:[Pp]arsing )?(?:\[([^\]:]+):(\d+)\]\s*)?:?\s*(.*)$`)
+	// What a message says of a file that the configuration names.
+	innerForm = regexp.MustCompile(`parsing \[([^\]:]+):(\d+)\]\s*:?\s*`)
+	// Where a message about a bind line has its place, at its end.
+	endForm = regexp.MustCompile(` at \[([^\]:]+):(\d+)\]\.?$`)
+	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'`)
+	// What follows every error and says nothing.
+	summaryForm = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
+	// What HAProxy 3.1 and later say of every script, unless a setting that older ones do
+	// not know names its default. The scripts hold no value that it is about.
+	scriptForm = regexp.MustCompile(`^hlua: please set "tune\.lua\.bool-sample-conversion"`)
+)
+
+// parseOutput reads what haproxy -c wrote to stderr. A message that goes on over
+// several lines shows the line at fault there, which users see anyway: only
+// its first line is kept.
+func parseOutput(stderr string) []message {
+	var out []message
+	for line := range strings.Lines(stderr) {
+		m := messageForm.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if m == nil || m[1] == "NOTICE" || summaryForm.MatchString(m[4]) || scriptForm.MatchString(m[4]) {
+			continue
+		}
+		number, _ := strconv.Atoi(m[3])
+		out = append(out, message{Level: m[1], File: m[2], Line: number, Text: tidy(m[4])}.inner())
+	}
+	return out
+}
+
+// inner moves to the place in a map or a crt-list, if the message names one.
+func (m message) inner() message {
+	if at := atForm.FindStringSubmatch(m.Text); at != nil {
+		m.Line, _ = strconv.Atoi(at[1])
+		m.File, m.Text = at[2], tidy(strings.Replace(m.Text, at[0], "", 1))
+	} else if end := endForm.FindStringSubmatch(m.Text); end != nil && m.File == "" {
+		m.Line, _ = strconv.Atoi(end[2])
+		m.File, m.Text = end[1], tidy(strings.Replace(m.Text, end[0], "", 1))
+	} else if in := innerForm.FindStringSubmatch(m.Text); in != nil {
+		m.Line, _ = strconv.Atoi(in[2])
+		m.File, m.Text = in[1], tidy(strings.Replace(m.Text, in[0], "", 1))
+	}
+	return m
+}
+
+// tidy takes the punctuation off the end of a message.
+func tidy(text string) string { return strings.TrimRight(strings.TrimSpace(text), ".: ") }

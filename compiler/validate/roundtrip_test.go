@@ -1,6 +1,10 @@
 package validate
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -39,5 +43,119 @@ func TestRoundTripKeepsSecrets(t *testing.T) {
 	faults, err := (&roundTrips{}).check(bound.Config)
 	if err != nil || len(faults) > 0 {
 		t.Errorf("%v, faults %+v in\n%s", err, faults, bound.Config)
+	}
+}
+
+// bodyLines are lines of backends: some come back from the Dataplane API, some
+// do not, and some have the text looked at as a whole.
+var bodyLines = []string{
+	"    mode http", "    balance roundrobin", "    balance roundrobin", "    option httpchk", "    timeout server 5s", "    timeout server 6s",
+	"    # hapsnap servers shop/web:http weight=3", "    # hapsnap servers shop/api", "    # it's", "    # a  b", "#outer", "", "    mode http # behind",
+	"    server s1 192.0.2.1:1 disabled", "    server s1 192.0.2.1:1 weight 3 check disabled", "    default-server check inter 5s",
+	"    acl x src 10.0.0.0/8", "    http-request deny if x", "    cookie a insert dynamic", "    cookie a dynamic insert",
+	"    http-request set-header x 'a b' if { path /x }", "    stick-table type ip size 1m expire 5s store http_req_rate(5s)",
+	"    http-check expect status 200-399", "    no option httpclose", "    retries 3", "    nonsense of nobody's", "    http-request nonsense",
+	"    bind :1", "  \tmode tcp", "    ", "    'mode' http", "    frontend inner", "outer line", "    default_backend x", "    acl 'x y' src 1.2.3.4",
+}
+
+// backendsOf writes a configuration of random sections.
+func backendsOf(r *rand.Rand) string {
+	var b strings.Builder
+	b.WriteString("global\n    maxconn 10\n\ndefaults main\n    mode http\n\nfrontend web from main\n    bind :80\n")
+	most := len(bodyLines) - r.IntN(len(bodyLines)-5) // plain ones more often
+	for i := range 1 + r.IntN(6) {
+		b.WriteString("\n" + []string{"backend b%d", "backend b%d from main", "backend b%d # x", "listen l%d", "userlist u%d"}[min(r.IntN(12), 4)])
+		text := b.String()
+		b.Reset()
+		fmt.Fprintf(&b, text+"\n", i)
+		for range r.IntN(6) {
+			b.WriteString(bodyLines[r.IntN(most)] + "\n")
+		}
+	}
+	b.WriteString("# hapsnap end x\n")
+	return b.String()
+}
+
+// What is found of backends by themselves, under other names and from memory, is
+// what is found of the whole.
+func TestBackendsAloneAreAsTheWhole(t *testing.T) {
+	t.Parallel()
+	var trips roundTrips
+	apart, faulty := 0, 0
+	for seed := range uint64(1500) {
+		config := []byte(backendsOf(rand.New(rand.NewPCG(seed, 1))))
+		if _, ok := splitBackends(config); ok {
+			apart++
+		}
+		whole, err := checkWhole(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			parts, err := trips.check(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, b := lostOf(config, whole), lostOf(config, parts); !slices.Equal(a, b) {
+				t.Fatalf("seed %d: as a whole lost\n%q, in parts\n%q, of\n%s", seed, a, b, config)
+			}
+		}
+		if len(whole) > 0 {
+			faulty++
+		}
+	}
+	if apart < 300 || faulty < 300 {
+		t.Errorf("%d were taken apart and %d have faults: the test is worth little", apart, faulty)
+	}
+}
+
+// lostOf returns the texts of lines that were lost, sorted: of lines that are the
+// same in several sections, the whole says only how many.
+func lostOf(config []byte, faults []fault) []string {
+	lines := strings.Split(string(config), "\n")
+	var out []string
+	for _, f := range faults {
+		out = append(out, normal(lines[f.line-1]))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A line that is lost is named though only its section was looked at again.
+func TestLostLinesHaveTheirNumbers(t *testing.T) {
+	t.Parallel()
+	var trips roundTrips
+	head := "global\n    maxconn 10\n\nbackend a from main\n    mode http\n"
+	for _, c := range []struct {
+		text string
+		want int
+	}{
+		{head + "\nbackend b from main\n    # hapsnap servers shop/b\n    balance roundrobin\n    balance roundrobin\n", 10},
+		{head + "\n\nbackend c from main\n    # hapsnap servers shop/c\n    balance roundrobin\n    balance roundrobin\n", 11},
+		{"global\n    maxconn 10\n    maxconn 10\n\nbackend a\n    mode http\n", 3},
+	} {
+		faults, err := trips.check([]byte(c.text))
+		if err != nil || len(faults) != 1 || faults[0].line != c.want {
+			t.Errorf("%v, %+v, want line %d in\n%s", err, faults, c.want, c.text)
+		}
+	}
+}
+
+// A memo forgets what is not asked for, and keeps what is.
+func TestMemoIsBounded(t *testing.T) {
+	t.Parallel()
+	var m verdictMemo
+	key := func(i int) textKey { return textKey{byte(i), byte(i >> 8), byte(i >> 16)} }
+	for i := range 3 * mostVerdicts {
+		m.put(key(i), []int{i})
+		if v, ok := m.get(key(0)); !ok || v[0] != 0 {
+			t.Fatalf("what is asked for again and again is forgotten after %d", i)
+		}
+	}
+	if n := len(m.young) + len(m.old); n > 2*mostVerdicts {
+		t.Errorf("%d verdicts are kept", n)
+	}
+	if _, ok := m.get(key(1)); ok {
+		t.Error("nothing is forgotten")
 	}
 }
