@@ -2,10 +2,13 @@ package render
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // assembly takes the marks out of what templates wrote, and keeps for each
@@ -161,4 +164,65 @@ func union(a, b []routing.Origin) []routing.Origin {
 		}
 	}
 	return slices.Clip(a)
+}
+
+// Artifact is what rendering produced.
+type Artifact struct {
+	Files []snapshots.File // sorted by path
+	// Origins says, for each file, where each of its lines came from.
+	Origins      map[string][]LineOrigin
+	Certificates []snapshots.CertificateRef // sorted by file
+}
+
+// LineOrigin is where a line of the output came from.
+type LineOrigin struct {
+	Template string // as users know the file
+	Line     int    // in the template, from 1; 0 for a line that no template wrote
+	// Objects are those whose values are on the line, in the order in which
+	// they were met.
+	Objects []routing.Origin
+}
+
+// Origin returns the origin of a line of a file, counted from 1, or the zero
+// LineOrigin.
+func (a Artifact) Origin(file string, line int) LineOrigin {
+	lines := a.Origins[file]
+	if line < 1 || line > len(lines) {
+		return LineOrigin{}
+	}
+	return lines[line-1]
+}
+
+// Fault is something that keeps an artifact from being published: a value that
+// may not be written, a template that cannot be executed, or, found by package
+// validate, a line that HAProxy refuses.
+type Fault struct {
+	Message, Hint string
+	Origin        LineOrigin
+	// File and Line are the place in the artifact, and Text is the line there;
+	// zero if there is none.
+	File string
+	Line int
+	Text string
+	// Refused says that a function refused a value: a check, or fail. Then the
+	// template works as it is meant to. Value is the value, if it is known.
+	Refused bool
+	Value   string
+	// Field is the field of the object's content that is missing, if that is the
+	// fault.
+	Field string
+	// Namespace is that of the objects to blame, where the line has objects of others
+	// too; "" is all of them.
+	Namespace string
+}
+
+// verbatim returns a line that somebody wrote who may, as it is. It takes no text:
+// only a [policy.Line] has been checked for what would end the line or the section,
+// and templates can make none.
+func verbatim(line any) (Text, error) {
+	l, ok := line.(policy.Line)
+	if !ok || l.Text() == "" {
+		return "", fmt.Errorf("verbatim: a value of type %T is no line of a snippet", line)
+	}
+	return Text(l.Text()), nil
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
@@ -274,5 +275,55 @@ func listenerOrigins(l routing.Listener) []routing.Origin {
 	for _, r := range l.Routes {
 		out = union(out, known(r.Origin))
 	}
+	return out
+}
+
+// PassesOn reports whether some of the connections for HTTPS are passed on as
+// they are, so that another frontend has the port.
+func (p Page) PassesOn() bool {
+	return slices.ContainsFunc(p.Listeners, func(l routing.Listener) bool { return l.Protocol == routing.HTTPS })
+}
+
+// listOf writes a list of networks, one to a line. Its first line keeps it from
+// being empty, which the Dataplane API refuses to store.
+func listOf(list routing.NetworkList) *assembly {
+	origin := LineOrigin{Objects: []routing.Origin{list.Origin}}
+	a := &assembly{text: []byte("# networks of " + list.String() + "\n"), origins: []LineOrigin{origin}}
+	for _, network := range list.Networks {
+		a.text = append(network.AppendTo(a.text), '\n')
+		a.origins = append(a.origins, origin)
+	}
+	return a
+}
+
+// LooksUp reports whether a backend has servers whose names HAProxy looks up.
+func (p Page) LooksUp() bool {
+	return slices.ContainsFunc(slices.Concat(p.Backends, p.connections), func(b routing.Backend) bool {
+		return slices.ContainsFunc(b.Targets, func(t routing.Target) bool { return t.Name != nil })
+	})
+}
+
+// FastCGIApp is the settings of FastCGI that backends share, and the objects
+// that asked for them.
+type FastCGIApp struct {
+	policy.FastCGI
+	origins []routing.Origin
+}
+
+// FastCGIApps returns the settings of FastCGI, each once, by name.
+func (p Page) FastCGIApps() []FastCGIApp {
+	var out []FastCGIApp
+	for _, b := range p.Backends {
+		if b.Upstream == nil || b.Upstream.FastCGI == nil {
+			continue
+		}
+		at := slices.IndexFunc(out, func(a FastCGIApp) bool { return a.Name() == b.Upstream.FastCGI.Name() })
+		if at < 0 {
+			at = len(out)
+			out = append(out, FastCGIApp{FastCGI: *b.Upstream.FastCGI})
+		}
+		out[at].origins = append(out[at].origins, b.Origins...)
+	}
+	slices.SortFunc(out, func(a, b FastCGIApp) int { return cmp.Compare(a.Name(), b.Name()) })
 	return out
 }

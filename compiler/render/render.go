@@ -3,12 +3,15 @@ package render
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -224,4 +227,153 @@ func certificates(files []snapshots.File, known []routing.Certificate) []snapsho
 	}
 	slices.SortFunc(refs, func(a, b snapshots.CertificateRef) int { return cmp.Compare(a.File, b.File) })
 	return refs
+}
+
+// parts are renderings of one input that do not depend on each other: that of
+// haproxy.cfg, which comes first, and those of the files beside it.
+type parts []*rendering
+
+// fileParts is how many parts the files are divided into. A part costs what
+// preparing the templates costs, and large maps take as long as haproxy.cfg.
+const fileParts = 2
+
+// newParts prepares the parts. Only the first one has templates for backends.
+func (s *Set) newParts(page Page, memo *Memo) parts {
+	var sections []int
+	var files [fileParts][]int
+	for i, file := range s.files {
+		switch areaOf(file.Name) {
+		case section:
+			sections = append(sections, i)
+		case mapFile, otherFile:
+			files[i%fileParts] = append(files[i%fileParts], i)
+		}
+	}
+	out := parts{s.newRendering(page, memo, sections)}
+	for _, templates := range files {
+		out = append(out, s.newRendering(page, memo, templates))
+	}
+	return out
+}
+
+func (s *Set) newRendering(page Page, memo *Memo, templates []int) *rendering {
+	return &rendering{
+		set: s, page: page, memo: memo, templates: templates, known: map[routing.Origin]int{}, secrets: map[string]bool{},
+		config: &assembly{files: s.files}, artifact: Artifact{Origins: map[string][]LineOrigin{}},
+	}
+}
+
+// run executes the templates, of several parts at the same time: what comes of
+// them does not depend on which is done first.
+func (all parts) run() {
+	var running sync.WaitGroup
+	for _, r := range all {
+		running.Go(r.run)
+	}
+	running.Wait()
+}
+
+// joined returns the first part with the files, faults and words of all.
+func (all parts) joined() *rendering {
+	first := all[0]
+	for _, r := range all[1:] {
+		first.artifact.Files = append(first.artifact.Files, r.artifact.Files...)
+		maps.Copy(first.artifact.Origins, r.artifact.Origins)
+		maps.Copy(first.secrets, r.secrets)
+		first.faults = append(first.faults, r.faults...)
+	}
+	slices.SortStableFunc(first.faults, func(a, b faultOf) int { return cmp.Compare(a.template, b.template) })
+	return first
+}
+
+// faultOf is a fault that was met when a template was executed.
+type faultOf struct {
+	template int
+	Fault
+}
+
+// plain returns the faults, in the order of the templates.
+func plain(faults []faultOf) []Fault {
+	out := make([]Fault, len(faults))
+	for i, f := range faults {
+		out[i] = f.Fault
+	}
+	return out
+}
+
+// piece is what one execution of a template adds to haproxy.cfg.
+type piece struct {
+	blank   bool // nothing was written, not even a line that is taken out
+	text    []byte
+	origins []LineOrigin
+	secrets []string // words for values of Secrets that were asked for
+}
+
+// backendPage is the dot of a template for each backend, as far as most need:
+// what it does not hold cannot have been read, so that what was written can be
+// used again. A template that wants more is executed with a [Page].
+type backendPage struct {
+	Config             config.Config
+	SeveralAuthorities bool
+	ErrorPages         []routing.ErrorPage
+	Backend            routing.Backend
+
+	objects *objectIndex
+	asked   []annotation
+}
+
+// Annotation is [Page.Annotation], and takes note of what it was asked.
+func (p *backendPage) Annotation(name string) string {
+	value := p.objects.annotation(p.Backend.Origins, name)
+	p.asked = append(p.asked, annotation{name, value})
+	return value
+}
+
+// backends executes a template for each of some backends.
+func (r *rendering) backends(into *assembly, i int, backends []routing.Backend) {
+	page := &backendPage{
+		Config: r.page.Config, SeveralAuthorities: r.page.SeveralAuthorities, ErrorPages: r.page.ErrorPages, objects: r.page.objects,
+	}
+	for _, b := range backends {
+		page.Backend, page.asked = b, nil
+		into.append(r.backend(i, page))
+	}
+}
+
+// backend returns what a template writes for a backend.
+func (r *rendering) backend(i int, page *backendPage) piece {
+	b, key := page.Backend, memoKey{i, page.Backend.Name}
+	answer := func(name string) string { return r.page.objects.annotation(b.Origins, name) }
+	if found, ok := r.memo.find(key, b, answer); ok {
+		r.ask(found.secrets)
+		return found
+	}
+	r.secretsOf = nil
+	marked, err := r.try(i, page)
+	if err != nil { // perhaps for want of a field
+		whole := r.page
+		whole.Backend, whole.origins = b, b.Origins
+		return r.assembled(r.execute(i, whole), b.Origins)
+	}
+	out := r.assembled(marked, b.Origins)
+	out.secrets = r.secretsOf
+	r.memo.keep(key, memory{backend: b, annotations: page.asked, wrote: out})
+	return out
+}
+
+// assembled takes the marks out of what was written for objects.
+func (r *rendering) assembled(marked []byte, origins []routing.Origin) piece {
+	a := r.newAssembly(false)
+	a.sets = r.sets
+	a.section(marked, origins)
+	return piece{blank: len(bytes.TrimSpace(marked)) == 0, text: a.text, origins: a.origins}
+}
+
+// append adds a piece.
+func (a *assembly) append(p piece) {
+	if !p.blank {
+		a.separate()
+	}
+	a.text = append(a.text, p.text...)
+	a.origins = append(a.origins, p.origins...)
 }

@@ -4,14 +4,21 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"text/template"
+	"text/template/parse"
 
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -138,4 +145,192 @@ func areaOf(name string) area {
 		return partial
 	}
 	return noArea
+}
+
+// loop says how often a template is executed.
+type loop string
+
+const (
+	once            loop = ""
+	eachBackend     loop = "backend"
+	eachHost        loop = "host"
+	eachCertificate loop = "certificate"
+	eachListener    loop = "listener"
+	eachConnections loop = "connections" // a backend of those
+)
+
+// loopForm is how a template asks to be executed for each of something.
+var loopForm = regexp.MustCompile(`^\{\{-? ?/\* *each ([a-z]+) *\*/ ?-?\}\}`)
+
+// Set is a set of templates that have been parsed. It does not change, and may
+// be used by several goroutines.
+type Set struct {
+	files  Templates
+	loops  []loop // of files, by index
+	parsed *template.Template
+	digest snapshots.Digest
+}
+
+// Digest returns the digest of the templates' texts.
+func (s *Set) Digest() snapshots.Digest { return s.digest }
+
+// Contains reports whether one of the templates holds a text.
+func (s *Set) Contains(text []byte) bool {
+	return slices.ContainsFunc(s.files, func(t Template) bool { return strings.Contains(t.Text, string(text)) })
+}
+
+// Parse parses templates, and prepares them for [Set.Render]. What is wrong
+// with them is returned as diagnostics, and then there is no Set.
+func Parse(files Templates) (*Set, []diag.Diagnostic) {
+	p := parser{funcs: functions(), trees: map[string]*parse.Tree{}, files: files}
+	s := &Set{files: files, digest: files.Digest()}
+	for i := range files {
+		s.loops = append(s.loops, p.loop(i))
+		p.parse(i)
+	}
+	if len(p.found) == 0 { // a file that does not parse defines nothing
+		p.checkReferences()
+	}
+	if len(p.found) > 0 {
+		return nil, diag.Sort(p.found)
+	}
+	s.parsed = template.New("").Option("missingkey=error").Funcs(p.funcs).Funcs(placeholders())
+	for _, name := range slices.Sorted(maps.Keys(p.trees)) {
+		tree := p.trees[name]
+		i := p.index(tree.ParseName)
+		marker{file: i, text: files[i].Text}.list(tree.Root, 0)
+		if _, err := s.parsed.AddParseTree(name, tree); err != nil {
+			p.fault(i, 0, 0, err.Error(), "")
+		}
+	}
+	return s, diag.Sort(p.found)
+}
+
+// parser collects the trees of several files.
+type parser struct {
+	files Templates
+	funcs template.FuncMap
+	trees map[string]*parse.Tree
+	found []diag.Diagnostic
+}
+
+// fault adds a diagnostic for a place in the i-th file.
+func (p *parser) fault(i, line, column int, message, hint string) {
+	at := diag.Position{File: p.files[i].Path, Line: line, Column: column}
+	p.found = append(p.found, diag.Diagnostic{Severity: diag.Error, Position: at, Message: message, Hint: hint})
+}
+
+func (p *parser) index(name string) int {
+	return slices.IndexFunc(p.files, func(t Template) bool { return t.Name == name })
+}
+
+// loop reads how often the i-th file is to be executed.
+func (p *parser) loop(i int) loop {
+	m := loopForm.FindStringSubmatch(p.files[i].Text)
+	if m == nil {
+		return once
+	}
+	l := loop(m[1])
+	switch {
+	case !slices.Contains([]loop{eachBackend, eachHost, eachCertificate, eachListener, eachConnections}, l):
+		p.fault(i, 1, 1, fmt.Sprintf("there is no each %s", l), "use each backend, each host, each certificate, each listener or each connections")
+	case areaOf(p.files[i].Name) != section && l != eachListener:
+		p.fault(i, 1, 1, "only templates in haproxy/ are executed for each of something", "use range")
+	}
+	return l
+}
+
+// builtins are the functions of text/template. Its html, js and urlquery are
+// not for configurations.
+var builtins = map[string]any{
+	"and": true, "or": true, "not": true, "len": true, "index": true, "slice": true, "call": true, "print": true,
+	"printf": true, "eq": true, "ne": true, "lt": true, "le": true, "gt": true, "ge": true,
+}
+
+// parse parses the i-th file into trees: its own, and one for each define in it.
+func (p *parser) parse(i int) {
+	file := p.files[i]
+	if at := strings.IndexByte(file.Text, 0); at >= 0 {
+		p.fault(i, 1+strings.Count(file.Text[:at], "\n"), 0, "holds a NUL character", "delete it")
+		return
+	}
+	trees, err := parse.Parse(file.Name, file.Text, "", "", p.funcs, builtins)
+	if err != nil {
+		line, column, message := splitError(file.Name, err)
+		p.fault(i, line, column, message, "")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(trees)) {
+		tree := trees[name]
+		if other, ok := p.trees[name]; ok {
+			p.fault(i, 0, 0, fmt.Sprintf("defines %q, which %s defines too", name, p.files[p.index(other.ParseName)].Path), "rename one of them")
+			continue
+		}
+		p.trees[name] = tree
+	}
+}
+
+// checkReferences reports templates that are used and do not exist.
+func (p *parser) checkReferences() {
+	for _, name := range slices.Sorted(maps.Keys(p.trees)) {
+		tree := p.trees[name]
+		visit(tree.Root, func(n *parse.TemplateNode) {
+			if p.trees[n.Name] == nil {
+				p.fault(p.index(tree.ParseName), n.Line, 0, fmt.Sprintf("there is no template %q", n.Name), "")
+			}
+		})
+	}
+}
+
+// visit calls f for each template action below a list.
+func visit(list *parse.ListNode, f func(*parse.TemplateNode)) {
+	if list == nil {
+		return
+	}
+	for _, n := range list.Nodes {
+		switch n := n.(type) {
+		case *parse.TemplateNode:
+			f(n)
+		case *parse.IfNode:
+			visit(n.List, f)
+			visit(n.ElseList, f)
+		case *parse.WithNode:
+			visit(n.List, f)
+			visit(n.ElseList, f)
+		case *parse.RangeNode:
+			visit(n.List, f)
+			visit(n.ElseList, f)
+		}
+	}
+}
+
+// placeOf matches what errors of text/template begin with.
+var placeOf = regexp.MustCompile(`^template: ?([^ ]*?):(\d+)(?::(\d+))?: (.*)$`)
+
+// splitError takes the place out of an error of text/template. The column is
+// that of the error, from 1, or 0.
+func splitError(name string, err error) (line, column int, message string) {
+	m := placeOf.FindStringSubmatch(err.Error())
+	if m == nil || m[1] != name {
+		return 0, 0, err.Error()
+	}
+	line, _ = strconv.Atoi(m[2])
+	if m[3] != "" {
+		column, _ = strconv.Atoi(m[3])
+		column++ // text/template counts from 0
+	}
+	return line, column, m[4]
+}
+
+// isRefusal reports whether a function refused a value. Any other error of an
+// execution is a mistake in the template, or comes from one.
+func isRefusal(err error) bool {
+	var exec template.ExecError
+	if !errors.As(err, &exec) || errors.Is(err, errNotScalar) {
+		return false
+	}
+	if _, ok := errors.AsType[mistake](err); ok {
+		return false
+	}
+	return errors.Unwrap(exec.Err) != nil
 }
