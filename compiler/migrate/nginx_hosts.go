@@ -3,7 +3,9 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -204,4 +206,183 @@ func commonName(value string) (string, error) {
 		return name, nil
 	}
 	return name + ".*", nil
+}
+
+// tlsLimits translates which versions of TLS, and which ciphers, endpoints are spoken to by.
+func (c *call) tlsLimits() {
+	if ciphers := c.value("proxy-ssl-ciphers"); ciphers != "" && ciphers != "DEFAULT" {
+		c.set("backend-tls-ciphers", ciphers)
+	}
+	asked := strings.Fields(c.value("proxy-ssl-protocols"))
+	if len(asked) == 0 {
+		return
+	}
+	known := []string{"TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"}
+	least, most := len(known), -1
+	for _, version := range asked {
+		i := slices.Index(known, version)
+		if i < 0 {
+			c.out = nil
+			c.keepAll("asks for "+version, "use backend-tls-versions, from 1.0 to 1.3")
+			return
+		}
+		least, most = min(least, i), max(most, i)
+	}
+	if distinct := slices.Compact(slices.Sorted(slices.Values(asked))); len(distinct) != most-least+1 {
+		c.out = nil
+		c.keepAll("leaves out a version in between", "use backend-tls-versions with a range")
+		return
+	}
+	c.set("backend-tls-versions", fmt.Sprintf("1.%d-1.%d", least, most))
+}
+
+// nginxWWW translates that the other name of a host leads to it.
+func nginxWWW(c *call) {
+	if c.value("from-to-www-redirect") != "true" {
+		return
+	}
+	c.set("redirect-www", "true")
+	var names []string
+	for _, p := range c.object.paths {
+		name := "www." + p.host
+		if rest, ok := strings.CutPrefix(p.host, "www."); ok {
+			name = rest
+		}
+		if p.host != "" && !strings.HasPrefix(p.host, "*") && !slices.Contains(c.object.tlsHosts, name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if c.object.hasTLS && len(names) > 0 {
+		c.differs("from-to-www-redirect", "serves "+strings.Join(names, ", ")+" with the default certificate; ingress-nginx served that of the host, if it covers the name", "list it in tls")
+	}
+}
+
+// nginxCookies translates what becomes of the cookies of endpoints.
+func nginxCookies(c *call) {
+	for from, to := range map[string]string{"proxy-cookie-path": "rewrite-cookie-path", "proxy-cookie-domain": "rewrite-cookie-domain"} {
+		words := strings.Fields(c.value(from))
+		switch {
+		case len(words) == 0 || words[0] == "off":
+		case len(words) != 2 || strings.HasPrefix(words[0], "~") || strings.Contains(c.value(from), "$"):
+			c.keep(from, "holds an expression or a variable", "use "+to+" with two words")
+		default:
+			c.set(to, words[0]+" "+words[1])
+		}
+	}
+	slices.SortFunc(c.out, func(a, b annotation) int { return strings.Compare(a.name, b.name) })
+}
+
+// nginxParams translates variables of FastCGI that a ConfigMap holds.
+func nginxParams(c *call) {
+	if !c.speaks("FCGI", "fcgi") {
+		c.differs("fastcgi-params-configmap", "is removed: backend-protocol is not FCGI", "")
+		return
+	}
+	name := c.value("fastcgi-params-configmap")
+	if !strings.Contains(name, "/") {
+		name = c.object.namespace + "/" + name
+	}
+	params, found := c.object.set.configMap(name)
+	if !found {
+		c.keep("fastcgi-params-configmap", "names ConfigMap "+name+", which is not among the manifests", "add it to them, or write its variables into fcgi-params")
+		return
+	}
+	var lines []string
+	for _, param := range slices.Sorted(maps.Keys(params)) {
+		value := params[param]
+		if strings.ContainsAny(value, "$\n") {
+			c.keep("fastcgi-params-configmap", fmt.Sprintf("has %s with a variable of nginx", param), "write it out, or use fcgi-root and fcgi-path-info")
+			return
+		}
+		if value != "" {
+			lines = append(lines, param+" "+value)
+		}
+		if param == "DOCUMENT_ROOT" {
+			c.set("fcgi-root", value)
+		}
+	}
+	c.setLines("fcgi-params", lines)
+	c.differs("fastcgi-params-configmap", "no longer follows ConfigMap "+name, "its variables are written into fcgi-params")
+}
+
+func nginxSessionRule() Rule {
+	return Rule{
+		From: []string{
+			"affinity", "session-cookie-name", "session-cookie-path", "session-cookie-domain", "session-cookie-samesite",
+			"session-cookie-max-age", "session-cookie-expires", "session-cookie-secure",
+		},
+		To: []string{
+			"affinity", "affinity-cookie-name", "affinity-cookie-path", "affinity-cookie-domain", "affinity-cookie-same-site",
+			"affinity-cookie-max-age", "affinity-cookie-secure",
+		},
+		convert: nginxSession,
+		Note:    "Without `session-cookie-path`, the path is that of the Ingress's rule, as there; `/` where it has several. `session-cookie-expires` becomes Max-Age. Secure over HTTPS, as there. An Ingress of several Services gets a cookie for each, whose names are ours.",
+	}
+}
+
+// nginxSession translates sessions by cookie. What is said of the cookie means nothing
+// without affinity.
+func nginxSession(c *call) {
+	if c.value("affinity") != "cookie" {
+		if c.has("affinity") {
+			c.keepAll(strconv.Quote(c.value("affinity"))+" has no equivalent", "see "+ours+"affinity")
+		}
+		return
+	}
+	c.set("affinity", "cookie")
+	var paths, services []string
+	for _, p := range c.object.paths {
+		if !slices.Contains(paths, cookiePathOf(p)) {
+			paths = append(paths, cookiePathOf(p))
+		}
+		if !slices.Contains(services, p.service) {
+			services = append(services, p.service)
+		}
+	}
+	switch {
+	case !c.has("session-cookie-name"):
+	case len(services) > 1:
+		c.differs("session-cookie-name", "is left out, for under one name the Services of the Ingress would take each other's sessions", "split the Ingress, and give each a name or a path of its own, if clients know the name")
+	default:
+		c.set("affinity-cookie-name", c.value("session-cookie-name"))
+	}
+	switch {
+	case c.has("session-cookie-path"):
+		c.set("affinity-cookie-path", c.value("session-cookie-path"))
+	case len(paths) == 1 && paths[0] != "/":
+		c.set("affinity-cookie-path", paths[0])
+	case len(paths) > 1 && len(services) == 1:
+		c.differs("affinity", "has a cookie for each path there, and one for all here", "set affinity-cookie-path, if they begin alike")
+	}
+	if c.has("session-cookie-domain") {
+		c.set("affinity-cookie-domain", c.value("session-cookie-domain"))
+	}
+	if c.has("session-cookie-samesite") {
+		c.set("affinity-cookie-same-site", c.value("session-cookie-samesite"))
+	}
+	age := c.value("session-cookie-max-age")
+	if age == "" {
+		age = c.value("session-cookie-expires")
+	}
+	switch n, err := strconv.Atoi(age); {
+	case age == "":
+	case err != nil || n < 1:
+		c.differs("session-cookie-max-age", strconv.Quote(age)+" is no age for a cookie; it ends with the browser", "see "+ours+"affinity-cookie-max-age")
+	default:
+		c.set("affinity-cookie-max-age", age)
+	}
+	switch c.value("session-cookie-secure") {
+	case "true", "false":
+		c.set("affinity-cookie-secure", c.value("session-cookie-secure"))
+	default:
+		c.set("affinity-cookie-secure", "auto")
+	}
+}
+
+// cookiePathOf returns the path of the cookie of a rule.
+func cookiePathOf(p pathEdit) string {
+	if p.prefix != "" {
+		return p.prefix
+	}
+	return orRoot(pathStart(p.path))
 }

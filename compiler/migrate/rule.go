@@ -1,13 +1,17 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
 // Dialect is the annotations of one ingress controller.
@@ -175,3 +179,185 @@ func rules(parts ...[]Rule) []Rule { return slices.Concat(parts...) }
 
 // one makes a list of a rule.
 func one(r ...Rule) []Rule { return r }
+
+// speaks reports whether endpoints are spoken to in a way that backend-protocol asks for, be it
+// that this was translated before.
+func (c *call) speaks(theirs, ours string) bool {
+	return strings.HasSuffix(strings.ToUpper(c.value("backend-protocol")), theirs) || strings.HasSuffix(c.object.annotations[options.Prefix+"backend-protocol"], ours)
+}
+
+// clash returns an option that the object has already with another value than it would get, as
+// where a part of what it had was translated before; it stays as it is.
+func (c *call) clash() string {
+	for _, a := range c.out {
+		there, has := c.object.annotations[options.Prefix+a.name]
+		for line := range strings.SplitSeq(a.value, "\n") { // of headers, several rules write some
+			if has && !slices.Contains(strings.Split(there, "\n"), line) {
+				return options.Prefix + a.name
+			}
+		}
+	}
+	return ""
+}
+
+// passesThrough reports whether TLS is not ended for the object, be it that this
+// was translated before.
+func (c *call) passesThrough() bool {
+	return c.value("ssl-passthrough") == "true" || c.object.annotations[options.Prefix+"ssl-passthrough"] == "true"
+}
+
+// seconds translates a time that is written as a number of seconds.
+func seconds(from string, to ...string) Rule {
+	return Rule{From: []string{from}, To: to, convert: func(c *call) {
+		number, isTime := strings.CutSuffix(c.value(from), "s")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			c.keep(from, fmt.Sprintf("%q is not a number of seconds", c.value(from)), "see "+ours+to[0])
+			return
+		}
+		if isTime {
+			c.differs(from, fmt.Sprintf("%q is no number for ingress-nginx, which took its default", c.value(from)), "it holds from now on; remove it if the default was right")
+		}
+		for _, name := range to {
+			c.set(name, strconv.Itoa(n)+"s")
+		}
+	}}
+}
+
+// corsDefaults are what a controller does about CORS if it is only turned on.
+type corsDefaults struct {
+	methods, headers string
+	credentials      bool
+	age              string // seconds
+}
+
+// cors translates the options of CORS, turned on by one of them.
+func cors(enable string, d corsDefaults) func(*call) {
+	return func(c *call) {
+		if c.value(enable) != "true" {
+			return // the others mean nothing alone
+		}
+		origin := c.value("cors-allow-origin")
+		if patterns := c.value("cors-allow-origin-regex"); patterns != "" {
+			var lines []string
+			for _, pattern := range strings.Fields(patterns) {
+				start, begins := strings.CutPrefix(pattern, "^")
+				whole, ends := strings.CutSuffix(start, "$")
+				if !begins || !ends {
+					c.keepAll(fmt.Sprintf("%q is looked for anywhere in an origin, also in one that anybody can have", pattern), "begin it with ^, and end it with $")
+					return
+				}
+				lines = append(lines, whole)
+			}
+			c.set("cors-allow-origin-pattern", strings.Join(lines, "\n"))
+		} else if origin == "" {
+			origin = "*"
+		}
+		if strings.ContainsAny(origin, `^\(`) {
+			c.keepAll("an origin that is a regular expression has no equivalent", "list the origins; https://*. stands for one label")
+			return
+		}
+		if origin != "" {
+			c.set("cors-allow-origin", origin)
+		}
+		c.set("cors-allow-methods", cmp.Or(c.value("cors-allow-methods"), d.methods))
+		c.set("cors-allow-headers", cmp.Or(c.value("cors-allow-headers"), d.headers))
+		if expose := c.value("cors-expose-headers"); expose != "" {
+			c.set("cors-expose-headers", expose)
+		}
+		c.corsCredentials(origin, d)
+		if age := inSeconds(c.value("cors-max-age"), d.age); age != "" {
+			c.set("cors-max-age", age)
+		}
+	}
+}
+
+// corsCredentials allows credentials where that is not an invitation to all.
+func (c *call) corsCredentials(origin string, d corsDefaults) {
+	wanted := c.value("cors-allow-credentials") == "true" || (d.credentials && !c.has("cors-allow-credentials"))
+	switch {
+	case wanted && origin == "*" && !c.has("cors-allow-credentials"): // browsers take them from no answer to "*" there either
+	case wanted && origin == "*":
+		c.differs(c.rule.From[0], "credentials are not allowed with any origin", "list the origins in cors-allow-origin")
+	case wanted:
+		c.set("cors-allow-credentials", "true")
+	}
+}
+
+// inSeconds returns a number of seconds, which may have been written as a time.
+func inSeconds(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	if d, err := time.ParseDuration(value); err == nil {
+		return strconv.Itoa(int(d.Seconds()))
+	}
+	return value
+}
+
+// Document returns the document of what becomes of which annotation, in
+// Markdown.
+func Document() string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, d := range Dialects() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nPrefixes: `%s`.\n\n| annotation | here | | note |\n|---|---|---|---|\n", d.Name, d.Remarks, strings.Join(d.Prefixes, "`, `"))
+		for _, r := range d.Rules {
+			b.WriteString(r.row())
+		}
+	}
+	return b.String()
+}
+
+const head = `# Migration from other ingress controllers
+
+<!-- Generated from the code of compiler/migrate: change it there, and run
+     go test ./compiler/migrate -update -->
+
+[From ingress-nginx](../start/from-ingress-nginx.md) walks through a migration. This page says what
+` + "`compiler migrate`" + ` does with each annotation.
+
+It writes each annotation that has an equivalent under our prefix, and keeps comments and
+everything else in the files. It lists the others by object, with what to do instead, and then
+its exit code is 3.
+
+The annotations of the other controller stay beside ours while it serves the object, so that no
+route loses what protects it on the way. With ` + "`--class`" + `, an Ingress of which everything
+could be translated gets our class and loses the old annotations. An Ingress of which something is
+left keeps its class. ` + "`--remove`" + ` takes the translated annotations out whatever the
+class is: for those who have hapsnap serve the old class.
+
+The third column of the tables says how the two compare:
+
+- *equal*: it behaves here as it did there.
+- *differs*: it does, apart from what the note says. Where the difference depends on the value,
+  ` + "`compiler migrate`" + ` says so for the object.
+- *said*: it is removed, with a warning that says what holds instead.
+- *refused*: it stays, with an error, and keeps the Ingress with its controller.
+
+A value that asks for nothing, such as ` + "`false`" + `, is removed without a message.
+
+The compiler's own [options](annotations.md) read back every annotation that is written. What they
+would refuse is listed, not written. Settings of the other controller's ConfigMap are not read: see
+[the configuration](configuration.md).
+
+While hapsnap serves an Ingress, it reports each annotation of these controllers that no option of
+ours beside it stands in for. One that protects something closes the routes of its Ingress with 503,
+so that changing the class by hand opens nothing. The setting ` + "`foreignAnnotations: ignore`" + ` of
+the configuration turns that off.
+`
+
+// row returns the rule's row of its table.
+func (r Rule) row() string {
+	here := "–"
+	switch {
+	case r.Needless:
+		here = "not needed"
+	case r.Removed:
+		here = "removed"
+	case len(r.To) > 0 && r.To[0] != "":
+		here = "`" + strings.Join(r.To, "`, `") + "`"
+	}
+	note := strings.ReplaceAll(r.Note, "|", `\|`)
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", strings.Join(r.From, "`, `"), here, r.verdict(), note)
+}
