@@ -1,6 +1,19 @@
 package options
 
-import "github.com/hapsnap/hapsnap/compiler/policy"
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+)
 
 // aboutLists says what may be listed besides networks.
 const aboutLists = "`@NAME/KEY` is a list: the networks under a key of a ConfigMap of the same namespace, separated by commas, spaces or lines, with `#` before comments. `@NAMESPACE/NAME/KEY` is one of another namespace, if the configuration shares it (`shared.networkLists`). An empty list holds nobody; a list that is missing or malformed closes the routes."
@@ -107,4 +120,244 @@ func externalAuthOptions() []Option {
 			Summary: "The Host header that the service gets; with `request-host`, that of the client's request.",
 		}, authHost, func(s *Settings, v string) { s.authHost = v }),
 	}
+}
+
+// networks reads networks and names of lists.
+func networks(text string) (policy.Networks, error) {
+	var out policy.Networks
+	_, err := listOf(func(word string) (struct{}, error) {
+		name, isList := strings.CutPrefix(word, "@")
+		if isList {
+			list, err := networkList(name)
+			out.Lists = append(out.Lists, list)
+			return struct{}{}, err
+		}
+		prefix, err := network(word)
+		out.Prefixes = append(out.Prefixes, prefix)
+		return struct{}{}, err
+	})(text)
+	return out, err
+}
+
+// network reads a CIDR or an address.
+func network(word string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(word); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(word)
+	if err != nil {
+		return netip.Prefix{}, fault("is not a network", "use CIDRs such as 10.0.0.0/8 or fd00::/8, or addresses")
+	}
+	if p.Masked() != p {
+		return netip.Prefix{}, fault("has bits beyond its length", "it would be "+p.Masked().String())
+	}
+	return p, nil
+}
+
+// networkList reads the name of a list, NAME/KEY or NAMESPACE/NAME/KEY.
+func networkList(name string) (policy.NetworkList, error) {
+	parts := strings.Split(name, "/")
+	list := policy.NetworkList{ConfigMap: parts[0], Key: parts[len(parts)-1]}
+	wrong := len(parts) != 2 && len(parts) != 3
+	if len(parts) == 3 {
+		list.Namespace, list.ConfigMap = parts[0], parts[1]
+		wrong = len(validation.IsDNS1123Label(list.Namespace)) > 0
+	}
+	if wrong || len(validation.IsDNS1123Subdomain(list.ConfigMap)) > 0 || len(validation.IsConfigMapKey(list.Key)) > 0 {
+		return list, fault("is not the name of a list", "use @CONFIGMAP/KEY, or @NAMESPACE/CONFIGMAP/KEY")
+	}
+	return list, nil
+}
+
+// LineError is what is wrong with a line of a text.
+type LineError struct {
+	Line          int // from 1
+	Message, Hint string
+}
+
+// ParseNetworks reads a list of networks: CIDRs and addresses, separated by
+// commas, white space and line ends; a '#' and what follows it on its line is a
+// comment.
+func ParseNetworks(text string) ([]netip.Prefix, []LineError) {
+	var out []netip.Prefix
+	var wrong []LineError
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line, _, _ = strings.Cut(line, "#")
+		for _, word := range fields(line) {
+			prefix, err := network(word)
+			if err != nil {
+				message, hint := described(word, err)
+				wrong = append(wrong, LineError{number, message, hint})
+				continue
+			}
+			out = append(out, prefix)
+		}
+	}
+	return out, wrong
+}
+
+// satisfyOption says how many of the ways in a client must have.
+const satisfyOption = "satisfy"
+
+// waysIn are the options of which satisfy says whether one is enough.
+var waysIn = []string{"allow-list", "auth-basic", "auth-url"}
+
+func satisfyOptions() []Option {
+	return []Option{
+		define(Option{
+			Name: satisfyOption, Group: Protecting, On: onBoth, Closes: true, Value: "`all` or `any`", Example: "any", Default: "`all`",
+			Summary: "With `any`, one of `allow-list`, `auth-basic` and `auth-url` is enough: clients of `allow-list` are not asked who they are, others are asked for a password, and of those without one the service of `auth-url` is asked. All other protection holds for everybody. It is about the options of the object that it is on: an Ingress says nothing of those of its Service, nor the Service of those of the Ingress, nor either of those of the class.",
+		}, oneOf(map[string]bool{"all": false, "any": true}), func(s *Settings, v bool) { s.satisfyAny = v }),
+	}
+}
+
+// satisfy has one way in be enough, if all that are asked for are of the object that says so.
+func (r *resolution) satisfy() {
+	s := &r.settings
+	if !s.satisfyAny {
+		return
+	}
+	giver := Giver(satisfyOption, r.objects...)
+	ways := 0
+	for _, name := range waysIn {
+		if !r.has(name) {
+			continue
+		}
+		of := Giver(name, r.objects...)
+		if ways++; of != giver || r.objects[of].Inherits(name) != r.objects[giver].Inherits(satisfyOption) {
+			r.refuse(satisfyOption, "cannot have "+Prefix+name+" of another object be one of several ways in", "say both on the Ingress, both on the Service, or both for the class")
+			return
+		}
+	}
+	if ways < 2 {
+		r.report(diag.Warning, satisfyOption, "has no effect with fewer than two of allow-list, auth-basic and auth-url", "")
+		return
+	}
+	s.Protection.AllowSuffices = s.Protection.Allow.Any()
+	if s.Basic != nil {
+		s.Basic.Alternative, s.Basic.Others = true, s.External != nil
+	}
+	if s.External != nil {
+		s.External.Alternative = true
+		if s.Basic != nil {
+			s.External.Realm = s.Basic.Realm
+		}
+	}
+}
+
+// errorStatuses reads statuses of answers that are errors.
+func errorStatuses(text string) ([]int, error) {
+	out, err := listOf(func(word string) (int, error) {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 400 || n > 599 || strconv.Itoa(n) != word {
+			return 0, fault("is not the status of an error", "use 400 to 599")
+		}
+		return n, nil
+	})(text)
+	slices.Sort(out)
+	out = slices.Compact(out)
+	if len(out) > mostEdits {
+		return nil, fault(fmt.Sprintf("lists %d statuses", len(out)), fmt.Sprintf("use %d at most", mostEdits))
+	}
+	return out, err
+}
+
+var realmForm = regexp.MustCompile(`^[ !#-\[\]-~]{1,200}$`)
+
+// realm reads what can stand in quotes in a WWW-Authenticate header.
+func realm(text string) (string, error) {
+	if !realmForm.MatchString(text) {
+		return "", fault("is not a realm", `use at most 200 characters of ASCII, without " and \`)
+	}
+	return text, nil
+}
+
+// authService reads the URL of a Service that is asked for authentication.
+func authService(text string) (*policy.ExternalAuth, error) {
+	const hint = "use http://SERVICE.NAMESPACE.svc:PORT/PATH"
+	if err := visible(text); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || strings.Contains(text, "#"):
+		return nil, fault("is not the URL of a Service", hint)
+	case u.Scheme == "https":
+		return nil, fault("asks for TLS, which is not supported towards an authentication service", hint)
+	case u.Scheme != "http":
+		return nil, fault("is not the URL of a Service", hint)
+	}
+	ref, err := serviceRef(u.Host)
+	if err != nil {
+		return nil, err
+	}
+	_, path, _ := strings.Cut(text, "://"+u.Host)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return &policy.ExternalAuth{Service: ref, Host: u.Host, Path: path}, nil
+}
+
+// serviceRef reads the DNS name of a Service, perhaps with a port.
+func serviceRef(host string) (policy.ServiceRef, error) {
+	name, port, hasPort := strings.Cut(host, ":")
+	ref := policy.ServiceRef{Port: 80}
+	if hasPort {
+		n, err := strconv.Atoi(port)
+		if err != nil || n < 1 || n > 65535 || strconv.Itoa(n) != port {
+			return ref, faultOf(host, "has no valid port", "use 1 to 65535")
+		}
+		ref.Port = n
+	}
+	short := strings.TrimSuffix(strings.TrimSuffix(name, ".cluster.local"), ".svc")
+	ref.Name, ref.Namespace, _ = strings.Cut(short, ".")
+	if (strings.HasSuffix(name, ".cluster.local") && !strings.HasSuffix(name, ".svc.cluster.local")) || (short != name && ref.Namespace == "") ||
+		len(validation.IsDNS1123Label(ref.Name)) > 0 || (ref.Namespace != "" && len(validation.IsDNS1123Label(ref.Namespace)) > 0) {
+		return ref, faultOf(name, "is not a Service of the cluster", "use SERVICE, or SERVICE.NAMESPACE.svc: other hosts would have to be resolved by DNS while requests wait")
+	}
+	return ref, nil
+}
+
+// signIn reads a location that a parameter can be added to.
+func signIn(text string) (string, error) {
+	r, err := redirect(text)
+	switch {
+	case err != nil:
+		return "", err
+	case r.Location != text:
+		return "", fault("has more than one word", "write a path or a URL")
+	case strings.Contains(text, "#"):
+		return "", fault("holds a fragment", "leave out what follows #")
+	}
+	return text, nil
+}
+
+// parameterName reads the name of a parameter of a query.
+func parameterName(text string) (string, error) {
+	if !keyForm.MatchString(text) {
+		return "", fault("is not the name of a parameter", "use letters, digits, - and _")
+	}
+	return text, nil
+}
+
+// requestHost stands for the host of a client's request.
+const requestHost = "request-host"
+
+// authHost reads what a service gets as Host.
+func authHost(text string) (string, error) {
+	if text == requestHost {
+		return text, nil
+	}
+	return hostPort(text)
+}
+
+// carriedHeader reads the name of a header that can be handed on.
+func carriedHeader(text string) (string, error) {
+	name, err := token(text)
+	if err == nil && slices.Contains(notEdited, strings.ToLower(name)) {
+		return "", fault("is not a header that can be handed on", "leave it out")
+	}
+	return name, err
 }
