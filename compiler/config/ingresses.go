@@ -1,0 +1,290 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hapsnap/hapsnap/compiler/config/field"
+	"github.com/hapsnap/hapsnap/internal/objectname"
+)
+
+// HostPolicy says what namespaces other than its owner get of a host.
+type HostPolicy string
+
+// The policies.
+const (
+	// ShareHosts merges the paths that all namespaces have for a host.
+	ShareHosts HostPolicy = "shared"
+	// OwnHosts serves the paths of the owner, and of those whom the owner or the
+	// administrator lets in.
+	OwnHosts HostPolicy = "owned"
+)
+
+func (p HostPolicy) check(f field.Errors) {
+	if p != ShareHosts && p != OwnHosts {
+		f.Add(fmt.Sprintf("%q is neither shared nor owned", string(p)), "use shared or owned")
+	}
+}
+
+// SharedHost is a host that its owner shares, whatever the owner says.
+type SharedHost struct {
+	// Host is the name of a host, or a wildcard such as *.shop.example, which
+	// stands for the hosts below it too.
+	Host string `json:"host"`
+	// Namespaces are those that may have paths of the host.
+	Namespaces Namespaces `json:"namespaces"`
+}
+
+// ReservedDomain is a domain that only some namespaces may have hosts in.
+type ReservedDomain struct {
+	// Domain is a DNS name. It stands for the host of that name and for everything
+	// below it, wildcards included.
+	Domain string `json:"domain"`
+	// Namespaces are those that may name such hosts. With hosts: owned, they share
+	// them.
+	Namespaces Namespaces `json:"namespaces"`
+}
+
+// Contains reports whether a host, perhaps a wildcard such as *.foo.example or
+// .foo.example, is in the domain.
+func (d ReservedDomain) Contains(host string) bool {
+	host = strings.TrimPrefix(strings.TrimPrefix(host, "*"), ".")
+	return host == d.Domain || strings.HasSuffix(host, "."+d.Domain)
+}
+
+// ReservedSuffixes returns what the hosts of reserved domains end with, behind a dot of
+// their own.
+func (c Config) ReservedSuffixes() []string {
+	var out []string
+	for _, d := range c.ReservedDomains {
+		out = append(out, "."+d.Domain)
+	}
+	return out
+}
+
+func (c Config) checkHosts(f field.Errors) {
+	c.Hosts.check(f.At("hosts"))
+	for i, s := range c.SharedHosts {
+		at := f.At("sharedHosts").Element(i)
+		checkDomain(at.At("host"), strings.TrimPrefix(s.Host, "*."), s.Host)
+		s.Namespaces.check(at.At("namespaces"))
+	}
+	for i, d := range c.ReservedDomains {
+		at := f.At("reservedDomains").Element(i)
+		checkDomain(at.At("domain"), d.Domain, d.Domain)
+		if len(d.Namespaces) == 0 {
+			at.At("namespaces").Add("names nobody who may have hosts of the domain", "list one or more namespaces")
+		}
+		d.Namespaces.check(at.At("namespaces"))
+		if j := slices.IndexFunc(c.ReservedDomains, func(o ReservedDomain) bool { return o.Domain == d.Domain }); j < i {
+			at.At("domain").Add(fmt.Sprintf("%q is that of an entry further up", d.Domain), "list all namespaces in one entry")
+		}
+	}
+}
+
+func checkDomain(f field.Errors, name, written string) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		f.Add(fmt.Sprintf("%q is not the name of a host", written), "use a DNS name in lower case, such as shop.example")
+	}
+}
+
+// Paths says how the paths of requests are compared with those of routes.
+type Paths struct {
+	// Normalize compares paths in a form in which /admin, //admin, /x/../admin and
+	// /%61dmin are one path. Servers get the path as it came. It needs a HAProxy with
+	// Lua. Without it, paths are compared byte for byte, and what protects /admin does
+	// not protect /%61dmin.
+	Normalize bool `json:"normalize"`
+	// Unsafe says what becomes of requests whose path servers read in different ways,
+	// such as /admin%2f, on hosts with a path that something protects: with reject they
+	// are answered 400, with pass they are routed as if the path meant what it says.
+	// Hosts without protection serve them in any case.
+	Unsafe UnsafePaths `json:"unsafe"`
+	// Parameters says what ";" in a path means: to some servers, the rest of the segment
+	// is then no part of the path, so that /admin;x=1 is /admin. With reject, such
+	// requests are unsafe ones; with ignore, they are compared without their parameters;
+	// with match, ";" is a character like others.
+	Parameters PathParameters `json:"parameters"`
+}
+
+// UnsafePaths says what becomes of requests whose path servers read in different ways.
+type UnsafePaths string
+
+// The answers.
+const (
+	RejectUnsafe UnsafePaths = "reject"
+	PassUnsafe   UnsafePaths = "pass"
+)
+
+// PathParameters says what ";" in a path means.
+type PathParameters string
+
+// The meanings.
+const (
+	RejectParameters PathParameters = "reject"
+	IgnoreParameters PathParameters = "ignore"
+	MatchParameters  PathParameters = "match"
+)
+
+func defaultPaths() Paths {
+	return Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters}
+}
+
+func (p Paths) check(f field.Errors) {
+	if p.Unsafe != RejectUnsafe && p.Unsafe != PassUnsafe {
+		f.At("unsafe").Add(fmt.Sprintf("%q is neither reject nor pass", string(p.Unsafe)), "use reject or pass")
+	}
+	if p.Parameters != RejectParameters && p.Parameters != IgnoreParameters && p.Parameters != MatchParameters {
+		f.At("parameters").Add(fmt.Sprintf("%q is not possible", string(p.Parameters)), "use reject, ignore or match")
+	}
+}
+
+// Shared is what objects of every namespace may name, each as namespace/name.
+// Anything else can be named by objects of its own namespace only.
+type Shared struct {
+	// NetworkLists are ConfigMaps whose keys are lists of networks, such as one
+	// list for each country, for allow-list, deny-list and rate-limit-exempt.
+	NetworkLists []string `json:"networkLists"`
+	// AuthServices are Services that may be asked for authentication, with
+	// auth-url.
+	AuthServices []string `json:"authServices"`
+}
+
+func (s Shared) check(f field.Errors) {
+	for i, name := range s.NetworkLists {
+		f.At("networkLists").Element(i).Add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/countries")
+	}
+	for i, name := range s.AuthServices {
+		f.At("authServices").Element(i).Add(checkShared(name), "use the namespace and the name of a Service, such as edge/oauth2-proxy")
+	}
+}
+
+func checkShared(name string) string {
+	object, err := objectname.Parse(name)
+	if err == nil && len(validation.IsDNS1123Label(object.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(object.Name)) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q is not namespace/name", name)
+}
+
+// ExternalNames says which Services of type ExternalName are served.
+type ExternalNames struct {
+	// Policy says whether any are. With refuse, their routes answer 503.
+	Policy ExternalNamePolicy `json:"policy"`
+	// Domains are the names that Services may lead to; "*." stands for any
+	// number of labels, as in *.example.com. Without any, all names are served
+	// but those that lead into the cluster or to the machine: localhost, names
+	// of one label, Services of other namespaces, and the metadata services of
+	// clouds. A name that is listed is served whatever it is.
+	Domains []string `json:"domains"`
+}
+
+// ExternalNamePolicy says whether Services of type ExternalName are served.
+type ExternalNamePolicy string
+
+// The policies.
+const (
+	AllowExternalNames  ExternalNamePolicy = "allow"
+	RefuseExternalNames ExternalNamePolicy = "refuse"
+)
+
+func (e ExternalNames) check(f field.Errors) {
+	if e.Policy != AllowExternalNames && e.Policy != RefuseExternalNames {
+		f.At("policy").Add(fmt.Sprintf("%q is neither allow nor refuse", string(e.Policy)), "use allow or refuse")
+	}
+	for i, d := range e.Domains {
+		if len(validation.IsDNS1123Subdomain(strings.TrimPrefix(d, "*."))) > 0 {
+			f.At("domains").Element(i).Add(fmt.Sprintf("%q is not a DNS name", d), "use names such as partner.example, or *.partner.example for every name below it")
+		}
+	}
+}
+
+// ForeignAnnotations says what becomes of annotations of other controllers that are not
+// obeyed.
+type ForeignAnnotations string
+
+// The answers.
+const (
+	// CloseForeign reports each of them, and closes the routes of an Ingress with one that
+	// protects something.
+	CloseForeign ForeignAnnotations = "close"
+	// IgnoreForeign says nothing of them.
+	IgnoreForeign ForeignAnnotations = "ignore"
+)
+
+func (a ForeignAnnotations) check(f field.Errors) {
+	if a != CloseForeign && a != IgnoreForeign {
+		f.Add(fmt.Sprintf("%q is neither close nor ignore", string(a)), "use close or ignore")
+	}
+}
+
+// Affinity says how the cookies are made that keep sessions with endpoints.
+type Affinity struct {
+	// KeySecret is the Secret, as namespace/name, that holds the key of the
+	// cookies. A cookie is a hash of this key and an endpoint's address, so that
+	// every HAProxy knows it. The pusher puts the key in; no snapshot holds it,
+	// and changing it ends all sessions. Without a Secret the key is public:
+	// then anybody who has a cookie can find out the endpoint's address, and anybody who
+	// knows an address can make the cookie that leads to it.
+	KeySecret string `json:"keySecret"`
+	// Key is the key within the Secret.
+	Key string `json:"key"`
+}
+
+// secretKeyForm is what the API allows as a key of a Secret.
+var secretKeyForm = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
+
+func (a Affinity) check(f field.Errors) {
+	if a.KeySecret != "" {
+		f.At("keySecret").Add(checkShared(a.KeySecret), "use the namespace and the name of a Secret, or leave it out")
+	}
+	if !secretKeyForm.MatchString(a.Key) {
+		f.At("key").Add(fmt.Sprintf("%q is not a key of a Secret", a.Key), "use letters, digits, -, _ and .")
+	}
+}
+
+// Snippets says who may write lines of haproxy.cfg.
+type Snippets struct {
+	// Namespaces are those whose Ingresses may use hapsnap.dev/snippet. People who
+	// may write there what HAProxy does can read the files and the environment of
+	// HAProxy, certificates too, and change what becomes of the requests of others:
+	// allow those who may see and do all that.
+	Namespaces Namespaces `json:"namespaces"`
+}
+
+func (c Config) checkErrorPages(f field.Errors) {
+	if c.ErrorPages != "" {
+		f.Add(checkShared(c.ErrorPages), "use the namespace and the name of a ConfigMap, such as edge/error-pages")
+	}
+}
+
+// IngressStatus says which addresses the status of Ingresses names.
+type IngressStatus struct {
+	// Service is the one whose addresses they are, as namespace/name: those of its
+	// load balancer and its external IPs; without a load balancer its external name,
+	// its external IPs or its cluster IP. It must be among the Services that are
+	// read. While it is not there, statuses stay as they are.
+	Service string `json:"service"`
+	// Addresses are IP addresses and host names, instead of a Service.
+	Addresses []string `json:"addresses"`
+}
+
+func (s IngressStatus) check(f field.Errors) {
+	if s.Service != "" {
+		f.At("service").Add(checkShared(s.Service), "use the namespace and the name of a Service, such as edge/haproxy")
+	}
+	if s.Service != "" && len(s.Addresses) > 0 {
+		f.At("addresses").Add("are given beside a Service", "use one or the other")
+	}
+	for i, text := range s.Addresses {
+		ip, err := netip.ParseAddr(text)
+		if (err != nil || ip.Zone() != "") && len(validation.IsDNS1123Subdomain(text)) > 0 {
+			f.At("addresses").Element(i).Add(fmt.Sprintf("%q is neither an IP address nor a host name", text), "use such as 192.0.2.10 or edge.example.com")
+		}
+	}
+}
