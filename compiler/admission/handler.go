@@ -1,14 +1,20 @@
 package admission
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -181,4 +187,132 @@ func reply(w http.ResponseWriter, response *admissionv1.AdmissionResponse) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // who asked has gone: there is nobody to tell
+}
+
+const (
+	// maxBody bounds a review in bytes. It holds an object twice, of at most the 3
+	// MiB that an API server takes.
+	maxBody = 8 << 20
+	// bodyTime is how long the body of a review may take to arrive.
+	bodyTime = 5 * time.Second
+	// freeBody is what of each body counts for nothing; maxBodies bounds the rest of all
+	// that are being read, or have been and wait.
+	freeBody, maxBodies = 64 << 10, 64 << 20
+	// maxReviews bounds the reviews that are judged at a time, and maxOfNamespace those of
+	// one namespace.
+	maxReviews, maxOfNamespace = 512, 128
+)
+
+var (
+	errTooLarge = errors.New("the review is too large")
+	errTooMany  = errors.New("too many large reviews at a time")
+)
+
+// bodies bounds what bodies of requests take of memory and of time. Reading one waits for
+// no other one.
+type bodies struct {
+	held     atomic.Int64
+	patience time.Duration // zero: bodyTime
+}
+
+// read reads a body whole. With an error it returns the status of the answer.
+func (b *bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
+	// A server that cannot set it (of a test) has no slow clients either.
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(cmp.Or(b.patience, bodyTime)))
+	var out bytes.Buffer
+	var counted int64
+	defer func() { b.held.Add(-counted) }()
+	chunk := make([]byte, 32<<10)
+	for {
+		n, err := r.Body.Read(chunk)
+		out.Write(chunk[:n])
+		if out.Len() > maxBody {
+			return nil, http.StatusRequestEntityTooLarge, errTooLarge
+		}
+		if over := int64(out.Len()) - freeBody - counted; over > 0 {
+			counted += over
+			if b.held.Add(over) > maxBodies {
+				return nil, http.StatusServiceUnavailable, errTooMany
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			// What is read from now on is whether the client is still there.
+			_ = connection.SetReadDeadline(time.Time{})
+			return out.Bytes(), 0, nil
+		case err != nil:
+			return nil, http.StatusBadRequest, err
+		}
+	}
+}
+
+// places are those of the reviews that are judged. Each namespace has only some, so that
+// none keeps the others out.
+type places struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by namespace
+}
+
+func (p *places) take(namespace string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all >= maxReviews || p.of[namespace] >= maxOfNamespace {
+		return false
+	}
+	if p.of == nil {
+		p.of = map[string]int{}
+	}
+	p.all++
+	p.of[namespace]++
+	return true
+}
+
+func (p *places) leave(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.of[namespace]--; p.of[namespace] == 0 {
+		delete(p.of, namespace)
+	}
+}
+
+// metrics are those of one server.
+type metrics struct {
+	reviews   *prometheus.CounterVec
+	malformed prometheus.Counter
+	duration  prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hapsnap_compiler_admission_reviews_total",
+			Help: "Reviews of the admission webhook, by kind of object (Ingress, ConfigMap, other) and result: allowed, denied, unjudged (allowed or denied as the failure policy says).",
+		}, []string{"kind", "result"}),
+		malformed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "hapsnap_compiler_admission_malformed_total", Help: "Requests to the admission webhook that were no reviews.",
+		}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "hapsnap_compiler_admission_review_duration_seconds", Help: "Time to answer a review, the wait for the one before included.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
+		}),
+	}
+	for _, kind := range []string{"Ingress", "ConfigMap"} {
+		for _, result := range []string{allowed, denied, notJudged} {
+			m.reviews.WithLabelValues(kind, result)
+		}
+	}
+	r.MustRegister(m.reviews, m.malformed, m.duration)
+	return m
+}
+
+// reviewed counts a review. The kind is a label only where there are few of them.
+func (m *metrics) reviewed(kind, result string, took time.Duration) {
+	if kind != "Ingress" && kind != "ConfigMap" {
+		kind = kindUnknown
+	}
+	m.reviews.WithLabelValues(kind, result).Inc()
+	m.duration.Observe(took.Seconds())
 }
