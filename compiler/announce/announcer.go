@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	networkingv1 "k8s.io/client-go/kubernetes/typed/networking/v1"
 	"k8s.io/client-go/util/flowcontrol"
@@ -92,4 +93,34 @@ func (a *Announcer) Run(ctx context.Context) error {
 	group.Go(func() error { a.events.Run(ctx); return nil })
 	group.Go(func() error { a.statuses.Run(ctx); return nil })
 	return group.Wait()
+}
+
+// metrics are those of one [Announcer].
+type metrics struct {
+	statuses *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		statuses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "hapsnap_compiler_ingress_status_writes_total", Help: "Statuses of Ingresses brought to the API server, by result: written, refused (not tried again), error.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{"written", "refused", "error"} {
+		m.statuses.WithLabelValues(result)
+	}
+	r.MustRegister(m.statuses)
+	return m
+}
+
+// Rules returns what an announcer must be allowed to do, in every namespace whose
+// objects are compiled and in default, where the Events on objects without a
+// namespace are. Statuses are written only if the configuration says which
+// addresses.
+func Rules(statuses bool) []rbacv1.PolicyRule {
+	rules := events.Rules()
+	if statuses {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses/status"}, Verbs: []string{"patch"}})
+	}
+	return rules
 }
