@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -236,4 +238,154 @@ func (x *execution) routed(ctx context.Context, a Assertion) (*fault, error) {
 		return &fault{message: fmt.Sprintf("%s: answered by %s", a.Request, describe(answer)), detail: "want " + a.RoutesTo.String()}, nil
 	}
 	return nil, nil
+}
+
+// Outcome is what came of a test.
+type Outcome struct {
+	Name       string    `json:"name"`
+	File       string    `json:"file"`
+	Line       int       `json:"line"`
+	Column     int       `json:"column"`
+	Passed     bool      `json:"passed"`
+	Assertions int       `json:"assertions"`
+	Failures   []Failure `json:"failures,omitempty"`
+}
+
+// Failure is an assertion that does not hold, or an error that nobody expected.
+type Failure struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Object  string `json:"object,omitempty"`
+	Message string `json:"message"`
+	Detail  string `json:"detail,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+	// Assertion says that an assertion does not hold.
+	Assertion bool `json:"assertion"`
+}
+
+// failure is a diagnostic as a failure.
+func failure(d diag.Diagnostic) Failure {
+	return Failure{
+		File: d.Position.File, Line: d.Position.Line, Column: d.Position.Column,
+		Object: d.Object.String(), Message: d.Message, Hint: d.Hint,
+	}
+}
+
+// String is the failure as people read it: as a diagnostic, with more below it.
+func (f Failure) String() string {
+	parts := []string{}
+	for _, part := range []string{diag.Position{File: f.File, Line: f.Line, Column: f.Column}.String(), f.Object, f.Message} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	text := strings.Join(parts, ": ")
+	for line := range strings.Lines(f.Detail) {
+		text += "\n\t" + strings.TrimRight(line, "\n")
+	}
+	if f.Hint != "" {
+		text += "\n\thint: " + f.Hint
+	}
+	return text
+}
+
+// Print prints a line for the test, and what failed.
+func (o Outcome) Print(w io.Writer) error {
+	of := fmt.Sprintf("%s:%d:%d: %s %s", o.File, o.Line, o.Column, Kind, o.Name)
+	if o.Passed {
+		_, err := fmt.Fprintf(w, "ok    %s: %s\n", of, count(o.Assertions))
+		return err
+	}
+	failed, errors := 0, 0
+	for _, f := range o.Failures {
+		if f.Assertion {
+			failed++
+		} else {
+			errors++
+		}
+	}
+	text := fmt.Sprintf("%d of %s failed", failed, count(o.Assertions))
+	if errors > 0 {
+		text += fmt.Sprintf(", and the compiler reports %d that no assertion expects", errors)
+	}
+	_, err := fmt.Fprintf(w, "FAIL  %s: %s\n", of, text)
+	for _, f := range o.Failures {
+		_, err = fmt.Fprintln(w, f)
+	}
+	return err
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 assertion"
+	}
+	return fmt.Sprint(n, " assertions")
+}
+
+// asked makes the request that is sent.
+func (q Request) asked(c config.Config) trial.Request {
+	r := trial.Request{TLS: q.Scheme == "https", Port: q.Port, Method: q.Method, Host: q.Host, Path: q.Path, Headers: q.Headers}
+	if r.Port == 0 {
+		r.Port = c.HTTP.Port
+		if r.TLS {
+			r.Port = c.HTTPS.Port
+		}
+	}
+	if q.From != "" {
+		r.From = netip.MustParseAddr(q.From) // it was checked
+	}
+	return r
+}
+
+// String is the request in few words.
+func (q Request) String() string {
+	port := ""
+	if q.Port != 0 {
+		port = fmt.Sprint(":", q.Port)
+	}
+	return fmt.Sprintf("%s %s://%s%s%s", or(q.Method, "GET"), or(q.Scheme, "http"), q.Host, port, or(q.Path, "/"))
+}
+
+func or(s, unset string) string {
+	if s == "" {
+		return unset
+	}
+	return s
+}
+
+// met reports whether an answer is what was asked for.
+func (r Route) met(a trial.Answer) bool {
+	server := trial.Server{}
+	if a.Server != nil {
+		server = *a.Server
+	}
+	return (r.Backend == "" || r.Backend == server.Backend) &&
+		(r.Service == "" || r.Service == server.Service || strings.HasPrefix(server.Service, r.Service+":")) &&
+		(r.Status == 0 || r.Status == a.Status) &&
+		(r.Redirect == "" || r.Redirect == a.Location)
+}
+
+// String is who is to answer, in few words.
+func (r Route) String() string {
+	var parts []string
+	for _, p := range [][2]string{{"backend ", r.Backend}, {"Service ", r.Service}, {"redirect to ", r.Redirect}} {
+		if p[1] != "" {
+			parts = append(parts, p[0]+p[1])
+		}
+	}
+	if r.Status != 0 {
+		parts = append(parts, fmt.Sprint("status ", r.Status))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describe says who answered.
+func describe(a trial.Answer) string {
+	got := Route{Status: a.Status, Redirect: a.Location}
+	if a.Server == nil {
+		return "HAProxy itself, " + got.String()
+	}
+	got.Backend, got.Service = a.Server.Backend, a.Server.Service
+	return got.String()
 }
