@@ -2,15 +2,25 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Cluster is the objects of a cluster. Nothing is known of them until [Cluster.Run]
@@ -113,4 +123,183 @@ func some(texts []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(texts[:maxShown], ", "), more)
 	}
 	return strings.Join(texts, ", ")
+}
+
+// Plan returns what is watched for a configuration once these names were met,
+// sorted.
+func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
+	var out []kubewatch.Query
+	add := func(namespaces []string, q kubewatch.Query) {
+		if len(namespaces) == 0 {
+			namespaces = []string{""}
+		}
+		for _, q.Namespace = range namespaces {
+			out = append(out, q)
+		}
+	}
+	add(c.Namespaces, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"})
+	add(nil, kubewatch.Query{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"})
+	add(c.Namespaces, kubewatch.Query{APIVersion: "v1", Kind: "Service"})
+	if c.Endpoints == config.Recorded {
+		add(c.Namespaces, kubewatch.Query{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"})
+	}
+	if selectsNamespaces(c) {
+		add(nil, kubewatch.Query{APIVersion: "v1", Kind: "Namespace"})
+	}
+	out = append(out, watched(c, "Secret", c.Secrets, asked.Secrets)...)
+	out = append(out, watched(c, "ConfigMap", c.ConfigMaps, asked.ConfigMaps)...)
+	for _, k := range c.Kinds {
+		add(k.Namespaces, kubewatch.Query{
+			APIVersion: k.APIVersion, Kind: k.Kind, Labels: k.LabelSelector, Fields: k.FieldSelector,
+			Optional: k.Optional, Content: true, Drop: strings.Join(k.Drop, " "),
+		})
+	}
+	slices.SortFunc(out, kubewatch.Query.Compare)
+	return slices.Compact(out)
+}
+
+// selectsNamespaces reports whether the labels of namespaces count.
+func selectsNamespaces(c config.Config) bool {
+	return c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k kinds.Kind) bool { return k.NamespaceSelector != "" })
+}
+
+// watched returns the queries for a kind of which not all objects are read.
+func watched(c config.Config, kind string, w kinds.Watched, names []snapshots.SecretName) []kubewatch.Query {
+	var out []kubewatch.Query
+	if w.Watch == kinds.WatchNamed {
+		for _, name := range names {
+			if len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, name.Namespace) {
+				out = append(out, kubewatch.Query{APIVersion: "v1", Kind: kind, Namespace: name.Namespace, Name: name.Name})
+			}
+		}
+		return out
+	}
+	namespaces := c.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		out = append(out, kubewatch.Query{APIVersion: "v1", Kind: kind, Namespace: namespace, Labels: w.LabelSelector})
+	}
+	return out
+}
+
+// SettingKey is the key of a ConfigMap under which a configuration is.
+const SettingKey = "config.yaml"
+
+// Setting is a ConfigMap that holds the configuration of a compiler. Nothing is known
+// of it until [Setting.Run] runs.
+type Setting struct {
+	query   kubewatch.Query
+	watches *kubewatch.Set
+}
+
+// SettingQuery is what is watched of a ConfigMap with a configuration.
+func SettingQuery(name types.NamespacedName) kubewatch.Query {
+	return kubewatch.Query{APIVersion: "v1", Kind: "ConfigMap", Namespace: name.Namespace, Name: name.Name}
+}
+
+// NewSetting returns the Setting in a ConfigMap of a cluster.
+func NewSetting(c Connection, name types.NamespacedName) *Setting {
+	s := &Setting{query: SettingQuery(name), watches: newSet(c)}
+	s.watches.Plan([]kubewatch.Query{s.query})
+	return s
+}
+
+// Run follows the ConfigMap until ctx is done.
+func (s *Setting) Run(ctx context.Context, log *slog.Logger) { s.watches.Run(ctx, log) }
+
+// Read returns the configuration, and the name that it has in diagnostics. The error
+// wraps [inputs.ErrIncomplete] while nothing is known of the ConfigMap yet, or
+// [fs.ErrNotExist] if there is none, or none with the key.
+func (s *Setting) Read(context.Context) (name string, data []byte, err error) {
+	name = s.query.String() + " " + SettingKey
+	var object *corev1.ConfigMap
+	var synced bool
+	var trouble error
+	s.watches.Read(func(list []kubewatch.Standing) {
+		for _, standing := range list { // the one, or none once Run has ended
+			synced, trouble = standing.Synced, standing.Err
+			object, _ = standing.Objects[types.NamespacedName{Namespace: s.query.Namespace, Name: s.query.Name}].(*corev1.ConfigMap)
+		}
+	})
+	if !synced {
+		return name, nil, fmt.Errorf("read configuration: %s: %w", s.query, errors.Join(inputs.ErrIncomplete, trouble))
+	}
+	if object == nil {
+		return name, nil, fmt.Errorf("read configuration: %s: %w", s.query, fs.ErrNotExist)
+	}
+	text, exists := object.Data[SettingKey]
+	if !exists {
+		return name, nil, fmt.Errorf("read configuration: %s: key %s: %w", s.query, SettingKey, fs.ErrNotExist)
+	}
+	return name, []byte(text), nil
+}
+
+// First waits until something is known of the ConfigMap, and returns it as Read does.
+func (s *Setting) First(ctx context.Context) (name string, data []byte, err error) {
+	for {
+		name, data, err = s.Read(ctx)
+		if !errors.Is(err, inputs.ErrIncomplete) {
+			return name, data, err
+		}
+		select {
+		case <-ctx.Done():
+			return name, nil, errors.Join(ctx.Err(), err)
+		case <-s.watches.Changes():
+		}
+	}
+}
+
+// Changes sends when the ConfigMap may be different from what was read.
+func (s *Setting) Changes(context.Context, *slog.Logger) <-chan struct{} { return s.watches.Changes() }
+
+// What the metrics are called, and say.
+var (
+	watchesDescription  = prometheus.NewDesc("hapsnap_compiler_watches", "Lists of objects of the cluster that are watched, by kind.", []string{"kind"}, nil)
+	troublesDescription = prometheus.NewDesc("hapsnap_compiler_watches_interrupted", "Lists of which nothing new is heard, by kind; what was known is held.", []string{"kind"}, nil)
+)
+
+// Describe and Collect are those of [prometheus.Collector]. Both metrics are there
+// for every kind that is watched.
+func (c *Cluster) Describe(out chan<- *prometheus.Desc) {
+	out <- watchesDescription
+	out <- troublesDescription
+}
+
+// Collect counts the queries and those that are in trouble.
+func (c *Cluster) Collect(out chan<- prometheus.Metric) {
+	watches, troubles := map[string]int{}, map[string]int{}
+	c.watches.Read(func(list []kubewatch.Standing) {
+		for _, s := range list {
+			if watches[s.Query.Kind]++; s.Trouble() != nil {
+				troubles[s.Query.Kind]++
+			}
+		}
+	})
+	for kind, n := range watches {
+		out <- prometheus.MustNewConstMetric(watchesDescription, prometheus.GaugeValue, float64(n), kind)
+		out <- prometheus.MustNewConstMetric(troublesDescription, prometheus.GaugeValue, float64(troubles[kind]), kind)
+	}
+}
+
+// Trouble is a query of which nothing new is heard. What was known is held.
+type Trouble struct {
+	Query kubewatch.Query
+	Err   error
+	Since time.Time
+}
+
+// Troubles returns what is not heard of at present, in the order of the plan.
+// Optional kinds that the cluster does not know are no trouble.
+func (c *Cluster) Troubles() []Trouble {
+	var out []Trouble
+	c.watches.Read(func(list []kubewatch.Standing) {
+		for _, s := range list {
+			if err := s.Trouble(); err != nil {
+				out = append(out, Trouble{s.Query, err, s.Since})
+			}
+		}
+	})
+	return out
 }
