@@ -1,10 +1,27 @@
 package cli
 
 import (
-	"github.com/spf13/cobra"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 // NewCommand returns the command "compiler" with all of its verbs.
@@ -24,4 +41,235 @@ func NewCommand() *cobra.Command {
 		Words:   map[string][]string{"endpoints": {string(config.Live), string(config.Recorded)}},
 	}.AddTo(root)
 	return root
+}
+
+// sourceFlags say what is compiled, and how.
+type sourceFlags struct {
+	cluster clusterFlags
+
+	manifests, templates, config, haproxy string
+
+	ingressClass, controllerClass string
+	withoutClass                  bool
+	endpoints                     string
+	addresses                     []string
+	places                        config.Places // of the file's fields
+	httpPort, httpsPort, status   int
+}
+
+// add declares all of them.
+func (f *sourceFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file; without it a cluster is read")
+	f.cluster.add(cmd)
+	f.addHow(cmd)
+}
+
+// addHow declares those that say how manifests are compiled.
+func (f *sourceFlags) addHow(cmd *cobra.Command) {
+	flags, d := cmd.Flags(), config.Default()
+	flags.StringVar(&f.templates, "templates", "", "directory of templates that replace shipped ones of the same name, or add to them")
+	flags.StringVar(&f.config, "config", "", "file with a CompilerConfig; flags win over it")
+	flags.StringVar(&f.haproxy, "haproxy", "haproxy", "name or path of the haproxy that checks configurations, 2.6 or later")
+	flags.StringVar(&f.ingressClass, "ingress-class", d.IngressClass, "class of the Ingresses to compile")
+	flags.StringVar(&f.controllerClass, "controller-class", d.ControllerClass, "spec.controller of the IngressClass objects that are ours whatever their name")
+	flags.BoolVar(&f.withoutClass, "watch-ingress-without-class", d.WatchIngressWithoutClass, "compile Ingresses that name no class too")
+	flags.StringVar(&f.endpoints, "endpoints", string(d.Endpoints), "live: joined when pushed; recorded: a file of the snapshot")
+	flags.StringSliceVar(&f.addresses, "bind-address", d.Bind.Addresses, `addresses to listen on: IP addresses, "*", or one "${VARIABLE}" that HAProxy expands`)
+	flags.IntVar(&f.httpPort, "http-port", d.HTTP.Port, "port for HTTP; 0 for none")
+	flags.IntVar(&f.httpsPort, "https-port", d.HTTPS.Port, "port for HTTPS; 0 for none")
+	flags.IntVar(&f.status, "status-port", d.Status.Port, "port where HAProxy answers /healthz, /ready and /metrics; 0 for none")
+}
+
+// source returns what the flags say. Faults of the configuration file are
+// printed. A cluster is read until ctx is done.
+func (f *sourceFlags) source(ctx context.Context, flags *pflag.FlagSet, stderr io.Writer, log *slog.Logger) (compiler.Source, error) {
+	c, err := f.configuration(ctx, flags, stderr, log)
+	if err != nil {
+		return compiler.Source{}, err
+	}
+	objects, err := f.objects(ctx, log)
+	return compiler.Source{Objects: objects, Templates: f.templates, Config: c}, err
+}
+
+// objects returns where the objects come from.
+func (f *sourceFlags) objects(ctx context.Context, log *slog.Logger) (compiler.Objects, error) {
+	switch {
+	case f.manifests != "" && f.cluster.kubeconfig != "" && !f.cluster.forStore:
+		return nil, process.WithHint(process.Usage("both manifests and a cluster are named"), "use -f DIR or --kubeconfig FILE")
+	case f.manifests != "":
+		return compiler.Files(f.manifests), nil
+	case !f.cluster.wanted():
+		return nil, process.WithHint(process.Usage("neither manifests nor a cluster are named"), "use -f DIR or --kubeconfig FILE")
+	}
+	connection, err := f.cluster.connect("", log)
+	if err != nil {
+		return nil, err
+	}
+	return follow(ctx, connection, log), nil
+}
+
+// configuration reads the configuration and puts the flags over it.
+func (f *sourceFlags) configuration(ctx context.Context, flags *pflag.FlagSet, stderr io.Writer, log *slog.Logger) (config.Config, error) {
+	c := config.Default()
+	name, data, err := f.configurationText(ctx, log)
+	if err != nil {
+		return config.Config{}, err
+	}
+	if name != "" {
+		read, found := config.Parse(name, data)
+		if len(found) > 0 {
+			printDiagnostics(stderr, found)
+			return config.Config{}, process.Invalid(nil)
+		}
+		c, f.places = read, config.PlacesOf(name, data)
+	}
+	f.override(flags, &c)
+	for _, fault := range c.Check() {
+		return config.Config{}, process.WithHint(process.Usage("%w", fault), fault.Hint)
+	}
+	return c, nil
+}
+
+// configurationText returns the configuration as it is written, and its name, or no
+// name if none is named.
+func (f *sourceFlags) configurationText(ctx context.Context, log *slog.Logger) (name string, data []byte, err error) {
+	switch {
+	case f.config != "" && f.cluster.configMap != "":
+		return "", nil, process.WithHint(process.Usage("two configurations are named"), "use --config FILE or --config-map NAMESPACE/NAME")
+	case f.cluster.configMap != "":
+		return f.cluster.configuration(ctx, log)
+	case f.config != "":
+		return compiler.ConfigFile(f.config).Read(ctx)
+	}
+	return "", nil, nil
+}
+
+// checker finds the haproxy that checks, and has it judge the configuration.
+// What it refuses is printed.
+func (f *sourceFlags) checker(ctx context.Context, c config.Config, stderr io.Writer) (*validate.Checker, error) {
+	check, err := validate.Find(ctx, f.haproxy)
+	if err != nil {
+		return nil, err
+	}
+	faults, err := check.Settings(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
+		printDiagnostics(stderr, f.places.Locate(faults))
+		return nil, process.Invalid(nil)
+	}
+	return check, nil
+}
+
+// override puts the flags that were given over a configuration.
+func (f *sourceFlags) override(flags *pflag.FlagSet, c *config.Config) {
+	for name, set := range map[string]func(){
+		"ingress-class":               func() { c.IngressClass = f.ingressClass },
+		"controller-class":            func() { c.ControllerClass = f.controllerClass },
+		"watch-ingress-without-class": func() { c.WatchIngressWithoutClass = f.withoutClass },
+		"endpoints":                   func() { c.Endpoints = config.Endpoints(f.endpoints) },
+		"bind-address":                func() { c.Bind.Addresses = f.addresses },
+		"http-port":                   func() { c.HTTP.Port = f.httpPort },
+		"https-port":                  func() { c.HTTPS.Port = f.httpsPort },
+		"status-port":                 func() { c.Status.Port = f.status },
+	} {
+		if flags.Changed(name) {
+			set()
+		}
+	}
+}
+
+// unpublishable returns why nothing came of a compile, or nil. What the
+// diagnostics say already is not said again.
+func unpublishable(err error) error {
+	switch {
+	case errors.Is(err, compiler.ErrTemplates):
+		return process.Invalid(nil)
+	case errors.Is(err, compiler.ErrGaveUp):
+		return process.Invalid(err)
+	case errors.Is(err, compiler.ErrNothing):
+		return process.WithHint(process.Invalid(err), "name the directory with the manifests; with objects but no Ingress every request is answered 404")
+	}
+	return err
+}
+
+// printDiagnostics prints what was found, for people and their editors.
+func printDiagnostics(w io.Writer, found []diag.Diagnostic) {
+	for _, d := range found {
+		fmt.Fprintln(w, d)
+	}
+}
+
+// clusterFlags say which cluster is read.
+type clusterFlags struct {
+	kubeconfig, context string
+	forStore            bool // that is where the store is, and objects may be in files
+	configMap           string
+	setting             *cluster.Setting // in that ConfigMap, once it is read
+	logs                sync.Once        // the library of Kubernetes does, from then on
+}
+
+// add declares them.
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	f.addConnection(cmd)
+	cmd.Flags().StringVar(&f.configMap, "config-map", "", "ConfigMap of the cluster, as namespace/name, with a CompilerConfig under the key "+cluster.SettingKey+", in the place of --config")
+}
+
+// addConnection declares those that say how to reach it.
+func (f *clusterFlags) addConnection(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read, and a store in it; in a pod, its own cluster by default")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+}
+
+// store returns what it takes to open a store, which may be in the cluster.
+func (f *clusterFlags) store(o stores.Options, log *slog.Logger) stores.Options {
+	o.Cluster = f.options("")
+	return o.WithLog(log)
+}
+
+// options returns how the cluster is reached, with a context of the kubeconfig in the
+// place of that of the flags, unless it is empty.
+func (f *clusterFlags) options(kubeContext string) kubeconfig.Options {
+	return kubeconfig.Options{File: f.kubeconfig, Context: cmp.Or(kubeContext, f.context), UserAgent: "hapsnap-compiler/" + process.Version()}
+}
+
+// wanted reports whether a cluster is to be read, where no files are named.
+func (f *clusterFlags) wanted() bool { return f.kubeconfig != "" || kubeconfig.Inside() }
+
+// connect prepares the connection to the cluster, with a context of the kubeconfig
+// in the place of that of the flags, unless it is empty.
+func (f *clusterFlags) connect(kubeContext string, log *slog.Logger) (cluster.Connection, error) {
+	// There is one logger for all of client-go, and whatever runs reads it.
+	f.logs.Do(func() { klog.SetSlogLogger(log) })
+	c, err := cluster.Connect(f.options(kubeContext))
+	return c, process.WithHint(err, "name a kubeconfig file with --kubeconfig, or manifests with -f")
+}
+
+// follow reads the cluster from now on, until ctx is done.
+func follow(ctx context.Context, c cluster.Connection, log *slog.Logger) *cluster.Cluster {
+	followed := cluster.New(c)
+	go followed.Run(ctx, log)
+	return followed
+}
+
+// configuration waits for the configuration in the ConfigMap, which is followed from
+// now on, until ctx is done.
+func (f *clusterFlags) configuration(ctx context.Context, log *slog.Logger) (name string, data []byte, err error) {
+	configMap, err := objectname.Parse(f.configMap)
+	if err != nil {
+		return "", nil, process.WithHint(process.Usage("--config-map: %w", err), "name a ConfigMap such as edge/hapsnap-compiler")
+	}
+	connection, err := f.connect("", log)
+	if err != nil {
+		return "", nil, err
+	}
+	f.setting = cluster.NewSetting(connection, configMap)
+	go f.setting.Run(ctx, log)
+	return f.setting.First(ctx)
+}
+
+// warnings returns the log of a verb that ends when it is done: what is in its way.
+func warnings(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
