@@ -30,7 +30,7 @@
 // and that its routes are closed where it protects something; what protects all others is
 // that it alone is left out, and the guard against mass losses.
 //
-// The rounds of leaving out are bounded for each namespace (compiler/sift.go). HAProxy
+// The rounds of leaving out are bounded for each namespace (compiler/drop.go). HAProxy
 // stops at the first error in a rule of requests, so that each faulty object takes a
 // check of everything. After eight rounds the rest of the namespace is looked through by
 // halves, in 32 checks; what these do not clear is left out. The tenant pays, not

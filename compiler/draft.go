@@ -2,6 +2,8 @@ package compiler
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -9,7 +11,9 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/live"
+	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
 // draft makes the draft of a result.
@@ -92,4 +96,117 @@ func endpointsOf(a render.Artifact, in inputs.Inputs) (map[snapshots.ServicePort
 		named[d.Service] = all[d.Service]
 	}
 	return named, nil
+}
+
+// versioned returns references to the versions of certificates that were seen. Where
+// none was that can be served, the version is empty: that too is for the snapshot to
+// say, not for whatever is there when it is pushed.
+func versioned(refs []snapshots.CertificateRef, mode snapshots.CertificateMode) []snapshots.CertificateRef {
+	refs = slices.Clone(refs)
+	for i, ref := range refs {
+		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
+			continue
+		}
+		refs[i].Mode = mode
+		if ref.Observed != nil && mode != snapshots.ModeReference {
+			refs[i].Version = ref.Observed.Version
+		}
+	}
+	return refs
+}
+
+// certificates are those of the Secrets among the inputs, as they are served.
+type certificates map[snapshots.SecretName]int
+
+func certificatesIn(in inputs.Inputs) certificates {
+	out := certificates{}
+	for i, s := range in.Secrets {
+		out[snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = i
+	}
+	return out
+}
+
+// of returns the certificate of a Secret that was seen to hold one.
+func (c certificates) of(in inputs.Inputs, name snapshots.SecretName) ([]byte, error) {
+	at, exists := c[name]
+	if !exists {
+		return nil, pem.ErrNoCertificate
+	}
+	return live.Certificate(*in.Secrets[at].Value)
+}
+
+// accompany adds the certificates of a draft as companions, each version once.
+func accompany(d *snapshots.Draft, in inputs.Inputs) error {
+	known, added := certificatesIn(in), map[string]bool{}
+	for _, ref := range d.Certificates {
+		if ref.Version == "" || added[ref.Version] {
+			continue
+		}
+		content, err := known.of(in, ref.Secret)
+		if err != nil {
+			return fmt.Errorf("take certificate of Secret %s: %w", ref.Secret, err)
+		}
+		added[ref.Version] = true
+		d.Companions = append(d.Companions, snapshots.Companion{Version: ref.Version, Content: content})
+	}
+	return nil
+}
+
+// seal adds the certificates of a draft to it, encrypted.
+func seal(d *snapshots.Draft, in inputs.Inputs, to []string, memo *sealMemo) error {
+	recipients, err := sealing.NewRecipients(to)
+	if err != nil {
+		return fmt.Errorf("seal certificates: %w", err)
+	}
+	known := certificatesIn(in)
+	d.Files = slices.Clone(d.Files)
+	for _, ref := range d.Certificates {
+		if ref.SealedFile() == "" {
+			continue
+		}
+		content, err := memo.seal(recipients, ref.Version, func() ([]byte, error) { return known.of(in, ref.Secret) })
+		if err != nil {
+			return fmt.Errorf("seal certificate of Secret %s: %w", ref.Secret, err)
+		}
+		d.Files = append(d.Files, snapshots.File{Path: ref.SealedFile(), Content: content})
+		d.Recipients = recipients.Names()
+	}
+	return nil
+}
+
+// sealMemo remembers what was sealed, for a loop that compiles again and again. It
+// holds what its last two compiles used, and nothing in the clear. The nil memo
+// remembers nothing.
+type sealMemo struct{ before, now map[string][]byte }
+
+func newSealMemo() *sealMemo { return &sealMemo{now: map[string][]byte{}} }
+
+// begin begins a compile.
+func (m *sealMemo) begin() {
+	if m != nil {
+		m.before, m.now = m.now, map[string][]byte{}
+	}
+}
+
+// seal encrypts a version of a certificate, which is read if it is not remembered.
+func (m *sealMemo) seal(to sealing.Recipients, version string, read func() ([]byte, error)) ([]byte, error) {
+	if m == nil {
+		m = newSealMemo()
+	}
+	key := strings.Join(append(to.Names(), version), " ")
+	for _, known := range []map[string][]byte{m.now, m.before} {
+		if sealed, ok := known[key]; ok {
+			m.now[key] = sealed
+			return sealed, nil
+		}
+	}
+	plain, err := read()
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := to.Seal(plain)
+	if err == nil {
+		m.now[key] = sealed
+	}
+	return sealed, err
 }

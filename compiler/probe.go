@@ -3,11 +3,20 @@ package compiler
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"regexp"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // place is a line of a template, and what is wrong with what it writes.
@@ -110,4 +119,237 @@ func probeObjects() []render.Object {
 
 func probeOrigin(kind string) routing.Origin {
 	return routing.Origin{Object: diag.Object{Kind: kind, Namespace: "hapsnap", Name: "probe"}}
+}
+
+// probeTogether are options that only show together, or with another value than
+// their example.
+var probeTogether = []map[string]string{
+	{"backend-protocol": "h1-tls", "backend-sni": "probe.invalid", "backend-verify": "system"},
+	{"backend-protocol": "h1-tls", "backend-sni": "request-host"},
+	{"backend-protocol": "grpc"},
+	{"backend-protocol": "fcgi", "fcgi-root": "/srv"},
+	{"allow-list": "192.0.2.0/24"},
+	{"auth-url": "http://probe.hapsnap/probe"},
+	{"cors-allow-origin": "*"},
+	{"cors-allow-origin": "https://*.probe.invalid", "cors-allow-credentials": "true"},
+	{"redirect": "https://probe.invalid"},
+	{"rewrite-path": "/probe"},
+	{"response-headers": "set X-Probe a\nadd X-Probe b\nremove X-Probe"},
+	{"forwarded-for": "replace"}, {"forwarded-for": "append"}, {"forwarded-for": "keep"}, {"forwarded-for": "off"},
+	{"client-ca-secret": "probe"}, {"client-ca-secret": "probe", "ssl-redirect": "true"}, {"client-ca-secret": "other", "client-cert-headers": "verify, dn, issuer-dn, sha1, sha256, cert, ssl-client-verify, ssl-client-subject-dn, ssl-client-issuer-dn, ssl-client-cert"},
+	{"allow-list": "@probe/probe", "deny-list": "@probe/probe", "rate-limit": "1", "rate-limit-exempt": "@probe/probe"},
+	{"auth-url": "http://probe.hapsnap/probe", "auth-response-headers": "X-Probe"},
+	{"balance": "header X-Probe"}, {"balance": "query probe"}, {"balance": "random"},
+	{"send-proxy-protocol": "v1"},
+	{"rewrite-path": "/"},
+	{"backend-protocol": "fcgi", "fcgi-root": "/srv", "fcgi-path-info": "^(/.+)(/.*)$"},
+	{"allow-list": "192.0.2.0/24", "auth-basic": "probe", "satisfy": "any"},
+	{"allow-list": "192.0.2.0/24", "auth-basic": "probe", "auth-url": "http://probe.hapsnap/probe", "satisfy": "any"},
+	{"client-ca-secret": "probe", "client-match-cn": "probe", "client-error-page": "/probe"},
+	{"request-headers": "copy X-Probe host"},
+	{"backend-protocol": "fcgi", "fcgi-params": "PROBE probe"},
+	{"snippet": "http-request set-var(txn.probe) int(1)"},
+}
+
+// These are the hosts of the Ingress whose connections are passed on, and of
+// the one that shares its route with a canary.
+const (
+	probePassed = "passed.probe.invalid"
+	probeShared = "shared.probe.invalid"
+)
+
+// probeModels are what the probe is made of: one model that has one of everything,
+// and one for what templates only write where there is nothing.
+func probeModels(cfg config.Config) []routing.Model {
+	bare := probeInputs()
+	bare.Ingresses = []inputs.Object[networkingv1.Ingress]{probeIngress(0, map[string]string{})}
+	scarce, _ := routing.Translate(bare, probeConfig(cfg, nil))
+	return []routing.Model{probeModel(cfg), scarce}
+}
+
+// probeModel has one of everything: it is translated from an Ingress for each
+// option, with the option's own example, so that a new one is not forgotten.
+func probeModel(cfg config.Config) routing.Model {
+	in := probeInputs()
+	in.Ingresses = append(in.Ingresses, probeIngress(0, nil))
+	for _, o := range options.All() {
+		in.Ingresses = append(in.Ingresses, probeIngress(len(in.Ingresses), probeOptions(o)))
+	}
+	for _, together := range probeTogether {
+		in.Ingresses = append(in.Ingresses, probeIngress(len(in.Ingresses), together))
+	}
+	in.Ingresses = append(in.Ingresses,
+		onHost(probeIngress(len(in.Ingresses), map[string]string{"ssl-passthrough": "true", "allow-list": "192.0.2.0/24, @probe/probe", "deny-list": "192.0.2.1, @probe/probe"}), probePassed),
+		onHost(probeIngress(len(in.Ingresses)+1, nil), "*."+probePassed), onHost(probeIngress(len(in.Ingresses)+2, nil), probeShared),
+		probeCanary(len(in.Ingresses)+3), probeExpressions(len(in.Ingresses)+4))
+	model, _ := routing.Translate(in, probeConfig(cfg, probeTCP(cfg)))
+	probeHeld(&model)
+	return model
+}
+
+// probeHeld adds hosts that the default backend does not answer for, which takes Ingresses of
+// several namespaces: one that is held, and one with routes.
+func probeHeld(model *routing.Model) {
+	model.Held = append(model.Held, routing.Held{Name: "held.invalid", Closed: true, Origin: probeOrigin("Ingress")})
+	for i := range model.Hosts {
+		model.Hosts[i].Closed = model.Hosts[i].Name == ".probe.invalid"
+	}
+}
+
+// probeCanary is an Ingress that shares a route with another one.
+func probeCanary(i int) inputs.Object[networkingv1.Ingress] {
+	ing := onHost(probeIngress(i, map[string]string{
+		"canary": "true", "canary-by-header": "X-Probe", "canary-by-cookie": "probe", "canary-weight": "10",
+	}), probeShared)
+	ing.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "canary"
+	return ing
+}
+
+// probeExpressions is an Ingress with a path that is an expression, and one that is none.
+func probeExpressions(i int) inputs.Object[networkingv1.Ingress] {
+	ing := probeIngress(i, map[string]string{options.PathType: "Regex", "rewrite-path": `/\1`})
+	specific := networkingv1.PathTypeImplementationSpecific
+	paths := ing.Value.Spec.Rules[0].HTTP.Paths
+	ing.Value.Spec.Rules[0].HTTP.Paths = append(paths, networkingv1.HTTPIngressPath{Path: "/probe/(.*)", PathType: &specific, Backend: paths[0].Backend})
+	return ing
+}
+
+// probeInputs are the objects that Ingresses of the probe name.
+func probeInputs() inputs.Inputs {
+	named := func(kind, name string) diag.Object { return diag.Object{Kind: kind, Namespace: "hapsnap", Name: name} }
+	ports := []corev1.ServicePort{{Name: "http", Port: 80}}
+	return inputs.Inputs{
+		Services: []inputs.Object[corev1.Service]{
+			{Ref: named("Service", "probe"), Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: ports}}},
+			{Ref: named("Service", "canary"), Value: &corev1.Service{Spec: corev1.ServiceSpec{Ports: ports}}},
+			{Ref: named("Service", "outside"), Value: &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "outside.probe.invalid", Ports: ports}}},
+		},
+		ConfigMaps: []inputs.Object[corev1.ConfigMap]{{
+			Ref:   named("ConfigMap", "probe"),
+			Value: &corev1.ConfigMap{Data: map[string]string{"503": "<p>probe", "probe": "192.0.2.0/24"}},
+		}},
+	}
+}
+
+// probeConfig is the configuration for translating the probe. What is up to the
+// administrator is allowed.
+func probeConfig(cfg config.Config, tcp []config.TCPService) routing.Config {
+	out := routing.Config{
+		IngressClass: routing.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
+		Paths: cfg.Paths, Snippets: config.Namespaces{"hapsnap"}, TCPServices: tcp, DefaultCertificate: defaultCertificate(cfg),
+	}
+	if cfg.ErrorPages != "" {
+		out.ErrorPages = "hapsnap/probe"
+	}
+	return out
+}
+
+// probeTCP are TCP services of all kinds: one port whose connections are passed on,
+// one whose TLS ends here, one with both kinds, and one with an external name.
+func probeTCP(cfg config.Config) []config.TCPService {
+	var ports []int
+	for port, taken := 1, cfg.Ports(); len(ports) < 4; port++ {
+		if taken[port] == "" {
+			ports = append(ports, port)
+		}
+	}
+	tls := config.TCPServiceTLS{Secret: "hapsnap/probe"}
+	trusted := config.ProxyProtocol{Trusted: []string{"192.0.2.0/24"}}
+	const to = "hapsnap/probe:http"
+	return []config.TCPService{
+		{Port: ports[0], Service: to, ProxyProtocol: trusted},
+		{Port: ports[1], Service: to, SNI: []string{"ended.probe.invalid"}, TLS: tls}, {Port: ports[1], Service: to, TLS: tls},
+		{Port: ports[2], Service: to, SNI: []string{"ended.probe.invalid"}, TLS: tls}, {Port: ports[2], Service: to, SNI: []string{"*.probe.invalid"}}, {Port: ports[2], Service: to},
+		{Port: ports[3], Service: "hapsnap/outside:http", SendProxyProtocol: 2},
+	}
+}
+
+// probeOptions are an option and what it needs, each with its example.
+func probeOptions(o options.Option) map[string]string {
+	out := map[string]string{o.Name: o.Example}
+	for _, other := range options.All() {
+		if other.Name == o.Needs || (other.Name == "backend-protocol" && strings.HasPrefix(o.Name, "backend-")) {
+			if out[other.Name] == "" {
+				out[other.Name] = other.Example
+			}
+		}
+	}
+	return out
+}
+
+// onHost has an Ingress be for another host.
+func onHost(ing inputs.Object[networkingv1.Ingress], host string) inputs.Object[networkingv1.Ingress] {
+	ing.Value.Spec.Rules, ing.Value.Spec.DefaultBackend = ing.Value.Spec.Rules[:1], nil
+	ing.Value.Spec.Rules[0].Host, ing.Value.Spec.TLS = host, nil
+	return ing
+}
+
+// probeIngress is the i-th Ingress that nobody wrote. Without options it has
+// everything that an Ingress can have besides.
+func probeIngress(i int, asked map[string]string) inputs.Object[networkingv1.Ingress] {
+	class, host := routing.DefaultIngressClass, fmt.Sprintf("p%d.probe.invalid", i)
+	prefix, exact := networkingv1.PathTypePrefix, networkingv1.PathTypeExact
+	to := func(service, port string) networkingv1.IngressBackend {
+		return networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: service, Port: networkingv1.ServiceBackendPort{Name: port}}}
+	}
+	rule := func(host string, paths ...networkingv1.HTTPIngressPath) networkingv1.IngressRule {
+		return networkingv1.IngressRule{Host: host, IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: paths}}}
+	}
+	ing := &networkingv1.Ingress{}
+	ing.Namespace, ing.Name = "hapsnap", fmt.Sprintf("probe-%d", i)
+	ing.Spec.IngressClassName = &class
+	ing.Spec.Rules = []networkingv1.IngressRule{rule(host, networkingv1.HTTPIngressPath{Path: "/", PathType: &prefix, Backend: to("probe", "http")})}
+	ing.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{host}, SecretName: "probe"}}
+	ing.Annotations = map[string]string{}
+	for name, value := range asked {
+		ing.Annotations[options.Prefix+name] = value
+	}
+	if asked == nil {
+		fallback := to("probe", "http")
+		ing.Spec.DefaultBackend = &fallback
+		ing.Spec.Rules = append(ing.Spec.Rules, rule("*.probe.invalid",
+			networkingv1.HTTPIngressPath{Path: "/gone", PathType: &exact, Backend: to("probe", "gone")},
+			networkingv1.HTTPIngressPath{Path: "/outside", PathType: &exact, Backend: to("outside", "http")}))
+	}
+	return inputs.Object[networkingv1.Ingress]{Ref: diag.Object{Kind: "Ingress", Namespace: ing.Namespace, Name: ing.Name}, Value: ing}
+}
+
+// checkPathTemplates warns of templates of a user that look paths up as they are sent, such as a
+// copy of the shipped ones from before paths were compared in a normal form. What protects a path
+// can be walked around there by writing the path in another way, and nothing else shows that.
+func checkPathTemplates(m routing.Model, a render.Artifact) []diag.Diagnostic {
+	var config []byte
+	for _, f := range a.Files {
+		if f.Path == snapshots.ConfigFile {
+			config = f.Content
+		}
+	}
+	has := func(word string) bool { return bytes.Contains(config, []byte(word)) }
+	if !has("(maps/prefix.map)") && !has("(maps/exact.map)") {
+		return nil // paths are looked up in another way, or not at all
+	}
+	normalizes, guards := has("lua.hapsnap_path"), has("(maps/paths.map)")
+	if normalizes && guards {
+		return nil // as nearly always
+	}
+	for _, h := range m.Hosts {
+		if len(h.Guards) == 0 {
+			continue
+		}
+		var what string
+		switch {
+		case h.Form != routing.AsSent && !normalizes:
+			what = "compare paths as they are sent, such as //admin and /%61dmin"
+		case !guards:
+			what = "pass on paths that servers read in different ways, such as /x/..%2fadmin"
+		default:
+			continue
+		}
+		return []diag.Diagnostic{{
+			Severity: diag.Warning,
+			Message:  fmt.Sprintf("the templates %s, so that what %s protects of host %s can be walked around", what, h.Guards[0].Origin.Object, h.Name),
+			Hint:     "a copy of partials/routing.cfg, or of a frontend, is older than the shipped one: renew it; the shipped one has partials/path.cfg and partials/path-guard.cfg",
+		}}
+	}
+	return nil
 }

@@ -17,7 +17,7 @@ import (
 
 // settle leaves out objects until what remains may be published. HAProxy reports most
 // errors of a file in one run, so that one or two rounds are usual. There are some of which
-// it reports one and stops: then each object that is at fault takes a round, see sift.go.
+// it reports one and stops: then each object that is at fault takes a round, see drop.go.
 func (c *compilation) settle(ctx context.Context) (attempt, error) {
 	for round := 0; ; round++ {
 		a, err := c.tryHolding(ctx, c.out, c.yielded)

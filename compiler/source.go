@@ -3,18 +3,24 @@ package compiler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/explain"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/difference"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -114,4 +120,107 @@ func (s Source) templates() (render.Templates, error) {
 	}
 	overlay, err := render.Overlay(s.Templates)
 	return shipped.Under(overlay), err
+}
+
+// Objects is where the Kubernetes objects of a compile come from: [Files], or a
+// cluster. Its name, for people, is its String.
+type Objects interface {
+	fmt.Stringer
+	// Read returns the objects that the configuration asks for, as they are now. The
+	// error wraps [inputs.ErrIncomplete] while not all of them are known yet; with
+	// any error nothing is known of the objects, not that there are none.
+	Read(ctx context.Context, c config.Config) (inputs.Gathered, error)
+	// Complete is told the names that a compile met, and says whether all of those
+	// objects were known to Read, or known not to be there. If not, nothing may be
+	// made of the compile: [Objects.Changes] tells when they are known.
+	Complete(named routing.Asked) bool
+	// Changes sends when the objects may be others than at the last Read: once for any
+	// number of changes that nobody has taken from the channel yet. It ends with ctx.
+	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
+}
+
+// Files are the objects in a directory of manifests, or in one file.
+type Files string
+
+// String returns the path.
+func (f Files) String() string { return string(f) }
+
+// Read reads the files. Whatever cannot be read as a whole is an error, and so is a
+// directory without any object: [ErrNothing].
+func (f Files) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
+	set, err := manifests.Read(string(f))
+	if err != nil {
+		return inputs.Gathered{}, err
+	}
+	return Given{string(f), set}.Read(ctx, c)
+}
+
+// Complete returns true: files are read as a whole.
+func (Files) Complete(routing.Asked) bool { return true }
+
+// Changes watches the files.
+func (f Files) Changes(ctx context.Context, log *slog.Logger) <-chan struct{} {
+	return manifests.Watch(ctx, []string{string(f)}, log)
+}
+
+// counts returns such as "apps/v1 Deployment: 3".
+func counts(ignored map[manifests.GVK]int) string {
+	var parts []string
+	for _, kind := range slices.SortedFunc(maps.Keys(ignored), manifests.GVK.Compare) {
+		parts = append(parts, fmt.Sprintf("%s: %d", kind, ignored[kind]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Given are objects that were read already, and do not change.
+type Given struct {
+	Name string // of what they come from, for people
+	Set  manifests.Set
+}
+
+// String returns the name.
+func (g Given) String() string { return g.Name }
+
+// Read gathers the objects. Without any it is [ErrNothing].
+func (g Given) Read(_ context.Context, c config.Config) (inputs.Gathered, error) {
+	var out inputs.Gathered
+	var ignored map[manifests.GVK]int
+	out.Objects, out.Found, ignored = inputs.Gather(g.Set, c.Kinds...)
+	out.Ignored = counts(ignored)
+	if len(g.Set.Objects) == 0 {
+		return out, fmt.Errorf("%s: %w", g, ErrNothing)
+	}
+	return out, nil
+}
+
+// Complete returns true: there are no others.
+func (Given) Complete(routing.Asked) bool { return true }
+
+// Changes never sends.
+func (Given) Changes(context.Context, *slog.Logger) <-chan struct{} { return nil }
+
+// Side compiles the files as [Source.Once] does, into a side of a comparison that
+// has their name. Where no EndpointSlice is among them, its endpoints are unknown.
+func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time) (difference.Side, Result, error) {
+	r, objects, err := s.compile(ctx, check, now, "diff")
+	if err != nil {
+		return difference.Side{}, r, err
+	}
+	side := difference.Side{Name: s.Objects.String(), Files: r.Draft.Files, Certificates: r.Draft.Certificates, Recipients: r.Draft.Recipients}
+	if s.Config.Endpoints != config.Recorded && len(objects.EndpointSlices) > 0 {
+		side.Endpoints, err = endpointsOf(r.Artifact, objects)
+	}
+	return side, r, err
+}
+
+// Explain compiles the files as [Source.Once] does, and says where a line of
+// what came of them is from. The error is that of Once, or a usage error if there
+// is no such line.
+func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, place explain.Place) (explain.Explanation, Result, error) {
+	r, objects, err := s.compile(ctx, check, now, "explain")
+	if err != nil {
+		return explain.Explanation{}, r, err
+	}
+	e, err := explain.Explain(place, r.Draft.Files, r.Artifact, objects)
+	return e, r, err
 }

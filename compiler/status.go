@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -158,4 +159,173 @@ func (s *Status) published(head snapshots.Snapshot, err error, now time.Time) {
 	if err == nil && s.compileErr == nil {
 		s.success = now
 	}
+}
+
+// Report is what is known of a compiler and of its store, for people and for
+// programs.
+type Report struct {
+	Head HeadReport `json:"head"`
+	// Found are the faults of the inputs: what they are about was left out, or a
+	// part of it. Those of templates and of the configuration, which name no object,
+	// leave out nothing; nothing is compiled then.
+	Found []Finding `json:"found"`
+	// Withheld is how many faults there are that whoever asked is not told of.
+	Withheld int `json:"withheld,omitempty"`
+	// Compiler is nil if none was asked.
+	Compiler *CompilerReport `json:"compiler,omitempty"`
+}
+
+// ForAnybody returns the report without what names objects, and with the number of faults.
+func (r Report) ForAnybody() Report {
+	out := Report{Head: r.Head, Found: []Finding{}, Withheld: len(r.Found)}
+	out.Head.Subject = ""
+	if c := r.Compiler; c != nil {
+		out.Compiler = &CompilerReport{Ready: c.Ready, Leads: c.Leads, LastSuccess: c.LastSuccess, Warnings: c.Warnings}
+		if !c.Ready {
+			out.Compiler.Reason = "clients on the compiler's host are told why"
+		}
+	}
+	return out
+}
+
+// HeadReport is the newest snapshot of a store, as far as the compiler knows.
+type HeadReport struct {
+	Snapshot     snapshots.ID `json:"snapshot,omitzero"`
+	Time         time.Time    `json:"time,omitzero"` // of its validation
+	Subject      string       `json:"subject,omitempty"`
+	Backends     int          `json:"backends"` // that have servers
+	Hosts        int          `json:"hosts"`
+	Certificates int          `json:"certificates"` // of Secrets
+}
+
+// CompilerReport is what a compiler that runs says of itself.
+type CompilerReport struct {
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"` // why it is not
+	// Leads is set in the one compiler, of those of a store, that publishes.
+	Leads bool `json:"leads"`
+	// LastSuccess is when the store was last known to hold what the objects say.
+	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+	// CompileError and PublishError are those of the last try.
+	CompileError string `json:"compileError,omitempty"`
+	PublishError string `json:"publishError,omitempty"`
+	// Held is a draft that waits for approval, or nil.
+	Held *HeldReport `json:"held,omitempty"`
+	// Refused is set while the configuration, as it is written now, is not the one
+	// that is used.
+	Refused *ConfigReport `json:"refused,omitempty"`
+	// Interrupted are lists of the cluster of which nothing new is heard.
+	Interrupted []WatchReport `json:"interrupted,omitempty"`
+	Warnings    int           `json:"warnings"`
+}
+
+// WatchReport is a list of objects that is held as it was known.
+type WatchReport struct {
+	Objects string    `json:"objects"`
+	Error   string    `json:"error"`
+	Since   time.Time `json:"since"`
+}
+
+// ConfigReport says why a configuration is not used: what is wrong with it, or that
+// it cannot be read.
+type ConfigReport struct {
+	Error string    `json:"error,omitempty"`
+	Found []Finding `json:"found,omitempty"`
+}
+
+// HeldReport is a draft that waits for approval.
+type HeldReport struct {
+	Lost     string           `json:"lost"`
+	Since    snapshots.ID     `json:"since"` // what it is compared with
+	Digest   snapshots.Digest `json:"digest"`
+	Approval string           `json:"approval"` // how to give it
+}
+
+// Finding is one fault of the inputs. Where it is, is said as in
+// [diag.Position].
+type Finding struct {
+	Kind      string    `json:"kind,omitempty"`
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	File      string    `json:"file,omitempty"`
+	Line      int       `json:"line,omitempty"`
+	Column    int       `json:"column,omitempty"`
+	Field     string    `json:"field,omitempty"`
+	Reason    string    `json:"reason"`
+	Hint      string    `json:"hint,omitempty"`
+	Since     time.Time `json:"since,omitzero"` // as far as this compiler knows
+}
+
+// Diagnostic returns the finding as it is printed elsewhere.
+func (f Finding) Diagnostic() diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.Error, Object: diag.Object{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name},
+		Position: diag.Position{File: f.File, Line: f.Line, Column: f.Column, Field: f.Field},
+		Message:  f.Reason, Hint: f.Hint,
+	}
+}
+
+// StoredReport is what the newest snapshot of a store says by itself; the zero
+// Snapshot is that of an empty store. It lists what was left out when it was
+// published.
+func StoredReport(head snapshots.Snapshot) Report {
+	r := Report{Head: headReport(head), Found: []Finding{}}
+	for _, q := range head.Manifest.Spec.Quarantined {
+		r.Found = append(r.Found, Finding{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, Reason: q.Reason})
+	}
+	return r
+}
+
+func headReport(s snapshots.Snapshot) HeadReport {
+	size := sizeOf(s.Files)
+	h := HeadReport{
+		Snapshot: s.ID(), Time: s.Manifest.Provenance.Time, Subject: s.Manifest.Spec.Subject,
+		Backends: size.backends, Hosts: size.hosts,
+	}
+	for _, c := range s.Manifest.Spec.Certificates {
+		if c.File != render.Fallback {
+			h.Certificates++
+		}
+	}
+	return h
+}
+
+// findings returns the errors among diagnostics. Those that were there before are
+// as old as they were then, also if they stand at another place by now.
+func findings(before []Finding, ds []diag.Diagnostic, now time.Time) []Finding {
+	type fault struct {
+		object diag.Object
+		reason string
+	}
+	since := map[fault]time.Time{}
+	for _, f := range before {
+		since[fault{f.Diagnostic().Object, f.Reason}] = f.Since
+	}
+	out := []Finding{}
+	for _, d := range ds {
+		if d.Severity != diag.Error {
+			continue
+		}
+		at, known := since[fault{d.Object, d.Message}]
+		if !known {
+			at = now
+		}
+		out = append(out, Finding{
+			Kind: d.Object.Kind, Namespace: d.Object.Namespace, Name: d.Object.Name,
+			File: d.Position.File, Line: d.Position.Line, Column: d.Position.Column, Field: d.Position.Field,
+			Reason: d.Message, Hint: d.Hint, Since: at,
+		})
+	}
+	return out
+}
+
+// warnings counts those among diagnostics.
+func warnings(ds []diag.Diagnostic) int {
+	n := 0
+	for _, d := range ds {
+		if d.Severity == diag.Warning {
+			n++
+		}
+	}
+	return n
 }
