@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	stdpem "encoding/pem"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -238,4 +241,224 @@ func (t *translation) missing(c *Certificate, by asker, option, without string) 
 // secret names a Secret of the namespace of the objects.
 func (a asker) secret(name string) snapshots.SecretName {
 	return snapshots.SecretName{Namespace: a.ingress.Ref.Namespace, Name: name}
+}
+
+// tlsClaim is what serves a TLS host: the Secrets that one Ingress named for it,
+// in its order. Several are for clients of different kinds of keys.
+type tlsClaim struct {
+	by      ingress
+	secrets []snapshots.SecretName
+	origin  Origin
+}
+
+// tlsEntry takes the hosts of one entry of spec.tls for its Secret. An entry
+// without a Secret asks for the default certificate, which every host gets.
+func (t *translation) tlsEntry(ing ingress, i int, entry networkingv1.IngressTLS) {
+	if entry.SecretName == "" {
+		return
+	}
+	path := []any{"spec", "tls", i}
+	secret := snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: entry.SecretName}
+	hosts, positions := entry.Hosts, func(j int) []any { return sub(path, "hosts", j) }
+	if len(hosts) == 0 {
+		hosts, positions = ruleHosts(ing.Value.Spec.Rules), func(int) []any { return sub(path, "secretName") }
+	}
+	if len(hosts) == 0 {
+		t.report(diag.Error, ing, ing.Position(sub(path, "secretName")...),
+			fmt.Sprintf("Secret %s is not used: neither the tls entry nor a rule names a host", secret), "list the hosts in tls.hosts")
+	}
+	for j, host := range hosts {
+		if host == "" { // left out by denyTLS
+			continue
+		}
+		t.tlsHost(ing, secret, normalHost(host), originOf(ing, positions(j)...), originOf(ing, sub(path, "secretName")...))
+	}
+}
+
+// ruleHosts returns the hosts of rules, each once.
+func ruleHosts(rules []networkingv1.IngressRule) []string {
+	var hosts []string
+	for _, rule := range rules {
+		if rule.Host != "" && !slices.Contains(hosts, rule.Host) {
+			hosts = append(hosts, rule.Host)
+		}
+	}
+	return hosts
+}
+
+// tlsHost takes one host for a Secret, unless an older Ingress has it.
+func (t *translation) tlsHost(ing ingress, secret snapshots.SecretName, host string, at, named Origin) {
+	if !t.mayDecide(ing, at.Position, "Secret "+secret.String(), host) {
+		return
+	}
+	claim := t.tls[host]
+	switch {
+	case claim == nil:
+		claim = &tlsClaim{by: ing, origin: at}
+		t.tls[host] = claim
+	case slices.Contains(claim.secrets, secret):
+		return
+	case claim.by.Ref != ing.Ref:
+		t.reportLost(diag.Error, ing, claim.by, at.Position,
+			fmt.Sprintf("Secret %s is not used for host %s: Secret %s was named by %s", secret, host, claim.secrets[0], precedes(claim.by, ing)),
+			"name the same Secret in both"+winnerAt(claim.origin))
+		return
+	}
+	c := t.certificate(ing, secret, named)
+	t.sameKind(ing, host, claim.secrets, c, at)
+	claim.secrets = append(claim.secrets, secret)
+	if o := c.Observed; o != nil && !covers(o.Names, host) {
+		t.report(diag.Warning, ing, at.Position,
+			fmt.Sprintf("the certificate in Secret %s is not for host %s but for %s", secret, host, strings.Join(o.Names, ", ")),
+			"clients will refuse it; renew it for this host")
+	}
+}
+
+// sameKind reports a certificate that is for the same clients as an earlier one
+// of the host. HAProxy takes the first that it reads, in the order of files.
+func (t *translation) sameKind(ing ingress, host string, earlier []snapshots.SecretName, c *Certificate, at Origin) {
+	for _, secret := range earlier {
+		other := t.certs[certificateFile(secret)]
+		if t.kinds[c.File] == "" || t.kinds[c.File] != t.kinds[other.File] {
+			continue
+		}
+		served, idle := other.Secret, c.Secret
+		if c.File < other.File {
+			served, idle = idle, served
+		}
+		t.report(diag.Warning, ing, at.Position,
+			fmt.Sprintf("Secret %s is not served for host %s: Secret %s holds a key of the same kind, %s", idle, host, served, t.kinds[c.File]),
+			"several certificates of a host need keys of different kinds, such as RSA and ECDSA")
+		return
+	}
+}
+
+// serverNames gives certificates their hosts, and returns those that need more
+// than that, sorted.
+func (t *translation) serverNames() []ServerName {
+	var out []ServerName
+	names := t.tlsNames()
+	below := belowWildcards(names)
+	for _, host := range names {
+		name := ServerName{Host: host, Certificates: t.filesOf(host), Clients: t.clientCheck(host), Origin: t.tlsOrigin(host)}
+		name.Except = t.except(name, below[host])
+		if len(name.Except) > 0 || name.Clients != nil || len(name.Certificates) == 0 && t.isApart(hostName(host)) {
+			out = append(out, name)
+			continue
+		}
+		for _, file := range name.Certificates {
+			t.certs[file].Hosts = append(t.certs[file].Hosts, host)
+		}
+	}
+	return out
+}
+
+// tlsNames returns the hosts that TLS clients are told apart by, sorted: those
+// with certificates, those whose clients are asked for certificates, and those
+// whose clients are not, below a wildcard whose clients are; and those below a
+// wildcard that has no say in them.
+func (t *translation) tlsNames() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(t.tls)), maps.Keys(t.clients))
+	if len(t.clients) > 0 {
+		for host := range t.hosts {
+			if !strings.HasPrefix(host, ".") && t.clients[wildcardOf(host)] != nil {
+				names = append(names, host)
+			}
+		}
+	}
+	for _, host := range t.apart() {
+		if wildcard := wildcardOf(host); t.tls[wildcard] != nil || t.clients[wildcard] != nil {
+			names = append(names, host)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// filesOf returns the certificates of a host: those that were named for it, or
+// for the wildcard that matches it.
+func (t *translation) filesOf(host string) []string {
+	if claim := t.tls[host]; claim != nil {
+		return claim.files()
+	}
+	if claim := t.tls[wildcardOf(host)]; claim != nil && !t.isApart(hostName(host)) {
+		return claim.files()
+	}
+	return nil
+}
+
+// tlsOrigin returns where a host was named that clients are told apart by.
+func (t *translation) tlsOrigin(host string) Origin {
+	if claim := t.clients[host]; claim != nil {
+		return claim.origin
+	}
+	if claim := t.tls[host]; claim != nil {
+		return claim.origin
+	}
+	if h := t.hosts[hostName(host)]; h != nil {
+		return h.origin
+	}
+	if o := t.owners[hostName(host)]; o != nil {
+		return originOf(o.by, o.path...)
+	}
+	return Origin{}
+}
+
+// files returns the certificates of a claim, in the order of their files.
+func (c *tlsClaim) files() []string {
+	out := make([]string, len(c.secrets))
+	for i, secret := range c.secrets {
+		out[i] = certificateFile(secret)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// belowWildcards returns the names that a wildcard would match, by wildcard.
+func belowWildcards(names []string) map[string][]string {
+	out := map[string][]string{}
+	for _, name := range names {
+		if wildcard := wildcardOf(name); wildcard != "" {
+			out[wildcard] = append(out[wildcard], name)
+		}
+	}
+	return out
+}
+
+// wildcardOf returns the wildcard that matches a name, "" if none can.
+func wildcardOf(name string) string {
+	_, parent, ok := strings.Cut(name, ".")
+	if !ok || strings.HasPrefix(name, "*.") {
+		return ""
+	}
+	return "*." + parent
+}
+
+// maxExcept is how many hosts a wildcard can leave out: they share its line of a
+// crt-list, which HAProxy limits to 2048 words and 64 KiB. The names that are
+// left over get the wildcard's certificate if its key is of another kind.
+const (
+	maxExcept      = 1000
+	maxExceptBytes = 48 << 10
+)
+
+// except returns the names below a wildcard that are not its own: those with
+// other certificates, and those whose clients are asked for others, or for none.
+func (t *translation) except(wildcard ServerName, below []string) []string {
+	var checked, others []string
+	for _, name := range below {
+		switch {
+		case wildcard.Clients != nil || t.clients[name] != nil:
+			checked = append(checked, name)
+		case !slices.Equal(t.filesOf(name), wildcard.Certificates):
+			others = append(others, name)
+		}
+	}
+	out, size := append(checked, others...), 0
+	for i, name := range out {
+		if size += len(name) + 2; i == maxExcept || size > maxExceptBytes {
+			return out[:i]
+		}
+	}
+	return out
 }

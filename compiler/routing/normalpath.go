@@ -2,8 +2,105 @@ package routing
 
 import (
 	"fmt"
+	"regexp/syntax"
 	"strings"
+	"unicode/utf8"
+
+	networkingv1 "k8s.io/api/networking/v1"
 )
+
+// maxPath is the longest path in bytes. A map's line, which also holds the host
+// and the backend, and a request's first line have to fit HAProxy's buffer of
+// 16 KiB.
+const maxPath = 8192
+
+// charNames are the characters that no path may hold, as messages call them.
+// Some of them end a key or a line of a map or start a comment there; none of
+// them is sent in a path by a client that keeps to RFC 3986, section 3.3.
+var charNames = map[rune]string{
+	' ': "a space", '\t': "a tab", '\n': "a newline", '\r': "a carriage return", 0: "a NUL",
+	'#': "a '#'", '?': "a '?'", '"': "a double quote", '\\': "a backslash",
+}
+
+// checkPath says which rule of the API a path breaks.
+func checkPath(path string, pathType networkingv1.PathType) (message, hint string) {
+	specific := pathType == networkingv1.PathTypeImplementationSpecific
+	switch {
+	case path == "" && specific:
+		return "", ""
+	case !strings.HasPrefix(path, "/"):
+		return "does not start with a slash", "write it as /path"
+	case specific:
+		return "", ""
+	}
+	return checkSequences(path)
+}
+
+// checkUsable says why a path that the API takes cannot be matched with requests.
+func checkUsable(path string) (message, hint string) {
+	if n := max(len(path), len(NormalPath(path, false))); n > maxPath {
+		return fmt.Sprintf("has %d bytes", n), fmt.Sprintf("a path may have %d bytes, as requests carry it", maxPath)
+	}
+	return checkChars(path)
+}
+
+// asRequested returns a path as requests carry it (RFC 3986, section 2.1): what they cannot
+// carry as it is stands percent-encoded.
+func asRequested(path string) string {
+	var b strings.Builder
+	for _, c := range []byte(path) {
+		if c <= ' ' || c >= 0x7f || charNames[rune(c)] != "" {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// checkChars says which character of a path is refused.
+func checkChars(path string) (message, hint string) {
+	if !utf8.ValidString(path) {
+		return "is not valid UTF-8", "percent-encode the bytes that are meant"
+	}
+	for _, r := range path {
+		switch name := charNames[r]; {
+		case r == '?':
+			return "holds " + name, "the query is not part of the path"
+		case name != "":
+			return "holds " + name, encodedHint(r)
+		case r < ' ' || r == 0x7f:
+			return fmt.Sprintf("holds the control character U+%04X", r), encodedHint(r)
+		}
+	}
+	return "", ""
+}
+
+// encodedHint says how a character stands in a path.
+func encodedHint(r rune) string {
+	var b strings.Builder
+	for _, c := range []byte(string(r)) {
+		fmt.Fprintf(&b, "%%%02X", c)
+	}
+	return "if requests have it percent-encoded, write " + b.String()
+}
+
+// checkSequences holds to what the API allows in Exact and Prefix paths, which
+// proxies and applications understand differently.
+func checkSequences(path string) (message, hint string) {
+	const why = "use pathType ImplementationSpecific if it is meant"
+	for _, s := range []string{"//", "/./", "/../", "%2f", "%2F"} {
+		if strings.Contains(path, s) {
+			return "holds " + s, why
+		}
+	}
+	for _, s := range []string{"/..", "/."} {
+		if strings.HasSuffix(path, s) {
+			return "ends with " + s, why
+		}
+	}
+	return "", ""
+}
 
 // PathForm is the form in which the paths of a host's requests are compared with those of
 // its routes. What is passed on to servers is the path as it came.
@@ -119,4 +216,77 @@ func normalByte(c byte) string {
 // it came (RFC 3986, section 3.3, without ";").
 func mayStand(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= lower(c) && lower(c) <= 'z' || strings.IndexByte("-._~!$&'()*+,=:@", c) >= 0
+}
+
+// unmatchable says of what an expression holds that no path in the normal form does, "" if there
+// is nothing: a part with it matches no request, and what it was to protect would be open.
+func unmatchable(path string) string {
+	tree, err := syntax.Parse(path, syntax.Perl)
+	if err != nil {
+		return "" // which is said elsewhere
+	}
+	return unmatchableIn(tree)
+}
+
+func unmatchableIn(e *syntax.Regexp) string {
+	switch e.Op {
+	case syntax.OpLiteral:
+		return unmatchableText(string(e.Rune))
+	case syntax.OpCharClass:
+		for i := 0; i < len(e.Rune); i += 2 {
+			for r := e.Rune[i]; r <= min(e.Rune[i+1], 0x7f); r++ {
+				if inNormalPath(r) {
+					return ""
+				}
+			}
+		}
+		return fmt.Sprintf("%q", e)
+	case syntax.OpConcat:
+		text := ""
+		for _, sub := range e.Sub {
+			if sub.Op == syntax.OpLiteral {
+				text += string(sub.Rune) // one without regard to case is one of its own
+				continue
+			}
+			if found := unmatchableText(text); found != "" {
+				return found
+			}
+			text = ""
+			if found := unmatchableIn(sub); found != "" {
+				return found
+			}
+		}
+		return unmatchableText(text)
+	}
+	for _, sub := range e.Sub {
+		if found := unmatchableIn(sub); found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
+// unmatchableText returns the part of a text that stands in no path of the normal form.
+func unmatchableText(text string) string {
+	for _, r := range text {
+		if !inNormalPath(r) {
+			return fmt.Sprintf("%q", r)
+		}
+	}
+	for i := range len(text) {
+		if c, encoded := encodedAt(text, i); encoded && mayStand(c) {
+			return fmt.Sprintf("%q", text[i:i+3])
+		}
+	}
+	for _, sequence := range []string{"//", "/./", "/../"} {
+		if strings.Contains(text, sequence) {
+			return fmt.Sprintf("%q", sequence)
+		}
+	}
+	return ""
+}
+
+// inNormalPath reports whether a character stands in paths of the normal form.
+func inNormalPath(r rune) bool {
+	return r < 0x80 && (mayStand(byte(r)) || strings.ContainsRune("/;%", r))
 }

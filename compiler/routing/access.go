@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -209,4 +212,190 @@ func answerHeaders(filters []policy.Filter) map[string]bool {
 		}
 	}
 	return names
+}
+
+// clientClaim is what the clients of a host are asked for when they connect, and
+// the Ingress that said so first.
+type clientClaim struct {
+	by        ingress
+	authority snapshots.SecretName
+	required  bool // by all Ingresses that ask for it
+	origin    Origin
+}
+
+// askClients has the clients of the Ingress's hosts asked for certificates. They
+// are asked when they connect, before there is a request, so that one authority
+// holds for all of a host; where it cannot be had, the routes are closed.
+func (t *translation) askClients(ing ingress) {
+	asked := t.asked.clients
+	if asked.Authority == "" || t.asked.values.Closed {
+		return
+	}
+	at := originOf(ing, annotationPath("client-ca-secret")...)
+	authority := snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: asked.Authority}
+	hosts := append(ruleHosts(ing.Value.Spec.Rules), t.asked.aliases...)
+	if message, hint := t.cannotAsk(ing, authority, hosts); message != "" {
+		t.asked.refused = true
+		t.report(diag.Error, ing, at.Position, "annotation "+options.Prefix+"client-ca-secret "+message+"; the routes that it protects answer 503", hint)
+		return
+	}
+	t.authority(ing, authority, at)
+	for _, host := range hosts {
+		host = normalHost(host)
+		claim := t.clients[host]
+		if claim == nil {
+			claim = &clientClaim{by: ing, authority: authority, required: true, origin: at}
+			t.clients[host] = claim
+		}
+		claim.required = claim.required && asked.Check.Required && asked.Check.ErrorPage == ""
+	}
+}
+
+// cannotAsk says why clients cannot be asked for certificates of an authority.
+func (t *translation) cannotAsk(ing ingress, authority snapshots.SecretName, hosts []string) (message, hint string) {
+	if ing.Value.Spec.DefaultBackend != nil {
+		return "is for hosts, and there is a defaultBackend", "clients are asked when they connect, by host: give rules with hosts"
+	}
+	for _, rule := range ing.Value.Spec.Rules {
+		if rule.Host == "" {
+			return "is for hosts, and a rule names none", "clients are asked when they connect, by host: give rules with hosts"
+		}
+	}
+	for _, host := range hosts {
+		switch s, o := t.standingOf(ing, hostName(host)); {
+		case s != owns && o == nil:
+			return fmt.Sprintf("asks nothing of clients of host %s, which is in a domain that is reserved for other namespaces", host), "use another host"
+		case s != owns:
+			return fmt.Sprintf("asks nothing of clients of host %s: that is up to its owner, namespace %s, by %s", host, o.namespace(), precedes(o.by, ing)), "use a host of your own"
+		}
+		if claim := t.clients[normalHost(host)]; claim != nil && claim.authority != authority {
+			return fmt.Sprintf("cannot ask for certificates of Secret %s: clients of host %s are asked for those of Secret %s by %s",
+				authority, host, claim.authority, precedes(claim.by, ing)), "name the same Secret in both" + winnerAt(claim.origin)
+		}
+	}
+	return "", ""
+}
+
+// servesAll reports whether the Ingress at hand serves clients without a
+// certificate too.
+func (t *translation) servesAll() bool {
+	return t.asked.clients.Authority == "" && !t.asked.denied && !t.asked.values.Closed
+}
+
+func (t *translation) isOpen(host string) bool {
+	h := t.hosts[host]
+	return h != nil && h.open
+}
+
+// clientCheck returns what the clients of a host are asked for when they
+// connect, nil if nothing. One who shows none is only refused then if no Ingress
+// serves the host to such; else its requests are, where they are not served.
+func (t *translation) clientCheck(host string) *ClientCheck {
+	claim := t.clients[host]
+	if claim == nil {
+		return nil
+	}
+	return &ClientCheck{Authority: authorityFile(claim.authority), Required: claim.required && !t.isOpen(hostName(host))}
+}
+
+// NetworkList is a list of networks that a backend names. It is a file of its
+// own, one for all backends, since a list may have many thousands.
+type NetworkList struct {
+	policy.NetworkList
+	Networks []netip.Prefix // sorted, each once
+	Origin   Origin         // in the ConfigMap
+}
+
+// findLists finds the lists that a protection names, and reports whether all
+// of them can be had.
+func (t *translation) findLists(p *policy.Protection, by asker) bool {
+	ok := t.findListsOf(&p.Allow, "allow-list", by)
+	ok = t.findListsOf(&p.Deny, "deny-list", by) && ok
+	if p.Rate != nil {
+		ok = t.findListsOf(&p.Rate.Exempt, "rate-limit-exempt", by) && ok
+	}
+	return ok
+}
+
+// findListsOf finds the lists of one option.
+func (t *translation) findListsOf(n *policy.Networks, option string, by asker) bool {
+	lists := slices.Clone(n.Lists) // which other backends read too
+	n.Lists = lists
+	ok := true
+	for i := range lists {
+		if lists[i].Namespace == "" {
+			lists[i].Namespace = by.ingress.Ref.Namespace
+		}
+		if message, hint := t.findList(lists[i], by); message != "" {
+			by.report(t, option, fmt.Sprintf(": list %s %s", lists[i], message), hint)
+			ok = false
+		}
+	}
+	return ok
+}
+
+// findList takes a list into the model, or says why it cannot.
+func (t *translation) findList(list policy.NetworkList, by asker) (message, hint string) {
+	name := snapshots.SecretName{Namespace: list.Namespace, Name: list.ConfigMap}
+	if name.Namespace != by.ingress.Ref.Namespace && !slices.Contains(t.cfg.SharedLists, name.String()) {
+		return "is of another namespace, which does not share it", "copy it, or have " + name.String() + " added to shared.networkLists of the configuration"
+	}
+	configMap, exists := t.configMaps.find(name)
+	if !exists {
+		return fmt.Sprintf("is not to be had: ConfigMap %s does not exist", name), "create it, or correct the name"
+	}
+	text, exists := configMap.Value.Data[list.Key]
+	if !exists {
+		return fmt.Sprintf("is not to be had: ConfigMap %s has no key %s", name, list.Key), "add it, or correct the name"
+	}
+	if _, known := t.lists[list]; !known {
+		if !slices.Contains(t.cfg.SharedLists, name.String()) {
+			if message, hint = t.listTooLarge(list.Namespace, len(text)); message != "" {
+				return message, hint
+			}
+		}
+		t.lists[list] = t.readList(list, configMap, text)
+	}
+	if t.lists[list] == nil {
+		return "is malformed", "see what is said of ConfigMap " + name.String()
+	}
+	return "", ""
+}
+
+// readList returns a list, or nil if anything of it is wrong, and says so.
+func (t *translation) readList(list policy.NetworkList, configMap inputs.Object[corev1.ConfigMap], text string) *NetworkList {
+	networks, wrong := options.ParseNetworks(text)
+	at := configMap.Position("data", list.Key)
+	if len(wrong) == 0 {
+		slices.SortFunc(networks, comparePrefixes)
+		return &NetworkList{list, slices.Compact(networks), originOf(configMap, "data", list.Key)}
+	}
+	more := ""
+	if n := len(wrong) - 1; n > 0 {
+		more = fmt.Sprintf(", and %d more are wrong", n)
+	}
+	t.found = append(t.found, diag.Diagnostic{
+		Severity: diag.Error, Position: at, Object: configMap.Ref, Hint: wrong[0].Hint,
+		Message: fmt.Sprintf("key %s, line %d: %s%s; the routes that are protected by this list answer 503", list.Key, wrong[0].Line, wrong[0].Message, more),
+	})
+	return nil
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	if c := a.Addr().Compare(b.Addr()); c != 0 {
+		return c
+	}
+	return a.Bits() - b.Bits()
+}
+
+// modelNetworks returns the lists of networks as the model has them.
+func (t *translation) modelNetworks() []NetworkList {
+	var out []NetworkList
+	for _, list := range t.lists {
+		if list != nil {
+			out = append(out, *list)
+		}
+	}
+	slices.SortFunc(out, func(a, b NetworkList) int { return cmp.Compare(a.String(), b.String()) })
+	return out
 }
