@@ -119,19 +119,21 @@ func (t *turn) pushWave() {
 	if len(r.Members) == 0 && !t.nextMembers() {
 		return
 	}
+	// Nobody gets what is given up in the same step.
+	late := r.Held.IsZero() && t.now.Sub(r.Since) > t.Deadline
 	waiting, held := false, false
 	for _, name := range r.Members {
 		if t.has(name) || !t.patient(name, r.Target) {
 			continue
 		}
 		waiting = true
-		held = !t.turnOf(name) || held
+		held = !late && !t.turnOf(name) || held
 	}
 	t.stopClock(held)
 	switch {
-	case waiting && !held && t.now.Sub(r.Since) > t.Deadline && t.provenGood():
+	case waiting && late && t.provenGood():
 		r.Members = slices.DeleteFunc(r.Members, func(name string) bool { return !t.has(name) }) // they hang
-	case waiting && !held && t.now.Sub(r.Since) > t.Deadline:
+	case waiting && late:
 		t.fail(fmt.Sprintf("%s did not take %s within %s", t.late(), r.Target, t.Deadline))
 	case waiting:
 	case slices.ContainsFunc(r.Members, t.has):
