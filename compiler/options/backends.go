@@ -100,13 +100,13 @@ func balance(text string) (policy.Balance, error) {
 	words := strings.Fields(text)
 	b := policy.Balance{By: policy.Algorithm(words[0])}
 	const hint = "use roundrobin, leastconn, random, first, source, uri, header NAME or query NAME"
-	switch b.By {
-	case policy.RoundRobin, policy.LeastConn, policy.Random, policy.First, policy.BySource, policy.ByURI:
+	switch {
+	case b.By.IsWhole():
 		if len(words) > 1 {
 			return b, fault("has a word too many", hint)
 		}
 		return b, nil
-	case policy.ByHeader, policy.ByQuery:
+	case b.By.IsNamed():
 		if len(words) != 2 {
 			return b, fault("needs one name", hint)
 		}

@@ -306,7 +306,7 @@ func headerEdit(line string) (policy.HeaderEdit, error) {
 	e := policy.HeaderEdit{Do: policy.EditVerb(verb), Name: name, Value: strings.TrimSpace(value)}
 	const hint = "write set NAME VALUE, add NAME VALUE, copy NAME SOURCE or remove NAME, one to a line"
 	switch {
-	case !slices.Contains([]policy.EditVerb{policy.Set, policy.Add, policy.Copy, policy.Remove}, e.Do):
+	case !e.Do.IsKnown():
 		return e, faultOf(line, "is not an edit of a header", hint)
 	case (e.Do == policy.Remove) != (e.Value == ""):
 		return e, faultOf(line, "has one word too few or too many", hint)
@@ -333,17 +333,14 @@ func headerEdit(line string) (policy.HeaderEdit, error) {
 func headerSource(text string) (policy.Source, error) {
 	kind, name, _ := strings.Cut(text, " ")
 	s := policy.Source{Of: policy.SourceKind(kind), Header: strings.TrimSpace(name)}
-	switch s.Of {
-	case policy.SourceHeader:
+	switch {
+	case s.Of == policy.SourceHeader:
 		if !keyForm.MatchString(s.Header) || len(s.Header) > 200 {
 			return s, faultOf(text, "names no header", "write header NAME; use letters, digits, - and _")
 		}
 		return s, nil
-	case policy.SourceHost, policy.SourceURI, policy.SourceQuery, policy.SourceMethod, policy.SourceScheme,
-		policy.SourceClientAddress, policy.SourceClientPort, policy.SourceRequestID:
-		if s.Header == "" {
-			return s, nil
-		}
+	case s.Of.IsWhole() && s.Header == "":
+		return s, nil
 	}
 	return s, faultOf(text, "is not a part of a request", "use host, uri, query, method, scheme, client-address, client-port, request-id or header NAME")
 }

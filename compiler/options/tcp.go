@@ -152,8 +152,7 @@ func (r *resolution) lookless(o Option) {
 // connections takes out of the settings what needs a request.
 func (r *resolution) connections() {
 	u := &r.settings.Upstream
-	switch u.Balance.By {
-	case policy.ByURI, policy.ByHeader, policy.ByQuery:
+	if u.Balance.By.NeedsHTTP() {
 		r.report(diag.Warning, "balance", "looks at requests, and has no effect on "+whole, "use roundrobin, leastconn, random, first or source")
 		u.Balance = policy.Balance{}
 	}

@@ -167,10 +167,7 @@ func certificateFields(text string) ([]policy.CertificateField, error) {
 		return []policy.CertificateField{}, nil
 	}
 	known := map[string]policy.CertificateField{}
-	for _, f := range []policy.CertificateField{
-		policy.FieldVerify, policy.FieldDN, policy.FieldIssuer, policy.FieldSHA1, policy.FieldSHA256, policy.FieldCert,
-		policy.FieldNginxVerify, policy.FieldNginxDN, policy.FieldNginxIssuer, policy.FieldNginxCert,
-	} {
+	for _, f := range policy.CertificateFields() {
 		known[string(f)] = f
 	}
 	out, err := listOf(oneOf(known))(text)

@@ -112,16 +112,24 @@ type CertificateField string
 const (
 	FieldVerify CertificateField = "verify"
 	FieldDN     CertificateField = "dn"
-	FieldIssuer CertificateField = "issuer-dn"
-	FieldSHA1   CertificateField = "sha1"
-	FieldSHA256 CertificateField = "sha256"
-	FieldCert   CertificateField = "cert"
+	fieldIssuer CertificateField = "issuer-dn"
+	fieldSHA1   CertificateField = "sha1"
+	fieldSHA256 CertificateField = "sha256"
+	fieldCert   CertificateField = "cert"
 	// Those that ingress-nginx passes on, under its names.
-	FieldNginxVerify CertificateField = "ssl-client-verify"
-	FieldNginxDN     CertificateField = "ssl-client-subject-dn"
-	FieldNginxIssuer CertificateField = "ssl-client-issuer-dn"
-	FieldNginxCert   CertificateField = "ssl-client-cert"
+	fieldNginxVerify CertificateField = "ssl-client-verify"
+	fieldNginxDN     CertificateField = "ssl-client-subject-dn"
+	fieldNginxIssuer CertificateField = "ssl-client-issuer-dn"
+	fieldNginxCert   CertificateField = "ssl-client-cert"
 )
+
+// CertificateFields returns all fields.
+func CertificateFields() []CertificateField {
+	return []CertificateField{
+		FieldVerify, FieldDN, fieldIssuer, fieldSHA1, fieldSHA256, fieldCert,
+		fieldNginxVerify, fieldNginxDN, fieldNginxIssuer, fieldNginxCert,
+	}
+}
 
 // Protection says which requests are refused. The zero Protection refuses none.
 type Protection struct {

@@ -88,27 +88,42 @@ type SourceKind string
 
 // The kinds of sources.
 const (
-	SourceHost          SourceKind = "host" // in lower case, without a port
-	SourceURI           SourceKind = "uri"  // path and query
-	SourceQuery         SourceKind = "query"
-	SourceMethod        SourceKind = "method"
-	SourceScheme        SourceKind = "scheme"
-	SourceClientAddress SourceKind = "client-address"
-	SourceClientPort    SourceKind = "client-port"
-	SourceRequestID     SourceKind = "request-id"
+	sourceHost          SourceKind = "host" // in lower case, without a port
+	sourceURI           SourceKind = "uri"  // path and query
+	sourceQuery         SourceKind = "query"
+	sourceMethod        SourceKind = "method"
+	sourceScheme        SourceKind = "scheme"
+	sourceClientAddress SourceKind = "client-address"
+	sourceClientPort    SourceKind = "client-port"
+	sourceRequestID     SourceKind = "request-id"
 	SourceHeader        SourceKind = "header"
 )
 
-// EditVerb is what becomes of a header. Set replaces all of its values.
+// IsWhole reports whether k is a kind that needs no name.
+func (k SourceKind) IsWhole() bool {
+	switch k {
+	case sourceHost, sourceURI, sourceQuery, sourceMethod, sourceScheme,
+		sourceClientAddress, sourceClientPort, sourceRequestID:
+		return true
+	}
+	return false
+}
+
+// EditVerb is what becomes of a header. The verb set replaces all of its values.
 type EditVerb string
 
 // The verbs. Copy sets a header to a part of the request, and removes it where there is none.
 const (
 	Copy   EditVerb = "copy"
-	Set    EditVerb = "set"
-	Add    EditVerb = "add"
+	set    EditVerb = "set"
+	add    EditVerb = "add"
 	Remove EditVerb = "remove"
 )
+
+// IsKnown reports whether v is one of the verbs.
+func (v EditVerb) IsKnown() bool {
+	return v == Copy || v == set || v == add || v == Remove
+}
 
 // HSTS tells browsers, over HTTPS, to use nothing else from now on (RFC 6797).
 type HSTS struct {
@@ -212,8 +227,8 @@ type Line struct{ text string }
 // Text returns the line, without white space around it.
 func (l Line) Text() string { return l.text }
 
-// MaxLine is how many bytes a [Line] may have.
-const MaxLine = 4096
+// maxLine is how many bytes a [Line] may have.
+const maxLine = 4096
 
 // plainWord is a keyword: HAProxy would take others apart before it reads them,
 // and find a section behind quotes.
@@ -236,8 +251,8 @@ func NewLine(text string) (Line, error) {
 			return Line{}, fmt.Errorf("holds the unprintable character %U", r)
 		}
 	}
-	if len(text) > MaxLine {
-		return Line{}, fmt.Errorf("has %d bytes; a line may have %d", len(text), MaxLine)
+	if len(text) > maxLine {
+		return Line{}, fmt.Errorf("has %d bytes; a line may have %d", len(text), maxLine)
 	}
 	if strings.HasSuffix(text, `\`) {
 		return Line{}, errors.New("ends in a backslash")

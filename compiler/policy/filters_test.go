@@ -32,7 +32,7 @@ func TestNewLine(t *testing.T) {
 		"http-request deny\x00":                "unprintable character U+0000",
 		"http-request deny\xff":                "", // refused where annotations are read
 		`http-request deny \`:                  "ends in a backslash",
-		"acl " + strings.Repeat("x", MaxLine):  "bytes; a line may have",
+		"acl " + strings.Repeat("x", maxLine):  "bytes; a line may have",
 	} {
 		line, err := NewLine(text)
 		switch {

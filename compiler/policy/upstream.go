@@ -32,7 +32,7 @@ type Upstream struct {
 func (u Upstream) RetryCount() int { return *u.Retries }
 
 // Balance is how servers are chosen. Key is the header or the parameter of the
-// query that [ByHeader] and [ByQuery] look at.
+// query that header and query look at.
 type Balance struct {
 	By  Algorithm
 	Key string
@@ -43,20 +43,35 @@ type Algorithm string
 
 // The algorithms. The last four send what is equal to the same server.
 const (
-	RoundRobin Algorithm = "roundrobin"
+	roundRobin Algorithm = "roundrobin"
 	LeastConn  Algorithm = "leastconn"
-	Random     Algorithm = "random"
+	random     Algorithm = "random"
 	First      Algorithm = "first"
-	BySource   Algorithm = "source"
-	ByURI      Algorithm = "uri"
-	ByHeader   Algorithm = "header"
-	ByQuery    Algorithm = "query"
+	bySource   Algorithm = "source"
+	byURI      Algorithm = "uri"
+	byHeader   Algorithm = "header"
+	byQuery    Algorithm = "query"
 )
 
 // Hashes reports whether servers are chosen by the hash of something.
 func (b Balance) Hashes() bool {
-	return b.By == BySource || b.By == ByURI || b.By == ByHeader || b.By == ByQuery
+	return b.By == bySource || b.By.NeedsHTTP()
 }
+
+// IsWhole reports whether a is an algorithm that needs no name.
+func (a Algorithm) IsWhole() bool {
+	switch a {
+	case roundRobin, LeastConn, random, First, bySource, byURI:
+		return true
+	}
+	return false
+}
+
+// IsNamed reports whether a is an algorithm that needs the name of a header or a parameter.
+func (a Algorithm) IsNamed() bool { return a == byHeader || a == byQuery }
+
+// NeedsHTTP reports whether a reads the request, which connections without HTTP have none of.
+func (a Algorithm) NeedsHTTP() bool { return a == byURI || a.IsNamed() }
 
 // Protocol is what is spoken to servers.
 type Protocol string
