@@ -3,6 +3,10 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -96,4 +100,160 @@ func testCancelled(t trial) {
 	if approved := view(t, s).Channel.Spec.Approved; len(approved) != 0 {
 		t.Errorf("approved is %v", approved)
 	}
+}
+
+// races is how often each of the racing parties writes.
+const races = 6
+
+// publishEach publishes one snapshot for each backend, and reports any that was
+// there already.
+func publishEach(ctx context.Context, s Writer, backends []string) error {
+	for _, backend := range backends {
+		id, published, err := s.Publish(ctx, Draft(backend))
+		if err != nil {
+			return fmt.Errorf("publish %s: %w", backend, err)
+		}
+		if !published {
+			return fmt.Errorf("%s was published already, as %s", backend, id)
+		}
+	}
+	return nil
+}
+
+func testRacingWriters(t trial) {
+	race(t, t.Open(nil), t.Open(nil))
+}
+
+func testSharedStore(t trial) {
+	s := t.Open(nil)
+	race(t, s, s)
+}
+
+func race(t trial, one, two Store) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.Go(func() error { return publishEach(ctx, one, backends("one", races)) })
+	group.Go(func() error { return publishEach(ctx, two, backends("two", races)) })
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	wantPublished(t, t.Open(nil), slices.Concat(backends("one", races), backends("two", races))...)
+}
+
+// after returns the draft of a backend that is to follow a snapshot.
+func after(id snapshots.ID, backend string) snapshots.Draft {
+	d := Draft(backend)
+	d.After = &id
+	return d
+}
+
+// testAfter tells what becomes of a writer who was held up: what it looked at is
+// not the newest any more, and what it writes would undo what came since.
+func testAfter(t trial) {
+	quick, slow := t.Open(nil), t.Open(nil)
+	first := publish(t, quick, after(snapshots.ID{}, "first"))
+	if _, _, err := slow.Publish(t.Context(), after(snapshots.ID{}, "late")); !errors.Is(err, snapshots.ErrMoved) {
+		t.Errorf("a draft for an empty store, which it is not: %v", err)
+	}
+	second := publish(t, quick, after(first, "second"))
+	if _, _, err := slow.Publish(t.Context(), after(first, "late")); !errors.Is(err, snapshots.ErrMoved) {
+		t.Errorf("a draft that follows %s after %s: %v", first, second, err)
+	}
+	if id, published, err := slow.Publish(t.Context(), after(first, "second")); err != nil || published || id != second {
+		t.Errorf("what the store holds: %v, published %v, %v", id, published, err)
+	}
+	wantPublished(t, t.Open(nil), "first", "second")
+	publish(t, slow, after(second, "third"))
+}
+
+func testRacingAfter(t trial) {
+	first := publish(t, t.Open(nil), Draft("first"))
+	stores := []Store{t.Open(nil), t.Open(nil), t.Open(nil)}
+	results := make(chan error, len(stores))
+	for i, s := range stores {
+		go func() {
+			_, _, err := s.Publish(t.Context(), after(first, backends("racer", len(stores))[i]))
+			results <- err
+		}()
+	}
+	won := 0
+	for range stores {
+		switch err := <-results; {
+		case err == nil:
+			won++
+		case !errors.Is(err, snapshots.ErrMoved):
+			t.Error(err)
+		}
+	}
+	if ids := view(t, t.Open(nil)).IDs; won != 1 || len(ids) != 2 {
+		t.Errorf("%d of %d writers won, and there are %v", won, len(stores), ids)
+	}
+}
+
+func testRacingEdits(t trial) {
+	publish(t, t.Open(nil), Draft("web"))
+	group, ctx := errgroup.WithContext(t.Context())
+	for who := range 2 {
+		s := t.Open(nil)
+		group.Go(func() error {
+			for i := range races {
+				id := snapshots.ID{Revision: uint64(1 + who*races + i), Short: "0123456789"}
+				if err := s.UpdateChannel(ctx, "approve "+id.String(), epoch, approve(id)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if approved := view(t, t.Open(nil)).Channel.Spec.Approved; len(approved) != 2*races {
+		t.Errorf("of %d approvals, %d are left: %v", 2*races, len(approved), approved)
+	}
+}
+
+func testReaderBesideWriter(t trial) {
+	writer, reader := t.Open(nil), t.Open(nil)
+	first := publish(t, writer, Draft("web"))
+	group, ctx := errgroup.WithContext(t.Context())
+	finished := make(chan struct{})
+	group.Go(func() error {
+		defer close(finished)
+		return publishEach(ctx, writer, backends("web", 2*races))
+	})
+	group.Go(func() error {
+		head := first
+		for {
+			var err error
+			if head, err = readHead(ctx, reader, head); err != nil {
+				return err
+			}
+			select {
+			case <-finished:
+				return nil
+			default:
+			}
+		}
+	})
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readHead reads the newest snapshot, which is not older than the one before.
+func readHead(ctx context.Context, s Reader, before snapshots.ID) (snapshots.ID, error) {
+	v, err := s.View(ctx)
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	head := v.Head()
+	if head.Compare(before) < 0 {
+		return snapshots.ID{}, fmt.Errorf("the newest snapshot was %s, and then %s", before, head)
+	}
+	snapshot, err := s.Get(ctx, head)
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	return head, snapshot.Verify()
 }
