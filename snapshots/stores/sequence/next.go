@@ -1,10 +1,12 @@
 package sequence
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // ErrRefused is returned for a draft that no store takes.
@@ -83,4 +85,21 @@ func Check(d snapshots.Draft) error {
 		return fmt.Errorf("%w: %s is missing or empty", ErrRefused, snapshots.ConfigFile)
 	}
 	return nil
+}
+
+// Edit returns what edit makes of a channel, encoded, and whether that differs
+// from what it was. The error of edit is returned as it is.
+func Edit(channel channel.Channel, edit func(*channel.Channel) error) ([]byte, bool, error) {
+	before, err := channel.Marshal()
+	if err != nil {
+		return nil, false, fmt.Errorf("encode channel: %w", err)
+	}
+	if err := edit(&channel); err != nil {
+		return nil, false, err
+	}
+	after, err := channel.Marshal()
+	if err != nil {
+		return nil, false, fmt.Errorf("encode channel: %w", err)
+	}
+	return after, !bytes.Equal(before, after), nil
 }
