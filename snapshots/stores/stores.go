@@ -13,11 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
+	"github.com/hapsnap/hapsnap/snapshots/delivery"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
@@ -208,4 +211,61 @@ func openGit(text string, o Options) (Store, error) {
 		return nil, usage("store %s: %w", u.Redacted(), err)
 	}
 	return s, nil
+}
+
+// AddFlags declares what both programs can be told of any store.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	c := &o.Credentials
+	flags.StringVar(&o.CacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	flags.StringVar(&c.TokenFile, "git-token-file", "", "file with the token, or the password of the URL's user, for git+https://")
+	flags.StringVar(&c.CAFile, "git-ca-file", "", "file with certificates to trust besides the system's, for git+https://")
+	flags.StringVar(&c.SSHKeyFile, "git-ssh-key", "", "file with the private key for git+ssh://")
+	flags.StringVar(&c.KnownHostsFile, "git-known-hosts", "", "file with the keys of hosts for git+ssh:// (default: the user's and the system's known_hosts)")
+	for _, f := range []struct {
+		value       *string
+		name, usage string
+	}{
+		{&o.Key.File, "signing-key", "file with the private key, of SSH or OpenPGP, that signs what is written to a store in git or ConfigMaps"},
+		{&o.Key.PassphraseFile, "signing-passphrase-file", "file with the passphrase of that key, if it has one"},
+		{&o.Allowed.SignersFile, "allowed-signers", "file with the SSH keys whose signatures are accepted in a store in git or ConfigMaps, as ssh-keygen reads it"},
+		{&o.Allowed.KeyringFile, "keyring", "file with the OpenPGP keys whose signatures are accepted there"},
+	} {
+		flags.StringVar(f.value, f.name, "", f.usage)
+		flags.StringVar(f.value, "git-"+f.name, "", "as --"+f.name+", which it was called before")
+		_ = flags.MarkHidden("git-" + f.name) // fails for unknown flags only
+	}
+}
+
+// WithLog returns the options with a log.
+func (o Options) WithLog(log *slog.Logger) Options {
+	o.Log = log
+	return o
+}
+
+// query is what follows ? in the URL of a git store.
+type query struct {
+	branch  string          // "": the usual one
+	review  string          // "": the branch is written to
+	deliver delivery.Target // zero: none
+}
+
+// parseQuery reads what follows ?. Reading a store is the same with and without a
+// target to deliver to, so that both programs can be given the same URL.
+func parseQuery(u *url.URL) (query, error) {
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return query{}, usage("store %s: what follows ? cannot be parsed", u.Redacted())
+	}
+	for name, given := range values {
+		if !slices.Contains([]string{"branch", "review", "deliver"}, name) || len(given) != 1 || given[0] == "" {
+			return query{}, usage("store %s: only ?branch=NAME can be given, once, and review=NAME and deliver=NAMESPACE/NAME", u.Redacted())
+		}
+	}
+	q := query{branch: values.Get("branch"), review: values.Get("review")}
+	if text := values.Get("deliver"); text != "" {
+		if q.deliver, err = delivery.ParseTarget(text); err != nil {
+			return query{}, usage("store %s: deliver: %w", u.Redacted(), err)
+		}
+	}
+	return q, nil
 }
