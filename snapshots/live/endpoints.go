@@ -2,6 +2,7 @@ package live
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -106,4 +107,113 @@ func deref[T any](p *T, unset T) T {
 		return unset
 	}
 	return *p
+}
+
+// DefaultRefused are the networks that no endpoint is in: this host, the link, everybody,
+// and nobody. Forms of IPv6 that stand for an address of IPv4 are refused with it.
+var DefaultRefused = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
+	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
+}
+
+// Refusal says which endpoints are refused: people who write EndpointSlices write any address
+// there. The zero value refuses none.
+type Refusal struct {
+	Networks []netip.Prefix
+	Allowed  []netip.Prefix // also where Networks or Own say otherwise
+	// Own are addresses that are the proxies' own, such as those of their Dataplane APIs,
+	// and what they are. An address of port 0 is all ports.
+	Own map[netip.AddrPort]string
+}
+
+// Refused is an endpoint that is refused, and why.
+type Refused struct {
+	Endpoint snapshots.Endpoint
+	Reason   string
+}
+
+// Split divides endpoints into those that are used and those that are refused, both in the
+// order that they had. Where none is refused, they are the ones that were given.
+func (r Refusal) Split(endpoints []snapshots.Endpoint) (used []snapshots.Endpoint, refused []Refused) {
+	for _, e := range endpoints {
+		if why := r.reason(e); why != "" {
+			refused = append(refused, Refused{e, why})
+		}
+	}
+	if len(refused) == 0 {
+		return endpoints, nil
+	}
+	for _, e := range endpoints {
+		if r.reason(e) == "" {
+			used = append(used, e)
+		}
+	}
+	return used, refused
+}
+
+// reason says why an endpoint is refused, "" for nothing.
+func (r Refusal) reason(e snapshots.Endpoint) string {
+	ip, err := netip.ParseAddr(e.Address)
+	if err != nil {
+		return "" // which binding refuses
+	}
+	if within(r.Allowed, ip) != (netip.Prefix{}) {
+		return ""
+	}
+	for _, form := range append(standsFor(ip), ip) {
+		if network := within(r.Networks, form); network != (netip.Prefix{}) {
+			return fmt.Sprintf("it is in %s", network)
+		}
+		for _, port := range []uint16{uint16(e.Port), 0} { //nolint:gosec // ports are checked where they are read
+			if what, own := r.Own[netip.AddrPortFrom(form, port)]; own {
+				return "it is " + what
+			}
+		}
+	}
+	return ""
+}
+
+func within(networks []netip.Prefix, ip netip.Addr) netip.Prefix {
+	if i := slices.IndexFunc(networks, func(p netip.Prefix) bool { return p.Contains(ip) }); i >= 0 {
+		return networks[i]
+	}
+	return netip.Prefix{}
+}
+
+// The forms of IPv6 in which an address of IPv4 stands, and where in its 16 bytes.
+var embedding = []struct {
+	network netip.Prefix
+	at      int
+	flipped bool
+}{
+	{netip.MustParsePrefix("::ffff:0:0/96"), 12, false},   // mapped, RFC 4291
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, false}, // translated, RFC 2765
+	{netip.MustParsePrefix("::/96"), 12, false},           // compatible, RFC 4291
+	{netip.MustParsePrefix("64:ff9b::/96"), 12, false},    // NAT64, RFC 6052
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12, false},  // NAT64 of a site, RFC 8215
+	{netip.MustParsePrefix("2002::/16"), 2, false},        // 6to4, RFC 3056
+	{netip.MustParsePrefix("2001::/32"), 12, true},        // Teredo, RFC 4380
+}
+
+// standsFor returns the addresses of IPv4 that one of IPv6 leads to, if it is of a form for
+// that.
+func standsFor(ip netip.Addr) []netip.Addr {
+	if ip.Is4() {
+		return nil
+	}
+	var out []netip.Addr
+	for _, form := range embedding {
+		if form.network.Contains(ip.WithZone("")) || ip.Is4In6() && form.network == embedding[0].network {
+			bytes := ip.As16()
+			four := [4]byte(bytes[form.at : form.at+4])
+			if form.flipped {
+				for i := range four {
+					four[i] ^= 0xff
+				}
+			}
+			out = append(out, netip.AddrFrom4(four))
+		}
+	}
+	return out
 }

@@ -1,9 +1,20 @@
 package live
 
 import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	stdpem "encoding/pem"
 	"errors"
+	"math/big"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -83,5 +94,92 @@ func TestOneSecret(t *testing.T) {
 	}
 	if _, _, ok := Users(corev1.Secret{}); ok {
 		t.Error("users of nothing")
+	}
+}
+
+// keyPair returns a certificate and its key, both in PEM.
+func keyPair(t *testing.T, key crypto.Signer) (certificate, private []byte) {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "shop.example"}, DNSNames: []string{"shop.example"},
+		NotAfter: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), // long ago: nobody looks at the clock
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdpem.EncodeToMemory(&stdpem.Block{Type: "CERTIFICATE", Bytes: der}), stdpem.EncodeToMemory(&stdpem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+}
+
+func newECKey(t *testing.T) crypto.Signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func secret(name string, kind corev1.SecretType, data map[string][]byte) corev1.Secret {
+	return corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: kind, Data: data}
+}
+
+func TestCertificates(t *testing.T) {
+	certificate, key := keyPair(t, newECKey(t))
+	_, otherKey := keyPair(t, newECKey(t))
+	edCertificate, edKey := keyPair(t, ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32)))
+	pair := func(certificate, key []byte) map[string][]byte {
+		return map[string][]byte{"tls.crt": certificate, "tls.key": key}
+	}
+	written := secret("written", corev1.SecretTypeTLS, pair([]byte("old"), key))
+	written.StringData = map[string]string{"tls.crt": string(certificate)}
+	got, problems := Certificates([]corev1.Secret{
+		written,
+		secret("web", corev1.SecretTypeTLS, pair(certificate, key)),
+		secret("opaque", corev1.SecretTypeOpaque, pair(edCertificate, edKey)),
+		secret("password", corev1.SecretTypeOpaque, map[string][]byte{"password": []byte("x")}),
+		secret("half", corev1.SecretTypeOpaque, map[string][]byte{"tls.crt": certificate}),
+		secret("no-key", corev1.SecretTypeTLS, map[string][]byte{"tls.crt": certificate}),
+		secret("no-certificate", corev1.SecretTypeTLS, map[string][]byte{"tls.key": key}),
+		secret("mismatch", corev1.SecretTypeTLS, pair(certificate, otherKey)),
+		secret("malformed", corev1.SecretTypeTLS, pair(certificate, bytes.Replace(key, []byte("\nM"), []byte("\nN"), 1))),
+		secret("swapped", corev1.SecretTypeTLS, pair(key, certificate)),
+	})
+	name := func(n string) snapshots.SecretName { return snapshots.SecretName{Namespace: "shop", Name: n} }
+	want := map[snapshots.SecretName][]byte{
+		name("web"): append(bytes.Clone(certificate), key...), name("written"): append(bytes.Clone(certificate), key...),
+		name("opaque"): append(bytes.Clone(edCertificate), edKey...),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("certificates (-want +got):\n%s", diff)
+	}
+	wantProblems := []struct {
+		text string
+		err  error
+	}{
+		{"Secret shop/malformed: the private key is malformed, or of an unknown kind", pem.ErrBadKey},
+		{"Secret shop/mismatch: the private key does not belong to the certificate", pem.ErrKeyMismatch},
+		{"Secret shop/no-certificate: tls.crt: there is no certificate", pem.ErrNoCertificate},
+		{"Secret shop/no-key: tls.key: there is no private key", pem.ErrNoKey},
+		{"Secret shop/swapped: there is no certificate", pem.ErrNoCertificate},
+	}
+	if len(problems) != len(wantProblems) {
+		t.Fatalf("problems: %v", problems)
+	}
+	for i, want := range wantProblems {
+		if p := problems[i]; p.Error() != want.text || !errors.Is(p, want.err) {
+			t.Errorf("problem %q, want %q", p, want.text)
+		}
+	}
+	for _, line := range strings.Split(string(key)+string(otherKey), "\n") {
+		for _, p := range problems {
+			if len(line) > 8 && !strings.HasPrefix(line, "-") && strings.Contains(p.Error(), line) {
+				t.Errorf("a problem tells of a key: %q", p)
+			}
+		}
 	}
 }
