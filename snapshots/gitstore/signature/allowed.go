@@ -1,6 +1,8 @@
 package signature
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -155,4 +157,75 @@ func claim(payload []byte, armored string, what purpose) (Signer, bool) {
 		return gpgClaim(armored), true
 	}
 	return Signer{}, true
+}
+
+// Finding is what there is to say of the signature of a snapshot.
+type Finding struct {
+	Commit string `json:"commit,omitempty"` // in git, that with the snapshot
+	// State is none, unverified if nobody says who may sign, allowed or refused.
+	State string `json:"state"`
+	Signer
+	Error string `json:"error,omitempty"` // why it is refused
+}
+
+// The states of a [Finding].
+const (
+	StateNone       = "none"
+	StateUnverified = "unverified"
+	StateAllowed    = "allowed"
+	StateRefused    = "refused"
+)
+
+// Fingerprint tells apart what the files hold that say whose signatures are accepted, so
+// that a verdict can be remembered for as long as they are the same.
+func (a Allowed) Fingerprint() ([sha256.Size]byte, error) {
+	hash := sha256.New()
+	for _, file := range []string{a.SignersFile, a.KeyringFile} {
+		var data []byte
+		if file != "" {
+			var err error
+			if data, err = os.ReadFile(file); err != nil {
+				return [sha256.Size]byte{}, fmt.Errorf("read who may sign: %w", err)
+			}
+		}
+		fmt.Fprintf(hash, "%d\n", len(data))
+		hash.Write(data)
+	}
+	return [sha256.Size]byte(hash.Sum(nil)), nil
+}
+
+// header begins the signature among the headers of a commit. Each further line
+// of it begins with a space.
+const header = "gpgsig"
+
+// errTwice is returned for a commit of which nobody can say who signed it.
+var errTwice = errors.New("it has more than one signature")
+
+// Split takes the text of a commit apart: what is signed, and the signature, ""
+// for none.
+func Split(commit []byte) (payload []byte, armored string, err error) {
+	var signature bytes.Buffer
+	headers, message, _ := bytes.Cut(commit, []byte("\n\n"))
+	inside := false
+	for line := range bytes.Lines(headers) {
+		name, value, _ := bytes.Cut(line, []byte(" "))
+		switch {
+		case inside && len(name) == 0:
+			signature.Write(value)
+		case bytes.HasPrefix(name, []byte(header)):
+			if string(name) != header || signature.Len() > 0 {
+				return nil, "", errTwice
+			}
+			inside = true
+			signature.Write(value)
+		default:
+			inside = false
+			payload = append(payload, line...)
+		}
+	}
+	if end := len(payload); end > 0 && payload[end-1] != '\n' {
+		payload = append(payload, '\n')
+	}
+	payload = append(append(payload, '\n'), message...)
+	return payload, signature.String(), nil
 }
