@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hapsnap/hapsnap/internal/yamltext"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
@@ -125,4 +129,297 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channe
 		return channel.Channel{}, nil, fmt.Errorf("read ConfigMap %s/%s: %w", s.namespace, name, err)
 	}
 	return current, o, nil
+}
+
+// The keys of a channel's ConfigMap. The first line of a value is what a person would
+// write; lines of the form NAME: VALUE after it say who did so, when and why, and
+// may be left out. So one key is changed as a whole: what is said of an old pin is
+// never taken for what is said of a new one.
+const (
+	pinKey      = "pin"              // r000012-9f3ac01b2d, or r12
+	overrideKey = "override"         // likewise; "until: TIME" says when it ends
+	pauseKey    = "pause"            // true
+	approvalKey = "requireApproval"  // true or false
+	approvedKey = "approved"         // snapshots
+	rejectedKey = "rejected"         // YAML: a list with digest, snapshot, reason, at, fleet, failed, good
+	sharedKey   = "shareRejections"  // true or false
+	promoteKey  = "promote"          // a snapshot; "full: true" for all that remain
+	abortKey    = "abort"            // a snapshot
+	acceptedKey = "acceptedRewind"   // snapshots and versions of the channel that were given up
+	confirmKey  = "confirmEndpoints" // the name of a loss
+	noteKey     = "note"             // whatever people like; nobody reads it
+)
+
+var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, sharedKey, promoteKey, abortKey, acceptedKey, confirmKey}
+
+// fieldsOf returns the keys that say what a channel says. requireApproval is always
+// there, so that a ConfigMap without anything is none that was written.
+func fieldsOf(c channel.Channel) (map[string]string, error) {
+	out := map[string]string{approvalKey: strconv.FormatBool(c.Spec.RequireApproval)}
+	if p := c.Spec.Pin; p != nil {
+		out[pinKey] = lines(p.Snapshot.String(), "by", p.By, "at", moment(p.At), "reason", p.Reason)
+	}
+	if o := c.Spec.Override; o != nil {
+		out[overrideKey] = lines(o.Snapshot.String(), "until", moment(o.Expires), "by", o.By, "reason", o.Reason)
+	}
+	if p := c.Spec.Pause; p != nil {
+		out[pauseKey] = lines("true", "by", p.By, "at", moment(p.At), "reason", p.Reason)
+	}
+	for key, o := range map[string]*channel.Order{promoteKey: c.Spec.Promote, abortKey: c.Spec.Abort} {
+		if o != nil {
+			out[key] = orderLines(*o)
+		}
+	}
+	if r := c.Spec.AcceptedRewind; r != nil {
+		words := slices.Clone(r.Channels)
+		for _, id := range r.Snapshots {
+			words = append(words, id.String())
+		}
+		out[acceptedKey] = lines(strings.Join(words, " "), "by", r.By, "at", moment(r.At), "reason", r.Reason)
+	}
+	if c.Spec.ShareRejections {
+		out[sharedKey] = "true"
+	}
+	if o := c.Spec.ConfirmEndpoints; o != nil {
+		out[confirmKey] = lines(o.Loss, "by", o.By, "at", moment(o.At), "reason", o.Reason)
+	}
+	var approved strings.Builder
+	for _, id := range c.Spec.Approved {
+		approved.WriteString(id.String() + "\n")
+	}
+	if approved.Len() > 0 {
+		out[approvedKey] = approved.String()
+	}
+	if len(c.Spec.Rejected) > 0 {
+		text, err := yamltext.Marshal(c.Spec.Rejected)
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", rejectedKey, err)
+		}
+		out[rejectedKey] = string(text)
+	}
+	return out, nil
+}
+
+func orderLines(o channel.Order) string {
+	full := ""
+	if o.Full {
+		full = "true"
+	}
+	return lines(o.Snapshot.String(), "full", full, "by", o.By, "at", moment(o.At), "reason", o.Reason)
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// lines writes a first line, and one for each detail that there is.
+func lines(first string, details ...string) string {
+	text := first
+	for pair := range slices.Chunk(details, 2) {
+		value := pair[1]
+		if value == "" {
+			continue
+		}
+		if strings.ContainsAny(value, "\r\n") || strings.TrimSpace(value) != value || strings.HasPrefix(value, `"`) {
+			value = strconv.Quote(value)
+		}
+		text += "\n" + pair[0] + ": " + value
+	}
+	return text
+}
+
+// channelOf reads the keys of a ConfigMap. These are all the snapshots of the store:
+// a person may name one by its revision. What it does not know is refused, for it may
+// be what somebody wanted most; the error wraps [channel.ErrInvalid].
+func channelOf(data map[string]string, ids []snapshots.ID) (channel.Channel, error) {
+	r := fieldReader{data: data, ids: ids, known: map[string]bool{noteKey: true}}
+	var c channel.Channel
+	if !slices.ContainsFunc(channelKeys, func(key string) bool { _, ok := data[key]; return ok }) {
+		r.fail(approvalKey, "neither it nor any other key of a channel is there")
+	}
+	if first, details := r.field(pinKey, "by", "at", "reason"); first != "" {
+		c.Spec.Pin = &channel.Pin{Snapshot: r.snapshot(pinKey, first), By: details["by"], At: r.time(pinKey, details["at"]), Reason: details["reason"]}
+	}
+	if first, details := r.field(overrideKey, "until", "by", "reason"); first != "" {
+		c.Spec.Override = &channel.Override{Snapshot: r.snapshot(overrideKey, first), Expires: r.time(overrideKey, details["until"]), By: details["by"], Reason: details["reason"]}
+		if details["until"] == "" {
+			r.fail(overrideKey, "the line until: TIME is missing")
+		}
+	}
+	if first, details := r.field(pauseKey, "by", "at", "reason"); r.flag(pauseKey, first) {
+		c.Spec.Pause = &channel.Pause{By: details["by"], At: r.time(pauseKey, details["at"]), Reason: details["reason"]}
+	}
+	c.Spec.Promote, c.Spec.Abort = r.order(promoteKey, "full", "by", "at", "reason"), r.order(abortKey, "by", "at", "reason")
+	c.Spec.AcceptedRewind = r.acceptedRewind()
+	if first, details := r.field(confirmKey, "by", "at", "reason"); first != "" {
+		c.Spec.ConfirmEndpoints = &channel.Confirmation{Loss: first, By: details["by"], At: r.time(confirmKey, details["at"]), Reason: details["reason"]}
+	}
+	first, _ := r.field(approvalKey)
+	c.Spec.RequireApproval = r.flag(approvalKey, first)
+	shared, _ := r.field(sharedKey)
+	c.Spec.ShareRejections = r.flag(sharedKey, shared)
+	c = r.approvals(c)
+	r.known[rejectedKey] = true
+	if err := snapshots.DecodeYAML([]byte(data[rejectedKey]), channel.MaxSize, &c.Spec.Rejected); err != nil {
+		r.fail(rejectedKey, err.Error())
+	}
+	return c, r.end(c)
+}
+
+// fieldReader reads the keys of a channel, and keeps the first fault.
+type fieldReader struct {
+	data  map[string]string
+	ids   []snapshots.ID
+	known map[string]bool
+	err   error
+}
+
+func (r *fieldReader) fail(key, why string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: data.%s: %s", channel.ErrInvalid, key, why)
+	}
+}
+
+// field returns the first line of a value, and the details in the lines after it.
+func (r *fieldReader) field(key string, names ...string) (first string, details map[string]string) {
+	r.known[key] = true
+	first, rest, _ := strings.Cut(strings.TrimSpace(r.data[key]), "\n")
+	details = map[string]string{}
+	for line := range strings.Lines(rest) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if !ok || !slices.Contains(names, name) {
+			r.fail(key, fmt.Sprintf("%q is not a line of %s", strings.TrimSpace(line), strings.Join(names, ", ")))
+			continue
+		}
+		value = strings.TrimSpace(value)
+		if plain, err := strconv.Unquote(value); err == nil && strings.HasPrefix(value, `"`) {
+			value = plain
+		}
+		details[name] = value
+	}
+	return strings.TrimSpace(first), details
+}
+
+// snapshot returns the snapshot that a person means. One in full need not be there.
+func (r *fieldReader) snapshot(key, name string) snapshots.ID {
+	if id, err := snapshots.ParseID(name); err == nil {
+		return id
+	}
+	id, ok := snapshots.FindID(r.ids, name)
+	if !ok {
+		r.fail(key, fmt.Sprintf("the store holds no snapshot %q", name))
+	}
+	return id
+}
+
+func (r *fieldReader) time(key, text string) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		r.fail(key, fmt.Sprintf("%q is not a time such as 2026-01-02T15:04:05Z", text))
+	}
+	return t.UTC()
+}
+
+func (r *fieldReader) flag(key, text string) bool {
+	switch text {
+	case "true":
+		return true
+	case "", "false":
+	default:
+		r.fail(key, fmt.Sprintf("%q is neither true nor false", text))
+	}
+	return false
+}
+
+func (r *fieldReader) order(key string, names ...string) *channel.Order {
+	first, details := r.field(key, names...)
+	if first == "" {
+		return nil
+	}
+	return &channel.Order{
+		Snapshot: r.snapshot(key, first), Full: r.flag(key, details["full"]), By: details["by"], At: r.time(key, details["at"]), Reason: details["reason"],
+	}
+}
+
+func (r *fieldReader) acceptedRewind() *channel.AcceptedRewind {
+	first, details := r.field(acceptedKey, "by", "at", "reason")
+	if first == "" {
+		return nil
+	}
+	out := channel.AcceptedRewind{By: details["by"], At: r.time(acceptedKey, details["at"]), Reason: details["reason"]}
+	for _, word := range strings.Fields(first) {
+		if id, err := snapshots.ParseID(word); err == nil {
+			out.Snapshots = append(out.Snapshots, id)
+		} else {
+			out.Channels = append(out.Channels, word)
+		}
+	}
+	return &out
+}
+
+func (r *fieldReader) approvals(c channel.Channel) channel.Channel {
+	r.known[approvedKey] = true
+	for name := range strings.FieldsFuncSeq(r.data[approvedKey], func(c rune) bool { return c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n' }) {
+		if id := r.snapshot(approvedKey, name); !id.IsZero() {
+			c = c.Approve(id)
+		}
+	}
+	return c
+}
+
+// end returns what was wrong. What is said must also be a channel.
+func (r *fieldReader) end(c channel.Channel) error {
+	for _, key := range slices.Sorted(maps.Keys(r.data)) {
+		if !r.known[key] {
+			r.fail(key, "no channel has it")
+		}
+	}
+	if r.err != nil {
+		return r.err
+	}
+	_, err := c.Marshal()
+	return err
+}
+
+// ChannelManager names the tool that keeps the channel as it is elsewhere, and so
+// undoes what is changed here; it is "" if there is none, or no channel yet.
+func (s *Store) ChannelManager(ctx context.Context) (string, error) {
+	o, err := s.get(ctx, ChannelName(s.name))
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read channel: %w", err)
+	}
+	return managerOf(o), nil
+}
+
+// managerOf tells by the marks of Argo CD and Flux who applies an object again and
+// again. Our own annotations keep them from deleting what they do not know; what they
+// know, they put right all the same.
+func managerOf(o *corev1.ConfigMap) string {
+	const (
+		argo      = "argocd.argoproj.io/tracking-id"
+		argoLabel = "argocd.argoproj.io/instance"
+		flux      = "kustomize.toolkit.fluxcd.io/"
+		helm      = "helm.toolkit.fluxcd.io/"
+	)
+	once := o.Annotations[flux+"ssa"] == "IfNotPresent" || o.Annotations[flux+"ssa"] == "Ignore"
+	switch {
+	case o.Annotations[argo] != "":
+		return "Argo CD (" + o.Annotations[argo] + ")"
+	case o.Labels[argoLabel] != "":
+		return "Argo CD (application " + o.Labels[argoLabel] + ")"
+	case o.Labels[flux+"name"] != "" && !once && o.Annotations[flux+"reconcile"] != "disabled":
+		return "Flux (Kustomization " + o.Labels[flux+"namespace"] + "/" + o.Labels[flux+"name"] + ")"
+	case o.Labels[helm+"name"] != "":
+		return "Flux (HelmRelease " + o.Labels[helm+"namespace"] + "/" + o.Labels[helm+"name"] + ")"
+	}
+	return ""
 }

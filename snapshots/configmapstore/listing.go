@@ -1,13 +1,19 @@
 package configmapstore
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
 // stored is the manifest of a snapshot in a listing.
@@ -130,4 +136,139 @@ func (l listing) orphans() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// stateDelivered is that of a manifest, and of its chunks, which something delivers
+// from elsewhere: in any order, and without owners, whose UIDs nobody knows before.
+// It is a snapshot when all of it is there.
+const stateDelivered = "delivered"
+
+// ChunksAnnotation says of a delivered manifest how many chunks it has, so that a
+// listing is enough to see whether all are there.
+const ChunksAnnotation = "hapsnap.dev/chunks"
+
+const (
+	// deliveredPiece is how much of a snapshot is in one ConfigMap that is delivered.
+	// kubectl apply, and Argo CD unless it is told otherwise, repeat an object in an
+	// annotation, and all annotations may have 256 KiB.
+	deliveredPiece = 180 << 10
+	// maxChunks is how many chunks a manifest may name.
+	maxChunks = maxPieces*maxPiece/deliveredPiece + 1
+)
+
+// deliver are the annotations of what is delivered. It outlives the Application, as
+// history does; Argo CD need not repeat it in an annotation, and Flux has no variables
+// to put into it.
+var deliver = map[string]string{
+	"argocd.argoproj.io/compare-options":     "IgnoreExtraneous",
+	"argocd.argoproj.io/sync-options":        "Prune=false,Delete=false,ServerSideApply=true",
+	"kustomize.toolkit.fluxcd.io/prune":      "disabled",
+	"kustomize.toolkit.fluxcd.io/substitute": "disabled",
+}
+
+// errDelivered is for writers of a store that somebody else fills, as a manifest shows.
+func errDelivered(manifest string) error {
+	return process.WithHint(
+		fmt.Errorf("%w: what is in this store is delivered from another one, such as ConfigMap %s", sequence.ErrRefused, manifest),
+		"publish where it is delivered from, or to another name")
+}
+
+// Delivered returns the ConfigMaps of a snapshot, the same for the same snapshot, in
+// the form in which others may put them into the namespace of a store: the manifest,
+// signed with the key if there is one, its chunks, and the status, which says that it was
+// delivered. The error of a snapshot that is too large wraps
+// [sequence.ErrRefused].
+func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key) ([]*corev1.ConfigMap, error) {
+	p, err := packInto(s, deliveredPiece)
+	if err != nil {
+		return nil, err
+	}
+	d := newDraft(store, s, p, s.ID().Short)
+	by := signing{key: key}
+	if err := by.sign(d.manifest, stateSnapshot(Scheme+namespace+"/"+store, s.Manifest, p.manifest)); err != nil {
+		return nil, err
+	}
+	all := append([]*corev1.ConfigMap{d.manifest}, d.chunks...)
+	all = append(all, newStatus(store, s.ID()))
+	for _, o := range all {
+		o.Labels[StateLabel] = stateDelivered
+		for name, value := range deliver {
+			o.Annotations[name] = value
+		}
+	}
+	d.manifest.Annotations[ChunksAnnotation] = strconv.Itoa(len(d.chunks))
+	return all, nil
+}
+
+func isDelivered(o *corev1.ConfigMap) bool { return o.Labels[StateLabel] == stateDelivered }
+
+// missing is the error of a chunk that is not there: of one that was delivered, it is
+// still to come.
+func missing(manifest *corev1.ConfigMap, chunk string) error {
+	if isDelivered(manifest) {
+		return fmt.Errorf("%w: %s is not delivered yet", snapshots.ErrNotFound, chunk)
+	}
+	return fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, chunk)
+}
+
+// pieceOf returns what is in a chunk. Tools that make ConfigMaps of files take bytes
+// that happen to be UTF-8 for text.
+func pieceOf(chunk *corev1.ConfigMap) []byte {
+	if text, found := chunk.Data[pieceKey]; found {
+		return []byte(text)
+	}
+	return chunk.BinaryData[pieceKey]
+}
+
+// addDelivered notes a chunk that was delivered. Without a manifest it means nothing:
+// anything may be left over.
+func (l *listing) addDelivered(o metav1.PartialObjectMetadata) {
+	id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
+	if err != nil || o.Labels[StateLabel] != stateDelivered {
+		return
+	}
+	l.arrived[id] = append(l.arrived[id], o.Name)
+}
+
+// addPart adds a manifest that was delivered, which is a snapshot when its chunks are
+// all there.
+func (l *listing) addPart(store string, found stored, chunks string) {
+	l.delivery = found.name
+	if l.whole(store, found.id, chunks) {
+		l.complete = append(l.complete, found)
+	} else {
+		l.partial = append(l.partial, found)
+	}
+}
+
+// whole reports whether all chunks of a delivered snapshot are there.
+func (l *listing) whole(store string, id snapshots.ID, count string) bool {
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > maxChunks {
+		return false
+	}
+	for i := range n {
+		if !slices.Contains(l.arrived[id], chunkName(store, id.Revision, id.Short, i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// strays returns what was delivered, sorted, of snapshots that are not there and are
+// older than the newest: what is still to be delivered is newer.
+func (l listing) strays() []string {
+	var names []string
+	for _, s := range l.partial {
+		if s.id.Revision < l.head().id.Revision {
+			names = append(names, s.name)
+		}
+	}
+	for id, chunks := range l.arrived {
+		if _, there := l.find(id); !there && id.Revision < l.head().id.Revision {
+			names = append(names, chunks...)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -1,11 +1,25 @@
 package configmapstore
 
 import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
+	"github.com/hapsnap/hapsnap/snapshots/storetest"
 )
 
 // Only what has the name of its revision is a snapshot; chunks without a manifest are
@@ -40,5 +54,222 @@ func TestListing(t *testing.T) {
 	}
 	if got := l.orphans(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("orphans: %v", got)
+	}
+}
+
+// delivered returns a snapshot of a few chunks, and its ConfigMaps.
+func (p *place) delivered(revision uint64, name string) (snapshots.Snapshot, []*corev1.ConfigMap) {
+	p.Helper()
+	large := make([]byte, 600_000)
+	random := rand.New(rand.NewPCG(1, revision))
+	for i := range large {
+		large[i] = byte(random.Uint32())
+	}
+	s := storetest.Draft(name, "files/large.bin", string(large)).Seal(revision, snapshots.ID{})
+	return s, p.objectsOf(s)
+}
+
+func (p *place) objectsOf(s snapshots.Snapshot) []*corev1.ConfigMap {
+	p.Helper()
+	objects, err := Delivered("edge", "edge", s, signature.Key{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, o := range objects {
+		o.Namespace = p.namespace
+	}
+	return objects
+}
+
+func (p *place) deliver(objects ...*corev1.ConfigMap) {
+	p.Helper()
+	for _, o := range objects {
+		err := p.client.Create(p.Context(), o.DeepCopy())
+		if apierrors.IsAlreadyExists(err) && o.Immutable == nil {
+			err = p.client.Update(p.Context(), o.DeepCopy())
+		}
+		if err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+// What is delivered comes in any order. It is a snapshot when all of it is there, and
+// what was there before is the newest until then.
+func TestDeliveredInAnyOrder(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	reader := p.open()
+	var before []snapshots.ID
+	random := rand.New(rand.NewPCG(3, 4))
+	for revision := range uint64(4) {
+		s, objects := p.delivered(revision+1, "web")
+		if len(objects) != 6 {
+			t.Fatalf("there are %d objects", len(objects))
+		}
+		objects = slices.DeleteFunc(objects, func(o *corev1.ConfigMap) bool { return o.Name == "edge-status" })
+		random.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+		for _, o := range objects {
+			if ids, err := reader.IDs(t.Context()); err != nil || !slices.Equal(ids, before) {
+				t.Fatalf("before %s is there: %v, %v", o.Name, ids, err)
+			}
+			if _, err := reader.Get(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrNotFound) {
+				t.Fatalf("before %s is there: %v", o.Name, err)
+			}
+			p.deliver(o)
+		}
+		before = append(before, s.ID())
+		if v, err := reader.View(t.Context()); err != nil || !slices.Equal(v.IDs, before) {
+			t.Fatalf("all is there: %v, %v", v, err)
+		}
+		if got, err := reader.Get(t.Context(), s.ID()); err != nil || !reflect.DeepEqual(got, s) {
+			t.Errorf("%s came out different: %v", s.ID(), err)
+		}
+	}
+}
+
+// Objects that are to be delivered fit where kubectl repeats them in an annotation,
+// and are the same for the same snapshot.
+func TestDeliveredObjects(t *testing.T) {
+	t.Parallel()
+	s := ten().Seal(7, snapshots.ID{})
+	objects, err := Delivered("edge", "edge", s, signature.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Delivered("edge", "edge", s, signature.Key{})
+	if err != nil || !reflect.DeepEqual(objects, again) {
+		t.Errorf("the second time it differs: %v", err)
+	}
+	names := map[string]bool{}
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := len(text); size > 256<<10 || (o.Immutable == nil) != (o.Name == "edge-status") || o.OwnerReferences != nil || o.Labels[StateLabel] != stateDelivered {
+			t.Errorf("%s has %d bytes, %v", o.Name, size, o.ObjectMeta)
+		}
+		if o.Annotations["kustomize.toolkit.fluxcd.io/prune"] != "disabled" || !strings.HasPrefix(o.Annotations["argocd.argoproj.io/sync-options"], "Prune=false,") {
+			t.Errorf("%s would be pruned: %v", o.Name, o.Annotations)
+		}
+		names[o.Name] = true
+	}
+	if len(names) != 59 || !names["edge-r000007"] || !names["edge-r000007-"+s.ID().Short+"-056"] {
+		t.Errorf("%d objects: %v", len(names), slices.Sorted(maps.Keys(names)))
+	}
+}
+
+func TestDeliveredTooLarge(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 30<<20)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(large)
+	_, err := Delivered("edge", "edge", storetest.Draft("web", "files/large.bin", string(large)).Seal(1, snapshots.ID{}), signature.Key{})
+	if !errors.Is(err, sequence.ErrRefused) || !strings.Contains(err.Error(), "files/large.bin") {
+		t.Error(err)
+	}
+}
+
+// A delivered store is no place to publish to; its channel is people's.
+func TestDeliveredIsNotPublishedTo(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	_, objects := p.delivered(1, "web")
+	p.deliver(objects[0]) // also before its chunks are there
+	if _, _, err := p.open().Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, sequence.ErrRefused) {
+		t.Errorf("publish: %v", err)
+	}
+	p.deliver(objects[1], objects[2], objects[3], objects[4], objects[5])
+	if _, _, err := p.open().Publish(t.Context(), storetest.Draft("b")); !errors.Is(err, sequence.ErrRefused) {
+		t.Errorf("publish: %v", err)
+	}
+	if n := len(p.objects(partManifest)) + len(p.objects(partChunk)); n != 5 {
+		t.Errorf("there are %d objects", n)
+	}
+	pause := func(c *channel.Channel) error { *c = c.Paused(channel.Pause{By: "ops", At: noon}); return nil }
+	if err := p.open().UpdateChannel(t.Context(), "pause", noon, pause); err != nil {
+		t.Error(err)
+	}
+}
+
+// Deleting takes the chunks along, which nothing owns, and what was left of older
+// snapshots, but not what is still on its way.
+func TestDeliveredIsDeleted(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	first, one := p.delivered(1, "a")
+	_, two := p.delivered(2, "b")
+	_, three := p.delivered(3, "c")
+	fourth, four := p.delivered(4, "d")
+	_, five := p.delivered(5, "e")
+	p.deliver(slices.Concat(one, two[1:], three[:2], four, five[:2])...)
+	s := p.open()
+	if err := s.Delete(t.Context(), fourth.ID()); err == nil {
+		t.Error("the newest is deleted")
+	}
+	if err := s.Delete(t.Context(), first.ID()); err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, o := range slices.Concat(four[:5], five[:2]) {
+		want = append(want, o.Name)
+	}
+	for _, o := range slices.Concat(p.objects(partManifest), p.objects(partChunk)) {
+		got = append(got, o.Name)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("there are %v", got)
+	}
+}
+
+// What arrives other than it was sent is corrupt, and is not taken.
+func TestDeliveredOtherwise(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s, objects := p.delivered(1, "a")
+	objects[2].BinaryData[pieceKey][1000]++
+	p.deliver(objects...)
+	if _, err := p.open().Get(t.Context(), s.ID()); !errors.Is(err, snapshots.ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
+// A chunk whose bytes happen to be text is as good as one of bytes.
+func TestDeliveredAsText(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]*corev1.ConfigMap{
+		"text": {Data: map[string]string{pieceKey: "piece"}}, "bytes": {BinaryData: map[string][]byte{pieceKey: []byte("piece")}},
+	} {
+		if got := string(pieceOf(o)); got != "piece" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// What is delivered is signed for the store that it is delivered to, and for no other.
+func TestDeliveredSigned(t *testing.T) {
+	t.Parallel()
+	p := newSigned(t)
+	s := storetest.Draft("web").Seal(1, snapshots.ID{})
+	for revision, namespace := range []string{"elsewhere", p.namespace} {
+		s.Manifest = storetest.Draft("web").Seal(uint64(revision+1), snapshots.ID{}).Manifest
+		objects, err := Delivered(namespace, "edge", s, signature.Key{File: p.key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			o.Namespace = p.namespace
+		}
+		p.deliver(objects...)
+	}
+	reader := p.open(p.reads)
+	v, err := reader.View(t.Context())
+	if err != nil || !slices.Equal(v.IDs, []snapshots.ID{s.ID()}) || len(v.Refused) != 1 || !strings.Contains(v.Refused[0].Reason, "its signature is for configmap:elsewhere/edge") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if got, err := reader.Get(t.Context(), s.ID()); err != nil || !reflect.DeepEqual(got, s) {
+		t.Errorf("it came out different: %v", err)
 	}
 }

@@ -1,15 +1,23 @@
 package configmapstore
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
 // The labels of a store's ConfigMaps.
@@ -107,3 +115,187 @@ func newChannel(store string, fields map[string]string) *corev1.ConfigMap {
 	o.Data = fields
 	return o
 }
+
+const (
+	// maxPiece is how much of a snapshot is in one ConfigMap, which holds 1 MiB
+	// with its names.
+	maxPiece = 900 << 10
+	// maxPieces keeps a snapshot to 28 MiB, compressed: etcd holds 2 GiB of
+	// everything unless it was told otherwise, and a history is many snapshots.
+	maxPieces = 32
+	// maxRatio is how many bytes a byte of the archive may stand for, beyond what any
+	// archive may, smallArchive. gzip gets to a thousand with one byte that is repeated,
+	// and to 41 with that of 10,000 Ingresses with four options each, whose sections are all
+	// alike: so it is not asked of what takes little memory anyway.
+	maxRatio     = 16
+	smallArchive = 64 << 20
+)
+
+// packed is a snapshot as it is put into ConfigMaps.
+type packed struct {
+	manifest   []byte
+	manifestGz []byte   // in its place, if it is too large for a ConfigMap
+	pieces     [][]byte // of the tar.gz with the files
+}
+
+// pack returns the same bytes for the same snapshot. A snapshot that is too large is
+// refused with its largest files.
+func pack(s snapshots.Snapshot) (packed, error) { return packInto(s, maxPiece) }
+
+// packInto packs into pieces of at most so many bytes, all of about the same size.
+func packInto(s snapshots.Snapshot, piece int) (packed, error) {
+	manifest, err := s.Manifest.Marshal()
+	if err != nil {
+		return packed{}, fmt.Errorf("encode manifest: %w", err)
+	}
+	archive, err := tarGz(s.Files)
+	if err != nil {
+		return packed{}, fmt.Errorf("compress files: %w", err)
+	}
+	p := packed{manifest: manifest, pieces: split(archive, piece)}
+	if len(manifest) > piece {
+		if p.manifestGz, err = compress(manifest); err != nil {
+			return packed{}, fmt.Errorf("compress manifest: %w", err)
+		}
+	}
+	if len(archive) > maxPieces*maxPiece || len(p.manifestGz) > maxPiece {
+		return packed{}, tooLarge(s, manifest, len(archive))
+	}
+	if _, err := unpackedSize(s.Manifest.Spec.Files, len(archive)); err != nil { // it would not be read
+		return packed{}, fmt.Errorf("%w: %w", sequence.ErrRefused, err)
+	}
+	return p, nil
+}
+
+// split cuts data into as few pieces as there must be.
+func split(data []byte, piece int) [][]byte {
+	n := max(1, (len(data)+piece-1)/piece)
+	return slices.Collect(slices.Chunk(data, (len(data)+n-1)/n))
+}
+
+func tooLarge(s snapshots.Snapshot, manifest []byte, size int) error {
+	files := append(slices.Clone(s.Files), snapshots.File{Path: snapshots.ManifestFile, Content: manifest})
+	return process.WithHint(
+		fmt.Errorf("%w: it has %d bytes, compressed, and a snapshot in ConfigMaps may have %d, its manifest %d; the largest files: %s",
+			sequence.ErrRefused, size, maxPieces*maxPiece, maxPiece, snapshots.Largest(files)),
+		"publish it to a git store")
+}
+
+func compress(data []byte) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, err := z.Write(data)
+	err = errors.Join(err, z.Close())
+	return out.Bytes(), err
+}
+
+func tarGz(files []snapshots.File) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	t := tar.NewWriter(z)
+	for _, f := range files {
+		if err := t.WriteHeader(&tar.Header{Name: f.Path, Mode: 0o644, Size: int64(len(f.Content))}); err != nil {
+			return nil, err
+		}
+		if _, err := t.Write(f.Content); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(t.Close(), z.Close())
+	return out.Bytes(), err
+}
+
+// unpackManifest reads the manifest from the values of its ConfigMap.
+func unpackManifest(data map[string]string, binary map[string][]byte) (snapshots.Manifest, error) {
+	text, err := manifestText(data, binary)
+	if err != nil {
+		return snapshots.Manifest{}, err
+	}
+	return snapshots.ParseManifest(text)
+}
+
+// manifestText returns snapshot.yaml, from the values of its ConfigMap.
+func manifestText(data map[string]string, binary map[string][]byte) ([]byte, error) {
+	text, found := data[manifestKey]
+	if found {
+		return []byte(text), nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(binary[manifestGzKey]))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
+	}
+	content, err := io.ReadAll(io.LimitReader(z, snapshots.MaxManifest+1)) // one more is too large
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", snapshots.ErrCorrupt, manifestKey, err)
+	}
+	return content, nil
+}
+
+// unpackFiles reads the files that a manifest lists from the pieces. It reads no
+// more of a file than it should have: the digests are the caller's to verify. What would
+// take much more memory than the pieces do is refused before it is unpacked.
+func unpackFiles(manifest snapshots.Manifest, pieces [][]byte) ([]snapshots.File, error) {
+	var readers []io.Reader
+	packed := 0
+	for _, piece := range pieces {
+		readers = append(readers, bytes.NewReader(piece))
+		packed += len(piece)
+	}
+	size, err := unpackedSize(manifest.Spec.Files, packed)
+	if err != nil {
+		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
+	}
+	z, err := gzip.NewReader(io.MultiReader(readers...))
+	if err != nil {
+		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
+	}
+	t := tar.NewReader(io.LimitReader(z, size))
+	var files []snapshots.File
+	for _, listed := range manifest.Spec.Files {
+		f, err := unpackFile(t, listed)
+		if err != nil {
+			return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
+		}
+		files = append(files, f)
+	}
+	if _, err := t.Next(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: chunks: there is more than the manifest lists", snapshots.ErrCorrupt)
+	}
+	// The checksum of gzip comes after the last of tar.
+	if _, err := io.Copy(io.Discard, io.LimitReader(z, maxPiece)); err != nil {
+		return nil, fmt.Errorf("%w: chunks: %w", snapshots.ErrCorrupt, err)
+	}
+	return files, nil
+}
+
+// unpackedSize returns how much there is to unpack for these files, with what tar adds.
+func unpackedSize(files []snapshots.FileDigest, packed int) (int64, error) {
+	if err := snapshots.CheckSizes(files); err != nil {
+		return 0, err
+	}
+	const block = 512
+	var size, all int64
+	for _, f := range files {
+		size += f.Size
+		all += 4*block + (f.Size+block-1)/block*block // a long name takes two blocks more
+	}
+	if size > max(smallArchive, maxRatio*int64(packed)) {
+		return 0, fmt.Errorf("the files have %d bytes, and %d bytes that were packed may stand for %d", size, packed, max(smallArchive, maxRatio*int64(packed)))
+	}
+	return all + 2*block, nil
+}
+
+func unpackFile(t *tar.Reader, listed snapshots.FileDigest) (snapshots.File, error) {
+	header, err := t.Next()
+	if err != nil {
+		return snapshots.File{}, fmt.Errorf("%s: %w", listed.Path, err)
+	}
+	if header.Name != listed.Path || header.Size != listed.Size {
+		return snapshots.File{}, fmt.Errorf("%s of %d bytes is where %s of %d should be", header.Name, header.Size, listed.Path, listed.Size)
+	}
+	content, err := io.ReadAll(t)
+	return snapshots.File{Path: listed.Path, Content: content}, err
+}
+
+// chunkNames reads the names of the chunks.
+func chunkNames(data map[string]string) []string { return strings.Fields(data[chunksKey]) }
