@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
 
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -430,4 +432,48 @@ var goodHashes = map[string]string{
 	"yescrypt":             "$y$j75$abcdefghijklmnop$1kKL1r02wT4HlcktLfzeoOHd1GFgv7Ay4JeEbqGj80B",
 	"yescrypt of mkpasswd": "$y$j9T$abcdefghijklmnop$0Hi8KsZH/hAMRN9Bam6ce3nmi5QAIz3R/KeaXG/c7p9",
 	"costly bcrypt":        "$2y$10$abcdefghijklmnopqrstuu23JPZtHcGhwXSF41f93o/7vBdDut3Xu",
+}
+
+func TestVerdictsAreRemembered(t *testing.T) {
+	t.Parallel()
+	var b Binder
+	good, bad := pemtest.SelfSigned(t, "a.example", pemtest.EdKey), []byte("bad")
+	for range 2 {
+		if kind, err := b.certificateKind(good); kind != GeneralFile || err != nil {
+			t.Errorf("good: %v, %v", kind, err)
+		}
+		if _, err := b.certificateKind(bad); !errors.Is(err, pem.ErrNoCertificate) {
+			t.Errorf("bad: %v", err)
+		}
+	}
+	judged := 0
+	for range 2 {
+		b.pairs.of([]byte("another"), func([]byte) verdict { judged++; return verdict{} })
+	}
+	if judged != 1 || len(b.pairs.known) != 3 {
+		t.Errorf("judged %d times, remembers %d", judged, len(b.pairs.known))
+	}
+}
+
+// A Binder that has seen other data, from several goroutines at once, binds to the same
+// bytes as one that has seen nothing.
+func TestBinderBindsLikeBind(t *testing.T) {
+	t.Parallel()
+	s, in := large(t, 20)
+	want, err := Bind(s, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Binder
+	b.pairs.of([]byte("another"), judgeKeyPair)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			got, err := b.Bind(s, in)
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Bound{})); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+	wg.Wait()
 }
