@@ -3,12 +3,14 @@ package snapshots
 import (
 	"bytes"
 	"cmp"
-	"encoding/pem"
+	stdpem "encoding/pem"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
 // CertificateMode says which certificate of its Secret a snapshot is served with, and
@@ -110,7 +112,7 @@ func checkSealed(files []File, refs []CertificateRef, recipients []string) error
 // checkArmour refuses what is not one file of age's, whole and alone: nothing in the
 // clear can be before, in or after it.
 func checkArmour(content []byte) error {
-	block, rest := pem.Decode(content)
+	block, rest := stdpem.Decode(content)
 	if block == nil || block.Type != sealedBlock || len(block.Headers) > 0 || len(bytes.TrimSpace(rest)) > 0 {
 		return ErrNotSealed
 	}
@@ -178,3 +180,53 @@ const (
 	UseUsers       Use = "users" // the htpasswd lines under auth
 	UseValue       Use = "value" // what is under any key, as one word
 )
+
+// ErrNoCompanions is returned by a store that cannot keep private content beside a
+// snapshot.
+var ErrNoCompanions = errors.New("certificates cannot be kept beside the snapshot in this store")
+
+// Companion is a certificate that is kept beside a snapshot: private content, which is
+// no part of it, for a reference of [ModeCompanion].
+type Companion struct {
+	Version string
+	Content Private // PEM, the chain and then the key
+}
+
+// hidden is written where private content was.
+const hidden = "(hidden)"
+
+// Private is content that does not show when something that holds it is printed.
+type Private []byte
+
+// String returns nothing of the content.
+func (Private) String() string { return hidden }
+
+// Format writes nothing of the content, whatever the verb.
+func (Private) Format(s fmt.State, _ rune) { fmt.Fprint(s, hidden) }
+
+// MarshalText writes nothing of the content.
+func (Private) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// checkCompanions checks that the companions are those that the references name, each
+// what its version says.
+func checkCompanions(refs []CertificateRef, companions []Companion) error {
+	named := map[string]bool{}
+	for _, ref := range refs {
+		if ref.Mode == ModeCompanion && ref.Version != "" {
+			named[ref.Version] = false
+		}
+	}
+	for _, c := range companions {
+		there, ok := named[c.Version]
+		if version, err := pem.Version(c.Content); !ok || there || err != nil || version != c.Version {
+			return fmt.Errorf("companion of version %q belongs to no certificate", c.Version)
+		}
+		named[c.Version] = true
+	}
+	for _, ref := range refs {
+		if there, ok := named[ref.Version]; ok && !there {
+			return fmt.Errorf("certificate %s has no companion", ref.File)
+		}
+	}
+	return nil
+}
