@@ -3,12 +3,14 @@ package dataplane
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -133,4 +135,108 @@ func (c *Client) Info(ctx context.Context) (APIInfo, error) {
 	}
 	_, err := c.getSmall(ctx, "get info", "/info", &body)
 	return APIInfo{Version: body.API.Version}, err
+}
+
+// TLS says who is believed to be the API of an https URL, and what is shown to it.
+// All but the name is PEM. Nothing turns the check of the API's certificate off.
+type TLS struct {
+	// CA holds the authorities that may have signed the API's certificate, those of
+	// the system where it is empty. It may be the certificate itself.
+	CA string
+	// Certificate and Key are shown to an API that asks for a client certificate.
+	Certificate, Key string
+	// ServerName is expected in the API's certificate, the host of the URL where it
+	// is empty.
+	ServerName string
+}
+
+// Check returns why nothing can be connected to with it.
+func (t TLS) Check() error {
+	_, err := t.config()
+	return err
+}
+
+func (t TLS) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(t.CA)) {
+			return nil, errors.New("the authorities hold no certificate in PEM")
+		}
+	}
+	if t.Certificate == "" && t.Key == "" {
+		return config, nil
+	}
+	pair, err := tls.X509KeyPair([]byte(t.Certificate), []byte(t.Key))
+	if err != nil {
+		return nil, fmt.Errorf("the client certificate cannot be used: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}
+
+// The oldest versions that are worked with. Of the API only the major version 3 is.
+var (
+	oldestHAProxy = release{2, 6}
+	oldestAPI     = release{3, 2}
+)
+
+// UnsupportedError is what is at the other end and cannot be worked with.
+type UnsupportedError struct{ Message string }
+
+// Error implements error.
+func (e UnsupportedError) Error() string { return e.Message }
+
+// Supported asks for the version of the API, and returns an [UnsupportedError] if it
+// is not one that this package was made for.
+func (c *Client) Supported(ctx context.Context) error {
+	info, err := c.Info(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return UnsupportedError{fmt.Sprintf("there is no Dataplane API of version 3: want %s or a later 3", oldestAPI)}
+	}
+	if err != nil {
+		return err
+	}
+	return checkAPI(info.Version)
+}
+
+// checkAPI judges a version such as "v3.2.5 1a2b3c4". A build from source has no
+// number; it answers calls of version 3, which has to do.
+func checkAPI(version string) error {
+	v, ok := parseRelease(version)
+	if ok && (v.major != oldestAPI.major || v.before(oldestAPI)) {
+		return UnsupportedError{fmt.Sprintf("the Dataplane API is %s: want %s or a later 3", strings.TrimSpace(version), oldestAPI)}
+	}
+	return nil
+}
+
+// CheckHAProxy returns an [UnsupportedError] if the version, such as "3.2.0-1a2b3c4",
+// is too old, and nil for one that says nothing.
+func CheckHAProxy(version string) error {
+	if v, ok := parseRelease(version); ok && v.before(oldestHAProxy) {
+		return UnsupportedError{fmt.Sprintf("HAProxy is %s: want %s or later", strings.TrimSpace(version), oldestHAProxy)}
+	}
+	return nil
+}
+
+// release is what comes first in a version.
+type release struct{ major, minor int }
+
+// String implements fmt.Stringer.
+func (r release) String() string { return fmt.Sprintf("%d.%d", r.major, r.minor) }
+
+func (r release) before(o release) bool {
+	return r.major < o.major || (r.major == o.major && r.minor < o.minor)
+}
+
+// parseRelease reads "v3.2.5 1a2b3c4", "2.6.12-1" and their like.
+func parseRelease(version string) (release, bool) {
+	major, rest, dotted := strings.Cut(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".")
+	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(rest)
+	}
+	x, errX := strconv.Atoi(major)
+	y, errY := strconv.Atoi(rest[:end])
+	return release{x, y}, dotted && errX == nil && errY == nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 const rawPath = "/services/haproxy/configuration/raw"
@@ -137,4 +138,92 @@ func Checksum(config []byte) string {
 	_, rest, _ := bytes.Cut(config, []byte("\n"))
 	sum := md5.Sum(rest)
 	return hex.EncodeToString(sum[:])
+}
+
+const transactionsPath = "/services/haproxy/transactions"
+
+// Transaction is a change that was begun. A post that was refused leaves one
+// behind, failed or outdated, with a whole copy of its text on the instance's disk.
+type Transaction struct {
+	ID string `json:"id"`
+	// Version is that of the configuration it began with.
+	Version int64 `json:"_version"`
+	// Status is in_progress, failed, outdated or success.
+	Status string `json:"status"`
+}
+
+// Transactions lists what is open or was left behind.
+func (c *Client) Transactions(ctx context.Context) ([]Transaction, error) {
+	var all []Transaction
+	_, err := c.getJSON(ctx, "list transactions", transactionsPath, &all)
+	return all, err
+}
+
+// DeleteTransaction drops a transaction and its files.
+func (c *Client) DeleteTransaction(ctx context.Context, id string) error {
+	_, err := c.do(ctx, call{
+		op: "delete transaction", method: http.MethodDelete,
+		path: transactionsPath + "/" + url.PathEscape(id), ok: []int{http.StatusNoContent},
+	})
+	return err
+}
+
+// The states of a reload.
+const (
+	ReloadInProgress = "in_progress"
+	ReloadSucceeded  = "succeeded"
+	ReloadFailed     = "failed"
+)
+
+// Reload is the state of one reload.
+type Reload struct {
+	ID     string
+	Status string
+	// Response is what HAProxy said when it started, the reason where it did not.
+	// Empty where it could not be asked.
+	Response string
+	// At is when it ended, to the second; zero while it has not.
+	At time.Time
+}
+
+type reloadBody struct {
+	ID        string `json:"id"`
+	Status    string `json:"status"`
+	Response  string `json:"response"`
+	Timestamp int64  `json:"reload_timestamp"`
+}
+
+func (b reloadBody) reload() Reload {
+	r := Reload{ID: b.ID, Status: b.Status, Response: shownStartup(b.Response)}
+	if b.Timestamp != 0 {
+		r.At = time.Unix(b.Timestamp, 0).UTC()
+	}
+	return r
+}
+
+// Reload returns the state of a reload, ErrNotFound when the API knows no such id.
+// The API counts from 0 each time it starts, so an id is only good for a reload
+// asked for since then; any id before that of the last success is a success.
+func (c *Client) Reload(ctx context.Context, id string) (Reload, error) {
+	var body reloadBody
+	_, err := c.getJSON(ctx, "get reload", "/services/haproxy/reloads/"+url.PathEscape(id), &body)
+	if err != nil {
+		return Reload{}, err
+	}
+	body.ID = id // left out by the API while in progress
+	return body.reload(), nil
+}
+
+// Reloads returns the failed reloads that are remembered, the last success and
+// what is pending, in no order. It is empty after the API has started.
+func (c *Client) Reloads(ctx context.Context) ([]Reload, error) {
+	var bodies []reloadBody
+	if _, err := c.getJSON(ctx, "list reloads", "/services/haproxy/reloads", &bodies); err != nil {
+		return nil, err
+	}
+	reloads := make([]Reload, 0, len(bodies))
+	for _, b := range bodies {
+		reloads = append(reloads, b.reload())
+	}
+	return reloads, nil
 }

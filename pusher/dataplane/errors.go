@@ -1,9 +1,11 @@
 package dataplane
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -106,4 +108,102 @@ func classify(status int, message string) error {
 func unusableCertificate(message string) bool {
 	return strings.Contains(message, "file should contain both certificate and private key") ||
 		strings.Contains(message, "failed to parse certificate")
+}
+
+// withheld stands for what is not repeated of an answer.
+const withheld = "its words are not shown, since they may hold what it was sent"
+
+// What an API, or a proxy before it, says when it refuses something may hold what it was
+// sent: credentials, keys, the configuration. Errors get into logs, the status, Events and
+// the channel. So only what is known to be said by the API, or by HAProxy when it reads a
+// configuration, is repeated.
+const (
+	word     = `[\w./-]{1,255}`
+	plain    = `[\w ./'-]{1,300}`
+	osReason = `(no space left on device|permission denied|no such file or directory|connection refused|read-only file system|file exists|input/output error|too many open files|is a directory|i/o timeout|operation not permitted|device or resource busy|disk quota exceeded)`
+)
+
+var known = regexp.MustCompile(`^(` + strings.Join([]string{
+	`version mismatch: [\w ,:-]{1,200}`,
+	`version (or|and) transaction (not )?specified:[\w ,]{0,100}`,
+	`unauthorized|unauthenticated for invalid credentials|missing or invalid authorization`,
+	`(object already exists|missing object|transaction does not exist): ` + plain + `(: ` + word + `)?`,
+	`no data for ` + word + `: not found`,
+	`Reload with ID ` + word + ` does not exist`,
+	`path ` + word + ` was not found`,
+	`(` + word + ` ){0,2}(general error|not found|already exists)`,
+	`invalid configuration: no newline character found`,
+	`cannot start a new transaction, reached the maximum amount of \d+ active transactions available`,
+	`transaction ` + word + ` is (outdated|failed) and cannot be committed`,
+	`runtime error: index out of range[\w \[\]-]{0,60}`,
+	`(` + word + `:? )?(file should contain both certificate and private key|failed to parse certificate)[\w .,'/-]{0,100}`,
+	`unsupported media type "[\w /;=.-]{0,60}", only \[[\w/-]{1,40}\] are allowed`,
+	`data in body is required|value is required but missing`,
+	`(cannot [\w ]{1,40}: )?(` + word + ` )?((open|write|rename|renameio|mkdir|remove|stat|read|create|link|chmod|dial unix|dial tcp) ` + word + `(:\d+)?( ` + word + `)?: )?(connect: |write: )?` + osReason,
+}, `|`) + `)$`)
+
+var (
+	// finding is what HAProxy said of a configuration, as the API quotes it; it may be cut.
+	finding = regexp.MustCompile(`msg="(?:[^"\\]|\\.)*(?:"|$)`)
+	// startup is a line of HAProxy when it starts.
+	startup = regexp.MustCompile(`\[(?:ALERT|WARNING|NOTICE)\][^\n]*`)
+	// opening is a fault of a file that HAProxy names outside of that.
+	opening = regexp.MustCompile(`failed to open ` + word)
+	inUse   = regexp.MustCompile(`^rejecting attempt to delete file ` + word + ` referenced in haproxy conf at line \d+`)
+	private = regexp.MustCompile(`(?i)-----BEGIN|authorization|\bbasic [a-z0-9+/=]{8,}|\bbearer [\w.~+/=-]{8,}|://[^/\s:@]*:[^@\s]+@|(password|passwd|secret|token|api[_-]?key)["']?\s*[=:]\s*\S`)
+)
+
+// shown returns what may be repeated of the words of an API.
+func shown(message string) string {
+	message = strings.TrimSpace(message)
+	for kind, parts := range map[string][]*regexp.Regexp{
+		"validation error": {finding, startup, opening},
+		"Reload failed":    {startup, reloadFault},
+	} {
+		if !strings.HasPrefix(message, kind) {
+			continue
+		}
+		said := []string{}
+		for _, part := range parts {
+			said = append(said, part.FindAllString(message, -1)...)
+		}
+		if len(said) == 0 {
+			return kind
+		}
+		return withoutPrivate(kind + ": " + strings.Join(said, "\n"))
+	}
+	if inUse := inUse.FindString(message); inUse != "" {
+		return inUse // and not the line that follows
+	}
+	if !known.MatchString(message) {
+		return withheld
+	}
+	return withoutPrivate(message)
+}
+
+// reloadFault is what the API itself says of a reload that failed.
+var reloadFault = regexp.MustCompile(`failed to reload configuration|cannot reload: (dial unix ` + word + `: connect: )?` + osReason)
+
+// shownStartup returns what may be repeated of what HAProxy wrote when it started.
+func shownStartup(response string) string {
+	return withoutPrivate(strings.Join(startup.FindAllString(response, -1), "\n"))
+}
+
+func withoutPrivate(text string) string {
+	if private.MatchString(text) {
+		return withheld
+	}
+	return text
+}
+
+// without returns a text in which nobody finds the credentials that a request was made
+// with.
+func (a *access) without(text string) string {
+	if a.password == "" {
+		return text
+	}
+	if strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(a.username+":"+a.password))) {
+		return withheld
+	}
+	return strings.ReplaceAll(text, a.password, "***")
 }

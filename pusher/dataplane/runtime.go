@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -179,3 +182,94 @@ func (c *Client) RuntimeCertificates(ctx context.Context) ([]string, error) {
 	}
 	return names, nil
 }
+
+// DynamicServer is a server that is added to a backend of the running worker, as HAProxy's
+// "add server" takes it: default-server lines do not count for it, and the API never
+// enables its health check. It is gone after the next reload. Zero fields are HAProxy's
+// defaults.
+type DynamicServer struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // an IP; IPv6 in brackets
+	Port    int    `json:"port"`
+
+	Weight      *int   `json:"weight,omitempty"`
+	Maxconn     int    `json:"maxconn,omitempty"`
+	Minconn     int    `json:"minconn,omitempty"`
+	Maxqueue    int    `json:"maxqueue,omitempty"`
+	SSL         string `json:"ssl,omitempty"` // enabled
+	ALPN        string `json:"alpn,omitempty"`
+	Verify      string `json:"verify,omitempty"` // none or required
+	VerifyHost  string `json:"verifyhost,omitempty"`
+	CAFile      string `json:"ssl_cafile,omitempty"`
+	SNI         string `json:"sni,omitempty"` // an expression
+	Proto       string `json:"proto,omitempty"`
+	SendProxy   string `json:"send-proxy,omitempty"`    // enabled
+	SendProxyV2 string `json:"send-proxy-v2,omitempty"` // enabled
+}
+
+// AddServer adds a server to a backend of the running worker, in maintenance: make it ready
+// with [Client.SetServer]. The error is [ErrConflict] where there is one of that name.
+func (c *Client) AddServer(ctx context.Context, backend string, s DynamicServer) error {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, call{
+		op: "add runtime server", method: http.MethodPost, path: serversPath(backend),
+		body: body, contentType: "application/json", ok: []int{http.StatusCreated},
+	})
+	return err
+}
+
+// DeleteServer puts a server of the running worker into maintenance and deletes it. While
+// the server has connections, HAProxy refuses the second, which is [ErrUnavailable]: new
+// requests go to others from then on, and another call can delete it later.
+func (c *Client) DeleteServer(ctx context.Context, backend, server string) error {
+	_, err := c.do(ctx, call{
+		op: "delete runtime server", method: http.MethodDelete, path: serversPath(backend) + "/" + url.PathEscape(server),
+		ok: []int{http.StatusNoContent},
+	})
+	return err
+}
+
+// RuntimeAction is a change of a running server that travels with a post, see
+// [PostOptions.Actions]. Its text is one entry of the X-Runtime-Actions header.
+type RuntimeAction struct {
+	name string
+	args []string
+}
+
+// SetServerAddr gives a server another address, an IP, and port.
+func SetServerAddr(backend, server, address string, port int) RuntimeAction {
+	return RuntimeAction{"SetServerAddr", []string{backend, server, address, strconv.Itoa(port)}}
+}
+
+// SetServerState makes a server ready, drain or maint.
+func SetServerState(backend, server, state string) RuntimeAction {
+	return RuntimeAction{"SetServerState", []string{backend, server, state}}
+}
+
+// SetServerWeight sets the weight of a server, 0 to 256.
+func SetServerWeight(backend, server string, weight int) RuntimeAction {
+	return RuntimeAction{"SetServerWeight", []string{backend, server, strconv.Itoa(weight)}}
+}
+
+// String returns the action as the header has it.
+func (a RuntimeAction) String() string { return a.name + " " + strings.Join(a.args, " ") }
+
+// renderActions joins actions into the header's value. The API splits it at every
+// semicolon and space and knows no quoting, so neither may be in an argument.
+func renderActions(actions []RuntimeAction) (string, error) {
+	entries := make([]string, 0, len(actions))
+	for _, a := range actions {
+		for _, arg := range a.args {
+			if arg == "" || strings.ContainsFunc(arg, breaksAction) {
+				return "", fmt.Errorf("runtime action %s: argument %q cannot be sent", a.name, arg)
+			}
+		}
+		entries = append(entries, a.String())
+	}
+	return strings.Join(entries, ";"), nil
+}
+
+func breaksAction(r rune) bool { return r <= ' ' || r == ';' || r >= 0x7f }
