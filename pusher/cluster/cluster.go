@@ -2,12 +2,18 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -127,4 +133,68 @@ func (c *Cluster) Take() (out Change) {
 		c.secrets, c.missing, c.since = map[snapshots.SecretName]*corev1.Secret{}, map[snapshots.SecretName]bool{}, nil
 	})
 	return out
+}
+
+// Connection is how an API server is reached.
+type Connection struct {
+	Name           string // for people
+	EndpointSlices discoveryclient.EndpointSlicesGetter
+	Secrets        coreclient.SecretsGetter
+}
+
+// Connect prepares a connection. Nothing is sent yet.
+func Connect(o kubeconfig.Options) (Connection, error) {
+	config, err := o.Load()
+	if err != nil {
+		return Connection{}, err
+	}
+	// Protobuf costs both sides less than JSON.
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	discovery, err := discoveryclient.NewForConfig(config)
+	if err != nil {
+		return Connection{}, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	core, err := coreclient.NewForConfig(config)
+	if err != nil {
+		return Connection{}, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return Connection{Name: config.Host, EndpointSlices: discovery, Secrets: core}, nil
+}
+
+// open returns how the objects of a query are listed.
+func (c Connection) open(_ context.Context, q kubewatch.Query) (kubewatch.Resource, bool, error) {
+	if q.Kind == kindSecret {
+		return kubewatch.Typed(c.Secrets.Secrets(q.Namespace)), true, nil
+	}
+	return kubewatch.Typed(c.EndpointSlices.EndpointSlices(q.Namespace)), true, nil
+}
+
+// What the metrics are called, and say.
+var (
+	watchesDescription  = prometheus.NewDesc("hapsnap_pusher_watches", "Lists of objects of the cluster that are watched, by kind.", []string{"kind"}, nil)
+	troublesDescription = prometheus.NewDesc("hapsnap_pusher_watches_interrupted", "Lists of which nothing new is heard, by kind; what was known is held.", []string{"kind"}, nil)
+)
+
+// Describe and Collect are those of [prometheus.Collector].
+func (c *Cluster) Describe(out chan<- *prometheus.Desc) {
+	out <- watchesDescription
+	out <- troublesDescription
+}
+
+// Collect counts the queries and those that are in trouble.
+func (c *Cluster) Collect(out chan<- prometheus.Metric) {
+	watches := map[string]int{kindSlice: 0, kindSecret: 0}
+	troubles := map[string]int{}
+	c.watches.Read(func(list []kubewatch.Standing) {
+		for _, s := range list {
+			if watches[s.Query.Kind]++; s.Err != nil {
+				troubles[s.Query.Kind]++
+			}
+		}
+	})
+	for kind, n := range watches {
+		out <- prometheus.MustNewConstMetric(watchesDescription, prometheus.GaugeValue, float64(n), kind)
+		out <- prometheus.MustNewConstMetric(troublesDescription, prometheus.GaugeValue, float64(troubles[kind]), kind)
+	}
 }
