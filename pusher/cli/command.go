@@ -1,14 +1,25 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"os/user"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
 // NewCommand returns the command "pusher" with all of its verbs.
@@ -60,3 +71,160 @@ func (f *storeFlags) completeUpTo(n int, which func(channel.View) []snapshots.ID
 }
 
 func allIDs(view channel.View) []snapshots.ID { return view.IDs }
+
+// storeFlags name a store.
+type storeFlags struct {
+	clusterFlags
+	store   string
+	opening stores.Options
+}
+
+func (f *storeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.store, "store", "", "store with the snapshots, such as git+file:///PATH (required)")
+	f.opening.AddFlags(cmd.Flags())
+	f.clusterFlags.add(cmd)
+}
+
+func (f *storeFlags) open(ctx context.Context, log *slog.Logger) (stores.Store, error) {
+	if f.store == "" {
+		return nil, process.WithHint(process.Usage("no store is named"), "use --store with a URL such as dir:PATH or git+file:///PATH")
+	}
+	o := f.opening.WithLog(log)
+	o.Cluster = f.access()
+	return stores.Open(ctx, f.store, o)
+}
+
+// with opens the store for as long as it is used.
+func (f *storeFlags) with(ctx context.Context, use func(stores.Store) error) error {
+	store, err := f.open(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return use(store)
+}
+
+// find returns the snapshot that a person named: by its whole name, by its revision,
+// such as r12, or as head, the newest.
+func find(ids []snapshots.ID, name string) (snapshots.ID, error) {
+	if id, ok := snapshots.FindID(ids, name); ok {
+		return id, nil
+	}
+	return snapshots.ID{}, process.WithHint(process.Usage("the store holds no snapshot %s", name),
+		"name one that pusher history lists, in full, as r12, or head")
+}
+
+// whoFlags say who does something, and why.
+type whoFlags struct {
+	by, reason string
+}
+
+func (f *whoFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.by, "by", whoami(), "who does this, for the others")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the others")
+}
+
+// because returns the reason as the end of a commit's subject.
+func (f *whoFlags) because() string {
+	if f.reason == "" {
+		return ""
+	}
+	return ": " + f.reason
+}
+
+func whoami() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return os.Getenv("USER")
+}
+
+// clusterFlags say how a cluster is reached.
+type clusterFlags struct {
+	kubeconfig, context string
+}
+
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster that a store or a state is in; in a pod, its own cluster by default")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+}
+
+// access returns how the cluster is reached.
+func (f *clusterFlags) access() kubeconfig.Options {
+	return kubeconfig.Options{File: f.kubeconfig, Context: f.context, UserAgent: "hapsnap-pusher/" + process.Version()}
+}
+
+// client makes a client of the cluster.
+func (f *clusterFlags) client() (kubernetes.Interface, error) {
+	config, err := f.access().Load()
+	if err != nil {
+		return nil, process.WithHint(err, "name a kubeconfig file with --kubeconfig")
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+	}
+	return client, nil
+}
+
+// hintState is for whoever names a state that is not there.
+const hintState = "name what pusher run --state was given; it is made when that starts"
+
+// hintNotState is for a state that is damaged, or of another version.
+const hintNotState = "put back what was there, or take it away: a pusher without a state asks the instances what they run, " +
+	"and forgets failures that the channel does not show, and what was uploaded"
+
+// readStatus returns what a pusher said last, in its state: a file, or a Secret of a
+// cluster.
+func (f *clusterFlags) readStatus(ctx context.Context, state string) (pusher.Status, error) {
+	if !inSecret(state) {
+		s, err := pusher.ReadStatus(state)
+		return s, hinted(err)
+	}
+	data, err := f.readSecret(ctx, state)
+	if err != nil {
+		return pusher.Status{}, hinted(err)
+	}
+	s, err := pusher.ParseStatus(data, state)
+	return s, hinted(err)
+}
+
+// readInUse returns the snapshots that a pusher uses.
+func (f *clusterFlags) readInUse(ctx context.Context, state string) (map[snapshots.ID]string, error) {
+	if !inSecret(state) {
+		used, err := pusher.InUse(state)
+		return used, hinted(err)
+	}
+	data, err := f.readSecret(ctx, state)
+	if err != nil {
+		return nil, hinted(err)
+	}
+	used, err := pusher.ParseInUse(data, state)
+	return used, hinted(err)
+}
+
+// readSecret returns a state that is in a Secret.
+func (f *clusterFlags) readSecret(ctx context.Context, state string) ([]byte, error) {
+	name, err := statestore.Parse(state)
+	if err != nil {
+		return nil, process.Usage("--state: %w", err)
+	}
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	return statestore.Read(ctx, client.CoreV1().Secrets(name.Namespace), name.Namespace, name.Name)
+}
+
+func hinted(err error) error {
+	if errors.Is(err, pusher.ErrNotState) {
+		return process.WithHint(err, hintNotState)
+	}
+	if errors.Is(err, pusher.ErrNoState) || errors.Is(err, statestore.ErrNone) {
+		return process.WithHint(err, hintState)
+	}
+	return err
+}
+
+// inSecret reports whether a state is in a Secret.
+func inSecret(state string) bool { return strings.HasPrefix(state, statestore.Prefix) }
