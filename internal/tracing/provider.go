@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -85,4 +87,58 @@ func describe(ctx context.Context, service string, log *slog.Logger) *resource.R
 		log.Debug("resource of traces is incomplete", "err", err)
 	}
 	return r
+}
+
+// complainEvery is how often at most it is logged that spans cannot be sent.
+const complainEvery = time.Minute
+
+// forgiving is an exporter that logs its errors itself, now and then. The SDK would
+// tell them to a handler that is global.
+type forgiving struct {
+	sdktrace.SpanExporter
+	log        *slog.Logger
+	complained time.Time // exports come one at a time
+	lost       int       // spans since then
+}
+
+// ExportSpans sends spans, and forgets those that cannot be sent.
+func (f *forgiving) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := f.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		f.complain(err, len(spans), time.Now())
+	}
+	return nil
+}
+
+func (f *forgiving) complain(err error, lost int, now time.Time) {
+	f.lost += lost
+	if !f.complained.IsZero() && now.Sub(f.complained) < complainEvery {
+		return
+	}
+	f.log.Warn("traces not sent", "err", err, "spans", f.lost)
+	f.complained, f.lost = now, 0
+}
+
+// header is the field of W3C Trace Context (section 3.2) that names a span.
+const header = "traceparent"
+
+// Traceparent returns the span of ctx as text, "" if there is none.
+func Traceparent(ctx context.Context) string {
+	c := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, c)
+	return c[header]
+}
+
+// Continue returns a context whose spans are children of the one that a traceparent
+// names. A traceparent that cannot be read is none.
+func Continue(ctx context.Context, traceparent string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{header: traceparent})
+}
+
+// End ends a span, with the error that what it stands for ended with. The error is
+// sent: it must not hold what nobody may read.
+func End(span trace.Span, err error) {
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
 }
