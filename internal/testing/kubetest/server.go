@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
@@ -141,4 +145,164 @@ func (s *Server) ResumeAPI() error {
 		return fmt.Errorf("start the API server again: %w\n%s", err, s.log())
 	}
 	return nil
+}
+
+// Shared is the API server that the tests of a package share. It is started when
+// the first asks for it.
+type Shared struct {
+	once   sync.Once
+	server *Server
+	err    error
+}
+
+// Server returns the API server.
+func (s *Shared) Server(tb testing.TB) *Server {
+	tb.Helper()
+	s.once.Do(func() { s.server, s.err = New() })
+	if s.err != nil {
+		tb.Fatal(s.err)
+	}
+	return s.server
+}
+
+// close ends the API server if there is one.
+func (s *Shared) close() error {
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Close()
+}
+
+// Main runs the tests of a package in a network namespace of their own, ends the
+// servers that they shared, and returns the exit code.
+func Main(m *testing.M, servers ...*Shared) int {
+	return InNamespace(func() int {
+		code := m.Run()
+		for _, s := range servers {
+			if err := s.close(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = max(code, 1)
+			}
+		}
+		return code
+	})
+}
+
+// A machine with few processors may have better things to do.
+const (
+	startTimeout = 5 * time.Minute
+	stopTimeout  = time.Minute
+)
+
+// environment describes the server to envtest. Ports and folders are ours, so that
+// the server can be stopped and found again.
+func (s *Server) environment() (*envtest.Environment, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(s.logFile())
+	if err != nil {
+		return nil, err
+	}
+	existing := false
+	env := &envtest.Environment{UseExistingCluster: &existing, ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: stopTimeout}
+	scripts := filepath.Join(root, "internal", "testing", "kubetest", "bin")
+	env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(scripts, "etcd"), DataDir: filepath.Join(s.dir, "etcd")}
+	api := env.ControlPlane.GetAPIServer()
+	api.Path = filepath.Join(scripts, "kube-apiserver")
+	api.CertDir = filepath.Join(s.dir, "apiserver")
+	api.Out, api.Err = log, log
+	api.SecureServing.ListenAddr = envtest.ListenAddr{Address: "127.0.0.1", Port: strconv.Itoa(s.lock.port)}
+	webhooks, err := s.webhookClient()
+	if err != nil {
+		return nil, err
+	}
+	api.Configure().
+		Set("admission-control-config-file", webhooks).
+		Set("advertise-address", "127.0.0.1").
+		Set("endpoint-reconciler-type", "none"). // another one refuses to advertise a loopback address
+		Set("service-cluster-ip-range", "127.96.0.0/12").
+		Set("kubelet-preferred-address-types", "InternalIP"). // the default asks DNS for nodes
+		Set("shutdown-send-retry-after", "true")              // else it waits a minute for watches to end
+	for _, dir := range []string{env.ControlPlane.Etcd.DataDir, api.CertDir} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return env, nil
+}
+
+func (s *Server) logFile() string { return filepath.Join(s.dir, "apiserver.log") }
+
+// log returns the end of what the API server said.
+func (s *Server) log() string {
+	content, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(0, len(content)-4096):])
+}
+
+// Binary returns the path of kube-apiserver, etcd, kubectl or kustomize, all of the
+// same release. kustomize runs functions that are programs, with
+// --enable-alpha-plugins and --enable-exec; the one in kubectl does not.
+func Binary(name string) (string, error) {
+	dir := os.Getenv("KUBEBUILDER_ASSETS") // as bin/kube-apiserver finds it
+	if dir == "" {
+		root, err := moduleRoot()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, "build", "kube")
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("find Kubernetes for tests: %w\n\thint: run make kube", err)
+	}
+	return path, nil
+}
+
+// findBinaries fails if something is missing that a server needs.
+func findBinaries() error {
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		if _, err := Binary(name); err != nil {
+			return err
+		}
+	}
+	if _, err := exec.LookPath("setpriv"); err != nil {
+		return fmt.Errorf("find setpriv of util-linux: %w", err)
+	}
+	return nil
+}
+
+// moduleRoot looks for go.mod above the folder that tests run in, their package's.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find the module of %s: no go.mod", start)
+		}
+	}
+}
+
+// inTurn calls a function while no other process of this user is in one of its own.
+// API servers that start at once keep each other from starting in time. Where the
+// lock cannot be had, they do.
+func inTurn(start func() error) error {
+	file, err := os.OpenFile(filepath.Join(os.TempDir(), "hapsnap-kubetest.lock"), os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return start()
+	}
+	defer file.Close() // which gives the lock back
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return start()
+	}
+	return start()
 }
