@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -124,4 +127,72 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// version is set by the linker: -X github.com/hapsnap/hapsnap/internal/process.version=v1.2.3
+var version string
+
+// Version returns the version of the program: what the linker was told, else
+// the version of the module, else "devel".
+func Version() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// VersionCommand returns the verb that prints the program's name and version.
+func VersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), cmd.Root().Name(), Version())
+			return err
+		},
+	}
+}
+
+// Completion says what the flags of a program take, for shells to complete. All
+// others are taken to be files. The flags of the log are known.
+type Completion struct {
+	Folders []string            // flags that take a directory
+	Words   map[string][]string // flags that take one of a few words
+}
+
+// logWords are what the flags of [LogOptions] take.
+var logWords = map[string][]string{
+	"log-level":  {"debug", "info", "warn", "error"},
+	"log-format": {"text", "json"},
+}
+
+// AddTo tells it to all verbs of a program that have the flags. Verbs without
+// arguments get none completed.
+func (c Completion) AddTo(root *cobra.Command) {
+	words := maps.Clone(logWords)
+	maps.Copy(words, c.Words)
+	for _, cmd := range root.Commands() {
+		for _, name := range c.Folders {
+			if cmd.Flags().Lookup(name) != nil {
+				_ = cmd.MarkFlagDirname(name) // fails for unknown flags only
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(words)) {
+			if cmd.Flags().Lookup(name) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words[name], cobra.ShellCompDirectiveNoFileComp))
+			}
+		}
+		if cmd.ValidArgsFunction == nil && !takesArguments(cmd) {
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	}
+}
+
+// takesArguments reports whether a verb takes one argument, or two.
+func takesArguments(cmd *cobra.Command) bool {
+	return cmd.ValidateArgs([]string{""}) == nil || cmd.ValidateArgs([]string{"", ""}) == nil
 }
