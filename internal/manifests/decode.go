@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,4 +131,172 @@ func wantOf(t reflect.Type) string {
 		return "a number"
 	}
 	return "a whole number"
+}
+
+// duplicates finds the fields that are given twice.
+func (o Object) duplicates(n *yaml.Node, path []any, found []FieldError) []FieldError {
+	if n.Kind == yaml.SequenceNode {
+		for i, item := range n.Content {
+			found = o.duplicates(item, append(path, i), found)
+		}
+	}
+	if n.Kind != yaml.MappingNode {
+		return found
+	}
+	earlier := newKeyIndex(n)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		here := append(path, key.Value)
+		if first := earlier.first(i); first != key {
+			found = append(found, FieldError{
+				Path: FieldPath(here), Position: o.place.at(key),
+				Message: "is given twice, first on line " + strconv.Itoa(o.place.at(first).Line),
+				Hint:    "keep one of the two",
+			})
+			continue
+		}
+		found = o.duplicates(n.Content[i+1], here, found)
+	}
+	return found
+}
+
+// keyIndex finds the first of equal keys of a mapping. Most mappings have a
+// few fields, where looking is quicker than an index.
+type keyIndex struct {
+	content []*yaml.Node
+	byName  map[string]*yaml.Node
+}
+
+// indexedKeys is the number of fields from which on an index is made.
+const indexedKeys = 16
+
+func newKeyIndex(n *yaml.Node) keyIndex {
+	index := keyIndex{content: n.Content}
+	if len(n.Content) > 2*indexedKeys {
+		index.byName = make(map[string]*yaml.Node, len(n.Content)/2)
+	}
+	return index
+}
+
+// first returns the first key that equals the one at i. It is called for each
+// key in order.
+func (x keyIndex) first(i int) *yaml.Node {
+	key := x.content[i]
+	if x.byName != nil {
+		if earlier := x.byName[key.Value]; earlier != nil {
+			return earlier
+		}
+		x.byName[key.Value] = key
+		return key
+	}
+	for j := 0; j < i; j += 2 {
+		if x.content[j].Value == key.Value {
+			return x.content[j]
+		}
+	}
+	return key
+}
+
+// unknownField describes a strict error of the decoder, and says which fields
+// there are in that place.
+func (o Object) unknownField(err error, t reflect.Type) FieldError {
+	var named json.FieldError
+	if !errors.As(err, &named) {
+		return FieldError{Message: err.Error(), Position: o.Position()}
+	}
+	path, key := parsePath(o.node, named.FieldPath())
+	out := FieldError{Path: FieldPath(path), Message: "is not a known field", Position: o.Position(path...)}
+	if key != nil {
+		out.Position = o.place.at(key)
+	}
+	if names := fieldNames(t, path); len(names) > 0 {
+		out.Hint = "the fields here are " + strings.Join(names, ", ")
+	}
+	return out
+}
+
+// parsePath splits a path of the decoder, in which the names of fields may hold
+// dots and brackets themselves, along the fields that the node has. It also
+// returns the key at the end of the path.
+func parsePath(n *yaml.Node, s string) (path []any, key *yaml.Node) {
+	for s != "" {
+		s = strings.TrimPrefix(s, ".")
+		if number, rest, ok := strings.Cut(s, "]"); ok && s[0] == '[' {
+			i, err := strconv.Atoi(number[1:])
+			if _, item := child(n, i); err == nil && item != nil {
+				path, n, key, s = append(path, i), item, nil, rest
+				continue
+			}
+		}
+		name := longestField(n, s)
+		if name == "" {
+			return append(path, s), nil
+		}
+		k, value := field(n, name)
+		path, n, key, s = append(path, name), value, k, s[len(name):]
+	}
+	return path, key
+}
+
+// longestField returns the longest name of a field with which the path s starts.
+func longestField(n *yaml.Node, s string) string {
+	longest := ""
+	for i := 0; n != nil && n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		rest, ok := strings.CutPrefix(s, name)
+		if ok && len(name) > len(longest) && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			longest = name
+		}
+	}
+	return longest
+}
+
+// fieldNames returns the names that the last step of a path could have, sorted,
+// or nil if the path does not lead into a struct.
+func fieldNames(t reflect.Type, path []any) []string {
+	for i, step := range path {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		switch {
+		case t.Kind() == reflect.Slice || t.Kind() == reflect.Map:
+			t = t.Elem()
+		case t.Kind() != reflect.Struct:
+			return nil
+		default:
+			fields := jsonFields(t, map[string]reflect.Type{})
+			if i == len(path)-1 {
+				return sortedKeys(fields)
+			}
+			name, _ := step.(string)
+			if t = fields[name]; t == nil {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// jsonFields adds the fields of a struct, by their names in JSON.
+func jsonFields(t reflect.Type, into map[string]reflect.Type) map[string]reflect.Type {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && (name == "" || options == "inline") && f.Type.Kind() == reflect.Struct:
+			jsonFields(f.Type, into)
+		case name != "" && name != "-":
+			into[name] = f.Type
+		}
+	}
+	return into
+}
+
+func sortedKeys(m map[string]reflect.Type) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
 }

@@ -3,6 +3,8 @@ package manifests
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -104,4 +106,168 @@ type place struct {
 // at returns the position of a node of the document.
 func (p place) at(n *yaml.Node) Position {
 	return Position{File: p.file, Line: p.lines + n.Line, Column: n.Column}
+}
+
+// newObject reads what names an object and what the API server records of it.
+// Values of the wrong type count as absent here; [Object.Decode] reports them.
+func newObject(n *yaml.Node, inherited GVK) Object {
+	_, metadata := field(n, "metadata")
+	o := Object{
+		APIVersion:      orElse(text(n, "apiVersion"), inherited.APIVersion),
+		Kind:            orElse(text(n, "kind"), inherited.Kind),
+		Namespace:       text(metadata, "namespace"),
+		Name:            text(metadata, "name"),
+		UID:             text(metadata, "uid"),
+		ResourceVersion: text(metadata, "resourceVersion"),
+		Labels:          texts(metadata, "labels"),
+		Annotations:     texts(metadata, "annotations"),
+		node:            n,
+	}
+	if _, created := field(metadata, "creationTimestamp"); created != nil {
+		// Unquoted, a time is a value of its own kind in YAML.
+		if t, err := time.Parse(time.RFC3339, created.Value); err == nil {
+			o.Created = t.UTC()
+		}
+	}
+	if o.Namespace == "" && isNamespaced(o.GVK()) {
+		o.Namespace = "default"
+	}
+	return o
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+// text returns the string in a field, or "".
+func text(n *yaml.Node, name string) string {
+	if _, value := field(n, name); value != nil && isText(value) {
+		return value.Value
+	}
+	return ""
+}
+
+// texts returns the strings in a mapping in a field, or nil.
+func texts(n *yaml.Node, name string) map[string]string {
+	_, m := field(n, name)
+	if m == nil || m.Kind != yaml.MappingNode || len(m.Content) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(m.Content)/2)
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if isText(m.Content[i+1]) {
+			out[m.Content[i].Value] = m.Content[i+1].Value
+		}
+	}
+	return out
+}
+
+// isNamespaced reports whether objects of an API are known to live in a
+// namespace. Of kinds that this package does not know, nothing is assumed.
+func isNamespaced(g GVK) bool {
+	group, _, ok := strings.Cut(g.APIVersion, "/")
+	if !ok {
+		group = ""
+	}
+	switch group {
+	case "":
+		switch g.Kind {
+		case "Service", "Secret", "ConfigMap", "Endpoints", "Pod", "ServiceAccount", "Event", "PersistentVolumeClaim", "ReplicationController":
+			return true
+		}
+	case "networking.k8s.io", "extensions":
+		return g.Kind == "Ingress" || g.Kind == "NetworkPolicy"
+	case "discovery.k8s.io":
+		return g.Kind == "EndpointSlice"
+	case "apps", "batch", "autoscaling", "coordination.k8s.io":
+		return true
+	case "gateway.networking.k8s.io":
+		return g.Kind != "GatewayClass"
+	}
+	return false
+}
+
+// Position returns where a field is; path holds the names of fields as strings
+// and the indices of lists as ints. A field with a plain value is where its
+// value is; one that holds a list or a mapping, where its name is. For a field
+// that is not there it is the place of the nearest parent that is; without a
+// path, the start of the object.
+func (o Object) Position(path ...any) Position {
+	node, found := o.node, o.node
+	for _, step := range path {
+		key, value := child(node, step)
+		if value == nil {
+			break
+		}
+		node, found = value, value
+		if key != nil && value.Kind != yaml.ScalarNode {
+			found = key
+		}
+	}
+	if found == nil {
+		return Position{File: o.place.file}
+	}
+	return o.place.at(found)
+}
+
+// child returns the value that one step of a path leads to, and its key if it
+// is in a mapping, or nil.
+func child(n *yaml.Node, step any) (key, value *yaml.Node) {
+	switch s := step.(type) {
+	case string:
+		return field(n, s)
+	case int:
+		if n != nil && n.Kind == yaml.SequenceNode && s >= 0 && s < len(n.Content) {
+			return nil, n.Content[s]
+		}
+	}
+	return nil, nil
+}
+
+// field returns the key and the value of a mapping's field, or nil.
+func field(n *yaml.Node, name string) (key, value *yaml.Node) {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil, nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i], n.Content[i+1]
+		}
+	}
+	return nil, nil
+}
+
+// FieldPath writes a path as people do: spec.rules[0].host, with the names
+// that are no identifiers in quotes.
+func FieldPath(path []any) string {
+	out := make([]byte, 0, 64) // this is called for every field that matters, of every object
+	for _, step := range path {
+		switch s := step.(type) {
+		case int:
+			out = append(strconv.AppendInt(append(out, '['), int64(s), 10), ']')
+		case string:
+			if !isIdentifier(s) {
+				out = append(strconv.AppendQuote(append(out, '['), s), ']')
+				continue
+			}
+			if len(out) > 0 {
+				out = append(out, '.')
+			}
+			out = append(out, s...)
+		}
+	}
+	return string(out)
+}
+
+// isIdentifier reports whether s can stand in a path without quotes.
+func isIdentifier(s string) bool {
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != ""
 }

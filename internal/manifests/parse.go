@@ -2,11 +2,13 @@ package manifests
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -143,4 +145,177 @@ func (d *document) problem(n *yaml.Node, o Object, message, hint string) {
 		p.Position = Position{Line: n.Line, Column: n.Column}
 	}
 	d.problems = append(d.problems, p)
+}
+
+// chunk is one document of a YAML file, and how many lines come before it.
+type chunk struct {
+	text  []byte
+	lines int
+}
+
+// splitYAML splits a stream into its documents before anything is parsed, so
+// that one that is not YAML harms only itself. A line that starts with "---"
+// or "..." bounds a document wherever it stands, even in a block of text (YAML
+// 1.2, section 9.1.2). Chunks without content are left out.
+func splitYAML(data []byte) []chunk {
+	var chunks []chunk
+	start, startLine, line := 0, 0, 0
+	cut := func(end int) {
+		if text := data[start:end]; hasContent(text) {
+			chunks = append(chunks, chunk{text, startLine})
+		}
+		start, startLine = end, line
+	}
+	for offset := 0; offset < len(data); line++ {
+		end := len(data)
+		if i := bytes.IndexByte(data[offset:], '\n'); i >= 0 {
+			end = offset + i + 1
+		}
+		switch {
+		case isMarker(data[offset:end], "---"):
+			cut(offset)
+		case isMarker(data[offset:end], "..."):
+			cut(offset)
+			start, startLine = end, line+1
+		}
+		offset = end
+	}
+	cut(len(data))
+	return chunks
+}
+
+// isMarker reports whether a line is the given document marker, which may be
+// followed by white space and more.
+func isMarker(line []byte, marker string) bool {
+	rest, ok := bytes.CutPrefix(line, []byte(marker))
+	return ok && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
+}
+
+// hasContent reports whether a chunk is more than blank lines, comments,
+// directives and a bare marker.
+func hasContent(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if isMarker(line, "---") {
+			line = line[len("---"):]
+		} else if line[0] == '%' {
+			continue
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return true
+		}
+	}
+	return false
+}
+
+// parseJSON reads a stream of JSON values as trees of the same nodes that YAML
+// gives. JSON is not read as YAML, which knows other escapes. At a syntax error
+// the values before it are returned with a problem, whose line is relative.
+func parseJSON(data []byte) ([]*yaml.Node, *Problem) {
+	p := jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data))}
+	p.dec.UseNumber()
+	var values []*yaml.Node
+	for {
+		value, err := p.value()
+		switch {
+		case errors.Is(err, io.EOF) && p.depth == 0:
+			return values, nil
+		case err != nil:
+			return values, p.problem(err)
+		}
+		values = append(values, value)
+	}
+}
+
+// jsonParser builds nodes from the tokens of a decoder. It counts lines as it
+// goes: line and column are how many lines, and characters of the line, are before.
+type jsonParser struct {
+	data         []byte
+	dec          *json.Decoder
+	depth        int
+	seen         int
+	line, column int
+}
+
+// value reads one value, or io.EOF at the end of the stream.
+func (p *jsonParser) value() (*yaml.Node, error) {
+	node := p.next()
+	token, err := p.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		return node, p.collection(node, t)
+	case string:
+		node.Tag, node.Value, node.Style = yaml.NodeTagString, t, yaml.DoubleQuotedStyle
+	case json.Number:
+		node.Tag, node.Value = yaml.NodeTagFloat, t.String()
+	case bool:
+		node.Tag, node.Value = yaml.NodeTagBool, map[bool]string{true: "true", false: "false"}[t]
+	case nil:
+		node.Tag, node.Value = yaml.NodeTagNull, "null"
+	}
+	return node, nil
+}
+
+// collection reads the members of an object or array up to its end.
+func (p *jsonParser) collection(node *yaml.Node, open json.Delim) error {
+	node.Kind, node.Tag = yaml.SequenceNode, yaml.NodeTagSeq
+	if open == '{' {
+		node.Kind, node.Tag = yaml.MappingNode, yaml.NodeTagMap
+	}
+	if p.depth++; p.depth > maxDepth {
+		return errTooDeep
+	}
+	for p.dec.More() {
+		member, err := p.value() // a key and its value are members alike
+		if err != nil {
+			return err
+		}
+		node.Content = append(node.Content, member)
+	}
+	_, err := p.dec.Token()
+	p.depth--
+	return err
+}
+
+// next returns a scalar node at the place where the next token starts.
+func (p *jsonParser) next() *yaml.Node {
+	start := int(p.dec.InputOffset())
+	for start < len(p.data) && bytes.IndexByte([]byte(" \t\r\n,:"), p.data[start]) >= 0 {
+		start++
+	}
+	line, column := p.locate(start)
+	return &yaml.Node{Kind: yaml.ScalarNode, Line: line, Column: column}
+}
+
+// locate returns the line and column of an offset, which never decreases. No byte
+// is looked at twice, for all may be on one line.
+func (p *jsonParser) locate(offset int) (line, column int) {
+	for ; p.seen < min(offset, len(p.data)); p.seen++ {
+		if p.data[p.seen] == '\n' {
+			p.line, p.column = p.line+1, 0
+		} else if utf8.RuneStart(p.data[p.seen]) {
+			p.column++
+		}
+	}
+	return p.line + 1, p.column + 1
+}
+
+// problem turns an error of the decoder into one with a place.
+func (p *jsonParser) problem(err error) *Problem {
+	offset := int(p.dec.InputOffset())
+	message := "not JSON: " + err.Error()
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		offset = max(int(syntax.Offset)-1, offset)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		offset, message = len(p.data), "not JSON: the file ends in the middle of a value"
+	}
+	line, column := p.locate(offset)
+	return &Problem{
+		Position: Position{Line: line, Column: column}, Message: message,
+		Hint: "nothing after this place in the file was read",
+	}
 }
