@@ -1,7 +1,14 @@
 package election
 
 import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
 	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/objectname"
@@ -38,4 +45,88 @@ func (f *Flags) Check() error {
 		return process.Usage("%w", err)
 	}
 	return nil
+}
+
+// OwnIdentity is the [Identity] of this process on this host.
+func OwnIdentity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the name of this host: %w", err)
+	}
+	return Identity(host), nil
+}
+
+// Identity returns a name for this process that no other has, not even one that
+// follows it under the same host name: it must not mistake the Lease of the one
+// before for its own.
+func Identity(host string) string {
+	return fmt.Sprintf("%s_%s", host, rand.Text()[:10])
+}
+
+// Rules returns what an elector must be allowed to do in the namespace of its
+// Lease. Creating cannot be limited to a name, for the API server does not know
+// it yet when it decides.
+func Rules(lease string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{lease}, Verbs: []string{"get", "update"}},
+	}
+}
+
+// Times are those of the Lease.
+type Times struct {
+	// LeaseDuration is how long others wait, since they last saw the Lease
+	// renewed, until they take it. The Lease holds it in whole seconds.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long a process leads since it last renewed the Lease.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between attempts to take or to renew it.
+	RetryPeriod time.Duration
+}
+
+// Defaults are the times that Kubernetes' own controllers use.
+func Defaults() Times {
+	return Times{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+}
+
+// AddFlags declares --lease-duration, --renew-deadline and --retry-period, for a
+// program.
+func (t *Times) AddFlags(flags *pflag.FlagSet, program string) {
+	d := Defaults()
+	flags.DurationVar(&t.LeaseDuration, "lease-duration", d.LeaseDuration, "how long after its last sign of life another "+program+" takes the place of the leader")
+	flags.DurationVar(&t.RenewDeadline, "renew-deadline", d.RenewDeadline, "how long a "+program+" leads since it last renewed the Lease")
+	flags.DurationVar(&t.RetryPeriod, "retry-period", d.RetryPeriod, "time between attempts to get or to renew the Lease")
+}
+
+// Check returns why two processes with these times could lead at once, or none
+// for long.
+func (t Times) Check() error {
+	switch {
+	case t.LeaseDuration < time.Second || t.LeaseDuration%time.Second != 0:
+		return fmt.Errorf("lease duration %s: not a number of whole seconds", t.LeaseDuration)
+	case t.RetryPeriod <= 0:
+		return errors.New("retry period: not more than 0")
+	case t.RenewDeadline >= t.LeaseDuration:
+		return fmt.Errorf("renew deadline %s: not shorter than the lease duration %s", t.RenewDeadline, t.LeaseDuration)
+	case t.RenewDeadline < 2*t.RetryPeriod:
+		return fmt.Errorf("renew deadline %s: shorter than two retry periods of %s", t.RenewDeadline, t.RetryPeriod)
+	}
+	return nil
+}
+
+// term is how long a process leads. The zero term is that of one that does not.
+type term struct {
+	renewed time.Time // when the last request that was granted had been sent
+	length  time.Duration
+}
+
+// holds reports whether the process leads at the time. The clock that never
+// turns back stands still while a machine sleeps, and the clock on the wall can
+// be set: whichever says that more time has passed is believed.
+func (t term) holds(now time.Time) bool {
+	if t.renewed.IsZero() {
+		return false
+	}
+	passed := max(now.Sub(t.renewed), now.Round(0).Sub(t.renewed.Round(0)))
+	return passed < t.length
 }
