@@ -2,14 +2,25 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 )
@@ -172,4 +183,78 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = dieWithParent()
 	return cmd
+}
+
+// The credentials of the demo's Dataplane APIs.
+const (
+	apiUser     = "admin"
+	apiPassword = "on-loopback-only"
+)
+
+// writeFleet writes the file that tells the pusher its instances.
+func (w *world) writeFleet() error {
+	var b strings.Builder
+	b.WriteString("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata:\n  name: edge\nspec:\n")
+	b.WriteString("  rollout:\n    waves: [\"1\", \"100%\"]\n    soak: 1s\n  instances:\n")
+	for i := 1; i <= instanceCount; i++ {
+		dir := w.path(instanceName(i))
+		fmt.Fprintf(&b, "  - name: %s\n    url: http://%s:%d\n    username: %s\n    passwordFile: password\n",
+			instanceName(i), instanceAddress(i), apiPort, apiUser)
+		fmt.Fprintf(&b, "    directories:\n      maps: %s\n      certificates: %s\n      general: %s\n",
+			filepath.Join(dir, "maps"), filepath.Join(dir, "ssl"), filepath.Join(dir, "general"))
+	}
+	if err := writeFile(w.path("password"), []byte(apiPassword+"\n")); err != nil {
+		return err
+	}
+	return writeFile(w.path("fleet.yaml"), []byte(b.String()))
+}
+
+// tlsHost is the host that the demo serves over TLS.
+const tlsHost = "shop.example.com"
+
+// writeSecret writes the Secret shop/web-tls with a new self-signed
+// certificate. It is made at each run, so that no key is in the repository.
+func (w *world) writeSecret() error {
+	certificate, key, err := newKeyPair()
+	if err != nil {
+		return fmt.Errorf("make the key pair of %s: %w", tlsHost, err)
+	}
+	manifest, err := yaml.Marshal(corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-tls"},
+		Type:       corev1.SecretTypeTLS,
+		Data:       map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
+	})
+	if err != nil {
+		return err
+	}
+	w.authorities = x509.NewCertPool()
+	w.authorities.AppendCertsFromPEM(certificate)
+	return writeFile(w.path("manifests/web-tls.yaml"), manifest)
+}
+
+func newKeyPair() (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: tlsHost},
+		DNSNames:     []string{tlsHost},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return nil, nil, err
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
 }
