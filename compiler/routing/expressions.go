@@ -10,12 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
-
-	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/expression"
-	"github.com/hapsnap/hapsnap/compiler/options"
-	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
 // Expression is the type of paths that are regular expressions. They are compared from the
@@ -109,61 +104,6 @@ func shutAs(path string) []string {
 	return slices.Compact([]string{asRequested(literal), asRequested(literal[:1+strings.LastIndexByte(literal, '/')])})
 }
 
-// usesExpressions reports whether the paths of an Ingress that are ImplementationSpecific are
-// expressions.
-func (t *translation) usesExpressions(ing ingress) bool {
-	class := t.inherited(ing)
-	text, own := ing.Value.Annotations[options.Prefix+options.PathType]
-	if !own && class == nil {
-		return false // as most
-	}
-	var values options.Values
-	if own {
-		values, _ = options.Read(options.OnIngress, map[string]string{options.Prefix + options.PathType: text})
-	}
-	if class != nil {
-		values = values.Inherit(class.values)
-	}
-	settings, _, _ := options.Resolve(values)
-	return settings.Expressions
-}
-
-func isSpecific(p networkingv1.HTTPIngressPath) bool {
-	return p.PathType != nil && *p.PathType == networkingv1.PathTypeImplementationSpecific
-}
-
-// expression returns what a path matches that is an expression, unless there are too many.
-// What is too many is left out, or closed if the Ingress protects something.
-func (t *translation) expression(ing ingress, host *virtualHost, name string, p networkingv1.HTTPIngressPath, at Origin) (PathMatch, bool) {
-	match := PathMatch{Expression, p.Path}
-	if _, taken := host.routes[match]; taken {
-		return match, true
-	}
-	problem, hint := "", "use pathType Prefix or Exact where they do"
-	never := ""
-	if host.form != AsSent {
-		never = unmatchable(p.Path)
-	}
-	switch {
-	case never != "":
-		problem = fmt.Sprintf("is an expression with %s, which stands in no path as paths are compared", never)
-		hint = "letters, digits and the like stand as they are, all others percent-encoded with capital digits, slashes are single, and there are no dot segments"
-	case t.expressions[ing.Ref.Namespace] >= mostOfNamespace:
-		problem = fmt.Sprintf("is one expression more than the %d of a namespace", mostOfNamespace)
-	case len(host.expressions) >= mostOfHost:
-		problem = fmt.Sprintf("is one expression more than the %d of a host", mostOfHost)
-	case stepsOf(append(slices.Clip(host.expressions), p.Path)) > mostSteps:
-		problem = fmt.Sprintf("is an expression with which those of the host may take more than %d steps on one path", mostSteps)
-	}
-	if problem == "" {
-		host.expressions = append(host.expressions, p.Path)
-		t.expressions[ing.Ref.Namespace]++
-		return match, true
-	}
-	t.report(diag.Error, ing, at.Position, fmt.Sprintf("path %s%s %s; it is not used", printable.Quoted(p.Path), ofHost(name), problem), hint)
-	return match, false
-}
-
 // stepsOf returns about how many steps expressions take together on the worst path. Two whose
 // literal beginnings differ do not both get beyond them.
 func stepsOf(paths []string) int {
@@ -243,22 +183,6 @@ func (h *virtualHost) precedes(expression, prefix PathMatch) bool {
 	return e.Namespace == p.Namespace && strings.HasPrefix(literal, below) && len(literal) > len(below)
 }
 
-// reportUnreached reports expressions that a prefix keeps all requests from.
-func (t *translation) reportUnreached(h *virtualHost, name string) {
-	for _, e := range h.expressions {
-		c := h.routes[PathMatch{Expression, e}]
-		literal := literalOf(e)
-		for _, prefix := range slices.SortedFunc(maps.Keys(h.routes), PathMatch.compare) {
-			if prefix.Type != Prefix || !strings.HasPrefix(literal+"/", strings.ToLower(prefix.Path)+"/") || h.precedes(PathMatch{Expression, e}, prefix) {
-				continue
-			}
-			t.reportLost(diag.Warning, c.by, h.routes[prefix].by, c.origin.Position,
-				fmt.Sprintf("path %s%s gets no request that the prefix %s of %s takes", printable.Quoted(e), ofHost(name), printable.Quoted(orSlash(prefix.Path)), h.routes[prefix].by.Ref),
-				"an expression comes before shorter prefixes of its namespace only")
-		}
-	}
-}
-
 // ExpressionEntry is a line of the file of expressions: what the host, the prefix and the path
 // of a request are compared with, and what the request gets to.
 type ExpressionEntry struct {
@@ -329,17 +253,4 @@ func backendExpression(path string) BackendExpression {
 func sortedExpressions(all []BackendExpression) []BackendExpression {
 	slices.SortFunc(all, func(a, b BackendExpression) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.Compact(all)
-}
-
-// shutExpression refuses the requests that an expression may have been meant for, as far as no
-// other path has them.
-func (t *translation) shutExpression(ing ingress, host string, i, j int, p networkingv1.HTTPIngressPath) {
-	was := t.asked
-	t.asked.denied, t.asked.expressions, t.asked.exactPaths = true, false, false
-	for _, p.Path = range shutAs(p.Path) {
-		if _, taken := t.hosts[hostName(host)].routes[matchOf(p, false, t.hosts[hostName(host)].form)]; len(p.Path) <= maxPath && !taken {
-			t.route(ing, host, i, j, p)
-		}
-	}
-	t.asked = was
 }

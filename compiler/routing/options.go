@@ -413,3 +413,22 @@ func (t *translation) foreignProtection(ing ingress) string {
 	}
 	return ""
 }
+
+// usesExpressions reports whether the paths of an Ingress that are ImplementationSpecific are
+// expressions.
+func (t *translation) usesExpressions(ing ingress) bool {
+	class := t.inherited(ing)
+	text, own := ing.Value.Annotations[options.Prefix+options.PathType]
+	if !own && class == nil {
+		return false // as most
+	}
+	var values options.Values
+	if own {
+		values, _ = options.Read(options.OnIngress, map[string]string{options.Prefix + options.PathType: text})
+	}
+	if class != nil {
+		values = values.Inherit(class.values)
+	}
+	settings, _, _ := options.Resolve(values)
+	return settings.Expressions
+}

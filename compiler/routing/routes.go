@@ -2,6 +2,7 @@ package routing
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -307,4 +308,69 @@ func otherName(host string) string {
 		return rest
 	}
 	return "www." + host
+}
+
+// expression returns what a path matches that is an expression, unless there are too many.
+// What is too many is left out, or closed if the Ingress protects something.
+func (t *translation) expression(ing ingress, host *virtualHost, name string, p networkingv1.HTTPIngressPath, at Origin) (PathMatch, bool) {
+	match := PathMatch{Expression, p.Path}
+	if _, taken := host.routes[match]; taken {
+		return match, true
+	}
+	problem, hint := "", "use pathType Prefix or Exact where they do"
+	never := ""
+	if host.form != AsSent {
+		never = unmatchable(p.Path)
+	}
+	switch {
+	case never != "":
+		problem = fmt.Sprintf("is an expression with %s, which stands in no path as paths are compared", never)
+		hint = "letters, digits and the like stand as they are, all others percent-encoded with capital digits, slashes are single, and there are no dot segments"
+	case t.expressions[ing.Ref.Namespace] >= mostOfNamespace:
+		problem = fmt.Sprintf("is one expression more than the %d of a namespace", mostOfNamespace)
+	case len(host.expressions) >= mostOfHost:
+		problem = fmt.Sprintf("is one expression more than the %d of a host", mostOfHost)
+	case stepsOf(append(slices.Clip(host.expressions), p.Path)) > mostSteps:
+		problem = fmt.Sprintf("is an expression with which those of the host may take more than %d steps on one path", mostSteps)
+	}
+	if problem == "" {
+		host.expressions = append(host.expressions, p.Path)
+		t.expressions[ing.Ref.Namespace]++
+		return match, true
+	}
+	t.report(diag.Error, ing, at.Position, fmt.Sprintf("path %s%s %s; it is not used", printable.Quoted(p.Path), ofHost(name), problem), hint)
+	return match, false
+}
+
+// shutExpression refuses the requests that an expression may have been meant for, as far as no
+// other path has them.
+func (t *translation) shutExpression(ing ingress, host string, i, j int, p networkingv1.HTTPIngressPath) {
+	was := t.asked
+	t.asked.denied, t.asked.expressions, t.asked.exactPaths = true, false, false
+	for _, p.Path = range shutAs(p.Path) {
+		if _, taken := t.hosts[hostName(host)].routes[matchOf(p, false, t.hosts[hostName(host)].form)]; len(p.Path) <= maxPath && !taken {
+			t.route(ing, host, i, j, p)
+		}
+	}
+	t.asked = was
+}
+
+// reportUnreached reports expressions that a prefix keeps all requests from.
+func (t *translation) reportUnreached(h *virtualHost, name string) {
+	for _, e := range h.expressions {
+		c := h.routes[PathMatch{Expression, e}]
+		literal := literalOf(e)
+		for _, prefix := range slices.SortedFunc(maps.Keys(h.routes), PathMatch.compare) {
+			if prefix.Type != Prefix || !strings.HasPrefix(literal+"/", strings.ToLower(prefix.Path)+"/") || h.precedes(PathMatch{Expression, e}, prefix) {
+				continue
+			}
+			t.reportLost(diag.Warning, c.by, h.routes[prefix].by, c.origin.Position,
+				fmt.Sprintf("path %s%s gets no request that the prefix %s of %s takes", printable.Quoted(e), ofHost(name), printable.Quoted(orSlash(prefix.Path)), h.routes[prefix].by.Ref),
+				"an expression comes before shorter prefixes of its namespace only")
+		}
+	}
+}
+
+func isSpecific(p networkingv1.HTTPIngressPath) bool {
+	return p.PathType != nil && *p.PathType == networkingv1.PathTypeImplementationSpecific
 }

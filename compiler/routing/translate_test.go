@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -94,5 +98,86 @@ func BenchmarkTranslate(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// What an older Ingress has is no mistake of the younger one; what an Ingress
+// gives twice is.
+func TestConflictIsNoMistake(t *testing.T) {
+	older, younger, twice := ingressOf("web", 0), ingressOf("other", 0), ingressOf("web", 1)
+	older.Ref.Name, younger.Ref.Name, twice.Ref.Name = "older", "younger", "twice"
+	older.Value.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
+	again := *twice.Value.Spec.Rules[0].DeepCopy()
+	again.HTTP.Paths[0].Backend.Service.Name = "other"
+	twice.Value.Spec.Rules = append(twice.Value.Spec.Rules, again)
+	_, found := routing.Translate(inputs.Inputs{Ingresses: []inputs.Object[networkingv1.Ingress]{older, younger, twice}}, routing.Config{})
+	conflicts, taken := map[string]bool{}, 0
+	for _, d := range found {
+		if strings.Contains(d.Message, "was taken by") {
+			taken++
+			conflicts[d.Object.Name] = d.Conflict
+		} else if d.Conflict {
+			t.Errorf("a conflict: %s", d)
+		}
+	}
+	if taken != 2 || !conflicts["younger"] || conflicts["twice"] {
+		t.Errorf("found %v", found)
+	}
+}
+
+func TestIsOurs(t *testing.T) {
+	class := func(name, controller string) inputs.Object[networkingv1.IngressClass] {
+		c := &networkingv1.IngressClass{}
+		c.Name, c.Spec.Controller = name, controller
+		o := inputs.Object[networkingv1.IngressClass]{Value: c}
+		o.Ref.Kind, o.Ref.Name = "IngressClass", name
+		return o
+	}
+	classes := []inputs.Object[networkingv1.IngressClass]{class("edge", routing.DefaultControllerClass), class("other", "example.com/other")}
+	for name, want := range map[string]bool{"edge": true, "other": false, "unknown": false} {
+		ing := &networkingv1.Ingress{Spec: networkingv1.IngressSpec{IngressClassName: &name}}
+		if got := routing.IsOurs(ing, classes, routing.Config{}); got != want {
+			t.Errorf("class %s: got %v", name, got)
+		}
+	}
+	if routing.IsOurs(&networkingv1.Ingress{}, classes, routing.Config{}) {
+		t.Error("an Ingress without a class is ours")
+	}
+	if !routing.IsOurs(&networkingv1.Ingress{}, classes, routing.Config{WatchWithoutClass: true}) {
+		t.Error("an Ingress without a class is not ours though they are to be watched")
+	}
+}
+
+// The translation of 10,000 Ingresses, of objects with positions.
+func BenchmarkTranslate10k(b *testing.B) {
+	var text []byte
+	for i := range 10000 {
+		text = fmt.Appendf(text, `---
+apiVersion: v1
+kind: Service
+metadata: {namespace: shop, name: app-%[1]d}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  namespace: shop
+  name: app-%[1]d
+  annotations: {hapsnap.dev/balance: leastconn}
+spec:
+  ingressClassName: hapsnap
+  rules:
+  - host: app-%[1]d.example
+    http:
+      paths:
+      - {path: /, pathType: Prefix, backend: {service: {name: app-%[1]d, port: {number: 80}}}}
+`, i)
+	}
+	in := gather(b, []txtar.File{{Name: "many.yaml", Data: text}})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, found := routing.Translate(in, routing.Config{}); len(found) > 0 {
+			b.Fatal(found)
+		}
 	}
 }
