@@ -9,10 +9,12 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -77,4 +79,75 @@ func SelfSigned(tb testing.TB, name string, key crypto.Signer) []byte {
 // Block returns PEM data of one block, whose content need not be what its type says.
 func Block(kind, content string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)})
+}
+
+// Authority signs certificates. It is good from an hour ago for two hours.
+type Authority struct {
+	Certificate *x509.Certificate
+	PEM         string
+	key         *ecdsa.PrivateKey
+}
+
+// NewAuthority returns an authority with a key of its own.
+func NewAuthority(tb testing.TB) Authority {
+	tb.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	key := newECKey(tb)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Authority{certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), key}
+}
+
+// Client returns a certificate of a client, which is good as long as the authority.
+func (a Authority) Client(tb testing.TB, name string) tls.Certificate {
+	tb.Helper()
+	return a.Sign(tb, name, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+}
+
+// Sign returns a certificate for a name, with a key of its own. It is good as long as the
+// authority, for clients and for servers at 127.0.0.1, unless edit changes it.
+func (a Authority) Sign(tb testing.TB, name string, edit func(*x509.Certificate)) tls.Certificate {
+	tb.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: a.Certificate.NotBefore, NotAfter: a.Certificate.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if edit != nil {
+		edit(template)
+	}
+	key := newECKey(tb)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.Certificate, key.Public(), a.key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// PEMOf returns a certificate that [Authority.Sign] made, and its key.
+func PEMOf(tb testing.TB, c tls.Certificate) (certificate, key string) {
+	tb.Helper()
+	private, ok := c.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		tb.Fatalf("the key is a %T", c.PrivateKey)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})), string(KeyPEM(tb, private))
+}
+
+func newECKey(tb testing.TB) *ecdsa.PrivateKey {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
 }
