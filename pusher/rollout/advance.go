@@ -169,7 +169,8 @@ func (t *turn) nextMembers() bool {
 	}
 	r.Members = pick(all, t.nextSize())
 	r.Since, r.Held = t.now, time.Time{}
-	r.From, r.Counted, r.Doubt, r.Suspected, r.Suspects = t.now, nil, "", time.Time{}, nil
+	r.From, r.Counted, r.Suspects = t.now, nil, nil
+	r.Doubt, r.Doubted, r.Suspected = "", Counters{}, time.Time{}
 	t.knowDown()
 	if len(r.Members) == 0 && slices.ContainsFunc(r.Touched, func(h Touch) bool { return h.Applied && h.Snapshot == r.Target }) {
 		r.Phase = Soaking

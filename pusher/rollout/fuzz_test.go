@@ -197,7 +197,7 @@ func (w world) step() {
 	w.obs.Results = nil
 	w.state = w.stored(state)
 	for _, p := range pushes {
-		w.check(p, o)
+		w.check(p, previous, o)
 		w.checkBlackout(p, previous, o)
 		w.ledger.check(w.t, p)
 		w.pending[p.Instance] = p
@@ -235,7 +235,7 @@ func (w world) stored(s State) State {
 }
 
 // check holds a push against the rules.
-func (w world) check(p Push, o Observation) {
+func (w world) check(p Push, before State, o Observation) {
 	if _, busy := w.pending[p.Instance]; busy {
 		w.t.Fatalf("second push to %s", p.Instance)
 	}
@@ -249,7 +249,7 @@ func (w world) check(p Push, o Observation) {
 	unproven := p.Snapshot != w.state.Good
 	switch {
 	case p.Purpose == Wave:
-		if o.Hold || r == nil || r.Phase != Pushing || r.Target != p.Snapshot || (p.Snapshot != o.Want && !w.finishing(o) && !w.dark(o)) || !slices.Contains(r.Members, p.Instance) {
+		if o.Hold || r == nil || r.Phase != Pushing || r.Target != p.Snapshot || (p.Snapshot != o.Want && !w.finishing(w.state, o) && !w.finishing(before, o) && !w.dark(o)) || !slices.Contains(r.Members, p.Instance) {
 			w.t.Fatalf("push %+v is not of the wave %+v (want %s, hold %v)", p, r, o.Want, o.Hold)
 		}
 		if _, failed := w.state.Failure(p.Snapshot, o.Intent); failed {
@@ -264,10 +264,14 @@ func (w world) check(p Push, o Observation) {
 	}
 }
 
-// finishing reports whether a newer snapshot may wait for the rollout at hand.
-func (w world) finishing(o Observation) bool {
+// finishing reports whether a newer snapshot may wait for the rollout at hand, as a state
+// has it: a step decides that first, and then sees who lost the target.
+func (w world) finishing(s State, o Observation) bool {
+	if s.Rollout == nil {
+		return false
+	}
 	done := 0
-	for _, h := range w.state.Rollout.Touched {
+	for _, h := range s.Rollout.Touched {
 		if h.Applied && h.Snapshot == w.state.Rollout.Target && w.fleet[h.Instance] != nil {
 			done++
 		}

@@ -104,6 +104,8 @@ func (t *turn) traffic(list []Seen) (all window) {
 type finding struct {
 	verdict
 	reason string
+	// counted is what speaks against the target, where it is 5xx.
+	counted Counters
 }
 
 // statistics judges each instance that has the target, and the wave as a whole, for
@@ -146,6 +148,7 @@ func (t *turn) judge(list, others []Seen, soaked bool) finding {
 	case out.verdict == unsure:
 		out.reason = fmt.Sprintf("requests to judge by, of which there were %d of %d", max(now.Requests, 0), t.Gate.Requests)
 	case out.verdict > unsure:
+		out.counted = now.Counters
 		out.verdict = t.blame(out.verdict, list, now.Counters, before, them.Counters, them.Requests < max(t.Gate.Requests, 1))
 		out.reason = fmt.Sprintf("%s: %.1f%% of %d requests were answered with 5xx, %.1f%% before, %.1f%% by the others",
 			name, 100*now.share(), now.Requests, 100*before.share(), 100*them.share())
@@ -154,7 +157,7 @@ func (t *turn) judge(list, others []Seen, soaked bool) finding {
 		return out
 	}
 	if v := t.Gate.connections(now, them); v > unsure {
-		return finding{v, fmt.Sprintf("%s: %d connections came, where %.0f were to be expected", name, now.connected, now.expected)}
+		return finding{verdict: v, reason: fmt.Sprintf("%s: %d connections came, where %.0f were to be expected", name, now.connected, now.expected)}
 	}
 	return out
 }
@@ -186,7 +189,7 @@ func (t *turn) pass(soaked bool) bool {
 func (t *turn) doubt(f finding) bool {
 	r := t.Rollout
 	if r.Doubt == "" {
-		r.Doubt = f.reason
+		r.Doubt, r.Doubted = f.reason, f.counted
 		t.recount()
 		r.Suspected = t.now
 	}
@@ -197,16 +200,20 @@ func (t *turn) doubt(f finding) bool {
 	}
 	switch {
 	case f.verdict == well:
-		r.Doubt, r.Suspected = "", time.Time{}
+		r.Doubt, r.Doubted, r.Suspected = "", Counters{}, time.Time{}
 		return false
 	case f.verdict == sick && t.checking():
 		t.wait(Wait{For: "checks of the backends that answered, for " + r.Doubt})
 	case f.verdict == sick && (waited || t.othersCounted()):
 		t.fail(f.reason)
 	case f.verdict == unsure && waited && t.othersCounted(): // nobody comes here any more
+		if t.Gate.errors(r.Doubted, Counters{}, t.traffic(t.others()).Counters) == alike {
+			t.pause(r.Doubt + "; the others fail as well by now" + innocent(alike))
+			return false
+		}
 		t.fail(r.Doubt)
 	case f.verdict == unsure && waited: // nor anywhere else
-		r.Doubt, r.Suspected = "", time.Time{}
+		r.Doubt, r.Doubted, r.Suspected = "", Counters{}, time.Time{}
 	default:
 		t.wait(Wait{For: "statistics once more, for " + r.Doubt, Until: r.Suspected.Add(t.Soak)})
 	}
@@ -264,7 +271,7 @@ func (t *turn) pause(reason string) {
 		return // noted a moment ago
 	}
 	r.Paused, r.Since, r.Held = reason, t.now, time.Time{}
-	r.Doubt, r.Suspected, r.Suspects, r.Deaths = "", time.Time{}, nil, nil
+	r.Doubt, r.Doubted, r.Suspected, r.Suspects, r.Deaths = "", Counters{}, time.Time{}, nil, nil
 	t.recount()
 }
 

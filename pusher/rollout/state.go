@@ -80,6 +80,8 @@ type Rollout struct {
 	Down []string `json:"down,omitempty"`
 	// Doubt is what statistics said against the target, to be counted once more.
 	Doubt string `json:"doubt,omitempty"`
+	// Doubted is what was counted then, where it was 5xx.
+	Doubted Counters `json:"doubted,omitzero"`
 	// Suspected is since when there is doubt.
 	Suspected time.Time `json:"suspected,omitzero"`
 	// Suspects is since when backends seem to have lost their servers by the snapshot.
