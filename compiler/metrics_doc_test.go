@@ -3,11 +3,9 @@ package compiler_test
 import (
 	"errors"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -36,29 +34,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	registry.MustRegister(watching)
 	registerOthers(t, registry)
 	announce.New(announce.Options{Metrics: registry})
-	table, err := metricsdoc.Table(registry, prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := metricsdoc.Replace(file, section, table); err != nil {
-			t.Fatal(err)
-		}
-	}
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented, err := metricsdoc.Section(string(page), section)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(table, documented); diff != "" {
-		t.Errorf("%s differs from the registry; rewrite it with -update:\n%s", file, diff)
-	}
-	if unknown, err := metricsdoc.Unknown(string(page), prefix, registry); err != nil || len(unknown) > 0 {
-		t.Errorf("%s speaks of %q: %v", file, unknown, err)
-	}
+	metricsdoc.Check(t, registry, file, section, prefix, *update)
 }
 
 // registerOthers registers the metrics of what may run beside the loop.

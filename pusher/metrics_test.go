@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"flag"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -92,29 +90,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	announce.New(announce.Options{Metrics: registry})
-	table, err := metricsdoc.Table(registry, prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := metricsdoc.Replace(file, section, table); err != nil {
-			t.Fatal(err)
-		}
-	}
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented, err := metricsdoc.Section(string(page), section)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(table, documented); diff != "" {
-		t.Errorf("%s differs from the registry; rewrite it with -update:\n%s", file, diff)
-	}
-	if unknown, err := metricsdoc.Unknown(string(page), prefix, registry); err != nil || len(unknown) > 0 {
-		t.Errorf("%s speaks of %q: %v", file, unknown, err)
-	}
+	metricsdoc.Check(t, registry, file, section, prefix, *update)
 }
 
 // A change has arrived where the worker has it, and not where the instance is busy with

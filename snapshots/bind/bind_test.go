@@ -19,6 +19,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd/htpasswdtest"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
@@ -345,7 +346,7 @@ func TestShapeTellsSecrets(t *testing.T) {
 	base := func() Live {
 		return Live{
 			Fallback: pemtest.SelfSigned(t, "fallback", pemtest.EdKey), Authorities: map[snapshots.SecretName][]byte{a: pemtest.Certify(t, "ca", pemtest.EdKey, nil)},
-			Users: map[snapshots.SecretName][]htpasswd.User{a: {{Name: "alice", Hash: goodHashes["DES"]}}}, Values: map[SecretKey]string{{a, "key"}: "one"},
+			Users: map[snapshots.SecretName][]htpasswd.User{a: {{Name: "alice", Hash: htpasswdtest.Hashes["DES"]}}}, Values: map[SecretKey]string{{a, "key"}: "one"},
 		}
 	}
 	shape := func(edit func(*Live)) snapshots.Digest {
@@ -360,11 +361,13 @@ func TestShapeTellsSecrets(t *testing.T) {
 		"nothing":           func(*Live) {},
 		"other authorities": func(l *Live) { l.Authorities[a] = pemtest.Certify(t, "other", pemtest.EdKey, nil) },
 		"no authorities":    func(l *Live) { l.Authorities = nil },
-		"another hash":      func(l *Live) { l.Users[a][0].Hash = goodHashes["MD5"] },
-		"another user":      func(l *Live) { l.Users[a] = append(l.Users[a], htpasswd.User{Name: "bob", Hash: goodHashes["DES"]}) },
-		"no users":          func(l *Live) { l.Users = nil },
-		"another value":     func(l *Live) { l.Values[SecretKey{a, "key"}] = "two" },
-		"no value":          func(l *Live) { l.Values = nil },
+		"another hash":      func(l *Live) { l.Users[a][0].Hash = htpasswdtest.Hashes["MD5"] },
+		"another user": func(l *Live) {
+			l.Users[a] = append(l.Users[a], htpasswd.User{Name: "bob", Hash: htpasswdtest.Hashes["DES"]})
+		},
+		"no users":      func(l *Live) { l.Users = nil },
+		"another value": func(l *Live) { l.Values[SecretKey{a, "key"}] = "two" },
+		"no value":      func(l *Live) { l.Values = nil },
 	} {
 		got := shape(edit)
 		if (got == want) != (name == "nothing") {
@@ -417,21 +420,6 @@ func TestSameNode(t *testing.T) {
 	if !SameNode("bootstrap", "bootstrap") || SameNode("bootstrap", "other") {
 		t.Error("names of other hands are compared as they are")
 	}
-}
-
-// Hashes of "correct horse", one of each kind that HAProxy checks.
-var goodHashes = map[string]string{
-	"bcrypt 2a":            "$2a$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
-	"bcrypt 2b":            "$2b$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
-	"bcrypt 2y":            "$2y$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
-	"SHA-256":              "$5$abcdefgh$ruMep1ijHnJPZbETDNiumskxcX3kN4lzZd5VlsqE7eB",
-	"SHA-256 with rounds":  "$5$rounds=1000$abcdefgh$ue35C0ITbth1b5zVUjrjm2mMmsmMKiodEeH2UV/Hq10",
-	"SHA-512":              "$6$abcdefgh$yIZAF3gQPvtKZO/9qOJKffAKKbtS3ef3qmwyugk4uWVjX8YZf/GV3A8SkFxEPY0T56CcilGrHKLffBsp6dLMG.",
-	"MD5":                  "$1$abcdefgh$y6iHhJNbuC0xpbk0w9pm80",
-	"DES":                  "abhfCpXqd4GrI",
-	"yescrypt":             "$y$j75$abcdefghijklmnop$1kKL1r02wT4HlcktLfzeoOHd1GFgv7Ay4JeEbqGj80B",
-	"yescrypt of mkpasswd": "$y$j9T$abcdefghijklmnop$0Hi8KsZH/hAMRN9Bam6ce3nmi5QAIz3R/KeaXG/c7p9",
-	"costly bcrypt":        "$2y$10$abcdefghijklmnopqrstuu23JPZtHcGhwXSF41f93o/7vBdDut3Xu",
 }
 
 func TestVerdictsAreRemembered(t *testing.T) {

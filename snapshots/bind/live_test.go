@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd/htpasswdtest"
 )
 
 func TestSecretWord(t *testing.T) {
@@ -127,12 +128,12 @@ func TestRedact(t *testing.T) {
 	t.Parallel()
 	keys := snapshots.SecretName{Namespace: "shop", Name: "keys"}
 	live := Live{
-		Users:  map[snapshots.SecretName][]htpasswd.User{keys: {{Name: "alice", Hash: goodHashes["DES"]}}},
+		Users:  map[snapshots.SecretName][]htpasswd.User{keys: {{Name: "alice", Hash: htpasswdtest.Hashes["DES"]}}},
 		Values: map[SecretKey]string{{keys, "a"}: "it's", {keys, "b"}: "it's more"},
 	}
 	config := "userlist u\n#hapsnap users shop/keys\nbackend b\n x hapsnap:secret/shop/keys/a hapsnap:secret/shop/keys/b\n"
 	bound := must(Bind(draftOf(config), Inputs{Live: live, Layout: testLayout}))(t)
-	text := "unknown keyword it's more in '" + goodHashes["DES"] + "' and " + quoteWord("it's") + " of alice"
+	text := "unknown keyword it's more in '" + htpasswdtest.Hashes["DES"] + "' and " + quoteWord("it's") + " of alice"
 	if got := bound.Redact(text); got != "unknown keyword (hidden) in '(hidden)' and (hidden) of alice" {
 		t.Errorf("redacted is %q", got)
 	}

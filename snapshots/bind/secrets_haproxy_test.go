@@ -25,6 +25,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd/htpasswdtest"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
@@ -66,12 +67,12 @@ certs/ca_shop_a.pem shop/a CA
 certs/ca_shop_b.pem shop/b CA
 `
 	hashes := "-- users --\n"
-	for kind, hash := range goodHashes {
+	for kind, hash := range htpasswdtest.Hashes {
 		hashes += "shop/auth " + strings.ReplaceAll(kind, " ", "-") + ":" + hash + "\n"
 	}
 	for name, liveData := range map[string]string{
 		"nothing live": "",
-		"all live": hashes + "shop/more m@more:" + goodHashes["DES"] + "\n-- authorities --\nshop/a ed25519\nshop/b ed25519\n-- secrets --\nshop/client ecdsa\n" +
+		"all live": hashes + "shop/more m@more:" + htpasswdtest.Hashes["DES"] + "\n-- authorities --\nshop/a ed25519\nshop/b ed25519\n-- secrets --\nshop/client ecdsa\n" +
 			"-- values --\nshop/keys/cookie it's \"a\" #1 $HOME \\n {x}\nshop/keys/header ünïcode/+=~\n",
 		"broken": "-- users --\nshop/auth a:plain\n-- authorities --\nshop/a broken\n-- secrets --\nshop/client broken\n-- values --\nshop/keys/cookie -f\n",
 	} {
@@ -169,12 +170,12 @@ frontend shop
 		Values: map[SecretKey]string{{snapshots.SecretName{Namespace: "shop", Name: "keys"}, "token"}: token},
 	}
 	auth := snapshots.SecretName{Namespace: "shop", Name: "auth"}
-	for kind, hash := range goodHashes {
+	for kind, hash := range htpasswdtest.Hashes {
 		live.Users[auth] = append(live.Users[auth], htpasswd.User{Name: userOf(kind), Hash: hash})
 	}
 	w := startWorker(t, draftOf(config), Inputs{Live: live, Layout: layoutIn(dir)}, dir)
 
-	for kind := range goodHashes {
+	for kind := range htpasswdtest.Hashes {
 		if got := w.ask("/auth", userOf(kind), "correct horse", ""); got != http.StatusOK {
 			t.Errorf("%s: the right password gets %d", kind, got)
 		}

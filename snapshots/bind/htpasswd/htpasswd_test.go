@@ -9,29 +9,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-// Hashes of "correct horse", one of each kind that HAProxy checks.
-var goodHashes = map[string]string{
-	"bcrypt 2a":            "$2a$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
-	"bcrypt 2b":            "$2b$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
-	"bcrypt 2y":            "$2y$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
-	"SHA-256":              "$5$abcdefgh$ruMep1ijHnJPZbETDNiumskxcX3kN4lzZd5VlsqE7eB",
-	"SHA-256 with rounds":  "$5$rounds=1000$abcdefgh$ue35C0ITbth1b5zVUjrjm2mMmsmMKiodEeH2UV/Hq10",
-	"SHA-512":              "$6$abcdefgh$yIZAF3gQPvtKZO/9qOJKffAKKbtS3ef3qmwyugk4uWVjX8YZf/GV3A8SkFxEPY0T56CcilGrHKLffBsp6dLMG.",
-	"MD5":                  "$1$abcdefgh$y6iHhJNbuC0xpbk0w9pm80",
-	"DES":                  "abhfCpXqd4GrI",
-	"yescrypt":             "$y$j75$abcdefghijklmnop$1kKL1r02wT4HlcktLfzeoOHd1GFgv7Ay4JeEbqGj80B",
-	"yescrypt of mkpasswd": "$y$j9T$abcdefghijklmnop$0Hi8KsZH/hAMRN9Bam6ce3nmi5QAIz3R/KeaXG/c7p9",
-	"costly bcrypt":        "$2y$10$abcdefghijklmnopqrstuu23JPZtHcGhwXSF41f93o/7vBdDut3Xu",
-}
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd/htpasswdtest"
+)
 
 func TestParseHtpasswd(t *testing.T) {
 	t.Parallel()
-	cheap := goodHashes["DES"]
-	text := "# users of the shop\n\nalice:" + goodHashes["bcrypt 2y"] + "\r\nbob@shop.example:" + cheap + ":Bob, of sales\nc+d=e~f!:" + cheap + "  \nalice:" + cheap + "\n"
+	cheap := htpasswdtest.Hashes["DES"]
+	text := "# users of the shop\n\nalice:" + htpasswdtest.Hashes["bcrypt 2y"] + "\r\nbob@shop.example:" + cheap + ":Bob, of sales\nc+d=e~f!:" + cheap + "  \nalice:" + cheap + "\n"
 	users, problems := Parse([]byte(text))
-	want := []User{{"alice", goodHashes["bcrypt 2y"]}, {"bob@shop.example", cheap}, {"c+d=e~f!", cheap}}
+	want := []User{{"alice", htpasswdtest.Hashes["bcrypt 2y"]}, {"bob@shop.example", cheap}, {"c+d=e~f!", cheap}}
 	if diff := cmp.Diff(want, users); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
@@ -42,7 +29,7 @@ func TestParseHtpasswd(t *testing.T) {
 
 func TestHtpasswdProblems(t *testing.T) {
 	t.Parallel()
-	bcrypt := strings.TrimPrefix(goodHashes["bcrypt 2y"], "$2y$05$")
+	bcrypt := strings.TrimPrefix(htpasswdtest.Hashes["bcrypt 2y"], "$2y$05$")
 	for name, c := range map[string]struct {
 		line, want string
 		usable     bool
@@ -56,26 +43,26 @@ func TestHtpasswdProblems(t *testing.T) {
 		"cut short":          {"alice:$2y$05$" + bcrypt[:40], "has no hash that HAProxy can check", false},
 		"two words":          {"alice:$1$abcdefgh$y6iHhJNbuC0xpbk0w9pm8 groups x", "has no hash that HAProxy can check", false},
 		"a comment":          {"alice:$1$abcdefgh$y6iHhJNbuC0xpbk0w9p#80", "has no hash that HAProxy can check", false},
-		"name with a space":  {"al ice:" + goodHashes["DES"], "line 1 has a user name that HAProxy cannot be told", false},
-		"name with a quote":  {`al"ice:` + goodHashes["DES"], "line 1 has a user name", false},
-		"name with a hash":   {"al#ice:" + goodHashes["DES"], "line 1 has a user name", false},
-		"name with a slash":  {`al\ice:` + goodHashes["DES"], "line 1 has a user name", false},
-		"name with a dollar": {`al$ice:` + goodHashes["DES"], "line 1 has a user name", false},
-		"name with a bell":   {"al\aice:" + goodHashes["DES"], "line 1 has a user name", false},
-		"name with a letter": {"alicë:" + goodHashes["DES"], "line 1 has a user name", false},
-		"no name":            {":" + goodHashes["DES"], "line 1 has a user name", false},
-		"long name":          {strings.Repeat("a", 129) + ":" + goodHashes["DES"], "line 1 has a user name", false},
+		"name with a space":  {"al ice:" + htpasswdtest.Hashes["DES"], "line 1 has a user name that HAProxy cannot be told", false},
+		"name with a quote":  {`al"ice:` + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
+		"name with a hash":   {"al#ice:" + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
+		"name with a slash":  {`al\ice:` + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
+		"name with a dollar": {`al$ice:` + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
+		"name with a bell":   {"al\aice:" + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
+		"name with a letter": {"alicë:" + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
+		"no name":            {":" + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
+		"long name":          {strings.Repeat("a", 129) + ":" + htpasswdtest.Hashes["DES"], "line 1 has a user name", false},
 		"bcrypt 7":           {"alice:$2y$07$" + bcrypt, "line 1: user alice has a hash that takes about 10ms to check", true},
-		"bcrypt 10":          {"alice:" + goodHashes["costly bcrypt"], "has a hash that takes about 82ms to check, at every request", true},
+		"bcrypt 10":          {"alice:" + htpasswdtest.Hashes["costly bcrypt"], "has a hash that takes about 82ms to check, at every request", true},
 		"bcrypt 13":          {"alice:$2y$13$" + bcrypt, "has a hash that takes 655ms to check, and at most 500ms are possible", false},
 		"bcrypt 31":          {"alice:$2y$31$" + bcrypt, "has a hash that takes 47h", false},
 		"bcrypt 99":          {"alice:$2y$99$" + bcrypt, "has no hash", false},
-		"many rounds":        {"alice:" + strings.Replace(goodHashes["SHA-256 with rounds"], "1000", "50000", 1), "takes about 44ms", true},
-		"no end of rounds":   {"alice:" + strings.Replace(goodHashes["SHA-256 with rounds"], "1000", "999999999", 1), "has a hash that takes 14m", false},
-		"too many digits":    {"alice:" + strings.Replace(goodHashes["SHA-256 with rounds"], "1000", "9999999999", 1), "has no hash", false},
-		"yescrypt":           {"alice:" + goodHashes["yescrypt of mkpasswd"], "takes about 26ms", true},
-		"yescrypt, large":    {"alice:" + strings.Replace(goodHashes["yescrypt of mkpasswd"], "j9T", "jZT", 1), "and at most 500ms are possible", false},
-		"yescrypt, odd":      {"alice:" + strings.Replace(goodHashes["yescrypt of mkpasswd"], "j9T", "j9T/", 1), "has no hash", false},
+		"many rounds":        {"alice:" + strings.Replace(htpasswdtest.Hashes["SHA-256 with rounds"], "1000", "50000", 1), "takes about 44ms", true},
+		"no end of rounds":   {"alice:" + strings.Replace(htpasswdtest.Hashes["SHA-256 with rounds"], "1000", "999999999", 1), "has a hash that takes 14m", false},
+		"too many digits":    {"alice:" + strings.Replace(htpasswdtest.Hashes["SHA-256 with rounds"], "1000", "9999999999", 1), "has no hash", false},
+		"yescrypt":           {"alice:" + htpasswdtest.Hashes["yescrypt of mkpasswd"], "takes about 26ms", true},
+		"yescrypt, large":    {"alice:" + strings.Replace(htpasswdtest.Hashes["yescrypt of mkpasswd"], "j9T", "jZT", 1), "and at most 500ms are possible", false},
+		"yescrypt, odd":      {"alice:" + strings.Replace(htpasswdtest.Hashes["yescrypt of mkpasswd"], "j9T", "j9T/", 1), "has no hash", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,11 +82,11 @@ func TestHtpasswdHasATimeToLoad(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	for i := range 200 {
-		fmt.Fprintf(&b, "user%d:%s\n", i, goodHashes["costly bcrypt"])
+		fmt.Fprintf(&b, "user%d:%s\n", i, htpasswdtest.Hashes["costly bcrypt"])
 	}
-	b.WriteString("cheap:" + goodHashes["DES"] + "\n")
+	b.WriteString("cheap:" + htpasswdtest.Hashes["DES"] + "\n")
 	users, problems := Parse([]byte(b.String()))
-	cost, _ := hashCost(goodHashes["costly bcrypt"])
+	cost, _ := hashCost(htpasswdtest.Hashes["costly bcrypt"])
 	most := int(maxHashes / cost)
 	if len(users) != most+1 || users[most].Name != "cheap" || most < 10 {
 		t.Errorf("%d users, want %d", len(users), most+1)
@@ -111,7 +98,7 @@ func TestHtpasswdHasATimeToLoad(t *testing.T) {
 
 func TestHashCosts(t *testing.T) {
 	t.Parallel()
-	for kind, hash := range goodHashes {
+	for kind, hash := range htpasswdtest.Hashes {
 		cost, err := hashCost(hash)
 		costly := strings.Contains(kind, "costly") || strings.Contains(kind, "mkpasswd")
 		if err != nil || (cost >= costlyHash) != costly || cost <= 0 || cost > time.Second {
@@ -122,7 +109,7 @@ func TestHashCosts(t *testing.T) {
 
 // Whatever the file, users are words of haproxy.cfg, and problems hold no hash.
 func FuzzParseHtpasswd(f *testing.F) {
-	f.Add([]byte("a:" + goodHashes["bcrypt 2y"] + "\nb:x\n"))
+	f.Add([]byte("a:" + htpasswdtest.Hashes["bcrypt 2y"] + "\nb:x\n"))
 	f.Add([]byte("a#b:$1$x$y:z\r\n'\"\\\n::\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		users, problems := Parse(data)
