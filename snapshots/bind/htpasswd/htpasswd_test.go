@@ -1,8 +1,6 @@
 package htpasswd
 
 import (
-	"github.com/hapsnap/hapsnap/internal/haproxycfg"
-
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd/htpasswdtest"
 )
 
