@@ -278,13 +278,8 @@ func nginxParams(c *call) {
 		c.differs("fastcgi-params-configmap", "is removed: backend-protocol is not FCGI", "")
 		return
 	}
-	name := c.value("fastcgi-params-configmap")
-	if !strings.Contains(name, "/") {
-		name = c.object.namespace + "/" + name
-	}
-	params, found := c.object.set.configMap(name)
+	name, params, found := c.configMap("fastcgi-params-configmap", "write its variables into fcgi-params")
 	if !found {
-		c.keep("fastcgi-params-configmap", "names ConfigMap "+name+", which is not among the manifests", "add it to them, or write its variables into fcgi-params")
 		return
 	}
 	var lines []string

@@ -257,13 +257,8 @@ func customHeadersRule() Rule {
 		From: []string{"custom-headers"}, To: []string{"response-headers"},
 		Note: "The headers of the ConfigMap, if it is among the manifests. They no longer follow it.",
 		convert: func(c *call) {
-			name := c.value("custom-headers")
-			if !strings.Contains(name, "/") {
-				name = c.object.namespace + "/" + name
-			}
-			headers, found := c.object.set.configMap(name)
+			name, headers, found := c.configMap("custom-headers", "write its headers into response-headers")
 			if !found {
-				c.keep("custom-headers", "names ConfigMap "+name+", which is not among the manifests", "add it to them, or write its headers into response-headers")
 				return
 			}
 			var lines []string

@@ -98,6 +98,21 @@ func (c *call) differs(name, message, hint string) {
 	c.said = append(c.said, finding{diag.Warning, name, message, hint})
 }
 
+// configMap returns the ConfigMap that an annotation names, with or without its namespace. The
+// annotation is kept if the ConfigMap is not among the manifests; instead says what else to do
+// than to add it.
+func (c *call) configMap(annotation, instead string) (name string, data map[string]string, found bool) {
+	name = c.value(annotation)
+	if !strings.Contains(name, "/") {
+		name = c.object.namespace + "/" + name
+	}
+	data, found = c.object.set.configMap(name)
+	if !found {
+		c.keep(annotation, "names ConfigMap "+name+", which is not among the manifests", "add it to them, or "+instead)
+	}
+	return name, data, found
+}
+
 // same translates an annotation whose value means the same here.
 func same(from, to string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) { c.set(to, c.value(from)) }}
