@@ -16,7 +16,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
 	CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-	-ldflags "-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$VERSION" -o /out/ ./cmd/compiler ./cmd/pusher
+	-ldflags "-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$VERSION" -o /out/ ./cmd/...
 
 # HAProxy with the libraries that it is linked with, and no shell. libgcc_s is loaded by
 # glibc when a thread ends, which is an abort without it.
@@ -26,7 +26,12 @@ RUN set -eu; mkdir -p /root-of-haproxy/tmp; \
 	install -D -m 0755 "$binary" /root-of-haproxy/usr/local/sbin/haproxy; \
 	{ ldd "$binary" | sed -n 's,^[^/]*\(/[^ ]*\) .*,\1,p'; /sbin/ldconfig -p | sed -n 's,.*libgcc_s.so.1 .*=> ,,p'; } | while read -r library; do install -D -m 0755 "$library" "/root-of-haproxy$library"; done
 
+# The Dataplane API of a later line, with the libraries that it is linked with, if any.
 FROM docker.io/haproxytech/haproxy-debian:${API_LINE} AS api
+RUN set -eu; \
+	binary="$(readlink -f "$(command -v dataplaneapi)")"; \
+	install -D -m 0755 "$binary" /root-of-api/usr/local/bin/dataplaneapi; \
+	{ ldd "$binary" 2>&1 || :; } | sed -n 's,^[^/]*\(/[^ ]*\) .*,\1,p' | while read -r library; do install -D -m 0755 "$library" "/root-of-api$library"; done
 
 FROM scratch AS compiler
 ARG VERSION=unknown REVISION=unknown HAPROXY_LINE
@@ -52,13 +57,15 @@ LABEL org.opencontainers.image.title="hapsnap pusher" \
 	org.opencontainers.image.revision="$REVISION"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/pusher /usr/local/bin/pusher
+# What starts the containers of an instance: the chart takes it from this image.
+COPY --from=build /out/bootstrap /usr/local/bin/bootstrap
 ENV PATH=/usr/local/bin
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/pusher"]
 
 # The vendor's HAProxy with the Dataplane API of a later line, which changes addresses
-# without a post of the whole. The chart's scripts need its shell.
-FROM docker.io/haproxytech/haproxy-debian:${HAPROXY_LINE} AS haproxy
+# without a post of the whole. The chart runs the two in a container each, through bootstrap.
+FROM scratch AS haproxy
 ARG VERSION=unknown REVISION=unknown HAPROXY_LINE API_LINE
 LABEL org.opencontainers.image.title="hapsnap haproxy" \
 	org.opencontainers.image.source="https://github.com/hapsnap/hapsnap" \
@@ -66,8 +73,13 @@ LABEL org.opencontainers.image.title="hapsnap haproxy" \
 	org.opencontainers.image.revision="$REVISION" \
 	dev.hapsnap.haproxy.line="$HAPROXY_LINE" \
 	dev.hapsnap.dataplaneapi.line="$API_LINE"
-COPY --from=api /usr/local/bin/dataplaneapi /usr/local/bin/dataplaneapi
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+# The API's first: where both need a library, HAProxy's is the newer build's own.
+COPY --from=api /root-of-api /
+COPY --from=vendor /root-of-haproxy /
+COPY --from=build /out/bootstrap /usr/local/bin/bootstrap
+ENV PATH=/usr/local/bin:/usr/local/sbin
 USER 65532:65532
 STOPSIGNAL SIGUSR1
-ENTRYPOINT []
-CMD ["/usr/local/sbin/haproxy", "-W", "-db", "-f", "/etc/haproxy/haproxy.cfg"]
+ENTRYPOINT ["/usr/local/bin/bootstrap"]
+CMD ["haproxy"]

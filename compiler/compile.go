@@ -4,24 +4,27 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // The reasons why there is nothing to publish though all could be read. The
 // diagnostics of the Result say more.
 var (
-	// ErrTemplates means that templates or configuration are wrong, whatever
-	// the objects.
+	// ErrTemplates means that the templates or the configuration have errors that no set of
+	// objects avoids.
 	ErrTemplates = errors.New("the templates or the configuration are at fault")
 	// ErrNothing means that there is not one object, which is more likely a
 	// wrong path or a volume that is not mounted than a wish to serve nothing.
@@ -42,8 +45,12 @@ type Input struct {
 	// Read is what is remembered of Secrets, so that they are not read again; nil
 	// remembers nothing.
 	Read *leak.Memo
+	// Claims is what earlier compiles read of Ingresses, or nil.
+	Claims *ingress.Memo
 	// Seals is what earlier compiles sealed, or nil.
 	Seals *sealMemo
+	// Countries is the list of countries that an earlier compile read, or nil.
+	Countries *ingress.CountryMemo
 	// SecretsUnseen says that there are no Secrets among the objects because none is to be
 	// looked at, and not because there are none.
 	SecretsUnseen bool
@@ -57,7 +64,7 @@ type Input struct {
 	CompilerVersion, HAProxyVersion string
 	// Trigger says what the compile was made for, in a few words.
 	Trigger string
-	// Stages is told what the compile is doing, or nil.
+	// Stages gets notice of what the compile is doing; nil is allowed.
 	Stages Stages
 }
 
@@ -91,7 +98,7 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	}
 	c := compilation{
 		in: in, check: check, keys: keyTypes(in.Objects), private: private,
-		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{},
+		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{},
 		yielded: yielded{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
 	good, err := c.settle(ctx)
@@ -120,7 +127,7 @@ type compilation struct {
 	rounds   map[string]int    // that the objects of a namespace caused
 	yielded  yielded           // by those that were left out
 
-	secrets, configMaps map[snapshots.SecretName]bool // that were asked for
+	secrets, configMaps map[types.NamespacedName]bool // that were asked for
 }
 
 // attempt is what comes of a set of objects.
@@ -132,7 +139,7 @@ type attempt struct {
 }
 
 // yielded is what is not even held of Ingresses that are left out, since that would be at fault,
-// too. What an Ingress protects stays closed all the same: see routing.Config.Dropped.
+// too. What an Ingress protects stays closed all the same: see ingress.Config.Dropped.
 type yielded struct {
 	hosts  map[string]bool      // of namespaces: see [compilation.letGo]
 	routes map[diag.Object]bool // closed ones, of Ingresses that protect something: see [compilation.drop]
@@ -157,13 +164,13 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	for _, object := range without {
 		refused[object] = true
 	}
-	if len(without) > 0 { // those that are refused stay where they were, and the translation leaves them out
+	if len(without) > 0 { // refused objects keep their places, and the translation leaves them out
 		routed.Ingresses, routed.Broken = c.in.Objects.Ingresses, c.in.Objects.Broken
 	}
 	_, end := c.in.Stages.begin(ctx, stageTranslate)
 	rules := c.in.routing(refused)
 	rules.Released, rules.Dropped = y.hosts, y.routes
-	model, found := routing.Translate(routed, rules)
+	model, found := c.in.Claims.Translate(routed, rules)
 	end(nil)
 	c.noteAsked(model.Asked)
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
@@ -172,8 +179,8 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 }
 
 // routing is what the configuration says of the translation.
-func (in Input) routing(refused map[diag.Object]bool) routing.Config {
-	return routing.Config{
+func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
+	return ingress.Config{
 		Refused:            refused,
 		SecretsUnseen:      in.SecretsUnseen,
 		OwnedHosts:         in.Config.Hosts == config.OwnHosts,
@@ -183,6 +190,9 @@ func (in Input) routing(refused map[diag.Object]bool) routing.Config {
 		Paths:              in.Config.Paths,
 		IgnoreForeign:      in.Config.ForeignAnnotations == config.IgnoreForeign,
 		ErrorPages:         in.Config.ErrorPages,
+		Countries:          in.Config.Countries.ConfigMaps,
+		CountryHeader:      in.Config.Countries.Header != "",
+		CountryMemo:        in.Countries,
 		SharedLists:        in.Config.Shared.NetworkLists,
 		SharedAuthServices: in.Config.Shared.AuthServices,
 		IngressClass:       in.Config.IngressClass, ControllerClass: in.Config.ControllerClass,
@@ -193,14 +203,14 @@ func (in Input) routing(refused map[diag.Object]bool) routing.Config {
 	}
 }
 
-func externalNames(c config.ExternalNames) routing.ExternalNames {
-	return routing.ExternalNames{Refuse: c.Policy == config.RefuseExternalNames, Domains: c.Domains}
+func externalNames(c config.ExternalNames) ingress.ExternalNames {
+	return ingress.ExternalNames{Refuse: c.Policy == config.RefuseExternalNames, Domains: c.Domains}
 }
 
 // defaultCertificate returns the Secret of the default certificate, or zero.
 func defaultCertificate(c config.Config) snapshots.SecretName {
-	namespace, name, _ := strings.Cut(c.HTTPS.DefaultCertificate, "/")
-	return snapshots.SecretName{Namespace: namespace, Name: name}
+	name, _ := objectname.Parse(c.HTTPS.DefaultCertificate) // which was checked, or is empty
+	return snapshots.SecretName(name)
 }
 
 // publishable renders and validates.

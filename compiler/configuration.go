@@ -21,8 +21,8 @@ type Configuration interface {
 	// Read returns the text of the configuration as it is now, and the name that it
 	// has in diagnostics. With an error nothing is known of it.
 	Read(ctx context.Context) (name string, data []byte, err error)
-	// Changes sends when the text may be another than at the last Read: once for any
-	// number of changes that nobody has taken from the channel yet. It ends with ctx.
+	// Changes sends when the text may differ from the last Read, once for any number of
+	// changes since the channel was last read. It ends with ctx.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
 }
 
@@ -72,13 +72,13 @@ func JudgeConfiguration(ctx context.Context, check settings, name string, data [
 // reconfiguration is what a loop knows of a configuration that changes.
 type reconfiguration struct {
 	reread  retry          // when to read it
-	former  *config.Config // to go back to, while the new one has not compiled yet
+	former  *config.Config // to return to if the new one does not compile
 	refused []diag.Diagnostic
 	unread  bool
 }
 
-// configuration tells when the configuration may be another, and has it read at once,
-// for it may be another already.
+// configuration returns the channel that sends when the configuration may have changed. It
+// has the configuration read at once, since it may have changed already.
 func (l *loop) configuration(ctx context.Context) <-chan struct{} {
 	if l.Configuration == nil {
 		return nil
@@ -94,8 +94,8 @@ func (l *loop) configurationChanged(now time.Time) {
 	l.config.reread = retry{at: now.Add(l.debounce.interval)}
 }
 
-// reconfigure reads the configuration. A good one that is new is compiled with; any
-// other changes nothing.
+// reconfigure reads the configuration. The loop compiles with it if it is new and good.
+// Otherwise nothing changes.
 func (l *loop) reconfigure(ctx context.Context) {
 	now := time.Now()
 	name, data, err := l.Configuration.Read(ctx)

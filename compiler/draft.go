@@ -126,7 +126,7 @@ func certificatesIn(in inputs.Inputs) certificates {
 	return out
 }
 
-// of returns the certificate of a Secret that was seen to hold one.
+// of returns the certificate of a Secret that is known to hold one.
 func (c certificates) of(in inputs.Inputs, name snapshots.SecretName) ([]byte, error) {
 	at, exists := c[name]
 	if !exists {

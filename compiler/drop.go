@@ -13,7 +13,7 @@ import (
 // The routes of an Ingress that is left out stay, closed, where it protects something. They may
 // be at fault themselves: a path or a host is the value of a Secret, or a template of the user
 // makes something of them that HAProxy refuses. Then they are dropped, and the translation
-// closes what of their namespace their requests would get to (see routing.Config.Dropped). So a
+// closes what of their namespace their requests would get to (see ingress.Config.Dropped). So a
 // namespace never keeps others from being published, and nothing that it protects is served.
 
 // drop drops closed routes that are at fault, and reports whether there were any.
@@ -53,7 +53,7 @@ func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, e
 	return len(at) > 0, nil
 }
 
-// searchClosed finds the object whose closed routes make the difference, if those of any do.
+// searchClosed finds the object whose closed routes cause the error, if those of any do.
 func (c *compilation) searchClosed(ctx context.Context, closed []diag.Object, fault render.Fault) ([]culprit, error) {
 	passes := func(n int) (bool, error) {
 		y := yielded{hosts: c.yielded.hosts, routes: map[diag.Object]bool{}}
@@ -81,7 +81,7 @@ func (c *compilation) banish(culprits []culprit) bool {
 		namespace := x.object.Namespace
 		for _, o := range c.objectsOf(namespace) {
 			c.leaveOut(culprit{o, c.positionOf(o), render.Fault{
-				Message: "is left out with all of namespace " + namespace + ": " + x.object.String() + " is at fault even without what it says",
+				Message: "is left out with all of namespace " + namespace + ": " + x.object.String() + " has an error even without its content",
 				Hint:    "mend " + x.object.String() + ", or delete it",
 			}})
 		}
@@ -150,8 +150,8 @@ func namespacesOf(objects []diag.Object) []string {
 // one a round. So that nobody's objects keep the others waiting, the rounds that a namespace
 // causes are bounded, and in the end the namespace pays, not everybody.
 const (
-	// patientRounds is for how many rounds the objects of a namespace are left out as they
-	// are found.
+	// patientRounds is how many rounds the objects of a namespace are left out one by one,
+	// as they are found.
 	patientRounds = 8
 	// siftingRounds is how many checks it may take after that to find out, by halves, which
 	// of its other objects are sound.
@@ -179,8 +179,8 @@ func (c *compilation) overdrawn(culprits []culprit, usedUp bool) []string {
 	return out
 }
 
-// sift leaves out the objects of a namespace that are at fault, and those of which that
-// cannot be told in so many checks.
+// sift leaves out the objects of a namespace that have errors, and those that cannot be
+// checked within a number of checks.
 func (c *compilation) sift(ctx context.Context, namespace string, checks int) error {
 	all := c.objectsOf(namespace)
 	var kept, unsound []diag.Object

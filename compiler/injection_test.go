@@ -13,10 +13,10 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
-	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/templates"
 )
@@ -97,7 +97,7 @@ func TestInjection(t *testing.T) {
 					in.Ingresses = append(in.Ingresses, sharedBy(ing))
 				}
 			}
-			model, found := routing.Translate(in, routing.Config{
+			model, found := ingress.Translate(in, ingress.Config{
 				HTTPSPort:      config.Default().HTTPS.Port,
 				TCPAnnotations: config.TCPAnnotations{Ports: []string{"1-65535"}, Namespaces: config.Namespaces{"*"}},
 			})
@@ -145,7 +145,7 @@ func networkLists() inputs.Object[corev1.ConfigMap] {
 
 // attacked is an Ingress with a hostile value, and what the option needs.
 func attacked(i int, o options.Option, value string) inputs.Object[networkingv1.Ingress] {
-	class, prefix := routing.DefaultIngressClass, networkingv1.PathTypePrefix
+	class, prefix := ingress.DefaultIngressClass, networkingv1.PathTypePrefix
 	ing := &networkingv1.Ingress{}
 	ing.Annotations = map[string]string{}
 	for _, other := range options.All() {

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Judge says what would come of an object. Nothing of that is published. It judges
@@ -26,7 +27,7 @@ import (
 // neither what it holds nor whether it is there.
 //
 // An Ingress is judged in three steps, of which each is only taken if the one before found
-// nothing: by itself (routing.Mistakes), which waits for nobody; translated among the
+// nothing: by itself (ingress.Mistakes), which waits for nobody; translated among the
 // others; and by HAProxy, which is asked about its part of the configuration alone (see
 // judge_batch.go). Reviews that wait are taken together, and a verdict is the same as if
 // each had been alone.
@@ -37,7 +38,7 @@ type Judge struct {
 	probes   probeMemo
 	passed   passedMemo
 	turn     chan struct{} // held while a batch is judged
-	slow     chan struct{} // held by a review that must not keep the others waiting
+	slow     chan struct{} // held by a review that must not delay the others
 	queue    reviewQueue
 
 	mu     sync.Mutex
@@ -93,12 +94,12 @@ func (j *Judge) FailsClosed() bool {
 	return j.now().source.Config.Admission.FailurePolicy == config.FailClosed
 }
 
-// Ingress judges an Ingress. One that is not ours, or in a namespace that nothing is
-// read from, is sound.
+// Ingress judges an Ingress. An Ingress that is not ours, or in a namespace that nothing is
+// read from, is accepted.
 func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admission.Verdict, error) {
 	newest := j.now()
 	rules := Input{Config: newest.source.Config, SecretsUnseen: true}.routing(nil)
-	if !routing.IsOurs(ing, newest.classes, rules) {
+	if !ingress.IsOurs(ing, newest.classes, rules) {
 		if errors.Is(newest.err, errTooEarly) { // its class may be ours
 			return admission.Verdict{}, unable(errTooEarly)
 		}
@@ -108,10 +109,10 @@ func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admissi
 		Ref:   diag.Object{Kind: "Ingress", Namespace: ing.Namespace, Name: ing.Name},
 		Value: ing,
 	}
-	mistakes := routing.Mistakes(object, rules)
+	mistakes := ingress.Mistakes(object, rules)
 	if errors.Is(newest.err, errTooEarly) {
-		// Which namespaces count may not be known either, and then one that is read by
-		// nobody is refused for its mistakes.
+		// It may also be unknown which namespaces count. Then an Ingress that nobody would
+		// read is refused for its errors.
 		return ofObject(object.Ref, mistakes, nil), unableIf(len(mistakes) == 0, errTooEarly)
 	}
 	if c := newest.source.Config; len(mistakes) > 0 && c.NamespaceSelector == "" {
@@ -131,27 +132,28 @@ func (j *Judge) Ingress(ctx context.Context, ing *networkingv1.Ingress) (admissi
 		case <-ctx.Done():
 			return j.outOfTime(r)
 		case turn <- struct{}{}:
-			turn = nil // what begins now goes on until nobody waits
+			turn = nil // what begins now goes on until nobody waits for it
 			go j.batches()
 		}
 	}
 }
 
-// outOfTime says why there is no verdict. One that is only late is to be asked for again,
-// whatever the failure policy: an Ingress must not get in unseen because others, or it
-// itself, kept the judge busy. A judge that is stuck is another matter.
+// outOfTime says why there is no verdict. If the verdict is only late, the client has to
+// send the object again, whatever the failure policy says: an Ingress must not get in
+// unchecked because others, or it itself, kept the judge busy. A judge that hangs follows
+// the failure policy.
 func (j *Judge) outOfTime(r *reviewOf) (admission.Verdict, error) {
 	if why := j.queue.why(r); why != nil {
 		return admission.Verdict{}, unable(why)
 	}
-	return admission.Verdict{}, &admission.UnableError{Reason: "there was no time for it", Again: !j.queue.stuck(r, stuckAfter)}
+	return admission.Verdict{}, &admission.UnableError{Reason: "it ran out of time", Again: !j.queue.stuck(r, stuckAfter)}
 }
 
 // unable is why there is no verdict, in words for whoever asked. Names of objects are in the
 // log alone.
 func unable(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return &admission.UnableError{Reason: "there was no time for it", Err: err, Again: true}
+		return &admission.UnableError{Reason: "it ran out of time", Err: err, Again: true}
 	}
 	reason := "the compiler cannot check at the moment, and its log says why"
 	switch {
@@ -160,7 +162,7 @@ func unable(err error) error {
 	case errors.Is(err, inputs.ErrIncomplete):
 		reason = "not all objects are known yet"
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
-		reason = "nothing can be compiled as it is"
+		reason = "nothing can be compiled at the moment"
 	}
 	return &admission.UnableError{Reason: reason, Err: err}
 }
@@ -192,7 +194,7 @@ func (j *Judge) Configuration(ctx context.Context, document []byte) (admission.V
 	case j.slow <- struct{}{}:
 		defer func() { <-j.slow }()
 	case <-ctx.Done():
-		return admission.Verdict{}, &admission.UnableError{Reason: "there was no time for it", Again: true}
+		return admission.Verdict{}, &admission.UnableError{Reason: "it ran out of time", Again: true}
 	}
 	w, err := j.world(ctx, newest)
 	if err != nil {
@@ -223,8 +225,8 @@ type reviewOf struct {
 	done     chan outcomeOf    // takes one
 
 	since time.Time
-	why   error                  // it could not be judged so far
-	asked []snapshots.SecretName // ConfigMaps that it names
+	why   error                  // why it could not be judged yet
+	asked []types.NamespacedName // ConfigMaps that it names
 }
 
 type outcomeOf struct {
@@ -236,7 +238,7 @@ type outcomeOf struct {
 type reviewQueue struct {
 	mu      sync.Mutex
 	waiting []*reviewOf
-	late    time.Time // since when reviews ran out of time, without a verdict in between
+	late    time.Time // since when reviews have run out of time, without a verdict in between
 }
 
 func (q *reviewQueue) add(ctx context.Context, ing inputs.Object[networkingv1.Ingress], mistakes []diag.Diagnostic) *reviewOf {
@@ -263,7 +265,7 @@ func (q *reviewQueue) take(n int) []*reviewOf {
 	of := map[string][]*reviewOf{}
 	for _, r := range q.waiting {
 		if r.ctx.Err() != nil {
-			continue // whoever asked has gone
+			continue // the client has gone
 		}
 		namespace := r.ingress.Ref.Namespace
 		if of[namespace] == nil {
@@ -307,7 +309,7 @@ func (q *reviewQueue) why(r *reviewOf) error {
 func (q *reviewQueue) asked() routing.Asked {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var all []snapshots.SecretName
+	var all []types.NamespacedName
 	for _, r := range q.waiting {
 		if len(all) < maxAskedFor {
 			all = union(all, r.asked)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -17,7 +18,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 const (
@@ -25,8 +25,8 @@ const (
 	maxBatch = 64
 	// maxBatchTime is how long that may take.
 	maxBatchTime = 30 * time.Second
-	// largeBytes and largePaths are those of an Ingress that is judged beside the others, so
-	// that it costs nobody else's time.
+	// largeBytes and largePaths are the size from which on an Ingress is judged separately,
+	// so that it does not delay others.
 	largeBytes, largePaths = 64 << 10, 200
 	// pollObjects is how often it is looked whether objects are known that a review
 	// asked for. The signal of a change is for [Run] alone.
@@ -47,11 +47,11 @@ func (j *Judge) batches() {
 
 // batch judges some reviews together.
 //
-// Those that are sound by themselves are translated, each alone among the objects that there
-// are, so that a verdict does not depend on what else is reviewed. HAProxy is then asked about
-// the parts of the configuration that they bring, many in one run. What that accepts is sound;
-// of what it does not accept, each part is asked about alone, so that nobody answers for
-// another one's fault.
+// It translates each Ingress that has no errors of its own alone among the existing
+// objects, so that a verdict does not depend on what else is reviewed. Then one run of
+// HAProxy checks the parts of the configuration that all of them add. If HAProxy accepts
+// that, all are accepted. If not, HAProxy checks each part alone, so that no Ingress is
+// blamed for another one's error.
 func (j *Judge) batch(reviews []*reviewOf) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxBatchTime)
 	defer cancel()
@@ -66,7 +66,7 @@ func (j *Judge) batch(reviews []*reviewOf) {
 	case incomplete(err):
 		j.queue.back(reviews, err)
 		j.ask(newest)
-		<-time.After(pollObjects) // what tells of changes is for Run
+		<-time.After(pollObjects) // Run handles notices of changes
 		return
 	case err != nil:
 		for _, r := range reviews {
@@ -88,18 +88,18 @@ func (j *Judge) batch(reviews []*reviewOf) {
 
 // translate translates objects of the world.
 func (w *world) translate(in inputs.Inputs) translated {
-	model, found := routing.Translate(in, w.input(in).routing(nil))
+	model, found := w.source.claims.Reader().Translate(in, w.input(in).routing(nil))
 	return translated{in: in, part: model, found: found}
 }
 
-// known returns those reviews of which all is known that they name. The others wait.
+// known returns the reviews whose named objects are all known. The others wait.
 func (j *Judge) known(w *world, reviews []*reviewOf) []*reviewOf {
 	var ready, later []*reviewOf
 	for _, r := range reviews {
 		r.asked = nil
 		if in, ok := w.with(r.ingress); ok && w.known != nil {
-			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // it names what it names, whatever else there is
-			model, _ := routing.Translate(in, w.input(in).routing(nil))
+			in.Ingresses = in.Ingresses[len(in.Ingresses)-1:] // it names the same objects, whatever else exists
+			model, _ := w.source.claims.Reader().Translate(in, w.input(in).routing(nil))
 			r.asked = w.unknown(model.Asked.ConfigMaps)
 		}
 		if len(r.asked) > 0 {
@@ -214,8 +214,8 @@ func inParallel(n int, do func(i int)) {
 	running.Wait()
 }
 
-// among translates an Ingress among the others. It delivers the verdict and reports false
-// where that decides.
+// among translates an Ingress among the others. If that decides, it delivers the verdict
+// and returns false.
 func (j *Judge) among(w *world, r *reviewOf) (translated, bool) {
 	in, read := w.with(r.ingress)
 	if !read {
@@ -295,7 +295,7 @@ func addTo(groups []group, t translated, apart bool) []group {
 	return append(groups, group{t.part, []translated{t}})
 }
 
-// group has HAProxy judge a group, and each of it alone where it refuses that.
+// group has HAProxy check a group, and each review alone if HAProxy refuses the group.
 func (j *Judge) group(ctx context.Context, w *world, g group) {
 	if len(g.of) == 1 {
 		j.separately(ctx, w, g.of[0])
@@ -318,7 +318,8 @@ func (j *Judge) group(ctx context.Context, w *world, g group) {
 	})
 }
 
-// blamed and unblamed are those of a group on whose lines HAProxy finds faults, and the others.
+// blamed and unblamed are the reviews of a group in whose lines HAProxy finds errors, and
+// the others.
 func blamed(of []translated, faults []render.Fault) []translated {
 	return kept(of, func(t translated) bool { return isBlamed(t, faults) })
 }
@@ -358,7 +359,7 @@ func (w *world) compilation(j *Judge, objects inputs.Inputs) *compilation {
 	in := w.input(objects)
 	return &compilation{
 		in: in, check: remembering{j.check, &j.passed}, private: privateOf(in),
-		secrets: map[snapshots.SecretName]bool{}, configMaps: map[snapshots.SecretName]bool{}, rounds: map[string]int{},
+		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{},
 	}
 }
 
@@ -375,7 +376,7 @@ func (w *world) describe(of []translated) []render.Object {
 	return describe(in)
 }
 
-// remembering is a check that asks HAProxy once about one content, if it accepts that.
+// remembering is a check that remembers what HAProxy accepted, and asks only once about it.
 type remembering struct {
 	check  checker
 	passed *passedMemo

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler"
@@ -16,7 +17,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // judging runs a compiler with a judge.
@@ -193,7 +193,7 @@ type objects struct {
 	mu    sync.Mutex
 	known bool
 	asked []routing.Asked
-	wants snapshots.SecretName // is known once it was asked for twice
+	wants types.NamespacedName // is known once it was asked for twice
 }
 
 func (o *objects) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
@@ -252,7 +252,7 @@ func TestJudgeBeforeTheObjectsAreKnown(t *testing.T) {
 // no longer than that.
 func TestJudgeAsksForWhatItNames(t *testing.T) {
 	t.Parallel()
-	list := snapshots.SecretName{Namespace: "shop", Name: "list"}
+	list := types.NamespacedName{Namespace: "shop", Name: "list"}
 	o := &objects{known: true, wants: list}
 	_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(options *compiler.Options) {
 		o.Files = options.Source.Objects.(compiler.Files)

@@ -11,15 +11,18 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -32,8 +35,8 @@ type world struct {
 	// overlaid says that there are templates of an administrator, which may refer from
 	// anything to anything.
 	overlaid bool
-	// known are the ConfigMaps of which it is known whether they are there; nil: of all.
-	known map[snapshots.SecretName]bool
+	// known are the ConfigMaps of which it is known whether they exist; nil means all.
+	known map[types.NamespacedName]bool
 	// found are the errors that there are already.
 	found map[diag.Diagnostic]bool
 	scope *scope // nil: all is translated for each review
@@ -91,12 +94,12 @@ func replaced(in inputs.Inputs, ing inputs.Object[networkingv1.Ingress], by []in
 	return in
 }
 
-// unknown returns those ConfigMaps of which it is not known whether they are there.
-func (w *world) unknown(named []snapshots.SecretName) []snapshots.SecretName {
+// unknown returns the ConfigMaps of which it is not known whether they exist.
+func (w *world) unknown(named []types.NamespacedName) []types.NamespacedName {
 	if w.known == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(named), func(name snapshots.SecretName) bool { return w.known[name] })
+	return slices.DeleteFunc(slices.Clone(named), func(name types.NamespacedName) bool { return w.known[name] })
 }
 
 // ofNamespace leaves out the Ingresses of other namespaces.
@@ -128,7 +131,7 @@ func (s *templateSets) parse(files render.Templates) (*render.Set, error) {
 	return set, nil
 }
 
-// probeMemo remembers what is wrong with templates, whatever the object. See probe.go.
+// probeMemo remembers the errors of templates that do not depend on objects. See probe.go.
 type probeMemo struct {
 	mu     sync.Mutex
 	set    *render.Set
@@ -136,7 +139,7 @@ type probeMemo struct {
 	probed map[place]bool
 }
 
-// of has a compilation know what is wrong with its templates.
+// of gives a compilation the remembered errors of its templates.
 func (p *probeMemo) of(ctx context.Context, c *compilation) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,13 +243,13 @@ func (s *scope) take(ing inputs.Object[networkingv1.Ingress]) {
 	if ing.Value.Spec.DefaultBackend != nil {
 		s.always = add(s.always)
 	}
-	for _, host := range routing.HostNames(ing) {
+	for _, host := range ingress.HostNames(ing) {
 		if host == "" {
 			s.always = add(s.always)
 			continue
 		}
 		s.byHost[host] = add(s.byHost[host])
-		s.below[routing.WildcardOf(host)] = add(s.below[routing.WildcardOf(host)])
+		s.below[hostname.WildcardOf(host)] = add(s.below[hostname.WildcardOf(host)])
 	}
 }
 
@@ -259,13 +262,13 @@ func (s *scope) namespaces(ing inputs.Object[networkingv1.Ingress]) map[string]b
 		}
 	}
 	add(s.always)
-	hosts := routing.HostNames(ing)
+	hosts := ingress.HostNames(ing)
 	for _, own := range slices.Concat(s.ingresses[ing.Ref.Namespace], s.broken[ing.Ref.Namespace]) {
-		hosts = append(hosts, routing.HostNames(own)...) // a limit of the namespace may be reached with it
+		hosts = append(hosts, ingress.HostNames(own)...) // a limit of the namespace may be reached with it
 	}
 	for _, host := range hosts {
-		add(s.byHost[host], s.byHost[routing.WildcardOf(host)])
-		if routing.IsWildcard(host) {
+		add(s.byHost[host], s.byHost[hostname.WildcardOf(host)])
+		if hostname.IsWildcard(host) {
 			add(s.below[host])
 		}
 	}
@@ -320,10 +323,10 @@ type sharedObjects struct {
 
 	mu             sync.Mutex
 	loop, reviewed routing.Asked
-	read           routing.Asked // what was asked for when the loop read last
+	read           routing.Asked // what the loop asked for at its last reading
 }
 
-// Read is for the loop. What only reviews ask for is given up if it is not known yet.
+// Read is for the loop. It gives up what only reviews ask for, if that is not known yet.
 func (s *sharedObjects) Read(ctx context.Context, c config.Config) (inputs.Gathered, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -347,8 +350,8 @@ func (s *sharedObjects) Complete(named routing.Asked) bool {
 }
 
 // within reports whether all names are among others.
-func within(names, others []snapshots.SecretName) bool {
-	return !slices.ContainsFunc(names, func(name snapshots.SecretName) bool { return !slices.Contains(others, name) })
+func within(names, others []types.NamespacedName) bool {
+	return !slices.ContainsFunc(names, func(name types.NamespacedName) bool { return !slices.Contains(others, name) })
 }
 
 // ask has what reviews ask for followed, and no more what they asked for before.
@@ -363,23 +366,23 @@ func (s *sharedObjects) ask(named routing.Asked) {
 
 // known returns the ConfigMaps that are followed: of these a reading says whether they are
 // there.
-func (s *sharedObjects) known() map[snapshots.SecretName]bool {
+func (s *sharedObjects) known() map[types.NamespacedName]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[snapshots.SecretName]bool{}
+	out := map[types.NamespacedName]bool{}
 	for _, name := range slices.Concat(s.loop.ConfigMaps, s.reviewed.ConfigMaps) {
 		out[name] = true
 	}
 	return out
 }
 
-// both returns what is asked for in either.
+// both returns the union of two sets of names.
 func both(a, b routing.Asked) routing.Asked {
 	return routing.Asked{Secrets: union(a.Secrets, b.Secrets), ConfigMaps: union(a.ConfigMaps, b.ConfigMaps)}
 }
 
-func union(a, b []snapshots.SecretName) []snapshots.SecretName {
+func union(a, b []types.NamespacedName) []types.NamespacedName {
 	all := slices.Concat(a, b)
-	slices.SortFunc(all, snapshots.SecretName.Compare)
+	slices.SortFunc(all, objectname.Compare)
 	return slices.Compact(all)
 }

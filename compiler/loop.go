@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -36,13 +37,12 @@ type Options struct {
 	// nil never does. Override is put over it.
 	Configuration Configuration
 	Override      func(*config.Config)
-	// Announcer tells the objects what became of them; nil tells nobody.
+	// Announcer writes Events and statuses of objects; nil writes none.
 	Announcer announcer
-	// Judge is told what was compiled, or nil.
+	// Judge gets what was compiled; nil is allowed.
 	Judge *Judge
-	// Interval is how long there must be no change before one that follows
-	// soon upon another is compiled; MaxWait bounds the waiting. Zero is the
-	// default.
+	// Interval is how long there must be no change before a change soon after another is
+	// compiled. MaxWait limits that wait. Zero means the default.
 	Interval, MaxWait time.Duration
 }
 
@@ -59,9 +59,9 @@ const (
 )
 
 // Run keeps the store up to date with the objects and templates until ctx is done, and then
-// returns nil. Whatever goes wrong is logged, said by Status and tried again:
-// while the store is gone, the newest draft is kept and published once it is
-// back. So it is while another process leads, and published once this one does.
+// returns nil. It logs every error, reports it in Status and tries again. While the store
+// is gone, or another process leads, it keeps the newest draft, and publishes it
+// afterwards.
 func Run(ctx context.Context, o Options) error {
 	l := newLoop(o)
 	objects, templates := o.Source.changes(ctx, o.Log)
@@ -106,7 +106,7 @@ type loop struct {
 	previous  snapshots.Snapshot // the head of the store, as far as is known
 	held      *ShrinkError       // why the pending draft waits for approval, or nil
 	leads     bool
-	verify    time.Time // when to look at the head of the store; zero: never
+	verify    time.Time // when to look at the head of the store; zero means never
 	config    reconfiguration
 	reported  []diag.Diagnostic
 	ignored   string
@@ -116,7 +116,8 @@ type loop struct {
 const idle = time.Hour
 
 func newLoop(o Options) *loop {
-	o.Source.memo, o.Source.secrets, o.Source.seals = render.NewMemo(), &leak.Memo{}, newSealMemo()
+	o.Source.memo, o.Source.secrets, o.Source.seals, o.Source.claims = render.NewMemo(), &leak.Memo{}, newSealMemo(), ingress.NewMemo()
+	o.Source.countries = &ingress.CountryMemo{}
 	if o.Leader == nil {
 		o.Leader = alone{}
 	}
@@ -214,7 +215,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	}
 }
 
-// wait says what is waited for. What tells of it is a change of the objects.
+// wait notes what is waited for. A change of the objects ends the wait.
 func (l *loop) wait(err error) {
 	l.reread.reset()
 	l.Status.waiting(err)
@@ -305,8 +306,8 @@ func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID,
 	return l.Store.Publish(ctx, *draft)
 }
 
-// hold keeps the pending draft until it is approved, or until the head of the
-// store is another one. Each draft is reported once.
+// hold keeps the pending draft until it is approved, or until the head of the store
+// changes. Each draft is reported once.
 func (l *loop) hold(shrunk *ShrinkError) {
 	if l.held == nil || *l.held != *shrunk {
 		l.Log.Error("snapshot held, what was published stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
@@ -345,7 +346,7 @@ type retry struct {
 func (r *retry) reset()            { *r = retry{} }
 func (r *retry) now(now time.Time) { *r = retry{at: now} }
 
-// later is for what only somebody else can change.
+// later is the delay for errors that only somebody else can fix.
 func (r *retry) later(now time.Time) { *r = retry{at: now.Add(lastRetry)} }
 
 func (r *retry) fail(now time.Time) {
@@ -360,7 +361,7 @@ func (r *retry) fail(now time.Time) {
 type debounce struct {
 	interval, maxWait time.Duration
 
-	first, last time.Time // changes that nothing was compiled for
+	first, last time.Time // changes that no compile has covered
 	done        time.Time // the end of the last compile
 }
 

@@ -75,7 +75,7 @@ func counters(name, help, label string, values ...string) *prometheus.CounterVec
 	return c
 }
 
-// age is the time since another, as of when it is asked for, or 0 if that is none.
+// age returns the time since a moment, computed when it is read, or 0 for the zero moment.
 func age(name, help string, since *atomic.Int64, clock func() time.Time) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hapsnap_compiler_" + name, Help: help}, func() float64 {
 		at := since.Load()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -121,7 +122,7 @@ func probeOrigin(kind string) routing.Origin {
 	return routing.Origin{Object: diag.Object{Kind: kind, Namespace: "hapsnap", Name: "probe"}}
 }
 
-// probeTogether are options that only show together, or with another value than
+// probeTogether are options that only have an effect together, or with a value other than
 // their example.
 var probeTogether = []map[string]string{
 	{"backend-protocol": "h1-tls", "backend-sni": "probe.invalid", "backend-verify": "system"},
@@ -151,8 +152,8 @@ var probeTogether = []map[string]string{
 	{"snippet": "http-request set-var(txn.probe) int(1)"},
 }
 
-// These are the hosts of the Ingress whose connections are passed on, and of
-// the one that shares its route with a canary.
+// These are the hosts of the Ingress whose connections are passed on, and of the one that
+// shares its route with a canary.
 const (
 	probePassed = "passed.probe.invalid"
 	probeShared = "shared.probe.invalid"
@@ -163,7 +164,7 @@ const (
 func probeModels(cfg config.Config) []routing.Model {
 	bare := probeInputs()
 	bare.Ingresses = []inputs.Object[networkingv1.Ingress]{probeIngress(0, map[string]string{})}
-	scarce, _ := routing.Translate(bare, probeConfig(cfg, nil))
+	scarce, _ := ingress.Translate(bare, probeConfig(cfg, nil))
 	return []routing.Model{probeModel(cfg), scarce}
 }
 
@@ -179,10 +180,10 @@ func probeModel(cfg config.Config) routing.Model {
 		in.Ingresses = append(in.Ingresses, probeIngress(len(in.Ingresses), together))
 	}
 	in.Ingresses = append(in.Ingresses,
-		onHost(probeIngress(len(in.Ingresses), map[string]string{"ssl-passthrough": "true", "allow-list": "192.0.2.0/24, @probe/probe", "deny-list": "192.0.2.1, @probe/probe"}), probePassed),
+		onHost(probeIngress(len(in.Ingresses), map[string]string{"ssl-passthrough": "true", "allow-list": "192.0.2.0/24, @probe/probe", "deny-list": "192.0.2.1, @probe/probe", "allow-countries": "DE", "deny-countries": "DE"}), probePassed),
 		onHost(probeIngress(len(in.Ingresses)+1, nil), "*."+probePassed), onHost(probeIngress(len(in.Ingresses)+2, nil), probeShared),
 		probeCanary(len(in.Ingresses)+3), probeExpressions(len(in.Ingresses)+4))
-	model, _ := routing.Translate(in, probeConfig(cfg, probeTCP(cfg)))
+	model, _ := ingress.Translate(in, probeConfig(cfg, probeTCP(cfg)))
 	probeHeld(&model)
 	return model
 }
@@ -205,7 +206,7 @@ func probeCanary(i int) inputs.Object[networkingv1.Ingress] {
 	return ing
 }
 
-// probeExpressions is an Ingress with a path that is an expression, and one that is none.
+// probeExpressions is an Ingress with one path that is an expression and one that is not.
 func probeExpressions(i int) inputs.Object[networkingv1.Ingress] {
 	ing := probeIngress(i, map[string]string{options.PathType: "Regex", "rewrite-path": `/\1`})
 	specific := networkingv1.PathTypeImplementationSpecific
@@ -227,25 +228,29 @@ func probeInputs() inputs.Inputs {
 		ConfigMaps: []inputs.Object[corev1.ConfigMap]{{
 			Ref:   named("ConfigMap", "probe"),
 			Value: &corev1.ConfigMap{Data: map[string]string{"503": "<p>probe", "probe": "192.0.2.0/24"}},
+		}, {
+			Ref:   named("ConfigMap", "countries"),
+			Value: &corev1.ConfigMap{Data: map[string]string{"probe": "192.0.2.0/24 DE\n"}},
 		}},
 	}
 }
 
 // probeConfig is the configuration for translating the probe. What is up to the
 // administrator is allowed.
-func probeConfig(cfg config.Config, tcp []config.TCPService) routing.Config {
-	out := routing.Config{
-		IngressClass: routing.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
+func probeConfig(cfg config.Config, tcp []config.TCPService) ingress.Config {
+	out := ingress.Config{
+		IngressClass: ingress.DefaultIngressClass, TrustsForwarded: true, HTTPSPort: cfg.HTTPS.Port, Ports: cfg.Ports(),
 		Paths: cfg.Paths, Snippets: config.Namespaces{"hapsnap"}, TCPServices: tcp, DefaultCertificate: defaultCertificate(cfg),
 	}
+	out.Countries, out.CountryHeader = []string{"hapsnap/countries"}, cfg.Countries.Header != ""
 	if cfg.ErrorPages != "" {
 		out.ErrorPages = "hapsnap/probe"
 	}
 	return out
 }
 
-// probeTCP are TCP services of all kinds: one port whose connections are passed on,
-// one whose TLS ends here, one with both kinds, and one with an external name.
+// probeTCP are TCP services of all kinds: a port whose connections are passed on, one where
+// TLS ends, one with both, and one with an external name.
 func probeTCP(cfg config.Config) []config.TCPService {
 	var ports []int
 	for port, taken := 1, cfg.Ports(); len(ports) < 4; port++ {
@@ -277,7 +282,7 @@ func probeOptions(o options.Option) map[string]string {
 	return out
 }
 
-// onHost has an Ingress be for another host.
+// onHost returns the Ingress for another host.
 func onHost(ing inputs.Object[networkingv1.Ingress], host string) inputs.Object[networkingv1.Ingress] {
 	ing.Value.Spec.Rules, ing.Value.Spec.DefaultBackend = ing.Value.Spec.Rules[:1], nil
 	ing.Value.Spec.Rules[0].Host, ing.Value.Spec.TLS = host, nil
@@ -287,7 +292,7 @@ func onHost(ing inputs.Object[networkingv1.Ingress], host string) inputs.Object[
 // probeIngress is the i-th Ingress that nobody wrote. Without options it has
 // everything that an Ingress can have besides.
 func probeIngress(i int, asked map[string]string) inputs.Object[networkingv1.Ingress] {
-	class, host := routing.DefaultIngressClass, fmt.Sprintf("p%d.probe.invalid", i)
+	class, host := ingress.DefaultIngressClass, fmt.Sprintf("p%d.probe.invalid", i)
 	prefix, exact := networkingv1.PathTypePrefix, networkingv1.PathTypeExact
 	to := func(service, port string) networkingv1.IngressBackend {
 		return networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: service, Port: networkingv1.ServiceBackendPort{Name: port}}}
@@ -326,7 +331,7 @@ func checkPathTemplates(m routing.Model, a render.Artifact) []diag.Diagnostic {
 	}
 	has := func(word string) bool { return bytes.Contains(config, []byte(word)) }
 	if !has("(maps/prefix.map)") && !has("(maps/exact.map)") {
-		return nil // paths are looked up in another way, or not at all
+		return nil // paths are looked up in another form, or not at all
 	}
 	normalizes, guards := has("lua.hapsnap_path"), has("(maps/paths.map)")
 	if normalizes && guards {

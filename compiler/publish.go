@@ -27,8 +27,8 @@ type store interface {
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 }
 
-// Publish brings a result to a store once, with a subject that says what it
-// changes. The error is a [*ShrinkError] for one that the guard holds.
+// Publish publishes a result to a store once, with a subject that says what it changes. If
+// the guard holds it, the error is a [*ShrinkError].
 func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id snapshots.ID, published bool, err error) {
 	previous, newest, err := head(ctx, s, snapshots.Snapshot{})
 	if err != nil {
@@ -41,7 +41,7 @@ func Publish(ctx context.Context, s store, r Result, g config.ShrinkGuard) (id s
 	return s.Publish(ctx, r.Draft.WithSealed(previous))
 }
 
-// maxCorrupt is how many corrupt snapshots are passed over to find one that can be read.
+// maxCorrupt is how many corrupt snapshots are skipped to find one that can be read.
 const maxCorrupt = 20
 
 // head returns the newest snapshot of a store that can be read, zero for none, and the
@@ -80,7 +80,7 @@ func head(ctx context.Context, s store, known snapshots.Snapshot) (snapshots.Sna
 // newestOf returns the newest of snapshots, the zero ID of none.
 func newestOf(ids []snapshots.ID) snapshots.ID { return channel.View{IDs: ids}.Head() }
 
-// leader says whether this process is the one that publishes.
+// leader reports whether this process is the one that publishes.
 type leader interface {
 	// Term returns a context that ends when this process ceases to lead, and
 	// false if it does not lead. Until end is called, nobody else is let to lead
@@ -142,31 +142,31 @@ func (l *loop) publishWhileLeading(ctx context.Context) {
 	l.publish(during)
 }
 
-// verifyHead compiles again if the store's newest snapshot is not the one that
-// was published last.
+// verifyHead compiles again if the store's newest snapshot is not the one that was
+// published last.
 func (l *loop) verifyHead(ctx context.Context) {
 	l.verify = time.Now().Add(headInterval)
 	ids, err := l.Store.IDs(ctx)
 	if err != nil || l.Status.Ready() != nil || l.pending != nil || newestOf(ids) == l.Status.Head() {
 		return
 	}
-	l.Log.Warn("the store holds another snapshot than was published, compiling again", "snapshot", newestOf(ids).String(), "published", l.Status.Head().String())
+	l.Log.Warn("the newest snapshot of the store is not the one that was published, compiling again", "snapshot", newestOf(ids).String(), "published", l.Status.Head().String())
 	l.debounce.change(time.Now())
 }
 
-// moved takes note that another snapshot was published since we looked, by
-// another leader or by hand.
+// moved notes that somebody else published a snapshot since the last look: another leader,
+// or a person.
 func (l *loop) moved(err error) bool {
 	if !errors.Is(err, snapshots.ErrMoved) {
 		return false
 	}
 	l.republish.fail(time.Now())
-	l.Log.Info("the store has another snapshot than a moment ago, looking again", "err", err, "in", l.republish.wait)
+	l.Log.Info("the newest snapshot of the store changed just now, looking again", "err", err, "in", l.republish.wait)
 	return true
 }
 
-// announcer tells the objects of a cluster what became of them. Both calls return
-// at once. It is up to the announcer to say nothing while another process leads.
+// announcer writes Events and statuses of a cluster's objects. Both calls return at once.
+// The announcer writes nothing while another process leads.
 type announcer interface {
 	// Compiled says what was found by a compile of the objects.
 	Compiled(in inputs.Inputs, found []diag.Diagnostic)
@@ -174,7 +174,7 @@ type announcer interface {
 	Published(in inputs.Inputs, served map[diag.Object]bool, c config.IngressStatus)
 }
 
-// tellCompiled tells the objects what was found.
+// tellCompiled passes on the diagnostics of the objects.
 func (l *loop) tellCompiled(in inputs.Inputs, r Result) {
 	l.from = in
 	if l.Announcer != nil {
@@ -182,7 +182,7 @@ func (l *loop) tellCompiled(in inputs.Inputs, r Result) {
 	}
 }
 
-// tellPublished tells the Ingresses whether they are served.
+// tellPublished passes on which Ingresses are served.
 func (l *loop) tellPublished(r Result) {
 	if l.Announcer != nil {
 		l.Announcer.Published(l.from, served(r.Artifact), l.Source.Config.IngressStatus)

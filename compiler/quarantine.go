@@ -63,7 +63,7 @@ func (c *compilation) settle(ctx context.Context) (attempt, error) {
 				return attempt{}, err
 			}
 		}
-		if len(c.out) == before && !c.banish(culprits) { // whatever is left out, it fails
+		if len(c.out) == before && !c.banish(culprits) { // it fails whatever is left out
 			return attempt{}, ErrGaveUp
 		}
 	}
@@ -103,7 +103,7 @@ func (c *compilation) blame(ctx context.Context, faults []render.Fault) ([]culpr
 	return nil, nil
 }
 
-// toBlame returns the objects of the line of a fault that may be at fault, each once.
+// toBlame returns the objects of a faulty line that may have caused the error, each once.
 func toBlame(f render.Fault) []routing.Origin {
 	var out []routing.Origin
 	for _, o := range f.Origin.Objects {
@@ -149,7 +149,7 @@ func boundary(all int, passes func(n int) (bool, error)) (int, error) {
 	if ok, err := passes(0); err != nil || !ok {
 		return -1, err
 	}
-	good, bad := 0, all // with the first good ones it passes, with the first bad ones it does not
+	good, bad := 0, all // it passes with the first good ones, and does not with the first bad ones
 	for bad-good > 1 {
 		middle := (good + bad) / 2
 		ok, err := passes(middle)
@@ -186,15 +186,14 @@ func (c *compilation) leaveOut(x culprit) {
 	})
 }
 
-// ofOthers reports whether an object of another namespace has a part in a line. What it says is
-// then not for whoever reads what is said of this one.
+// ofOthers reports whether an object of another namespace contributed to a line. Readers of
+// this object's diagnostics must then not see the line.
 func ofOthers(line render.LineOrigin, namespace string) bool {
 	return slices.ContainsFunc(line.Objects, func(o routing.Origin) bool { return o.Object.Namespace != namespace })
 }
 
-// positionOfValue returns the place of the annotation, or of the field of an
-// object with content, whose value is at fault, as far as that can be told, or
-// else of the object.
+// positionOfValue returns the position of the annotation or field with the faulty value, as
+// far as it can be found, otherwise that of the object.
 func (c *compilation) positionOfValue(x culprit) diag.Position {
 	for _, o := range c.in.Objects.Others {
 		if o.Ref == x.object {
@@ -214,8 +213,8 @@ func (c *compilation) positionOfValue(x culprit) diag.Position {
 	return x.at
 }
 
-// fieldPosition returns the place of the one field whose value is at fault, or of
-// the one that is missing.
+// fieldPosition returns the position of the one field whose value is faulty, or that is
+// missing.
 func fieldPosition(o inputs.Object[unstructured.Unstructured], x culprit) diag.Position {
 	if path, err := kinds.FieldPath(x.fault.Field); err == nil {
 		return o.Position(anySteps(path)...)

@@ -33,7 +33,7 @@ func sizeOf(files []snapshots.File) size {
 	return s
 }
 
-// readyBackend stands for the instance itself.
+// readyBackend represents the instance itself.
 const readyBackend = "hapsnap_ready"
 
 // serving counts the backends of a haproxy.cfg with a line for servers.

@@ -13,10 +13,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
-	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -42,7 +42,7 @@ func TestSnippetWritesItsLinesOnly(t *testing.T) {
 		// Whether a snippet protects decides what else is written of its host's paths.
 		cfg := config.Default()
 		cfg.Paths.Unsafe = config.PassUnsafe
-		model, _ := routing.Translate(in, routing.Config{Snippets: allowed, Paths: cfg.Paths})
+		model, _ := ingress.Translate(in, ingress.Config{Snippets: allowed, Paths: cfg.Paths})
 		artifact, faults := set.Render(render.Input{Model: model, Config: cfg})
 		if len(faults) > 0 {
 			t.Fatalf("%q: %+v", value, faults)

@@ -13,6 +13,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/explain"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -30,15 +31,18 @@ type Source struct {
 	Templates string // a directory that overlays the shipped templates, or ""
 	Config    config.Config
 
-	// Stages is told what a compile is doing, or nil.
+	// Stages gets notice of what a compile is doing; nil is allowed.
 	Stages Stages
 
 	memo    *render.Memo // of a loop, or nil
 	secrets *leak.Memo   // likewise
 	seals   *sealMemo    // likewise
+	claims  *ingress.Memo
+
+	countries *ingress.CountryMemo // likewise
 }
 
-// changes tell when something may be compiled to something else.
+// changes are notified when a compile may give another result.
 func (s Source) changes(ctx context.Context, log *slog.Logger) (objects, templates <-chan struct{}) {
 	if s.Templates != "" {
 		templates = manifests.Watch(ctx, []string{s.Templates}, log)
@@ -54,7 +58,7 @@ func (s Source) Once(ctx context.Context, check *validate.Checker, now time.Time
 	return r, err
 }
 
-// compile is Once, and returns the objects too.
+// compile is Once, and also returns the objects.
 func (s Source) compile(ctx context.Context, check *validate.Checker, now time.Time, trigger string) (Result, inputs.Inputs, error) {
 	r, in, err := s.attempt(ctx, check, now, trigger)
 	if !errors.Is(err, inputs.ErrIncomplete) {
@@ -95,7 +99,7 @@ func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.T
 // read reads the objects and the templates.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
+	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Countries: s.countries, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
 	if err != nil {
 		return in, err
 	}
@@ -134,8 +138,8 @@ type Objects interface {
 	// objects were known to Read, or known not to be there. If not, nothing may be
 	// made of the compile: [Objects.Changes] tells when they are known.
 	Complete(named routing.Asked) bool
-	// Changes sends when the objects may be others than at the last Read: once for any
-	// number of changes that nobody has taken from the channel yet. It ends with ctx.
+	// Changes sends when the objects may differ from the last Read, once for any number of
+	// changes since the channel was last read. It ends with ctx.
 	Changes(ctx context.Context, log *slog.Logger) <-chan struct{}
 }
 
@@ -174,7 +178,7 @@ func counts(ignored map[manifests.GVK]int) string {
 
 // Given are objects that were read already, and do not change.
 type Given struct {
-	Name string // of what they come from, for people
+	Name string // where they come from, for people
 	Set  manifests.Set
 }
 
@@ -213,9 +217,8 @@ func (s Source) Side(ctx context.Context, check *validate.Checker, now time.Time
 	return side, r, err
 }
 
-// Explain compiles the files as [Source.Once] does, and says where a line of
-// what came of them is from. The error is that of Once, or a usage error if there
-// is no such line.
+// Explain compiles the files as [Source.Once] does, and says where a line of the result
+// comes from. The error is that of Once, or a usage error if there is no such line.
 func (s Source) Explain(ctx context.Context, check *validate.Checker, now time.Time, place explain.Place) (explain.Explanation, Result, error) {
 	r, objects, err := s.compile(ctx, check, now, "explain")
 	if err != nil {

@@ -106,7 +106,7 @@ func (s *Status) compiled(found []diag.Diagnostic, err error, now time.Time) {
 	}
 }
 
-// configured takes note of what is wrong with the configuration as it is written.
+// configured notes what is wrong with the configuration as it is written.
 func (s *Status) configured(found []diag.Diagnostic, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,9 +169,9 @@ type Report struct {
 	// part of it. Those of templates and of the configuration, which name no object,
 	// leave out nothing; nothing is compiled then.
 	Found []Finding `json:"found"`
-	// Withheld is how many faults there are that whoever asked is not told of.
+	// Withheld is how many faults the client may not see.
 	Withheld int `json:"withheld,omitempty"`
-	// Compiler is nil if none was asked.
+	// Compiler is nil if no compiler was asked.
 	Compiler *CompilerReport `json:"compiler,omitempty"`
 }
 
@@ -211,10 +211,9 @@ type CompilerReport struct {
 	PublishError string `json:"publishError,omitempty"`
 	// Held is a draft that waits for approval, or nil.
 	Held *HeldReport `json:"held,omitempty"`
-	// Refused is set while the configuration, as it is written now, is not the one
-	// that is used.
+	// Refused is set while the written configuration is not the one in use.
 	Refused *ConfigReport `json:"refused,omitempty"`
-	// Interrupted are lists of the cluster of which nothing new is heard.
+	// Interrupted are the watches of the cluster that get no updates.
 	Interrupted []WatchReport `json:"interrupted,omitempty"`
 	Warnings    int           `json:"warnings"`
 }
@@ -238,11 +237,10 @@ type HeldReport struct {
 	Lost     string           `json:"lost"`
 	Since    snapshots.ID     `json:"since"` // what it is compared with
 	Digest   snapshots.Digest `json:"digest"`
-	Approval string           `json:"approval"` // how to give it
+	Approval string           `json:"approval"` // how to approve it
 }
 
-// Finding is one fault of the inputs. Where it is, is said as in
-// [diag.Position].
+// Finding is one fault of the inputs. Its position is as in [diag.Position].
 type Finding struct {
 	Kind      string    `json:"kind,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
@@ -256,7 +254,7 @@ type Finding struct {
 	Since     time.Time `json:"since,omitzero"` // as far as this compiler knows
 }
 
-// Diagnostic returns the finding as it is printed elsewhere.
+// Diagnostic returns the finding as a diagnostic.
 func (f Finding) Diagnostic() diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Error, Object: diag.Object{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name},

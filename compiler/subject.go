@@ -95,7 +95,7 @@ func generic(path string) string {
 	return path
 }
 
-// sections splits haproxy.cfg. Backends are a kind of their own.
+// sections splits haproxy.cfg into sections. Backends are returned separately.
 func sections(f snapshots.File, add func(kind string, u unit)) {
 	for section := range haproxycfg.Sections(f.Content) {
 		kind := "section"
@@ -134,7 +134,7 @@ func routes(f snapshots.File, add func(kind string, u unit)) {
 // delta is what changed among the units of a kind.
 type delta struct {
 	added, removed, changed []string
-	units                   []unit // that are there now and were not, or not so
+	units                   []unit // that exist now and did not, or are different
 }
 
 func compare(before, after map[string]unit) delta {

@@ -50,7 +50,7 @@ func (t *Timeline) Stage(ctx context.Context, name string) (context.Context, fun
 	}
 }
 
-// spent returns what was spent on each stage since it was asked last.
+// spent returns the time spent on each stage since it was called last.
 func (t *Timeline) spent() map[string]time.Duration {
 	took := t.took
 	t.took = map[string]time.Duration{}
@@ -125,11 +125,11 @@ const (
 // stageNames are all of them.
 var stageNames = []string{stageRead, stageTranslate, stageRender, stageValidate, stageDraft, stagePublish}
 
-// Stages is told of each stage that begins, and returns the context for it and
-// what is to be told of its end. It decides nothing. Nil listens to nothing.
+// Stages gets notice of each stage that begins. It returns the context for the stage, and a
+// function to call at its end. It decides nothing. A nil Stages does nothing.
 type Stages func(ctx context.Context, name string) (context.Context, func(err error))
 
-// begin tells of a stage.
+// begin reports the beginning of a stage.
 func (s Stages) begin(ctx context.Context, name string) (context.Context, func(err error)) {
 	if s == nil {
 		return ctx, func(error) {}

@@ -16,7 +16,7 @@ import (
 
 // ErrNotOurs is returned for a directory that holds something else than a
 // rendered snapshot, and so is not to be replaced.
-var ErrNotOurs = errors.New("holds something else than a rendered snapshot")
+var ErrNotOurs = errors.New("holds files that are not a rendered snapshot")
 
 // WriteTree makes dir the files of a draft, with the manifest of revision 1.
 // What was rendered there before is replaced as a whole. The draft's time and
@@ -76,7 +76,7 @@ func checkOurs(dir string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look into %s: %w", dir, err)
+		return fmt.Errorf("read directory %s: %w", dir, err)
 	}
 	for _, e := range entries {
 		if !slices.Contains(ours, e.Name()) {

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -25,7 +28,7 @@ func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err e
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp):
 		if before.err != nil {
-			return admission.Verdict{}, fmt.Errorf("nothing can be compiled as it is: %w", before.err)
+			return admission.Verdict{}, fmt.Errorf("nothing can be compiled at the moment: %w", before.err)
 		}
 		return admission.Verdict{Faults: harm(object, before, found, err)}, nil
 	case err != nil:
@@ -51,7 +54,7 @@ func ofObject(object diag.Object, found []diag.Diagnostic, known map[diag.Diagno
 				v.Warnings = append(v.Warnings, d)
 			}
 		case isError && !known[d]:
-			v.Warnings = append(v.Warnings, d) // another one suffers
+			v.Warnings = append(v.Warnings, d) // another object is harmed
 		}
 	}
 	if len(v.Faults) > 0 {
@@ -93,10 +96,11 @@ func fieldFaults(faults []field.Error) []diag.Diagnostic {
 	return out
 }
 
-// lossElsewhere is said, once, where objects of other namespaces would be left out for one.
+// lossElsewhere is the one message if objects of other namespaces would be left out because
+// of this one.
 var lossElsewhere = diag.Diagnostic{
 	Severity: diag.Error, Message: "an object of another namespace would lose something to this one",
-	Hint: "its author is told what; use a host or a path that nobody else has",
+	Hint: "its author gets a message that says what; use a host or a path that nobody else has",
 }
 
 // forAsker takes out of a verdict on an object what its author may have no right to know:
@@ -138,9 +142,9 @@ var (
 	otherPlaces = regexp.MustCompile(`;? ?the other is at \S+`)
 )
 
-// withoutNames takes the names of objects of other namespaces, and of these, out of a text.
-// It goes by the form of the text alone: what is there does not matter, or a name that
-// somebody guessed would be another text than one that is there.
+// withoutNames removes the names of objects of other namespaces, and of these namespaces,
+// from a text. It looks only at the form of the text. If it depended on what exists, a name
+// that somebody guessed would give another text if it exists.
 func withoutNames(text, namespace string) string {
 	text = objectNames.ReplaceAllStringFunc(text, func(name string) string {
 		m := objectNames.FindStringSubmatch(name)
@@ -178,10 +182,10 @@ func (c *compilation) asked(a render.Artifact) routing.Asked {
 	// What cannot be followed in the file is the business of validation.
 	needs, _ := bind.Needs(snapshots.Snapshot{Files: a.Files}.Config(), a.Certificates)
 	for _, n := range needs {
-		c.secrets[n.Secret] = true
+		c.secrets[types.NamespacedName(n.Secret)] = true
 	}
 	return routing.Asked{
-		Secrets:    slices.SortedFunc(maps.Keys(c.secrets), snapshots.SecretName.Compare),
-		ConfigMaps: slices.SortedFunc(maps.Keys(c.configMaps), snapshots.SecretName.Compare),
+		Secrets:    slices.SortedFunc(maps.Keys(c.secrets), objectname.Compare),
+		ConfigMaps: slices.SortedFunc(maps.Keys(c.configMaps), objectname.Compare),
 	}
 }

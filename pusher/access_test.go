@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
@@ -91,18 +92,18 @@ func TestCredentialsAreRotatedWhileRunning(t *testing.T) {
 	// A certificate of another authority is refused by the API, and is replaced by a
 	// good one.
 	r.writeClient(signed(t, pemtest.NewAuthority(t), "stranger"))
-	r.until("the API refuses", func(s Status) bool { return !s.instance("a").Reachable })
+	r.until("the API refuses", func(s observe.Status) bool { return !statusOf(s, "a").Reachable })
 	r.writeClient(signed(t, ca, "second"))
 	eventually(t, "the second certificate is used", func() bool { return seen.is("second") })
-	r.until("the instance is back", func(s Status) bool { return s.instance("a").InSync })
+	r.until("the instance is back", func(s observe.Status) bool { return statusOf(s, "a").InSync })
 
 	// An API whose certificate nobody trusts is not spoken to.
 	r.write("ca.pem", pemtest.NewAuthority(t).PEM)
-	r.until("the API is not believed", func(s Status) bool {
-		return !s.instance("a").Reachable && strings.Contains(s.instance("a").Error, "certificate signed by unknown authority")
+	r.until("the API is not believed", func(s observe.Status) bool {
+		return !statusOf(s, "a").Reachable && strings.Contains(statusOf(s, "a").Error, "certificate signed by unknown authority")
 	})
 	r.write("ca.pem", ca.PEM)
-	r.until("the instance is back", func(s Status) bool { return s.instance("a").InSync })
+	r.until("the instance is back", func(s observe.Status) bool { return statusOf(s, "a").InSync })
 	if n := r.pushes("a"); n != 1 {
 		t.Errorf("the instance was pushed to %d times, want once", n)
 	}
@@ -141,14 +142,14 @@ func TestUnsupportedVersionsAreRefused(t *testing.T) {
 	r.endpoints(echo(t, "one"))
 	id := r.publish(config("1", ""))
 	r.run()
-	s := r.until("the others go on", func(s Status) bool {
-		return s.Good == id && s.instance("a").InSync && s.instance("b").Refused && s.instance("c").Refused
+	s := r.until("the others go on", func(s observe.Status) bool {
+		return s.Good == id && statusOf(s, "a").InSync && statusOf(s, "b").Refused && statusOf(s, "c").Refused
 	})
 	for name, want := range map[string]string{
 		"b": "the Dataplane API is v2.9.2 1a2b3c4: want 3.2 or a later 3",
 		"c": "HAProxy is 2.4.22-f8e3218: want 2.6 or later",
 	} {
-		if got := s.instance(name).Error; got != want {
+		if got := statusOf(s, name).Error; got != want {
 			t.Errorf("%s has the error %q, want %q", name, got, want)
 		}
 		if n := r.writes(name); n != 0 {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -175,15 +176,15 @@ func TestBrokenSecretKeepsItsLastCertificate(t *testing.T) {
 	id := r.publishTLS("1")
 	r.allRunAfter(id)
 	r.secret(func(crt, _ []byte) ([]byte, []byte) { return crt, []byte("no key") })
-	r.until("it is said", func(s Status) bool {
-		return slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
+	r.until("it is said", func(s observe.Status) bool {
+		return slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool {
 			return t.About == "live objects" && strings.Contains(t.Error, "shop/web-tls") && !strings.Contains(t.Error, "PRIVATE")
 		})
 	})
 	r.publish(config("2", "")) // something happens, and the pusher goes on
-	r.until("the next one runs", func(s Status) bool { return s.Good.Revision == 2 })
+	r.until("the next one runs", func(s observe.Status) bool { return s.Good.Revision == 2 })
 	r.publishTLS("3")
-	r.until("the one after it runs", func(s Status) bool { return s.Good.Revision == 3 })
+	r.until("the one after it runs", func(s observe.Status) bool { return s.Good.Revision == 3 })
 	if got := r.served("a", "shop.example.com"); got != first {
 		t.Errorf("a serves %s, want %s", got, first)
 	}
@@ -195,7 +196,7 @@ func TestMissingSecretGetsTheFallbackUntilItComes(t *testing.T) {
 	r.endpoints(echo(t, "one"))
 	id := r.publishTLS("1")
 	r.allRunAfter(id)
-	r.until("it is said", func(s Status) bool {
+	r.until("it is said", func(s observe.Status) bool {
 		return len(s.Troubles) == 1 && strings.Contains(s.Troubles[0].Error, "Secret shop/web-tls has no usable certificate")
 	})
 	fallback := r.served("a", "shop.example.com")

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -45,7 +48,7 @@ func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...strin
 	tb.Cleanup(c.inbox.jobs.Wait)
 	config := strings.Builder{}
 	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80"}))
-	read := liveData{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
+	read := binding.Objects{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
 	for n := range backends {
 		port := churnPort(n)
 		fmt.Fprintf(&config, "\nbackend shop_web-%d\n    balance roundrobin\n    http-request set-header X-Backend web-%d\n    #hapsnap servers %s -- maxconn 100\n", n, n, port)
@@ -104,14 +107,13 @@ func (c *churn) until(tb testing.TB, ok func() bool) {
 func (c *churn) replace(backend int) {
 	c.came++
 	port := churnPort(backend)
-	c.live.Endpoints[port] = []snapshots.Endpoint{{Address: churnAddress(backend, c.came), Port: 8080}}
-	c.bindings.changed[port] = true
+	c.live.TakeCluster(cluster.Change{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{port: {{Address: churnAddress(backend, c.came), Port: 8080}}}}, time.Now())
 }
 
 // served reports whether all workers are known to serve what is wanted.
 func (c *churn) served() bool {
 	for _, i := range c.instances {
-		if i.busy == workUpdate || i.busy == workPersist || !i.hasServers(c.bindings.prepared[i.snapshot()].servers) {
+		if i.busy == workUpdate || i.busy == workPersist || !i.hasServers(c.servers(i)) {
 			return false
 		}
 	}
@@ -242,4 +244,10 @@ func BenchmarkChurn(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// servers returns what the worker of an instance is to have.
+func (c *churn) servers(i *instanceState) []bind.Server {
+	p, _ := c.bindings.Of(i.snapshot())
+	return p.Servers
 }

@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -41,7 +43,7 @@ func decide(view channel.View, failed []rollout.Failure, now time.Time) decision
 // rejectionOf returns what the channel is to say of a failure.
 func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) channel.Rejection {
 	return channel.Rejection{
-		Digest: digest, Snapshot: f.Snapshot, Reason: firstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
+		Digest: digest, Snapshot: f.Snapshot, Reason: observe.FirstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
 	}
 }
 
@@ -108,15 +110,6 @@ func order(o *channel.Order) rollout.Order {
 	return rollout.Order{Snapshot: o.Snapshot, Mark: mark, Full: o.Full, Says: says}
 }
 
-// firstLine returns the first line of a reason, short enough for a commit.
-func firstLine(reason string, most int) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
-	return line
-}
-
 // What a snapshot needs and the pusher cannot have is known before the first wave.
 // These are the rules:
 //
@@ -126,36 +119,14 @@ func firstLine(reason string, most int) string {
 //     is nothing. A snapshot that needs it waits, if the last good one can do without it.
 //     Once the permission is there, it goes on by itself.
 //   - What the last good snapshot lacks as well is no reason to wait: one missing role
-//     must not hold up changes of everybody else. Its endpoints stay as they were.
+//     must not hold up changes of everybody else. Its endpoints stay as they were. But a
+//     Service that only the newer snapshot has, in a namespace that may not be read, would
+//     get no servers, and the snapshot waits.
 //   - A snapshot that a person named, by a pin or an override, does not wait for
 //     permissions: a rollback in an incident must not depend on the role of one tenant.
 //   - A Secret that is not there (404) is allowed, as ever: its owner may add it later.
 //   - The fleet is not Healthy while a snapshot in use lacks anything, whatever was
 //     decided.
-
-// errNoSource is what a snapshot with live endpoints, or with something of Secrets, lacks
-// where there is no source.
-var errNoSource = errors.New("has no source of live endpoints and Secrets (--live or --kubeconfig)")
-
-// sourceless reports whether a snapshot has servers, or something of Secrets, that are only
-// known at run time, and nobody to ask for them.
-func (f endpointsFrom) sourceless(s snapshots.Snapshot) bool {
-	if f != fromSnapshots {
-		return false
-	}
-	if _, recorded := s.File(snapshots.EndpointsFile); !recorded {
-		if directives, err := bind.Directives(s.Config()); err == nil && len(directives) > 0 {
-			return true
-		}
-	}
-	unversioned := slices.DeleteFunc(slices.Clone(s.Manifest.Spec.Certificates), snapshots.CertificateRef.Versioned)
-	needs, err := bind.Needs(s.Config(), unversioned)
-	return err == nil && slices.ContainsFunc(needs, func(n bind.Need) bool { return n.Secret != (snapshots.SecretName{}) })
-}
-
-// NeedsSource reports whether a snapshot cannot be pushed without a source of live
-// endpoints and Secrets: a cluster, or a directory with manifests.
-func NeedsSource(s snapshots.Snapshot) bool { return fromSnapshots.sourceless(s) }
 
 // newlyLacking returns what a snapshot lacks that the last good one does not.
 func newlyLacking(wanted, good []string) []string {
@@ -165,14 +136,27 @@ func newlyLacking(wanted, good []string) []string {
 // lacks reports whether the wanted snapshot has to wait for what the pusher cannot have,
 // and what that is.
 func (e *engine) lacks() []string {
-	p, atHand := e.bindings.prepared[e.decision.ID]
-	switch {
-	case !p.known && atHand:
-		return p.lacks // it cannot be bound
-	case !atHand || e.decision.Because != channel.BecauseNewest:
+	wanted, atHand := e.bindings.Of(e.decision.ID)
+	if !atHand {
 		return nil
 	}
-	return newlyLacking(p.lacks, e.bindings.prepared[e.state.Rollout.Good].lacks)
+	good, _ := e.bindings.Of(e.state.Rollout.Good)
+	out := lacking(wanted, good, e.decision.Because)
+	if wanted.Known && e.decision.Because == channel.BecauseNewest {
+		out = append(out, e.live.NewlyUnread(wanted, good)...)
+	}
+	return out
+}
+
+// lacking is lacks of a snapshot that is wanted for a reason, after a good one.
+func lacking(wanted, good binding.Prepared, because channel.Reason) []string {
+	switch {
+	case !wanted.Known:
+		return wanted.Lacks // it cannot be bound
+	case because != channel.BecauseNewest:
+		return nil
+	}
+	return newlyLacking(wanted.Lacks, good.Lacks)
 }
 
 // waitForNeeds returns the waits with the one for what the wanted snapshot lacks.
@@ -188,14 +172,14 @@ func (e *engine) waitForNeeds(waits []rollout.Wait) []rollout.Wait {
 // troubleWithNeeds tells what the snapshots in use need and the pusher cannot have.
 func (e *engine) troubleWithNeeds(now time.Time) {
 	needing := map[string][]string{}
-	for _, id := range slices.SortedFunc(maps.Keys(e.bindings.prepared), snapshots.ID.Compare) {
-		for _, lack := range e.bindings.prepared[id].lacks {
+	for id, p := range e.bindings.All() {
+		for _, lack := range p.Lacks {
 			needing[lack] = append(needing[lack], id.String())
 		}
 	}
 	e.lacking = len(needing)
 	if len(needing) == 0 {
-		e.trouble(aboutNeeds, nil, now)
+		e.trouble(observe.AboutNeeds, nil, now)
 		return
 	}
 	lacks := slices.Sorted(maps.Keys(needing))
@@ -206,11 +190,11 @@ func (e *engine) troubleWithNeeds(now time.Time) {
 	} else {
 		text += "; endpoints that were known are kept"
 	}
-	e.trouble(aboutNeeds, errors.New(text), now)
+	if strings.HasPrefix(lacks[0], "may not ") {
+		text += "; pusher rbac prints the roles that it needs"
+	}
+	e.trouble(observe.AboutNeeds, errors.New(text), now)
 }
-
-// aboutNeeds is what the trouble is called.
-const aboutNeeds = "needs"
 
 // some joins the first of several texts.
 func some(list []string) string {

@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -54,7 +57,6 @@ func TestDecide(t *testing.T) {
 
 func TestLacks(t *testing.T) {
 	t.Parallel()
-	wanted, good := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
 	const slicesOf2, secretOf2 = "may not list EndpointSlices in team2", "may not read Secret team2/tls"
 	for name, test := range map[string]struct {
 		because      channel.Reason
@@ -71,11 +73,8 @@ func TestLacks(t *testing.T) {
 		"a person pinned what cannot be bound":       {because: channel.BecausePin, wanted: []string{"no source"}, unknown: true, want: []string{"no source"}},
 		"only the last good one lacks it, by a role": {because: channel.BecauseNewest, good: []string{slicesOf2}},
 	} {
-		e := engine{bindings: newBindings(nil, fromCluster)}
-		e.decision.ID, e.decision.Because, e.state.Rollout.Good = wanted, test.because, good
-		e.bindings.prepared[wanted] = prepared{known: !test.unknown, lacks: test.wanted}
-		e.bindings.prepared[good] = prepared{known: true, lacks: test.good}
-		if got := e.lacks(); !slices.Equal(got, test.want) {
+		wanted, good := binding.Prepared{Known: !test.unknown, Lacks: test.wanted}, binding.Prepared{Known: true, Lacks: test.good}
+		if got := lacking(wanted, good, test.because); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
@@ -94,15 +93,15 @@ func TestNoSourceOfLiveEndpointsEmptiesNothing(t *testing.T) {
 
 	r.options.Live = ""
 	r.run()
-	r.until("it is said, and the fleet Degraded", func(s Status) bool {
-		return s.Condition().Phase == Degraded && slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
-			return t.About == aboutNeeds && strings.Contains(t.Error, errNoSource.Error()) && strings.Contains(t.Error, id.String())
+	r.until("it is said, and the fleet Degraded", func(s observe.Status) bool {
+		return s.Condition().Phase == observe.Degraded && slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool {
+			return t.About == observe.AboutNeeds && strings.Contains(t.Error, binding.ErrNoSource.Error()) && strings.Contains(t.Error, id.String())
 		})
 	})
 	next := r.publish(config("2", ""))
-	r.until("the next one is known, and waits", func(s Status) bool {
-		return s.Channel.Wanted == next && slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
-			return t.About == aboutNeeds && strings.Contains(t.Error, next.String()+" waits for it")
+	r.until("the next one is known, and waits", func(s observe.Status) bool {
+		return s.Channel.Wanted == next && slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool {
+			return t.About == observe.AboutNeeds && strings.Contains(t.Error, next.String()+" waits for it")
 		})
 	})
 	if !r.answersOnly("a", "one") || r.writes("a") != writes {
@@ -135,7 +134,7 @@ func TestNeedsSource(t *testing.T) {
 		if test.recorded {
 			files = append(files, snapshots.File{Path: snapshots.EndpointsFile, Content: []byte("{}")})
 		}
-		if got := NeedsSource(snapshots.Draft{Files: files, Certificates: test.refs}.Seal(1, snapshots.ID{})); got != test.want {
+		if got := binding.NeedsSource(snapshots.Draft{Files: files, Certificates: test.refs}.Seal(1, snapshots.ID{})); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

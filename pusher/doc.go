@@ -14,9 +14,10 @@
 //     bypass the rollout (package push) and wait for no save.
 //
 // What a turn decides to have done is collected as effects, which are values too
-// (effects.go, jobs.go). After the turn the runner starts each in a goroutine of its own, and
+// (effects.go, package instance). After the turn the runner starts each in a goroutine of its own, and
 // its end comes back as an event. An instance that hangs holds up nobody but itself, and a
-// state store that hangs holds up rollouts only.
+// state store that hangs holds up rollouts only. What people see of a turn is a value, too
+// (status.go), of which package observe makes the status, metrics, Events and log lines.
 //
 // Nothing is ever pushed because something was not found. A store that is gone,
 // empty or corrupt, a missing pin, an unreadable directory: each of them holds

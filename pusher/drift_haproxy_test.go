@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 )
 
 // inspecting is a rig whose pusher looks often, with a fleet that runs something.
@@ -88,13 +89,13 @@ func TestFailureConflictOverAFile(t *testing.T) {
 			}
 		}
 	}
-	var last Status
+	var last observe.Status
 	eventually(t, "the repairs stop", func() bool {
 		edit()
 		last = r.seen()
-		return last.instance("a").Conflict != nil
+		return statusOf(last, "a").Conflict != nil
 	})
-	a := last.instance("a")
+	a := statusOf(last, "a")
 	if a.InSync || !strings.Contains(a.Error, "haproxy.cfg on disk: want what was written for r000001") || !strings.Contains(a.Error, "in global: maxconn") {
 		t.Errorf("in sync: %v, error: %s", a.InSync, a.Error)
 	}
@@ -104,11 +105,11 @@ func TestFailureConflictOverAFile(t *testing.T) {
 	// A conflict is not forgotten with the process.
 	r.kill()
 	r.run()
-	r.until("the conflict is known", func(s Status) bool { return s.instance("a").Conflict != nil })
+	r.until("the conflict is known", func(s observe.Status) bool { return statusOf(s, "a").Conflict != nil })
 	// A new snapshot is pushed all the same, and with it all is as it should be.
 	id := r.publish(config("2", ""))
-	r.until("the newer one runs, and the conflict is over", func(s Status) bool {
-		a := s.instance("a")
+	r.until("the newer one runs, and the conflict is over", func(s observe.Status) bool {
+		a := statusOf(s, "a")
 		return a.Running == id && a.Conflict == nil && a.InSync
 	})
 }
@@ -127,9 +128,9 @@ func TestServerDrainedByHandStaysSo(t *testing.T) {
 				eventually(t, "both answer", func() bool { return r.answers("a", "one") && r.answers("a", "two") })
 				drained := r.serverOf("a", one)
 				r.socket("a", "set server shop_web/"+drained+" state "+state)
-				byHand := func(s Status) bool {
-					hands := s.instance("a").ByHand
-					return len(hands) == 1 && hands[0].Server == drained && s.instance("a").InSync
+				byHand := func(s observe.Status) bool {
+					drains := statusOf(s, "a").ManualDrains
+					return len(drains) == 1 && drains[0].Server == drained && statusOf(s, "a").InSync
 				}
 				r.until("the hand is seen", byHand)
 
@@ -149,7 +150,7 @@ func TestServerDrainedByHandStaysSo(t *testing.T) {
 				}
 
 				r.socket("a", "set server shop_web/"+drained+" state ready")
-				r.until("the hand is taken back", func(s Status) bool { return len(s.instance("a").ByHand) == 0 && s.instance("a").InSync })
+				r.until("the hand is taken back", func(s observe.Status) bool { return len(statusOf(s, "a").ManualDrains) == 0 && statusOf(s, "a").InSync })
 				eventually(t, "it answers again", func() bool { return r.answers("a", "one") })
 			})
 		}
@@ -166,7 +167,7 @@ func TestServerMovedByHandIsMovedBack(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	eventually(t, "the endpoint answers", func() bool { return r.answersOnly("a", "one") })
-	r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
+	r.until("all is well", func(s observe.Status) bool { return statusOf(s, "a").InSync })
 }
 
 // serverOf returns the server that has an address, or the first that is in traffic.

@@ -6,25 +6,51 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+
 	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
-// effect is something that the engine has decided to have done. It is a value: a turn
-// collects effects, and the runner starts them after the turn, each in a goroutine of its
-// own. Effects on instances are in jobs.go.
-type effect interface {
+// job is an effect that is not on an instance.
+type job interface {
+	effect
 	// run does it, and may take long. What there is to know goes back as events: one at
 	// the end, or several from an effect that watches something. Context ctx ends with the
 	// pusher.
 	run(ctx context.Context, send func(event))
+}
+
+// effect is something that the engine has decided to have done. It is a value: a turn
+// collects effects, and the runner starts them after the turn, each in a goroutine of its
+// own. Those on instances are in package instance.
+type effect interface {
 	// String says what is done, and to whom. It contains no secrets.
 	String() string
 }
+
+// onInstance is an effect of package instance.
+type onInstance struct{ instance.Effect }
+
+// trace begins the span of a push or an update.
+func (x onInstance) trace(ctx context.Context, o *observe.Observer) context.Context {
+	switch x := x.Effect.(type) {
+	case instance.Push:
+		return o.PushSpan(ctx, x.Push, x.Traceparent)
+	case instance.Update:
+		return o.UpdateSpan(ctx, x.Name, x.Running, x.Traceparent)
+	}
+	return ctx
+}
+
+// do has something done on an instance after the turn.
+func (e *engine) do(x instance.Effect) { e.begin(onInstance{x}) }
 
 // begin has an effect started after the turn.
 func (e *engine) begin(x effect) { e.effects = append(e.effects, x) }
@@ -41,7 +67,7 @@ func (r readSnapshot) run(ctx context.Context, send func(event)) {
 	send(snapshotRead{r.id, s, err})
 }
 
-func (r readSnapshot) String() string { return describe("read snapshot", "snapshot", r.id) }
+func (r readSnapshot) String() string { return observe.Describe("read snapshot", "snapshot", r.id) }
 
 // keepSnapshot keeps a snapshot on this machine's disk once more.
 type keepSnapshot struct {
@@ -54,7 +80,7 @@ func (k keepSnapshot) run(_ context.Context, send func(event)) {
 }
 
 func (k keepSnapshot) String() string {
-	return describe("keep snapshot", "snapshot", k.snapshot.ID())
+	return observe.Describe("keep snapshot", "snapshot", k.snapshot.ID())
 }
 
 // openCertificates opens the certificates that a snapshot carries, or reads those beside it.
@@ -71,11 +97,11 @@ func (o openCertificates) run(ctx context.Context, send func(event)) {
 }
 
 func (o openCertificates) String() string {
-	return describe("open certificates", "snapshot", o.snapshot.ID())
+	return observe.Describe("open certificates", "snapshot", o.snapshot.ID())
 }
 
 func (o openCertificates) open(ctx context.Context) (map[string][]byte, error) {
-	if slices.ContainsFunc(versionsOf(o.snapshot), func(ref snapshots.CertificateRef) bool { return ref.Mode == snapshots.ModeCompanion }) {
+	if slices.ContainsFunc(binding.VersionsOf(o.snapshot), func(ref snapshots.CertificateRef) bool { return ref.Mode == snapshots.ModeCompanion }) {
 		return companions(ctx, o.store, o.snapshot.ID())
 	}
 	if o.identity == "" {
@@ -104,7 +130,7 @@ func (w writeRejection) run(ctx context.Context, send func(event)) {
 }
 
 func (w writeRejection) String() string {
-	return describe("write rejection", "snapshot", w.failure.Snapshot, "reason", w.failure.Reason)
+	return observe.Describe("write rejection", "snapshot", w.failure.Snapshot, "reason", w.failure.Reason)
 }
 
 // rejectInChannel notes a failure of a fleet in the channel, unless people named the snapshot anew
@@ -120,7 +146,7 @@ func rejectInChannel(ctx context.Context, store Store, f rollout.Failure, fleetN
 		digest = s.Manifest.Spec.Digest
 	}
 	r := rejectionOf(f, digest, fleetName)
-	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, firstLine(f.Reason, 80)), now, func(c *channel.Channel) error {
+	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", f.Snapshot, observe.FirstLine(f.Reason, 80)), now, func(c *channel.Channel) error {
 		if !f.Withdrawn(wishes(*c, now)) {
 			*c = c.Reject(r)
 		}
@@ -159,4 +185,6 @@ func (w watchPods) run(ctx context.Context, send func(event)) {
 	discovery.Watch(ctx, client, *w.pods, w.options.Log, report)
 }
 
-func (w watchPods) String() string { return describe("watch pods", "namespace", w.pods.Namespace) }
+func (w watchPods) String() string {
+	return observe.Describe("watch pods", "namespace", w.pods.Namespace)
+}

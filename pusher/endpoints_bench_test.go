@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -41,7 +44,7 @@ func benchEngine(b *testing.B) *engine {
 	b.Cleanup(e.inbox.jobs.Wait)
 	config := strings.Builder{}
 	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80\n    server s2 192.0.2.1:80\n    server s3 192.0.2.1:80"}))
-	read := liveData{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
+	read := binding.Objects{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
 	for n := range benchBackends {
 		port := httpPort(fmt.Sprintf("web-%d", n))
 		fmt.Fprintf(&config, "\nbackend shop_web-%d\n    balance roundrobin\n    http-request set-header X-Backend web-%d\n    #hapsnap servers %s -- maxconn 100\n", n, n, port)
@@ -97,28 +100,31 @@ func (e *engine) turnOnce(tb testing.TB) {
 func BenchmarkEndpoint(b *testing.B) {
 	e := benchEngine(b)
 	i := e.instances["a"]
+	client, err := dataplane.New(dataplane.Options{URL: i.URL, Username: i.Username, Password: i.Password, TLS: i.TLS})
+	if err != nil {
+		b.Fatal(err)
+	}
 	// The file, the state and inspections have a pace of their own.
 	i.persisted, i.inspectAfter = time.Now(), time.Now().Add(time.Hour)
 	var calls, changes []time.Duration
 	for n := 0; b.Loop(); n++ {
 		began := time.Now()
 		change := dataplane.ServerChange{AdminState: []string{dataplane.StateDrain, dataplane.StateReady}[n%2]}
-		if _, err := i.client.SetServer(b.Context(), "bare", "s1", change); err != nil {
+		if _, err := client.SetServer(b.Context(), "bare", "s1", change); err != nil {
 			b.Fatal(err)
 		}
 		called := time.Now()
 		e.saves.saved = called
 		port := httpPort(fmt.Sprintf("web-%d", n%benchBackends))
-		list := slices.Clone(e.live.Endpoints[port])
+		list := slices.Clone(known(e)[port])
 		list[0].Draining = !list[0].Draining
-		e.live.Endpoints[port] = list
-		e.bindings.changed[port] = true
+		e.live.TakeCluster(cluster.Change{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{port: list}}, time.Now())
 		for e.turnOnce(b); i.busy != ""; {
 			e.take(<-e.inbox.events)
 		}
 		calls, changes = append(calls, called.Sub(began)), append(changes, time.Since(called))
-		if e.turnOnce(b); !e.instanceStatus(i).InSync {
-			b.Fatalf("%+v", e.instanceStatus(i))
+		if e.turnOnce(b); !statusOf(e.status(time.Now()), i.Name).InSync {
+			b.Fatalf("%+v", e.status(time.Now()))
 		}
 	}
 	b.ReportMetric(float64(median(changes))/float64(median(calls)), "price")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 )
 
 func TestEndpointsChangeWithoutReload(t *testing.T) {
@@ -48,29 +49,6 @@ func TestEndpointsChangeWithoutReload(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestBackendThatOutgrowsItsSlotsReloadsOneAfterAnother(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	r.endpoints(echo(t, "one"))
-	id := r.publish(config("1", ""))
-	r.run()
-	r.allRun(id)
-	var many []string
-	for _, name := range []string{"e1", "e2", "e3", "e4", "e5", "e6"} {
-		many = append(many, echo(t, name))
-	}
-	r.endpoints(many...)
-	for _, name := range r.names {
-		eventually(t, name+" answers from the last endpoint", func() bool { return r.answers(name, "e6") })
-	}
-	r.allRun(id)
-	for _, name := range r.names {
-		if n := r.pushes(name); n != 2 {
-			t.Errorf("%s got %d pushes, want one for the rollout and one for the slots", name, n)
-		}
 	}
 }
 
@@ -123,7 +101,7 @@ func TestRestartedWorkerIsNotInSyncBeforeItsStateIsRestored(t *testing.T) {
 				now, _ := i.Config()
 				return strings.Contains(now, pods["two"].address)
 			})
-			r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
+			r.until("all is well", func(s observe.Status) bool { return statusOf(s, "a").InSync })
 
 			// Nothing can be changed until the faults are gone.
 			i.Inject(dataplanetest.Answer(500).On(http.MethodPut, "/runtime"), dataplanetest.Answer(500).On(http.MethodPost, ""))
@@ -135,8 +113,8 @@ func TestRestartedWorkerIsNotInSyncBeforeItsStateIsRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			pid := r.workers()[0]
-			r.until("the new worker was tried to be brought up to date", func(s Status) bool {
-				a := s.instance("a")
+			r.until("the new worker was tried to be brought up to date", func(s observe.Status) bool {
+				a := statusOf(s, "a")
 				if a.PID == pid && a.InSync {
 					t.Error("a worker from an old file is in sync")
 				}
@@ -146,7 +124,7 @@ func TestRestartedWorkerIsNotInSyncBeforeItsStateIsRestored(t *testing.T) {
 			i.ClearFaults()
 			// The API holds another version than the file that was put under it, so that
 			// nobody can tell what else was there when the worker began: it is reloaded.
-			r.until("all is well again", func(s Status) bool { return s.instance("a").PID != pid && s.instance("a").InSync })
+			r.until("all is well again", func(s observe.Status) bool { return statusOf(s, "a").PID != pid && statusOf(s, "a").InSync })
 			if now := r.placed("a", "web", pods["two"]); !now.up || now.drains {
 				t.Errorf("in sync without the endpoint: %+v", r.slots("a", "web"))
 			}
@@ -163,8 +141,8 @@ func TestEndpointsAreNotLostWithTheirManifests(t *testing.T) {
 	r.allRun(id)
 	for what, text := range map[string]string{"broken": "kind: [\n", "empty": ""} {
 		r.write("live/endpoints.yaml", text)
-		r.until(what+" manifests are said", func(s Status) bool {
-			return slices.ContainsFunc(s.Troubles, func(t Trouble) bool { return strings.HasPrefix(t.About, "live") })
+		r.until(what+" manifests are said", func(s observe.Status) bool {
+			return slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool { return strings.HasPrefix(t.About, "live") })
 		})
 		if !r.answersOnly("a", "one") {
 			t.Errorf("a lost its endpoint to %s manifests", what)

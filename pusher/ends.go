@@ -3,35 +3,79 @@ package pusher
 import (
 	"context"
 	"errors"
-	"path"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// probed is what an instance answered when it was asked at a time, or why it did not.
-type probed struct {
-	of    *instance
-	info  dataplane.RuntimeInfo
-	err   error
-	asked time.Time
-}
+// instanceEvent is an event of package instance.
+type instanceEvent struct{ instance.Event }
 
-func (p probed) apply(e *engine, now time.Time) {
-	if isRefused(p.err) && !isRefused(p.of.err) {
-		e.logger(p.of.Name).Error("instance refused, nothing is pushed to it", "err", p.err)
+// apply takes what is known of the instance, and how the effect ended.
+func (v instanceEvent) apply(e *engine, now time.Time) {
+	about := v.From()
+	i := e.instanceOf(about.Ref)
+	i.takeKnown(about.Known)
+	switch ev := v.Event.(type) {
+	case instance.JoinFailed:
+		e.trouble("fleet", ev.Err, now)
+	case instance.Renewed:
+		if ev.Err != nil {
+			e.trouble("fleet", ev.Err, now)
+		}
+	case instance.Probed:
+		e.probed(i, ev, now)
+	case instance.Checked:
+		e.checked(i, ev)
+	case instance.ClaimEnded:
+		e.claimEnded(i, ev, now)
+	case instance.PushEnded:
+		e.pushEnded(i, ev, now)
+	case instance.UpdateEnded:
+		e.updateEnded(i, ev, now)
+	case instance.PersistEnded:
+		e.persistEnded(i, ev, now)
+	case instance.TidyEnded:
+		e.ended(i, workTidy, ev.Err, now)
+		i.tidied, i.running = now, ev.Have
+	case instance.CollectEnded:
+		e.collectEnded(i, ev, now)
+	case instance.InspectEnded:
+		e.inspectEnded(i, ev, now)
+	case instance.MendEnded:
+		e.mendEnded(i, ev, now)
+	case instance.Sampled:
+		e.sampled(i, ev)
 	}
-	p.of.takeProbe(p.info, p.err, p.asked, now)
-	e.checkOnce(p.of)
 }
 
-func (p probed) String() string {
-	return describe("probed", "instance", p.of.Name, "node", p.info.Node, "pid", p.info.PID, "err", p.err)
+// instanceOf returns the instance that an event is about. Where that left, or joined anew since,
+// it is one that nobody knows: what is written to it is gone.
+func (e *engine) instanceOf(r instance.Ref) *instanceState {
+	if i := e.instances[r.Name]; i != nil && i.ref() == r {
+		return i
+	}
+	i := &instanceState{joined: r.Joined}
+	i.Name, i.UID = r.Name, r.UID
+	return i
+}
+
+// probed takes what an instance answered, or why it did not.
+func (e *engine) probed(i *instanceState, ev instance.Probed, now time.Time) {
+	if isRefused(ev.Err) && !isRefused(i.err) {
+		e.logger(i.Name).Error("instance refused, nothing is pushed to it", "err", ev.Err)
+	}
+	i.takeProbe(ev.Info, ev.Err, ev.Asked, now)
+	e.checkOnce(i)
 }
 
 // isRefused reports whether an instance is refused for what it is.
@@ -40,31 +84,24 @@ func isRefused(err error) bool {
 	return refused
 }
 
-// checked is what is wrong with how an instance is set up.
-type checked struct {
-	of    *instance
-	found []preflight.Finding
-}
-
-// apply keeps what is wrong with an instance, and logs what is new. Warnings are for the verb
+// checked keeps what is wrong with an instance, and logs what is new. Warnings are for the verb
 // check: what works may stay as it is.
-func (c checked) apply(e *engine, _ time.Time) {
-	found := slices.DeleteFunc(c.found, func(f preflight.Finding) bool { return f.Warning })
+func (e *engine) checked(i *instanceState, ev instance.Checked) {
+	if ev.Err != nil {
+		return // that it is out of reach is seen elsewhere
+	}
+	found := slices.DeleteFunc(ev.Found, func(f preflight.Finding) bool { return f.Warning })
 	for _, f := range found {
-		if !slices.Contains(c.of.findings, f) {
-			e.logger(c.of.Name).Warn("instance is not set up well", "check", f.Check, "err", f.Message, "hint", f.Hint)
+		if !slices.Contains(i.findings, f) {
+			e.logger(i.Name).Warn("instance is not set up well", "check", f.Check, "err", f.Message, "hint", f.Hint)
 		}
 	}
-	c.of.findings = found
-}
-
-func (c checked) String() string {
-	return describe("checked", "instance", c.of.Name, "findings", len(c.found))
+	i.findings = found
 }
 
 // free notes that no job is under way on an instance, also where another one has its place
 // that has inherited the job.
-func (e *engine) free(i *instance, now time.Time) {
+func (e *engine) free(i *instanceState, now time.Time) {
 	i.busy, i.ended = "", now
 	if current := e.instances[i.Name]; current != nil && current != i && current.UID == i.UID {
 		current.busy = ""
@@ -72,13 +109,13 @@ func (e *engine) free(i *instance, now time.Time) {
 }
 
 // ended notes the end of a job, apart from a push, whose end the rollout notes.
-func (e *engine) ended(i *instance, w work, err error, now time.Time) {
+func (e *engine) ended(i *instanceState, w work, err error, now time.Time) {
 	if errors.Is(err, context.Canceled) {
 		err = nil // the process is about to end
 	}
 	i.end(err, e.PollInterval, now)
 	e.free(i, now)
-	e.metrics.worked(w, err)
+	e.tell(observe.Worked{Kind: string(w), Failed: err != nil}, now)
 	if err != nil {
 		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
 		e.outranked(i, err)
@@ -86,33 +123,26 @@ func (e *engine) ended(i *instance, w work, err error, now time.Time) {
 	}
 }
 
-// claimEnded is the end of a claim.
-type claimEnded struct {
-	of   *instance
-	term int64
-	err  error
-}
-
-// apply notes the claim. One that failed keeps nothing else from being done, unless another
+// claimEnded notes the claim. One that failed keeps nothing else from being done, unless another
 // pusher leads the instance.
-func (c claimEnded) apply(e *engine, now time.Time) {
-	i, err := c.of, c.err
+func (e *engine) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Time) {
+	err := ev.Err
 	e.free(i, now)
 	if errors.Is(err, context.Canceled) {
 		return // the process, or the term, is about to end
 	}
-	e.metrics.worked(workClaim, err)
+	e.tell(observe.Worked{Kind: string(workClaim), Failed: err != nil}, now)
 	if i.claimFailed {
 		i.jobError, i.jobErrorAt, i.claimFailed = "", time.Time{}, false
 	}
 	e.dirty = true
 	if err == nil {
-		i.claimed = claim{true, c.term}
+		i.claimed = claim{true, ev.Term}
 		return
 	}
 	i.claimAfter = now.Add(claimRetry)
 	if !i.ledByOther() { // that is told once
-		e.logger(i.Name).Warn("instance not claimed", "term", c.term, "err", err)
+		e.logger(i.Name).Warn("instance not claimed", "term", ev.Term, "err", err)
 	}
 	if !e.outranked(i, err) {
 		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
@@ -120,35 +150,21 @@ func (c claimEnded) apply(e *engine, now time.Time) {
 	e.notLed(i, err)
 }
 
-func (c claimEnded) String() string {
-	return describe("claim ended", "instance", c.of.Name, "term", c.term, "err", c.err)
-}
-
-// pushEnded is the end of a push.
-type pushEnded struct {
-	of     *instance
-	push   rollout.Push
-	want   bind.Bound
-	change Change
-	done   push.Done
-	took   time.Duration
-	err    error
-}
-
-func (p pushEnded) apply(e *engine, now time.Time) {
-	i, done, err := p.of, p.done, p.err
-	r := rollout.Result{Instance: p.push.Instance, Snapshot: p.push.Snapshot, Outcome: outcome(err), PID: done.Info.PID, Reloaded: done.Reloaded}
+// pushEnded takes the end of a push.
+func (e *engine) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) {
+	done, err := p.Done, p.Err
+	r := rollout.Result{Instance: p.Push.Instance, Snapshot: p.Push.Snapshot, Outcome: p.Outcome(), PID: done.Info.PID, Reloaded: done.Reloaded}
 	e.free(i, now)
-	if current := e.instances[p.push.Instance]; current != nil && current.UID != i.UID {
+	if current := e.instances[p.Push.Instance]; current != nil && current.UID != i.UID {
 		return // it was a push to another pod, which is gone
 	}
-	log := e.Log.With("instance", p.push.Instance, "snapshot", p.push.Snapshot, "why", string(p.push.Purpose), "took", p.took.Round(time.Millisecond)).With(p.change.logged()...)
-	e.noteChange(p.push, p.change, done.Reloaded, err)
-	e.metrics.pushed(r.Outcome, done.Reloaded, p.took)
-	e.metrics.lost.Add(float64(done.Lost))
-	e.noteCertificates(i, p.want)
-	if p.push.Light && err != nil {
-		e.failedLight(i, p.push, err)
+	log := e.Log.With("instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", string(p.Push.Purpose), "took", p.Took.Round(time.Millisecond)).With(p.Change.Logged()...)
+	e.noteChange(p.Push, p.Change, done.Reloaded, err)
+	e.tell(observe.Pushed{Outcome: r.Outcome, Reloaded: done.Reloaded, Took: p.Took}, now)
+	e.lost(done.Lost, now)
+	e.noteCertificates(i, p.Want.ID, p.Written)
+	if p.Push.AtRuntime && err != nil {
+		e.runtimeUpdateFailed(i, p.Push, err)
 	}
 	if err != nil {
 		r.Error = push.Gist(err)
@@ -159,18 +175,18 @@ func (p pushEnded) apply(e *engine, now time.Time) {
 		if done.Why != "" {
 			log = log.With("for", done.Why)
 		}
-		log.Info("push done", "node", p.want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.push.Light)
+		log.Info("push done", "node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.Push.AtRuntime)
 		i.asked, i.err = true, nil
 		i.takeInfo(done.Info, now)
 		if done.Reloaded {
 			i.forgetJobs()
 			i.running = push.Running{
-				Servers: push.Loaded(p.want.Servers), Persisted: true, Written: p.want.Servers, Certificates: push.Hashes(p.want), Maps: p.want.Entries,
-				Info: done.Info, ByHand: i.running.ByHand,
+				Servers: push.Loaded(p.Want.Servers), Persisted: true, Written: p.Want.Servers, Certificates: p.Certificates, Maps: p.Want.Entries,
+				Info: done.Info, ManualDrains: i.running.ManualDrains,
 			}
 		}
-		if p.push.Light {
-			e.noteHands(i, done.Running.ByHand)
+		if p.Push.AtRuntime {
+			e.noteManualDrains(i, done.Running.ManualDrains)
 			i.running = done.Running
 		}
 		i.running.Disk, i.inspectAfter = done.Disk, now.Add(e.InspectInterval)
@@ -178,198 +194,185 @@ func (p pushEnded) apply(e *engine, now time.Time) {
 	e.results = append(e.results, r)
 }
 
-func (p pushEnded) String() string {
-	return describe("push ended", "instance", p.push.Instance, "snapshot", p.push.Snapshot, "why", string(p.push.Purpose),
-		"outcome", string(outcome(p.err)), "pid", p.done.Info.PID, "reloaded", p.done.Reloaded, "err", p.err)
-}
-
-func outcome(err error) rollout.Outcome {
-	switch {
-	case err == nil:
-		return rollout.Applied
-	case errors.Is(err, push.ErrInstance), errors.Is(err, push.ErrDirectory):
-		return rollout.Faulty
-	case errors.Is(err, push.ErrRefused):
-		return rollout.Refused
-	}
-	return rollout.Trouble
-}
-
-// updateEnded is the end of a change of the running worker.
-type updateEnded struct {
-	of        *instance
-	node      string
-	began     time.Time
-	had, have push.Running
-	err       error
-}
-
-func (u updateEnded) apply(e *engine, now time.Time) {
-	i, have := u.of, u.have
-	e.ended(i, workUpdate, u.err, now)
+// updateEnded takes the end of a change of the running worker.
+func (e *engine) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Time) {
+	have := u.Have
+	e.ended(i, workUpdate, u.Err, now)
 	if have.Info.PID != 0 {
-		i.takeInfo(have.Info, u.began) // rather too early, which is on the safe side
+		i.takeInfo(have.Info, u.Began) // rather too early, which is on the safe side
 	}
-	e.noteHands(i, have.ByHand)
-	e.metrics.lost.Add(float64(have.Lost))
-	if u.err == nil {
-		e.tally.changed(i.Name)
+	e.noteManualDrains(i, have.ManualDrains)
+	e.lost(have.Lost, now)
+	if u.Err == nil {
+		e.tell(observe.InstanceUpdated{Instance: i.Name}, now)
 	}
 	i.running = have
 	if have.Reloaded {
 		e.reloads[i.Name] = have.Info.PID
 		i.running.Reloaded = false
 	}
-	if u.err == nil && u.had.Servers != nil {
-		e.logger(i.Name).Debug("servers and certificates changed at run time", "node", u.node)
+	if u.Err == nil && u.Had.Servers != nil {
+		e.logger(i.Name).Debug("servers and certificates changed at run time", "node", u.Node)
 	}
 }
 
-func (u updateEnded) String() string {
-	return describe("update ended", "instance", u.of.Name, "node", u.node, "reloaded", u.have.Reloaded, "err", u.err)
+// persistEnded takes the end of writing servers to disk.
+func (e *engine) persistEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
+	e.ended(i, workPersist, p.Err, now)
+	i.persisted, i.persistTook = now, p.Took
+	e.noteManualDrains(i, p.Have.ManualDrains)
+	i.running = p.Have
 }
 
-// persistEnded is the end of writing servers to disk.
-type persistEnded struct {
-	of   *instance
-	have push.Running
-	took time.Duration
-	err  error
-}
-
-func (p persistEnded) apply(e *engine, now time.Time) {
-	e.ended(p.of, workPersist, p.err, now)
-	p.of.persisted, p.of.persistTook = now, p.took
-	e.noteHands(p.of, p.have.ByHand)
-	p.of.running = p.have
-}
-
-func (p persistEnded) String() string {
-	return describe("persist ended", "instance", p.of.Name, "err", p.err)
-}
-
-// tidyEnded is the end of deleting dynamic servers.
-type tidyEnded struct {
-	of   *instance
-	have push.Running
-	err  error
-}
-
-func (t tidyEnded) apply(e *engine, now time.Time) {
-	e.ended(t.of, workTidy, t.err, now)
-	t.of.tidied, t.of.running = now, t.have
-}
-
-func (t tidyEnded) String() string {
-	return describe("tidy ended", "instance", t.of.Name, "err", t.err)
-}
-
-// collectEnded is the end of removing files.
-type collectEnded struct {
-	of               *instance
-	garbage, removed []push.Stored
-	err              error
-}
-
-// apply notes which files are gone. A failure keeps an instance from nothing that it should
-// have.
-func (c collectEnded) apply(e *engine, now time.Time) {
-	i, failed := c.of, c.err
+// collectEnded notes which files are gone. A failure keeps an instance from nothing that it
+// should have.
+func (e *engine) collectEnded(i *instanceState, c instance.CollectEnded, now time.Time) {
+	failed := c.Err
 	if errors.Is(failed, context.Canceled) {
 		failed = nil // the process is about to end
 	}
-	e.metrics.worked(workCollect, failed)
+	e.tell(observe.Worked{Kind: string(workCollect), Failed: failed != nil}, now)
 	if current := e.instances[i.Name]; current != nil && current.UID != i.UID {
 		return // it was another pod, which is gone
 	}
 	e.free(i, now)
 	i.reviewed, i.garbageSince = review{}, time.Time{}
-	if failed != nil || len(c.removed) < len(c.garbage) {
+	if failed != nil || len(c.Removed) < len(c.Garbage) {
 		i.collectAfter = now.Add(collectRetry)
 	}
 	if failed != nil {
-		e.logger(i.Name).Warn("files not removed that nothing needs", "files", len(c.garbage)-len(c.removed), "err", failed)
+		e.logger(i.Name).Warn("files not removed that nothing needs", "files", len(c.Garbage)-len(c.Removed), "err", failed)
 		e.outranked(i, failed)
 	}
-	if len(c.removed) == 0 {
+	if len(c.Removed) == 0 {
 		return
 	}
-	for _, f := range c.removed {
-		if f.Kind == bind.CertificateFile {
-			delete(i.onDisk, path.Join(i.Layout.Certificates, f.Name))
-		}
-	}
 	e.state.Uploads[i.Name] = slices.DeleteFunc(slices.Clone(e.state.Uploads[i.Name]), func(u upload) bool {
-		return slices.Contains(c.removed, u.Stored)
+		return slices.Contains(c.Removed, u.Stored)
 	})
 	e.dirty = true
-	e.logger(i.Name).Info("files removed that nothing needs", "files", len(c.removed))
+	e.logger(i.Name).Info("files removed that nothing needs", "files", len(c.Removed))
 }
 
-func (c collectEnded) String() string {
-	return describe("collect ended", "instance", c.of.Name, "removed", len(c.removed), "err", c.err)
-}
-
-// inspectEnded is the end of an inspection.
-type inspectEnded struct {
-	of    *instance
-	had   push.Running
-	found push.Inspection
-	want  toBind
-	err   error
-}
-
-func (n inspectEnded) apply(e *engine, now time.Time) {
-	i := n.of
-	e.ended(i, workInspect, n.err, now)
+// inspectEnded takes the end of an inspection.
+func (e *engine) inspectEnded(i *instanceState, n instance.InspectEnded, now time.Time) {
+	e.ended(i, workInspect, n.Err, now)
 	i.inspectAfter = now.Add(e.InspectInterval)
-	if n.err == nil && i.info.PID == n.had.Info.PID {
+	if n.Err == nil && i.info.PID == n.Inspect.Have.Info.PID {
 		i.inspections++
-		e.inspected(i, n.found, n.want, now)
+		e.inspected(i, n.Found, n.Inspect.Want, now)
 	}
 }
 
-func (n inspectEnded) String() string {
-	return describe("inspect ended", "instance", n.of.Name, "faults", n.found.Faults, "err", n.err)
-}
-
-// mendEnded is the end of putting files back.
-type mendEnded struct {
-	of      *instance
-	disk    push.Digest
-	servers []bind.Server
-	err     error
-}
-
-func (m mendEnded) apply(e *engine, now time.Time) {
-	i := m.of
-	e.ended(i, workMend, m.err, now)
-	i.running.Disk, i.running.Written, i.persisted = m.disk, m.servers, now
-	if m.err != nil {
+// mendEnded takes the end of putting files back.
+func (e *engine) mendEnded(i *instanceState, m instance.MendEnded, now time.Time) {
+	e.ended(i, workMend, m.Err, now)
+	i.running.Disk, i.running.Written, i.persisted = m.Disk, m.Servers, now
+	if m.Err != nil {
 		i.running.Written = nil
 	}
 }
 
-func (m mendEnded) String() string {
-	return describe("mend ended", "instance", m.of.Name, "err", m.err)
-}
-
-// sampled is the end of asking for statistics.
-type sampled struct {
-	of     *instance
-	sample rollout.Sample
-	err    error
-}
-
-func (s sampled) apply(e *engine, _ time.Time) {
-	s.of.sampling = false
-	if s.err != nil {
-		e.logger(s.of.Name).Debug("statistics not had", "err", s.err)
+// sampled takes the statistics of an instance.
+func (e *engine) sampled(i *instanceState, s instance.Sampled) {
+	i.sampling = false
+	if s.Err != nil {
+		e.logger(i.Name).Debug("statistics not had", "err", s.Err)
 		return
 	}
-	s.of.samples = s.of.samples.add(s.sample)
+	i.samples = i.samples.add(s.Sample)
 }
 
-func (s sampled) String() string {
-	return describe("sampled", "instance", s.of.Name, "requests", s.sample.Requests, "err", s.err)
+// kept is what is remembered of an instance over restarts, apart from the rollout.
+type kept struct {
+	// Of is the UID of the pod that it is remembered of, "" without a pod.
+	Of string `json:"of,omitempty"`
+	// Alias is what its worker runs, where it was changed at run time.
+	Alias push.Override `json:"alias,omitzero"`
+	// Record is what its worker was started from, and whether this state's pusher wrote
+	// its file.
+	Record push.Remembered `json:"record,omitzero"`
+	// ByHand are the servers that somebody else took out of traffic.
+	ByHand []push.ManualDrain `json:"byHand,omitempty"`
+	// Repairs are the last ones of files and servers, oldest first.
+	Repairs []time.Time `json:"repairs,omitempty"`
+	// Conflict is the one over files and servers that is going on.
+	Conflict *observe.Conflict `json:"fight,omitempty"`
+}
+
+// judge decides, after an inspection, whether to repair what it found. See
+// [rollout.Repairs], which has the rules.
+func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool) {
+	repairs := rollout.Repairs{At: k.Repairs}
+	if k.Conflict != nil {
+		repairs.Stopped = k.Conflict.Since
+	}
+	if len(faults) == 0 {
+		repairs = repairs.Settled()
+	} else if repairs, repair = repairs.Due(now); repair {
+		repairs = repairs.Done(now.UTC().Truncate(time.Second))
+	}
+	k.Repairs, k.Conflict = repairs.At, nil
+	if repairs.InConflict() {
+		k.Conflict = &observe.Conflict{Since: repairs.Stopped.UTC().Truncate(time.Second), Faults: faults}
+	}
+	return k, repair
+}
+
+// workMend is the repair of what an inspection found on disk.
+const workMend work = "mend"
+
+// inspected takes what an inspection found, and has it repaired unless somebody else keeps
+// undoing that.
+func (e *engine) inspected(i *instanceState, found push.Inspection, want binding.Unbound, now time.Time) {
+	e.noteManualDrains(i, found.Running.ManualDrains)
+	before := i.kept
+	var repair bool
+	i.kept, repair = i.judge(found.Faults, now)
+	e.tellDrift(i, before, found.Faults, repair, now)
+	if len(found.Faults) == 0 || repair {
+		i.running = found.Running
+	}
+	e.dirty = true
+	if repair && slices.ContainsFunc(found.Faults, onDisk) {
+		i.begin(workMend)
+		e.do(instance.Mend{Ref: i.ref(), Want: want})
+	}
+}
+
+// onDisk reports whether a fault is of a file; the others are of servers and of maps in
+// the worker, which the next update sees to.
+func onDisk(f push.Fault) bool {
+	return !strings.HasPrefix(f.What, "server ") && !strings.HasPrefix(f.What, "map ")
+}
+
+// tellDrift tells what an inspection found.
+func (e *engine) tellDrift(i *instanceState, before kept, faults []push.Fault, repair bool, now time.Time) {
+	log := e.logger(i.Name)
+	for _, f := range faults {
+		if repair {
+			log.Warn("drift is repaired", "what", f.What, "want", f.Want, "found", f.Found)
+		}
+	}
+	switch {
+	case before.Conflict == nil && i.Conflict != nil:
+		e.tell(observe.RepairsStop(i.Name, snapshots.ID{}, i.Conflict.String()), now)
+	case before.Conflict != nil && i.Conflict == nil:
+		e.tell(observe.RepairsGoOn(i.Name), now)
+	}
+}
+
+// noteManualDrains tells of servers that somebody else took out of traffic, or gave back.
+func (e *engine) noteManualDrains(i *instanceState, drains []push.ManualDrain) {
+	for _, d := range drains {
+		if !slices.Contains(i.running.ManualDrains, d) {
+			e.logger(i.Name).Info("somebody took a server out of traffic, it stays out", "server", d.String())
+		}
+	}
+	for _, d := range i.running.ManualDrains {
+		if !slices.ContainsFunc(drains, func(o push.ManualDrain) bool { return o.Backend == d.Backend && o.Server == d.Server }) {
+			e.logger(i.Name).Info("a server that somebody took out of traffic is back, or gone", "server", d.Backend+"/"+d.Server)
+		}
+	}
+	i.running.ManualDrains = drains
 }

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -16,7 +18,6 @@ import (
 
 // The times that nobody had to set so far.
 const (
-	askTimeout   = 5 * time.Second  // of an instance that is asked what it runs
 	viewTimeout  = 30 * time.Second // of the store
 	firstAnswers = 10 * time.Second // how long the first answers are waited for
 	heartbeat    = 5 * time.Second  // of the status
@@ -33,78 +34,68 @@ type engine struct {
 	inbox   inbox
 	effects []effect // decided in this turn, and not started yet
 
-	policy    rollout.Policy
-	instances map[string]*instance
+	policy      rollout.Policy
+	instances   map[string]*instanceState
+	connections *instance.Connections // what effects on instances are carried out with
 	membership
 
-	view        channel.View
-	viewRead    bool
-	rewound     bool // the store, or its channel, is behind what was seen of it
-	live        liveData
-	liveRead    bool
-	fallback    []byte
-	secrets     secretSet // of a cluster
-	refusals    refusals  // likewise
-	waiting     waiting   // for what a cluster has
-	losses      losses    // of endpoints, and whether they are believed
-	emptiness   emptiness // of backends
-	lacking     int       // how many things snapshots in use need and cannot have
-	propagation propagation
-	tally       tally // of endpoints that changed
+	view      channel.View
+	viewRead  bool
+	rewound   bool // the store, or its channel, is behind what was seen of it
+	live      *binding.Sources
+	emptiness emptiness // of backends
+	lacking   int       // how many things snapshots in use need and cannot have
+	soonest   soonest   // certificates to expire
 
 	backends backendsCompared
 
-	snapshotCache *snapshotCache
-	decryptions   *decryptions
-	bindings      *bindings
+	snapshotCache *binding.Cache
+	bindings      *binding.Bindings
+	eventLog      *eventLog // nil: there is none
 	state         state
 	decision      decision
 	waits         []rollout.Wait
-	changes       []Change
+	changes       []observe.Change
 
 	// What the next step has to hear of.
 	results []rollout.Result
 	reloads map[string]int
 
-	troubles      map[string]Trouble
-	troubleLogged map[string]loggedTrouble
-	told          map[string]bool // troubles of which people were notified
-	rejecting     bool
-	rejectAt      time.Time // not before
+	troubles  observe.Troubles
+	rejecting bool
+	rejectAt  time.Time // not before
 
-	reported Status // last
-	dirty    bool   // the state differs from what was saved, in what may be lost
-	saves    saves
-	reviewed time.Time // the uploads
-	pruning  bool      // slots are to be dropped that no snapshot in use has
-	metrics  *metrics
-	traces   traces
-	objects  objects
-	// announcer tells others of the condition; nil: nobody is to be told.
-	announcer  *announcer
-	keeper     Keeper
-	leadership leadership
+	// What people are told: what has happened since they were last, and what was known at the
+	// end of the turn.
+	facts    []observe.Told
+	shown    observe.View
+	reported observe.Status // of that
+	observer *observe.Observer
+
+	// missedSecrets is what the snapshots that run take in vain from Secrets.
+	missedSecrets []binding.SecretFault
+	dirty         bool // the state differs from what was saved, in what may be lost
+	saves         saves
+	reviewed      time.Time // the uploads
+	pruning       bool      // slots are to be dropped that no snapshot in use has
+	keeper        Keeper
+	leadership    leadership
 }
 
 func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
-		Options: o, started: now, state: s, fallback: fallback,
-		inbox: newInbox(), instances: map[string]*instance{},
-		snapshotCache: newSnapshotCache(o.cache()), keeper: o.keeper(), decryptions: newDecryptions(), bindings: newBindings(s.Slots, o.endpointsFrom()),
-		secrets: secretSet{}, refusals: newRefusals(o),
-		policy: rollout.DefaultPolicy(), troubles: map[string]Trouble{}, troubleLogged: map[string]loggedTrouble{}, told: map[string]bool{}, reloads: map[string]int{},
-		metrics: newMetrics(o.Metrics), traces: traces{tracer: o.Tracers.Tracer(tracerName)},
+		Options: o, started: now, state: s,
+		inbox: newInbox(), instances: map[string]*instanceState{}, connections: instance.New(o.connectionOptions(), nil),
+		snapshotCache: binding.NewCache(o.cache()), keeper: o.keeper(), bindings: binding.New(s.Slots, o.endpointsFrom(), o.refusals()),
+		policy: rollout.DefaultPolicy(), troubles: observe.Troubles{}, reloads: map[string]int{},
+		observer: observe.New(o.observed()),
 	}
-	if o.Report != nil {
-		e.announcer = newAnnouncer(o.Report, o.Log)
+	if o.eventsTo != nil {
+		e.eventLog = newEventLog(o.eventsTo, s, o.Log, now)
 	}
-	e.bindings.refusals = newRefusals(o)
+	e.live = binding.NewSources(e.bindings, o.refusals(), s.Kept, fallback, now)
 	e.state.Rollout, e.changes = s.Rollout.Resume(s.Status.Updated, now), s.Status.Changes
-	e.live.Fallback, e.live.Endpoints = fallback, knownEndpoints(s.Slots)
 	e.emptiness = newEmptiness(s.Status.Backends)
-	e.losses = newLosses(s, e.live.Endpoints)
-	e.bindings.setLive(e.live.Live, now)
-	e.liveRead = o.Live == "" // a snapshot is bound when the cluster is known as far as it goes
 	return e
 }
 
@@ -119,7 +110,7 @@ func (e *engine) turn(now time.Time) {
 	e.readSnapshots(now)
 	e.openSnapshots(now)
 	e.assignSlots(now)
-	e.bindings.expire(now)
+	e.bindings.Expire(now)
 	e.beginClaims(now)
 	ready := e.ready(now)
 	e.beginApproved(ready, now)
@@ -131,11 +122,11 @@ func (e *engine) turn(now time.Time) {
 		e.reject(now)
 		e.troubleWithSecrets(now)
 	}
-	e.troubleWithCluster(now)
+	e.live.SettleSecrets(now)
+	e.troubleWithLive(now)
 	e.troubleWithNeeds(now)
 	e.troubleWithSignatures(now)
-	e.settleSecrets(now)
-	e.report(now)
+	e.look(now)
 	e.keepState(now)
 }
 
@@ -154,16 +145,13 @@ func (e *engine) tellInstances() {
 
 // unknown reports whether a snapshot is at hand, but not all that it needs of the
 // cluster.
-func (e *engine) unknown(id snapshots.ID) bool {
-	p, atHand := e.bindings.prepared[id]
-	return atHand && !p.known
-}
+func (e *engine) unknown(id snapshots.ID) bool { return e.bindings.Unknown(id) }
 
 // ready reports whether enough is known to decide: the store, the live objects
 // and every instance were read or asked at least once. Before, what is missing
 // would be taken for what is not there.
 func (e *engine) ready(now time.Time) bool {
-	if !e.leadsFleet(now) || !e.liveRead || !e.known() || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
+	if !e.leadsFleet(now) || !e.live.Ready() || !e.known() || e.unknown(e.state.Rollout.Good) || e.state.Rollout.Rollout != nil && e.unknown(e.state.Rollout.Rollout.Target) {
 		return false
 	}
 	if e.blindStart(now) {
@@ -183,8 +171,8 @@ func (e *engine) ready(now time.Time) bool {
 // observe returns what the rollout is to know.
 func (e *engine) observe(now time.Time) rollout.Observation {
 	_, storeGone := e.troubles["store"]
-	want, atHand := e.snapshotCache.have[e.decision.ID]
-	atHand = atHand && len(e.lacks()) == 0 && e.bindings.complete(e.decision.ID) && !e.unknown(e.decision.ID) && e.knowRunning()
+	want, atHand := e.snapshotCache.Get(e.decision.ID)
+	atHand = atHand && len(e.lacks()) == 0 && e.bindings.Complete(e.decision.ID) && !e.unknown(e.decision.ID) && e.knowRunning()
 	o := rollout.Observation{
 		Intent: e.decision.Intent, MayWait: e.decision.Because == channel.BecauseNewest, Hold: e.decision.Hold || storeGone || !atHand,
 		Wishes:  wishes(e.view.Channel, now),
@@ -196,15 +184,16 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 		o.Want = want.ID()
 	}
 	o.Backends, o.Compared = e.compared()
-	o.Moved = e.bindings.moved
+	o.Moved = e.bindings.Moved()
 	for _, name := range e.names() {
 		i := e.instances[name]
 		seen := i.seen(e.stands(i, time.Time{}) == workReload)
 		seen.Busy = seen.Busy || e.collectsFirst(i, now)
-		seen.Light = e.light(i)
+		seen.WithoutReload = e.runtimeUpdates(i)
 		seen.Busy = seen.Busy || e.unclaimed(i)
 		seen.Reachable = seen.Reachable && !i.ledByOther()
-		seen.HardStopAfter = e.bindings.prepared[i.snapshot()].hardStopAfter
+		p, _ := e.bindings.Of(i.snapshot())
+		seen.HardStopAfter = p.HardStopAfter
 		o.Instances = append(o.Instances, seen)
 	}
 	return o
@@ -213,36 +202,11 @@ func (e *engine) observe(now time.Time) rollout.Observation {
 // names returns the instances' names, in order.
 func (e *engine) names() []string { return slices.Sorted(maps.Keys(e.instances)) }
 
-// trace has the spans follow the rollout.
-func (e *engine) trace() {
-	var target snapshots.ID
-	if r := e.state.Rollout.Rollout; r != nil {
-		target = r.Target
-	}
-	_, known := e.snapshotCache.have[target]
-	e.traces.follow(e.state.Rollout, e.traceparent(target), known)
-}
-
 // traceparent returns the trace that a snapshot was published in, "" if there is
 // none, or the snapshot is not at hand.
 func (e *engine) traceparent(id snapshots.ID) string {
-	return e.snapshotCache.have[id].Manifest.Provenance.Traceparent
-}
-
-// longestError is how much of an error is kept and told, in bytes: some have a line for each
-// Secret, or whatever an instance answered.
-const longestError = 4000
-
-// brief returns what an error says, as far as it is kept.
-func brief(err error) string {
-	if err == nil {
-		return ""
-	}
-	text := err.Error()
-	if len(text) > longestError {
-		return strings.ToValidUTF8(text[:longestError], "") + "…"
-	}
-	return text
+	s, _ := e.snapshotCache.Get(id)
+	return s.Manifest.Provenance.Traceparent
 }
 
 // logger returns a logger for an instance.
@@ -251,25 +215,21 @@ func (e *engine) logger(name string) *slog.Logger { return e.Log.With("instance"
 // readSnapshots sees to it that the snapshots in use are at hand.
 func (e *engine) readSnapshots(now time.Time) {
 	needed := e.inUse()
-	for _, id := range e.snapshotCache.due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
-		e.begin(readSnapshot{e.Store, e.snapshotCache.dir, id})
+	for _, id := range e.snapshotCache.Due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
+		e.begin(readSnapshot{e.Store, e.cache(), id})
 	}
-	for _, s := range e.snapshotCache.keepAgain(now) {
-		e.begin(keepSnapshot{e.snapshotCache.dir, s})
+	for _, s := range e.snapshotCache.KeepAgain(now) {
+		e.begin(keepSnapshot{e.cache(), s})
 	}
-	e.trouble("cache", e.snapshotCache.trouble(), now)
-	dropped := e.snapshotCache.keep(needed)
+	e.trouble("cache", e.snapshotCache.Trouble(), now)
+	dropped := e.snapshotCache.Keep(needed)
 	if len(dropped) > 0 {
-		forget(e.snapshotCache.dir, needed)
+		forget(e.cache(), needed)
 	}
 	e.pruning = e.pruning || len(dropped) > 0
 	e.troubleWithSnapshots(now)
-	if e.bindings.use(e.snapshotCache.have) {
-		e.bindings.gatherVersions(now)
-		e.bindings.stale = true
-		if len(e.losses.guard.kept) > 0 {
-			e.hearEndpoints(nil, now) // no snapshot may have them any more
-		}
+	if n, changed := e.live.Use(e.snapshotCache.All(), now); changed {
+		e.takeNews(n, now)
 		e.want()
 	}
 	e.pruneSlots(needed)
@@ -284,14 +244,13 @@ func (e *engine) pruneSlots(needed map[snapshots.ID]bool) {
 	}
 	matters := e.usedOn(nil)
 	for id := range needed {
-		_, prepared := e.bindings.prepared[id]
-		_, unreadable := e.snapshotCache.failed[id]
-		if !prepared && (!unreadable || slices.Contains(matters, id)) {
+		_, prepared := e.bindings.Of(id)
+		if !prepared && (!e.snapshotCache.Unreadable(id) || slices.Contains(matters, id)) {
 			return
 		}
 	}
 	e.pruning = false
-	e.bindings.prune()
+	e.bindings.Prune()
 }
 
 // inUse returns the snapshots that have to be at hand: the wanted one, the good
@@ -314,13 +273,10 @@ func (e *engine) inUse() map[snapshots.ID]bool {
 }
 
 func (e *engine) troubleWithSnapshots(now time.Time) {
-	var errs []error
-	for _, id := range slices.SortedFunc(maps.Keys(e.snapshotCache.failed), snapshots.ID.Compare) {
-		errs = append(errs, e.snapshotCache.failed[id].err)
-	}
-	for _, id := range slices.SortedFunc(maps.Keys(e.bindings.prepared), snapshots.ID.Compare) {
-		if p := e.bindings.prepared[id]; p.err != nil {
-			errs = append(errs, p.err)
+	errs := e.snapshotCache.Failures()
+	for _, p := range e.bindings.All() {
+		if p.Err != nil {
+			errs = append(errs, p.Err)
 		}
 	}
 	e.trouble("snapshots", errors.Join(errs...), now)
@@ -328,14 +284,11 @@ func (e *engine) troubleWithSnapshots(now time.Time) {
 
 // assignSlots brings the slot table in line with the endpoints, when that is due.
 func (e *engine) assignSlots(now time.Time) {
-	if e.liveRead && e.bindings.assign(now, e.DrainTime) {
+	if e.live.Ready() && e.bindings.Assign(now, e.DrainTime) {
 		e.dirty = true
-		e.propagation.assigned()
+		e.tell(observe.ServersChanged{}, now)
 	}
 }
-
-// aboutSigned is what the trouble with snapshots is called that nobody who may has signed.
-const aboutSigned = "signatures"
 
 // runs returns the newest snapshot that the fleet was brought to, or is being.
 func runs(s rollout.State) snapshots.ID {
@@ -351,7 +304,7 @@ func runs(s rollout.State) snapshots.ID {
 func (e *engine) troubleWithSignatures(now time.Time) {
 	newer := refusedAbove(e.view)
 	if len(newer) == 0 {
-		e.trouble(aboutSigned, nil, now)
+		e.trouble(observe.AboutSigned, nil, now)
 		return
 	}
 	more := ""
@@ -359,7 +312,7 @@ func (e *engine) troubleWithSignatures(now time.Time) {
 		more = fmt.Sprintf("; and %d more", n)
 	}
 	newest := newer[len(newer)-1]
-	e.trouble(aboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
+	e.trouble(observe.AboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
 }
 
 // refusedAbove returns the refused snapshots that are newer than the newest.

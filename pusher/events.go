@@ -3,21 +3,22 @@ package pusher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
-	"strings"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // event is something that the engine learns: what a source says, or how an effect ended. It
-// is a value, which the log and tests can print. Events of instances are in ends.go.
+// is a value, which the log and tests can print. Those of instances are in
+// package instance, and ends.go takes them.
 type event interface {
 	// apply has the engine take the event. It waits for nothing.
 	apply(e *engine, now time.Time)
@@ -34,29 +35,7 @@ func (e *engine) take(ev event) {
 	if e.Log.Enabled(context.Background(), levelEvent) {
 		e.Log.Log(context.Background(), levelEvent, "event", "event", ev.String())
 	}
-	ev.apply(e, time.Now())
-}
-
-// describe writes an event: what happened, then keys and values as the log has them. Keys
-// whose value is empty are left out.
-func describe(what string, keys ...any) string {
-	var b strings.Builder
-	b.WriteString(what)
-	for n := 0; n+1 < len(keys); n += 2 {
-		value := keys[n+1]
-		if err, ok := value.(error); ok {
-			value = brief(err)
-		}
-		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
-			continue
-		}
-		if text := fmt.Sprint(value); strings.ContainsAny(text, " \t\n\"=") {
-			fmt.Fprintf(&b, " %s=%q", keys[n], text)
-		} else {
-			fmt.Fprintf(&b, " %s=%s", keys[n], text)
-		}
-	}
-	return b.String()
+	e.eventLog.take(e, ev, time.Now())
 }
 
 // viewRead is the end of a look into the store.
@@ -68,7 +47,7 @@ type viewRead struct {
 func (v viewRead) apply(e *engine, now time.Time) { e.takeView(v.view, v.err, now) }
 
 func (v viewRead) String() string {
-	return describe("store read", "newest", v.view.Head(), "snapshots", len(v.view.IDs), "err", v.err)
+	return observe.Describe("store read", "newest", v.view.Head(), "snapshots", len(v.view.IDs), "err", v.err)
 }
 
 // takeView takes what the store said.
@@ -88,45 +67,14 @@ func (e *engine) takeView(view channel.View, err error, now time.Time) {
 
 // liveRead is the end of a read of the directory with live objects.
 type liveRead struct {
-	live liveData
+	live binding.Objects
 	err  error
 }
 
 func (l liveRead) apply(e *engine, now time.Time) { e.takeLive(l.live, l.err, now) }
 
 func (l liveRead) String() string {
-	return describe("live objects read", "services", len(l.live.Endpoints), "certificates", len(l.live.Certificates), "err", l.err)
-}
-
-// takeLive takes what was read of the live objects.
-func (e *engine) takeLive(read liveData, err error, now time.Time) {
-	if err == nil {
-		e.losses.read, e.losses.sliceless = true, read.slices == 0
-		read.Endpoints = e.refusals.filterAll(read.Endpoints)
-		differ := e.hearEndpoints(e.reportsOf(read), now)
-		merged := mergeLive(e.live, read, e.losses.guard.keepsIn)
-		merged.Fallback = e.fallback
-		if differ && e.liveRead {
-			e.propagation.came([]time.Time{now})
-		}
-		was := e.liveRead
-		e.live, e.liveRead = merged, true
-		if e.bindings.setLive(merged.Live, now) && was {
-			e.propagation.begin(propagationSecrets, []time.Time{now})
-		}
-		e.bindings.stale = true
-	}
-	e.trouble("live", err, now)
-	e.troubleWithObjects(now)
-}
-
-// troubleWithObjects tells which live objects cannot be used.
-func (e *engine) troubleWithObjects(now time.Time) {
-	var problems []error
-	for _, p := range e.live.problems {
-		problems = append(problems, errors.New(p))
-	}
-	e.trouble("live objects", errors.Join(problems...), now)
+	return observe.Describe("live objects read", "services", len(l.live.Endpoints), "certificates", len(l.live.Certificates), "err", l.err)
 }
 
 // fleetRead is the end of a read of the fleet's file.
@@ -138,7 +86,7 @@ type fleetRead struct {
 func (f fleetRead) apply(e *engine, now time.Time) { e.takeFleet(f.fleet, f.err, now) }
 
 func (f fleetRead) String() string {
-	return describe("fleet read", "fleet", f.fleet.Name, "instances", len(f.fleet.Instances), "err", f.err)
+	return observe.Describe("fleet read", "fleet", f.fleet.Name, "instances", len(f.fleet.Instances), "err", f.err)
 }
 
 // takeFleet takes the fleet's file. The pusher connects anew to instances that changed.
@@ -177,7 +125,7 @@ type podsFound struct {
 func (p podsFound) apply(e *engine, now time.Time) { e.takePods(p.of, p.found, p.err, now) }
 
 func (p podsFound) String() string {
-	return describe("pods found", "pods", len(p.found), "err", p.err)
+	return observe.Describe("pods found", "pods", len(p.found), "err", p.err)
 }
 
 // clusterChanged is what changed in the cluster since the last time.
@@ -186,7 +134,7 @@ type clusterChanged struct{ change cluster.Change }
 func (c clusterChanged) apply(e *engine, now time.Time) { e.takeCluster(c.change, now) }
 
 func (c clusterChanged) String() string {
-	return describe("cluster changed", "services", len(c.change.Endpoints), "secrets", len(c.change.Secrets), "status", c.change.Status != nil)
+	return observe.Describe("cluster changed", "services", len(c.change.Endpoints), "secrets", len(c.change.Secrets), "status", c.change.Status != nil)
 }
 
 // snapshotRead is the end of a read of a snapshot, or of keeping it on disk once more.
@@ -197,11 +145,11 @@ type snapshotRead struct {
 }
 
 func (s snapshotRead) apply(e *engine, now time.Time) {
-	e.snapshotCache.take(s.id, s.snapshot, s.err, now)
+	e.snapshotCache.Take(s.id, s.snapshot, s.err, now)
 }
 
 func (s snapshotRead) String() string {
-	return describe("snapshot read", "snapshot", s.id, "err", s.err)
+	return observe.Describe("snapshot read", "snapshot", s.id, "err", s.err)
 }
 
 // certificatesOpened is the end of opening the certificates that a snapshot carries, which
@@ -213,12 +161,11 @@ type certificatesOpened struct {
 }
 
 func (c certificatesOpened) apply(e *engine, now time.Time) {
-	e.decryptions.take(c.id, c.err, now)
-	e.bindings.addVersions(c.found, now)
+	e.live.Decrypted(c.id, c.found, c.err, now)
 }
 
 func (c certificatesOpened) String() string {
-	return describe("certificates opened", "snapshot", c.id, "certificates", len(c.found), "err", c.err)
+	return observe.Describe("certificates opened", "snapshot", c.id, "certificates", len(c.found), "err", c.err)
 }
 
 // rejectionWritten is the end of noting a failed snapshot in the channel.
@@ -233,5 +180,5 @@ func (r rejectionWritten) apply(e *engine, now time.Time) {
 }
 
 func (r rejectionWritten) String() string {
-	return describe("rejection written", "snapshot", r.id, "err", r.err)
+	return observe.Describe("rejection written", "snapshot", r.id, "err", r.err)
 }

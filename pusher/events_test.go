@@ -4,6 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/push"
@@ -17,26 +20,27 @@ import (
 func TestEventsAndEffectsPrint(t *testing.T) {
 	t.Parallel()
 	one := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
-	i := &instance{Instance: fleet.Instance{Name: "edge-1", URL: "http://admin:hunter2@edge", Password: "hunter2"}}
-	on := remote{of: i, spec: i.Instance}
+	i := &instanceState{Instance: fleet.Instance{Name: "edge-1", URL: "http://admin:hunter2@edge", Password: "hunter2"}}
+	about := instance.About{Ref: i.ref()}
 	for want, value := range map[string]interface{ String() string }{
-		`probed instance=edge-1 node=r000001-aaaaaaaaaa_00000000 pid=7`: probed{of: i, info: dataplane.RuntimeInfo{Node: one.String() + "_00000000", PID: 7}},
-		`probed instance=edge-1 err="no route"`:                         probed{of: i, err: errors.New("no route")},
-		`push ended instance=edge-1 snapshot=r000001-aaaaaaaaaa why=wave outcome=refused err=refused`: pushEnded{
-			of: i, push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}, err: push.ErrRefused,
+		`probed instance=edge-1 node=r000001-aaaaaaaaaa_00000000 pid=7`: instance.Probed{About: about, Info: dataplane.RuntimeInfo{Node: one.String() + "_00000000", PID: 7}},
+		`probed instance=edge-1 err="no route"`:                         instance.Probed{About: about, Err: errors.New("no route")},
+		`push ended instance=edge-1 snapshot=r000001-aaaaaaaaaa why=wave outcome=refused err=refused`: instance.PushEnded{
+			About: about, Push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}, Err: push.ErrRefused,
 		},
-		`push instance=edge-1 snapshot=r000001-aaaaaaaaaa why=wave`: pushSnapshot{remote: on, push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}},
+		`push instance=edge-1 snapshot=r000001-aaaaaaaaaa why=wave`: instance.Push{Ref: i.ref(), Push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}},
+		`join instance=edge-1`: instance.Join{Ref: i.ref(), Spec: i.Instance},
 		`certificates opened snapshot=r000001-aaaaaaaaaa certificates=1`: certificatesOpened{
 			id: one, found: map[string][]byte{"web": []byte("-----BEGIN PRIVATE KEY-----")},
 		},
-		`live objects read certificates=1`: liveRead{live: liveData{Live: bind.Live{
+		`live objects read certificates=1`: liveRead{live: binding.Objects{Live: bind.Live{
 			Certificates: map[snapshots.SecretName][]byte{{Namespace: "shop", Name: "web"}: []byte("-----BEGIN PRIVATE KEY-----")},
 		}}},
 		`fleet read fleet=edge instances=1`:                      fleetRead{fleet: fleet.Fleet{Name: "edge", Instances: []fleet.Instance{i.Instance}}},
 		`store read err="the store is gone"`:                     viewRead{err: errors.New("the store is gone")},
 		`read snapshot snapshot=r000001-aaaaaaaaaa`:              readSnapshot{id: one},
-		`collect instance=edge-1 files=1`:                        collectFiles{on, []push.Stored{{Name: "a.map"}}},
-		`update ended instance=edge-1 node=here`:                 updateEnded{of: i, node: "here"},
+		`collect instance=edge-1 files=1`:                        instance.Collect{Ref: i.ref(), Garbage: []push.Stored{{Name: "a.map"}}},
+		`update ended instance=edge-1 node=here`:                 instance.UpdateEnded{About: about, Node: "here"},
 		`rejection written snapshot=r000001-aaaaaaaaaa err=gone`: rejectionWritten{one, errors.New("gone")},
 	} {
 		if got := value.String(); got != want {

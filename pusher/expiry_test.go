@@ -1,15 +1,13 @@
 package pusher
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 )
 
 // A certificate that expires while nothing else happens is not served any more,
@@ -27,8 +25,8 @@ func TestExpiredCertificateIsReplacedByTheFallback(t *testing.T) {
 	}
 	r.secretUntil(time.Now().Add(3*time.Second), nil)
 	eventually(t, "a serves the fallback certificate", func() bool { return r.served("a", "shop.example.com") == fallback })
-	r.until("it is said", func(s Status) bool {
-		return slices.ContainsFunc(s.Troubles, func(t Trouble) bool {
+	r.until("it is said", func(s observe.Status) bool {
+		return slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool {
 			return t.About == "secrets" && strings.Contains(t.Error, "Secret shop/web-tls has no usable certificate: it expired on ")
 		})
 	})
@@ -37,47 +35,5 @@ func TestExpiredCertificateIsReplacedByTheFallback(t *testing.T) {
 	r.allRun(id)
 	if got := r.workers(); !slices.Equal(got, pids) {
 		t.Errorf("the workers are %v, were %v", got, pids)
-	}
-}
-
-// Time alone changes what is bound, when a certificate ends and not before.
-func TestExpiryIsNoticedByTime(t *testing.T) {
-	r := newRig(t, dataplanetest.V32)
-	start := time.Now().Truncate(time.Second)
-	certificates := map[snapshots.SecretName][]byte{}
-	for name, after := range map[string]time.Duration{"soon": time.Minute, "later": time.Hour} {
-		r.secretUntil(start.Add(after), func(crt, key []byte) ([]byte, []byte) {
-			certificates[snapshots.SecretName{Namespace: "shop", Name: name}] = slices.Concat(crt, key)
-			return crt, key
-		})
-	}
-	certificates[snapshots.SecretName{Namespace: "shop", Name: "broken"}] = []byte("lots")
-	b := newBindings(nil, fromDirectory)
-	b.setLive(bind.Live{Certificates: certificates}, start)
-	for _, step := range []struct {
-		after   time.Duration
-		shapes  int
-		expired []string
-	}{
-		{0, 1, nil},
-		{time.Minute, 1, nil}, // a certificate is valid until the end of its last second
-		{time.Minute + time.Second, 2, []string{"soon"}},
-		{2 * time.Minute, 2, []string{"soon"}},
-		{time.Hour + time.Second, 3, []string{"later", "soon"}},
-		{48 * time.Hour, 3, []string{"later", "soon"}},
-	} {
-		b.expire(start.Add(step.after))
-		b.setLive(bind.Live{Certificates: maps.Clone(certificates)}, start.Add(step.after)) // endpoints changed
-		var expired []string
-		for _, name := range slices.SortedFunc(maps.Keys(b.live.Expired), snapshots.SecretName.Compare) {
-			expired = append(expired, name.Name)
-		}
-		if b.shapes != step.shapes || !slices.Equal(expired, step.expired) {
-			t.Errorf("after %v: %d changes, expired %v; want %d, %v", step.after, b.shapes, expired, step.shapes, step.expired)
-		}
-	}
-	b.setLive(bind.Live{}, start.Add(48*time.Hour))
-	if len(b.live.Expired) > 0 || !b.expiry.next.IsZero() {
-		t.Errorf("without certificates: %v", b.live.Expired)
 	}
 }

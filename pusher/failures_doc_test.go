@@ -49,7 +49,8 @@ func TestFailuresAreTested(t *testing.T) {
 	}
 }
 
-// failureTests lists the tests whose names say that they are of a failure.
+// failureTests lists the tests, and the stories of [TestStories], whose names say that they
+// are of a failure.
 func failureTests(t *testing.T) []string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func (TestFailure[A-Z]\w+)\(`)
@@ -66,6 +67,13 @@ func failureTests(t *testing.T) []string {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	stories, globErr := filepath.Glob("testdata/stories/failure_*.txt")
+	if globErr != nil {
+		t.Fatal(globErr)
+	}
+	for _, story := range stories {
+		tests = append(tests, filepath.Base(story))
 	}
 	slices.Sort(tests)
 	return tests

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
@@ -36,7 +37,7 @@ func TestFailureReplyLostOfAReloadThatFails(t *testing.T) {
 	r.allRunAfter(good)
 	r.instances["a"].Inject(dataplanetest.CutAfter().On(http.MethodPost, "/configuration/raw").Times(1))
 	bad := r.publish(config("2", broken))
-	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	r.until("it is rejected", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
 	r.allRun(good)
 	if n := r.pushes("a"); n != 2 {
 		t.Errorf("a got %d pushes, want one of each snapshot", n)
@@ -59,11 +60,11 @@ func TestFailureCanaryCrashes(t *testing.T) {
 	bad := r.publish(config("2", ""))
 	r.until("the canary soaks", phase(rollout.Soaking))
 	r.restart("a")
-	r.until("it is noted", func(s Status) bool {
-		return s.Rollout != nil && strings.HasPrefix(s.Rollout.Noted, "a: its worker ") && s.instance("a").Reachable && len(s.Rejected) == 0
+	r.until("it is noted", func(s observe.Status) bool {
+		return s.Rollout != nil && strings.HasPrefix(s.Rollout.Noted, "a: its worker ") && statusOf(s, "a").Reachable && len(s.Rejected) == 0
 	})
 	r.restart("a")
-	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	r.until("it is rejected", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
 	r.allRun(good)
 	if n := r.pushes("b"); n != 1 {
 		t.Errorf("b got %d pushes, want 1", n)
@@ -102,7 +103,7 @@ func TestFailureReloadAfterA202(t *testing.T) {
 	t.Parallel()
 	r := inspecting(t, dataplanetest.V32, echo(t, "one"))
 	g := r.throughGate("a")
-	r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
+	r.until("all is well", func(s observe.Status) bool { return statusOf(s, "a").InSync })
 	api, workers := r.api("a"), r.workers()
 	text, err := r.instances["a"].Config()
 	if err != nil {
@@ -117,7 +118,7 @@ func TestFailureReloadAfterA202(t *testing.T) {
 	})
 	close(g.open)
 	r.agree("a")
-	r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
+	r.until("all is well", func(s observe.Status) bool { return statusOf(s, "a").InSync })
 	if now := r.workers(); !slices.Equal(now, workers) {
 		t.Errorf("the worker is %v, was %v", now, workers)
 	}
@@ -150,7 +151,7 @@ func TestFailureReloadLeavesTheMemory(t *testing.T) {
 	good := r.publish(config("1", ""))
 	r.allRunAfter(good)
 	bad := r.publish(config("2", broken))
-	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	r.until("it is rejected", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
 	r.allRun(good)
 	r.agree("a")
 	r.allRun(r.publish(config("3", "")))

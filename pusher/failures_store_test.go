@@ -9,43 +9,11 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
-
-func TestFailureStoreGone(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a")
-	one, two := echo(t, "one"), echo(t, "two")
-	r.endpoints(one)
-	id := r.publish(config("1", ""))
-	r.allRunAfter(id)
-	store := filepath.Join(r.dir, "store")
-	if err := os.Rename(store, store+".away"); err != nil {
-		t.Fatal(err)
-	}
-	r.until("it is said that the store is gone", func(s Status) bool {
-		return len(s.Troubles) == 1 && s.Troubles[0].About == "store"
-	})
-	r.endpoints(two)
-	eventually(t, "endpoints still follow", func() bool { return r.answersOnly("a", "two") })
-
-	// Also a pusher that starts without the store has what runs at hand.
-	r.kill()
-	r.run()
-	r.endpoints(one)
-	eventually(t, "endpoints follow after a restart", func() bool { return r.answersOnly("a", "one") })
-	if n := r.pushes("a"); n != 1 {
-		t.Errorf("a got %d pushes, want 1", n)
-	}
-
-	if err := os.Rename(store+".away", store); err != nil {
-		t.Fatal(err)
-	}
-	r.until("the trouble is over", func(s Status) bool { return len(s.Troubles) == 0 })
-	r.allRun(r.publish(config("2", "")))
-}
 
 func TestFailureStoreEmpty(t *testing.T) {
 	t.Parallel()
@@ -56,9 +24,9 @@ func TestFailureStoreEmpty(t *testing.T) {
 	}
 	r.run()
 	inSync := false
-	r.until("it is said that there is nothing", func(s Status) bool {
-		inSync = inSync || s.instance("a").InSync
-		return s.Channel.Hold && s.Channel.Because == channel.BecauseEmpty && s.instance("a").Reachable
+	r.until("it is said that there is nothing", func(s observe.Status) bool {
+		inSync = inSync || statusOf(s, "a").InSync
+		return s.Channel.Hold && s.Channel.Because == channel.BecauseEmpty && statusOf(s, "a").Reachable
 	})
 	if n := r.writes("a"); n != 0 {
 		t.Errorf("a got %d requests that change something", n)
@@ -97,19 +65,19 @@ func TestFailureStoreRewound(t *testing.T) {
 	r.allRunAfter(second)
 	writes, main := r.writes("a"), strings.TrimSpace(git(t, "-C", path, "rev-parse", "main"))
 	git(t, "-C", path, "update-ref", "refs/heads/main", "main~1")
-	r.until("it is said", func(s Status) bool {
+	r.until("it is said", func(s observe.Status) bool {
 		return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && strings.Contains(s.Troubles[0].Error, "r000002")
 	})
 	r.kill()
 	r.run()
-	r.until("it is said again", func(s Status) bool {
-		return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && s.instance("a").Running == second
+	r.until("it is said again", func(s observe.Status) bool {
+		return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && statusOf(s, "a").Running == second
 	})
 	if revision, _, err := r.get("a"); revision != "2" || r.writes("a") != writes {
 		t.Errorf("a runs revision %q: %v; it got %d requests that change something", revision, err, r.writes("a")-writes)
 	}
 	git(t, "-C", path, "update-ref", "refs/heads/main", main)
-	r.until("the trouble is over", func(s Status) bool { return len(s.Troubles) == 0 && s.instance("a").InSync })
+	r.until("the trouble is over", func(s observe.Status) bool { return len(s.Troubles) == 0 && statusOf(s, "a").InSync })
 }
 
 func git(t *testing.T, args ...string) string {
@@ -119,64 +87,6 @@ func git(t *testing.T, args ...string) string {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
 	return string(out)
-}
-
-// What the fleet ran is deleted while the newest does not start: the canary returns to
-// it all the same, and a pusher that starts then has it at hand.
-func TestFailureSnapshotDeleted(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	one, two := echo(t, "one"), echo(t, "two")
-	r.endpoints(one)
-	good := r.publish(config("1", ""))
-	r.allRunAfter(good)
-	r.kill()
-	bad := r.publish(config("2", broken))
-	if err := r.store.Delete(t.Context(), good); err != nil {
-		t.Fatal(err)
-	}
-	r.run()
-	r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
-	r.kill()
-	r.endpoints(two)
-	r.run()
-	for _, name := range r.names {
-		eventually(t, name+" follows the endpoints", func() bool { return r.answersOnly(name, "two") })
-		if revision, _, err := r.get(name); revision != "1" {
-			t.Errorf("%s runs revision %q: %v", name, revision, err)
-		}
-	}
-	r.agree("a")
-	r.allRun(r.publish(config("3", "")))
-}
-
-func TestFailureSnapshotCorrupted(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a")
-	r.endpoints(echo(t, "one"))
-	good := r.publish(config("1", ""))
-	r.allRunAfter(good)
-	r.kill()
-	damaged := r.publish(config("2", ""))
-	file := filepath.Join(r.dir, "store", "snapshots", damaged.String(), snapshots.ConfigFile)
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, whole[:len(whole)/2], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.run()
-	r.until("it is said", func(s Status) bool {
-		return len(s.Troubles) == 1 && s.Troubles[0].About == "snapshots" && strings.Contains(s.Troubles[0].Error, damaged.String())
-	})
-	if revision, _, err := r.get("a"); revision != "1" || r.pushes("a") != 1 {
-		t.Errorf("a runs revision %q after %d pushes: %v", revision, r.pushes("a"), err)
-	}
-	if err := os.WriteFile(file, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.allRun(damaged)
 }
 
 // Who deletes the channel, or brings an old one back, has not approved anything, nor
@@ -241,15 +151,15 @@ func TestFailureChannelUnsaid(t *testing.T) {
 	reopen()
 	r.allRunAfter(second)
 	believed := tip()
-	r.until("it is kept which channel was seen", func(Status) bool {
+	r.until("it is kept which channel was seen", func(observe.Status) bool {
 		seen, err := ReadSeen(r.options.State)
 		return err == nil && seen.Channel == believed
 	})
 	held := func(how string) {
 		t.Helper()
-		r.until(how+" is said", func(s Status) bool {
+		r.until(how+" is said", func(s observe.Status) bool {
 			return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && strings.Contains(s.Troubles[0].Error, "accept-rewind") &&
-				s.Channel.Rewound && s.Condition().Phase == Degraded && s.instance("a").Running == second
+				s.Channel.Rewound && s.Condition().Phase == observe.Degraded && statusOf(s, "a").Running == second
 		})
 	}
 	for how, commit := range map[string]string{"gone": strings.Repeat("0", 40), "set back": pinned} {
@@ -261,7 +171,7 @@ func TestFailureChannelUnsaid(t *testing.T) {
 		held(how + ", after a restart,")
 	}
 	git(t, "-C", path, "update-ref", "refs/heads/main-channel", believed)
-	r.until("what was put back is believed", func(s Status) bool { return len(s.Troubles) == 0 && s.instance("a").InSync })
+	r.until("what was put back is believed", func(s observe.Status) bool { return len(s.Troubles) == 0 && statusOf(s, "a").InSync })
 	if n := r.pushes("a"); n != 1 {
 		t.Errorf("a got %d pushes, want 1", n)
 	}

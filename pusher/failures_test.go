@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
@@ -17,10 +18,10 @@ func TestFailureInstanceUnreachable(t *testing.T) {
 	r.endpoints(echo(t, "one"))
 	id := r.publish(config("1", ""))
 	r.run()
-	r.until("the others run it", func(s Status) bool {
-		return s.Good == id && s.InSync() == 2 && s.instance("b").InSync && s.instance("c").InSync
+	r.until("the others run it", func(s observe.Status) bool {
+		return s.Good == id && s.InSync() == 2 && statusOf(s, "b").InSync && statusOf(s, "c").InSync
 	})
-	if a := r.seen().instance("a"); a.Reachable || a.Error == "" {
+	if a := statusOf(r.seen(), "a"); a.Reachable || a.Error == "" {
 		t.Errorf("of a it is said: %+v", a)
 	}
 	if err := r.instances["a"].StartAPI(); err != nil {
@@ -38,7 +39,7 @@ func TestFailureInstanceNeverAnswers(t *testing.T) {
 	r.endpoints(one)
 	id := r.publish(config("1", ""))
 	r.run()
-	r.until("a and b run it", func(s Status) bool { return s.instance("a").InSync && s.instance("b").Running == id })
+	r.until("a and b run it", func(s observe.Status) bool { return statusOf(s, "a").InSync && statusOf(s, "b").Running == id })
 	r.endpoints(two)
 	eventually(t, "a follows the endpoints", func() bool { return r.answersOnly("a", "two") })
 	r.instances["c"].ClearFaults()
@@ -126,7 +127,7 @@ func TestFailureEmptyInstanceInTheMiddleOfAWave(t *testing.T) {
 	second := r.publish(config("2", ""))
 	r.until("the canary soaks", phase(rollout.Soaking))
 	r.writeFleet("a", "b", "c")
-	r.until("the new one runs what is good", func(s Status) bool { return s.instance("c").Running == first })
+	r.until("the new one runs what is good", func(s observe.Status) bool { return statusOf(s, "c").Running == first })
 	if revision, body, err := r.get("c"); revision != "1" || body != "one" {
 		t.Errorf("c answers %q of revision %q: %v", body, revision, err)
 	}

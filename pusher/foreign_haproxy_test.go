@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 )
 
 // limited is a snapshot whose worker says what it runs beside its node: the header that it
@@ -64,8 +65,8 @@ func TestFailureWorkerStartedFromAnEditedFile(t *testing.T) {
 				r := newRig(t, api, "a")
 				r.endpoints(echo(t, "one"))
 				r.allRunAfter(r.publish(limited("1")))
-				said := r.ever(func(s Status) bool {
-					a := s.instance("a")
+				said := r.ever(func(s observe.Status) bool {
+					a := statusOf(s, "a")
 					return !a.InSync && strings.Contains(a.Foreign, "changed after it was written") && strings.Contains(a.Error, "its worker was started from another configuration")
 				})
 				before := r.pushes("a")
@@ -77,7 +78,7 @@ func TestFailureWorkerStartedFromAnEditedFile(t *testing.T) {
 					t.Fatalf("the edited file answers %q", got)
 				}
 				eventually(t, "the worker runs the snapshot again", func() bool { return r.revision("a") == "1" })
-				r.until("all is well", func(s Status) bool { return s.instance("a").InSync && s.instance("a").Foreign == "" })
+				r.until("all is well", func(s observe.Status) bool { return statusOf(s, "a").InSync && statusOf(s, "a").Foreign == "" })
 				if !said() {
 					t.Error("the status never said so")
 				}
@@ -158,8 +159,8 @@ func TestRestartFromOurFileCostsNoReload(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.until("the restarted worker is known "+how, func(s Status) bool {
-					return s.instance("a").PID == pid && s.instance("a").InSync
+				r.until("the restarted worker is known "+how, func(s observe.Status) bool {
+					return statusOf(s, "a").PID == pid && statusOf(s, "a").InSync
 				})
 			}
 			restart("at once")
@@ -174,7 +175,7 @@ func TestRestartFromOurFileCostsNoReload(t *testing.T) {
 				text, _ := r.instances["a"].Config()
 				return strings.Contains(text, "x-revision 1")
 			})
-			r.until("all is well", func(s Status) bool { return s.instance("a").InSync })
+			r.until("all is well", func(s observe.Status) bool { return statusOf(s, "a").InSync })
 			heard := r.instances["a"].Count("GET", "/runtime/info")
 			eventually(t, "the worker is heard for a while after that", func() bool {
 				return r.instances["a"].Count("GET", "/runtime/info") > heard+40
@@ -185,7 +186,7 @@ func TestRestartFromOurFileCostsNoReload(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.run()
-			r.until("the fleet is known again", func(s Status) bool { return s.Good == id && s.instance("a").InSync })
+			r.until("the fleet is known again", func(s observe.Status) bool { return s.Good == id && statusOf(s, "a").InSync })
 			if n := r.pushes("a") - before; n != 0 {
 				t.Errorf("%d reloads for workers that were started from what was written", n)
 			}
@@ -201,18 +202,18 @@ func TestFailureConflictOverAWorker(t *testing.T) {
 	one, two := echo(t, "one"), echo(t, "two")
 	r.endpoints(one)
 	r.allRunAfter(r.publish(limited("1")))
-	var last Status
+	var last observe.Status
 	eventually(t, "the repairs stop", func() bool {
-		if r.revision("a") == "1" && r.seen().instance("a").InSync {
+		if r.revision("a") == "1" && statusOf(r.seen(), "a").InSync {
 			r.foreignly("a")
 			if err := reloadByHand(r.instances["a"]); err != nil {
 				t.Fatal(err)
 			}
 		}
 		last = r.seen()
-		return last.instance("a").Conflict != nil && strings.Contains(last.instance("a").Error, "somebody else keeps changing it, 3 repairs")
+		return statusOf(last, "a").Conflict != nil && strings.Contains(statusOf(last, "a").Error, "somebody else keeps changing it, 3 repairs")
 	})
-	if a := last.instance("a"); a.InSync || a.Foreign == "" || !strings.Contains(a.Error, "was started from another configuration") {
+	if a := statusOf(last, "a"); a.InSync || a.Foreign == "" || !strings.Contains(a.Error, "was started from another configuration") {
 		t.Errorf("in sync %v, foreign %q, error %q", a.InSync, a.Foreign, a.Error)
 	}
 	if n := r.pushes("a"); n != 4 {

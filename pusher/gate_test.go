@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
@@ -62,7 +60,7 @@ func TestGateStopsASnapshotThatAnswers500(t *testing.T) {
 	r.allRunAfter(good)
 	r.load()
 	bad := r.publish(config("2", fails))
-	s := r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	s := r.until("it is rejected", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
 	if reason := s.Rejected[0].Reason; !strings.HasPrefix(reason, "a: ") || !strings.Contains(reason, " requests were answered with 5xx") {
 		t.Errorf("it is rejected since %s", reason)
 	}
@@ -78,7 +76,7 @@ func TestGateHoldsWhereNobodyCanTell(t *testing.T) {
 	r.endpoints(echo(t, "one"))
 	r.allRunAfter(r.publish(config("1", "")))
 	second := r.publish(config("2", fails))
-	r.until("it waits for requests", func(s Status) bool {
+	r.until("it waits for requests", func(s observe.Status) bool {
 		return s.Phase() == rollout.Soaking && len(s.Waits) == 1 && strings.HasPrefix(s.Waits[0].For, "requests to judge by")
 	})
 	if n := r.pushes("b"); n != 1 {
@@ -108,7 +106,7 @@ func TestGatePausesWhereAllFail(t *testing.T) {
 	second := r.publish(config("2", ""))
 	r.until("the canary soaks", phase(rollout.Soaking))
 	broken.Store(true)
-	s := r.until("it pauses", func(s Status) bool { return s.Rollout != nil && s.Rollout.Paused != "" })
+	s := r.until("it pauses", func(s observe.Status) bool { return s.Rollout != nil && s.Rollout.Paused != "" })
 	if len(s.Rejected) > 0 || s.Rollout.Target != second {
 		t.Errorf("it is rejected: %+v", s.Rejected)
 	}
@@ -129,24 +127,11 @@ func TestGateFindsBackendsThatLostTheirServers(t *testing.T) {
 	r.allRunAfter(good)
 	// The check asks a port of the endpoint where nobody listens.
 	bad := r.publish(strings.Replace(checked, "check inter", "check port 1 inter", 1))
-	s := r.until("it is rejected", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
+	s := r.until("it is rejected", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
 	if reason := s.Rejected[0].Reason; reason != "a: no server is up of shop_web, which had some before" {
 		t.Errorf("it is rejected since %s", reason)
 	}
 	r.allRun(good)
-}
-
-func TestSummaryOfStatistics(t *testing.T) {
-	t.Parallel()
-	got := summary(
-		[]dataplane.FrontendStatistics{{Name: "http", Requests: 10, Errors: 2, Connections: 5}, {Name: "status", Requests: 7, Errors: 7}, {Name: "tcp", Connections: 3}},
-		[]dataplane.BackendStatistics{{Name: "b", Down: true}, {Name: "c"}, {Name: "a", Down: true}},
-		[]string{"status"}, rollout.Sample{PID: 4},
-	)
-	want := rollout.Sample{PID: 4, Counters: rollout.Counters{Requests: 10, Errors: 2, Connections: 8}, Down: []string{"a", "b"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("added up otherwise (-want +got):\n%s", diff)
-	}
 }
 
 func TestSamplesTellThePast(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -18,14 +20,15 @@ import (
 // connections and answer nothing. The others come to their ends within their waves, and
 // neither goroutines nor memory grow with the time that it lasts. When they answer again,
 // they get what the fleet runs.
+//
+// It is not parallel: goroutines and bytes are counted of the whole process.
 func TestManyInstancesHang(t *testing.T) {
-	t.Parallel()
 	const all, everyThird = 30, 3 // with 1,000 it is the same, and takes eight minutes
 	w := &settling{dir: t.TempDir(), instances: map[string]*fakeInstance{}, unkilled: true}
 	soak := 30 * time.Second
 	w.options = Options{Soak: &soak, PollInterval: 30 * time.Second, InspectInterval: time.Hour}
 	synctest.Test(t, func(t *testing.T) {
-		w.live = liveWith(liveData{slices: 1}, "10.0.0.1")
+		w.live = liveWith(binding.Objects{Slices: 1}, "10.0.0.1")
 		w.live.Certificates = map[snapshots.SecretName][]byte{webTLS: newPEM(t)}
 		hanging := w.largeFleet(t, all, everyThird)
 		p := &play{settling: w, t: t}

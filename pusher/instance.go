@@ -1,14 +1,14 @@
 package pusher
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -16,15 +16,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// instance is what the engine knows of one instance. Only the engine's goroutine
-// touches it.
-type instance struct {
+// instanceState is what the engine knows of one instance. It is a value: what it takes to reach
+// the instance is in package instance. Only the engine's goroutine touches it.
+//
+// What the rollout has to remember of an instance for longer than the worker lives is in
+// [rollout.State]: what was pushed to it last, and what a rollout has changed of the fleet. That
+// is saved before a push begins, and this is found out anew.
+type instanceState struct {
 	fleet.Instance
 	kept
-	client *dataplane.Client
-	target push.Instance
-	stop   chan struct{} // closed when the instance is no longer asked
-	gone   chan struct{} // closed when the instance is gone, which ends jobs
+	joined int            // counts the connections under its name
+	known  instance.Known // of its haproxy.cfg and its worker, as of the last event
 
 	asked   bool // has answered, or failed to, at least once
 	info    dataplane.RuntimeInfo
@@ -64,14 +66,13 @@ type instance struct {
 	collected    time.Time     // when files were last begun to be removed
 	collectAfter time.Time     // not before
 	reviewed     review        // the last one of its files
-	onDisk       push.Known    // the certificates on its disk, for pushes
 	persisted    time.Time
 	persistTook  time.Duration
 	tidied       time.Time
 	lastWork     work      // the last that ended
 	inspectAfter time.Time // the next inspection
 	inspections  int       // how many there were
-	heavy        string    // the digest of a snapshot that its worker could not be changed to
+	needsReload  string    // the digest of a snapshot that its worker could not be changed to
 	jobError     string
 	jobErrorAt   time.Time
 	jobFailures  int
@@ -84,7 +85,7 @@ const workPush work = "push"
 // snapshot returns the snapshot that the worker names, zero for none. Of several
 // revisions with the same content it is the one that matters to the engine: what
 // was changed and changed back need not be pushed.
-func (i *instance) snapshot() snapshots.ID {
+func (i *instanceState) snapshot() snapshots.ID {
 	if i.named.node != i.info.Node {
 		id, _, err := bind.ParseNode(i.info.Node)
 		i.named = named{i.info.Node, id, err == nil}
@@ -108,7 +109,7 @@ type named struct {
 	known bool // it names a snapshot
 }
 
-func (i *instance) reachable() bool { return i.asked && i.err == nil }
+func (i *instanceState) reachable() bool { return i.asked && i.err == nil }
 
 // comparison remembers how two lists of servers compared, for there may be many
 // thousands in each, and they rarely change.
@@ -119,7 +120,7 @@ type comparison struct {
 
 // hasServers reports whether the worker is known to have these servers, or to serve them
 // until slots get their addresses.
-func (i *instance) hasServers(want []bind.Server) bool {
+func (i *instanceState) hasServers(want []bind.Server) bool {
 	have := i.running.Servers
 	if have == nil || i.running.Info.PID != i.info.PID || len(have) != len(want) {
 		return false
@@ -135,7 +136,7 @@ func (i *instance) hasServers(want []bind.Server) bool {
 
 // leavesUnserved reports whether the file on the instance's disk leaves backends without
 // servers that are wanted, where it is known what the worker has.
-func (i *instance) leavesUnserved(want []bind.Server) bool {
+func (i *instanceState) leavesUnserved(want []bind.Server) bool {
 	disk := i.running.Written
 	if i.running.Servers == nil || i.running.Info.PID != i.info.PID || len(want) == 0 {
 		return false
@@ -150,25 +151,43 @@ func (i *instance) leavesUnserved(want []bind.Server) bool {
 }
 
 // seen is the instance as the rollout sees it.
-func (i *instance) seen(stale bool) rollout.Seen {
+func (i *instanceState) seen(stale bool) rollout.Seen {
 	return rollout.Seen{
 		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
 		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Foreign: i.foreign() != "", Sample: i.samples.last(i.started), Died: i.died,
 	}
 }
 
-// foreign says why its worker was started from another configuration than what was written
-// for it, "" if it was not.
-func (i *instance) foreign() string { return i.target.Record.Foreign(i.info) }
-
-// ledByOther reports whether another pusher leads it.
-func (i *instance) ledByOther() bool {
-	_, led := i.target.Record.LedBy()
-	return led
+// ref names the instance in effects and events.
+func (i *instanceState) ref() instance.Ref {
+	return instance.Ref{Name: i.Name, UID: i.UID, Joined: i.joined}
 }
 
+// takeKnown takes what is known with an event, unless a later one came before it.
+func (i *instanceState) takeKnown(k instance.Known) {
+	if k.Number > i.known.Number {
+		i.known = k
+	}
+}
+
+// override returns what its worker runs, where it was changed without a reload, the zero value
+// where that was another worker.
+func (i *instanceState) override() push.Override {
+	if i.info.PID != 0 && i.info.Loaded == "" {
+		return push.Override{}
+	}
+	return i.known.Override
+}
+
+// foreign says why its worker was started from another configuration than what was written
+// for it, "" if it was not.
+func (i *instanceState) foreign() string { return i.known.Record.Foreign(i.info) }
+
+// ledByOther reports whether another pusher leads it.
+func (i *instanceState) ledByOther() bool { return i.known.Record.LedByOther() }
+
 // takeProbe takes what the instance answered when it was asked at a time.
-func (i *instance) takeProbe(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
+func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
 	if i.busy == workPush || asked.Before(i.ended) {
 		return // the push knows better
 	}
@@ -187,58 +206,38 @@ func (i *instance) takeProbe(info dataplane.RuntimeInfo, err error, asked, now t
 
 // takeInfo takes what the worker said of itself. If it is another one, nothing is
 // known of it.
-func (i *instance) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
+func (i *instanceState) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
 	if now := (observation{info, asked}); now.ofAnother(i.observed()) {
-		i.running, i.started, i.inspectAfter, i.heavy = i.running.Another(), now.started(), asked, ""
-		if info.Loaded == "" {
-			i.target.Names.Set(push.Alias{}) // it was another worker's
-		}
+		i.running, i.started, i.inspectAfter, i.needsReload = i.running.Another(), now.started(), asked, ""
 	}
 	i.info, i.told = info, asked
 }
 
 // observed returns what the worker said last.
-func (i *instance) observed() observation { return observation{i.info, i.told} }
+func (i *instanceState) observed() observation { return observation{i.info, i.told} }
 
 // begin marks the instance as busy.
-func (i *instance) begin(w work) { i.busy = w }
+func (i *instanceState) begin(w work) { i.busy = w }
 
 // end notes how a job ended, apart from a push, whose end the rollout notes.
-func (i *instance) end(err error, retry time.Duration, now time.Time) {
+func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
 	i.lastWork, i.busy, i.ended = i.busy, "", now
 	if err == nil {
 		i.jobError, i.jobErrorAt, i.jobFailures, i.jobNotBefore = "", time.Time{}, 0, time.Time{}
 		return
 	}
 	i.jobFailures++
-	i.jobError, i.jobErrorAt = brief(err), now
+	i.jobError, i.jobErrorAt = observe.Brief(err), now
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
 }
 
 // forgetJobs forgets what failed with a worker that was replaced since, apart from a
 // claim, which is of the disk.
-func (i *instance) forgetJobs() {
+func (i *instanceState) forgetJobs() {
 	if !i.claimFailed {
 		i.jobError, i.jobErrorAt = "", time.Time{}
 	}
 	i.jobFailures, i.jobNotBefore = 0, time.Time{}
-}
-
-// connect returns the instance with a client of its API.
-func (o Options) connect(spec fleet.Instance) (*instance, error) {
-	client, err := dataplane.New(o.access(spec))
-	if err != nil {
-		return nil, fmt.Errorf("instance %s: %w", spec.Name, err)
-	}
-	return &instance{
-		Instance: spec, client: client, stop: make(chan struct{}), gone: make(chan struct{}), onDisk: push.Known{},
-		target: push.Instance{API: client, ReloadTimeout: o.ReloadTimeout, Names: &push.Names{}, Record: push.NewRecord(push.Remembered{}), Layout: spec.Layout},
-	}, nil
-}
-
-// access is what a client of an instance takes.
-func (o Options) access(spec fleet.Instance) dataplane.Options {
-	return dataplane.Options{URL: spec.URL, Username: spec.Username, Password: spec.Password, TLS: spec.TLS, HTTP: o.http}
 }
 
 // observation is what a worker said of itself when it was asked at a time.
@@ -264,6 +263,7 @@ type membership struct {
 	// podsRead is set once the pods were read that are looked for.
 	podsRead bool
 	stopPods chan struct{}
+	joins    int // counts connections
 }
 
 var errNoCluster = errors.New("the fleet has pods, and no cluster is known to look for them in")
@@ -319,7 +319,7 @@ func (e *engine) gather(now time.Time) {
 	}
 	for name, i := range e.instances {
 		if !members[name] {
-			i.leave()
+			e.do(instance.Leave{Ref: i.ref()})
 			delete(e.instances, name)
 			if i.UID != "" {
 				delete(e.state.Uploads, name) // they went with the pod
@@ -335,53 +335,45 @@ func (e *engine) known() bool {
 	return e.pods == nil || (e.podsRead && len(e.instances) > 0)
 }
 
-// leave ends what is done with an instance that is gone. The address of a pod may be
-// another's in a moment.
-func (i *instance) leave() {
-	close(i.stop)
-	if i.UID != "" {
-		close(i.gone)
-	}
-}
-
 // sameBut reports whether nothing has changed of an instance but what it is asked
 // with.
-func (i *instance) sameBut(spec fleet.Instance) bool {
+func (i *instanceState) sameBut(spec fleet.Instance) bool {
 	spec.Username, spec.Password, spec.TLS = i.Username, i.Password, i.TLS
 	return i.Instance == spec
 }
 
-// renew has an instance asked with other credentials from now on. Work that is
-// under way goes on, with them: a push is not lost.
-func (e *engine) renew(i *instance, spec fleet.Instance, now time.Time) {
-	if err := i.client.Renew(e.access(spec)); err != nil {
-		e.trouble("fleet", fmt.Errorf("instance %s: %w", spec.Name, err), now)
+// renew has an instance asked with other credentials from now on. Work that is under way goes on,
+// with them.
+func (e *engine) renew(i *instanceState, spec fleet.Instance, now time.Time) {
+	if err := instance.Valid(spec); err != nil {
+		e.trouble("fleet", err, now)
 		return
 	}
 	i.Instance = spec
+	e.do(instance.Renew{Ref: i.ref(), Spec: spec})
 	e.Log.Info("credentials of instance renewed", "instance", spec.Name)
 }
 
 // join begins to ask an instance what it runs.
 func (e *engine) join(spec fleet.Instance, now time.Time) {
-	i, err := e.connect(spec)
-	if err != nil {
+	if err := instance.Valid(spec); err != nil {
 		e.trouble("fleet", err, now)
 		return
 	}
-	switch old := e.instances[spec.Name]; {
+	e.joins++
+	i := &instanceState{Instance: spec, joined: e.joins}
+	old := e.instances[spec.Name]
+	same := old != nil && old.UID == spec.UID
+	switch {
 	case old == nil:
 		i.kept = e.state.Instances[spec.Name]
 		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
-	case old.UID == spec.UID:
-		close(old.stop)
+	case same:
 		e.change(func(s rollout.State) rollout.State { return s.Forgive(spec.Name) })
 		i.busy = old.busy // its job ends as it began
-		i.kept = old.kept
-		i.target.Names, i.target.Record = old.target.Names, old.target.Record
-		i.ByHand, i.running.Disk = old.running.ByHand, old.running.Disk
+		i.kept, i.known = old.kept, old.known
+		i.ByHand, i.running.Disk = old.running.ManualDrains, old.running.Disk
 	default:
-		old.leave()
 		i.kept = old.kept
 		e.Log.Info("instance was replaced by another of its name", "instance", spec.Name, "url", spec.URL)
 	}
@@ -395,26 +387,22 @@ func (e *engine) join(spec fleet.Instance, now time.Time) {
 		}
 		e.dirty = true
 	}
-	i.running.ByHand = i.ByHand
-	if old := e.instances[spec.Name]; old == nil || old.UID != spec.UID {
-		i.target.Record = push.NewRecord(i.Record)
-	}
-	i.target.API = e.leadership.around(i.client, i.target.Record)
-	if i.Alias.Runs != "" && i.target.Names.Alias().Runs == "" {
-		i.target.Names.Set(i.Alias)
+	i.running.ManualDrains = i.ByHand
+	if !same {
+		i.known = instance.Known{Record: push.RecordView{Remembered: i.Record}, Override: i.Alias}
 	}
 	e.instances[spec.Name] = i
-	e.begin(askInstance{e.remote(i), e.PollInterval, cmp.Or(min(askTimeout, e.ReloadTimeout), askTimeout), i.stop})
+	e.do(instance.Join{Ref: i.ref(), Spec: spec, Remembered: i.Record, Override: i.Alias})
 }
 
 // checkOnce begins to check an instance that answers for the first time, or again, for what
 // would keep a push from working. Nothing waits for that.
-func (e *engine) checkOnce(i *instance) {
+func (e *engine) checkOnce(i *instanceState) {
 	switch {
 	case !i.reachable():
 		i.checked = false
 	case !i.checked:
 		i.checked = true
-		e.begin(checkInstance{e.remote(i)})
+		e.do(instance.Check{Ref: i.ref()})
 	}
 }

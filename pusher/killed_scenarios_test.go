@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -161,7 +163,7 @@ func crowded(p *play) snapshots.ID {
 	return p.newest(0)
 }
 
-func liveWith(live liveData, addresses ...string) liveData {
+func liveWith(live binding.Objects, addresses ...string) binding.Objects {
 	var list []snapshots.Endpoint
 	for _, address := range addresses {
 		list = append(list, snapshots.Endpoint{Address: address, Port: 80})
@@ -297,7 +299,7 @@ func (s killScenario) before(t *testing.T) *settling {
 		InspectInterval: 5 * time.Second, CollectAfter: 8 * time.Second,
 	}
 	synctest.Test(t, func(t *testing.T) {
-		out.live = liveWith(liveData{slices: 1}, "10.0.0.1")
+		out.live = liveWith(binding.Objects{Slices: 1}, "10.0.0.1")
 		out.live.Certificates = map[snapshots.SecretName][]byte{webTLS: newPEM(t)}
 		s.prepare(t, out)
 		p := &play{settling: out, t: t}

@@ -36,15 +36,19 @@ func TestFailureKilledAgainAndAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before := s.before(t)
+			before.recorded = true
 			whole := s.played(t, before, never)
+			replayAll(t, whole.logs, whole.store)
 			for seed := range uint64(1) {
 				random := rand.New(rand.NewPCG(seed, 1))
-				whole.compare(t, s.played(t, before, func(life int) int {
+				again := s.played(t, before, func(life int) int {
 					if life >= 8 {
 						return 0
 					}
 					return 1 + random.IntN(6)
-				}))
+				})
+				whole.compare(t, again)
+				replayAll(t, again.logs, again.store)
 			}
 		})
 	}
@@ -75,6 +79,9 @@ type ending struct {
 	unsaved  int
 	// terms is how many terms began after the first: each is written on each instance.
 	terms int
+	// logs are the event logs of the lives.
+	logs  []*eventLines
+	store getter
 }
 
 const writtenOnly = "post the configuration, reload false"
@@ -107,6 +114,9 @@ func (s killScenario) played(t *testing.T, before *settling, at kill) (out endin
 			p.settle(want, s.missing)
 		}
 		p.life.end()
+		if out.logs = p.logs; p.recorded {
+			out.store = inMemory(t, p.store())
+		}
 		if s.terms {
 			out.terms = len(out.killed)
 		}

@@ -21,7 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -35,7 +38,7 @@ type settling struct {
 	dir       string
 	at        time.Time
 	instances map[string]*fakeInstance
-	live      liveData
+	live      binding.Objects
 	options   Options
 	// cluster is where live objects come from, nil for live.
 	cluster func() Cluster
@@ -45,6 +48,9 @@ type settling struct {
 	taken atomic.Int64
 	// unkilled is set where no pusher is killed, so that nobody counts its steps.
 	unkilled bool
+	// logs are the event logs of all lives, where they are recorded.
+	recorded bool
+	logs     []*eventLines
 }
 
 // clone returns the same once more.
@@ -52,7 +58,7 @@ func (s *settling) clone(t *testing.T) *settling {
 	t.Helper()
 	c := settling{
 		dir: t.TempDir(), at: s.at, instances: map[string]*fakeInstance{}, live: s.live, options: s.options, cluster: s.cluster,
-		terms: s.terms,
+		terms: s.terms, recorded: s.recorded,
 	}
 	c.taken.Store(s.taken.Load())
 	if err := os.CopyFS(c.dir, os.DirFS(s.dir)); err != nil {
@@ -80,24 +86,25 @@ var errKilled = errors.New("killed")
 // life is that of one pusher.
 type life struct {
 	*settling
-	folder string // of its state
-	stop   context.CancelFunc
-	ended  chan struct{}
-	engine chan *engine
+	reachable map[string]*fakeInstance // also those that the test no longer counts
+	folder    string                   // of its state
+	stop      context.CancelFunc
+	ended     chan struct{}
+	engine    chan *engine
 
 	mu     sync.Mutex
 	left   int // the step at which it is killed, from now on; 0 is never
 	killed bool
 	steps  []string // since it is known at which
 	saved  []byte
-	status Status
+	status observe.Status
 }
 
 // begin starts a pusher.
 func (p *play) begin(folder string) {
 	p.t.Helper()
 	ctx, stop := context.WithCancel(p.t.Context())
-	l := &life{settling: p.settling, folder: folder, stop: stop, ended: make(chan struct{}), engine: make(chan *engine, 1)}
+	l := &life{settling: p.settling, reachable: maps.Clone(p.instances), folder: folder, stop: stop, ended: make(chan struct{}), engine: make(chan *engine, 1)}
 	p.life = l
 	for _, i := range p.instances {
 		i.midst = func(what string) { l.step(i.name + " is in the middle of " + what) }
@@ -108,6 +115,10 @@ func (p *play) begin(folder string) {
 		o.Live, o.Cluster = "", p.cluster()
 	}
 	o.http = &http.Client{Transport: l}
+	if p.recorded {
+		lines := &eventLines{}
+		o.eventsTo, p.logs = lines.add, append(p.logs, lines)
+	}
 	o.Log, o.Status = slog.New(slog.NewTextHandler(l, nil)), l.see
 	o = o.withDefaults()
 	go func() {
@@ -145,11 +156,11 @@ func (l *life) run(ctx context.Context, o Options) error {
 	e := newEngine(o, s, fallback, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.leadership = newLeadership(l.term(), nil, func() error { return ctx.Err() })
+	e.lead(newLeadership(l.term(), nil, func() error { return ctx.Err() }))
 	e.leadership.fence.Sign(push.Pusher{State: s.ID, Place: "play"}, false)
-	e.takeFleet(members, nil, time.Now())
+	e.take(fleetRead{members, nil})
 	if o.Cluster == nil {
-		e.takeLive(l.live.clone(), nil, time.Now())
+		e.take(liveRead{cloned(l.live), nil})
 	} else {
 		e.inbox.start(func() { o.Cluster.Run(ctx) })
 		e.inbox.start(func() { e.inbox.watchCluster(ctx, o.Cluster) })
@@ -236,7 +247,7 @@ func (l *life) trail() []string {
 }
 
 // see takes the status after each turn.
-func (l *life) see(s Status) {
+func (l *life) see(s observe.Status) {
 	l.mu.Lock()
 	l.status = s
 	l.mu.Unlock()
@@ -265,7 +276,7 @@ func (l *life) lookAtState() {
 	}
 }
 
-func (l *life) seen() Status {
+func (l *life) seen() observe.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
@@ -274,7 +285,7 @@ func (l *life) seen() Status {
 // RoundTrip brings a request to its instance. What was sent arrives, whatever becomes
 // of who sent it.
 func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
-	i := l.instances[strings.TrimSuffix(q.URL.Hostname(), ".test")]
+	i := l.reachable[strings.TrimSuffix(q.URL.Hostname(), ".test")]
 	what, changes := fmt.Sprintf("%s %s %s", i.name, q.Method, q.URL.RequestURI()), q.Method != http.MethodGet
 	if l.dead() || (changes && !l.step("before "+what)) {
 		return nil, errKilled
@@ -342,18 +353,18 @@ func (s *mortalStore) UpdateChannel(ctx context.Context, subject string, now tim
 	return err
 }
 
-// clone returns what the pusher may keep and change.
-func (d liveData) clone() liveData {
+// cloned returns what the pusher may keep and change.
+func cloned(d binding.Objects) binding.Objects {
 	d.Endpoints, d.Certificates = maps.Clone(d.Endpoints), maps.Clone(d.Certificates)
 	return d
 }
 
 // take gives the pusher other live objects.
-func (p *play) take(live liveData) {
+func (p *play) take(live binding.Objects) {
 	p.live = live
 	e := <-p.life.engine
 	p.life.engine <- e
-	e.inbox.sendUntil(p.t.Context(), liveRead{live.clone(), nil})
+	e.inbox.sendUntil(p.t.Context(), liveRead{cloned(live), nil})
 }
 
 // The pace at which a play is looked at, and for how long nothing may move.

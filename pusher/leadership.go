@@ -9,11 +9,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 const (
@@ -44,12 +44,10 @@ func (l *leadership) lose(why error) {
 	}
 }
 
-// around puts the fence before the API of an instance.
-func (l *leadership) around(client *dataplane.Client, record *push.Record) push.API {
-	if l.fence == nil {
-		return client
-	}
-	return l.fence.Around(client, record)
+// lead has the engine lead in a term, before any instance has joined.
+func (e *engine) lead(l leadership) {
+	e.leadership = l
+	e.connections = instance.New(e.connectionOptions(), l.fence)
 }
 
 // leader names who leads.
@@ -63,13 +61,13 @@ func (e *engine) leader() string {
 // outranked sees to an instance on which a later term was found. Either another pusher
 // leads by now; or the state, which this one still has, was made anew after that term.
 // Then the term is raised. It returns false where that is not tried.
-func (e *engine) outranked(i *instance, err error) bool {
+func (e *engine) outranked(i *instanceState, err error) bool {
 	by, ok := errors.AsType[push.OutrankedError](err)
 	if !ok || by.By <= e.leadership.term || e.leadership.raised >= maxRaises {
 		return false
 	}
 	if r := e.saves.raise; r == nil || by.By > r.above {
-		e.saves.raise = &raising{e.keeper, by.By, i}
+		e.saves.raise = &raising{e.keeper, e.leadership.fence, by.By, i.ref()}
 	}
 	return true
 }
@@ -89,13 +87,13 @@ type claim struct {
 
 // claimedAndJudged reports whether nothing is to be found out of an instance: this pusher
 // leads it, and it is known what the worker was started from.
-func (e *engine) claimedAndJudged(i *instance) bool {
-	return i.claimed == claim{true, e.leadership.term} && i.target.Record.Judged(i.info, i.told)
+func (e *engine) claimedAndJudged(i *instanceState) bool {
+	return i.claimed == claim{true, e.leadership.term} && i.known.Record.Judged(i.info, i.told)
 }
 
 // unclaimed reports whether nothing may begin on an instance before it was looked at. An
 // instance that could not be looked at is left to the work itself, which looks first.
-func (e *engine) unclaimed(i *instance) bool {
+func (e *engine) unclaimed(i *instanceState) bool {
 	return e.leadership.fence != nil && i.reachable() && !i.claimFailed && !e.claimedAndJudged(i)
 }
 
@@ -108,14 +106,14 @@ func (e *engine) beginClaims(now time.Time) {
 		i := e.instances[name]
 		if e.leadership.fence != nil && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !e.claimedAndJudged(i) {
 			i.begin(workClaim)
-			e.begin(claimInstance{e.remote(i), e.leadership.term, e.leadership.fence})
+			e.do(instance.Claim{Ref: i.ref(), Term: e.leadership.term})
 		}
 	}
 }
 
 // notLed sees to an instance that another pusher turned out to lead: it is looked at again
 // now and then, and so are all others at once, for that one may have taken them too.
-func (e *engine) notLed(i *instance, err error) {
+func (e *engine) notLed(i *instanceState, err error) {
 	if _, led := errors.AsType[push.LedByOtherError](err); !led {
 		return
 	}
@@ -138,10 +136,10 @@ func (e *engine) leadsFleet(now time.Time) bool {
 	own := false
 	for _, name := range e.names() {
 		i := e.instances[name]
-		if p, is := i.target.Record.LedBy(); is {
-			led, by = append(led, name), p
+		if i.ledByOther() {
+			led, by = append(led, name), i.known.Record.Leader
 		}
-		own = own || i.target.Record.Claimed()
+		own = own || i.known.Record.Claimed
 		e.tellRecord(i, now)
 	}
 	if len(led) == 0 || own {
@@ -155,13 +153,13 @@ func (e *engine) leadsFleet(now time.Time) bool {
 
 // tellRecord tells of an instance that another pusher leads, and of a worker that was
 // started from another configuration.
-func (e *engine) tellRecord(i *instance, now time.Time) {
-	by, led := i.target.Record.LedBy()
+func (e *engine) tellRecord(i *instanceState, now time.Time) {
+	by, led := i.known.Record.Leader, i.ledByOther()
 	if who := by.String(); led && i.toldLed != who {
 		i.toldLed = who
-		e.tell(happening{
-			bad: true, log: "instance is led by another pusher, nothing is written to it", keys: []any{"by", who}, reason: "LedByOther",
-			text: i.Name + ": another pusher leads it: " + who, instance: i.Name,
+		e.tell(observe.Event{
+			Bad: true, Log: "instance is led by another pusher, nothing is written to it", Keys: []any{"by", who}, Reason: "LedByOther",
+			Text: i.Name + ": another pusher leads it: " + who, Instance: i.Name,
 		}, now)
 	}
 	if !led && i.toldLed != "" {
@@ -170,9 +168,9 @@ func (e *engine) tellRecord(i *instance, now time.Time) {
 	}
 	if why := i.foreign(); why != i.toldForeign {
 		if i.toldForeign = why; why != "" {
-			e.tell(happening{
-				bad: true, log: "worker was started from another configuration, it is to be reloaded", keys: []any{"reason", why, "pid", i.info.PID},
-				reason: "ForeignWorker", text: i.Name + ": " + push.ErrForeign.Error() + ": " + why, snapshot: snapshots.ID{}, instance: i.Name,
+			e.tell(observe.Event{
+				Bad: true, Log: "worker was started from another configuration, it is to be reloaded", Keys: []any{"reason", why, "pid", i.info.PID},
+				Reason: "ForeignWorker", Text: i.Name + ": " + push.ErrForeign.Error() + ": " + why, Instance: i.Name,
 			}, now)
 		}
 	}
@@ -212,7 +210,7 @@ func leadAgain(err error, now time.Time) time.Time {
 // candidate is a pusher that leads now and then.
 type candidate struct {
 	Options
-	troubles map[string]Trouble
+	troubles observe.Troubles
 }
 
 // run leads whenever it is this pusher's turn, until ctx is done.
@@ -258,47 +256,13 @@ func (c *candidate) term(ctx context.Context) error {
 }
 
 // note is [engine.trouble] of a pusher that does not lead.
-func (c *candidate) note(about string, err error, now time.Time) {
-	known, was := c.troubles[about]
-	switch {
-	case err == nil:
-		delete(c.troubles, about)
-	case !was || known.Error != err.Error():
-		since := now.UTC().Truncate(time.Second)
-		if was {
-			since = known.Since
-		}
-		c.troubles[about] = Trouble{About: about, Error: err.Error(), Since: since}
-	}
-}
+func (c *candidate) note(about string, err error, now time.Time) { c.troubles.Set(about, err, now) }
 
 // stand says that this pusher waits for its turn.
 func (c *candidate) stand(now time.Time) {
 	if c.Status != nil {
-		c.Status(standby(c.Leader.Holder(), c.Leader.Leads() == nil, c.troubles, now))
+		c.Status(observe.Standby(c.Leader.Holder(), c.Leader.Leads() == nil, c.troubles, now))
 	}
-}
-
-// standby is the status of a pusher that does not push.
-func standby(holder string, leads bool, troubles map[string]Trouble, now time.Time) Status {
-	s := Status{Updated: now.UTC().Truncate(time.Second), Standby: true, Leader: holder, Instances: []InstanceStatus{}}
-	_, unheard := troubles["election"]
-	said := "another pusher leads: " + holder
-	switch {
-	case leads:
-		said = "this pusher leads, and could not begin: instances stay as they are"
-	case unheard:
-		said = "it is not known who leads: instances stay as they are"
-	case holder == "":
-		said = "no pusher leads: instances stay as they are"
-	}
-	s.Channel = ChannelStatus{Hold: true, Message: said}
-	for _, about := range []string{"election", "state"} {
-		if t, ok := troubles[about]; ok {
-			s.Troubles = append(s.Troubles, t)
-		}
-	}
-	return s
 }
 
 // termMetrics are registered for the time of a term: a pusher that stands by has nothing

@@ -28,6 +28,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -91,7 +92,7 @@ func (s *secret) put(next *corev1.Secret) *corev1.Secret {
 }
 
 // status returns the status that was saved last.
-func (s *secret) status(t *testing.T) Status {
+func (s *secret) status(t *testing.T) observe.Status {
 	t.Helper()
 	data, err := statestore.Read(t.Context(), s, "shop", "edge")
 	if err != nil {
@@ -168,7 +169,7 @@ type member struct {
 	crown *crown
 
 	mu     sync.Mutex
-	status Status
+	status observe.Status
 	log    bytes.Buffer
 	stop   func()
 }
@@ -179,15 +180,15 @@ func (m *member) Write(p []byte) (int, error) {
 	return m.log.Write(p)
 }
 
-func (m *member) seen() Status {
+func (m *member) seen() observe.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.status
 }
 
-func (m *member) until(what string, ok func(Status) bool) Status {
+func (m *member) until(what string, ok func(observe.Status) bool) observe.Status {
 	m.t.Helper()
-	var last Status
+	var last observe.Status
 	eventually(m.t, what, func() bool { last = m.seen(); return ok(last) })
 	return last
 }
@@ -199,7 +200,7 @@ func (r *rig) member(name string, kept *secret, edit ...func(*Options)) *member 
 	o := r.options
 	o.State, o.Keeper, o.Leader = "", statestore.New(kept, "shop", "edge", name), m.crown
 	o.Log = slog.New(slog.NewTextHandler(m, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o.Status = func(s Status) {
+	o.Status = func(s observe.Status) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.status = s
@@ -257,17 +258,17 @@ func TestSuccessorContinuesTheRollout(t *testing.T) {
 	if s.Leader != "one" || s.Term != 1 || s.Standby {
 		t.Errorf("the leader says %+v", s)
 	}
-	if s := two.until("stands by", func(s Status) bool { return s.Standby }); s.Channel.Message != "another pusher leads: two" || len(s.Instances) > 0 {
+	if s := two.until("stands by", func(s observe.Status) bool { return s.Standby }); s.Channel.Message != "another pusher leads: two" || len(s.Instances) > 0 {
 		t.Errorf("the other one says %+v", s) // the crown of a test knows its own name only
 	}
 	eventually(t, "all are claimed", func() bool { return r.inTerm(1) == 3 })
 	one.crown.take()
-	one.until("stands by", func(s Status) bool { return s.Standby })
+	one.until("stands by", func(s observe.Status) bool { return s.Standby })
 
 	short := time.Millisecond
 	three := r.member("three", kept, func(o *Options) { o.Soak = &short })
 	three.crown.give()
-	s = three.until("all run it", func(s Status) bool { return s.Good == id && s.Rollout == nil && s.InSync() == 3 })
+	s = three.until("all run it", func(s observe.Status) bool { return s.Good == id && s.Rollout == nil && s.InSync() == 3 })
 	if s.Leader != "three" || s.Term != 2 {
 		t.Errorf("the successor says %+v", s)
 	}
@@ -371,7 +372,7 @@ func TestFailureTwoPushersOneOfThemPaused(t *testing.T) {
 		o.Fleet, o.Keeper = filepath.Join(r.dir, "fleet-of-one.yaml"), statestore.New(seen, "shop", "edge", "one")
 	})
 	one.crown.give()
-	one.until("runs the first", func(s Status) bool { return s.Good == first && s.InSync() == 1 })
+	one.until("runs the first", func(s observe.Status) bool { return s.Good == first && s.InSync() == 1 })
 	eventually(t, "claimed", func() bool { return r.inTerm(1) == 1 })
 
 	g.once()
@@ -382,7 +383,7 @@ func TestFailureTwoPushersOneOfThemPaused(t *testing.T) {
 	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: first}) })
 	two := r.member("two", kept)
 	two.crown.give()
-	two.until("the successor holds the first", func(s Status) bool {
+	two.until("the successor holds the first", func(s observe.Status) bool {
 		return s.Term == 2 && s.Channel.Wanted == first && s.Rollout == nil && s.InSync() == 1
 	})
 	eventually(t, "claimed again", func() bool { return r.inTerm(2) == 1 })
@@ -391,7 +392,7 @@ func TestFailureTwoPushersOneOfThemPaused(t *testing.T) {
 	close(g.open)
 	eventually(t, "the late post arrives", func() bool { return r.pushes("a") == before+1 })
 	close(seen.goOn)
-	one.until("has heard of the other", func(s Status) bool {
+	one.until("has heard of the other", func(s observe.Status) bool {
 		return s.Standby && len(s.Troubles) == 1 && strings.Contains(s.Troubles[0].Error, "another pusher has taken over")
 	})
 	if got := r.workers()[0]; got != worker {
@@ -411,7 +412,7 @@ func TestFailureTwoPushersOneOfThemPaused(t *testing.T) {
 	}
 	one.crown.take()
 	r.channel(channel.Channel.Unpinned)
-	two.until("the successor goes on", func(s Status) bool { return s.Good == second && s.InSync() == 1 })
+	two.until("the successor goes on", func(s observe.Status) bool { return s.Good == second && s.InSync() == 1 })
 }
 
 // Where the state was lost, and began anew, the term is raised above what instances have
@@ -424,7 +425,7 @@ func TestTermIsRaisedAboveThoseThatAreMet(t *testing.T) {
 	kept := &secret{kept: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "0"}, Data: map[string][]byte{"term": []byte("40")}}}
 	before := r.member("before", kept)
 	before.crown.give()
-	before.until("runs the first", func(s Status) bool { return s.Good == first && s.InSync() == 2 })
+	before.until("runs the first", func(s observe.Status) bool { return s.Good == first && s.InSync() == 2 })
 	eventually(t, "claimed", func() bool { return r.inTerm(41) == 2 })
 	before.stop()
 
@@ -432,33 +433,9 @@ func TestTermIsRaisedAboveThoseThatAreMet(t *testing.T) {
 	lost := &secret{}
 	after := r.member("after", lost)
 	after.crown.give()
-	s := after.until("runs the second", func(s Status) bool { return s.Good == second && s.InSync() == 2 })
+	s := after.until("runs the second", func(s observe.Status) bool { return s.Good == second && s.InSync() == 2 })
 	if s.Term != 42 {
 		t.Errorf("the term is %d", s.Term)
 	}
 	eventually(t, "claimed in the raised term", func() bool { return r.inTerm(42) == 2 })
-}
-
-func TestStandby(t *testing.T) {
-	t.Parallel()
-	unheard := map[string]Trouble{"election": {About: "election", Error: "gone"}}
-	taken := map[string]Trouble{"state": {About: "state", Error: "another pusher has taken over"}}
-	for name, test := range map[string]struct {
-		holder   string
-		leads    bool
-		troubles map[string]Trouble
-		want     string
-		blocked  bool
-	}{
-		"another leads":          {"edge-1", false, nil, "another pusher leads: edge-1", false},
-		"nobody leads":           {"", false, nil, "no pusher leads: instances stay as they are", false},
-		"nobody knows":           {"edge-1", false, unheard, "it is not known who leads: instances stay as they are", true},
-		"it cannot begin":        {"edge-1", true, taken, "this pusher leads, and could not begin: instances stay as they are", true},
-		"another, who took over": {"edge-1", false, taken, "another pusher leads: edge-1", true},
-	} {
-		s := standby(test.holder, test.leads, test.troubles, noon)
-		if _, blocked := s.Blocked(); !s.Standby || !s.Channel.Hold || s.Channel.Message != test.want || blocked != test.blocked || s.Leader != test.holder {
-			t.Errorf("%s: %+v", name, s)
-		}
-	}
 }

@@ -19,10 +19,11 @@ import (
 type follows struct {
 	t *testing.T
 	*engine
+	read bool // the cluster was, in full
 }
 
 // followCluster begins as a pusher does whose state has one endpoint for each of two Services.
-func followCluster(t *testing.T, server *apiServer) follows {
+func followCluster(t *testing.T, server *apiServer) *follows {
 	t.Helper()
 	s := snapshots.Snapshot{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(
 		"backend a\n    #hapsnap servers shop/web:http\nbackend b\n    #hapsnap servers blog/web:http\n")}}}
@@ -36,24 +37,31 @@ func followCluster(t *testing.T, server *apiServer) follows {
 	}, now, 0)
 	o := Options{Cluster: server.connect(), State: filepath.Join(t.TempDir(), "state.json")}
 	e := newEngine(o.withDefaults(), state{Slots: slots}, nil, now)
-	e.bindings.use(map[snapshots.ID]snapshots.Snapshot{{Revision: 1, Short: "aaaaaaaaaa"}: s})
+	e.live.Use(map[snapshots.ID]snapshots.Snapshot{{Revision: 1, Short: "aaaaaaaaaa"}: s}, now)
 	ctx, stop := context.WithCancel(t.Context())
 	e.inbox.start(func() { e.Cluster.Run(ctx) })
 	t.Cleanup(func() { stop(); e.inbox.jobs.Wait() })
 	e.want()
-	return follows{t, e}
+	return &follows{t: t, engine: e}
 }
 
 // until takes what changes in the cluster until the endpoints are known to be these, and
 // these of them to be kept.
-func (f follows) until(what, want string) {
+func (f *follows) until(what, want string) {
 	f.t.Helper()
-	text := func() string { return fmt.Sprint(f.live.Endpoints, " kept ", f.losses.guard.ports()) }
+	text := func() string {
+		_, _, kept := f.live.Kept()
+		return fmt.Sprint(known(f.engine), " kept ", kept)
+	}
 	end := time.After(patience)
-	for text() != want || len(f.losses.seeds) > 0 || !f.losses.read {
+	for text() != want || !f.read {
 		select {
 		case <-f.Cluster.Changes():
-			f.takeCluster(f.Cluster.Take(), time.Now())
+			change := f.Cluster.Take()
+			if change.Status != nil {
+				f.read = len(change.Status.Waits) == 0
+			}
+			f.takeCluster(change, time.Now())
 		case <-end:
 			f.t.Fatalf("%s: known is %s, want %s", what, text(), want)
 		}
@@ -119,4 +127,13 @@ func TestLossesOfACluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// a Service port "a/x", for short.
+func sp(text string) snapshots.ServicePort {
+	port, err := snapshots.ParseServicePort(text)
+	if err != nil {
+		panic(err)
+	}
+	return port
 }

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-func keeps(text string) func(Status) bool {
-	return func(s Status) bool {
-		return slices.ContainsFunc(s.Troubles, func(t Trouble) bool { return t.About == aboutKept && strings.Contains(t.Error, text) })
+func keeps(text string) func(observe.Status) bool {
+	return func(s observe.Status) bool {
+		return slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool { return t.About == observe.AboutKept && strings.Contains(t.Error, text) })
 	}
 }
 
@@ -48,9 +49,9 @@ func TestFailureNoEndpointsAtTheStart(t *testing.T) {
 			writes, pushes := r.writes("a"), r.pushes("a")
 			r.run()
 			said := keeps("not one EndpointSlice is there")
-			r.until("it is said, and the fleet Degraded", func(s Status) bool { return said(s) && s.Condition().Phase == Degraded })
+			r.until("it is said, and the fleet Degraded", func(s observe.Status) bool { return said(s) && s.Condition().Phase == observe.Degraded })
 			next := r.publish(config("2", ""))
-			r.until("the next snapshot is known", func(s Status) bool { return s.Channel.Wanted == next })
+			r.until("the next snapshot is known", func(s observe.Status) bool { return s.Channel.Wanted == next })
 			// A pusher with another state says on the instance that it leads; no more is written.
 			if !r.answersOnly("a", "one") || r.pushes("a") != pushes || !c.stateLost && r.writes("a") != writes {
 				t.Error("a was changed")
@@ -89,8 +90,8 @@ func TestFailureEndpointsGoneAndConfirmed(t *testing.T) {
 	r.until("it is kept", keeps("the endpoints of shop/web:http are gone from their source (1 in all)"))
 	r.kill()
 	r.run()
-	s := r.until("it is still kept", func(s Status) bool {
-		return keeps("the endpoints of shop/web:http are gone")(s) && s.instance("a").InSync
+	s := r.until("it is still kept", func(s observe.Status) bool {
+		return keeps("the endpoints of shop/web:http are gone")(s) && statusOf(s, "a").InSync
 	})
 	if !r.answersOnly("a", "one") || s.Kept == nil || s.Kept.Count != 1 {
 		t.Fatalf("a lost its endpoint; kept is %+v", s.Kept)
@@ -107,6 +108,6 @@ func TestFailureEndpointsGoneAndConfirmed(t *testing.T) {
 		t.Fatal("a lost its endpoint for what another loss was confirmed")
 	}
 	confirm(s.Kept.Loss)
-	r.until("it is confirmed", func(s Status) bool { return s.Kept == nil && !keeps("")(s) && s.instance("a").InSync })
+	r.until("it is confirmed", func(s observe.Status) bool { return s.Kept == nil && !keeps("")(s) && statusOf(s, "a").InSync })
 	eventually(t, "a has no endpoint", func() bool { return !r.answers("a", "one") })
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -45,7 +46,7 @@ func (r *rig) hosts(name string) string {
 }
 
 // runsHosts waits until all run a snapshot whose map has these entries.
-func (r *rig) runsHosts(id snapshots.ID, hosts string) Status {
+func (r *rig) runsHosts(id snapshots.ID, hosts string) observe.Status {
 	r.t.Helper()
 	s := r.allRun(id)
 	for name := range r.instances {
@@ -94,8 +95,8 @@ func TestMapChangesReloadNobody(t *testing.T) {
 			if err := r.instances["a"].StartHAProxy(); err != nil {
 				t.Fatal(err)
 			}
-			r.until("a names what it has loaded", func(s Status) bool {
-				a := s.instance("a")
+			r.until("a names what it has loaded", func(s observe.Status) bool {
+				a := statusOf(s, "a")
 				return a.InSync && a.Running == third && a.Loaded == ""
 			})
 			r.runsHosts(third, "a.example=new")
@@ -118,8 +119,8 @@ func TestMapChangesThereAndBack(t *testing.T) {
 	second := r.publishMap(config("1", ""), "a.example two\nb.example two\n")
 	r.runsHosts(second, "a.example=two b.example=two")
 	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: first}) })
-	if s := r.runsHosts(first, "a.example=one"); s.instance("a").Loaded != "" {
-		t.Errorf("what it loaded is told, %s, though it runs that", s.instance("a").Loaded)
+	if s := r.runsHosts(first, "a.example=one"); statusOf(s, "a").Loaded != "" {
+		t.Errorf("what it loaded is told, %s, though it runs that", statusOf(s, "a").Loaded)
 	}
 	r.channel(channel.Channel.Unpinned)
 	r.runsHosts(second, "a.example=two b.example=two")
@@ -134,8 +135,8 @@ func TestMapChangesThereAndBack(t *testing.T) {
 	if err := syscall.Kill(r.instances["a"].MasterPID(), syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
-	r.until("another worker runs it", func(s Status) bool {
-		a := s.instance("a")
+	r.until("another worker runs it", func(s observe.Status) bool {
+		a := statusOf(s, "a")
 		return a.InSync && a.Running == third && a.Loaded == "" && a.PID != worker[0]
 	})
 	r.runsHosts(third, "c.example=three")
@@ -147,8 +148,8 @@ func TestMapChangesThereAndBack(t *testing.T) {
 	r.runsHosts(r.publishMap(config("1", ""), "d.example four\n"), "d.example=four")
 	worker = r.workers()
 	s := r.runsHosts(r.publishMap(config("2", ""), "e.example five\n"), "e.example=five")
-	if now := r.workers(); slices.Equal(now, worker) || s.instance("a").Loaded != "" {
-		t.Errorf("the worker is %v, was %v, and has loaded %q", now, worker, s.instance("a").Loaded)
+	if now := r.workers(); slices.Equal(now, worker) || statusOf(s, "a").Loaded != "" {
+		t.Errorf("the worker is %v, was %v, and has loaded %q", now, worker, statusOf(s, "a").Loaded)
 	}
 }
 
@@ -165,8 +166,8 @@ func TestMapChangesGoInWaves(t *testing.T) {
 	r.run()
 	workers := r.workers()
 	second := r.publishMap(config("1", ""), "a.example two\n")
-	r.until("the canary soaks", func(s Status) bool {
-		return s.Phase() == rollout.Soaking && s.Rollout.Target == second && s.instance("a").Running == second
+	r.until("the canary soaks", func(s observe.Status) bool {
+		return s.Phase() == rollout.Soaking && s.Rollout.Target == second && statusOf(s, "a").Running == second
 	})
 	for name, want := range map[string]string{"a": "a.example=two", "b": "a.example=one", "c": "a.example=one"} {
 		if got := r.hosts(name); got != want {
@@ -176,7 +177,7 @@ func TestMapChangesGoInWaves(t *testing.T) {
 	r.channel(func(c channel.Channel) channel.Channel {
 		return c.Aborted(channel.Order{Snapshot: second, By: "ann", At: time.Now()})
 	})
-	r.until("it is undone and rejected", func(s Status) bool {
+	r.until("it is undone and rejected", func(s observe.Status) bool {
 		return s.Good == first && s.Rollout == nil && s.InSync() == 3 && len(s.Rejected) == 1
 	})
 	if got := r.hosts("a"); got != "a.example=one" {
@@ -197,25 +198,25 @@ func TestSuccessorKnowsWhatWorkersRun(t *testing.T) {
 	kept := &secret{}
 	one := r.member("one", kept)
 	one.crown.give()
-	one.until("all run it", func(s Status) bool { return s.Good == first && s.Rollout == nil && s.InSync() == 2 })
+	one.until("all run it", func(s observe.Status) bool { return s.Good == first && s.Rollout == nil && s.InSync() == 2 })
 	one.crown.take()
-	one.until("stands by", func(s Status) bool { return s.Standby })
+	one.until("stands by", func(s observe.Status) bool { return s.Standby })
 	workers := r.workers()
 
 	second := r.publishMap(config("1", ""), "a.example two\n")
 	soak := time.Hour
 	two := r.member("two", kept, func(o *Options) { o.Soak = &soak })
 	two.crown.give()
-	two.until("the canary soaks", func(s Status) bool {
-		return s.Phase() == rollout.Soaking && s.instance("a").Running == second
+	two.until("the canary soaks", func(s observe.Status) bool {
+		return s.Phase() == rollout.Soaking && statusOf(s, "a").Running == second
 	})
 	two.crown.take()
-	two.until("stands by", func(s Status) bool { return s.Standby })
+	two.until("stands by", func(s observe.Status) bool { return s.Standby })
 
 	entries := r.instances["a"].Count(http.MethodPut, "/runtime/maps")
 	three := r.member("three", kept)
 	three.crown.give()
-	s := three.until("all run it", func(s Status) bool { return s.Good == second && s.Rollout == nil && s.InSync() == 2 })
+	s := three.until("all run it", func(s observe.Status) bool { return s.Good == second && s.Rollout == nil && s.InSync() == 2 })
 	for _, i := range s.Instances {
 		if id, _, err := bind.ParseNode(i.Loaded); err != nil || id != first || i.Running != second {
 			t.Errorf("%s runs %s and has loaded %s", i.Name, i.Running, i.Loaded)
@@ -277,8 +278,8 @@ func TestFailureMapEntryLost(t *testing.T) {
 	}
 	i.Inject(dataplanetest.MapChangeLost().On("PUT", "/runtime/maps"))
 	s := r.runsHosts(r.publishMap(config("1", ""), "a.example one\nc.example two\n"), "a.example=one c.example=two")
-	if now := r.workers(); slices.Equal(now, worker) || s.instance("a").Loaded != "" {
-		t.Errorf("the worker is %v, was %v, and has loaded %q", now, worker, s.instance("a").Loaded)
+	if now := r.workers(); slices.Equal(now, worker) || statusOf(s, "a").Loaded != "" {
+		t.Errorf("the worker is %v, was %v, and has loaded %q", now, worker, statusOf(s, "a").Loaded)
 	}
 }
 

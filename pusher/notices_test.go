@@ -15,76 +15,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/pusher/notify"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
-
-// What is logged, posted and said in Events of a step is told from one source.
-func TestHappenings(t *testing.T) {
-	t.Parallel()
-	one, two := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
-	good := rollout.State{Good: one}
-	of := func(phase rollout.Phase, paused string) rollout.State {
-		return rollout.State{Good: one, Rollout: &rollout.Rollout{Target: two, Phase: phase, Paused: paused, Members: []string{"a"}}}
-	}
-	failed := func(phase rollout.Phase, recorded bool) rollout.State {
-		s := of(phase, "")
-		s.Failed = []rollout.Failure{{Snapshot: two, Reason: "a: refused", Recorded: recorded}}
-		return s
-	}
-	undone := failed(rollout.Undoing, true)
-	undone.Rollout = nil
-	fought := rollout.State{
-		Good:    one,
-		Repairs: map[string]rollout.Repairs{"b": {Snapshot: one, Stopped: time.Unix(1, 0), Found: "theirs"}, "a": {Snapshot: one, Stopped: time.Unix(1, 0), Found: "theirs"}, "c": {Snapshot: one}},
-	}
-	const undone3 = "somebody else keeps changing it, 3 repairs in 10 minutes were undone: what it runs: want r000001-aaaaaaaaaa, found theirs"
-	for name, test := range map[string]struct {
-		old, next rollout.State
-		want      string
-	}{
-		"nothing":     {good, good, ""},
-		"begins":      {good, of(rollout.Pushing, ""), "rollout begins | rollout_begins | RolloutBegins | rollout of r000002-bbbbbbbbbb begins\nrollout goes on |  |  | \n"},
-		"goes on":     {of(rollout.Pushing, ""), of(rollout.Soaking, ""), "rollout goes on |  |  | \n"},
-		"done":        {of(rollout.Soaking, ""), rollout.State{Good: two}, "rollout done | rollout_done | RolloutDone | the fleet runs r000002-bbbbbbbbbb\n"},
-		"is there":    {rollout.State{}, good, "fleet runs snapshot |  |  | \n"},
-		"failed":      {of(rollout.Pushing, ""), failed(rollout.Pushing, false), "rollout failed | rollout_failed | RolloutFailed! | rollout of r000002-bbbbbbbbbb failed: a: refused\n"},
-		"rejected":    {failed(rollout.Undoing, false), failed(rollout.Undoing, true), " |  | SnapshotRejected! | r000002-bbbbbbbbbb is rejected, until pusher retry\n"},
-		"undone":      {failed(rollout.Undoing, true), undone, "rollout undone | rollout_undone | RolloutUndone | rollout of r000002-bbbbbbbbbb is undone, the fleet runs r000001-aaaaaaaaaa\n"},
-		"first fails": {rollout.State{Rollout: of("", "").Rollout}, rollout.State{}, "rollout undone | rollout_undone | RolloutUndone | rollout of r000002-bbbbbbbbbb is undone\n"},
-		"paused":      {of(rollout.Soaking, ""), of(rollout.Soaking, "b: 5xx"), "rollout paused | rollout_paused | RolloutPaused! | rollout of r000002-bbbbbbbbbb is paused: b: 5xx\n"},
-		"resumes":     {of(rollout.Soaking, "b: 5xx"), of(rollout.Soaking, ""), "pause of rollout ends | rollout_goes_on | RolloutGoesOn | rollout of r000002-bbbbbbbbbb goes on after its pause\n"},
-		"conflicts": {good, fought, "repairs stop | repairs_stop | RepairsStop! | a: " + undone3 + "\n" +
-			"repairs stop | repairs_stop | RepairsStop! | b: " + undone3 + "\n"},
-		"still in conflict": {fought, fought, ""},
-		"conflicts end":     {fought, good, "repairs go on | repairs_go_on | RepairsGoOn | a: repairs go on\nrepairs go on | repairs_go_on | RepairsGoOn | b: repairs go on\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got strings.Builder
-			for _, h := range happenings(test.old, test.next) {
-				reason := h.reason
-				if h.bad {
-					reason += "!"
-				}
-				fmt.Fprintf(&got, "%s | %s | %s | %s\n", h.log, h.event, reason, h.text)
-			}
-			if diff := cmp.Diff(test.want, got.String()); diff != "" {
-				t.Errorf("told differs (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
 
 // spoken is a cluster that keeps what is said in it.
 type spoken struct {
@@ -125,7 +67,7 @@ func TestRolloutsAreSaidInTheCluster(t *testing.T) {
 	good := r.publish(config("1", ""))
 	r.allRunAfter(good)
 	bad := r.publish(config("2", broken))
-	r.until("the broken one is undone", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Recorded && s.Rollout == nil })
+	r.until("the broken one is undone", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Recorded && s.Rollout == nil })
 	r.kill()
 	_, once, _ := s.said()
 	said := strings.Join(once, "\n")
@@ -137,56 +79,6 @@ func TestRolloutsAreSaidInTheCluster(t *testing.T) {
 		if strings.Count(said, want) != 1 {
 			t.Errorf("not said once: %s\n%s", want, said)
 		}
-	}
-}
-
-// What holds is said of the pods and Secrets that it holds of, in the same words for
-// as long as it does.
-func TestTroubleOnObjects(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	tls, auth, gone := snapshots.SecretName{Namespace: "shop", Name: "tls"}, snapshots.SecretName{Namespace: "shop", Name: "auth"}, snapshots.SecretName{Namespace: "shop", Name: "gone"}
-	s := &spoken{}
-	e := &engine{
-		bindings: newBindings(nil, fromCluster),
-		Options:  Options{Events: s}, membership: membership{pods: &fleet.Pods{Namespace: "edge"}},
-		instances: map[string]*instance{"pod": {Instance: fleet.Instance{Name: "pod", UID: "u1"}}, "listed": {Instance: fleet.Instance{Name: "listed"}}},
-		secrets:   secretSet{tls: {uid: "u2"}, auth: {uid: "u3"}},
-	}
-	e.objects.broken = []brokenSecret{{tls, "Secret shop/tls: the key is another's"}}
-	e.objects.missed = []brokenSecret{{auth, "nobody is let in"}, {gone, "the fallback certificate is served"}}
-	status := []InstanceStatus{
-		{Name: "fine", Reachable: true}, {Name: "listed", Since: now.Add(-tellAfter)},
-		{Name: "away for a moment", Since: now.Add(-tellAfter / 2)}, {Name: "not asked yet"},
-		{Name: "pod", Refused: true, Error: "HAProxy 2.2 is too old", Since: now},
-	}
-	e.sayObjects(status, now)
-	for n := range 3 { // nothing is new
-		status[1].Error = fmt.Sprintf("dial: port %d", n)
-		e.sayObjects(status, now.Add(time.Duration(n)*time.Second))
-	}
-	lasting, _, calls := s.said()
-	want := []string{
-		"Warning InstanceUnreachable  : listed: it has been out of reach since 2026-01-01T11:59:00Z",
-		"Warning InstanceRefused Pod pod: pod: nothing is pushed to it: HAProxy 2.2 is too old",
-		"Warning Unusable Secret tls: Secret shop/tls: the key is another's",
-		"Warning Unusable Secret auth: nobody is let in",
-	}
-	if diff := cmp.Diff(want, lasting); diff != "" {
-		t.Errorf("said differs (-want +got):\n%s", diff)
-	}
-	if calls != 1 {
-		t.Errorf("said %d times", calls)
-	}
-	if got := e.pod("pod"); got != (corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "edge", Name: "pod", UID: types.UID("u1")}) {
-		t.Errorf("the pod is %+v", got)
-	}
-
-	// What is mended is said no more.
-	e.objects.broken, e.objects.missed = nil, nil
-	e.sayObjects([]InstanceStatus{{Name: "listed", Reachable: true}}, now)
-	if lasting, _, _ := s.said(); len(lasting) > 0 {
-		t.Errorf("still said: %v", lasting)
 	}
 }
 
@@ -219,7 +111,8 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 	w.publish()
 	var log bytes.Buffer
 	k := &fullKeeper{full: true}
-	w.e.keeper, w.e.Log = k, slog.New(slog.NewTextHandler(&log, nil))
+	w.e.keeper, w.e.Log, w.e.Metrics = k, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry()
+	w.e.observer = observe.New(w.e.observed())
 	pushes := 0
 	for range 600 { // a minute of turns
 		w.now = w.now.Add(100 * time.Millisecond)
@@ -233,7 +126,8 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 		if e.commit(t, next, waits, w.now) {
 			pushes += len(begun)
 		}
-		e.report(w.now)
+		e.look(w.now)
+		e.tellPeople()
 		e.keepState(w.now)
 		e.endSave(t, w.now)
 	}
@@ -243,12 +137,13 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 	if k.tries > 14 || k.tries < 6 {
 		t.Errorf("saving was tried %d times in a minute", k.tries)
 	}
-	if n := strings.Count(log.String(), troubleMessage("state")); n != 1 {
+	if n := strings.Count(log.String(), observe.TroubleMessage("state")); n != 1 {
 		t.Errorf("the log has %d lines of it:\n%s", n, log.String())
 	}
 	k.full = false
 	w.now = w.now.Add(lastSaveRetry)
 	w.settle()
+	w.e.tellPeople()
 	if n := strings.Count(log.String(), "trouble is over"); n != 1 {
 		t.Errorf("the log says %d times that it is over:\n%s", n, log.String())
 	}
@@ -271,44 +166,13 @@ func TestTroublesHaveMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range regexp.MustCompile(`e\.trouble\("([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
-			if found++; troubleMessages[m[1]] == "" {
+			if found++; observe.TroubleMessage(m[1]) == observe.TroubleMessage("") {
 				t.Errorf("%s: trouble %q has no message", file, m[1])
 			}
 		}
 	}
 	if found == 0 {
 		t.Error("no trouble was found")
-	}
-}
-
-func TestTroublesThatDifferInNumbersAreOneLine(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	e := &engine{
-		Options: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, troubles: map[string]Trouble{}, troubleLogged: map[string]loggedTrouble{},
-	}
-	now := noon
-	say := func(text string) {
-		now = now.Add(time.Second)
-		e.trouble("store", errors.New(text), now)
-		if e.troubles["store"].Error != text || !e.troubles["store"].Since.Equal(noon.Add(time.Second)) {
-			t.Errorf("it says %+v, want %q", e.troubles["store"], text)
-		}
-	}
-	for n := range 50 {
-		say(fmt.Sprintf("write tmp-%d: no space left on device", n))
-	}
-	say("permission denied")
-	say("permission denied")
-	now = now.Add(2 * troubleRepeats)
-	say("permission denied")
-	e.trouble("store", nil, now)
-	if n := strings.Count(log.String(), "\n"); n != 3 {
-		t.Errorf("the log has %d lines, want 3:\n%s", n, log.String())
-	}
-	e.trouble("long", errors.New(strings.Repeat("z", 10*longestError)), now)
-	if n := len(e.troubles["long"].Error); n > longestError+len("…") {
-		t.Errorf("%d bytes are kept", n)
 	}
 }
 
@@ -341,29 +205,29 @@ func TestSnapshotIsKeptOnceThereIsSpace(t *testing.T) {
 	if err := os.WriteFile(cache, nil, 0o600); err != nil { // in the way
 		t.Fatal(err)
 	}
-	w.e.snapshotCache.dir = cache
+	w.e.Cache = cache
 	w.publish()
 	w.step()
 	id := w.e.decision.ID
-	if err := w.e.snapshotCache.trouble(); err == nil || !strings.Contains(err.Error(), cache) {
+	if err := w.e.snapshotCache.Trouble(); err == nil || !strings.Contains(err.Error(), cache) {
 		t.Fatalf("trouble is %v", err)
 	}
-	if _, ok := w.e.snapshotCache.have[id]; !ok {
+	if _, ok := w.e.snapshotCache.Get(id); !ok {
 		t.Fatal("it is not at hand")
 	}
-	if again := w.e.snapshotCache.keepAgain(w.now); len(again) > 0 {
+	if again := w.e.snapshotCache.KeepAgain(w.now); len(again) > 0 {
 		t.Error("it is tried again at once")
 	}
 	if err := os.Remove(cache); err != nil {
 		t.Fatal(err)
 	}
-	w.now = w.now.Add(keepRetry)
-	again := w.e.snapshotCache.keepAgain(w.now)
-	if len(again) != 1 || len(w.e.snapshotCache.keepAgain(w.now)) > 0 {
+	w.now = w.now.Add(binding.KeepRetry)
+	again := w.e.snapshotCache.KeepAgain(w.now)
+	if len(again) != 1 || len(w.e.snapshotCache.KeepAgain(w.now)) > 0 {
 		t.Fatalf("%d are tried again", len(again))
 	}
-	w.e.snapshotCache.take(id, again[0], keep(cache, again[0]), w.now)
-	if err := w.e.snapshotCache.trouble(); err != nil {
+	w.e.snapshotCache.Take(id, again[0], keep(cache, again[0]), w.now)
+	if err := w.e.snapshotCache.Trouble(); err != nil {
 		t.Error(err)
 	}
 	if s, err := readKept(cache, id); err != nil || s.ID() != id {
@@ -474,7 +338,7 @@ func TestNotices(t *testing.T) {
 	good := r.publish(config("1", ""))
 	r.allRunAfter(good)
 	bad := r.publish(config("2", broken))
-	r.until("the broken one is undone", func(s Status) bool { return len(s.Rejected) == 1 && s.Rollout == nil })
+	r.until("the broken one is undone", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rollout == nil })
 	r.kill()
 
 	mu.Lock()

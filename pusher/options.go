@@ -7,14 +7,17 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -42,16 +45,6 @@ type Cluster interface {
 	// Changes sends when Take has something new, which is what changed since.
 	Changes() <-chan struct{}
 	Take() cluster.Change
-}
-
-// Events says things of objects of a cluster. What is about none is about the fleet. See
-// package announce.
-type Events interface {
-	// Run says what is to be said until ctx is done.
-	Run(ctx context.Context)
-	// Say says what holds, in place of what did before, and what has happened. It waits
-	// for nothing.
-	Say(lasting, once []events.Event)
 }
 
 // Options say what a pusher works on.
@@ -122,13 +115,19 @@ type Options struct {
 	// nobody.
 	Notify func(notify.Notice)
 	// Events says of the objects of a cluster what becomes of them; nil: nobody does.
-	Events Events
+	Events observe.Events
 	// Status is called with each new status; nil: nobody.
-	Status func(Status)
+	Status func(observe.Status)
 	// Report writes the [Condition] of the fleet where others read it: its phase,
 	// message, snapshot, newest, instances, running, and when it was updated. It is
 	// called when something differs, at most every two seconds; nil: nobody.
 	Report func(ctx context.Context, fields map[string]string) error
+
+	// EventLog is a file for what is heard and decided, to be replayed; "" is none. It has no
+	// secrets. What it had from the run before is in another with ".1" appended.
+	EventLog string
+	// eventsTo gets its lines, and waits for nothing.
+	eventsTo func(line []byte)
 
 	// http is what instances are asked with; nil: a client of its own for each. Tests have
 	// instances in memory.
@@ -136,14 +135,27 @@ type Options struct {
 }
 
 // endpointsFrom returns where endpoints come from.
-func (o Options) endpointsFrom() endpointsFrom {
+func (o Options) endpointsFrom() binding.Source {
 	switch {
 	case o.Live != "":
-		return fromDirectory
+		return binding.FromDirectory
 	case o.Cluster != nil:
-		return fromCluster
+		return binding.FromCluster
 	}
-	return fromSnapshots
+	return binding.FromSnapshots
+}
+
+// refusals returns what refuses endpoints.
+func (o Options) refusals() binding.Refusals {
+	if o.endpointsFrom() == binding.FromCluster || o.RefuseInManifests {
+		return binding.NewRefusals(o.RefuseEndpoints, o.AllowEndpoints)
+	}
+	return binding.NewRefusals(nil, o.AllowEndpoints)
+}
+
+// connectionOptions returns those of connections to instances.
+func (o Options) connectionOptions() instance.Options {
+	return instance.Options{PollInterval: o.PollInterval, ReloadTimeout: o.ReloadTimeout, HTTP: o.http}
 }
 
 func (o Options) withDefaults() Options {
@@ -171,4 +183,9 @@ func (o Options) withDefaults() Options {
 		o.Tracers = noop.NewTracerProvider()
 	}
 	return o
+}
+
+// observed says whom the pusher tells what.
+func (o Options) observed() observe.Options {
+	return observe.Options{Log: o.Log, Metrics: o.Metrics, Tracers: o.Tracers, Notify: o.Notify, Events: o.Events, Status: o.Status, Report: o.Report}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -98,7 +99,7 @@ func (w *world) begin() {
 	w.seen = newModel()
 	clear(w.pending)
 	for name, runs := range w.workers {
-		i := &instance{Instance: fleet.Instance{Name: name}, asked: true}
+		i := &instanceState{Instance: fleet.Instance{Name: name}, asked: true}
 		i.takeInfo(w.says(runs), w.now)
 		w.e.instances[name] = i
 	}
@@ -162,15 +163,15 @@ func (w *world) step() {
 
 // read has the snapshot cache hold what is needed, as far as it is there.
 func (w *world) read() {
-	for _, id := range w.e.snapshotCache.due(slices.SortedFunc(maps.Keys(w.e.inUse()), snapshots.ID.Compare), w.now) {
+	for _, id := range w.e.snapshotCache.Due(slices.SortedFunc(maps.Keys(w.e.inUse()), snapshots.ID.Compare), w.now) {
 		var store Store = w.store
 		if w.gone {
 			store = nowhere{}
 		}
-		s, err := fetch(w.t.Context(), store, w.e.snapshotCache.dir, id)
-		w.e.snapshotCache.take(id, s, err, w.now)
+		s, err := fetch(w.t.Context(), store, w.e.cache(), id)
+		w.e.snapshotCache.Take(id, s, err, w.now)
 	}
-	w.e.snapshotCache.keep(w.e.inUse())
+	w.e.snapshotCache.Keep(w.e.inUse())
 }
 
 // nowhere is a store that is out of reach.
@@ -229,7 +230,7 @@ func (w *world) end(p rollout.Push, err error) {
 		w.run(p)
 		done = push.Done{Info: w.says(w.workers[p.Instance]), Reloaded: true}
 	}
-	pushEnded{of: i, push: p, done: done, err: err}.apply(w.e, w.now)
+	instanceEvent{instance.PushEnded{About: instance.About{Ref: i.ref()}, Push: p, Done: done, Err: err}}.apply(w.e, w.now)
 }
 
 // run has an instance run what it was told to.

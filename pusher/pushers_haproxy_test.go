@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 )
 
 // rival is another pusher for the instances of a rig, with a state of its own.
@@ -21,7 +22,7 @@ type rival struct {
 	options Options
 
 	mu      sync.Mutex
-	status  Status
+	status  observe.Status
 	log     bytes.Buffer
 	notices []notify.Notice
 
@@ -33,7 +34,7 @@ func (r *rig) rival(name string) *rival {
 	v := &rival{t: r.t, options: r.options}
 	v.options.State = filepath.Join(r.dir, name, "state.json")
 	v.options.Log = slog.New(slog.NewTextHandler(v, nil))
-	v.options.Status = func(s Status) {
+	v.options.Status = func(s observe.Status) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.status = s
@@ -75,22 +76,22 @@ func (v *rival) end() {
 	v.stop = nil
 }
 
-func (v *rival) seen() Status {
+func (v *rival) seen() observe.Status {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.status
 }
 
-func (v *rival) until(what string, ok func(Status) bool) {
+func (v *rival) until(what string, ok func(observe.Status) bool) {
 	v.t.Helper()
 	eventually(v.t, "the other pusher: "+what, func() bool { return ok(v.seen()) })
 }
 
 // isSecond reports whether a pusher says that another one leads the whole fleet.
-func isSecond(s Status) bool {
+func isSecond(s observe.Status) bool {
 	blocked, is := s.Blocked()
-	return is && blocked.About == "pusher" && strings.Contains(blocked.Error, "--take-over") && s.InSync() == 0 && s.Condition().Phase == Degraded &&
-		!slices.ContainsFunc(s.Instances, func(i InstanceStatus) bool { return i.Reachable && i.LedBy == "" })
+	return is && blocked.About == "pusher" && strings.Contains(blocked.Error, "--take-over") && s.InSync() == 0 && s.Condition().Phase == observe.Degraded &&
+		!slices.ContainsFunc(s.Instances, func(i observe.InstanceStatus) bool { return i.Reachable && i.LedBy == "" })
 }
 
 func (r *rig) allWrites() (n []int) {
@@ -143,7 +144,7 @@ func TestFailureTwoPushersWithTwoStates(t *testing.T) {
 			second.run()
 			eventually(t, "the second one's endpoints answer", func() bool { return r.answersOnly("a", "two") && r.answersOnly("b", "two") })
 			r.until("the first is told", isSecond)
-			second.until("all is well", func(s Status) bool { return s.InSync() == 2 && len(s.Troubles) == 0 })
+			second.until("all is well", func(s observe.Status) bool { return s.InSync() == 2 && len(s.Troubles) == 0 })
 			if a, b := r.reloads("a"), r.reloads("b"); a != 2 || b != 2 {
 				t.Errorf("%d and %d reloads after the second took over", a, b)
 			}
@@ -151,7 +152,7 @@ func TestFailureTwoPushersWithTwoStates(t *testing.T) {
 			second.end()
 			second.options.TakeOver = false
 			second.run()
-			second.until("it still leads", func(s Status) bool { return s.InSync() == 2 && len(s.Troubles) == 0 })
+			second.until("it still leads", func(s observe.Status) bool { return s.InSync() == 2 && len(s.Troubles) == 0 })
 			r.kill()
 			r.run()
 			r.until("the first is still told", isSecond)
@@ -170,7 +171,7 @@ func TestTwoPushersBeginAtOnce(t *testing.T) {
 	r.run()
 	eventually(t, "one of them leads both, or each some", func() bool {
 		led := 0
-		for _, s := range []Status{r.seen(), second.seen()} {
+		for _, s := range []observe.Status{r.seen(), second.seen()} {
 			for _, i := range s.Instances {
 				if i.InSync && i.Running == id {
 					led++
@@ -218,7 +219,7 @@ func TestPusherWithACopyOfTheState(t *testing.T) {
 	r.write("second/state.json", string(data))
 	second.run()
 	r.until("the first is told that another goes on with its state", isSecond)
-	second.until("it leads", func(s Status) bool { return s.InSync() == 1 })
+	second.until("it leads", func(s observe.Status) bool { return s.InSync() == 1 })
 	if n := r.reloads("a"); n != 1 {
 		t.Errorf("%d reloads", n)
 	}
@@ -236,14 +237,14 @@ func TestPusherLeavesAloneWhatAnotherLeads(t *testing.T) {
 	r.write("second.yaml", fleetOf(r, "b"))
 	second.options.Fleet = filepath.Join(r.dir, "second.yaml")
 	second.run()
-	second.until("it leads b", func(s Status) bool { return s.InSync() == 1 })
+	second.until("it leads b", func(s observe.Status) bool { return s.InSync() == 1 })
 	r.writeFleet("a", "b")
-	r.until("b is another one's", func(s Status) bool {
-		b := s.instance("b")
-		return b.LedBy != "" && !b.InSync && strings.Contains(b.Error, "another pusher leads it") && s.instance("a").InSync && len(s.Troubles) == 0
+	r.until("b is another one's", func(s observe.Status) bool {
+		b := statusOf(s, "b")
+		return b.LedBy != "" && !b.InSync && strings.Contains(b.Error, "another pusher leads it") && statusOf(s, "a").InSync && len(s.Troubles) == 0
 	})
 	id := r.publish(config("2", ""))
-	r.until("the rollout is done without b", func(s Status) bool { return s.Good == id && s.Rollout == nil && s.instance("a").InSync })
+	r.until("the rollout is done without b", func(s observe.Status) bool { return s.Good == id && s.Rollout == nil && statusOf(s, "a").InSync })
 	if log := r.logged(); strings.Count(log, "instance is led by another pusher, nothing is written to it") != 1 {
 		t.Error("it is not said once in the log")
 	}

@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -53,13 +56,41 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 	case e.instances["edge-1"].Of != "u1" || len(e.instances["edge-1"].Repairs) != 1:
 		t.Errorf("of the other one is remembered %+v", e.instances["edge-1"].kept)
 	}
-	select {
-	case <-old.gone:
-	default:
-		t.Error("jobs on the old one go on")
-	}
-	pushEnded{of: old, push: rollout.Push{Instance: "edge-0", Snapshot: two}}.apply(e, now)
+	end := instance.PushEnded{About: instance.About{Ref: old.ref()}, Push: rollout.Push{Instance: "edge-0", Snapshot: two}}
+	instanceEvent{end}.apply(e, now)
 	if len(e.results) > 0 || is.asked {
 		t.Errorf("a push to the old one counts for the new one: %+v", e.results)
+	}
+}
+
+// What an effect on an earlier connection came to is no news of the one that there is: it may be to
+// another address. Of what is known of an instance the latest counts, in whatever order it comes.
+func TestEventsOfFormerConnectionsAreNoNews(t *testing.T) {
+	t.Parallel()
+	e := newEngine(Options{State: filepath.Join(t.TempDir(), "state.json")}.withDefaults(), state{}, nil, noon)
+	e.join(fleet.Instance{Name: "a", URL: "http://127.0.0.1:1"}, noon)
+	former := e.instances["a"].ref()
+	e.instances["a"].busy = workUpdate
+	e.join(fleet.Instance{Name: "a", URL: "http://127.0.0.1:2"}, noon)
+	i := e.instances["a"]
+	take := func(r instance.Ref, number int, by string, pid int) {
+		known := instance.Known{Number: number, Record: push.RecordView{Leader: push.Pusher{State: by}}}
+		instanceEvent{instance.Probed{About: instance.About{Ref: r, Known: known}, Info: dataplane.RuntimeInfo{PID: pid}, Asked: noon.Add(time.Second)}}.apply(e, noon)
+	}
+	take(former, 9, "former", 7)
+	if i.asked || i.known.Record.Leader.State != "" || i.info.PID != 0 {
+		t.Errorf("the former counts: %+v", i)
+	}
+	if i.busy != workUpdate {
+		t.Errorf("the job that goes on is forgotten: %q", i.busy)
+	}
+	instanceEvent{instance.UpdateEnded{About: instance.About{Ref: former}, Have: push.Running{Persisted: true}}}.apply(e, noon)
+	if i.busy != "" || i.running.Persisted {
+		t.Errorf("after its end it is busy with %q, and %+v is known", i.busy, i.running)
+	}
+	take(i.ref(), 3, "later", 8)
+	take(i.ref(), 2, "earlier", 8)
+	if !i.asked || i.known.Record.Leader.State != "later" || i.info.PID != 8 {
+		t.Errorf("known is %+v", i.known)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -43,8 +44,8 @@ type rig struct {
 	taken     string // an address that is in use
 
 	mu       sync.Mutex
-	status   Status
-	watchers []func(Status)
+	status   observe.Status
+	watchers []func(observe.Status)
 	log      bytes.Buffer
 
 	stop context.CancelFunc
@@ -65,7 +66,7 @@ func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
 		Soak: &soak, PollInterval: 50 * time.Millisecond, ReloadTimeout: patience,
 		DrainTime: 500 * time.Millisecond, PersistInterval: 200 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Status: func(s Status) {
+		Status: func(s observe.Status) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.status = s
@@ -172,14 +173,14 @@ func (r *rig) kill() {
 	r.stop = nil
 }
 
-func (r *rig) seen() Status {
+func (r *rig) seen() observe.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
 // watch has every status shown to a function, before the pusher does anything more.
-func (r *rig) watch(see func(Status)) {
+func (r *rig) watch(see func(observe.Status)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watchers = append(r.watchers, see)
@@ -187,9 +188,9 @@ func (r *rig) watch(see func(Status)) {
 
 // ever returns a function that reports whether some status since was as it should be,
 // for those that may be over before anybody looks.
-func (r *rig) ever(ok func(Status) bool) func() bool {
+func (r *rig) ever(ok func(observe.Status) bool) func() bool {
 	var was atomic.Bool
-	r.watch(func(s Status) {
+	r.watch(func(s observe.Status) {
 		if ok(s) {
 			was.Store(true)
 		}
@@ -198,9 +199,9 @@ func (r *rig) ever(ok func(Status) bool) func() bool {
 }
 
 // until waits for a status that stays.
-func (r *rig) until(what string, ok func(Status) bool) Status {
+func (r *rig) until(what string, ok func(observe.Status) bool) observe.Status {
 	r.t.Helper()
-	var last Status
+	var last observe.Status
 	eventually(r.t, what, func() bool { last = r.seen(); return ok(last) })
 	return last
 }
@@ -220,21 +221,22 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // allRun waits until all instances are in sync with the snapshot.
-func (r *rig) allRun(id snapshots.ID) Status {
+func (r *rig) allRun(id snapshots.ID) observe.Status {
 	r.t.Helper()
-	return r.until("all run "+id.String(), func(s Status) bool {
+	return r.until("all run "+id.String(), func(s observe.Status) bool {
 		return s.Good == id && s.Rollout == nil && len(s.Instances) > 0 && s.InSync() == len(s.Instances) &&
-			!slices.ContainsFunc(s.Instances, func(i InstanceStatus) bool { return i.Running != id })
+			!slices.ContainsFunc(s.Instances, func(i observe.InstanceStatus) bool { return i.Running != id })
 	})
 }
 
-func (s Status) instance(name string) InstanceStatus {
+// statusOf returns the status of an instance.
+func statusOf(s observe.Status, name string) observe.InstanceStatus {
 	for _, i := range s.Instances {
 		if i.Name == name {
 			return i
 		}
 	}
-	return InstanceStatus{}
+	return observe.InstanceStatus{}
 }
 
 // config is a haproxy.cfg that says which revision it is, and serves shop/web.
@@ -381,8 +383,8 @@ endpoints: [{addresses: [%[4]q], conditions: {ready: true}}]
 	r.write(file, b.String())
 }
 
-func phase(p rollout.Phase) func(Status) bool {
-	return func(s Status) bool { return s.Phase() == p }
+func phase(p rollout.Phase) func(observe.Status) bool {
+	return func(s observe.Status) bool { return s.Phase() == p }
 }
 
 // workers returns the processes of the workers, by the instances' names.

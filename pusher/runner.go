@@ -7,8 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
@@ -20,7 +24,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Leader == nil {
 		return lead(ctx, o)
 	}
-	c := candidate{Options: o, troubles: map[string]Trouble{}}
+	c := candidate{Options: o, troubles: observe.Troubles{}}
 	return c.run(ctx)
 }
 
@@ -51,10 +55,16 @@ func lead(ctx context.Context, o Options) error {
 		}
 	}
 	remember(o.Store, s.Seen)
+	if o.EventLog != "" {
+		file := newEventFile(o.EventLog, o.Log)
+		defer file.start()()
+		o.eventsTo = file.write
+	}
 	e := newEngine(o, s, taken.Fallback, now)
-	e.keeper, e.leadership = keeper, newLeadership(taken.Term, end, func() error { return leads(ctx, o.Leader) })
+	e.keeper = keeper
+	e.lead(newLeadership(taken.Term, end, func() error { return leads(ctx, o.Leader) }))
 	e.leadership.fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
-	e.run(ctx, instances, now)
+	e.run(ctx, instances)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
 		return err
 	}
@@ -117,40 +127,69 @@ func untilClosed(ctx context.Context, closed <-chan struct{}) (context.Context, 
 	return ctx, cancel
 }
 
+// lastLines is how long a pusher that ends waits for its event log to be written.
+const lastLines = 2 * time.Second
+
+// start begins to write an event log, until the function is called that it returns.
+func (f *eventFile) start() (end func()) {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		f.run()
+	}()
+	return func() {
+		close(f.lines)
+		select {
+		case <-written:
+		case <-time.After(lastLines):
+		}
+	}
+}
+
 // startEffects starts what was decided.
 func (e *engine) startEffects(ctx context.Context) {
 	for _, x := range e.effects {
-		e.inbox.start(func() { x.run(ctx, e.inbox.send) })
+		switch x := x.(type) {
+		case onInstance:
+			ctx, run := x.trace(ctx, e.observer), e.connections.Job(x.Effect)
+			e.inbox.start(func() { run(ctx, func(ev instance.Event) { e.inbox.send(instanceEvent{ev}) }) })
+		case job:
+			e.inbox.start(func() { x.run(ctx, e.inbox.send) })
+		}
 	}
 	clear(e.effects)
 	e.effects = e.effects[:0]
 }
 
+// tellPeople tells what has happened since it was told last.
+func (e *engine) tellPeople() {
+	e.observer.Tell(e.facts...)
+	clear(e.facts)
+	e.facts = e.facts[:0]
+}
+
 // run begins with the instances, and goes on until ctx is done and all that it started
 // has ended.
-func (e *engine) run(ctx context.Context, instances fleet.Fleet, now time.Time) {
+func (e *engine) run(ctx context.Context, instances fleet.Fleet) {
 	ctx, cancel := context.WithCancel(ctx)
-	if e.snapshotCache.dir != "" {
-		removeTemporaries(e.snapshotCache.dir, temporaryAge, "*.json")
+	if e.cache() != "" {
+		removeTemporaries(e.cache(), temporaryAge, "*.json")
 	}
-	e.takeFleet(instances, nil, now)
+	e.take(fleetRead{instances, nil})
 	e.inbox.start(func() { e.inbox.watchFleet(ctx, e.Options, instances.Files) })
 	e.inbox.start(func() { e.inbox.watchStore(ctx, e.Options) })
 	switch e.endpointsFrom() {
-	case fromSnapshots:
-	case fromCluster:
+	case binding.FromSnapshots:
+	case binding.FromCluster:
 		e.inbox.start(func() { e.Cluster.Run(ctx) })
 		e.inbox.start(func() { e.inbox.watchCluster(ctx, e.Cluster) })
-	case fromDirectory:
+	case binding.FromDirectory:
 		e.inbox.start(func() {
-			watchLive(ctx, e.Live, e.Log, func(read liveData, err error) { e.inbox.sendUntil(ctx, liveRead{read, err}) })
+			binding.WatchObjects(ctx, e.Live, e.Log, func(read binding.Objects, err error) { e.inbox.sendUntil(ctx, liveRead{read, err}) })
 		})
 	}
-	if e.Events != nil {
-		e.inbox.start(func() { e.Events.Run(ctx) })
-	}
-	if e.announcer != nil {
-		e.inbox.start(func() { e.announcer.run(ctx) })
+	for _, job := range e.observer.Jobs() {
+		e.inbox.start(func() { job(ctx) })
 	}
 	e.loop(ctx)
 	cancel()
@@ -162,10 +201,13 @@ func (e *engine) loop(ctx context.Context) {
 	ticker := time.NewTicker(min(e.PollInterval, time.Second))
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		e.turn(time.Now())
+		e.tellPeople()
+		e.eventLog.turn(e, time.Now())
+		e.tellPeople()
+		e.observer.Show(e.shown, e.reported)
 		e.startEffects(ctx)
 		var drained <-chan time.Time
-		if due := e.bindings.due; !due.IsZero() {
+		if _, due := e.bindings.Table(); !due.IsZero() {
 			drained = time.After(time.Until(due))
 		}
 		select {
@@ -205,8 +247,9 @@ func (e *engine) finish(ctx context.Context) {
 			e.take(ev)
 		case <-ended:
 			e.takeWaiting()
-			e.traces.end("interrupted", nil)
 			e.saveLast(ctx, time.Now())
+			e.tellPeople()
+			e.observer.End()
 			return
 		}
 	}

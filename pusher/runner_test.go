@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -21,8 +22,8 @@ func TestRolloutCanaryFirst(t *testing.T) {
 	r := newRig(t, dataplanetest.V32, "a", "b", "c")
 	r.endpoints(echo(t, "one"))
 	id := r.publish(config("1", ""))
-	soaks := func(s Status) bool { return s.Phase() == rollout.Soaking && s.Rollout.Wave == 1 }
-	r.watch(func(s Status) {
+	soaks := func(s observe.Status) bool { return s.Phase() == rollout.Soaking && s.Rollout.Wave == 1 }
+	r.watch(func(s observe.Status) {
 		if b, c := r.pushes("b"), r.pushes("c"); soaks(s) && b+c > 0 {
 			t.Errorf("b got %d pushes and c %d while the canary soaked", b, c)
 		}
@@ -52,7 +53,7 @@ func TestFailedCanaryLeavesTheOthersAlone(t *testing.T) {
 	writes := r.writes("b") + r.writes("c")
 
 	bad := r.publish(config("2", broken))
-	s := r.until("the failure is known", func(s Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Recorded })
+	s := r.until("the failure is known", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Recorded })
 	if got := s.Rejected[0]; got.Snapshot != bad || !strings.Contains(got.Reason, "a: refused") {
 		t.Errorf("rejected is %+v", got)
 	}

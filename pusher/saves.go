@@ -7,6 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -49,7 +52,7 @@ type proposal struct {
 // approval is a push of a step, with what the step saw.
 type approval struct {
 	rollout.Push
-	on       *instance
+	on       instance.Ref
 	decision decision
 }
 
@@ -87,7 +90,7 @@ func (e *engine) propose(next rollout.State, pushes []rollout.Push, waits []roll
 	view.Runs = runs(next)
 	after := decide(view, next.Failed, now) // what is decided once this step is taken, if nothing else changes
 	for _, push := range pushes {
-		p.pushes = append(p.pushes, approval{push, e.instances[push.Instance], after})
+		p.pushes = append(p.pushes, approval{push, e.instances[push.Instance].ref(), after})
 	}
 	e.saves.proposed = p
 	e.beginSave(now)
@@ -107,12 +110,11 @@ func (e *engine) settle(p *proposal, err error, now time.Time) {
 	old := e.state.Rollout
 	e.state.Rollout, e.waits = p.next, p.waits
 	e.results = e.results[p.results:]
-	for _, h := range happenings(old, p.next) {
-		if h.instance == "" || e.instances[h.instance] != nil { // of one that left there is nothing to say
-			e.tell(h, now)
+	for _, event := range observe.RolloutEvents(old, p.next) {
+		if event.Instance == "" || e.instances[event.Instance] != nil { // of one that left there is nothing to say
+			e.tell(event, now)
 		}
 	}
-	e.trace()
 	e.saves.approved = append(e.saves.approved, p.pushes...)
 }
 
@@ -122,7 +124,7 @@ func (e *engine) beginApproved(may bool, now time.Time) {
 	var waiting []approval
 	for _, a := range e.saves.approved {
 		switch i := e.instances[a.Instance]; {
-		case !may || i == nil || i != a.on || !i.reachable() || i.ledByOther() || e.unclaimed(i) || !a.holds(e.decision, e.view):
+		case !may || i == nil || i.ref() != a.on || !i.reachable() || i.ledByOther() || e.unclaimed(i) || !a.holds(e.decision, e.view):
 			e.Log.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", string(a.Purpose))
 			e.results = append(e.results, rollout.Result{Instance: a.Instance, Snapshot: a.Snapshot, Outcome: rollout.NotBegun})
 		case i.busy != "":
@@ -146,9 +148,9 @@ func (a approval) holds(now decision, view channel.View) bool {
 }
 
 // reservedFor reports whether an instance is kept free for a push.
-func (s *saves) reservedFor(i *instance, now time.Time) bool {
+func (s *saves) reservedFor(i *instanceState, now time.Time) bool {
 	for _, a := range s.approved {
-		if a.on == i {
+		if a.on == i.ref() {
 			return true
 		}
 	}
@@ -156,7 +158,7 @@ func (s *saves) reservedFor(i *instance, now time.Time) bool {
 		return false
 	}
 	for _, a := range s.proposed.pushes {
-		if a.on == i {
+		if a.on == i.ref() {
 			return true
 		}
 	}
@@ -186,13 +188,14 @@ func (e *engine) encoded(now time.Time) ([]byte, error) {
 		e.state.Rollout, e.waits = p.next, p.waits
 		defer func() { e.state.Rollout, e.waits = current, waits }()
 	}
-	e.state.Slots, e.state.Kept = e.bindings.slots, e.losses.guard.saved()
+	e.state.Slots, _ = e.bindings.Table()
+	e.state.Kept = e.live.Saved()
 	e.state.Status = e.status(now)
 	if e.state.Instances == nil || e.known() {
 		e.state.Instances = make(map[string]kept, len(e.instances))
 	}
 	for name, i := range e.instances {
-		i.ByHand, i.Alias, i.Record = i.running.ByHand, i.target.Names.Alias(), i.target.Record.Remembered()
+		i.ByHand, i.Alias, i.Record = i.running.ManualDrains, i.override(), i.known.Record.Remembered
 		e.state.Instances[name] = i.kept
 	}
 	return e.state.encoded()
@@ -225,7 +228,7 @@ func (e *engine) keepState(now time.Time) {
 		s.underWay, s.began = true, now
 		e.begin(*s.raise)
 		s.raise = nil
-	case !now.Before(s.retry.at) && (age >= heartbeat || age >= e.saveInterval() && (e.dirty || !e.reported.sameAs(e.state.Status))):
+	case !now.Before(s.retry.at) && (age >= heartbeat || age >= e.saveInterval() && (e.dirty || !e.reported.SameAs(e.state.Status))):
 		e.beginSave(now)
 	}
 }
@@ -265,7 +268,7 @@ func (s saveState) save(ctx context.Context) error {
 	return err
 }
 
-func (s saveState) String() string { return describe("save state", "bytes", len(s.data)) }
+func (s saveState) String() string { return observe.Describe("save state", "bytes", len(s.data)) }
 
 // saveEnded is the end of saving the state.
 type saveEnded struct{ err error }
@@ -283,24 +286,28 @@ func (s saveEnded) apply(e *engine, now time.Time) {
 	}
 }
 
-func (s saveEnded) String() string { return describe("save ended", "err", s.err) }
+func (s saveEnded) String() string { return observe.Describe("save ended", "err", s.err) }
 
 // raising raises the term above one that was met on an instance.
 type raising struct {
 	keeper Keeper
+	fence  *push.Fence // which is raised, too
 	above  int64
-	of     *instance
+	of     instance.Ref
 }
 
 func (r raising) run(ctx context.Context, send func(event)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	term, err := r.keeper.Raise(ctx, r.above)
+	if err == nil {
+		r.fence.Raise(term)
+	}
 	send(raised{r, term, err})
 }
 
 func (r raising) String() string {
-	return describe("raise term", "instance", r.of.Name, "above", r.above)
+	return observe.Describe("raise term", "instance", r.of.Name, "above", r.above)
 }
 
 // raised is the end of raising the term.
@@ -322,11 +329,31 @@ func (r raised) apply(e *engine, now time.Time) {
 	e.Log.Warn("term raised above one that was met", "instance", r.of.Name, "met", r.above, "term", r.term)
 	e.leadership.raised++
 	e.leadership.term = r.term
-	e.leadership.fence.Raise(r.term)
-	r.of.claimAfter = now
+	e.instanceOf(r.of).claimAfter = now
 	e.dirty = true
 }
 
 func (r raised) String() string {
-	return describe("term raised", "instance", r.of.Name, "above", r.above, "term", r.term, "err", r.err)
+	return observe.Describe("term raised", "instance", r.of.Name, "above", r.above, "term", r.term, "err", r.err)
+}
+
+// retrying is when to try again what failed. Each failure in a row doubles the wait.
+type retrying struct {
+	at   time.Time // zero: at once
+	wait time.Duration
+}
+
+// The waits after a state that could not be saved, as on a disk that is full.
+const (
+	firstSaveRetry = saveInterval
+	lastSaveRetry  = 10 * time.Second
+)
+
+// after returns what follows from the end of a try.
+func (r retrying) after(err error, now time.Time) retrying {
+	if err == nil {
+		return retrying{}
+	}
+	r.wait = min(max(2*r.wait, firstSaveRetry), lastSaveRetry)
+	return retrying{at: now.Add(r.wait), wait: r.wait}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -140,7 +142,7 @@ func TestFailureStateStoreHangs(t *testing.T) {
 			release := k.hang()
 			defer release()
 			second := r.publish(config("2", ""))
-			r.until("it is wanted", func(s Status) bool { return s.Channel.Wanted == second })
+			r.until("it is wanted", func(s observe.Status) bool { return s.Channel.Wanted == second })
 			for n := range 3 { // all of which take less than the store is waited for
 				address, body := one, "one"
 				if n%2 == 1 {
@@ -150,8 +152,8 @@ func TestFailureStateStoreHangs(t *testing.T) {
 					t.Errorf("a change took %s while the state store hangs, and %s before", hung, ordinary)
 				}
 			}
-			seen := r.until("what the worker runs is still asked for", func(s Status) bool {
-				a := s.instance("a")
+			seen := r.until("what the worker runs is still asked for", func(s observe.Status) bool {
+				a := statusOf(s, "a")
 				return a.Reachable && a.Running == first && a.Doing == "" && a.Error == ""
 			})
 			if seen.Rollout != nil || r.pushes("a") != 1 {
@@ -159,7 +161,7 @@ func TestFailureStateStoreHangs(t *testing.T) {
 			}
 			release()
 			s := r.allRun(second)
-			r.until("the trouble is over", func(s Status) bool { return len(s.Troubles) == 0 })
+			r.until("the trouble is over", func(s observe.Status) bool { return len(s.Troubles) == 0 })
 			if s.Good != second {
 				t.Errorf("good is %s", s.Good)
 			}
@@ -168,11 +170,11 @@ func TestFailureStateStoreHangs(t *testing.T) {
 }
 
 // proposing is an engine with one instance, which has proposed to push a snapshot to it.
-func proposing(t *testing.T) (*engine, *instance, rollout.Push) {
+func proposing(t *testing.T) (*engine, *instanceState, rollout.Push) {
 	t.Helper()
 	o := Options{State: filepath.Join(t.TempDir(), "state.json")}.withDefaults()
 	e := newEngine(o, state{Uploads: map[string][]upload{}}, nil, noon)
-	i := &instance{Instance: fleet.Instance{Name: "a"}, asked: true, stop: make(chan struct{}), gone: make(chan struct{})}
+	i := &instanceState{Instance: fleet.Instance{Name: "a"}, asked: true}
 	e.instances["a"] = i
 	e.viewRead = true
 	push := rollout.Push{Instance: "a", Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Purpose: rollout.Wave}
@@ -188,8 +190,10 @@ func proposing(t *testing.T) (*engine, *instance, rollout.Push) {
 // of those that were not.
 func (e *engine) begun() (begun []string, results []rollout.Result) {
 	for _, x := range e.effects {
-		if p, is := x.(pushSnapshot); is {
-			begun = append(begun, p.push.Instance)
+		if on, is := x.(onInstance); is {
+			if p, is := on.Effect.(instance.Push); is {
+				begun = append(begun, p.Name)
+			}
 		}
 	}
 	return begun, e.results
@@ -199,7 +203,7 @@ func (e *engine) begun() (begun []string, results []rollout.Result) {
 func TestApprovedPushes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		meanwhile func(e *engine, i *instance)
+		meanwhile func(e *engine, i *instanceState)
 		err       error // of the save
 		begun     bool
 		notBegun  bool // and the rollout is told
@@ -207,29 +211,30 @@ func TestApprovedPushes(t *testing.T) {
 		"nothing changed":         {begun: true},
 		"not saved":               {err: errors.New("disk full")},
 		"taken by another pusher": {err: statestore.ErrTaken},
-		"pinned": {notBegun: true, meanwhile: func(e *engine, _ *instance) {
+		"pinned": {notBegun: true, meanwhile: func(e *engine, _ *instanceState) {
 			e.decision.Intent = "pin"
 		}},
-		"a newer one is published": {begun: true, meanwhile: func(e *engine, _ *instance) {
+		"a newer one is published": {begun: true, meanwhile: func(e *engine, _ *instanceState) {
 			e.view.IDs = append(e.view.IDs, snapshots.ID{Revision: 3, Short: "cccccccccc"})
 			e.decision = decide(e.view, nil, noon)
 		}},
-		"it is rejected": {notBegun: true, meanwhile: func(e *engine, i *instance) {
+		"it is rejected": {notBegun: true, meanwhile: func(e *engine, i *instanceState) {
 			e.view.Channel = e.view.Channel.Reject(channel.Rejection{Digest: digestLike(i.matters[0]), Snapshot: i.matters[0], At: noon})
 			e.decision = decide(e.view, nil, noon)
 		}},
-		"it is rejected, and a newer one is published": {notBegun: true, meanwhile: func(e *engine, i *instance) {
+		"it is rejected, and a newer one is published": {notBegun: true, meanwhile: func(e *engine, i *instanceState) {
 			e.view.Channel = e.view.Channel.Reject(channel.Rejection{Digest: digestLike(i.matters[0]), Snapshot: i.matters[0], At: noon})
 			e.view.IDs = append(e.view.IDs, snapshots.ID{Revision: 3, Short: "cccccccccc"})
 			e.decision = decide(e.view, nil, noon)
 		}},
-		"held": {notBegun: true, meanwhile: func(e *engine, _ *instance) { e.decision.Hold = true }},
-		"out of reach": {notBegun: true, meanwhile: func(_ *engine, i *instance) {
+		"held": {notBegun: true, meanwhile: func(e *engine, _ *instanceState) { e.decision.Hold = true }},
+		"out of reach": {notBegun: true, meanwhile: func(_ *engine, i *instanceState) {
 			i.err = errors.New("no route")
 		}},
-		"left the fleet": {notBegun: true, meanwhile: func(e *engine, _ *instance) { delete(e.instances, "a") }},
-		"another instance": {notBegun: true, meanwhile: func(e *engine, i *instance) {
+		"left the fleet": {notBegun: true, meanwhile: func(e *engine, _ *instanceState) { delete(e.instances, "a") }},
+		"another instance": {notBegun: true, meanwhile: func(e *engine, i *instanceState) {
 			other := *i
+			other.joined++
 			e.instances["a"] = &other
 		}},
 	} {

@@ -19,6 +19,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
@@ -101,7 +102,7 @@ func (r *rig) admits(client tls.Certificate) bool {
 }
 
 // quiet reports whether no trouble holds what only Secrets may.
-func quiet(s Status) bool {
+func quiet(s observe.Status) bool {
 	text := fmt.Sprintf("%+v", s)
 	return !slices.ContainsFunc([]string{hashOfOne, hashOfTwo, "s3cret", "PRIVATE"}, func(secret string) bool { return strings.Contains(text, secret) })
 }
@@ -161,7 +162,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	r.opaque("auth", "auth", "alice:"+hashOfOne+"\nbob:s3cret")
 	id := r.publish(config("1", guarded), guardedCertificates...)
 	r.allRunAfter(id)
-	told := func(s Status) string {
+	told := func(s observe.Status) string {
 		for _, trouble := range s.Troubles {
 			if trouble.About == "secrets" {
 				return trouble.Error
@@ -169,7 +170,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 		}
 		return ""
 	}
-	s := r.until("it is told", func(s Status) bool { return told(s) != "" })
+	s := r.until("it is told", func(s observe.Status) bool { return told(s) != "" })
 	for _, want := range []string{
 		"no certificate is trusted: Secret shop/clients has no usable authorities under ca.crt",
 		"a value that nobody knows is used: Secret shop/keys has none under token",
@@ -191,7 +192,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	}
 	r.opaque("auth", "auth", "alice:s3cret")
 	eventually(t, "nobody gets in", func() bool { return r.pass("/", "one", "") == http.StatusUnauthorized })
-	s = r.until("it is told", func(s Status) bool {
+	s = r.until("it is told", func(s observe.Status) bool {
 		return strings.Contains(told(s), "nobody is let in: Secret shop/auth has no usable users under auth: line 1: user alice has no hash that HAProxy can check")
 	})
 	r.opaque("clients", "ca.crt", clients.PEM)
@@ -273,25 +274,6 @@ func TestSecretTrouble(t *testing.T) {
 	}
 }
 
-func TestErrorsAreRedacted(t *testing.T) {
-	t.Parallel()
-	secret := bind.SecretKey{Secret: snapshots.SecretName{Namespace: "shop", Name: "keys"}, Key: "token"}
-	s := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n x hapsnap:secret/shop/keys/token\n")}}}.Seal(1, snapshots.ID{})
-	bound, err := bind.Bind(s, bind.Inputs{
-		Live: bind.Live{Values: map[bind.SecretKey]string{secret: "s3cret"}}, Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cause := fmt.Errorf("unknown keyword 's3cret': %w", context.DeadlineExceeded)
-	if got := withoutSecrets(cause, bound); got.Error() != "unknown keyword '(hidden)': context deadline exceeded" || !errors.Is(got, context.DeadlineExceeded) {
-		t.Errorf("got %v", got)
-	}
-	if withoutSecrets(nil, bound) != nil {
-		t.Error("no error becomes one")
-	}
-}
-
 // keyPair writes a new Secret, and returns what is in it and its serial number.
 func (r *rig) keyPair() (data []byte, serial string) {
 	r.t.Helper()
@@ -360,9 +342,9 @@ func (r *rig) identity() string {
 	return i.Recipient().String()
 }
 
-func (r *rig) trouble(about, text string) func(Status) bool {
-	return func(s Status) bool {
-		return slices.ContainsFunc(s.Troubles, func(t Trouble) bool { return t.About == about && strings.Contains(t.Error, text) })
+func (r *rig) trouble(about, text string) func(observe.Status) bool {
+	return func(s observe.Status) bool {
+		return slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool { return t.About == about && strings.Contains(t.Error, text) })
 	}
 }
 

@@ -15,7 +15,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/hapsnap/hapsnap/internal/filelock"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -63,18 +66,20 @@ type state struct {
 	Kind       string `json:"kind"`
 	// ID tells this state from any other. It is random, and stands on each instance that
 	// the pusher with this state leads.
-	ID      string        `json:"id,omitempty"`
-	Status  Status        `json:"status"`
-	Rollout rollout.State `json:"rollout"`
-	Slots   bind.Slots    `json:"slots,omitempty"`
+	ID      string         `json:"id,omitempty"`
+	Status  observe.Status `json:"status"`
+	Rollout rollout.State  `json:"rollout"`
+	Slots   bind.Slots     `json:"slots,omitempty"`
 	// Seen is what was seen of the store, and believed.
 	Seen channel.Seen `json:"seen,omitzero"`
 	// Kept are the Service ports whose endpoints are kept in the slots, though the source
 	// has none of them.
-	Kept *keptEndpoints `json:"kept,omitempty"`
+	Kept *binding.KeptEndpoints `json:"kept,omitempty"`
 	// Uploads lists what was uploaded to each instance; of certificates only those that
 	// some snapshot in use does not need. They are saved as Certificates: older pushers take
 	// none of their own uploads for a certificate, and would remove it while it is in use.
+	// They are no part of Instances: those of an instance that is not in the fleet are
+	// remembered for a day, and it is forgotten at once.
 	Uploads      map[string][]upload `json:"uploads,omitempty"`
 	Certificates map[string][]upload `json:"certificates,omitempty"`
 	// Instances holds what else is remembered of each.
@@ -112,7 +117,7 @@ func parseState(data []byte, place string) (state, error) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return state{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
 	}
-	if _, err := s.Kept.guard(); err != nil {
+	if err := s.Kept.Check(); err != nil {
 		return state{}, fmt.Errorf("read state %s: %w", place, err)
 	}
 	if s.Uploads == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -26,7 +27,7 @@ func TestStateFile(t *testing.T) {
 	s.Slots = bind.Slots{
 		{Backend: "web", Service: snapshots.ServicePort{Namespace: "shop", Service: "web"}}: {{Address: "10.0.0.1", Port: 80, State: bind.SlotReady}},
 	}
-	s.Status = Status{Updated: noon, Good: r1, Instances: []InstanceStatus{{Name: "a", InSync: true}}}
+	s.Status = observe.Status{Updated: noon, Good: r1, Instances: []observe.InstanceStatus{{Name: "a", InSync: true}}}
 	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +110,9 @@ func TestInUse(t *testing.T) {
 			"c": {},
 		},
 	}
-	s.Status = Status{
-		Channel:   ChannelStatus{Wanted: id(5)},
-		Instances: []InstanceStatus{{Name: "a", Running: id(1)}, {Name: "b", Running: id(6)}, {Name: "c"}},
+	s.Status = observe.Status{
+		Channel:   observe.ChannelStatus{Wanted: id(5)},
+		Instances: []observe.InstanceStatus{{Name: "a", Running: id(1)}, {Name: "b", Running: id(6)}, {Name: "c"}},
 	}
 	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,173 +11,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/preflight"
-	"github.com/hapsnap/hapsnap/pusher/push"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
-
-// Status is what a pusher says of itself. It is a part of the state file.
-type Status struct {
-	// Updated is when the pusher last said so.
-	Updated time.Time `json:"updated"`
-	// Leader is the name of the process that pushes, where several could; "" if that is
-	// not known.
-	Leader string `json:"leader,omitempty"`
-	// Term tells the one that pushes from those before it, 0 where there is no other.
-	Term int64 `json:"term,omitempty"`
-	// Standby is set by a pusher that another leads: it knows nothing of the fleet.
-	Standby bool          `json:"standby,omitempty"`
-	Channel ChannelStatus `json:"channel"`
-	// Fleet is the name of the fleet, "" while it is not known.
-	Fleet string `json:"fleet,omitempty"`
-	// Good is the last snapshot that reached the whole fleet, and Proven are the latest
-	// that did, oldest first.
-	Good   snapshots.ID   `json:"good,omitzero"`
-	Proven []snapshots.ID `json:"proven,omitempty"`
-	// Rollout is the one in progress, nil for none.
-	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// Waits are what the rollout, or an instance, waits for.
-	Waits []rollout.Wait `json:"waits,omitempty"`
-	// Rejected are the snapshots that failed.
-	Rejected []rollout.Failure `json:"rejected,omitempty"`
-	// Troubles are what keeps the pusher from doing its work, such as a store that
-	// is gone, by what they are about.
-	Troubles []Trouble `json:"troubles,omitempty"`
-	// Kept is set while endpoints are kept though their source has none of them.
-	Kept *KeptStatus `json:"kept,omitempty"`
-	// Backends says which have no server up, nil while that is not known.
-	Backends *BackendsStatus `json:"backends,omitempty"`
-	// Changes are what it took to bring instances to the latest snapshots, the newest last.
-	Changes   []Change         `json:"changes,omitempty"`
-	Instances []InstanceStatus `json:"instances"`
-}
-
-// NotRead is the message of a channel that was not read yet.
-const NotRead = "the store was not read yet"
-
-// ChannelStatus is what should run.
-type ChannelStatus struct {
-	Wanted  snapshots.ID   `json:"wanted,omitzero"`
-	Because channel.Reason `json:"because,omitempty"`
-	Hold    bool           `json:"hold,omitempty"`
-	Message string         `json:"message,omitempty"`
-	// Newest is the newest snapshot of the store, whether it should run or not.
-	Newest snapshots.ID `json:"newest,omitzero"`
-	// Rewound is set while the store, or its channel, is behind what was seen of it, or
-	// gone. What runs is held until that is back, or given up: pusher accept-rewind.
-	Rewound bool `json:"rewound,omitempty"`
-	// Behind is how many snapshots are newer than what the fleet runs.
-	Behind int `json:"behind"`
-}
-
-// RolloutStatus is how far a rollout has come.
-type RolloutStatus struct {
-	Target  snapshots.ID  `json:"target"`
-	Phase   rollout.Phase `json:"phase"`
-	Wave    int           `json:"wave"` // from 1
-	Members []string      `json:"members,omitempty"`
-	Since   time.Time     `json:"since"`
-	// Reason is why it is being undone, and Paused why it goes no further.
-	Reason string `json:"reason,omitempty"`
-	Paused string `json:"paused,omitempty"`
-	// Noted is what was seen on the way that does not speak against the snapshot.
-	Noted string `json:"noted,omitempty"`
-	// Change is what it takes, nil until the first instance has tried.
-	Change *Change `json:"change,omitempty"`
-}
-
-// KeptStatus is what is kept of endpoints that were lost too many at once to be believed.
-type KeptStatus struct {
-	// Loss names it, for pusher confirm-endpoints.
-	Loss  string    `json:"loss"`
-	Since time.Time `json:"since"`
-	// Count is of how many Service ports, and Services lists the first of them.
-	Count    int      `json:"count"`
-	Services []string `json:"services,omitempty"`
-}
-
-// Trouble is something that a person may have to look at.
-type Trouble struct {
-	About string    `json:"about"`
-	Error string    `json:"error"`
-	Since time.Time `json:"since"`
-}
-
-// InstanceStatus is how one instance stands.
-type InstanceStatus struct {
-	Name      string `json:"name"`
-	Zone      string `json:"zone,omitempty"`
-	Reachable bool   `json:"reachable"`
-	// Refused is set when its version of HAProxy or of the API is not worked with;
-	// Error says which it is. Nothing is pushed to it.
-	Refused bool         `json:"refused,omitempty"`
-	Since   time.Time    `json:"since,omitzero"` // of being in reach, or out of it
-	Running snapshots.ID `json:"running,omitzero"`
-	// Node names what its worker runs, and Loaded what that was loaded with, where it
-	// was changed since without a reload.
-	Node   string `json:"node,omitempty"`
-	Loaded string `json:"loaded,omitempty"`
-	PID    int    `json:"pid,omitempty"`
-	// Foreign says why its worker was started from another configuration than what was
-	// written for it, whatever it names.
-	Foreign string `json:"foreign,omitempty"`
-	// LedBy is the other pusher that leads it. Nothing is written to it then.
-	LedBy string `json:"ledBy,omitempty"`
-	// InSync is set when it runs what is wanted, with today's servers and
-	// certificates.
-	InSync bool `json:"inSync"`
-	// ByHand are the servers that somebody else took out of traffic.
-	ByHand []push.Hand `json:"byHand,omitempty"`
-	// Findings are what is wrong with how it is set up, as the verb check says it.
-	Findings []preflight.Finding `json:"findings,omitempty"`
-	// Conflict is set while there are no repairs, because somebody else undid the last ones.
-	Conflict *Conflict `json:"fight,omitempty"`
-	Doing    string    `json:"doing,omitempty"`
-	// Pending says what is on its way to it while it is not in sync, and nothing failed.
-	Pending string    `json:"pending,omitempty"`
-	Error   string    `json:"error,omitempty"`
-	ErrorAt time.Time `json:"errorAt,omitzero"`
-}
-
-// Names returns the node of what a worker of the instance runs that was asked: it names
-// what it has loaded, also where that was changed since.
-func (i InstanceStatus) Names(info dataplane.RuntimeInfo) string {
-	if i.Loaded != "" && i.Loaded == info.Node && i.PID == info.PID {
-		return i.Node
-	}
-	return info.Node
-}
-
-// InSync returns how many instances are.
-func (s Status) InSync() int {
-	n := 0
-	for _, i := range s.Instances {
-		if i.InSync {
-			n++
-		}
-	}
-	return n
-}
-
-// Phase returns what the rollout is doing, "" if there is none.
-func (s Status) Phase() rollout.Phase {
-	if s.Rollout == nil {
-		return ""
-	}
-	return s.Rollout.Phase
-}
 
 // ErrNoState is returned for a state that is not there: no pusher ever ran with it.
 var ErrNoState = errors.New("there is no state file")
 
 // ReadStatus reads the status from a state file, of a pusher that runs or ran.
-func ReadStatus(file string) (Status, error) {
+func ReadStatus(file string) (observe.Status, error) {
 	data, err := readFile(file)
 	if err != nil {
-		return Status{}, err
+		return observe.Status{}, err
 	}
 	return ParseStatus(data, file)
 }
@@ -196,162 +41,105 @@ func readFile(file string) ([]byte, error) {
 }
 
 // ParseStatus returns the status in a state that was read from a place.
-func ParseStatus(data []byte, place string) (Status, error) {
+func ParseStatus(data []byte, place string) (observe.Status, error) {
 	if err := checkState(data, place); err != nil {
-		return Status{}, err
+		return observe.Status{}, err
 	}
-	var s struct{ Status Status }
+	var s struct{ Status observe.Status }
 	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
+		return observe.Status{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
 	}
 	return s.Status, nil
 }
 
-// sameAs reports whether two statuses differ in nothing but their time.
-func (s Status) sameAs(o Status) bool {
-	s.Updated, o.Updated = time.Time{}, time.Time{}
-	a, errA := json.Marshal(s)
-	b, errB := json.Marshal(o)
-	return errA == nil && errB == nil && string(a) == string(b)
+// tell has people told of a fact, after the turn.
+func (e *engine) tell(f observe.Fact, now time.Time) {
+	e.facts = append(e.facts, observe.Told{Fact: f, At: now})
 }
 
-// report tells the status to whoever listens.
-func (e *engine) report(now time.Time) {
-	s := e.status(now)
-	e.metrics.observe(s)
-	without, failing := s.Backends.gauges()
-	e.metrics.gauges.set(s.Instances, e.policy.Budget.Left(e.state.Rollout, e.names(), now), pinAge(e.view.Channel, now), liveGauges{lacking: e.lacking, kept: len(e.losses.guard.kept), withoutEndpoints: without, failingChecks: failing})
-	e.observePropagation(now)
-	e.tally.log(e.Log, now)
-	e.notifyOfTroubles(now)
-	e.sayObjects(s.Instances, now)
-	if e.Status != nil {
-		e.Status(s)
+// trouble notes what keeps the pusher from its work, or that it no longer does.
+func (e *engine) trouble(about string, err error, now time.Time) {
+	if t, changed := e.troubles.Set(about, err, now); changed {
+		e.tell(t, now)
+		e.dirty = true
 	}
-	if e.announcer != nil {
-		e.announcer.offer(s.Condition())
+}
+
+// lost has people told of changes of map entries that an instance did not make.
+func (e *engine) lost(n int, now time.Time) {
+	if n > 0 {
+		e.tell(observe.EntriesLost(n), now)
 	}
-	e.reported = s
+}
+
+// look takes down what people are to see of this turn.
+func (e *engine) look(now time.Time) {
+	e.shown = e.seen(now)
+	e.reported = e.shown.Status()
 }
 
 // status returns what the pusher says of itself.
-func (e *engine) status(now time.Time) Status {
-	s := Status{
-		Updated: now.UTC().Truncate(time.Second), Leader: e.leader(), Term: e.leadership.term, Channel: e.channelStatus(), Rollout: e.rolloutStatus(),
-		Good: e.state.Rollout.Good, Rejected: e.state.Rollout.Failed, Waits: wholeSeconds(e.waits), Instances: []InstanceStatus{},
-		Changes: e.changes, Fleet: e.view.Fleet, Proven: e.state.Rollout.Proven,
-		Kept: e.keptStatus(), Backends: e.backendsStatus(now),
-	}
-	for _, about := range slices.Sorted(maps.Keys(e.troubles)) {
-		s.Troubles = append(s.Troubles, e.troubles[about])
-	}
-	for _, name := range e.names() {
-		s.Instances = append(s.Instances, e.instanceStatus(e.instances[name]))
-	}
-	return s
+func (e *engine) status(now time.Time) observe.Status { return e.seen(now).Status() }
+
+// soonest are the certificates that expire first, which are sorted when there are others.
+type soonest struct {
+	version int
+	list    []observe.Expiry
 }
 
-// wholeSeconds returns the waits with their ends as they are told.
-func wholeSeconds(waits []rollout.Wait) []rollout.Wait {
-	out := slices.Clone(waits)
-	for i, w := range out {
-		if !w.Until.IsZero() {
-			out[i].Until = w.Until.UTC().Truncate(time.Second)
-		}
+func (e *engine) expiries() []observe.Expiry {
+	if ends, version := e.bindings.Expiries(); version != e.soonest.version {
+		e.soonest = soonest{version, observe.SoonestExpiries(ends)}
+	}
+	return e.soonest.list
+}
+
+// seen returns what the engine knows, as far as people see it.
+func (e *engine) seen(now time.Time) observe.View {
+	v := observe.View{
+		Now: now, Leader: e.leader(), Term: e.leadership.term, Fleet: e.view.Fleet,
+		Decision: e.decision.Decision, StoreRead: e.viewRead, Rewound: e.rewound, Snapshots: e.view.IDs, Newest: e.view.Head(),
+		Rollout: e.state.Rollout, Waits: e.waits, Changes: e.changes, Troubles: e.troubles,
+		Kept: e.keptStatus(), Backends: e.backendsStatus(now),
+		Channel: e.view.Channel, Budget: e.policy.Budget.Left(e.state.Rollout, e.names(), now),
+		Lacking: e.lacking, KeptPorts: e.live.Lost(), Expiries: e.expiries(), Refused: observe.Refused(e.live.Refused()), Unusable: e.unusable(),
+	}
+	if r := e.state.Rollout.Rollout; r != nil {
+		_, v.TargetAtHand = e.snapshotCache.Get(r.Target)
+		v.Traceparent = e.traceparent(r.Target)
+	}
+	if e.pods != nil {
+		v.Pods, v.PodNamespace = true, e.pods.Namespace
+	}
+	for _, name := range e.names() {
+		v.Instances = append(v.Instances, e.seenOf(e.instances[name]))
+	}
+	return v
+}
+
+// seenOf returns what the engine knows of an instance.
+func (e *engine) seenOf(i *instanceState) observe.Instance {
+	out := observe.Instance{
+		Name: i.Name, Zone: i.Zone, UID: i.UID, Reachable: i.reachable(), Refused: isRefused(i.err), Err: i.err, Since: i.since,
+		Running: i.snapshot(), Info: i.info, Started: i.started, Foreign: i.foreign(), ManualDrains: i.running.ManualDrains,
+		Findings: i.findings, Conflict: i.Conflict, Doing: string(i.busy), Pushing: i.busy == workPush, Updating: i.busy == workUpdate,
+		JobError: i.jobError, JobErrorAt: i.jobErrorAt, Unclaimed: e.unclaimed(i), Unknown: e.unknown(i.snapshot()),
+	}
+	if i.ledByOther() {
+		out.LedBy = i.known.Record.Leader.String()
+	}
+	needs := e.needsOf(i)
+	out.Arrived = arrived(needs)
+	if out.UpToDate = inSync(needs); !out.UpToDate || out.Updating {
+		needs.Busy, needs.NotBefore = false, time.Time{}
+		out.Ahead = needs.pending(classify(needs, time.Time{}))
 	}
 	return out
 }
 
-func (e *engine) channelStatus() ChannelStatus {
-	d := e.decision
-	s := ChannelStatus{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message, Rewound: e.rewound}
-	if !e.viewRead {
-		return ChannelStatus{Hold: true, Message: NotRead, Rewound: e.rewound}
-	}
-	s.Newest = e.view.Head()
-	for _, id := range e.view.IDs {
-		if good := e.state.Rollout.Good; id.Compare(good) > 0 {
-			s.Behind++
-		}
-	}
-	return s
-}
-
-func (e *engine) rolloutStatus() *RolloutStatus {
-	r := e.state.Rollout.Rollout
-	if r == nil {
-		return nil
-	}
-	s := &RolloutStatus{
-		Target: r.Target, Phase: r.Phase, Wave: r.Wave + 1, Members: r.Members,
-		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason, Paused: r.Paused, Noted: firstLine(r.Noted, longestMessage),
-	}
-	if c, ok := changeTo(e.changes, r.Target); ok && c.Began.Equal(r.Started.UTC().Truncate(time.Second)) {
-		s.Change = &c
-	}
-	return s
-}
-
-func (e *engine) instanceStatus(i *instance) InstanceStatus {
-	remembered := e.state.Rollout.Instances[i.Name]
-	s := InstanceStatus{
-		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Since: i.since.UTC().Truncate(time.Second),
-		Running: i.snapshot(), Node: i.info.Node, Loaded: i.info.Loaded, PID: i.info.PID, Doing: string(i.busy),
-		ByHand: i.running.ByHand, Conflict: e.conflict(i), Findings: i.findings,
-		Error: cmp.Or(remembered.Error, i.jobError),
-	}
-	if s.ErrorAt = remembered.ErrorAt; remembered.Error == "" {
-		s.ErrorAt = i.jobErrorAt
-	}
-	if s.Conflict != nil {
-		s.Error, s.ErrorAt = s.Conflict.String(), s.Conflict.Since
-	}
-	if i.err != nil {
-		s.Error, s.ErrorAt, s.Refused = brief(i.err), i.since, isRefused(i.err)
-	}
-	if by, led := i.target.Record.LedBy(); led {
-		s.LedBy = by.String()
-	}
-	if s.Foreign = i.foreign(); s.Foreign != "" && s.Error == "" {
-		s.Error, s.ErrorAt = push.ErrForeign.Error()+": "+s.Foreign, i.started
-	}
-	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
-	s.InSync = s.Reachable && !e.unknown(s.Running) && s.Error == "" && !s.Running.IsZero() && s.Running == e.target() &&
-		i.busy != workPush && i.busy != workUpdate && inSync(e.needsOf(i))
-	if s.Reachable && !s.InSync && s.Error == "" {
-		s.Pending = e.pending(i)
-	}
-	return s
-}
-
 // target returns what the fleet should run in the end.
 func (e *engine) target() snapshots.ID {
-	if e.decision.Hold {
-		return e.state.Rollout.Good
-	}
-	return e.decision.ID
-}
-
-// pending says what is on its way to an instance that is not in sync though nothing failed.
-func (e *engine) pending(i *instance) string {
-	running, target := i.snapshot(), e.target()
-	switch {
-	case i.busy == workPush:
-		return "a snapshot is being pushed to it"
-	case target.IsZero():
-		return "no snapshot is wanted yet"
-	case running.IsZero():
-		return fmt.Sprintf("runs another configuration, %s is to come", target)
-	case running != target:
-		return fmt.Sprintf("%s is to come", target)
-	case e.unclaimed(i):
-		return "looks what its worker was started from"
-	case e.unknown(running):
-		return "waits for endpoints and certificates to be read"
-	}
-	s := e.needsOf(i)
-	s.Busy, s.NotBefore = false, time.Time{}
-	return s.pending(classify(s, time.Time{}))
+	return observe.View{Decision: e.decision.Decision, Rollout: e.state.Rollout}.Target()
 }
 
 // pending says what it takes to be in sync.
@@ -382,4 +170,123 @@ func (s instanceNeeds) pending(w work) string {
 		return "what it runs is not at hand"
 	}
 	return ""
+}
+
+// arrived reports whether the worker has all that is live, whatever the instance is busy
+// with: one that writes its file meanwhile may not have begun to change the worker. One
+// that is out of reach, or whose snapshot cannot be bound, is not waited for.
+func arrived(s instanceNeeds) bool {
+	return !s.Reachable || !s.Bound || s.SameNode && s.SameServers && s.SameMaps && s.SameCertificates
+}
+
+// unusable returns what cannot be used of the Secrets that there are.
+func (e *engine) unusable() []observe.Unusable {
+	var out []observe.Unusable
+	for _, b := range slices.Concat(e.live.Faulty(), e.missedSecrets) {
+		out = append(out, observe.Unusable{Secret: b.Secret, UID: e.live.SecretUID(b.Secret), Fault: b.Fault})
+	}
+	return out
+}
+
+// mostEmpty is how many the status lists.
+const mostEmpty = 100
+
+// withoutEndpoints returns which backends of the directives there are, and whether one
+// has no endpoint in any of its slots. An endpoint that is gone and drains is none.
+func withoutEndpoints(directives []bind.Directive, slots bind.Slots) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range directives {
+		if empty, known := out[d.Backend]; known && !empty {
+			continue
+		}
+		out[d.Backend] = !slices.ContainsFunc(slots[d.Key()], func(s bind.Slot) bool {
+			return s.State != bind.SlotSpare && s.Until.IsZero()
+		})
+	}
+	return out
+}
+
+// emptiness follows which backends have no server up, and since when.
+type emptiness struct {
+	of      snapshots.ID
+	servers *bind.Server    // with which it was found out
+	empty   map[string]bool // all backends, true for those without endpoints
+	since   map[string]time.Time
+}
+
+func newEmptiness(before *observe.BackendsStatus) emptiness {
+	out := emptiness{since: map[string]time.Time{}}
+	if before != nil {
+		for _, b := range before.List {
+			out.since[b.Backend] = b.Since
+		}
+	}
+	return out
+}
+
+// follow returns what there is to say now. Down are the backends of which no server
+// passes its checks, by instance.
+func (x *emptiness) follow(down map[string][]string, now time.Time) *observe.BackendsStatus {
+	out := observe.BackendsStatus{All: len(x.empty)}
+	on := map[string][]string{}
+	for _, instance := range slices.Sorted(maps.Keys(down)) {
+		for _, backend := range down[instance] {
+			if _, ours := x.empty[backend]; ours {
+				on[backend] = append(on[backend], instance)
+			}
+		}
+	}
+	since := map[string]time.Time{}
+	for backend, empty := range x.empty {
+		if !empty && len(on[backend]) == 0 {
+			continue
+		}
+		b := observe.EmptyBackend{Backend: backend, Since: now.UTC().Truncate(time.Second)}
+		if at, known := x.since[backend]; known {
+			b.Since = at
+		}
+		if !empty {
+			b.Instances = on[backend]
+			out.Failing++
+		}
+		since[backend] = b.Since
+		out.List = append(out.List, b)
+	}
+	x.since = since
+	slices.SortFunc(out.List, func(a, b observe.EmptyBackend) int {
+		if a.Backend < b.Backend {
+			return -1
+		}
+		return 1
+	})
+	out.Empty = len(out.List)
+	out.List = out.List[:min(len(out.List), mostEmpty)]
+	return &out
+}
+
+// backendsStatus returns which backends have no server up of the snapshot that should
+// run, or of the last good one while that waits; nil while nothing is known.
+func (e *engine) backendsStatus(now time.Time) *observe.BackendsStatus {
+	id := e.target()
+	if p, atHand := e.bindings.Of(id); !atHand || !p.Known || len(e.lacks()) > 0 {
+		id = e.state.Rollout.Good
+	}
+	p, atHand := e.bindings.Of(id)
+	if !atHand || !p.Known || len(p.Servers) == 0 {
+		return nil
+	}
+	if x := &e.emptiness; x.of != id || x.servers != &p.Servers[0] {
+		slots, _ := e.bindings.Table()
+		if p.Recorded {
+			slots = p.Slots
+		}
+		x.of, x.servers, x.empty = id, &p.Servers[0], withoutEndpoints(p.Directives, slots)
+	}
+	down := map[string][]string{}
+	for name, i := range e.instances {
+		if s := i.samples.last(i.started); i.reachable() && s.PID == i.info.PID {
+			down[name] = s.Down
+		}
+	}
+	return e.emptiness.follow(down, now)
 }

@@ -31,7 +31,7 @@ defaults
     timeout client 2m
     timeout server 2m
 
-frontend web
+frontend edge
     bind "${WEB}"
     http-request set-src req.hdr(x-source)
     use_backend %[req.hdr(x-backend)]

@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"path"
 	"slices"
 	"time"
 
@@ -26,7 +25,6 @@ const (
 
 // The times of removing files.
 const (
-	collectTimeout  = 10 * time.Second // of one try, in which the instance gets no push
 	collectRetry    = time.Minute      // after one that failed
 	collectPatience = 10 * time.Second // with an instance that always has something else to do
 	reviewInterval  = time.Minute      // where nothing else is in use than before
@@ -79,12 +77,13 @@ const mostCertificates = 2 * keptUnneeded
 
 // certificatesLeft returns the certificates that an instance has of what it runs, and that
 // a snapshot does not need. The pusher wrote them: the worker was started from its file.
-func (e *engine) certificatesLeft(i *instance, next snapshots.ID) []push.Stored {
-	running, known := e.bindings.prepared[i.snapshot()]
+func (e *engine) certificatesLeft(i *instanceState, next snapshots.ID) []push.Stored {
+	running, known := e.bindings.Of(i.snapshot())
 	if !known || i.foreign() != "" {
 		return nil
 	}
-	return notIn(running.certificates, e.bindings.prepared[next].certificates)
+	pushed, _ := e.bindings.Of(next)
+	return notIn(running.Certificates, pushed.Certificates)
 }
 
 // notIn returns the first of the certificates that are not among others.
@@ -104,32 +103,15 @@ func notIn(list, others []push.Stored) (out []push.Stored) {
 // noteCertificates notes the certificates that a push wrote, whatever became of it, and
 // that the last good snapshot does not need. That the pusher wrote them is known: what
 // somebody else put there is left alone.
-func (e *engine) noteCertificates(i *instance, want bind.Bound) {
-	good, known := e.bindings.prepared[e.state.Rollout.Good]
-	if !known || want.ID == e.state.Rollout.Good {
+func (e *engine) noteCertificates(i *instanceState, pushed snapshots.ID, written []push.Stored) {
+	good, known := e.bindings.Of(e.state.Rollout.Good)
+	if !known || pushed == e.state.Rollout.Good {
 		return
 	}
-	var written []push.Stored
-	for _, f := range want.Files {
-		if _, wrote := i.onDisk[f.Path]; wrote && f.Kind == bind.CertificateFile {
-			written = append(written, push.Stored{Kind: f.Kind, Name: f.Name})
-		}
-	}
-	if written = notIn(written, good.certificates); len(written) > 0 {
+	if written = notIn(written, good.Certificates); len(written) > 0 {
 		e.state.Uploads[i.Name], e.dirty = uploaded(e.state.Uploads[i.Name], written), true
 		i.reviewed = review{}
 	}
-}
-
-// certificatesOf returns the certificates of a snapshot by their names on instances,
-// whether their Secrets are there or not.
-func certificatesOf(s snapshots.Snapshot) (out []push.Stored) {
-	for _, ref := range s.Manifest.Spec.Certificates {
-		if ref.Use != snapshots.UseCA {
-			out = append(out, push.Stored{Kind: bind.CertificateFile, Name: path.Base(ref.File)})
-		}
-	}
-	return out
 }
 
 // review is when the files of an instance were looked at, and what was in use then.
@@ -195,8 +177,8 @@ func forgetStuck(list []upload, before time.Time) []upload {
 func (e *engine) noteUploads(pushes []rollout.Push) {
 	for _, p := range pushes {
 		i := e.instances[p.Instance]
-		if n, ok := e.bindings.node(p.Snapshot, i.Layout); ok {
-			e.state.Uploads[i.Name] = uploaded(e.state.Uploads[i.Name], slices.Concat(n.files, e.certificatesLeft(i, p.Snapshot)))
+		if n, ok := e.bindings.Node(p.Snapshot, i.Layout); ok {
+			e.state.Uploads[i.Name] = uploaded(e.state.Uploads[i.Name], slices.Concat(n.Files, e.certificatesLeft(i, p.Snapshot)))
 			i.garbage, i.reviewed = nil, review{}
 		}
 	}
@@ -274,21 +256,21 @@ func (e *engine) mayHave() map[string][]snapshots.ID {
 
 // neededFiles returns the files that snapshots have on an instance. It is not known while
 // one that the instance may have cannot be bound, or one is still being read.
-func (e *engine) neededFiles(i *instance, used, may []snapshots.ID) (needed map[push.Stored]bool, ok bool) {
+func (e *engine) neededFiles(i *instanceState, used, may []snapshots.ID) (needed map[push.Stored]bool, ok bool) {
 	needed = map[push.Stored]bool{}
 	for _, id := range used {
-		n, bound := e.bindings.node(id, i.Layout)
-		if !bound || n.err != nil {
-			_, unreadable := e.snapshotCache.failed[id]
-			if slices.Contains(may, id) || !(unreadable || n.err != nil) {
+		n, bound := e.bindings.Node(id, i.Layout)
+		if !bound || n.Err != nil {
+			if slices.Contains(may, id) || !(e.snapshotCache.Unreadable(id) || n.Err != nil) {
 				return nil, false
 			}
 		}
-		for _, f := range slices.Concat(n.files, e.bindings.prepared[id].certificates) {
+		p, _ := e.bindings.Of(id)
+		for _, f := range slices.Concat(n.Files, p.Certificates) {
 			needed[f] = true
 		}
 	}
-	for _, name := range i.target.Names.Alias().Maps { // by which the worker knows them
+	for _, name := range i.override().Maps { // by which the worker knows them
 		needed[push.Stored{Kind: bind.MapFile, Name: name}] = true
 	}
 	return needed, true
@@ -314,13 +296,13 @@ func (e *engine) forgetAbsent(now time.Time) {
 
 // overdue reports whether the files to be removed from an instance have waited for long
 // enough. An undo waits for nothing.
-func (e *engine) overdue(i *instance) bool {
+func (e *engine) overdue(i *instanceState) bool {
 	r := e.state.Rollout.Rollout
 	return len(i.garbage) > 0 && i.reviewed.at.Sub(i.garbageSince) >= collectPatience && (r == nil || r.Phase != rollout.Undoing)
 }
 
 // collectsFirst reports whether an instance gets no push now, so that files can be
 // removed from it.
-func (e *engine) collectsFirst(i *instance, now time.Time) bool {
+func (e *engine) collectsFirst(i *instanceState, now time.Time) bool {
 	return e.overdue(i) && i.busy == "" && e.stands(i, now) == workCollect
 }

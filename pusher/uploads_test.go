@@ -138,7 +138,7 @@ func TestUploadsOfInstancesThatAreGone(t *testing.T) {
 	w := newWorld(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
 	e := w.e
 	e.state.Uploads = map[string][]upload{"gone": {{Stored: stored(1)}}, "pod": {{Stored: stored(1)}}}
-	e.instances["pod"] = &instance{Instance: fleet.Instance{Name: "pod", UID: "1"}, gone: make(chan struct{}), stop: make(chan struct{})}
+	e.instances["pod"] = &instanceState{Instance: fleet.Instance{Name: "pod", UID: "1"}}
 	for name := range w.workers {
 		e.listed = append(e.listed, e.instances[name].Instance)
 	}
@@ -161,7 +161,7 @@ func TestUploadsOfInstancesThatAreGone(t *testing.T) {
 func TestUndoWaitsForNoFiles(t *testing.T) {
 	t.Parallel()
 	e := &engine{}
-	i := &instance{garbage: []push.Stored{stored(1)}, garbageSince: noon, reviewed: review{at: noon.Add(time.Hour)}}
+	i := &instanceState{garbage: []push.Stored{stored(1)}, garbageSince: noon, reviewed: review{at: noon.Add(time.Hour)}}
 	for phase, want := range map[rollout.Phase]bool{rollout.Pushing: true, rollout.Soaking: true, rollout.Undoing: false} {
 		e.state.Rollout.Rollout = &rollout.Rollout{Phase: phase}
 		if got := e.overdue(i); got != want {

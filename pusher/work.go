@@ -2,15 +2,13 @@ package pusher
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -22,34 +20,35 @@ func (e *engine) beginPush(p rollout.Push) {
 	i := e.instances[p.Instance]
 	e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
 	i.begin(workPush)
-	want := e.bind(p.Snapshot, i)
-	want.whole = i.snapshot() != p.Snapshot
-	span := e.traces.push(p, e.traceparent(p.Snapshot))
-	e.begin(pushSnapshot{remote: e.remote(i), push: p, want: want, running: e.bind(i.snapshot(), i), have: i.running, span: span})
+	e.do(instance.Push{
+		Ref: i.ref(), Push: p, Want: e.bindings.Unbound(p.Snapshot, i.Layout), Whole: i.snapshot() != p.Snapshot,
+		Running: e.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running, Traceparent: e.traceparent(p.Snapshot),
+	})
 }
 
 // stands classifies what an instance needs; now is only looked at for the kinds
 // of work that have to wait.
-func (e *engine) stands(i *instance, now time.Time) work { return classify(e.needsOf(i), now) }
+func (e *engine) stands(i *instanceState, now time.Time) work { return classify(e.needsOf(i), now) }
 
-func (e *engine) needsOf(i *instance) instanceNeeds {
-	n, ok := e.bindings.node(i.snapshot(), i.Layout)
+func (e *engine) needsOf(i *instanceState) instanceNeeds {
+	n, ok := e.bindings.Node(i.snapshot(), i.Layout)
 	s := instanceNeeds{
-		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.err == nil,
-		SameNode: n.node != "" && n.node == i.info.Node || bind.SameNode(n.node, i.info.Node), NotBefore: i.jobNotBefore,
+		Busy: i.busy != "" || e.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.Err == nil,
+		SameNode: n.Name != "" && n.Name == i.info.Node || bind.SameNode(n.Name, i.info.Node), NotBefore: i.jobNotBefore,
 		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(e.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: e.overdue(i), InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
-		servers := e.bindings.prepared[i.snapshot()].servers
+		p, _ := e.bindings.Of(i.snapshot())
+		servers := p.Servers
 		s.SameServers = i.hasServers(servers)
 		s.Unserved = i.leavesUnserved(servers)
 		s.UrgentAfter = i.persisted.Add(i.persistTook)
 		s.Deferred, s.DeferredUntil = i.running.Deferred, i.persisted.Add(deferral(i.persistTook, e.PersistInterval))
 		s.Leftover, s.TidyAfter = len(i.running.Dynamic) > 0 && len(i.running.Leftovers()) > 0, i.tidied.Add(tidyInterval)
 		s.Updated = i.lastWork == workUpdate
-		s.SameMaps = i.running.Maps == n.entries
-		s.SameCertificates = n.certificates.In(i.running.Certificates)
+		s.SameMaps = i.running.Maps == n.Entries
+		s.SameCertificates = n.Certificates.In(i.running.Certificates)
 	}
 	return s
 }
@@ -63,31 +62,30 @@ func (e *engine) beginWork(now time.Time) {
 			continue
 		}
 		i.begin(w)
-		on, bind := e.remote(i), e.bind(i.snapshot(), i)
+		on, want := i.ref(), e.bindings.Unbound(i.snapshot(), i.Layout)
 		switch w {
 		case workUpdate:
-			span := e.traces.update(name, i.snapshot(), e.traceparent(i.snapshot()))
-			e.begin(updateWorker{remote: on, want: e.wanted(i), whole: bind, have: i.running, span: span})
+			e.do(instance.Update{Ref: on, Want: e.wanted(i), Whole: want, Have: i.running, Running: i.snapshot(), Traceparent: e.traceparent(i.snapshot())})
 		case workPersist:
-			e.begin(persistServers{on, bind, i.running})
+			e.do(instance.Persist{Ref: on, Want: want, Have: i.running})
 		case workTidy:
-			e.begin(tidyWorker{on, i.running})
+			e.do(instance.Tidy{Ref: on, Have: i.running})
 		case workCollect:
 			garbage := i.garbage
 			i.garbage, i.collected = nil, now
-			e.begin(collectFiles{on, garbage})
+			e.do(instance.Collect{Ref: on, Garbage: garbage})
 		case workInspect:
-			e.begin(inspectInstance{on, bind, i.running, i.inspections})
+			e.do(instance.Inspect{Ref: on, Want: want, Have: i.running, Round: i.inspections})
 		case workNothing, workReload:
 		}
 	}
 }
 
 // wanted returns what the worker should have of the snapshot that it runs.
-func (e *engine) wanted(i *instance) push.Wanted {
-	n, _ := e.bindings.node(i.snapshot(), i.Layout)
-	p := e.bindings.prepared[i.snapshot()]
-	return push.Wanted{Node: n.node, Servers: p.servers, Dynamic: p.dynamic, Certificates: n.certificates, Entries: n.entries}
+func (e *engine) wanted(i *instanceState) push.Wanted {
+	n, _ := e.bindings.Node(i.snapshot(), i.Layout)
+	p, _ := e.bindings.Of(i.snapshot())
+	return push.Wanted{Node: n.Name, Servers: p.Servers, Dynamic: p.Dynamic, Certificates: n.Certificates, Entries: n.Entries}
 }
 
 // reject writes the failures into the channel that it does not show yet.
@@ -98,7 +96,7 @@ func (e *engine) reject(now time.Time) {
 		return
 	}
 	f := failures[0]
-	snapshot, known := e.snapshotCache.have[f.Snapshot]
+	snapshot, known := e.snapshotCache.Get(f.Snapshot)
 	e.rejecting = true
 	e.begin(writeRejection{e.Store, f, e.view.Fleet, snapshot.Manifest.Spec.Digest, known, now})
 }
@@ -119,34 +117,34 @@ func sameJSON(a, b any) bool {
 func (e *engine) knowRunning() bool {
 	for _, i := range e.instances {
 		id := i.snapshot()
-		_, has := e.snapshotCache.have[id]
-		if _, failed := e.snapshotCache.failed[id]; i.reachable() && !has && !failed && slices.Contains(e.view.IDs, id) {
+		_, has := e.snapshotCache.Get(id)
+		if i.reachable() && !has && !e.snapshotCache.Unreadable(id) && slices.Contains(e.view.IDs, id) {
 			return false
 		}
 	}
 	return true
 }
 
-// light returns the snapshots that an instance can be brought to without a reload.
-func (e *engine) light(i *instance) []snapshots.ID {
+// runtimeUpdates returns the snapshots that an instance can be brought to without a reload.
+func (e *engine) runtimeUpdates(i *instanceState) []snapshots.ID {
 	var out []snapshots.ID
 	from := i.snapshot()
 	if i.foreign() != "" {
 		return nil // it has something else than what is changed
 	}
 	for _, id := range i.matters {
-		if id.Short != from.Short && id.Short != i.heavy && e.bindings.light(i.info.Node, from, id, i.Layout) {
+		if id.Short != from.Short && id.Short != i.needsReload && e.bindings.RuntimeUpdate(i.info.Node, from, id, i.Layout) {
 			out = append(out, id)
 		}
 	}
 	return out
 }
 
-// failedLight takes note of a worker that was not changed, or in part. The file on disk
+// runtimeUpdateFailed takes note of a worker that was not changed, or in part. The file on disk
 // may be ahead of it. After another failure it is to be reloaded.
-func (e *engine) failedLight(i *instance, p rollout.Push, err error) {
+func (e *engine) runtimeUpdateFailed(i *instanceState, p rollout.Push, err error) {
 	if errors.Is(err, push.ErrNeedsReload) || e.state.Rollout.Instances[p.Instance].Failures > 0 {
-		i.heavy = p.Snapshot.Short
+		i.needsReload = p.Snapshot.Short
 	}
 	i.running = i.running.Another()
 	i.running.Disk = push.Digest{}
@@ -256,9 +254,6 @@ func deferral(took, persistInterval time.Duration) time.Duration {
 	return min(max(least, 4*took), persistInterval)
 }
 
-// past is how long what an instance counted is remembered, to be compared with.
-const past = 5 * time.Minute
-
 // The pace at which instances are asked for statistics, which are long with many
 // backends: a few times in a soak time, and seldom while nothing is rolled out.
 const (
@@ -285,7 +280,7 @@ type samples []rollout.Sample
 // that are too old.
 func (s samples) add(n rollout.Sample) samples {
 	s = slices.DeleteFunc(slices.Clone(s), func(o rollout.Sample) bool {
-		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > past
+		return o.PID != n.PID || o.Requests > n.Requests || n.At.Sub(o.At) > instance.Past
 	})
 	return append(s, n)
 }
@@ -299,7 +294,7 @@ func (s samples) last(started time.Time) rollout.Sample {
 	first, last := s[0], s[len(s)-1]
 	last.Age = max(0, last.At.Sub(started))
 	last.Past = rollout.Rate{Counters: last.Minus(first.Counters), For: last.At.Sub(first.At)}
-	if age := last.At.Sub(started); age > 0 && (age <= past || len(s) == 1) {
+	if age := last.At.Sub(started); age > 0 && (age <= instance.Past || len(s) == 1) {
 		last.Past = rollout.Rate{Counters: last.Counters, For: age}
 	}
 	return last
@@ -317,61 +312,6 @@ func (e *engine) beginSampling(now time.Time) {
 			continue
 		}
 		i.sampling, i.sampled = true, now
-		e.begin(sampleStatistics{e.remote(i), e.policy.Gate.Ignore, now})
+		e.do(instance.Sample{Ref: i.ref(), Ignore: e.policy.Gate.Ignore, At: now})
 	}
-}
-
-var errReplaced = errors.New("the worker was replaced meanwhile")
-
-// sample asks for statistics, and makes sure that one worker gave them all.
-func sample(ctx context.Context, c *dataplane.Client, ignore []string, asked time.Time) (rollout.Sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
-	defer cancel()
-	before, err := c.RuntimeInfo(ctx)
-	if err != nil {
-		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
-	}
-	frontends, err := c.FrontendStatistics(ctx)
-	if err != nil {
-		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
-	}
-	backends, err := c.BackendStatistics(ctx)
-	if err != nil {
-		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
-	}
-	after, err := c.RuntimeInfo(ctx)
-	if err == nil && after.PID != before.PID {
-		err = errReplaced
-	}
-	if err != nil {
-		return rollout.Sample{}, fmt.Errorf("sample statistics: %w", err)
-	}
-	return summary(frontends, backends, ignore, rollout.Sample{At: asked, PID: after.PID}), nil
-}
-
-// summary adds up what clients caused, and lists what is down, or was so for a moment.
-// What it does not have at first, a backend may have lost before.
-func summary(frontends []dataplane.FrontendStatistics, backends []dataplane.BackendStatistics, ignore []string, s rollout.Sample) rollout.Sample {
-	for _, f := range frontends {
-		if !slices.Contains(ignore, f.Name) {
-			s.Requests, s.Errors, s.Connections = s.Requests+f.Requests, s.Errors+f.Errors, s.Connections+f.Connections
-		}
-	}
-	for _, b := range backends {
-		if b.Down {
-			s.Down = append(s.Down, b.Name)
-		}
-		if (b.Down && b.Downs > 1) || (!b.Down && b.Downs > 0 && b.Since < past) {
-			s.Flapped = append(s.Flapped, b.Name)
-		}
-		if b.Errors > 0 {
-			if s.By == nil {
-				s.By = map[string]int64{}
-			}
-			s.By[b.Name] = b.Errors
-		}
-	}
-	slices.Sort(s.Down)
-	slices.Sort(s.Flapped)
-	return s
 }

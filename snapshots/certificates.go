@@ -13,23 +13,23 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// CertificateMode says which certificate of its Secret a snapshot is served with, and
-// where that is from.
+// CertificateMode says which certificate of a Secret belongs to a snapshot, and where it is
+// kept.
 type CertificateMode string
 
-// The modes. All but the first name a version, so that another certificate is another
-// snapshot.
+// The modes. All but the first name one version of the certificate, so that a snapshot with
+// another version is another snapshot.
 const (
-	ModeReference CertificateMode = ""          // whichever is in the Secret at the time
-	ModeExact     CertificateMode = "exact"     // this version, of the Secret
+	ModeReference CertificateMode = ""          // whichever certificate is in the Secret when the snapshot is pushed
+	ModeExact     CertificateMode = "exact"     // this version, which the Secret has to hold
 	ModeSealed    CertificateMode = "sealed"    // this version, encrypted in a file of the snapshot
 	ModeCompanion CertificateMode = "companion" // this version, in a Secret beside the snapshot
 )
 
-// sealedExtension ends the names of files with sealed certificates.
+// sealedExtension is the extension of files with sealed certificates.
 const sealedExtension = ".age"
 
-// sealedBlock is the type of age's armour, and sealedMagic what is in it first.
+// sealedBlock is the PEM type of age's armour. The decoded block begins with sealedMagic.
 const (
 	sealedBlock = "AGE ENCRYPTED FILE"
 	sealedMagic = "age-encryption.org/v1\n"
@@ -40,15 +40,15 @@ var (
 	recipientForm = regexp.MustCompile(`^age1[0-9a-z]{50,}$`)
 )
 
-// ErrNotSealed is returned for a file that should be encrypted and is not.
+// ErrNotSealed is returned for a file that is not encrypted but has to be.
 var ErrNotSealed = errors.New("not a file that age encrypted")
 
-// Versioned reports whether the reference is to one version of a certificate. The
-// version is empty if there was none that could be served when it was compiled.
+// Versioned reports whether the reference is to one version of a certificate. The version
+// is empty if there was none that could be served when the snapshot was compiled.
 func (c CertificateRef) Versioned() bool { return c.Mode != ModeReference }
 
-// SealedFile returns the path of the file that holds the certificate encrypted, "" if
-// there is none.
+// SealedFile returns the path of the file with the encrypted certificate, or "" if there is
+// none.
 func (c CertificateRef) SealedFile() string {
 	if c.Mode != ModeSealed || c.Version == "" {
 		return ""
@@ -56,7 +56,7 @@ func (c CertificateRef) SealedFile() string {
 	return c.File + sealedExtension
 }
 
-// IsSealed reports whether a path is one of an encrypted certificate.
+// IsSealed reports whether path is that of an encrypted certificate.
 func IsSealed(path string) bool {
 	return strings.HasPrefix(path, certificatesFolder) && strings.HasSuffix(path, ".pem"+sealedExtension)
 }
@@ -73,9 +73,9 @@ func (c CertificateRef) checkMode() error {
 	return nil
 }
 
-// checkSealed checks that the files with sealed certificates are those of the
-// references, and encrypted. That they hold what the references say, only the holder
-// of an identity can tell.
+// checkSealed checks that every reference to a sealed certificate has its file, that there
+// are no others, and that all are encrypted. Only the holder of an identity can check their
+// content.
 func checkSealed(files []File, refs []CertificateRef, recipients []string) error {
 	content := map[string][]byte{}
 	for _, f := range files {
@@ -109,8 +109,8 @@ func checkSealed(files []File, refs []CertificateRef, recipients []string) error
 	return nil
 }
 
-// checkArmour refuses what is not one file of age's, whole and alone: nothing in the
-// clear can be before, in or after it.
+// checkArmour refuses content that is not exactly one armoured age file: no clear text may
+// stand before, in or after it.
 func checkArmour(content []byte) error {
 	block, rest := stdpem.Decode(content)
 	if block == nil || block.Type != sealedBlock || len(block.Headers) > 0 || len(bytes.TrimSpace(rest)) > 0 {
@@ -125,8 +125,8 @@ func checkArmour(content []byte) error {
 	return nil
 }
 
-// certificateLines are those of certificate references and of the recipients of those that
-// are sealed.
+// certificateLines returns the lines of the content digest for certificate references and
+// for the recipients of those that are sealed.
 func certificateLines(refs []CertificateRef, recipients []string) []string {
 	var lines []string
 	for _, c := range refs {
@@ -145,9 +145,9 @@ func certificateLines(refs []CertificateRef, recipients []string) []string {
 	return lines
 }
 
-// WithSealed returns the draft with the ciphertext of another snapshot wherever that
-// has the same version of the same certificate, sealed to the same recipients. What
-// age encrypts differs each time: without this, what is unchanged would change.
+// WithSealed returns the draft with the ciphertext of another snapshot wherever that holds
+// the same version of the same certificate for the same recipients. age encrypts to other
+// bytes each time, so without this an unchanged certificate would change the file.
 func (d Draft) WithSealed(from Snapshot) Draft {
 	if !slices.Equal(d.Recipients, from.Manifest.Spec.Recipients) {
 		return d
@@ -181,34 +181,33 @@ const (
 	UseValue       Use = "value" // what is under any key, as one word
 )
 
-// ErrNoCompanions is returned by a store that cannot keep private content beside a
-// snapshot.
+// ErrNoCompanions is returned by stores that cannot keep private content beside a snapshot.
 var ErrNoCompanions = errors.New("certificates cannot be kept beside the snapshot in this store")
 
-// Companion is a certificate that is kept beside a snapshot: private content, which is
-// no part of it, for a reference of [ModeCompanion].
+// Companion is a certificate with its key that is kept beside a snapshot, not in it, for a
+// reference of [ModeCompanion].
 type Companion struct {
 	Version string
 	Content Private // PEM, the chain and then the key
 }
 
-// hidden is written where private content was.
+// hidden replaces private content wherever it would be printed.
 const hidden = "(hidden)"
 
-// Private is content that does not show when something that holds it is printed.
+// Private is content that is hidden when a value that holds it is printed.
 type Private []byte
 
-// String returns nothing of the content.
+// String returns a placeholder instead of the content.
 func (Private) String() string { return hidden }
 
-// Format writes nothing of the content, whatever the verb.
+// Format writes a placeholder instead of the content, whatever the verb.
 func (Private) Format(s fmt.State, _ rune) { fmt.Fprint(s, hidden) }
 
-// MarshalText writes nothing of the content.
+// MarshalText returns a placeholder instead of the content.
 func (Private) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// checkCompanions checks that the companions are those that the references name, each
-// what its version says.
+// checkCompanions checks that the companions are exactly those that the references name,
+// and that each is the version that its reference names.
 func checkCompanions(refs []CertificateRef, companions []Companion) error {
 	named := map[string]bool{}
 	for _, ref := range refs {

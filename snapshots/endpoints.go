@@ -12,9 +12,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/yamltext"
 )
 
-// ServicePort names one port of a Service, as EndpointSlices know it: by the
-// name of the Service's port, which is empty where a Service has one port
-// without a name.
+// ServicePort names one port of a Service by the port's name, as EndpointSlices do. The
+// name is empty if the Service has one port without a name.
 type ServicePort struct {
 	Namespace, Service, Port string
 }
@@ -43,9 +42,9 @@ func (p ServicePort) Compare(o ServicePort) int {
 	return cmp.Or(cmp.Compare(p.Namespace, o.Namespace), cmp.Compare(p.Service, o.Service), cmp.Compare(p.Port, o.Port))
 }
 
-// Endpoint is one address behind a Service port. Draining is set for an
-// endpoint that is serving and terminating: it takes no new sessions, unless all
-// endpoints of the Service are.
+// Endpoint is one address behind a Service port. Draining is set for an endpoint that is
+// serving and terminating. It takes new sessions only if all endpoints of the Service are
+// terminating.
 type Endpoint struct {
 	Address  string `json:"address"` // an IP address
 	Port     int    `json:"port"`
@@ -60,7 +59,7 @@ func (e Endpoint) Compare(o Endpoint) int {
 // EndpointsKind is the KRM kind of endpoints.yaml.
 const EndpointsKind = "Endpoints"
 
-// endpointsFile is endpoints.yaml: the endpoints that the compiler saw.
+// endpointsFile is the content of endpoints.yaml: the endpoints that the compiler saw.
 type endpointsFile struct {
 	APIVersion string             `json:"apiVersion"`
 	Kind       string             `json:"kind"`
@@ -74,8 +73,8 @@ type serviceEndpoints struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// MarshalEndpoints returns endpoints.yaml, sorted: the same bytes for the same
-// endpoints.
+// MarshalEndpoints returns the content of endpoints.yaml, sorted, so that the same
+// endpoints give the same bytes.
 func MarshalEndpoints(endpoints map[ServicePort][]Endpoint) ([]byte, error) {
 	f := endpointsFile{APIVersion: APIVersion, Kind: EndpointsKind, Services: []serviceEndpoints{}}
 	for _, service := range slices.SortedFunc(maps.Keys(endpoints), ServicePort.Compare) {
@@ -88,8 +87,7 @@ func MarshalEndpoints(endpoints map[ServicePort][]Endpoint) ([]byte, error) {
 	return yamltext.Marshal(f)
 }
 
-// ParseEndpoints reads what [MarshalEndpoints] wrote; the error wraps
-// [ErrCorrupt].
+// ParseEndpoints reads what [MarshalEndpoints] wrote. Errors wrap [ErrCorrupt].
 func ParseEndpoints(data []byte) (map[ServicePort][]Endpoint, error) {
 	var f endpointsFile
 	if err := DecodeYAML(data, MaxFile, &f); err != nil {
@@ -127,9 +125,9 @@ func checkEndpoints(endpoints []Endpoint) error {
 	return nil
 }
 
-// RecordedEndpoints returns the endpoints that are recorded in the snapshot, and
-// whether any are: a snapshot without endpoints.yaml is to be bound to live
-// ones, one with an empty endpoints.yaml to none.
+// RecordedEndpoints returns the endpoints that are recorded in the snapshot, and whether it
+// has an endpoints.yaml. A snapshot without that file is bound to live endpoints; one with
+// an empty file is bound to none.
 func (s Snapshot) RecordedEndpoints() (endpoints map[ServicePort][]Endpoint, recorded bool, err error) {
 	data, ok := s.File(EndpointsFile)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ErrBadName is returned for the path of a file that an instance could not keep
-// under the name that haproxy.cfg would use.
+// ErrBadName is returned for a file path that an instance could not keep under the name
+// that haproxy.cfg uses.
 var ErrBadName = errors.New("not a file name that the Dataplane API keeps")
 
 // The folders of a snapshot.
@@ -22,11 +22,10 @@ const (
 // maxName leaves room for the hash in a file name of at most 255 bytes.
 const maxName = 240
 
-// Check reports the first file of the draft whose name no instance could keep, or
-// certificate reference that none could follow, or sealed certificate that is not
-// encrypted; for a name the error wraps [ErrBadName]. The Dataplane API
-// replaces every byte of a name but letters, digits, '_', '-' and the last dot,
-// so a name must be free of them.
+// Check reports the first thing in the draft that no instance could take: a file name, a
+// certificate reference, or a sealed certificate that is not encrypted. For a name the
+// error wraps [ErrBadName]. The Dataplane API replaces every byte of a file name except
+// letters, digits, '_', '-' and the last dot, so a name may hold no others.
 func (d Draft) Check() error {
 	for _, f := range d.Files {
 		if err := CheckPath(f.Path); err != nil {
@@ -81,18 +80,18 @@ func isPlain(s string) bool {
 	})
 }
 
-// The limits of a snapshot, in bytes. A configuration of 10,000 Ingresses has about a
-// tenth of them. Stores check them before they read, so that nothing that somebody puts
-// into a store takes the memory of who reads it, and before they write, so that nothing
-// is published that nobody reads.
+// The limits of a snapshot, in bytes. A configuration of 10,000 Ingresses takes about a
+// tenth of them. Stores check them before they read, so that no content of a store can use
+// up a reader's memory, and before they write, so that they publish nothing that readers
+// refuse.
 const (
 	MaxFile     = 64 << 20  // of one file
 	MaxSnapshot = 256 << 20 // of all files together
 	MaxManifest = 8 << 20
 )
 
-// CheckSizes returns an error for files that are too large for a snapshot, by their
-// paths and sizes.
+// CheckSizes returns an error if files of these paths and sizes are too large for a
+// snapshot.
 func CheckSizes(files []FileDigest) error {
 	var all int64
 	for _, f := range files {
@@ -110,8 +109,8 @@ func CheckSizes(files []FileDigest) error {
 // maxListed is how many files a message about the size of a snapshot lists.
 const maxListed = 10
 
-// Largest lists the ten largest files with their sizes in bytes, for the message
-// that a snapshot does not fit where it should go.
+// Largest lists the ten largest files with their sizes in bytes, for a message that a
+// snapshot does not fit.
 func Largest(files []File) string {
 	bySize := slices.SortedFunc(slices.Values(files), func(a, b File) int {
 		return cmp.Or(cmp.Compare(len(b.Content), len(a.Content)), cmp.Compare(a.Path, b.Path))

@@ -23,8 +23,8 @@ const (
 	ManifestKind = "Snapshot"
 )
 
-// Manifest is snapshot.yaml, a KRM object. Spec is what the snapshot is;
-// Provenance is how it came about and takes no part in the digest.
+// Manifest is the content of snapshot.yaml, a KRM object. Spec describes the content of the
+// snapshot. Provenance says how it was made, and is not part of the digest.
 type Manifest struct {
 	APIVersion string     `json:"apiVersion"`
 	Kind       string     `json:"kind"`
@@ -57,7 +57,7 @@ type FileDigest struct {
 	Size   int64  `json:"size"`
 }
 
-// SecretName names a Secret, in what is stored. Names of other objects are
+// SecretName names a Secret in what is stored. Names of other objects are
 // [types.NamespacedName].
 type SecretName struct {
 	Namespace string `json:"namespace"`
@@ -78,26 +78,26 @@ func (n SecretName) Compare(o SecretName) int {
 	return objectname.Compare(types.NamespacedName(n), types.NamespacedName(o))
 }
 
-// CertificateRef says that the PEM file File (such as "certs/shop_web-tls.pem"),
-// which haproxy.cfg or a crt-list of the snapshot names, comes from a Secret and
-// is joined when the snapshot is bound. By its use it is
+// CertificateRef says that a PEM file, such as "certs/shop_web-tls.pem", comes from a
+// Secret and is joined when the snapshot is bound. haproxy.cfg or a crt-list names the
+// file. Depending on its use it holds
 //
-//   - a certificate with its private key, of a Secret of type kubernetes.io/tls,
-//     which is served to clients or shown to servers;
-//   - with [UseCA] the certificate authorities under the key ca.crt of any Secret,
-//     without a key: a ca-file, such as "certs/ca__shop_clients.pem".
+//   - a certificate with its private key, of a Secret of type kubernetes.io/tls, which HAProxy
+//     serves to clients or presents to servers;
+//   - with [UseCA] the certificate authorities under the key ca.crt of any Secret, for a
+//     ca-file such as "certs/ca__shop_clients.pem".
 //
 // Without a Secret it is the fallback certificate, which the pusher makes.
 type CertificateRef struct {
 	File   string     `json:"file"`
 	Secret SecretName `json:"secret,omitzero"`
 	Use    Use        `json:"use,omitempty"`
-	// Mode and Version say which certificate of the Secret it is; see
-	// [pem.Version]. They are for certificates with their keys only.
+	// Mode and Version say which certificate of the Secret it is; see [pem.Version]. They
+	// are set only for certificates with their keys.
 	Mode    CertificateMode `json:"mode,omitempty"`
 	Version string          `json:"version,omitempty"`
-	// Observed is what the compiler saw, if it saw the Secret. It takes no
-	// part in the digest.
+	// Observed is what the compiler saw of the Secret, if it saw it. It is not part of the
+	// digest.
 	Observed *ObservedCertificate `json:"observed,omitempty"`
 }
 
@@ -119,14 +119,14 @@ func (c CertificateRef) Check() error {
 	return checkName(c.File, certificatesFolder, ".pem")
 }
 
-// ObservedCertificate describes a certificate without holding it. Fingerprint
-// is the SHA-256 of the DER of the leaf, in hexadecimal.
+// ObservedCertificate describes a certificate without holding it. Fingerprint is the
+// hexadecimal SHA-256 of the DER of the leaf.
 type ObservedCertificate struct {
 	Fingerprint string    `json:"fingerprint"`
 	Names       []string  `json:"names,omitempty"`
 	NotAfter    time.Time `json:"notAfter,omitzero"`
-	// Version is its [pem.Version]. It is not written: references that are to a
-	// version say so themselves.
+	// Version is its [pem.Version]. It is not written, since references to a version hold
+	// it.
 	Version string `json:"-"`
 }
 
@@ -138,15 +138,15 @@ type Quarantined struct {
 	Reason    string `json:"reason"`
 }
 
-// Provenance says how a snapshot came about.
+// Provenance says how a snapshot was made.
 type Provenance struct {
 	Time            time.Time `json:"time,omitzero"`
 	CompilerVersion string    `json:"compilerVersion,omitempty"`
-	HAProxyVersion  string    `json:"haproxyVersion,omitempty"` // that accepted it
+	HAProxyVersion  string    `json:"haproxyVersion,omitempty"` // the HAProxy that accepted it
 	TemplatesDigest Digest    `json:"templatesDigest,omitempty"`
 	Inputs          []Input   `json:"inputs,omitempty"`
 	Trigger         string    `json:"trigger,omitempty"`
-	Author          string    `json:"author,omitempty"`      // of the change, if somebody said so
+	Author          string    `json:"author,omitempty"`      // of the change, if somebody named one
 	Traceparent     string    `json:"traceparent,omitempty"` // W3C Trace Context
 }
 
@@ -160,8 +160,8 @@ type Input struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// Marshal returns the manifest as YAML, the same bytes for the same value. One that is
-// too large to be read again is an error.
+// Marshal returns the manifest as YAML. The same value gives the same bytes. A manifest
+// that is too large to be read again is an error.
 func (m Manifest) Marshal() ([]byte, error) {
 	data, err := yamltext.Marshal(m)
 	if err == nil && len(data) > MaxManifest {
@@ -170,8 +170,8 @@ func (m Manifest) Marshal() ([]byte, error) {
 	return data, err
 }
 
-// ParseManifest reads snapshot.yaml. Unknown fields are refused, for they may
-// carry a meaning that this version does not know; the error wraps [ErrCorrupt].
+// ParseManifest reads snapshot.yaml. It refuses unknown fields, since they may carry a
+// meaning that this version does not know. Errors wrap [ErrCorrupt].
 func ParseManifest(data []byte) (Manifest, error) {
 	var m Manifest
 	if err := DecodeYAML(data, MaxManifest, &m); err != nil {
@@ -186,20 +186,20 @@ func ParseManifest(data []byte) (Manifest, error) {
 	return m, nil
 }
 
-// The errors of a YAML text that is read as one document.
+// The errors of reading a text as one YAML document.
 var (
 	errSecondDocument = errors.New("it holds more than one YAML document, and only the first would be read")
 	errAlias          = errors.New("it holds a YAML alias, by which a short text can stand for a very long one")
 )
 
-// maxValues is how many values a YAML text may have. A value takes about 250 bytes of
-// memory while the text is read, however short it is in the text. The manifest of 40,000
-// objects, which is nearly as large as one may be, has 560,000.
+// maxValues limits the values in a YAML text. Parsing takes about 250 bytes of memory for
+// each value, however short the value is. The manifest of 40,000 objects, which is nearly
+// as large as a manifest may be, has 560,000 values.
 const maxValues = 1_000_000
 
 // DecodeYAML reads a text of at most the given size that holds one YAML document, and
-// refuses fields that the value does not have. The YAML parser reads the first document
-// and ignores what follows; somebody who added a second one meant something by it.
+// refuses unknown fields. It also refuses a second document: the YAML parser would ignore
+// it, although the person who added it meant something by it.
 func DecodeYAML(data []byte, most int, into any) error {
 	if len(data) > most {
 		return fmt.Errorf("it has %d bytes, and may have %d", len(data), most)
@@ -215,8 +215,8 @@ func DecodeYAML(data []byte, most int, into any) error {
 	return yaml.UnmarshalStrict(data, into)
 }
 
-// values returns a number that is not lower than that of the values in a YAML text: each
-// of them, but the first, comes after one of these.
+// values returns an upper limit of the number of values in a YAML text. Each value except
+// the first follows one of these characters.
 func values(data []byte) int {
 	n := 1
 	for i, c := range data {
@@ -232,19 +232,19 @@ func values(data []byte) int {
 	return n
 }
 
-// notPlain matches what can begin another document, or name an anchor, and line breaks
-// that are none of ours.
+// notPlain matches what can begin another document or name an anchor, and line breaks that
+// Marshal does not write.
 var notPlain = regexp.MustCompile("(?m)^(?:---|\\.\\.\\.)|(?:^|[\\s\\[{,:-])&\\S|\r|\u0085|\u2028|\u2029")
 
-// plain reports whether a text is surely one document without aliases: a mapping that
-// begins in the first column ends with the text, or where another document begins.
-// Manifests of large clusters are, and are spared another parser.
+// plain reports whether a text is certainly one document without aliases. A mapping that
+// begins in the first column ends with the text, or where another document begins. This
+// spares the manifests of large clusters a second parser.
 func plain(data []byte) bool {
 	return len(data) > 0 && (data[0] >= 'a' && data[0] <= 'z' || data[0] >= 'A' && data[0] <= 'Z') && !notPlain.Match(data)
 }
 
 // checkDocument returns an error unless a text is one document without aliases. An empty
-// document at the end is none.
+// document at the end is ignored.
 func checkDocument(data []byte) error {
 	d := kyaml.NewDecoder(bytes.NewReader(data))
 	var first kyaml.Node
@@ -263,7 +263,7 @@ func checkDocument(data []byte) error {
 	}
 }
 
-// empty reports whether a document says nothing.
+// empty reports whether a document has no content.
 func empty(document *kyaml.Node) bool {
 	return len(document.Content) == 0 || len(document.Content) == 1 && document.Content[0].Kind == kyaml.ScalarNode && document.Content[0].Value == ""
 }

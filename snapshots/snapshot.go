@@ -15,30 +15,28 @@ import (
 	"github.com/hapsnap/hapsnap/internal/printable"
 )
 
-// The paths of files that have a meaning of their own in a snapshot. Maps are
-// in maps/, other files in files/. Certificates are named in certs/ but never
-// stored there in the clear.
+// The paths of files with a special meaning. Maps are in maps/, other files in files/. A
+// path in certs/ names a certificate, which is never stored there unencrypted.
 const (
 	ManifestFile  = "snapshot.yaml"
 	ConfigFile    = "haproxy.cfg"
 	EndpointsFile = "endpoints.yaml"
 )
 
-// The errors of reading a snapshot. ErrNotFound means that the store, read in
-// full, does not hold it; ErrCorrupt that it holds something else under that
+// The errors of reading a snapshot. ErrNotFound means that the store was read completely
+// and does not hold it. ErrCorrupt means that the store holds something else under that
 // name. Neither is ever a reason to change what runs.
 var (
 	ErrNotFound = errors.New("snapshot not found")
 	ErrCorrupt  = errors.New("snapshot is corrupt")
 )
 
-// ErrUntrusted means that what a store holds, a snapshot or the channel, is not
-// signed by anybody who is allowed to, where signatures are asked for. What runs is
-// held.
+// ErrUntrusted means that signatures are required, and that no accepted key has signed the
+// snapshot or the channel. The pusher then keeps what runs.
 var ErrUntrusted = errors.New("not signed by an allowed signer")
 
-// ErrMoved means that a draft was made to follow a snapshot which is not the
-// newest of the store, or not any more. Nothing was written.
+// ErrMoved means that a draft follows a snapshot that is not the newest of the store, or no
+// longer is. Nothing was written.
 var ErrMoved = errors.New("the store's newest snapshot is another one")
 
 // File is one file of a snapshot. Path is relative and slash-separated.
@@ -47,8 +45,8 @@ type File struct {
 	Content []byte
 }
 
-// Snapshot is a validated artifact with its manifest. It is a value: whoever
-// holds one must not change its files.
+// Snapshot is a validated artifact with its manifest. It is a value: nobody may change its
+// files.
 type Snapshot struct {
 	Manifest Manifest
 	Files    []File // sorted by path
@@ -81,23 +79,23 @@ func (s Snapshot) Config() []byte {
 type Draft struct {
 	Files        []File
 	Certificates []CertificateRef
-	// Recipients are those of age's that certificates are sealed to, sorted; none if
-	// no certificate is.
+	// Recipients are the age recipients that certificates are sealed to, sorted. There are
+	// none if no certificate is sealed.
 	Recipients []string
 	// Companions are the certificates to keep beside the snapshot.
 	Companions  []Companion
 	Quarantined []Quarantined
 	Provenance  Provenance
-	// Time is when the draft was validated. Stores use it for the times of
-	// commits and files; it takes no part in the digest.
+	// Time is when the draft was validated. Stores use it for the times of commits and
+	// files. It is not part of the digest.
 	Time time.Time
-	// Subject says in a few words what changed since the parent, such as
-	// "+2 backends, ~1 route (Ingress shop/web)".
+	// Subject summarises what changed since the parent, such as "+2 backends, ~1 route
+	// (Ingress shop/web)".
 	Subject string
-	// After is the newest snapshot as the writer saw it, zero for an empty store;
-	// nil is whichever it is. A store whose newest is another one refuses the
-	// draft with [ErrMoved], so that a writer who was held up cannot put what is
-	// old on top of what is new.
+	// After is the newest snapshot that the writer saw, zero for an empty store. With nil
+	// the draft may follow any snapshot. A store with another newest snapshot refuses the
+	// draft with [ErrMoved], so that a delayed writer cannot publish old content after new
+	// content.
 	After *ID
 }
 
@@ -106,8 +104,8 @@ func (d Draft) Digest() Digest {
 	return ContentDigest(fileDigests(d.Files), d.Certificates, d.Recipients)
 }
 
-// Seal gives the draft its revision and its parent, which is zero for the
-// first snapshot of a store. The files are sorted, and the manifest lists them.
+// Seal gives the draft its revision and its parent, which is zero for the first snapshot of
+// a store. It sorts the files and lists them in the manifest.
 func (d Draft) Seal(revision uint64, parent ID) Snapshot {
 	files := slices.SortedFunc(slices.Values(d.Files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	refs := slices.SortedFunc(slices.Values(d.Certificates), CertificateRef.compare)
@@ -124,8 +122,8 @@ func (d Draft) Seal(revision uint64, parent ID) Snapshot {
 	return Snapshot{Manifest: m, Files: files}
 }
 
-// printableReasons returns what was left out with texts that can be shown: whoever wrote
-// the objects chose the words.
+// printableReasons returns the quarantined objects with their texts made printable, since
+// the authors of the objects chose the words.
 func printableReasons(list []Quarantined) []Quarantined {
 	out := slices.Clone(list)
 	for i, q := range out {
@@ -136,8 +134,8 @@ func printableReasons(list []Quarantined) []Quarantined {
 	return out
 }
 
-// Verify checks that the files are exactly those of the manifest and that the
-// manifest's digest is theirs; the error wraps [ErrCorrupt] and names the file.
+// Verify checks that the files are exactly those of the manifest, and that they have the
+// manifest's digest. Errors wrap [ErrCorrupt] and name the file.
 func (s Snapshot) Verify() error {
 	want, got := s.Manifest.Spec.Files, fileDigests(s.Files)
 	for i := range max(len(want), len(got)) {
@@ -164,11 +162,11 @@ func (s Snapshot) Verify() error {
 	return nil
 }
 
-// ContentDigest hashes the sorted (path, sha256) of all files and the
-// certificate references by Secret name and use. What the compiler saw in a Secret is
-// outside, so that a renewed certificate makes no new snapshot, unless the reference
-// is to a version. The files of sealed certificates are outside too: their versions
-// and recipients stand for them, for age encrypts the same to other bytes each time.
+// ContentDigest hashes the sorted (path, sha256) of all files, and the certificate
+// references by Secret name and use. It leaves out what the compiler saw in a Secret, so
+// that a renewed certificate makes no new snapshot unless the reference is to a version. It
+// also leaves out the files of sealed certificates, since age encrypts to other bytes each
+// time. It hashes their versions and recipients instead.
 func ContentDigest(files []FileDigest, certificates []CertificateRef, recipients []string) Digest {
 	lines := certificateLines(certificates, recipients)
 	for _, f := range files {
@@ -204,7 +202,7 @@ const shortDigest = 10
 // hexadecimal digits. The zero value is no digest.
 type Digest string
 
-// DigestOf returns the digest of what a SHA-256 has been given.
+// DigestOf returns the digest of the bytes written to a SHA-256.
 func DigestOf(h hash.Hash) Digest { return Digest(digestPrefix + hex.EncodeToString(h.Sum(nil))) }
 
 // Short returns the first ten hexadecimal digits, as they stand in an [ID].
@@ -227,8 +225,8 @@ type ID struct {
 	Short    string
 }
 
-// MaxRevision is the last revision: what a number in JSON holds exactly. A name with a
-// larger one is nobody's, so that there is always a revision after one that is read.
+// MaxRevision is the largest revision that a JSON number holds exactly. A larger number is
+// not a valid name, so that every revision that can be read has a successor.
 const MaxRevision = 1<<53 - 1
 
 // ErrBadID is returned for a text that is not the name of a snapshot.
@@ -253,11 +251,11 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// Newest is how a person names the newest snapshot of a store.
+// Newest is the word for the newest snapshot on a command line.
 const Newest = "head"
 
-// FindID returns the snapshot that a person names: in full, by its revision, such as
-// r12, or as [Newest]. The ids ascend.
+// FindID returns the snapshot that a person names: by its ID, by its revision, such as r12,
+// or as [Newest]. The ids ascend.
 func FindID(ids []ID, name string) (ID, bool) {
 	if name == Newest {
 		if len(ids) == 0 {
@@ -292,7 +290,7 @@ func (id ID) Compare(other ID) int {
 	return cmp.Or(cmp.Compare(id.Revision, other.Revision), cmp.Compare(id.Short, other.Short))
 }
 
-// Names reports whether id is the name of the content d.
+// Names reports whether id is a name of the content with digest d.
 func (id ID) Names(d Digest) bool { return !id.IsZero() && id.Short == d.Short() }
 
 // MarshalText implements [encoding.TextMarshaler].

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -21,7 +20,7 @@ import (
 // fluxPhases are what Flux makes of the phases of Argo CD.
 var fluxPhases = map[string]string{"Healthy": "current", "Suspended": "current", "Progressing": "inProgress", "Degraded": "failed"}
 
-// checkHealth asks the health checks of docs/how-to/argo-cd.md and flux.md of a ConfigMap.
+// checkHealth asks the health checks of examples/argo-cd and examples/flux of a ConfigMap.
 func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	namespace, name, ok := strings.Cut(strings.Join(args[min(1, len(args)):], " "), "/")
 	if !ok || fluxPhases[args[0]] == "" || w.cluster == nil {
@@ -42,34 +41,32 @@ func checkHealth(w *world, _ *testscript.TestScript, args []string) error {
 	return checks.want(object, args[0])
 }
 
-// healthChecks are those of docs/how-to/argo-cd.md and docs/how-to/flux.md.
+// healthChecks are those of examples/argo-cd and examples/flux, which the pages of these show.
 type healthChecks struct {
 	argo string            // in Lua
 	flux map[string]string // in CEL, by what each is for
 }
 
 func readHealthChecks() (healthChecks, error) {
-	var pages []byte
-	for _, name := range []string{"argo-cd.md", "flux.md"} {
-		page, err := os.ReadFile("../docs/how-to/" + name)
+	var files []byte
+	for _, name := range []string{"argo-cd/argocd-cm.yaml", "flux/snapshots.yaml"} {
+		file, err := os.ReadFile("../examples/" + name)
 		if err != nil {
 			return healthChecks{}, err
 		}
-		pages = append(pages, page...)
+		files = append(append(files, file...), "---\n"...)
 	}
 	var argo struct{ Data map[string]string }
 	var flux struct {
 		Spec struct{ HealthCheckExprs []map[string]string }
 	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(pages), -1) {
-		for document := range strings.SplitSeq(block[1], "---\n") {
-			if err := errors.Join(readIf(document, "resource.customizations", &argo), readIf(document, "healthCheckExprs", &flux)); err != nil {
-				return healthChecks{}, err
-			}
+	for document := range strings.SplitSeq(string(files), "---\n") {
+		if err := errors.Join(readIf(document, "resource.customizations", &argo), readIf(document, "healthCheckExprs", &flux)); err != nil {
+			return healthChecks{}, err
 		}
 	}
 	if argo.Data["resource.customizations.health.ConfigMap"] == "" || len(flux.Spec.HealthCheckExprs) != 1 {
-		return healthChecks{}, errors.New("docs/how-to/argo-cd.md or flux.md has no health checks")
+		return healthChecks{}, errors.New("examples/argo-cd or examples/flux has no health checks")
 	}
 	return healthChecks{argo.Data["resource.customizations.health.ConfigMap"], flux.Spec.HealthCheckExprs[0]}, nil
 }

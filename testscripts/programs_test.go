@@ -1,7 +1,6 @@
 package testscripts
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,11 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hapsnap/hapsnap/internal/testing/output"
 )
 
 // quitTimeout is how long a program may take to end after SIGTERM: what a kubelet
@@ -25,26 +25,8 @@ const quitTimeout = 30 * time.Second
 // program is a compiler or a pusher that runs beside the script.
 type program struct {
 	cmd    *exec.Cmd
-	output lockedBuffer
+	output output.Buffer
 	ended  chan struct{}
-}
-
-// lockedBuffer is a bytes.Buffer that a process writes and the script reads.
-type lockedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }
 
 // launch starts a process that cannot outlive this one: it gets SIGKILL with the

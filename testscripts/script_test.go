@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -74,7 +75,7 @@ func withPrograms(run func() int) int {
 func build(dir string) error {
 	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
 	if raceDetector {
-		args = append(args, "-race")
+		args = append(append(args, "-race"), strings.Fields(os.Getenv("RACE_FLAGS"))...)
 	}
 	cmd := exec.Command("go", append(args, "./cmd/compiler", "./cmd/pusher")...)
 	cmd.Dir = ".."

@@ -19,7 +19,7 @@ import (
 // foreign are kinds of other projects that the chart has objects of.
 var foreign = []struct{ group, kind string }{
 	{"monitoring.coreos.com", "ServiceMonitor"}, {"monitoring.coreos.com", "PodMonitor"}, {"monitoring.coreos.com", "PrometheusRule"},
-	{"cert-manager.io", "Issuer"}, {"cert-manager.io", "Certificate"},
+	{"cert-manager.io", "Issuer"}, {"cert-manager.io", "Certificate"}, {"autoscaling.k8s.io", "VerticalPodAutoscaler"},
 }
 
 // An API server takes every object, fields that it does not know included, and Pod Security
@@ -154,7 +154,7 @@ func namespacesOf(objects []unstructured.Unstructured) []string {
 // stub is a CustomResourceDefinition that takes any object of a kind.
 func stub(group, kind string) string {
 	plural := strings.ToLower(kind) + "s"
-	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s},
+	return fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %[1]s.%[2]s, annotations: {api-approved.kubernetes.io: unapproved}},
 spec: {group: %[2]s, scope: Namespaced, names: {plural: %[1]s, kind: %[3]s}, versions: [{name: v1, served: true, storage: true,
 schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`, plural, group, kind)
 }

@@ -1,6 +1,7 @@
 package charttest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,36 +49,41 @@ func TestAPIIsASidecarThatNothingWaitsFor(t *testing.T) {
 	}
 }
 
-// A pod stays open while the endpoints leave, then lets connections finish for as long as
-// the configuration says, and the kubelet waits for both. A scale-down waits too.
+// Whatever the drain takes: a pod stays open while the endpoints leave, then connections may
+// finish for as long as the configuration says, and the kubelet waits for all of it. A
+// scale-down waits too. No hook of the kubelet takes part, and HAProxy closes nothing idle.
 func TestDrainIsInLine(t *testing.T) {
 	t.Parallel()
-	for _, v := range all(t) {
-		o, ok := fleetOf(t, v)
-		if !ok {
-			continue
+	for _, c := range []struct{ propagation, seconds int64 }{
+		{15, 300}, {1, 1}, {20, 600}, {3600, 86400},
+	} {
+		text, err := Template(t, "helm", "edge", "--values", named(t, "autoscaling").values,
+			"--set", fmt.Sprintf("haproxy.drain.propagationSeconds=%d,haproxy.drain.seconds=%d", c.propagation, c.seconds))
+		if err != nil {
+			t.Fatal(err)
 		}
-		spec := specOf(t, o)
-		open := spec.Containers[0].Lifecycle.PreStop.Sleep.Seconds
-		stop := int64(300)
-		if v.name == "autoscaling" {
-			stop = 600
-		}
-		if got := *spec.TerminationGracePeriodSeconds; got <= open+stop {
-			t.Errorf("%s: the kubelet kills HAProxy after %d s; it stays open for %d s and drains for %d s", v.name, got, open, stop)
-		}
-		if config, ok := v.component(t, "ConfigMap", "compiler"); ok && v.name != "everything" {
-			text, _, _ := unstructured.NestedString(config.Object, "data", "config.yaml")
-			if want := map[int64]string{300: "hardStopAfter: 300s\n", 600: "hardStopAfter: 600s\n"}[stop]; !strings.Contains(text, want) {
-				t.Errorf("%s: no %q in\n%s", v.name, want, text)
+		objects := Objects(t, text)
+		spec := specOf(t, Find(t, objects, "Deployment", Release+"-hapsnap-haproxy"))
+		haproxy := spec.Containers[0]
+		for name, want := range map[string]int64{"DRAIN_PROPAGATION_SECONDS": c.propagation, "DRAIN_SECONDS": c.seconds} {
+			if !slices.Contains(haproxy.Env, corev1.EnvVar{Name: name, Value: fmt.Sprint(want)}) {
+				t.Errorf("%v: %s is not %d", c, name, want)
 			}
 		}
-		if h, ok := v.component(t, "HorizontalPodAutoscaler", "haproxy"); ok {
-			var scaler autoscalingv2.HorizontalPodAutoscaler
-			convert(t, h, &scaler)
-			if got := *scaler.Spec.Behavior.ScaleDown.StabilizationWindowSeconds; int64(got) < open+stop {
-				t.Errorf("%s: scaled down after %d s", v.name, got)
-			}
+		if got := *spec.TerminationGracePeriodSeconds; got <= c.propagation+c.seconds {
+			t.Errorf("%v: the kubelet kills HAProxy after %d s", c, got)
+		}
+		if haproxy.Lifecycle != nil {
+			t.Errorf("%v: HAProxy hears late that it is to end: %v", c, haproxy.Lifecycle)
+		}
+		config, _, _ := unstructured.NestedString(Find(t, objects, "ConfigMap", Release+"-hapsnap-compiler").Object, "data", "config.yaml")
+		if !strings.Contains(config, fmt.Sprintf("hardStopAfter: %ds\n", c.seconds)) || strings.Contains(config, "closeSpreadTime") {
+			t.Errorf("%v: in\n%s", c, config)
+		}
+		var scaler autoscalingv2.HorizontalPodAutoscaler
+		convert(t, Find(t, objects, "HorizontalPodAutoscaler", Release+"-hapsnap-haproxy"), &scaler)
+		if got := int64(*scaler.Spec.Behavior.ScaleDown.StabilizationWindowSeconds); got < min(3600, c.propagation+c.seconds) {
+			t.Errorf("%v: scaled down after %d s", c, got)
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (h *handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 		select { // a judge that sees it too knows better why
 		case o = <-judged:
 		case <-time.After(grace):
-			o.err = &UnableError{Reason: "there was no time for it", Again: true}
+			o.err = &UnableError{Reason: "it ran out of time", Again: true}
 		}
 	}
 	switch {

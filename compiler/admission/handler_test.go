@@ -205,7 +205,7 @@ func TestAnswers(t *testing.T) {
 	}
 	refused := status(403, metav1.StatusReasonForbidden, `metadata.annotations["hapsnap.dev/rate-limit"]: "lots" is not a number`+"\n\thint: use requests per second, such as 100")
 	refused.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "FieldValueInvalid", Field: object.Field, Message: fault.Message}}}
-	again := status(429, metav1.StatusReasonTooManyRequests, "hapsnap could not check this: there was no time for it; try again")
+	again := status(429, metav1.StatusReasonTooManyRequests, "hapsnap could not check this: it ran out of time; try again")
 	again.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	for _, c := range []struct {
 		name    string
@@ -237,7 +237,7 @@ func TestAnswers(t *testing.T) {
 			admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"allowed, though hapsnap could not check this: the compiler's log says why"}}, notJudged,
 		},
 		{
-			"late, open", Verdict{}, &UnableError{Reason: "there was no time for it", Again: true}, false,
+			"late, open", Verdict{}, &UnableError{Reason: "it ran out of time", Again: true}, false,
 			admissionv1.AdmissionResponse{Result: again}, notJudged,
 		},
 	} {
@@ -283,7 +283,7 @@ func TestJudgeThatDoesNotAnswer(t *testing.T) {
 		return Verdict{}, nil
 	}}, prometheus.NewRegistry())
 	_, response := ask(t, h, "?timeout=200ms", review("CREATE", "Ingress", web, ""))
-	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || !strings.Contains(response.Result.Message, "no time") {
+	if response.Allowed || response.Result.Code != http.StatusTooManyRequests || !strings.Contains(response.Result.Message, "out of time") {
 		t.Errorf("answered %+v", response)
 	}
 	h = handlerOf(fake{t: t, closed: true, ingress: func(context.Context, *networkingv1.Ingress) (Verdict, error) { panic("no") }}, prometheus.NewRegistry())

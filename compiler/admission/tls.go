@@ -82,7 +82,7 @@ func (c *certificate) reload() {
 	switch {
 	case err != nil:
 		if c.wrong == nil || c.wrong.Error() != err.Error() {
-			c.log.Error("webhook certificate not usable, one that was read before stays", "err", err)
+			c.log.Error("webhook certificate not usable, keeping the one that was read before", "err", err)
 		}
 	case c.current == nil || !sameChain(*c.current, pair):
 		c.log.Info("webhook certificate read", "dir", c.dir, "until", pair.Leaf.NotAfter)
@@ -148,7 +148,7 @@ func (c *clients) verify(chain []*x509.Certificate) error {
 	case c.roots == nil:
 		return fmt.Errorf("no client is known yet: %w", c.wrong)
 	case len(chain) == 0:
-		return errors.New("the client shows no certificate")
+		return errors.New("the client presents no certificate")
 	}
 	intermediates := x509.NewCertPool()
 	for _, certificate := range chain[1:] {
@@ -160,7 +160,7 @@ func (c *clients) verify(chain []*x509.Certificate) error {
 	}
 	names := append([]string{chain[0].Subject.CommonName}, chain[0].DNSNames...)
 	if len(c.names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.names, name) }) {
-		return fmt.Errorf("the client's certificate is for %q, which is none of the names that may ask", names)
+		return fmt.Errorf("the client's certificate is for %q, which is not among the names that may ask", names)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (c *clients) ready() error {
 // follow returns.
 func (c *clients) follow(ctx context.Context) {
 	if c.file == "" {
-		c.log.Warn("whoever reaches the webhook may ask it", "hint", "name the authority of the API server's client certificate with --webhook-client-ca")
+		c.log.Warn("every client that reaches the webhook may ask for reviews", "hint", "name the authority of the API server's client certificate with --webhook-client-ca")
 		return
 	}
 	follow(ctx, c.file, c.log, c.reload)
@@ -209,7 +209,7 @@ func (c *clients) reload() {
 	switch {
 	case err != nil:
 		if c.wrong == nil || c.wrong.Error() != err.Error() {
-			c.log.Error("webhook client authorities not usable, those that were read before stay", "err", err)
+			c.log.Error("webhook client authorities not usable, keeping those that were read before", "err", err)
 		}
 	case text != c.text:
 		c.log.Info("webhook client authorities read", "file", c.file)

@@ -113,14 +113,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// Rules returns what an announcer must be allowed to do, in every namespace whose
-// objects are compiled and in default, where the Events on objects without a
-// namespace are. Statuses are written only if the configuration says which
-// addresses.
-func Rules(statuses bool) []rbacv1.PolicyRule {
-	rules := events.Rules()
-	if statuses {
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses/status"}, Verbs: []string{"patch"}})
-	}
-	return rules
+// StatusRules returns what it takes to write the status of Ingresses, in every namespace whose
+// objects are compiled, if the configuration says which addresses.
+func StatusRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses/status"}, Verbs: []string{"patch"}}}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
@@ -127,7 +128,7 @@ func newWorld(t *testing.T) world {
 		t.Fatal(err)
 	}
 	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: "compiler"}
-	if err := server.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: announce.Rules(true)}); err != nil {
+	if err := server.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: append(events.Rules(), announce.StatusRules()...)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.Client().Create(t.Context(), &rbacv1.RoleBinding{

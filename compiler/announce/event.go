@@ -60,7 +60,7 @@ func good(in inputs.Inputs, before, after map[diag.Object]bool) []events.Event {
 	var out []events.Event
 	for object, regarding := range references(in) {
 		if before[object] && !after[object] {
-			out = append(out, events.Event{Regarding: regarding, Action: action, Type: corev1.EventTypeNormal, Reason: Accepted, Note: "nothing of it is left out any more"})
+			out = append(out, events.Event{Regarding: regarding, Action: action, Type: corev1.EventTypeNormal, Reason: Accepted, Note: "no part of it is left out any more"})
 		}
 	}
 	slices.SortFunc(out, func(a, b events.Event) int { return strings.Compare(a.Name(), b.Name()) })

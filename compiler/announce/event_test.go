@@ -59,7 +59,7 @@ func TestEvents(t *testing.T) {
 		t.Error(diff)
 	}
 	mended := good(in, leftOut(found), map[diag.Object]bool{})
-	if diff := cmp.Diff([]events.Event{{Regarding: web, Action: action, Type: "Normal", Reason: Accepted, Note: "nothing of it is left out any more"}}, mended); diff != "" {
+	if diff := cmp.Diff([]events.Event{{Regarding: web, Action: action, Type: "Normal", Reason: Accepted, Note: "no part of it is left out any more"}}, mended); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -127,12 +127,12 @@ func (d desire) changes() []change {
 
 // The times of statuses.
 const (
-	// fights is how many times a status is written within a window until somebody
+	// conflictAfter is how many times a status is written within a window until somebody
 	// else is taken to write it too.
-	fights = 3
-	window = 10 * time.Minute
-	// truce is how long such a status is left alone.
-	truce = time.Hour
+	conflictAfter = 3
+	window        = 10 * time.Minute
+	// cooldown is how long such a status is left alone.
+	cooldown = time.Hour
 )
 
 // mark is what was written of a status.
@@ -166,19 +166,19 @@ func (m marks) due(c change, now time.Time) bool {
 	if was.version == c.version && slices.EqualFunc(was.addresses, c.addresses, same) {
 		return false
 	}
-	return len(was.at) < fights || now.Sub(was.at[0]) >= window && now.Sub(was.at[len(was.at)-1]) >= truce
+	return len(was.at) < conflictAfter || now.Sub(was.at[0]) >= window && now.Sub(was.at[len(was.at)-1]) >= cooldown
 }
 
 // wrote takes note of a change that was written, and reports whether somebody
 // else seems to write the same status: then it is left alone for a while.
-func (m marks) wrote(c change, now time.Time) (fight bool) {
+func (m marks) wrote(c change, now time.Time) (conflict bool) {
 	was := m[c.uid]
 	var recent []time.Time
 	if slices.EqualFunc(was.addresses, c.addresses, same) {
 		recent = slices.DeleteFunc(slices.Clone(was.at), func(at time.Time) bool { return now.Sub(at) >= window })
 	}
 	m[c.uid] = mark{version: c.version, addresses: c.addresses, at: append(recent, now)}
-	return len(recent)+1 == fights
+	return len(recent)+1 == conflictAfter
 }
 
 // keep forgets Ingresses that are gone.
@@ -226,7 +226,7 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.marks.wrote(c, time.Now()) {
-		a.options.Log.Error("status is written by another controller too, leaving it alone for a while", "object", c.ref.String(), "err", errors.New("not as it was written"), "for", truce)
+		a.options.Log.Error("status is written by another controller too, leaving it alone for a while", "object", c.ref.String(), "err", errors.New("it is not what the compiler wrote"), "for", cooldown)
 	}
 	return true, nil
 }

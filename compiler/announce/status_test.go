@@ -101,7 +101,7 @@ func listed(changes []change) string {
 	return text
 }
 
-// A status is written once for a version of its Ingress; a fight ends after
+// A status is written once for a version of its Ingress; a conflict ends after
 // three times, for an hour.
 func TestStatusesAreWrittenOnce(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func TestStatusesAreWrittenOnce(t *testing.T) {
 		version   string
 		addresses []address
 		write     bool
-		fight     bool
+		conflict  bool
 	}{
 		{0, "1", ours, true, false},
 		{time.Second, "1", ours, false, false}, // not seen to arrive yet
@@ -129,9 +129,9 @@ func TestStatusesAreWrittenOnce(t *testing.T) {
 		c := change{ref: ref("web"), uid: "u1", version: step.version, addresses: step.addresses}
 		now := begin.Add(step.at)
 		_, write := m.next([]change{c}, now)
-		fight := write && m.wrote(c, now)
-		if write != step.write || fight != step.fight {
-			t.Errorf("step %d: written %v, fight %v", i, write, fight)
+		conflict := write && m.wrote(c, now)
+		if write != step.write || conflict != step.conflict {
+			t.Errorf("step %d: written %v, conflict %v", i, write, conflict)
 		}
 	}
 	m.keep(inputs.Inputs{})

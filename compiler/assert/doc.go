@@ -3,7 +3,7 @@
 // they stand.
 //
 // An assertion is about the text of a file or a section, about who answers a
-// request, which a HAProxy of the test's own says (package trial), or about what
+// request, which a HAProxy of the test's own says (package sandbox), or about what
 // the compiler reports. Whatever is reported as an error and not expected fails
 // the test too: a mistake must not pass because nobody asserted anything of it.
 //

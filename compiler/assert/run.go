@@ -16,7 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/trial"
+	"github.com/hapsnap/hapsnap/compiler/sandbox"
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
@@ -49,14 +49,14 @@ type execution struct {
 	result   compiler.Result
 	secrets  []corev1.Secret
 	compiled bool
-	trial    *trial.Trial // once it is needed
+	sandbox  *sandbox.Sandbox // once it is needed
 	expected map[diag.Diagnostic]bool
 	failures []Failure
 }
 
 func (x *execution) close() {
-	if x.trial != nil {
-		x.trial.Close()
+	if x.sandbox != nil {
+		x.sandbox.Close()
 	}
 }
 
@@ -222,13 +222,13 @@ func (x *execution) reported(want Finding, severity diag.Severity) *fault {
 
 // routed asks HAProxy, and says why the answer is not the right one, or nil.
 func (x *execution) routed(ctx context.Context, a Assertion) (*fault, error) {
-	if x.trial == nil {
+	if x.sandbox == nil {
 		var err error
-		if x.trial, err = trial.Start(ctx, x.runner.Check, x.result.Draft, x.secrets); err != nil {
+		if x.sandbox, err = sandbox.Start(ctx, x.runner.Check, x.result.Draft, x.secrets); err != nil {
 			return nil, err
 		}
 	}
-	answer, err := x.trial.Ask(ctx, a.Request.asked(x.config))
+	answer, err := x.sandbox.Ask(ctx, a.Request.asked(x.config))
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -324,8 +324,8 @@ func count(n int) string {
 }
 
 // asked makes the request that is sent.
-func (q Request) asked(c config.Config) trial.Request {
-	r := trial.Request{TLS: q.Scheme == "https", Port: q.Port, Method: q.Method, Host: q.Host, Path: q.Path, Headers: q.Headers}
+func (q Request) asked(c config.Config) sandbox.Request {
+	r := sandbox.Request{TLS: q.Scheme == "https", Port: q.Port, Method: q.Method, Host: q.Host, Path: q.Path, Headers: q.Headers}
 	if r.Port == 0 {
 		r.Port = c.HTTP.Port
 		if r.TLS {
@@ -355,8 +355,8 @@ func or(s, unset string) string {
 }
 
 // met reports whether an answer is what was asked for.
-func (r Route) met(a trial.Answer) bool {
-	server := trial.Server{}
+func (r Route) met(a sandbox.Answer) bool {
+	server := sandbox.Server{}
 	if a.Server != nil {
 		server = *a.Server
 	}
@@ -381,7 +381,7 @@ func (r Route) String() string {
 }
 
 // describe says who answered.
-func describe(a trial.Answer) string {
+func describe(a sandbox.Answer) string {
 	got := Route{Status: a.Status, Redirect: a.Location}
 	if a.Server == nil {
 		return "HAProxy itself, " + got.String()

@@ -285,7 +285,7 @@ func (r *reader) assertion(t *Test, a Assertion, path ...any) {
 	}
 	for _, f := range []*Finding{a.Fails, a.Warns} {
 		if f != nil && f.Object == "" && f.Message == "" {
-			r.fault(t, made[0]+" says nothing of what is reported", "add object, such as Ingress shop/web, or message", field...)
+			r.fault(t, made[0]+" does not say what is reported", "add object, such as Ingress shop/web, or message", field...)
 		}
 	}
 	if a.In != "" && (a.RoutesTo != nil || a.Fails != nil || a.Warns != nil) {
@@ -300,17 +300,17 @@ func (r *reader) route(t *Test, a Assertion, path ...any) {
 	case a.RoutesTo == nil && a.Request == nil:
 		return
 	case a.RoutesTo == nil:
-		r.fault(t, "a request is for routesTo", "say in routesTo who is to answer", append(path, "request")...)
+		r.fault(t, "request is set without routesTo", "add routesTo, which says who should answer", append(path, "request")...)
 		return
 	case a.Request == nil:
 		r.fault(t, "routesTo has no request", "add request, with a host", append(path, "routesTo")...)
 		return
 	}
 	if (*a.RoutesTo == Route{}) {
-		r.fault(t, "routesTo does not say who is to answer", "add backend, service, status or redirect", append(path, "routesTo")...)
+		r.fault(t, "routesTo does not say who should answer", "add backend, service, status or redirect", append(path, "routesTo")...)
 	}
 	if s := a.Request; s.Scheme != "" && s.Scheme != "http" && s.Scheme != "https" {
-		r.fault(t, fmt.Sprintf("%q is no scheme", s.Scheme), "use http or https", append(path, "request", "scheme")...)
+		r.fault(t, fmt.Sprintf("%q is not a scheme", s.Scheme), "use http or https", append(path, "request", "scheme")...)
 	}
 	r.request(t, *a.Request, append(path, "request")...)
 }
@@ -324,19 +324,19 @@ var (
 
 func (r *reader) request(t *Test, q Request, path ...any) {
 	if !wordForm.MatchString(q.Host) {
-		r.fault(t, fmt.Sprintf("%q is no host", q.Host), "name the host of the request, such as shop.example.com", append(path, "host")...)
+		r.fault(t, fmt.Sprintf("%q is not a host", q.Host), "name the host of the request, such as shop.example.com", append(path, "host")...)
 	}
 	if q.Path != "" && !wordForm.MatchString(q.Path) {
-		r.fault(t, fmt.Sprintf("%q is no path that can be sent", q.Path), "write other characters than those of ASCII as %XX", append(path, "path")...)
+		r.fault(t, fmt.Sprintf("%q is not a path that can be sent", q.Path), "write other characters than those of ASCII as %XX", append(path, "path")...)
 	}
 	if q.Method != "" && !tokenForm.MatchString(q.Method) {
-		r.fault(t, fmt.Sprintf("%q is no method", q.Method), "use such as GET", append(path, "method")...)
+		r.fault(t, fmt.Sprintf("%q is not a method", q.Method), "use such as GET", append(path, "method")...)
 	}
 	if q.Port < 0 || q.Port > 65535 {
-		r.fault(t, fmt.Sprintf("%d is no port", q.Port), "", append(path, "port")...)
+		r.fault(t, fmt.Sprintf("%d is not a port", q.Port), "", append(path, "port")...)
 	}
 	if _, err := netip.ParseAddr(q.From); q.From != "" && err != nil {
-		r.fault(t, fmt.Sprintf("%q is no IP address", q.From), "", append(path, "from")...)
+		r.fault(t, fmt.Sprintf("%q is not an IP address", q.From), "", append(path, "from")...)
 	}
 	for name, value := range q.Headers {
 		if !tokenForm.MatchString(name) || !valueForm.MatchString(value) {

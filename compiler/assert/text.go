@@ -113,7 +113,7 @@ func notContains(text, unwanted, in string) *fault {
 	if i < 0 {
 		return nil
 	}
-	return &fault{fmt.Sprintf("%s has what it should not, in line %d", in, i+1), quoted("", bad)}
+	return &fault{fmt.Sprintf("%s has the line that it should not have, in line %d", in, i+1), quoted("", bad)}
 }
 
 // equals says why a text is not another, or nil. Blanks at the ends of lines and
@@ -123,7 +123,7 @@ func equals(text, wanted, in string) *fault {
 	if got == want {
 		return nil
 	}
-	return &fault{in + " is another text", strings.TrimRight(difference.Unified("want", want, "got", got), "\n")}
+	return &fault{in + " differs from the expected text", strings.TrimRight(difference.Unified("want", want, "got", got), "\n")}
 }
 
 func tidied(text string) string {

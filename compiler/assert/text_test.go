@@ -45,8 +45,8 @@ func TestNotContains(t *testing.T) {
 	for unwanted, want := range map[string]string{
 		"balance":                                 "",
 		"balance roundrobin\nserver s1":           "",
-		"timeout server 5s":                       "a has what it should not, in line 3; timeout server 5s",
-		" balance roundrobin\n timeout server 5s": "a has what it should not, in line 2; balance roundrobin|timeout server 5s",
+		"timeout server 5s":                       "a has the line that it should not have, in line 3; timeout server 5s",
+		" balance roundrobin\n timeout server 5s": "a has the line that it should not have, in line 2; balance roundrobin|timeout server 5s",
 	} {
 		if got := said(notContains(text, unwanted, "a")); got != want {
 			t.Errorf("%q: %s\nwant %s", unwanted, got, want)
@@ -60,9 +60,9 @@ func TestEquals(t *testing.T) {
 		text:               "",
 		text + "\n \n":     "",
 		text[:len(text)-1]: "",
-		strings.Replace(text, "5s", "6s  ", 1): "a is another text; --- want|+++ got|@@ -1,5 +1,5 @@| backend a from main|     balance roundrobin|" +
+		strings.Replace(text, "5s", "6s  ", 1): "a differs from the expected text; --- want|+++ got|@@ -1,5 +1,5 @@| backend a from main|     balance roundrobin|" +
 			"-    timeout server 6s|+    timeout server 5s| |     server s1 192.0.2.1:1 check",
-		strings.ReplaceAll(text, "    b", "  b"): "a is another text; --- want|+++ got|@@ -1,5 +1,5 @@| backend a from main|" +
+		strings.ReplaceAll(text, "    b", "  b"): "a differs from the expected text; --- want|+++ got|@@ -1,5 +1,5 @@| backend a from main|" +
 			"-  balance roundrobin|+    balance roundrobin|     timeout server 5s| |     server s1 192.0.2.1:1 check",
 	} {
 		if got := said(equals(text, wanted, "a")); got != want {

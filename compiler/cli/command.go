@@ -45,6 +45,7 @@ func NewCommand() *cobra.Command {
 
 // sourceFlags say what is compiled, and how.
 type sourceFlags struct {
+	written []byte // the configuration as it was read at the start
 	cluster clusterFlags
 
 	manifests, templates, config, haproxy string
@@ -59,7 +60,7 @@ type sourceFlags struct {
 
 // add declares all of them.
 func (f *sourceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file; without it a cluster is read")
+	cmd.Flags().StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file; without it the compiler reads a cluster")
 	f.cluster.add(cmd)
 	f.addHow(cmd)
 }
@@ -67,13 +68,13 @@ func (f *sourceFlags) add(cmd *cobra.Command) {
 // addHow declares those that say how manifests are compiled.
 func (f *sourceFlags) addHow(cmd *cobra.Command) {
 	flags, d := cmd.Flags(), config.Default()
-	flags.StringVar(&f.templates, "templates", "", "directory of templates that replace shipped ones of the same name, or add to them")
+	flags.StringVar(&f.templates, "templates", "", "directory of templates, which replace shipped templates of the same name or add to them")
 	flags.StringVar(&f.config, "config", "", "file with a CompilerConfig; flags win over it")
 	flags.StringVar(&f.haproxy, "haproxy", "haproxy", "name or path of the haproxy that checks configurations, 2.6 or later")
 	flags.StringVar(&f.ingressClass, "ingress-class", d.IngressClass, "class of the Ingresses to compile")
-	flags.StringVar(&f.controllerClass, "controller-class", d.ControllerClass, "spec.controller of the IngressClass objects that are ours whatever their name")
-	flags.BoolVar(&f.withoutClass, "watch-ingress-without-class", d.WatchIngressWithoutClass, "compile Ingresses that name no class too")
-	flags.StringVar(&f.endpoints, "endpoints", string(d.Endpoints), "live: joined when pushed; recorded: a file of the snapshot")
+	flags.StringVar(&f.controllerClass, "controller-class", d.ControllerClass, "spec.controller of IngressClass objects that count as ours, whatever their name")
+	flags.BoolVar(&f.withoutClass, "watch-ingress-without-class", d.WatchIngressWithoutClass, "also compile Ingresses that name no class")
+	flags.StringVar(&f.endpoints, "endpoints", string(d.Endpoints), "live: the pusher joins them with the snapshot; recorded: they are a file of the snapshot")
 	flags.StringSliceVar(&f.addresses, "bind-address", d.Bind.Addresses, `addresses to listen on: IP addresses, "*", or one "${VARIABLE}" that HAProxy expands`)
 	flags.IntVar(&f.httpPort, "http-port", d.HTTP.Port, "port for HTTP; 0 for none")
 	flags.IntVar(&f.httpsPort, "https-port", d.HTTPS.Port, "port for HTTPS; 0 for none")
@@ -115,6 +116,7 @@ func (f *sourceFlags) configuration(ctx context.Context, flags *pflag.FlagSet, s
 	if err != nil {
 		return config.Config{}, err
 	}
+	f.written = data
 	if name != "" {
 		read, found := config.Parse(name, data)
 		if len(found) > 0 {
@@ -189,7 +191,7 @@ func unpublishable(err error) error {
 	case errors.Is(err, compiler.ErrGaveUp):
 		return process.Invalid(err)
 	case errors.Is(err, compiler.ErrNothing):
-		return process.WithHint(process.Invalid(err), "name the directory with the manifests; with objects but no Ingress every request is answered 404")
+		return process.WithHint(process.Invalid(err), "name the directory with the manifests; if they have objects but no Ingress, every request is answered with 404")
 	}
 	return err
 }
@@ -213,13 +215,13 @@ type clusterFlags struct {
 // add declares them.
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	f.addConnection(cmd)
-	cmd.Flags().StringVar(&f.configMap, "config-map", "", "ConfigMap of the cluster, as namespace/name, with a CompilerConfig under the key "+cluster.SettingKey+", in the place of --config")
+	cmd.Flags().StringVar(&f.configMap, "config-map", "", "ConfigMap of the cluster, as namespace/name, with a CompilerConfig under the key "+cluster.SettingKey+", instead of --config")
 }
 
 // addConnection declares those that say how to reach it.
 func (f *clusterFlags) addConnection(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read, and a store in it; in a pod, its own cluster by default")
-	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster to read, and a store in it; the default in a pod is the pod's own cluster")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 
 // store returns what it takes to open a store, which may be in the cluster.

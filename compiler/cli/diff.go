@@ -31,19 +31,19 @@ func diffCommand() *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "Compare what manifests or snapshots give, and say whether it needs a reload",
-		Long: `Compare two configurations, and say what it takes to bring a fleet from the
-first to the second: nothing, a change at run time, or a reload, and the line
-that decides.
+		Short: "Compare manifests or snapshots, and say whether the change needs a reload",
+		Long: `Compare two configurations, and say what brings a fleet from the first to the second:
+nothing, a change at run time, or a reload, with the line that decides it.
 
-Each is a directory of manifests or a cluster, which is compiled, with the same
-flags for both, or a stored snapshot. The word cluster is that of --kubeconfig,
-cluster:NAME that of a context of it. STORE@head is the newest snapshot of a
-store, or STORE@r12. A store is a directory with snapshots or a URL, as of render.
+Each of the two is a directory of manifests, a cluster, or a stored snapshot. Manifests and
+clusters are compiled, with the same flags for both. Write cluster for the cluster of
+--kubeconfig, and cluster:NAME for that of one of its contexts. Write STORE@head for the
+newest snapshot of a store, or STORE@r12. A store is a directory with snapshots or a URL, as
+for render.
 
-Endpoints of manifests are compared as live data, where both directories have
-EndpointSlices; with --endpoints recorded they are a file. What is in Secrets is
-not compared. Objects that are at fault are reported, and left out as run does it.`,
+If both directories have EndpointSlices, their endpoints are compared as live data; with
+--endpoints recorded they are a file. Contents of Secrets are not compared. The command
+reports objects with errors, and leaves them out as run does.`,
 		Args: process.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
 	}
@@ -144,7 +144,7 @@ func (r *sideReader) objects(name string) (compiler.Objects, error) {
 		return compiler.Files(name), nil
 	}
 	if !r.flags.cluster.wanted() {
-		return nil, process.WithHint(process.Usage("which cluster is not said"), "use --kubeconfig FILE; a file of that name is ./cluster")
+		return nil, process.WithHint(process.Usage("no cluster is named"), "use --kubeconfig FILE; a file of that name is ./cluster")
 	}
 	log := warnings(r.cmd.ErrOrStderr())
 	connection, err := r.flags.cluster.connect(kubeContext, log)
@@ -164,7 +164,7 @@ func parseSide(name string, exists func(path string) bool) (store, revision stri
 		return name[:i], name[i+1:], nil
 	}
 	if isStore(name) && !strings.HasPrefix(name, "cluster:") {
-		return "", "", process.WithHint(process.Usage("%s names a store and no snapshot of it", redacted(name)), "add @head for the newest, or @r12")
+		return "", "", process.WithHint(process.Usage("%s names a store, but none of its snapshots", redacted(name)), "add @head for the newest, or @r12")
 	}
 	return "", "", nil
 }
@@ -224,7 +224,7 @@ func storedSide(ctx context.Context, url, revision string, o stores.Options) (si
 	}
 	id, ok := snapshots.FindID(ids, revision)
 	if !ok {
-		return side{}, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists those that it holds")
+		return side{}, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists its snapshots")
 	}
 	s, err := store.Get(ctx, id)
 	if err != nil {

@@ -24,14 +24,14 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain FILE:LINE [-f DIR | --kubeconfig FILE]",
 		Short: "Show which template, objects and fields wrote a line",
-		Long: `Compile manifests and show where a line of the result comes from: the line of the
-template, and the objects with the fields that it was written for. Annotations
-of these objects whose value is on the line as it is are listed with it, and so
-are fields of the kinds that the configuration names.
+		Long: `Compile manifests and show where a line of the result comes from: the line of the template,
+and the objects with the fields that the template wrote it for. The command also lists
+annotations of these objects, and fields of the kinds that the configuration names, whose
+value is on the line.
 
-The file is one of a snapshot, as render writes it: haproxy.cfg, maps/host.map.
-An instance has more lines in its haproxy.cfg, those of the servers. Objects that
-are at fault are reported, and left out as run does it.`,
+The file is one of a snapshot, as render writes it, such as haproxy.cfg or maps/host.map.
+The haproxy.cfg of an instance has more lines, those of the servers. The command reports
+objects with errors, and leaves them out as run does.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}

@@ -21,24 +21,24 @@ func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate -f DIR [-o DIR]",
 		Short: "Rewrite the annotations of other ingress controllers",
-		Long: `Rewrite the annotations of ingress-nginx, haproxy.org and
-haproxy-ingress.github.io on Ingresses and Services, where there is an
-equivalent. The others are listed by object, with what to do, and then the exit
-code is 3. docs/reference/migration.md has the equivalents.
+		Long: `Rewrite the annotations of ingress-nginx, haproxy.org and haproxy-ingress.github.io on
+Ingresses and Services to those of hapsnap, where there is an equivalent. The command lists
+the other annotations by object, with what to do about them, and then exits with 3.
+docs/reference/migration.md has the equivalents.
 
-The old annotations stay beside ours until --class moves the Ingress, or --remove
-takes them out.
+The old annotations stay beside the new ones until --class moves the Ingress, or --remove
+deletes them.
 
-Without -o nothing is written. With it, the files that change are written below
-that directory, which may be the one that is read.`,
+Without -o the command writes nothing. With -o it writes the changed files below that
+directory, which may be the one that it reads.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.manifests, "filename", "f", "", "directory of manifests, or one file (required)")
 	flags.StringVarP(&f.output, "output", "o", "", "directory for the files that change")
-	flags.StringVar(&f.Class, "class", "", "ingressClassName for Ingresses of which everything could be translated; their old annotations go")
-	flags.BoolVar(&f.Remove, "remove", false, "take the translated annotations out even where the class stays")
+	flags.StringVar(&f.Class, "class", "", "ingressClassName for Ingresses that could be translated completely; their old annotations are deleted")
+	flags.BoolVar(&f.Remove, "remove", false, "delete translated annotations even if the class stays")
 	return cmd
 }
 

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/announce"
@@ -14,6 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/election"
+	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -27,31 +31,46 @@ type rbacFlags struct {
 	sourceFlags
 	leader        election.Flags
 	name, account string
-	store         string
+	store, scope  string
+
+	withoutNamespaces bool
 }
 
 func rbacCommand() *cobra.Command {
 	var f rbacFlags
 	cmd := &cobra.Command{
-		Use:   "rbac [-f DIR | --kubeconfig FILE]",
+		Use:   "rbac [--scope SCOPE] [--store STORE]",
 		Short: "Print the roles that the compiler needs in a cluster",
-		Long: `Print the roles by which a service account may do what "compiler run" does with
-this configuration, and nothing else: watch what is compiled, hold the Lease, and
-write Events and, if the configuration asks for it, the status of Ingresses.
+		Long: `Print all that a service account needs to do what "compiler run" does with this
+configuration: the account, its namespace and that of the store, and a role with a
+binding for each concern. Each role has a name of its own, so that nothing that was
+applied before is replaced by something else.
 
-Roles cannot say "what Ingresses name". Where the configuration has Secrets or
-ConfigMaps read by name, every one of their namespaces is granted, unless manifests
-or a cluster say which there are: then it is just these, and the roles are to be
-printed again when there are others.`,
+The compiler watches what is compiled, holds the Lease, and writes snapshots, Events
+and, if the configuration asks for it, the status of Ingresses. The Lease is where a
+compiler that runs as the account looks for it: in the namespace of the account, unless
+--lease names it.
+
+With --scope cluster, which is the default, it may read Ingresses, Services, Secrets and
+ConfigMaps of all namespaces, as other ingress controllers may; if the configuration
+names namespaces, of those. --scope namespaces=A,B is for a configuration with these
+namespaces. Roles cannot say "what Ingresses name": with --scope named, they name the
+Secrets and ConfigMaps that the objects of -f or --kubeconfig name now, and are to be
+printed again when there are others.
+
+"kubectl delete" of all that is printed deletes the namespaces with all that is in them.
+Leave them out with --without-namespaces.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.leader.Lease, "lease", "", "as for run")
-	flags.StringVar(&f.store, "store", "", "as for run; one in a cluster needs roles too")
-	flags.StringVar(&f.name, "name", "hapsnap-compiler", "name of the roles and their bindings")
-	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-compiler", "service account, as namespace/name, that they are for")
+	flags.StringVar(&f.leader.Lease, "lease", "", "as for run; by default hapsnap-compiler in the namespace of the service account")
+	flags.StringVar(&f.store, "store", "", "as for run; a store in a cluster needs roles too")
+	flags.StringVar(&f.scope, "scope", "cluster", rbac.ScopeHelp)
+	flags.StringVar(&f.name, "name", "hapsnap-compiler", "beginning of the names of the roles and their bindings")
+	flags.BoolVar(&f.withoutNamespaces, "without-namespaces", false, "print no namespaces")
+	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-compiler", "service account that gets the roles, as namespace/name")
 	return cmd
 }
 
@@ -60,8 +79,15 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return process.Usage("--service-account: %w", err)
 	}
+	scope, err := rbac.ParseScope(f.scope)
+	if err != nil {
+		return err
+	}
 	c, err := f.configuration(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), warnings(cmd.ErrOrStderr()))
 	if err != nil {
+		return err
+	}
+	if c, err = f.scoped(c, scope, warnings(cmd.ErrOrStderr())); err != nil {
 		return err
 	}
 	var connection cluster.Connection
@@ -70,30 +96,54 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	plan, err := f.plan(cmd, c)
+	plan, err := f.plan(cmd, c, scope)
 	if err != nil {
 		return err
 	}
+	reading := kubewatch.Rules(plan, cluster.Concern, connection.Resource)
 	if f.cluster.setting != nil {
 		name, _ := objectname.Parse(f.cluster.configMap) // which was read under it
-		plan = append(plan, cluster.SettingQuery(name))
+		query := []kubewatch.Query{cluster.SettingQuery(name)}
+		reading = rbac.Join(reading, kubewatch.Rules(query, func(kubewatch.Query) string { return "configuration" }, nil)...)
 	}
-	grants, err := f.grants(c, kubewatch.Rules(plan, connection.Resource))
+	roles := rbac.Roles{Component: "compiler", Name: f.name, Account: account}
+	if err := f.grant(&roles, c, reading); err != nil {
+		return err
+	}
+	if f.withoutNamespaces {
+		roles.Namespaces = nil
+	}
+	text, err := roles.YAML()
 	if err != nil {
 		return err
 	}
-	roles, err := rbac.Roles(grants, "compiler", f.name, account)
-	if err != nil {
-		return err
-	}
-	_, err = cmd.OutOrStdout().Write(roles)
+	_, err = cmd.OutOrStdout().Write(text)
 	return err
 }
 
-// plan returns what is watched. Where nothing says which names there are, what is
-// read by name is read whole.
-func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]kubewatch.Query, error) {
-	if f.manifests == "" && !f.cluster.wanted() {
+// scoped returns the configuration of a compiler that reads no more than the scope.
+func (f *rbacFlags) scoped(c config.Config, scope rbac.Scope, log *slog.Logger) (config.Config, error) {
+	if scope.Named && f.manifests == "" && !f.cluster.wanted() {
+		return c, process.WithHint(process.Usage("--scope=named: nothing says what is named"), "use -f or --kubeconfig")
+	}
+	if !scope.Named && f.manifests != "" {
+		return c, process.WithHint(process.Usage("-f is for what is named now"), "use --scope named, or leave -f out")
+	}
+	switch {
+	case len(scope.Namespaces) == 0:
+	case len(c.Namespaces) == 0:
+		log.Warn("the configuration is for all namespaces, and the compiler may not read them", "hint", "set namespaces: ["+strings.Join(scope.Namespaces, ", ")+"] in the configuration")
+		c.Namespaces = scope.Namespaces
+	case !slices.Equal(scope.Namespaces, slices.Sorted(slices.Values(c.Namespaces))):
+		return c, process.WithHint(process.Usage("--scope=%s: the configuration is for the namespaces %s", f.scope, strings.Join(c.Namespaces, ", ")), "leave --scope out, the configuration decides")
+	}
+	return c, nil
+}
+
+// plan returns what is watched. Unless the names count that there are now, what is read by
+// name is read whole.
+func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config, scope rbac.Scope) ([]kubewatch.Query, error) {
+	if !scope.Named {
 		for _, w := range []*kinds.Watched{&c.Secrets, &c.ConfigMaps} {
 			if w.Watch == kinds.WatchNamed {
 				*w = kinds.Watched{Watch: kinds.WatchAll}
@@ -115,33 +165,37 @@ func (f *rbacFlags) plan(cmd *cobra.Command, c config.Config) ([]kubewatch.Query
 	return cluster.Plan(c, result.Named), unpublishable(err)
 }
 
-// grants adds what is written to what is read.
-func (f *rbacFlags) grants(c config.Config, reading []rbac.Grant) ([]rbac.Grant, error) {
-	lease, err := leaseName(f.leader)
-	if err != nil {
-		return nil, err
-	}
-	told := c.Namespaces
-	if len(told) == 0 {
-		told = []string{""}
-	}
-	more := []rbac.Grant{{Namespace: lease.Namespace, Rules: election.Rules(lease.Name)}}
-	for _, namespace := range told {
-		more = append(more, rbac.Grant{Namespace: namespace, Rules: announce.Rules(c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0)})
-	}
-	if stores.InCluster(f.store) {
-		store, err := configmapstore.Parse(f.store)
-		if err != nil {
-			return nil, process.Usage("--store: %w", err)
-		}
-		more = append(more, rbac.Grant{Namespace: store.Namespace, Rules: configmapstore.Writing(store.Namespace)})
-		if c.Certificates.Mode == config.CompanionCertificates {
-			more = append(more, rbac.Grant{Namespace: store.Namespace, Rules: configmapstore.WritingCompanions()})
+// grant puts what is read and what is written into the roles.
+func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) error {
+	lease := types.NamespacedName{Namespace: r.Account.Namespace, Name: usualLease}
+	if f.leader.Lease != "" {
+		var err error
+		if lease, err = leaseName(f.leader); err != nil {
+			return err
 		}
 	}
-	if len(c.Namespaces) > 0 && !slices.Contains(c.Namespaces, metav1.NamespaceDefault) {
+	tenants := rbac.Scope{Namespaces: c.Namespaces}
+	r.Namespaces = append(r.Namespaces, lease.Namespace)
+	r.Grants = rbac.Join(reading, rbac.Grant{Concern: "lease", Namespace: lease.Namespace, Rules: election.Rules(lease.Name)})
+	r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "events", Rules: events.Rules()})...)
+	if c.IngressStatus.Service != "" || len(c.IngressStatus.Addresses) > 0 {
+		r.Grants = rbac.Join(r.Grants, tenants.OfTenants(rbac.Grant{Concern: "status", Rules: announce.StatusRules()})...)
+	}
+	if len(c.Namespaces) > 0 {
 		// Events on what is in no namespace are there.
-		more = append(more, rbac.Grant{Namespace: metav1.NamespaceDefault, Rules: announce.Rules(false)})
+		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "events", Namespace: metav1.NamespaceDefault, Rules: events.Rules()})
 	}
-	return rbac.Join(reading, more...), nil
+	if !stores.InCluster(f.store) {
+		return nil
+	}
+	store, err := configmapstore.Parse(f.store)
+	if err != nil {
+		return process.Usage("--store: %w", err)
+	}
+	r.Namespaces = append(r.Namespaces, store.Namespace)
+	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "store", Namespace: store.Namespace, Rules: configmapstore.Writing(store.Namespace)})
+	if c.Certificates.Mode == config.CompanionCertificates {
+		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "companions", Namespace: store.Namespace, Rules: configmapstore.WritingCompanions()})
+	}
+	return nil
 }

@@ -39,13 +39,13 @@ func renderCommand() *cobra.Command {
 		Use:   "render [-f DIR | --kubeconfig FILE] -o DIR|STORE",
 		Short: "Compile manifests, or a cluster, once, into a directory or a store",
 		Long: `Compile manifests, or the objects of a cluster, once. If something is wrong, the command
-prints it as FILE:LINE:COLUMN, writes nothing, and exits with 3, unless --allow-quarantine
-is given.
+prints it with FILE:LINE:COLUMN, writes nothing, and exits with 3, unless you give
+--allow-quarantine.
 
-The output is a plain directory, which gets the rendered files in the place of
-what was rendered there before, or a store. If half of what a store's newest
-snapshot serves is gone, nothing is published and the exit code is 3, unless that
-is approved by --allow-shrink or by shrinkGuard of the configuration.
+The output is a plain directory or a store. In a directory the rendered files replace those
+that were rendered there before. If half of what a store's newest snapshot serves would be
+gone, the command publishes nothing and exits with 3, unless --allow-shrink or shrinkGuard
+of the configuration approves the loss.
 
 A store is one of
 
@@ -58,8 +58,8 @@ A store is one of
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "directory for the rendered files, or a store (required)")
 	f.opening.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&f.author, "author", "", "who made the change, for the history; of a commit in CI, its author")
-	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "write what is good, without the objects that are not")
-	cmd.Flags().BoolVar(&f.shrink, "allow-shrink", false, "publish to a store though half of its backends or hosts are gone")
+	cmd.Flags().BoolVar(&f.quarantine, "allow-quarantine", false, "leave out objects with errors, and write the rest")
+	cmd.Flags().BoolVar(&f.shrink, "allow-shrink", false, "publish to a store even if half of its backends or hosts would be gone")
 	return cmd
 }
 
@@ -166,13 +166,13 @@ func fnCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fn",
 		Short: "Compile as a KRM function of kustomize or kpt",
-		Long: `Read a ResourceList, compile its items, and write it with a ConfigMap that holds
-the snapshot. It is for kustomize and kpt to run, as a transformer or a generator.
-The functionConfig is a CompilerFunction, which may name more manifests, templates
-and a configuration.
+		Long: `Read a ResourceList, compile its items, and write the list with a ConfigMap that holds the
+snapshot. kustomize and kpt run this command, as a transformer or a generator. The
+functionConfig is a CompilerFunction, which may name more manifests, templates and a
+configuration.
 
-What is wrong is among the results of the list, and is printed too; the exit code is
-3 then, and the list gets no snapshot.`,
+If something is wrong, the command writes it to the results of the list, prints it, adds no
+snapshot, and exits with 3.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			check, err := validate.Find(cmd.Context(), haproxy)

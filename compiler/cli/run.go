@@ -50,13 +50,13 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [-f DIR | --kubeconfig FILE] --store STORE",
 		Short: "Follow manifests or a cluster, and publish what changes",
-		Long: `Watch manifests, or a cluster, and templates, and publish a snapshot whenever they give
-another configuration. Objects that are at fault are left out and reported; the
-rest is published. While the store is out of reach, the newest configuration is
-kept and published once it is back.
+		Long: `Watch manifests, or a cluster, and templates, and publish a snapshot whenever the
+configuration that they give changes. The compiler reports objects with errors, leaves them
+out, and publishes the rest. While the store cannot be reached, the compiler keeps the newest
+configuration and publishes it when the store is back.
 
-The file of --config is watched too. A new configuration that is wrong is reported,
-and the one before is used until it is mended. Flags need a restart.
+The compiler watches the file of --config too. It reports a configuration with errors, and
+uses the one before until you mend it. Changed flags need a restart.
 
 A store is one of
 
@@ -73,7 +73,7 @@ A store is one of
 	f.leader.AddTo(flags, "compiler", leaseHelp)
 	f.webhook.add(flags)
 	flags.DurationVar(&f.options.Interval, "min-interval", compiler.DefaultInterval, "how long to wait for more changes after a compile")
-	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait under constant change")
+	flags.DurationVar(&f.options.MaxWait, "max-wait", compiler.DefaultMaxWait, "how long to wait at most while changes keep coming")
 	return cmd
 }
 
@@ -103,7 +103,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err := f.webhook.check(); err != nil {
 		return err
 	}
-	process.LimitMemory(log)
+	process.Started(log, f.written)
 	check, err := f.checker(cmd.Context(), source.Config, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -191,10 +191,13 @@ const leaseHelp = "Lease, as namespace/name, by which one of the compilers for t
 // namespaceFile says in a pod in which namespace it is.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
+// usualLease is the Lease where none is named.
+const usualLease = "hapsnap-compiler"
+
 // leaseName returns the name of the Lease.
 func leaseName(f election.Flags) (types.NamespacedName, error) {
 	return f.Name("compiler", func() (types.NamespacedName, error) {
-		usual := types.NamespacedName{Namespace: "default", Name: "hapsnap-compiler"}
+		usual := types.NamespacedName{Namespace: "default", Name: usualLease}
 		if inside, err := os.ReadFile(namespaceFile); err == nil {
 			usual.Namespace = strings.TrimSpace(string(inside))
 		}
@@ -254,9 +257,9 @@ const defaultWebhookAddress = ":9443"
 func (f *webhookFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "webhook-address", defaultWebhookAddress, "address for the reviews of an API server over HTTPS, if --webhook-cert-dir is given")
 	flags.StringVar(&f.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for reviews, read again when they change; no reviews if empty")
-	flags.StringVar(&f.clientCA, "webhook-client-ca", "", "file with the authorities of the client certificates that may ask for reviews, the API server's, read again when it changes; anybody may if empty")
-	flags.StringSliceVar(&f.clientNames, "webhook-client-name", nil, "common name or DNS name of client certificates that may ask for reviews, beside being signed by --webhook-client-ca; any if not given")
-	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration; that of --config-map if empty")
+	flags.StringVar(&f.clientCA, "webhook-client-ca", "", "file with the authorities of client certificates that may ask for reviews, such as the API server's, read again when it changes; if empty, anybody may")
+	flags.StringSliceVar(&f.clientNames, "webhook-client-name", nil, "common name or DNS name that a client certificate must have, besides a signature of --webhook-client-ca, to ask for reviews (default: any)")
+	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration (default: that of --config-map)")
 }
 
 // enabled reports whether there are to be reviews.
@@ -269,9 +272,9 @@ func (f *webhookFlags) check() error {
 	case f.address != defaultWebhookAddress && f.certDir == "":
 		return process.WithHint(process.Usage("the webhook has no certificate"), "use --webhook-cert-dir with a directory for tls.crt and tls.key; they may come later")
 	case f.clientCA != "" && f.certDir == "":
-		return process.WithHint(process.Usage("--webhook-client-ca is given, and there is no webhook"), "use --webhook-cert-dir too")
+		return process.WithHint(process.Usage("--webhook-client-ca is given without a webhook"), "use --webhook-cert-dir too")
 	case len(f.clientNames) > 0 && f.clientCA == "":
-		return process.WithHint(process.Usage("--webhook-client-name is given, and no authority vouches for names"), "use --webhook-client-ca too")
+		return process.WithHint(process.Usage("--webhook-client-name is given without --webhook-client-ca, so that nothing proves a name"), "use --webhook-client-ca too")
 	case f.configMap != "" && err != nil:
 		return process.WithHint(process.Usage("--webhook-config-map=%s: not a name", f.configMap), "use NAMESPACE/NAME")
 	}

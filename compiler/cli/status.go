@@ -33,21 +33,21 @@ func statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status --address HOST:PORT | --store STORE",
-		Short: "Show what was published, what was left out, and what is in the way",
-		Long: `Show which snapshot is the newest, what it holds, which objects were left out and
-why, and what waits for a person. A compiler that runs is asked at the address
-that it was given with --metrics-address. A store says what its newest snapshot
-lists, also if no compiler runs.
+		Short: "Show what was published, what was left out, and what is wrong",
+		Long: `Show which snapshot is the newest, what it holds, which objects were left out and why, and
+what waits for a person. With --address the command asks a running compiler, at the address
+of its --metrics-address. With --store it reads the newest snapshot of the store, which works
+without a compiler too.
 
-The exit code is 0 if there is an answer and 1 if there is none. With --exit-code
-it is 3 if the answer says that objects, templates or the configuration are at fault or
-that a loss waits for approval, and else 1 if the compiler is not ready.`,
+The exit code is 0 if there is an answer and 1 if there is none. With --exit-code it is 3 if
+objects, templates or the configuration have errors or a loss waits for approval, and
+otherwise 1 if the compiler is not ready.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, time.Now()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.address, "address", "", "address of a compiler that runs, such as localhost:8080")
-	flags.StringVar(&f.store, "store", "", "store whose newest snapshot is to be looked at")
+	flags.StringVar(&f.address, "address", "", "address of a running compiler, such as localhost:8080")
+	flags.StringVar(&f.store, "store", "", "store whose newest snapshot the command reads")
 	f.opening.AddFlags(flags)
 	f.cluster.addConnection(cmd)
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 3 or 1 if something is wrong")
@@ -151,7 +151,7 @@ func askCompiler(ctx context.Context, address string) (compiler.Report, error) {
 	}
 	var r compiler.Report
 	if err := json.NewDecoder(response.Body).Decode(&r); err != nil || r.Compiler == nil {
-		return compiler.Report{}, fmt.Errorf("ask the compiler: what answers at %s is none", address)
+		return compiler.Report{}, fmt.Errorf("ask the compiler: what answers at %s is not a compiler", address)
 	}
 	return r, nil
 }
@@ -188,7 +188,7 @@ func printReport(w io.Writer, r compiler.Report, now time.Time) error {
 	}
 	switch {
 	case r.Withheld > 0:
-		p.line("left out", "%s, which only clients on the compiler's host are told of\nuse kubectl port-forward to its pod, or --store", plural(r.Withheld, "object or part of one"))
+		p.line("left out", "%s; the compiler names them only to clients on its own host\nuse kubectl port-forward to its pod, or --store", plural(r.Withheld, "object or part of one"))
 	case len(r.Found) == 0:
 		p.line("left out", "nothing")
 	}
@@ -210,7 +210,7 @@ func (p *reportPrinter) line(name, format string, args ...any) {
 
 func (p *reportPrinter) head(h compiler.HeadReport) {
 	if h.Snapshot.IsZero() {
-		p.line("newest", "nothing published yet, as far as is known")
+		p.line("newest", "nothing published yet, as far as the compiler knows")
 		return
 	}
 	p.line("newest", "%s, %s old: %s", h.Snapshot, process.Age(p.now.Sub(h.Time)), h.Subject)
@@ -230,7 +230,7 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 		p.line("leads", "no: another compiler publishes")
 	}
 	for _, i := range c.Interrupted {
-		p.line("watch", "%s, not heard of for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)
+		p.line("watch", "%s, which has not answered for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)
 	}
 	if c.LastSuccess.IsZero() {
 		p.line("success", "not yet")
@@ -251,10 +251,10 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 // refused says what is wrong with the configuration.
 func (p *reportPrinter) refused(c compiler.ConfigReport) {
 	if c.Error != "" {
-		p.line("refused", "%s; the configuration before is used", c.Error)
+		p.line("refused", "%s; the previous configuration is used", c.Error)
 	}
 	for _, f := range c.Found {
-		p.line("refused", "%s\nfor %s, and the configuration before is used", p.text(f), process.Age(p.now.Sub(f.Since)))
+		p.line("refused", "%s\nfor %s; the previous configuration is used", p.text(f), process.Age(p.now.Sub(f.Since)))
 	}
 }
 

@@ -19,7 +19,7 @@ func TestStatusForAnybody(t *testing.T) {
 		Compiler: &compiler.CompilerReport{Reason: "held: shop/web", Held: &compiler.HeldReport{Lost: "Ingress shop/web"}, CompileError: "shop", PublishError: "shop", Interrupted: []compiler.WatchReport{{Error: "shop"}}, Refused: &compiler.ConfigReport{Error: "shop"}},
 	}
 	var text strings.Builder
-	if err := printReport(&text, whole.ForAnybody(), reportTime); err != nil || strings.Contains(text.String(), "shop") || !strings.Contains(text.String(), "1 object or part of one, which only clients on") {
+	if err := printReport(&text, whole.ForAnybody(), reportTime); err != nil || strings.Contains(text.String(), "shop") || !strings.Contains(text.String(), "1 object or part of one; the compiler names them only to clients on") {
 		t.Errorf("%v:\n%s", err, text.String())
 	}
 	if code := exitCode(whole.ForAnybody()); code != exitCode(whole) {

@@ -109,16 +109,16 @@ left out  nothing
 		"a configuration is refused": {compiler.Report{Compiler: &compiler.CompilerReport{Leads: true, Ready: true, Refused: &compiler.ConfigReport{Found: []compiler.Finding{
 			{File: "c.yaml", Line: 4, Reason: "spec.x: unknown field", Hint: "use y", Since: before(time.Minute)},
 		}}}}, 3, `
-newest    nothing published yet, as far as is known
+newest    nothing published yet, as far as the compiler knows
 ready     yes
 success   not yet
 refused   c.yaml:4: spec.x: unknown field
           hint: use y
-          for 1m, and the configuration before is used
+          for 1m; the previous configuration is used
 left out  nothing
 `},
 		"the store is gone": {compiler.Report{Compiler: &compiler.CompilerReport{Leads: true, Reason: "publish, trying again: no route", PublishError: "no route"}}, 1, `
-newest    nothing published yet, as far as is known
+newest    nothing published yet, as far as the compiler knows
 ready     no: publish, trying again: no route
 success   not yet
 left out  nothing

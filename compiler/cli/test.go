@@ -24,14 +24,13 @@ func testCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [DIR|FILE]...",
 		Short: "Run tests of configurations and templates",
-		Long: `Run the tests in files, or in directories and below: every object of
-kind: CompilerTest. A test names manifests, templates and a configuration, and
-asserts what comes of them: that a file or a section contains lines or equals a
-text, which Service answers a request, and what the compiler reports. Requests are
-sent to a HAProxy that runs what was compiled, on sockets of its own.
+		Long: `Run every object of kind: CompilerTest in files, or in directories and below. A test names
+manifests, templates and a configuration. It asserts that a file or a section of the result
+contains lines or equals a text, which Service answers a request, or what the compiler
+reports. Requests go to a HAProxy that runs the compiled configuration on sockets of its own.
 
-Without arguments, tests are looked for in the current directory. The exit code is
-3 if a test fails, or is not valid.`,
+Without arguments the command looks for tests in the current directory. The exit code is 3
+if a test fails or is not valid.`,
 		Args: process.Args(cobra.ArbitraryArgs),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.test(cmd, args) },
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Cluster is the objects of a cluster. Nothing is known of them until [Cluster.Run]
@@ -60,7 +59,7 @@ func (c *Cluster) Read(_ context.Context, cfg config.Config) (inputs.Gathered, e
 	c.plan(cfg, c.asked)
 	var in inputs.Inputs
 	var missing []string
-	c.watches.Read(func(list []kubewatch.Standing) {
+	c.watches.Read(func(list []kubewatch.QueryState) {
 		for _, s := range list {
 			if !settled(s) {
 				missing = append(missing, waits(s))
@@ -102,12 +101,12 @@ func (c *Cluster) plan(cfg config.Config, asked routing.Asked) (added bool) {
 // settled reports whether all is known that can be: all objects, or that there is no
 // such kind where it is optional, or that a single object may not be read. That harms
 // only those who name it.
-func settled(s kubewatch.Standing) bool {
+func settled(s kubewatch.QueryState) bool {
 	return s.Synced || s.Absent && s.Query.Optional || s.Query.Name != "" && s.Forbidden()
 }
 
 // waits says what is waited for.
-func waits(s kubewatch.Standing) string {
+func waits(s kubewatch.QueryState) string {
 	if s.Err == nil {
 		return s.Query.String()
 	}
@@ -158,13 +157,28 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 	return slices.Compact(out)
 }
 
+// Concern says what a query of a plan is for, as the name of a role does.
+func Concern(q kubewatch.Query) string {
+	switch q.Kind {
+	case "IngressClass":
+		return "classes"
+	case "Ingress", "Service", "EndpointSlice":
+		return "routes"
+	case "Namespace", "Secret", "ConfigMap":
+		if q.APIVersion == "v1" {
+			return strings.ToLower(q.Kind) + "s"
+		}
+	}
+	return "kinds"
+}
+
 // selectsNamespaces reports whether the labels of namespaces count.
 func selectsNamespaces(c config.Config) bool {
 	return c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k kinds.Kind) bool { return k.NamespaceSelector != "" })
 }
 
 // watched returns the queries for a kind of which not all objects are read.
-func watched(c config.Config, kind string, w kinds.Watched, names []snapshots.SecretName) []kubewatch.Query {
+func watched(c config.Config, kind string, w kinds.Watched, names []types.NamespacedName) []kubewatch.Query {
 	var out []kubewatch.Query
 	if w.Watch == kinds.WatchNamed {
 		for _, name := range names {
@@ -217,10 +231,10 @@ func (s *Setting) Read(context.Context) (name string, data []byte, err error) {
 	var object *corev1.ConfigMap
 	var synced bool
 	var trouble error
-	s.watches.Read(func(list []kubewatch.Standing) {
-		for _, standing := range list { // the one, or none once Run has ended
-			synced, trouble = standing.Synced, standing.Err
-			object, _ = standing.Objects[types.NamespacedName{Namespace: s.query.Namespace, Name: s.query.Name}].(*corev1.ConfigMap)
+	s.watches.Read(func(list []kubewatch.QueryState) {
+		for _, state := range list { // the one, or none once Run has ended
+			synced, trouble = state.Synced, state.Err
+			object, _ = state.Objects[types.NamespacedName{Namespace: s.query.Namespace, Name: s.query.Name}].(*corev1.ConfigMap)
 		}
 	})
 	if !synced {
@@ -270,7 +284,7 @@ func (c *Cluster) Describe(out chan<- *prometheus.Desc) {
 // Collect counts the queries and those that are in trouble.
 func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 	watches, troubles := map[string]int{}, map[string]int{}
-	c.watches.Read(func(list []kubewatch.Standing) {
+	c.watches.Read(func(list []kubewatch.QueryState) {
 		for _, s := range list {
 			if watches[s.Query.Kind]++; s.Trouble() != nil {
 				troubles[s.Query.Kind]++
@@ -294,7 +308,7 @@ type Trouble struct {
 // Optional kinds that the cluster does not know are no trouble.
 func (c *Cluster) Troubles() []Trouble {
 	var out []Trouble
-	c.watches.Read(func(list []kubewatch.Standing) {
+	c.watches.Read(func(list []kubewatch.QueryState) {
 		for _, s := range list {
 			if err := s.Trouble(); err != nil {
 				out = append(out, Trouble{s.Query, err, s.Since})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/compiler/cluster"
@@ -22,7 +23,6 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/internal/rbac"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 var shared kubetest.Shared
@@ -139,7 +139,7 @@ func secret(namespace, name, value string) string {
 func named(namespace string, secrets ...string) routing.Asked {
 	var out routing.Asked
 	for _, name := range secrets {
-		out.Secrets = append(out.Secrets, snapshots.SecretName{Namespace: namespace, Name: name})
+		out.Secrets = append(out.Secrets, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	return out
 }
@@ -304,8 +304,8 @@ var planCases = map[string]planCase{
 func TestPlanAndRules(t *testing.T) {
 	t.Parallel()
 	asked := routing.Asked{
-		Secrets:    []snapshots.SecretName{{Namespace: "blog", Name: "tls"}, {Namespace: "shop", Name: "b"}, {Namespace: "shop", Name: "a"}},
-		ConfigMaps: []snapshots.SecretName{{Namespace: "shop", Name: "pages"}},
+		Secrets:    []types.NamespacedName{{Namespace: "blog", Name: "tls"}, {Namespace: "shop", Name: "b"}, {Namespace: "shop", Name: "a"}},
+		ConfigMaps: []types.NamespacedName{{Namespace: "shop", Name: "pages"}},
 	}
 	for name, c := range planCases {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestPlanAndRules(t *testing.T) {
 			if !slices.Equal(names, want) {
 				t.Errorf("planned\n%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
 			}
-			rules := kubewatch.Rules(plan, func(_, kind string) string { return strings.ToLower(kind) + "-resource" })
+			rules := kubewatch.Rules(plan, func(kubewatch.Query) string { return "" }, func(_, kind string) string { return strings.ToLower(kind) + "-resource" })
 			if got, want := canonical(t, rules), canonicalText(t, c.rules); got != want {
 				t.Errorf("rules\n%s\nwant\n%s", got, want)
 			}

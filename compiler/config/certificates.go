@@ -9,26 +9,27 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
-// Certificates says which certificates a snapshot is served with. What else comes
-// from Secrets is always what they hold when a snapshot is pushed: authorities, users
-// and values.
+// Certificates says which certificates a snapshot is served with. Everything else in
+// Secrets (authorities, users and values) is always taken as it is when a snapshot is
+// pushed.
 type Certificates struct {
 	// Mode is reference, exact, sealed or companion.
 	//
-	// With reference, a snapshot names Secrets, and is served with what they hold at
-	// the time. A renewed certificate is no new snapshot, and needs no reload.
+	// With reference, a snapshot names Secrets, and HAProxy serves the certificates that
+	// they hold at the time. A renewed certificate makes no new snapshot, and needs no
+	// reload.
 	//
-	// In the other modes a snapshot is served with the certificates that the compiler
-	// saw, and a renewed one is a new snapshot, with a rollout. With exact, the pusher
-	// takes them from the Secrets, and waits while those hold others. With sealed, they
+	// With the other modes HAProxy serves the certificates that the compiler saw. A renewed
+	// certificate makes a new snapshot, with a rollout. With exact, the pusher takes the
+	// certificates from the Secrets, and waits while these hold others. With sealed, they
 	// are in the snapshot, encrypted, and the pusher needs none of the Secrets. With
 	// companion, they are in Secrets beside the snapshot, which only a store in a cluster
-	// has.
+	// can have.
 	Mode CertificateMode `json:"mode"`
-	// Recipients are those of age's that can open sealed certificates, such as
-	// age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9: the public key of
-	// each pusher, and of everybody else who may. With other recipients everything is sealed
-	// anew, into a new snapshot.
+	// Recipients are the age recipients that can decrypt sealed certificates, such as
+	// age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9. List the public key
+	// of each pusher, and of everybody else who may decrypt them. When the list changes,
+	// everything is sealed again, into a new snapshot.
 	Recipients []string `json:"recipients"`
 }
 
@@ -59,7 +60,7 @@ func (c Certificates) check(f field.Errors) {
 	}
 	recipients := f.At("recipients")
 	for i, text := range c.Recipients {
-		if _, err := sealing.ParseRecipient(text); err != nil { // it may be an identity: it is not repeated
+		if _, err := sealing.ParseRecipient(text); err != nil { // it may be an identity, so the message does not repeat it
 			recipients.Element(i).Add(err.Error(), "use the public key that age-keygen printed, which begins with age1")
 		}
 	}
@@ -68,7 +69,7 @@ func (c Certificates) check(f field.Errors) {
 	}
 	switch _, err := sealing.NewRecipients(c.Recipients); {
 	case c.Mode == SealedCertificates && errors.Is(err, sealing.ErrNoRecipient):
-		recipients.Add("there is nobody to seal certificates to", "make a key with age-keygen -o identity.txt, and name its public key here")
+		recipients.Add("no recipient is named, so certificates cannot be sealed", "make a key with age-keygen -o identity.txt, and name its public key here")
 	case c.Mode != SealedCertificates && len(c.Recipients) > 0:
 		recipients.Add("are never used: certificates are not sealed", "set mode: sealed, or leave them out")
 	case err != nil && len(c.Recipients) > 0:

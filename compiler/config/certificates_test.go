@@ -21,7 +21,7 @@ func TestCheckOfCertificates(t *testing.T) {
 		"mode: exact":     "",
 		"mode: sealed, recipients: [" + good + "]": "",
 		"mode: latest":               `spec.certificates.mode: "latest" is none of reference, exact, sealed and companion`,
-		"mode: sealed":               "spec.certificates.recipients: there is nobody to seal certificates to",
+		"mode: sealed":               "spec.certificates.recipients: no recipient is named, so certificates cannot be sealed",
 		"recipients: [" + good + "]": "spec.certificates.recipients: are never used: certificates are not sealed",
 		"mode: sealed, recipients: [" + good + ", " + secret + "]": "spec.certificates.recipients[1]: is not a recipient of age",
 		"mode: sealed, recipients: [alice]":                        "spec.certificates.recipients[0]: is not a recipient of age",

@@ -18,6 +18,7 @@ type comments struct {
 	// values say what may be written for a named type: its constants, or the
 	// first sentence of its comment.
 	values map[string]string
+	enums  map[string][]string // the constants of a named type
 }
 
 // readComments reads the packages in folders, without their tests.
@@ -30,7 +31,7 @@ func readComments(folders ...string) (comments, error) {
 		}
 		paths = append(paths, found...)
 	}
-	c := comments{fields: map[string]string{}, values: map[string]string{}}
+	c := comments{fields: map[string]string{}, values: map[string]string{}, enums: map[string][]string{}}
 	constants := map[string][]string{}
 	for _, path := range slices.Sorted(slices.Values(paths)) {
 		if strings.HasSuffix(path, "_test.go") {
@@ -48,6 +49,9 @@ func readComments(folders ...string) (comments, error) {
 	}
 	for name, values := range constants {
 		c.values[name] = oneOf(values)
+		for _, value := range values {
+			c.enums[name] = append(c.enums[name], strings.Trim(value, "`"))
+		}
 	}
 	return c, nil
 }

@@ -21,14 +21,14 @@ const Kind = "CompilerConfig"
 type Config struct {
 	// IngressClass is the class whose Ingresses are compiled.
 	IngressClass string `json:"ingressClass"`
-	// ControllerClass is the spec.controller of IngressClass objects that
-	// are ours whatever their name.
+	// ControllerClass is a spec.controller: IngressClass objects that have it count as
+	// ours, whatever their name.
 	ControllerClass string `json:"controllerClass"`
-	// WatchIngressWithoutClass takes Ingresses that name no class.
+	// WatchIngressWithoutClass also compiles Ingresses that name no class.
 	WatchIngressWithoutClass bool `json:"watchIngressWithoutClass"`
-	// Endpoints says whether the addresses behind Services are joined when a
-	// snapshot is pushed, or are those that the compiler saw, a file of the
-	// snapshot.
+	// Endpoints says where the addresses behind Services come from. With live, the pusher
+	// joins them with the snapshot. With recorded, a file of the snapshot lists those that
+	// the compiler saw.
 	Endpoints Endpoints `json:"endpoints"`
 	// Bind says where HAProxy listens.
 	Bind Bind `json:"bind"`
@@ -36,150 +36,157 @@ type Config struct {
 	HTTP Listener `json:"http"`
 	// HTTPS is the listener for HTTPS.
 	HTTPS HTTPSListener `json:"https"`
-	// ProxyProtocol says who is believed about the addresses of clients by the
-	// listeners for HTTP and HTTPS. HTTP/3 has no PROXY protocol.
+	// ProxyProtocol says from which networks the listeners for HTTP and HTTPS accept the
+	// client's address in a PROXY header. HTTP/3 has no PROXY protocol.
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol"`
-	// Forwarded says what becomes of headers by which proxies tell endpoints about clients,
-	// such as X-Forwarded-For. docs/reference/headers.md has the table of what
-	// an endpoint gets.
+	// Forwarded says how HAProxy treats headers with which proxies describe clients, such
+	// as X-Forwarded-For. docs/reference/headers.md has the table of what an endpoint gets.
 	Forwarded Forwarded `json:"forwarded"`
 	// TLS says what clients may negotiate with every listener that speaks TLS.
 	TLS transport.TLS `json:"tls"`
 	// Status is the listener for monitoring and load balancers, which clients need not
-	// reach. GET /healthz answers 200 while the process serves. GET /ready
-	// answers 200 while the instance is to be sent requests. It answers 503 while
-	// the only server of the backend hapsnap_ready is in the state drain or maint,
-	// which is how an operator drains the instance: through the Dataplane API, or
-	// with "set server hapsnap_ready/instance state drain" on the socket; a reload
-	// ends that. Before the first snapshot, the configuration of
-	// examples/bootstrap answers 503. HAProxy that stops, or whose worker was
-	// replaced, refuses connections here as everywhere.
+	// reach. GET /healthz answers 200 while the process serves. GET /ready answers 200
+	// while the instance should get requests. It answers 503 while the only server of the
+	// backend hapsnap_ready is in the state drain or maint. An operator drains the instance
+	// that way: through the Dataplane API, or with "set server hapsnap_ready/instance state
+	// drain" on the socket. A reload ends the drain. Before the first snapshot, the
+	// configuration of examples/bootstrap answers 503. A HAProxy that stops, or a worker
+	// that was replaced, refuses connections here as everywhere.
 	Status Status `json:"status"`
-	// MaxConn is HAProxy's global maxconn. 0 leaves it to HAProxy, which takes
-	// what the machine's limit of open files allows, of at most 100,000 files: a
-	// number above that limit would fail the reload, and no check would see it.
+	// HAProxyVersion is the oldest HAProxy version among the instances, such as "3.2".
+	// haproxy.cfg then has lines that older versions refuse. From "3.1" on it sets
+	// tune.lua.bool-sample-conversion to its default; without that line HAProxy 3.1 and
+	// later log a warning at each start. The compiler's own HAProxy must not be older.
+	HAProxyVersion HAProxyVersion `json:"haproxyVersion"`
+	// MaxConn is HAProxy's global maxconn. 0 leaves it to HAProxy, which derives it from
+	// the machine's limit of open files, taking at most 100,000 files. A number above that
+	// limit would make the reload fail, and no check would find it.
 	MaxConn int `json:"maxconn"`
-	// NBThread is the number of HAProxy's threads, of at most 64. 0 leaves it to
-	// HAProxy, which takes as many as it may use processors.
+	// NBThread is the number of HAProxy's threads, at most 64. 0 leaves it to HAProxy,
+	// which takes one for each processor that it may use.
 	NBThread int `json:"nbthread"`
 	// BufferSize is HAProxy's tune.bufsize, from 16k to 1m. The header of a request, and
-	// that of an answer, must fit into a buffer, but for 4 KiB that are kept free for
-	// headers that are added: with 40k, 32 KiB always pass. A request that is being
-	// served takes two buffers, and up to five with HTTP/2 and TLS; a connection that
-	// waits for the next request takes none. With 40k, 10,000 requests at once may take
-	// 0.8 to 2 GB.
+	// that of an answer, must fit into a buffer, less 4 KiB that are kept free for headers
+	// that HAProxy adds: with 40k, 32 KiB always pass. A request that is being served takes
+	// two buffers, and up to five with HTTP/2 and TLS. A connection that waits for the next
+	// request takes none. With 40k, 10,000 requests at once may take 0.8 to 2 GB.
 	BufferSize Size `json:"bufferSize"`
 	// HardStopAfter is how long a worker may serve old connections after a
 	// reload.
 	HardStopAfter Duration `json:"hardStopAfter"`
-	// IdleCloseOnResponse keeps connections of clients that are idle at a reload open
-	// in the old worker until they have sent another request, whose answer says that
-	// the connection closes, or until timeouts.httpKeepAlive. Without it they are closed
-	// at the reload, and a request that is on its way by then is lost.
+	// IdleCloseOnResponse keeps idle connections of clients open in the old worker after a
+	// reload, until the client has sent another request, whose answer says that the
+	// connection closes, or until timeouts.httpKeepAlive. Without it the reload closes idle
+	// connections, and a request that is on its way at that moment is lost.
 	IdleCloseOnResponse bool `json:"idleCloseOnResponse"`
-	// CloseSpreadTime is the time after a reload over which the old worker spreads
-	// closing connections, so that not all clients connect again at once. HAProxy then
-	// closes idle ones too, whatever idleCloseOnResponse says, and a request that is on
-	// its way by then is lost. Without it, each connection closes with its next answer.
+	// CloseSpreadTime is the time after a reload over which the old worker spreads closing
+	// connections, so that not all clients connect again at once. HAProxy then closes idle
+	// connections too, whatever idleCloseOnResponse says, and a request that is on its way
+	// at that moment is lost. Without it, each connection closes with its next answer.
 	CloseSpreadTime OptionalDuration `json:"closeSpreadTime"`
 	// Timeouts are those of HAProxy's defaults section. Annotations change some
 	// of them for their routes.
 	Timeouts Timeouts `json:"timeouts"`
-	// ErrorPages is the ConfigMap, as namespace/name, of the pages that HAProxy
-	// answers errors of its own with; answers of servers stay as they are. Its
-	// keys are statuses, such as 503 or 404.json: the content type is that of
-	// .html, .txt, .json or .xml, and without any it is HTML, or JSON if the page
-	// is a JSON object. A page may have 12 KiB and is sent as it is. What is no
-	// HTTP at all is answered before there is a page for it. A page that
-	// cannot be used is reported on the ConfigMap, and harms no other. Empty has
-	// none.
+	// ErrorPages is the ConfigMap, as namespace/name, with pages for the errors that
+	// HAProxy itself answers with. Answers of servers are not changed. Its keys are
+	// statuses, such as 503 or 404.json. The extension .html, .txt, .json or .xml gives the
+	// content type; without one a page is HTML, or JSON if it is a JSON object. A page may
+	// have 12 KiB and is sent unchanged. Input that is not HTTP is answered before a page
+	// can be chosen. A page that cannot be used is reported on the ConfigMap, and does not
+	// affect the others. If empty, HAProxy answers with its own pages.
 	ErrorPages string `json:"errorPages"`
-	// Shared is what objects of every namespace may name.
+	// Shared lists what objects of every namespace may name.
 	Shared Shared `json:"shared"`
-	// Affinity says how the cookies are made that keep sessions with endpoints.
+	// Countries says which country or region a client's address belongs to, for
+	// allow-countries, deny-countries and a header to endpoints.
+	Countries Countries `json:"countries"`
+	// Affinity configures the cookies that keep a client's session with one endpoint.
 	Affinity Affinity `json:"affinity"`
 	// Log says how and where HAProxy logs requests.
 	Log logs.Log `json:"log"`
-	// ExternalNames says which Services of type ExternalName are served. HAProxy
-	// looks their names up while it runs, from where it is: anybody who may create
-	// such a Service and an Ingress reaches what HAProxy reaches. A name can be
-	// refused here, the address that somebody's name server gives for it cannot;
-	// where namespaces do not trust one another, list the domains that are meant,
-	// or refuse them all.
+	// ExternalNames says which Services of type ExternalName are served. HAProxy resolves
+	// their names while it runs, from its own network: everybody who may create such a
+	// Service and an Ingress reaches what HAProxy reaches. The compiler can refuse a name,
+	// but not the address that somebody's name server gives for it. If namespaces do not
+	// trust one another, list the domains that you mean, or refuse them all.
 	ExternalNames ExternalNames `json:"externalNames"`
-	// DNS says how HAProxy looks up the names of such Services.
+	// DNS says how HAProxy resolves the names of such Services.
 	DNS DNS `json:"dns"`
-	// TCPServices are ports whose connections go to Services as they are, with or
-	// without TLS.
+	// TCPServices are ports whose connections go to Services without a look at requests,
+	// with or without TLS.
 	TCPServices []TCPService `json:"tcpServices"`
-	// TCPAnnotations says which ports Services may open by annotation. What is said
-	// in tcpServices comes before it.
+	// TCPAnnotations says which ports Services may open by annotation. Entries of
+	// tcpServices come first.
 	TCPAnnotations TCPAnnotations `json:"tcpAnnotations"`
-	// Snippets says whose Ingresses may add lines of their own to haproxy.cfg.
+	// Snippets says which namespaces may have Ingresses that add lines of their own to
+	// haproxy.cfg.
 	Snippets Snippets `json:"snippets"`
-	// ForeignAnnotations says what becomes of Ingresses with annotations of other
-	// controllers that are not obeyed: with close, each is reported, and one that
-	// protects something has its routes answer 503; with ignore, nothing is said.
+	// ForeignAnnotations says what happens to Ingresses with annotations of other
+	// controllers that hapsnap does not follow. With close, each is reported, and if such
+	// an annotation protects something, the routes of the Ingress answer 503. With ignore,
+	// they are not reported.
 	ForeignAnnotations ForeignAnnotations `json:"foreignAnnotations"`
-	// Hosts says what becomes of a host that Ingresses of several namespaces name. It
-	// belongs to the namespace of the oldest: the certificate, what is asked of TLS
-	// clients, passthrough and aliases are the owner's. With shared, paths of all
-	// namespaces are merged, and the owner is told who has some. With owned, only the
-	// owner has paths, and a wildcard's owner owns the younger hosts below it;
-	// hapsnap.dev/share-host and sharedHosts let others in.
+	// Hosts says what happens when Ingresses of several namespaces name the same host. The
+	// host belongs to the namespace of the oldest Ingress, which decides about the
+	// certificate, client certificates, passthrough and aliases. With shared, the paths of
+	// all namespaces are merged, and the owner gets a message that says who has some. With
+	// owned, only the owner has paths, and the owner of a wildcard owns the younger hosts
+	// below it; hapsnap.dev/share-host and sharedHosts let other namespaces in.
 	Hosts HostPolicy `json:"hosts"`
-	// SharedHosts are hosts that several namespaces may have paths of with hosts: owned.
+	// SharedHosts are hosts that several namespaces may have paths of, with hosts: owned.
 	SharedHosts []SharedHost `json:"sharedHosts"`
-	// ReservedDomains are domains that only some namespaces may have hosts in, however
-	// old the Ingresses of others are. Rules without a host, wildcards above the domain
-	// and default backends of others get no request for them.
+	// ReservedDomains are domains in which only some namespaces may have hosts, however old
+	// the Ingresses of others are. Rules without a host, wildcards above the domain and
+	// default backends of other namespaces get no requests for them.
 	ReservedDomains []ReservedDomain `json:"reservedDomains"`
-	// TrustFileAges takes metadata.creationTimestamp in manifests at its word. Who
-	// writes a manifest may write any time there, so that without this objects of files
-	// are all of one age, and of two that claim the same the first by namespace and name
-	// gets it. Turn it on for files that a cluster wrote.
+	// TrustFileAges makes the compiler trust metadata.creationTimestamp in manifests. An
+	// author of a manifest can write any time there. Without this option all objects of
+	// files therefore have the same age, and if two claim the same thing, the first by
+	// namespace and name gets it. Turn the option on for files that a cluster wrote.
 	TrustFileAges bool `json:"trustFileAges"`
-	// Limits bound what the objects of one namespace may ask of a compile, so that absurd
-	// ones harm no other namespace. What is over a limit is left out and reported: the
-	// youngest Ingresses of the namespace, closed where they protect something.
+	// Limits bound what the objects of one namespace may cost a compile, so that excessive
+	// ones harm no other namespace. What exceeds a limit is left out and reported: the
+	// youngest Ingresses of the namespace, whose routes are closed if something protects
+	// them.
 	Limits Limits `json:"limits"`
-	// Paths says how the paths of requests are compared with those of routes. An
-	// Ingress can say otherwise.
+	// Paths says how the paths of requests are compared with those of routes. An Ingress
+	// can override it.
 	Paths Paths `json:"paths"`
-	// Namespaces are those that Ingresses, Services, EndpointSlices, ConfigMaps and
-	// Secrets are read from; an empty list is all of them.
+	// Namespaces are those from which Ingresses, Services, EndpointSlices, ConfigMaps and
+	// Secrets are read. An empty list means all namespaces.
 	Namespaces []string `json:"namespaces"`
-	// NamespaceSelector selects, by their labels, the namespaces that these are read
-	// from, such as tenant=true. A namespace must be selected by this and be one of
+	// NamespaceSelector selects by their labels, such as tenant=true, the namespaces from
+	// which these objects are read. A namespace must match the selector and be one of
 	// namespaces.
 	NamespaceSelector string `json:"namespaceSelector"`
-	// Secrets says which Secrets are read from a cluster. From files all are read.
+	// Secrets says which Secrets are read from a cluster. From files the compiler reads
+	// all.
 	Secrets kinds.Watched `json:"secrets"`
-	// PublicSecrets are Secrets, each as namespace/name, with nothing secret in them,
-	// such as settings. The values of all others that were read must not be in a
-	// snapshot; a private key never may.
+	// PublicSecrets are Secrets, each as namespace/name, without secret values, such as
+	// settings. The values of all other Secrets that were read must not be in a snapshot. A
+	// private key never may.
 	PublicSecrets []string `json:"publicSecrets"`
-	// ConfigMaps says which ConfigMaps are read from a cluster. From files all are
-	// read.
+	// ConfigMaps says which ConfigMaps are read from a cluster. From files the compiler
+	// reads all.
 	ConfigMaps kinds.Watched `json:"configMaps"`
-	// Certificates says which certificates a snapshot is served with, and where they
-	// are from.
+	// Certificates says which certificates a snapshot is served with, and where they come
+	// from.
 	Certificates Certificates `json:"certificates"`
-	// Kinds are kinds of objects that templates read, with .Objects and .Indexed: of
-	// a CustomResourceDefinition, or those that are read anyway, to have their
-	// content.
+	// Kinds are kinds of objects that templates read, with .Objects and .Indexed. They are
+	// kinds of CustomResourceDefinitions, or kinds that the compiler reads anyway and whose
+	// content a template needs.
 	Kinds []kinds.Kind `json:"kinds"`
-	// ShrinkGuard says when a configuration that lost much at once waits for
-	// somebody to approve it: a volume that is half mounted, or a cluster that is
-	// half read, looks like deletions. It is compared with the newest snapshot of
-	// the store, so that a restart changes nothing. While one is held, what was
-	// published stays, and what no longer lost as much is published as ever.
+	// ShrinkGuard says when a configuration that lost much at once waits for somebody to
+	// approve it. A volume that is half mounted, or a cluster that is half read, looks like
+	// deletions. The compiler compares with the newest snapshot of the store, so that a
+	// restart changes nothing. While a configuration is held, the published snapshot stays.
+	// A later configuration that has not lost as much is published as usual.
 	ShrinkGuard ShrinkGuard `json:"shrinkGuard"`
-	// IngressStatus says which addresses the status of an Ingress names while the
-	// published snapshot has a line of it, be it one that keeps its routes closed.
-	// One without any has ours taken away; so has one that moves to another class,
-	// unless another controller has written its own by then. With neither a Service
-	// nor addresses no status is written.
+	// IngressStatus says which addresses the compiler writes into the status of an Ingress
+	// while the published snapshot has lines of it, also lines that keep its routes closed.
+	// The compiler removes its addresses from an Ingress without such lines, and from one
+	// that moves to another class, unless another controller has written its own in the
+	// meantime. With neither a Service nor addresses the compiler writes no status.
 	IngressStatus IngressStatus `json:"ingressStatus"`
 	// Admission says how the admission webhook answers, if there is one.
 	Admission Admission `json:"admission"`
@@ -188,15 +195,15 @@ type Config struct {
 // Endpoints says where the endpoints of Services come from.
 type Endpoints string
 
-// Live endpoints are joined when a snapshot is pushed; recorded ones are those
-// the compiler saw, a file of the snapshot.
+// Live endpoints are joined by the pusher. Recorded ones are in a file of the snapshot, as
+// the compiler saw them.
 const (
 	Live     Endpoints = "live"
 	Recorded Endpoints = "recorded"
 )
 
-// Duration is a time such as 30s. It is written as HAProxy does: a number and
-// one of the units us, ms, s, m, h, d.
+// Duration is a time such as 30s. It is written as in HAProxy: a number and one of the units
+// us, ms, s, m, h, d.
 type Duration string
 
 // OptionalDuration is a time such as 30s, or nothing.
@@ -204,30 +211,29 @@ type OptionalDuration string
 
 // Timeouts are those of HAProxy's defaults section.
 type Timeouts struct {
-	// Connect is for a connection to an endpoint.
+	// Connect is the time to connect to an endpoint.
 	Connect Duration `json:"connect"`
 	// Client is how long a client may be silent when it should send or receive.
 	Client Duration `json:"client"`
 	// Server is how long an endpoint may be silent when it should send or
 	// receive.
 	Server Duration `json:"server"`
-	// HTTPRequest is for a client to send the header of a request.
+	// HTTPRequest is the time in which a client must send the header of a request.
 	HTTPRequest Duration `json:"httpRequest"`
-	// HTTPKeepAlive is for the next request on the same connection.
+	// HTTPKeepAlive is the time to wait for the next request on the same connection.
 	HTTPKeepAlive Duration `json:"httpKeepAlive"`
-	// Tunnel is how long a WebSocket, or another upgraded connection, may be
-	// silent.
+	// Tunnel is how long a WebSocket, or another upgraded connection, may be silent.
 	Tunnel Duration `json:"tunnel"`
-	// ClientFin is how long a client may be silent once it has closed its half of
-	// the connection, as many WebSockets do; without it, that is client or tunnel.
+	// ClientFin is how long a client may be silent after it closed its half of the
+	// connection, as many WebSockets do. Without it that is client or tunnel.
 	ClientFin OptionalDuration `json:"clientFin"`
 	// ServerFin is the same for an endpoint.
 	ServerFin OptionalDuration `json:"serverFin"`
-	// Check is how long a health check may take once it is connected; without it,
-	// that is the interval.
+	// Check is how long a health check may take after it connected. Without it that is the
+	// interval.
 	Check OptionalDuration `json:"check"`
-	// Queue is how long a request waits for an endpoint that has all the
-	// connections it may have.
+	// Queue is how long a request waits for an endpoint that has all the connections that
+	// it may have.
 	Queue Duration `json:"queue"`
 }
 
@@ -244,6 +250,7 @@ func Default() Config {
 		TLS:             transport.TLS{Policy: transport.Intermediate},
 		BufferSize:      "40k",
 		Status:          defaultStatus(),
+		HAProxyVersion:  "2.6",
 		HardStopAfter:   "30m",
 
 		IdleCloseOnResponse: true,
@@ -274,7 +281,7 @@ type Size string
 
 var sizeForm = regexp.MustCompile(`^([1-9][0-9]{0,8})([km]?)$`)
 
-// Bytes returns the number of bytes of a valid size, and 0 for another.
+// Bytes returns the number of bytes of a valid size, otherwise 0.
 func (s Size) Bytes() int {
 	m := sizeForm.FindStringSubmatch(string(s))
 	if m == nil {
@@ -314,6 +321,7 @@ func (c Config) Check() []field.Error {
 	c.ProxyProtocol.check(f.At("proxyProtocol"))
 	c.Forwarded.check(f.At("forwarded"))
 	c.TLS.Check(f.At("tls"))
+	c.HAProxyVersion.check(f.At("haproxyVersion"))
 	if c.MaxConn < 0 {
 		f.At("maxconn").Add(fmt.Sprintf("%d is not a number of connections", c.MaxConn), "use 1 or more, or 0 to leave it to HAProxy")
 	}
@@ -325,6 +333,7 @@ func (c Config) Check() []field.Error {
 	checkOptional(f.At("closeSpreadTime"), c.CloseSpreadTime)
 	c.Timeouts.check(f.At("timeouts"))
 	c.Shared.check(f.At("shared"))
+	c.Countries.check(f.At("countries"))
 	c.Affinity.check(f.At("affinity"))
 	c.ExternalNames.check(f.At("externalNames"))
 	c.DNS.check(f.At("dns"))
@@ -350,14 +359,14 @@ func (c Config) Check() []field.Error {
 	return found
 }
 
-// listener is a port that HAProxy opens, and the fields that say so.
+// listener is a port that HAProxy opens, and the fields that configure it.
 type listener struct {
 	path []string // below spec
 	port int
 }
 
-// listeners returns every TCP port that HAProxy opens. Of two that are the same
-// the later one is at fault.
+// listeners returns every TCP port that HAProxy opens. If two are the same, the later one
+// has the error.
 func (c Config) listeners() []listener {
 	return []listener{
 		{[]string{"http", "port"}, c.HTTP.Port},
@@ -379,14 +388,14 @@ func (t Timeouts) check(f field.Errors) {
 	checkDuration(f.At("queue"), t.Queue)
 }
 
-// checkOptional checks a time that may be left out.
+// checkOptional checks a duration that may be missing.
 func checkOptional(f field.Errors, d OptionalDuration) {
 	if d != "" {
 		checkDuration(f, Duration(d))
 	}
 }
 
-// checkDuration checks a time that must be there.
+// checkDuration checks a duration that must be set.
 func checkDuration(f field.Errors, d Duration) {
 	if !durationForm.MatchString(string(d)) {
 		f.Add(fmt.Sprintf("%q is not a time", string(d)), "use a number and a unit: us, ms, s, m, h or d, such as 30s")
@@ -405,4 +414,31 @@ func checkEndpoints(e Endpoints) string {
 		return ""
 	}
 	return fmt.Sprintf("%q is neither live nor recorded", string(e))
+}
+
+// HAProxyVersion is a branch of HAProxy such as 3.2.
+type HAProxyVersion string
+
+// The oldest branch that is supported.
+const oldestMajor, oldestMinor = 2, 6
+
+var haproxyVersionForm = regexp.MustCompile(`^([0-9]{1,3})\.([0-9]{1,3})$`)
+
+// AtLeast reports whether a valid version is the one with these numbers, or newer.
+func (v HAProxyVersion) AtLeast(major, minor int) bool {
+	m := haproxyVersionForm.FindStringSubmatch(string(v))
+	if m == nil {
+		return false
+	}
+	isMajor, _ := strconv.Atoi(m[1])
+	isMinor, _ := strconv.Atoi(m[2])
+	return isMajor > major || isMajor == major && isMinor >= minor
+}
+
+func (v HAProxyVersion) check(f field.Errors) {
+	if !haproxyVersionForm.MatchString(string(v)) {
+		f.Add(fmt.Sprintf("%q is not a version", string(v)), `use two numbers, such as "3.2"`)
+	} else if !v.AtLeast(oldestMajor, oldestMinor) {
+		f.Add(fmt.Sprintf("%s is too old", v), fmt.Sprintf("%d.%d is the oldest that is supported", oldestMajor, oldestMinor))
+	}
 }

@@ -7,17 +7,16 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
-// DNS says how HAProxy looks up the names of Services of type ExternalName while
-// it runs. What cannot be looked up costs its own routes a 503, and nobody
-// anything else.
+// DNS says how HAProxy resolves the names of Services of type ExternalName while it runs.
+// If a name cannot be resolved, its own routes answer 503, and no others.
 type DNS struct {
-	// Nameservers are the IP addresses to ask, perhaps with a port: 10.96.0.10,
-	// 10.96.0.10:5353 or [fd00::10]:53. Without any, those of /etc/resolv.conf
-	// where HAProxy runs are asked, as it is when HAProxy starts.
+	// Nameservers are the IP addresses of name servers, with or without a port: 10.96.0.10,
+	// 10.96.0.10:5353 or [fd00::10]:53. If empty, HAProxy asks those of its own
+	// /etc/resolv.conf, which it reads when it starts.
 	Nameservers []string `json:"nameservers"`
-	// Refresh is the time after which a name is looked up again.
+	// Refresh is the time after which HAProxy resolves a name again.
 	Refresh Duration `json:"refresh"`
-	// Prefer is the family of addresses to take where a name has both.
+	// Prefer is the address family that HAProxy takes if a name has both.
 	Prefer Family `json:"prefer"`
 }
 

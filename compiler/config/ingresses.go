@@ -13,14 +13,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
-// HostPolicy says what namespaces other than its owner get of a host.
+// HostPolicy says which paths of a host namespaces other than its owner get.
 type HostPolicy string
 
 // The policies.
 const (
 	// ShareHosts merges the paths that all namespaces have for a host.
 	ShareHosts HostPolicy = "shared"
-	// OwnHosts serves the paths of the owner, and of those whom the owner or the
+	// OwnHosts serves the paths of the owner, and of namespaces that the owner or the
 	// administrator lets in.
 	OwnHosts HostPolicy = "owned"
 )
@@ -31,10 +31,10 @@ func (p HostPolicy) check(f field.Errors) {
 	}
 }
 
-// SharedHost is a host that its owner shares, whatever the owner says.
+// SharedHost is a host that several namespaces share, whatever its owner says.
 type SharedHost struct {
-	// Host is the name of a host, or a wildcard such as *.shop.example, which
-	// stands for the hosts below it too.
+	// Host is the name of a host, or a wildcard such as *.shop.example, which covers the
+	// hosts below it too.
 	Host string `json:"host"`
 	// Namespaces are those that may have paths of the host.
 	Namespaces Namespaces `json:"namespaces"`
@@ -42,11 +42,10 @@ type SharedHost struct {
 
 // ReservedDomain is a domain that only some namespaces may have hosts in.
 type ReservedDomain struct {
-	// Domain is a DNS name. It stands for the host of that name and for everything
-	// below it, wildcards included.
+	// Domain is a DNS name. It covers the host of that name and everything below it,
+	// wildcards included.
 	Domain string `json:"domain"`
-	// Namespaces are those that may name such hosts. With hosts: owned, they share
-	// them.
+	// Namespaces are those that may name such hosts. With hosts: owned, they share them.
 	Namespaces Namespaces `json:"namespaces"`
 }
 
@@ -57,8 +56,8 @@ func (d ReservedDomain) Contains(host string) bool {
 	return host == d.Domain || strings.HasSuffix(host, "."+d.Domain)
 }
 
-// ReservedSuffixes returns what the hosts of reserved domains end with, behind a dot of
-// their own.
+// ReservedSuffixes returns the suffixes of hosts in reserved domains, each with a leading
+// dot.
 func (c Config) ReservedSuffixes() []string {
 	var out []string
 	for _, d := range c.ReservedDomains {
@@ -78,11 +77,11 @@ func (c Config) checkHosts(f field.Errors) {
 		at := f.At("reservedDomains").Element(i)
 		checkDomain(at.At("domain"), d.Domain, d.Domain)
 		if len(d.Namespaces) == 0 {
-			at.At("namespaces").Add("names nobody who may have hosts of the domain", "list one or more namespaces")
+			at.At("namespaces").Add("is empty, so that nobody may have hosts of the domain", "list one or more namespaces")
 		}
 		d.Namespaces.check(at.At("namespaces"))
 		if j := slices.IndexFunc(c.ReservedDomains, func(o ReservedDomain) bool { return o.Domain == d.Domain }); j < i {
-			at.At("domain").Add(fmt.Sprintf("%q is that of an entry further up", d.Domain), "list all namespaces in one entry")
+			at.At("domain").Add(fmt.Sprintf("%q is already in an entry further up", d.Domain), "list all namespaces in one entry")
 		}
 	}
 }
@@ -95,24 +94,24 @@ func checkDomain(f field.Errors, name, written string) {
 
 // Paths says how the paths of requests are compared with those of routes.
 type Paths struct {
-	// Normalize compares paths in a form in which /admin, //admin, /x/../admin and
-	// /%61dmin are one path. Servers get the path as it came. It needs a HAProxy with
-	// Lua. Without it, paths are compared byte for byte, and what protects /admin does
-	// not protect /%61dmin.
+	// Normalize compares paths in a form in which /admin, //admin, /x/../admin and /%61dmin
+	// are the same path. Servers get the path unchanged. It needs a HAProxy with Lua.
+	// Without it, paths are compared byte for byte, and what protects /admin does not
+	// protect /%61dmin.
 	Normalize bool `json:"normalize"`
-	// Unsafe says what becomes of requests whose path servers read in different ways,
-	// such as /admin%2f, on hosts with a path that something protects: with reject they
-	// are answered 400, with pass they are routed as if the path meant what it says.
-	// Hosts without protection serve them in any case.
+	// Unsafe says what happens to requests whose path different servers read in different
+	// ways, such as /admin%2f, on hosts where something protects a path. With reject
+	// HAProxy answers 400. With pass it routes them by the path as written. Hosts without
+	// protection always serve them.
 	Unsafe UnsafePaths `json:"unsafe"`
-	// Parameters says what ";" in a path means: to some servers, the rest of the segment
-	// is then no part of the path, so that /admin;x=1 is /admin. With reject, such
-	// requests are unsafe ones; with ignore, they are compared without their parameters;
-	// with match, ";" is a character like others.
+	// Parameters says what ";" in a path means. Some servers do not count the rest of the
+	// segment as part of the path, so that /admin;x=1 is /admin for them. With reject, such
+	// requests are unsafe. With ignore, they are compared without their parameters. With
+	// match, ";" is an ordinary character.
 	Parameters PathParameters `json:"parameters"`
 }
 
-// UnsafePaths says what becomes of requests whose path servers read in different ways.
+// UnsafePaths says what happens to requests whose path servers read in different ways.
 type UnsafePaths string
 
 // The answers.
@@ -144,14 +143,13 @@ func (p Paths) check(f field.Errors) {
 	}
 }
 
-// Shared is what objects of every namespace may name, each as namespace/name.
-// Anything else can be named by objects of its own namespace only.
+// Shared lists what objects of every namespace may name, each as namespace/name. All other
+// objects can be named by objects of their own namespace only.
 type Shared struct {
-	// NetworkLists are ConfigMaps whose keys are lists of networks, such as one
-	// list for each country, for allow-list, deny-list and rate-limit-exempt.
+	// NetworkLists are ConfigMaps whose keys are lists of networks, such as one list for
+	// each country, for allow-list, deny-list and rate-limit-exempt.
 	NetworkLists []string `json:"networkLists"`
-	// AuthServices are Services that may be asked for authentication, with
-	// auth-url.
+	// AuthServices are Services that auth-url may name.
 	AuthServices []string `json:"authServices"`
 }
 
@@ -174,13 +172,12 @@ func checkShared(name string) string {
 
 // ExternalNames says which Services of type ExternalName are served.
 type ExternalNames struct {
-	// Policy says whether any are. With refuse, their routes answer 503.
+	// Policy says whether they are served. With refuse, their routes answer 503.
 	Policy ExternalNamePolicy `json:"policy"`
-	// Domains are the names that Services may lead to; "*." stands for any
-	// number of labels, as in *.example.com. Without any, all names are served
-	// but those that lead into the cluster or to the machine: localhost, names
-	// of one label, Services of other namespaces, and the metadata services of
-	// clouds. A name that is listed is served whatever it is.
+	// Domains are the names that Services may lead to; "*." matches any number of labels,
+	// as in *.example.com. If empty, all names are served except those that lead into the
+	// cluster or to the machine: localhost, names of one label, Services of other
+	// namespaces, and the metadata services of clouds. A listed name is always served.
 	Domains []string `json:"domains"`
 }
 
@@ -204,16 +201,16 @@ func (e ExternalNames) check(f field.Errors) {
 	}
 }
 
-// ForeignAnnotations says what becomes of annotations of other controllers that are not
-// obeyed.
+// ForeignAnnotations says what happens to annotations of other controllers that hapsnap
+// does not follow.
 type ForeignAnnotations string
 
 // The answers.
 const (
-	// CloseForeign reports each of them, and closes the routes of an Ingress with one that
-	// protects something.
+	// CloseForeign reports each of them. If one protects something, it closes the routes of
+	// its Ingress.
 	CloseForeign ForeignAnnotations = "close"
-	// IgnoreForeign says nothing of them.
+	// IgnoreForeign does not report them.
 	IgnoreForeign ForeignAnnotations = "ignore"
 )
 
@@ -223,20 +220,20 @@ func (a ForeignAnnotations) check(f field.Errors) {
 	}
 }
 
-// Affinity says how the cookies are made that keep sessions with endpoints.
+// Affinity configures the cookies that keep a client's session with one endpoint.
 type Affinity struct {
-	// KeySecret is the Secret, as namespace/name, that holds the key of the
-	// cookies. A cookie is a hash of this key and an endpoint's address, so that
-	// every HAProxy knows it. The pusher puts the key in; no snapshot holds it,
-	// and changing it ends all sessions. Without a Secret the key is public:
-	// then anybody who has a cookie can find out the endpoint's address, and anybody who
-	// knows an address can make the cookie that leads to it.
+	// KeySecret is the Secret, as namespace/name, with the key of the cookies. A cookie is
+	// a hash of this key and an endpoint's address, so that every HAProxy knows it. The
+	// pusher inserts the key; no snapshot holds it. Changing it ends all sessions. Without
+	// a Secret the key is public: then everybody who has a cookie can find out the
+	// endpoint's address, and everybody who knows an address can make the cookie that leads
+	// to it.
 	KeySecret string `json:"keySecret"`
 	// Key is the key within the Secret.
 	Key string `json:"key"`
 }
 
-// secretKeyForm is what the API allows as a key of a Secret.
+// secretKeyForm matches what the API allows as a key of a Secret.
 var secretKeyForm = regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`)
 
 func (a Affinity) check(f field.Errors) {
@@ -250,10 +247,10 @@ func (a Affinity) check(f field.Errors) {
 
 // Snippets says who may write lines of haproxy.cfg.
 type Snippets struct {
-	// Namespaces are those whose Ingresses may use hapsnap.dev/snippet. People who
-	// may write there what HAProxy does can read the files and the environment of
-	// HAProxy, certificates too, and change what becomes of the requests of others:
-	// allow those who may see and do all that.
+	// Namespaces are those whose Ingresses may use hapsnap.dev/snippet. People who may
+	// write there what HAProxy does can read the files and the environment of HAProxy,
+	// certificates included, and change what happens to the requests of others. Allow only
+	// people who may see and do all that.
 	Namespaces Namespaces `json:"namespaces"`
 }
 
@@ -263,12 +260,12 @@ func (c Config) checkErrorPages(f field.Errors) {
 	}
 }
 
-// IngressStatus says which addresses the status of Ingresses names.
+// IngressStatus says which addresses the compiler writes into the status of Ingresses.
 type IngressStatus struct {
-	// Service is the one whose addresses they are, as namespace/name: those of its
-	// load balancer and its external IPs; without a load balancer its external name,
-	// its external IPs or its cluster IP. It must be among the Services that are
-	// read. While it is not there, statuses stay as they are.
+	// Service is the Service whose addresses these are, as namespace/name: those of its
+	// load balancer and its external IPs; without a load balancer its external name, its
+	// external IPs or its cluster IP. The compiler must read the Service. While it does not
+	// exist, statuses are not changed.
 	Service string `json:"service"`
 	// Addresses are IP addresses and host names, instead of a Service.
 	Addresses []string `json:"addresses"`
@@ -279,7 +276,7 @@ func (s IngressStatus) check(f field.Errors) {
 		f.At("service").Add(checkShared(s.Service), "use the namespace and the name of a Service, such as edge/haproxy")
 	}
 	if s.Service != "" && len(s.Addresses) > 0 {
-		f.At("addresses").Add("are given beside a Service", "use one or the other")
+		f.At("addresses").Add("are given besides a Service", "use one or the other")
 	}
 	for i, text := range s.Addresses {
 		ip, err := netip.ParseAddr(text)

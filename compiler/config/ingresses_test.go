@@ -12,7 +12,7 @@ func TestIngressStatusIsChecked(t *testing.T) {
 		"a Service":      {IngressStatus{Service: "edge/haproxy"}, ""},
 		"addresses":      {IngressStatus{Addresses: []string{"192.0.2.1", "2001:db8::1", "edge.example.com"}}, ""},
 		"no namespace":   {IngressStatus{Service: "haproxy"}, `spec.ingressStatus.service: "haproxy" is not namespace/name`},
-		"both":           {IngressStatus{Service: "edge/haproxy", Addresses: []string{"192.0.2.1"}}, "spec.ingressStatus.addresses: are given beside a Service"},
+		"both":           {IngressStatus{Service: "edge/haproxy", Addresses: []string{"192.0.2.1"}}, "spec.ingressStatus.addresses: are given besides a Service"},
 		"not an address": {IngressStatus{Addresses: []string{"192.0.2.1", "https://edge"}}, `spec.ingressStatus.addresses[1]: "https://edge" is neither an IP address nor a host name`},
 		"a zone":         {IngressStatus{Addresses: []string{"fe80::1%eth0"}}, `spec.ingressStatus.addresses[0]: "fe80::1%eth0" is neither an IP address nor a host name`},
 	} {

@@ -22,7 +22,7 @@ func TestCheckOfWhatIsRead(t *testing.T) {
 		"secrets: {watch: named}":                              "",
 		"secrets: {watch: all}":                                "",
 		"secrets: {watch: selected, labelSelector: edge=true}": "",
-		"secrets: {watch: selected}":                           "spec.secrets.watch: is selected, and there is no labelSelector",
+		"secrets: {watch: selected}":                           "spec.secrets.watch: is selected, but there is no labelSelector",
 		"secrets: {labelSelector: edge=true}":                  "spec.secrets.labelSelector: selects nothing where watch is named",
 		"configMaps: {watch: all, labelSelector: edge=true}":   "spec.configMaps.labelSelector: selects nothing where watch is all",
 		"configMaps: {watch: some}":                            `spec.configMaps.watch: "some" is neither named, selected nor all`,
@@ -32,7 +32,7 @@ func TestCheckOfWhatIsRead(t *testing.T) {
 		widget + ", indexes: {a: .spec.host, b: '{.spec.hosts[*].name}', c: spec.host, d: '.spec.rules[?(@.tls==true)].host', e: \".metadata.annotations['example\\\\.com/a']\"}}]": "",
 		widget + ", drop: [spec.schema, .status, \"metadata.annotations['example.com/notes']\"]}]":                                                                                  "",
 		"kinds: [{apiVersion: v1, kind: ConfigMap, labelSelector: routes=true}]":                                                                                                    "",
-		"kinds: [{apiVersion: v1, kind: Secret}]":                                   "spec.kinds[0].kind: Secrets are not for templates to read",
+		"kinds: [{apiVersion: v1, kind: Secret}]":                                   "spec.kinds[0].kind: templates cannot read Secrets",
 		"kinds: [{apiVersion: example.com/v1, kind: Secret}]":                       "",
 		"kinds: [{apiVersion: a/b/c, kind: Widget}]":                                `spec.kinds[0].apiVersion: "a/b/c" is not an apiVersion`,
 		"kinds: [{apiVersion: example.com, kind: Widget}]":                          `spec.kinds[0].apiVersion: "example.com" is not an apiVersion`,
@@ -48,12 +48,12 @@ func TestCheckOfWhatIsRead(t *testing.T) {
 		widget + ", fieldSelector: '.spec[0]=a'}]":                                  `spec.kinds[0].fieldSelector: ".spec[0]=a" is not a field selector: ".spec[0]" is not the path of a field`,
 		widget + ", indexes: {a-b: .spec}}]":                                        `spec.kinds[0].indexes.a-b: "a-b" is not the name of an index`,
 		widget + ", indexes: {a: '.spec['}}]":                                       `spec.kinds[0].indexes.a: ".spec[" is not a JSONPath: unterminated array`,
-		widget + ", indexes: {a: '{range .spec.hosts[*]}{.name}{end}'}}]":           `spec.kinds[0].indexes.a: "{range .spec.hosts[*]}{.name}{end}" is not a JSONPath: it is not one path to values`,
-		widget + ", indexes: {a: 'x-{.spec.host}'}}]":                               `spec.kinds[0].indexes.a: "x-{.spec.host}" is not a JSONPath: it is not one path to values`,
-		widget + ", indexes: {a: ''}}]":                                             `spec.kinds[0].indexes.a: "" is not a JSONPath: it is not one path to values`,
+		widget + ", indexes: {a: '{range .spec.hosts[*]}{.name}{end}'}}]":           `spec.kinds[0].indexes.a: "{range .spec.hosts[*]}{.name}{end}" is not a JSONPath: it must be one path to values`,
+		widget + ", indexes: {a: 'x-{.spec.host}'}}]":                               `spec.kinds[0].indexes.a: "x-{.spec.host}" is not a JSONPath: it must be one path to values`,
+		widget + ", indexes: {a: ''}}]":                                             `spec.kinds[0].indexes.a: "" is not a JSONPath: it must be one path to values`,
 		widget + ", drop: ['spec[0]']}]":                                            `spec.kinds[0].drop[0]: "spec[0]" is not the path of a field`,
 		widget + ", drop: ['']}]":                                                   `spec.kinds[0].drop[0]: "" is not the path of a field`,
-		widget + ", drop: [metadata.name]}]":                                        `spec.kinds[0].drop[0]: "metadata.name" is what objects are known by`,
+		widget + ", drop: [metadata.name]}]":                                        `spec.kinds[0].drop[0]: "metadata.name" identifies objects and cannot be changed`,
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +72,7 @@ func TestCheckOfWhatIsRead(t *testing.T) {
 func TestFaultOfAKindHasItsPlace(t *testing.T) {
 	t.Parallel()
 	_, found := Parse("c.yaml", []byte(head+"spec:\n  kinds:\n  - apiVersion: v1\n    kind: Secret\n"))
-	const want = "c.yaml:6:11: spec.kinds[0].kind: Secrets are not for templates to read\n" +
+	const want = "c.yaml:6:11: spec.kinds[0].kind: templates cannot read Secrets\n" +
 		"\thint: values of Secrets are filled in by the pusher: use the function secret in a template"
 	if len(found) != 1 || found[0].String() != want {
 		t.Errorf("got %v, want %s", found, want)

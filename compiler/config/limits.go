@@ -8,30 +8,31 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
 
-// Limits bound what the objects of one namespace may ask of a compile. 0 sets none.
+// Limits bound what the objects of one namespace may cost a compile. 0 means no limit.
 type Limits struct {
-	// IngressRoutes are the routes of one Ingress: its paths, once for each name of their
-	// host, and the hosts of its tls entries.
+	// IngressRoutes limits the routes of one Ingress: its paths, once for each name of
+	// their host, and the hosts of its tls entries.
 	IngressRoutes int `json:"ingressRoutes"`
-	// NamespaceRoutes are the routes of all Ingresses of a namespace.
+	// NamespaceRoutes limits the routes of all Ingresses of a namespace.
 	NamespaceRoutes int `json:"namespaceRoutes"`
-	// IngressRouteBytes are the bytes of the hosts and paths of the routes of one Ingress, as
-	// HAProxy's maps have them.
+	// IngressRouteBytes limits the bytes of the hosts and paths of the routes of one
+	// Ingress, as they stand in HAProxy's maps.
 	IngressRouteBytes int `json:"ingressRouteBytes"`
-	// NamespaceRouteBytes are those of all Ingresses of a namespace.
+	// NamespaceRouteBytes limits those of all Ingresses of a namespace.
 	NamespaceRouteBytes int `json:"namespaceRouteBytes"`
-	// IngressOptionBytes are the bytes of an Ingress's hapsnap.dev annotations and of
-	// those of its Services, once for each Service port that it leads to, since each has
-	// a HAProxy backend with these options.
+	// IngressOptionBytes limits the bytes of an Ingress's hapsnap.dev annotations and those
+	// of its Services. A Service's annotations count once for each of its ports that the
+	// Ingress leads to, since each has a HAProxy backend with these options.
 	IngressOptionBytes int `json:"ingressOptionBytes"`
-	// NamespaceOptionBytes are those of all Ingresses of a namespace.
+	// NamespaceOptionBytes limits those of all Ingresses of a namespace.
 	NamespaceOptionBytes int `json:"namespaceOptionBytes"`
-	// NamespaceListBytes are the bytes of the lists of networks in ConfigMaps of a
+	// NamespaceListBytes limits the bytes of the lists of networks in ConfigMaps of a
 	// namespace that options name. Those in shared.networkLists do not count.
 	NamespaceListBytes int `json:"namespaceListBytes"`
 }
 
-// defaultLimits are far above what people use, and far below what takes a compile's time.
+// defaultLimits are far above what people use, and far below what would slow a compile
+// down.
 func defaultLimits() Limits {
 	return Limits{
 		IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
@@ -61,22 +62,22 @@ func (l Limits) check(f field.Errors) {
 // ShrinkGuard says when a configuration that lost much at once waits for
 // somebody to approve it.
 type ShrinkGuard struct {
-	// LostPercent is the share of the backends with servers, or of the hosts, that
-	// must be gone at once, in percent. 0 guards against nothing.
+	// LostPercent is the share of the backends with servers, or of the hosts, in percent,
+	// that must be gone at once. 0 turns the guard off.
 	LostPercent int `json:"lostPercent"`
-	// MinLost is how many of them must be gone, whatever the share: small set-ups
-	// lose half of what they have when one Ingress goes.
+	// MinLost is how many of them must be gone at least: small set-ups lose half of what
+	// they have with one Ingress.
 	MinLost int `json:"minLost"`
-	// Approve is the digest of the one configuration that may be published though
-	// it lost that much, as the compiler's log and status name it: ten or more of
-	// its hexadecimal digits. It approves nothing else, and may stay.
+	// Approve is the digest of the one configuration that may be published although it lost
+	// that much, as the compiler's log and status show it: ten or more of its hexadecimal
+	// digits. It approves nothing else, and can stay.
 	Approve string `json:"approve"`
 }
 
-// digestForm is what approve may be.
+// digestForm matches valid values of approve.
 var digestForm = regexp.MustCompile(`^(sha256:)?[0-9a-f]{10,64}$`)
 
-// Approves reports whether a digest is the one that is approved.
+// Approves reports whether a digest is approved.
 func (s ShrinkGuard) Approves(digest string) bool {
 	approved := strings.TrimPrefix(s.Approve, "sha256:")
 	return approved != "" && strings.HasPrefix(strings.TrimPrefix(digest, "sha256:"), approved)
@@ -96,15 +97,16 @@ func (s ShrinkGuard) check(f field.Errors) {
 
 // Admission says how the admission webhook answers.
 type Admission struct {
-	// FailurePolicy says what becomes of an object that could not be judged,
-	// because not all objects are known yet, or HAProxy cannot be run: Ignore allows it
-	// with a warning, Fail denies it. These are the words of a
-	// ValidatingWebhookConfiguration, whose own failurePolicy says the same of a
-	// webhook that cannot be reached. What there was no time for is to be sent again.
+	// FailurePolicy says what happens to an object that the webhook cannot judge, because
+	// the compiler does not know all objects yet, or HAProxy cannot be run: Ignore allows
+	// it with a warning, Fail denies it. These are the words of a
+	// ValidatingWebhookConfiguration, whose own failurePolicy says the same about a webhook
+	// that cannot be reached. If a review ran out of time, the client has to send the
+	// object again.
 	FailurePolicy FailurePolicy `json:"failurePolicy"`
 }
 
-// FailurePolicy says what becomes of what could not be judged.
+// FailurePolicy says what happens to objects that cannot be judged.
 type FailurePolicy string
 
 // The failure policies, in the words of admissionregistration.k8s.io/v1.

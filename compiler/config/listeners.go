@@ -18,36 +18,35 @@ type Bind struct {
 	Addresses []string `json:"addresses"`
 }
 
-// Listener is a frontend. Port 0 leaves it out.
+// Listener is a frontend. With port 0 it does not exist.
 type Listener struct {
-	// Port is the TCP port. 0 is no such listener.
+	// Port is the TCP port. With 0 there is no such listener.
 	Port int `json:"port"`
 }
 
 // HTTPSListener is the frontend for HTTPS.
 type HTTPSListener struct {
-	// Port is the TCP port. 0 is no such listener.
+	// Port is the TCP port. With 0 there is no such listener.
 	Port int `json:"port"`
-	// DefaultCertificate is a Secret, as namespace/name, whose certificate is served
-	// to clients that name no host, or one without a certificate of its own. Without
-	// it, or while the Secret has none that can be served, it is the pusher's
-	// fallback certificate, which no client trusts.
+	// DefaultCertificate is a Secret, as namespace/name, whose certificate HAProxy serves
+	// to clients that name no host, or a host without a certificate of its own. Without it,
+	// or while the Secret has no usable certificate, HAProxy serves the pusher's fallback
+	// certificate, which no client trusts.
 	DefaultCertificate string `json:"defaultCertificate"`
-	// HTTP2 offers HTTP/2 beside HTTP/1.1.
+	// HTTP2 offers HTTP/2 besides HTTP/1.1.
 	HTTP2 bool `json:"http2"`
-	// HTTP3 offers HTTP/3 too.
+	// HTTP3 also offers HTTP/3.
 	HTTP3 HTTP3 `json:"http3"`
 }
 
-// HTTP3 is the listener for HTTP/3, on the UDP port with the number of the TCP
-// port.
+// HTTP3 is the listener for HTTP/3, on the UDP port with the number of the TCP port.
 type HTTP3 struct {
-	// Enabled opens the UDP port. It needs HAProxy 3.0 or later that was built with
-	// QUIC, which not every distribution's was. A variable in bind.addresses is
-	// taken for IPv4.
+	// Enabled opens the UDP port. This needs HAProxy 3.0 or later that was built with QUIC,
+	// which not every distribution's is. A variable in bind.addresses counts as an IPv4
+	// address.
 	Enabled bool `json:"enabled"`
-	// AdvertisedPort is the port that clients are told in the header Alt-Svc, where
-	// it is another one outside. 0 is the listener's own.
+	// AdvertisedPort is the port that the header Alt-Svc names to clients, if clients reach
+	// the listener on another port. 0 stands for the listener's own port.
 	AdvertisedPort int `json:"advertisedPort"`
 }
 
@@ -59,7 +58,7 @@ func (l HTTPSListener) AltSvcPort() int {
 	return l.Port
 }
 
-// checkListeners checks the ports, and that each is opened once.
+// checkListeners checks the ports, and that each is opened only once.
 func (c Config) checkListeners(f field.Errors) {
 	seen := map[int]bool{}
 	for _, l := range c.listeners() {
@@ -74,7 +73,7 @@ func (c Config) checkListeners(f field.Errors) {
 		seen[l.port] = true
 	}
 	if c.HTTP.Port == 0 && c.HTTPS.Port == 0 {
-		f.At("http").At("port").Add("is 0, and so is that of https: nothing would be served", "set one of them")
+		f.At("http").At("port").Add("is 0, like that of https: nothing would be served", "set one of them")
 	}
 }
 
@@ -124,15 +123,14 @@ func checkPort(port int) string {
 
 // Status is the listener for monitoring and load balancers.
 type Status struct {
-	// Port is the TCP port. 0 is no such listener.
+	// Port is the TCP port. With 0 there is no such listener.
 	Port int `json:"port"`
-	// Addresses are where it listens, in the form of bind.addresses; none are
-	// those of bind.addresses.
+	// Addresses are the addresses to listen on, in the form of bind.addresses. If empty,
+	// they are those of bind.addresses.
 	Addresses []string `json:"addresses"`
-	// Prometheus is HAProxy's own exporter of metrics.
+	// Prometheus is HAProxy's own metrics exporter.
 	Prometheus StatusPage `json:"prometheus"`
-	// Stats is HAProxy's page of statistics, for people. Nothing can be changed
-	// there.
+	// Stats is HAProxy's statistics page, for people. It allows no changes.
 	Stats StatusPage `json:"stats"`
 	// Ready says when /ready fails.
 	Ready Ready `json:"ready"`
@@ -148,16 +146,28 @@ type StatusPage struct {
 
 // Ready says when /ready fails.
 type Ready struct {
-	// MinBackendsPercent is how many of the backends must have a usable server,
-	// in percent. A backend counts if its Service exists, be it for requests, for
-	// connections that are passed on, or for a TCP service; and has no usable
-	// server if the Service has no ready endpoint, its external name has no
-	// address, or health checks found all servers down. They are counted once a
-	// second at most. 0 does not count them.
+	// MinBackendsPercent is the percentage of backends that must have a usable server. All
+	// backends whose Service exists count: those for requests, for connections that are
+	// passed on, and for TCP services. A backend has no usable server if its Service has no
+	// ready endpoint, its external name has no address, or health checks found all servers
+	// down. HAProxy counts them at most once a second. With 0 it does not count them.
 	MinBackendsPercent int `json:"minBackendsPercent"`
+	// Services are those, each as namespace/name, of whose backends one must have a
+	// usable server. Those with an external name do not count, since HAProxy finds their
+	// servers anew after each reload, and neither do those without a backend, such as one
+	// whose Ingress is gone: where none counts, none is missing.
+	Services []string `json:"services"`
+	// MaxQueued is how many requests may wait for a server, in all backends together. With
+	// more, this instance takes no new clients until it has fewer. 0 does not count them.
+	MaxQueued int `json:"maxQueued"`
 }
 
-// The paths of the status listener that are not for a page to take.
+// Counts reports whether /ready looks at backends.
+func (r Ready) Counts() bool {
+	return r.MinBackendsPercent > 0 || len(r.Services) > 0 || r.MaxQueued > 0
+}
+
+// The paths of the status listener that no page can have.
 const (
 	healthPath = "/healthz"
 	readyPath  = "/ready"
@@ -169,6 +179,7 @@ func defaultStatus() Status {
 		Addresses:  []string{},
 		Prometheus: StatusPage{Enabled: true, Path: "/metrics"},
 		Stats:      StatusPage{Path: "/stats"},
+		Ready:      Ready{Services: []string{}},
 	}
 }
 
@@ -180,7 +191,7 @@ func (c Config) StatusAddresses() []string {
 	return c.Bind.Addresses
 }
 
-// pathForm is what a path of the status listener may be.
+// pathForm matches valid paths of the status listener.
 var pathForm = regexp.MustCompile(`^(/[A-Za-z0-9._~-]{1,64}){1,8}$`)
 
 func (s Status) check(f field.Errors) {
@@ -195,9 +206,15 @@ func (s Status) check(f field.Errors) {
 		case !pathForm.MatchString(page.Path):
 			at.Add(fmt.Sprintf("%q is not a path of plain words", page.Path), "use one such as /metrics")
 		case slices.Contains(taken, page.Path):
-			at.Add(fmt.Sprintf("%s is another page", page.Path), "give each page a path of its own")
+			at.Add(fmt.Sprintf("%s is the path of another page", page.Path), "give each page a path of its own")
 		}
 		taken = append(taken, page.Path)
+	}
+	for i, name := range s.Ready.Services {
+		f.At("ready").At("services").Element(i).Add(checkShared(name), "use the namespace and the name of a Service, such as shop/web")
+	}
+	if n := s.Ready.MaxQueued; n < 0 {
+		f.At("ready").At("maxQueued").Add(fmt.Sprintf("%d is not a number of requests", n), "use 1 or more, or 0 not to count them")
 	}
 	if n := s.Ready.MinBackendsPercent; n < 0 || n > 100 {
 		f.At("ready").At("minBackendsPercent").Add(fmt.Sprintf("%d is not a percentage", n), "use 0 to 100")

@@ -28,9 +28,9 @@ type document struct {
 	Spec Config `json:"spec"`
 }
 
-// Read reads the configuration file at path. What is wrong with its content is
-// returned as diagnostics, and then the Config is not to be used; the error is
-// for a file that cannot be read.
+// Read reads the configuration file at path. Errors in its content are returned as
+// diagnostics, and the Config must not be used then. The error is for a file that cannot be
+// read.
 func Read(path string) (Config, Places, []diag.Diagnostic, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -40,14 +40,13 @@ func Read(path string) (Config, Places, []diag.Diagnostic, error) {
 	return c, Places{path, data}, ds, nil
 }
 
-// Places knows where the fields of a file are that was read. The zero Places is
-// that of no file.
+// Places knows the positions of the fields of a file. The zero Places has none.
 type Places struct {
 	file string
 	data []byte
 }
 
-// PlacesOf knows the fields of a text; file is its name in diagnostics.
+// PlacesOf returns the positions of the fields of a text; file is its name in diagnostics.
 func PlacesOf(file string, data []byte) Places { return Places{file, data} }
 
 // Locate returns Errors of the file's fields at their places.
@@ -102,7 +101,7 @@ type reader struct {
 // yamlLine matches the line that the YAML parser's errors name.
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// root returns the mapping that the document is, or nil and a diagnostic.
+// root returns the mapping of the document, or nil and a diagnostic.
 func (r *reader) root(data []byte) *yaml.Node {
 	var doc yaml.Node
 	decoder := yaml.NewDecoder(strings.NewReader(string(data)))
@@ -142,8 +141,8 @@ func (r *reader) fault(n *yaml.Node, message, hint string) {
 	r.found = append(r.found, diag.Diagnostic{Severity: diag.Error, Position: at, Message: message, Hint: hint})
 }
 
-// decode puts a node into a value; path is where the node is in the document.
-// A list and a map replace the default, they do not extend it.
+// decode decodes a node into a value; path is the position of the node in the document. A
+// list or a map replaces the default and does not extend it.
 func (r *reader) decode(n *yaml.Node, into reflect.Value, path []string) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -201,8 +200,7 @@ func (r *reader) decodeMap(n *yaml.Node, into reflect.Value, path []string) {
 	})
 }
 
-// eachField calls do for each key of a mapping, and reports those that come
-// twice.
+// eachField calls do for each key of a mapping, and reports duplicate keys.
 func (r *reader) eachField(n *yaml.Node, path []string, do func(key, value *yaml.Node, at []string)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -10,30 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/config/field"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 )
 
-// TCPService is a port whose connections go to a Service as they are, without a
-// look at requests.
+// TCPService is a port whose connections go to a Service without a look at requests.
 type TCPService struct {
 	// Port is the port that HAProxy opens, on the addresses of bind.
 	Port int `json:"port"`
-	// Service is where connections go, as namespace/name:port with the name or the
-	// number of a port of the Service. Annotations of the Service that make sense
-	// for connections hold.
+	// Service is where connections go, as namespace/name:port with the name or the number
+	// of a port of the Service. Annotations of the Service that make sense for connections
+	// apply.
 	Service string `json:"service"`
-	// SNI are the hosts that TLS connections must ask for to go to this Service, so
-	// that several share a port; "*." stands for one label. Connections that ask
-	// for none of them go to the entry of the port that has no sni, if there is one,
-	// and are closed otherwise. Unless tls.secret is set, TLS is between the client
-	// and the Service.
+	// SNI are the host names that TLS connections must ask for to go to this Service, so
+	// that several entries can share a port; "*." matches one label. Connections that ask
+	// for none of them go to the entry of the port without sni, or are closed if there is
+	// none. Unless tls.secret is set, TLS is between the client and the Service.
 	SNI []string `json:"sni"`
 	// TLS says whether TLS ends at HAProxy.
 	TLS TCPServiceTLS `json:"tls"`
-	// ProxyProtocol says which senders tell the client's address. All entries of a
-	// port must agree.
+	// ProxyProtocol says which senders may name the client's address. All entries of a port
+	// must agree.
 	ProxyProtocol ProxyProtocol `json:"proxyProtocol"`
-	// SendProxyProtocol is the version of the PROXY protocol, 1 or 2, that tells
-	// endpoints the client's address. 0 leaves it to the Service's annotation.
+	// SendProxyProtocol is the version of the PROXY protocol, 1 or 2, that HAProxy uses to
+	// send the client's address to endpoints. 0 leaves it to the Service's annotation.
 	SendProxyProtocol int `json:"sendProxyProtocol"`
 }
 
@@ -44,28 +43,28 @@ type TCPServiceTLS struct {
 	Secret string `json:"secret"`
 }
 
-// ProxyProtocol says who is believed about the addresses of clients.
+// ProxyProtocol says which senders may name the addresses of clients.
 type ProxyProtocol struct {
-	// Trusted are the networks whose connections must begin with a header of the
-	// PROXY protocol, version 1 or 2. Those of others must not, and are served with
-	// the address that they come from.
+	// Trusted are the networks whose connections must begin with a header of the PROXY
+	// protocol, version 1 or 2. Connections from other networks must not, and count as
+	// coming from their own address.
 	Trusted []string `json:"trusted"`
 }
 
 // TCPAnnotations says what Services may open by annotation.
 type TCPAnnotations struct {
-	// Ports are the ports that annotations may open: numbers, and ranges such as
-	// 9000-9099. Without any, hapsnap.dev/tcp-port is refused. A port that something
-	// else uses where HAProxy runs fails the reload, which no check sees before.
+	// Ports are the ports that annotations may open: numbers, and ranges such as 9000-9099.
+	// If empty, hapsnap.dev/tcp-port is refused. A port that another process uses where
+	// HAProxy runs makes the reload fail, and no check finds that before.
 	Ports []string `json:"ports"`
-	// Namespaces are those whose Services may do so.
+	// Namespaces are those whose Services may open ports.
 	Namespaces Namespaces `json:"namespaces"`
 }
 
 // Namespaces is a list of namespaces, or "*" for all of them.
 type Namespaces []string
 
-// Has reports whether a namespace is one of them.
+// Has reports whether the list contains a namespace.
 func (n Namespaces) Has(namespace string) bool {
 	return slices.Contains(n, "*") || slices.Contains(n, namespace)
 }
@@ -97,15 +96,15 @@ func portRange(text string) (first, last int, err error) {
 // Target splits the Service of a valid entry.
 func (s TCPService) Target() (namespace, name, port string) {
 	service, port, _ := strings.Cut(s.Service, ":")
-	namespace, name, _ = strings.Cut(service, "/")
-	return namespace, name, port
+	object, _ := objectname.Parse(service)
+	return object.Namespace, object.Name, port
 }
 
 // CertificateSecret splits the Secret of a valid entry; both parts are "" if
 // there is none.
 func (s TCPService) CertificateSecret() (namespace, name string) {
-	namespace, name, _ = strings.Cut(s.TLS.Secret, "/")
-	return namespace, name
+	object, _ := objectname.Parse(s.TLS.Secret)
+	return object.Namespace, object.Name
 }
 
 // Networks returns the networks of a valid list.
@@ -128,8 +127,7 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 	return p, err == nil && p.Masked() == p
 }
 
-// Ports returns the ports of the listeners that are not TCP services, and what
-// they are for.
+// Ports returns the ports of the listeners that are not TCP services, and their purposes.
 func (c Config) Ports() map[int]string {
 	out := map[int]string{}
 	for _, l := range c.listeners() {
@@ -140,7 +138,7 @@ func (c Config) Ports() map[int]string {
 	return out
 }
 
-// checkTCP checks what is said of TCP services.
+// checkTCP checks the TCP services.
 func (c Config) checkTCP(f field.Errors) {
 	type claim struct {
 		port int
@@ -182,7 +180,7 @@ func (c Config) checkTCPPort(at field.Errors, port int) {
 	}
 }
 
-// check checks what an entry says by itself.
+// check checks an entry alone.
 func (s TCPService) check(at field.Errors) {
 	namespace, name, port := s.Target()
 	if !isName(namespace) || !isName(name) || !isServicePort(port) {

@@ -81,7 +81,7 @@ func noteOn(path, text string) string {
 	case path == snapshots.EndpointsFile:
 		return "endpoints are recorded from EndpointSlices"
 	case strings.TrimSpace(text) == "":
-		return "no template wrote it: it separates what templates wrote"
+		return "no template wrote it: it separates the output of templates"
 	}
 	return "no template wrote it: the renderer did"
 }

@@ -52,7 +52,7 @@ func TestExplain(t *testing.T) {
 				{Kind: "Ingress", Namespace: "shop", Name: "web", Field: annotation.Field, Value: "leastconn"},
 			},
 		},
-		{"haproxy.cfg", 2}: {Note: "no template wrote it: it separates what templates wrote", Origins: []Origin{}},
+		{"haproxy.cfg", 2}: {Note: "no template wrote it: it separates the output of templates", Origins: []Origin{}},
 		{"haproxy.cfg", 3}: {
 			Text: "balance leastconn", Template: &Template{"t.cfg", 4},
 			Origins: []Origin{{

@@ -60,12 +60,12 @@ func cost(n node) (int, error) {
 	if !isAnchored(n) { // it is tried from every byte
 		whole.all += longest * (1 + whole.fail)
 	}
-	const hint = "begin it with ^, let no two repetitions meet that take the same characters, and none stand within another; [^/]* takes one part of a path"
+	const hint = "begin it with ^, avoid two adjacent repetitions that match the same characters, and repetitions within one another; [^/]* matches one part of a path"
 	switch {
 	case c.ambiguous:
-		return 0, refuse(hint, "has several ways to match within a repetition, which may take for ever")
+		return 0, refuse(hint, "has several ways to match within a repetition, which may take practically forever")
 	case whole.all > maxSteps:
-		return 0, refuse(hint, "may take %.0g steps on a path of 8 KiB, of which %d are allowed", whole.all, maxSteps)
+		return 0, refuse(hint, "may take %.0g steps on a path of 8 KiB; %d are allowed", whole.all, maxSteps)
 	}
 	return int(whole.all), nil
 }

@@ -50,10 +50,10 @@ func Parse(text string) (Expression, error) {
 		return Expression{}, err
 	}
 	if groups > maxGroups {
-		return Expression{}, refuse("write (?:…) for groups that nothing refers to", "has %d groups, of which %d can be referred to", groups, maxGroups)
+		return Expression{}, refuse("write (?:…) for groups that no target refers to", "has %d groups; only %d can be referred to", groups, maxGroups)
 	}
 	if n := nested(tree); n > maxNested {
-		return Expression{}, refuse("", "has %d repetitions within one another, of which %d are allowed", n, maxNested)
+		return Expression{}, refuse("", "has %d repetitions within one another; %d are allowed", n, maxNested)
 	}
 	steps, err := cost(tree)
 	if err != nil {

@@ -6,7 +6,7 @@
 // An object that breaks its schema gets a diagnostic and is left out; kinds
 // that the compiler does not read are counted. Which objects the configuration
 // selects is decided here too, in the same way for files and for a cluster. What
-// the objects mean, and whether they mean anything, is left to package routing.
+// the objects mean, and whether they mean anything, is left to package ingress.
 //
 // # Decisions
 //

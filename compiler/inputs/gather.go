@@ -129,7 +129,7 @@ func (g *gatherer) typed(o manifests.Object) bool {
 // expect to be.
 func (g *gatherer) unknown(o manifests.Object) {
 	if version := servedVersion(o.GVK()); version != "" {
-		g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not one that clusters still serve", o.APIVersion), "use "+version)
+		g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not served by clusters any more", o.APIVersion), "use "+version)
 		return
 	}
 	g.ignored[o.GVK()]++
@@ -351,7 +351,7 @@ func namespacedKinds(set manifests.Set) map[groupKind]bool {
 
 // faultsOf returns what the API server would refuse in a value that keeps to
 // its schema, as far as it reaches the configuration from here: the ports of a
-// Service. Ingresses are checked by package routing.
+// Service. Ingresses are checked by package ingress.
 func faultsOf(o manifests.Object, value any) (faults []manifests.FieldError) {
 	service, ok := value.(*corev1.Service)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 )
 
 // aboutLists says what may be listed besides networks.
-const aboutLists = "`@NAME/KEY` is a list: the networks under a key of a ConfigMap of the same namespace, separated by commas, spaces or lines, with `#` before comments. `@NAMESPACE/NAME/KEY` is one of another namespace, if the configuration shares it (`shared.networkLists`). An empty list holds nobody; a list that is missing or malformed closes the routes."
+const aboutLists = "`@NAME/KEY` is a list: the networks under a key of a ConfigMap of the same namespace, separated by commas, spaces or lines, with `#` before comments. `@NAMESPACE/NAME/KEY` is one of another namespace, if the configuration shares it (`shared.networkLists`). An empty list contains nobody. If a list is missing or malformed, the routes are closed."
 
 // rateLimitConnections is the option that limits what a client has at a time.
 const rateLimitConnections = "rate-limit-connections"
@@ -33,8 +33,16 @@ func protectionOptions() []Option {
 			Summary: "Clients of these networks get 403, even if they are in `allow-list`.",
 		}, networks, func(s *Settings, v policy.Networks) { s.Protection.Deny = v }),
 		define(Option{
+			Name: AllowCountries, Group: Protecting, On: onBoth, Closes: true, Value: valueCountries, Example: "DE, AT, US-CA", most: mostText,
+			Summary: "Only clients of these countries are served, in addition to what `allow-list` requires; others get 403. Clients whose address is not in the administrator's [list](../how-to/countries.md) get 403 too, unless `ZZ` is named. A country includes all of its regions. Without that list, the routes are closed.",
+		}, countries, func(s *Settings, v policy.Countries) { s.Protection.AllowCountries = v }),
+		define(Option{
+			Name: DenyCountries, Group: Protecting, On: onBoth, Closes: true, Value: valueCountries, Example: "XA, ZZ", most: mostText,
+			Summary: "Clients of these countries get 403, even if they are in `allow-list` or `allow-countries`. `ZZ` means clients whose address is not in the administrator's [list](../how-to/countries.md). Without that list, the routes are closed.",
+		}, countries, func(s *Settings, v policy.Countries) { s.Protection.DenyCountries = v }),
+		define(Option{
 			Name: "rate-limit", Group: Protecting, On: onBoth, Closes: true, Value: "a number of requests", Example: "100",
-			Summary: "The most requests of one client in a period. Requests beyond it are refused, and count. Each HAProxy counts for itself, for each Service of the Ingress, and from zero after a reload.",
+			Summary: "The maximum number of requests of one client in a period. Further requests are refused, and count too. Each HAProxy counts separately, for each Service of the Ingress, and starts from zero after a reload.",
 		}, number(1, 1_000_000_000), func(s *Settings, v int) { s.rate.Requests = v }),
 		define(Option{
 			Name: "rate-limit-period", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: valueDuration, Example: "1m", Default: "`1s`",
@@ -42,11 +50,11 @@ func protectionOptions() []Option {
 		}, duration, func(s *Settings, v policy.Duration) { s.rate.Period = v }),
 		define(Option{
 			Name: rateLimitConnections, Group: Protecting, On: onBoth, Closes: true, Value: "a number", Example: "20",
-			Summary: "The most requests of one client at a time, an upgraded connection being one until it ends. Clients are told apart, exempt and refused as `rate-limit-key`, `rate-limit-exempt` and `rate-limit-status` say. Each HAProxy counts for itself, for each Service of the Ingress.",
+			Summary: "The maximum number of requests of one client at the same time. An upgraded connection counts as one request until it ends. `rate-limit-key`, `rate-limit-exempt` and `rate-limit-status` apply here too. Each HAProxy counts separately, for each Service of the Ingress.",
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.rate.Connections = v }),
 		define(Option{
 			Name: "rate-limit-key", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: "`address`, or `header NAME`", Example: "header X-Api-Key", Default: "`address`",
-			Summary: "What tells the clients of `rate-limit` apart. Requests without the header count by their address.",
+			Summary: "How `rate-limit` distinguishes clients: by their address, or by the value of a header. Requests without the header count by their address.",
 		}, rateKey, func(s *Settings, v string) { s.rate.Header = v }),
 		define(Option{
 			Name: "rate-limit-status", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: "`403`, `429` or `503`", Example: "503", Default: "`429`",
@@ -54,11 +62,11 @@ func protectionOptions() []Option {
 		}, refusal, func(s *Settings, v int) { s.rate.Status = v }),
 		define(Option{
 			Name: "rate-limit-exempt", Group: Protecting, On: onBoth, Closes: true, Needs: "rate-limit", Value: valueNetworks, Example: "10.0.0.0/8", most: mostList,
-			Summary: "Networks whose clients are not counted by `rate-limit`.",
+			Summary: "Networks whose clients `rate-limit` does not count.",
 		}, networks, func(s *Settings, v policy.Networks) { s.rate.Exempt = v }),
 		define(Option{
 			Name: "max-body-size", Group: Protecting, On: onBoth, Closes: true, Value: "bytes, or a number with `k`, `m` or `g`", Example: "8m",
-			Summary: "The largest body of a request; a larger one gets 413. A body whose length is not announced (chunked, or HTTP/2 without content-length, as docker, git and gRPC send) is counted as it streams, and cut off with 413 when it becomes larger; over HTTP/2 the stream is reset. HAProxy needs Lua for that.",
+			Summary: "The maximum size of a request's body; a larger one gets 413. A body without an announced length (chunked, or HTTP/2 without content-length, as docker, git and gRPC send) is counted while it streams, and cut off with 413 once it is larger; over HTTP/2 the stream is reset. HAProxy needs Lua for that.",
 		}, size, func(s *Settings, v int64) { s.Protection.MaxBody = v }),
 	}
 }
@@ -68,11 +76,11 @@ func authenticationOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "auth-basic", Group: Protecting, On: onBoth, Closes: true, Value: "the name of a Secret of the same namespace", Example: "users",
-			Summary: "Asks for a name and a password (HTTP basic authentication). The Secret's key `auth` is a file of htpasswd, with hashes of bcrypt, SHA-256 or SHA-512; it is joined when a snapshot is pushed, so that no hash is in a snapshot, and nobody gets in while it is missing. Plain HTTP is redirected first if `ssl-redirect` says so, and preflight requests are answered first if CORS is on. The Authorization header goes on to endpoints; `request-headers` can remove it.",
+			Summary: "Asks for a name and a password (HTTP basic authentication). The Secret's key `auth` is a file of htpasswd, with hashes of bcrypt, SHA-256 or SHA-512; the pusher inserts it, so that no snapshot has a hash. While it is missing, nobody gets in. Plain HTTP is redirected first if `ssl-redirect` says so, and preflight requests are answered first if CORS is on. The Authorization header goes on to endpoints; `request-headers` can remove it.",
 		}, secretName, func(s *Settings, v string) { s.basic.Secret = v }),
 		define(Option{
 			Name: "auth-basic-realm", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-basic", Value: "text of ASCII", Example: "Staff only", Default: "`Restricted`",
-			Summary: "What users are told that the password is for.",
+			Summary: "The realm that browsers show when they ask for the password.",
 		}, realm, func(s *Settings, v string) { s.basic.Realm = v }),
 	}
 }
@@ -96,7 +104,7 @@ func externalAuthOptions() []Option {
 		}, duration, func(s *Settings, v policy.Duration) { s.external.Timeout = v }),
 		define(Option{
 			Name: "auth-request-headers", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "Cookie, Authorization", Default: "all", most: mostText,
-			Summary: "The headers of the request that the service gets, besides those that say where it came from.",
+			Summary: "The headers of the request that the service gets, besides those that say where the request came from.",
 		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.RequestHeaders = v }),
 		define(Option{
 			Name: "auth-response-headers", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "names of headers, separated by commas", Example: "X-Auth-User, X-Auth-Groups", most: mostText,
@@ -104,16 +112,16 @@ func externalAuthOptions() []Option {
 		}, listOf(carriedHeader), func(s *Settings, v []string) { s.external.AnswerHeaders = v }),
 		define(Option{
 			Name: "auth-signin", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a path or a URL", Example: "https://login.example/start",
-			Summary: "Where 401 redirects to, with the URL that was asked for as the parameter `rd`. Its own path must not be protected by the same service.",
+			Summary: "Where a client that gets 401 is redirected to, with the requested URL in the parameter `rd`. Its own path must not be protected by the same service.",
 		}, signIn, func(s *Settings, v string) { s.external.SignIn = v }),
 		define(Option{
 			Name: "auth-signin-return", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-signin", Value: "`url`, `path` or `none`", Example: "path", Default: "`url`",
-			Summary: "What of the URL that was asked for `auth-signin` is told: all of it, its path and query, or nothing.",
+			Summary: "What `auth-signin` gets of the requested URL: all of it, its path and query, or nothing.",
 		}, oneOf(map[string]policy.Return{"url": policy.ReturnURL, "path": policy.ReturnPath, "none": policy.ReturnNone}),
 			func(s *Settings, v policy.Return) { s.external.Return = v }),
 		define(Option{
 			Name: "auth-signin-parameter", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-signin", Value: "the name of a parameter", Example: "next", Default: "`rd`",
-			Summary: "The parameter by which `auth-signin` is told.",
+			Summary: "The parameter with which `auth-signin` gets the requested URL.",
 		}, parameterName, func(s *Settings, v string) { s.external.Parameter = v }),
 		define(Option{
 			Name: "auth-host", Group: Protecting, On: onBoth, Closes: true, Needs: "auth-url", Value: "a DNS name, perhaps with a port, or `request-host`", Example: "login.example", Default: "the host of `auth-url`",

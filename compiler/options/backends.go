@@ -17,27 +17,27 @@ func serverOptions() []Option {
 		define(Option{
 			Name: "balance", Group: Backends, On: onBoth, Value: "`roundrobin`, `leastconn`, `random`, `first`, `source`, `uri`, `header NAME` or `query NAME`",
 			Example: "leastconn", Default: "`roundrobin`",
-			Summary: "How an endpoint is chosen. The last four send what is equal to the same endpoint, by consistent hashing.",
+			Summary: "How HAProxy chooses an endpoint. With the last four, requests with an equal value go to the same endpoint, by consistent hashing.",
 		}, balance, func(s *Settings, v policy.Balance) { s.Upstream.Balance = v }),
 		define(Option{
 			Name: "max-connections", Group: Backends, On: onBoth, Value: "a number", Example: "100",
-			Summary: "The most connections of one HAProxy to one endpoint; further requests wait.",
+			Summary: "The maximum number of connections of one HAProxy to one endpoint. Further requests wait.",
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxConnections = v }),
 		define(Option{
 			Name: "max-queue", Group: Backends, On: onBoth, Needs: "max-connections", Value: "a number", Example: "50",
-			Summary: "The most requests that wait for an endpoint which their session or the key of `balance` has chosen. Further ones of a session go to another endpoint, others get 503. Where any endpoint will do, requests wait for all together.",
+			Summary: "The maximum number of requests that wait for one endpoint, which their session or the key of `balance` has chosen. Further requests of a session go to another endpoint; others get 503. Requests that any endpoint can answer wait in a common queue.",
 		}, number(1, 1_000_000), func(s *Settings, v int) { s.Upstream.MaxQueue = v }),
 		define(Option{
 			Name: "slow-start", Group: Backends, On: onBoth, Value: valueDuration, Example: "30s",
-			Summary: "How long an endpoint that came up takes to get its whole share.",
+			Summary: "The time over which an endpoint that came up gets more and more requests, up to its full share.",
 		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.SlowStart = v }),
 		define(Option{
 			Name: "retries", Group: Backends, On: onBoth, Value: "a number from 0 to 100", Example: "2", Default: "`3`",
-			Summary: "How often a connection that failed is tried again.",
+			Summary: "How often HAProxy tries a failed connection again.",
 		}, number(0, 100), func(s *Settings, v int) { s.Upstream.Retries = &v }),
 		define(Option{
 			Name: "health-check-path", Group: Backends, On: onBoth, Value: "a path", Example: "/healthz",
-			Summary: "Endpoints are checked with GET of this path; without it, by connecting to them.",
+			Summary: "Checks endpoints with GET of this path. Without it, HAProxy checks them by connecting.",
 		}, localPath, func(s *Settings, v string) { s.Upstream.Check.Path = v }),
 		define(Option{
 			Name: "health-check-host", Group: Backends, On: onBoth, Needs: "health-check-path", Value: "a DNS name", Example: "shop.example", Default: "`localhost`",
@@ -45,7 +45,7 @@ func serverOptions() []Option {
 		}, hostName, func(s *Settings, v string) { s.Upstream.Check.Host = v }),
 		define(Option{
 			Name: "health-check-status", Group: Backends, On: onBoth, Needs: "health-check-path", Value: "a status, or a range such as `200-399`", Example: "200", Default: "`200-399`",
-			Summary: "The answer of an endpoint that is up.",
+			Summary: "The status with which an endpoint counts as up.",
 		}, statuses, func(s *Settings, v string) { s.Upstream.Check.Status = v }),
 		define(Option{
 			Name: "health-check-interval", Group: Backends, On: onBoth, Value: valueDuration, Example: "2s", Default: "`5s`",
@@ -53,7 +53,7 @@ func serverOptions() []Option {
 		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Check.Interval = v }),
 		define(Option{
 			Name: "health-check-timeout", Group: Backends, On: onBoth, Value: valueDuration, Example: "1s", Default: "the interval",
-			Summary: "How long a check may take once it is connected.",
+			Summary: "How long a check may take after it connected.",
 		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Check.Timeout = v }),
 		define(Option{
 			Name: "health-check-rise", Group: Backends, On: onBoth, Value: "a number", Example: "3", Default: "`2`",
@@ -71,19 +71,19 @@ func connectionOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "backend-protocol", Group: Backends, On: onBoth, Value: "`h1`, `h2` or `grpc`, each perhaps with `-tls`, or `fcgi`", Example: "h2-tls", Default: "as the port's `appProtocol` says, else `h1`",
-			Summary: "What is spoken to endpoints. Of a port's `appProtocol`, `kubernetes.io/h2c`, `http2`, `grpc`, `https` and `kubernetes.io/wss` need no annotation. Certificates are not verified unless `backend-verify` or `backend-ca-secret` says so.",
+			Summary: "The protocol that HAProxy uses with endpoints. For a port's `appProtocol` `kubernetes.io/h2c`, `http2`, `grpc`, `https` and `kubernetes.io/wss` need no annotation. Certificates are not verified unless `backend-verify` or `backend-ca-secret` says so.",
 		}, oneOf(protocols), func(s *Settings, v protocol) { s.Upstream.Protocol, s.servers.on = v.name, v.tls }),
 		define(Option{
 			Name: "send-proxy-protocol", Group: Backends, On: onBoth, Value: "`v1` or `v2`", Example: "v2",
-			Summary: "Tells endpoints the client's address by the PROXY protocol.",
+			Summary: "Sends the client's address to endpoints with the PROXY protocol.",
 		}, oneOf(map[string]int{"v1": 1, "v2": 2}), func(s *Settings, v int) { s.Upstream.ProxyProtocol = v }),
-		timeout("timeout-connect", "To connect to an endpoint.", func(t *policy.Timeouts) *policy.Duration { return &t.Connect }),
-		timeout("timeout-server", "For an endpoint to send the next part of its answer.", func(t *policy.Timeouts) *policy.Duration { return &t.Server }),
-		timeout("timeout-queue", "For a request to wait for a free connection.", func(t *policy.Timeouts) *policy.Duration { return &t.Queue }),
-		timeout("timeout-tunnel", "For a WebSocket, or another upgraded connection, to be silent.", func(t *policy.Timeouts) *policy.Duration { return &t.Tunnel }),
+		timeout("timeout-connect", "How long connecting to an endpoint may take.", func(t *policy.Timeouts) *policy.Duration { return &t.Connect }),
+		timeout("timeout-server", "How long an endpoint may take to send the next part of its answer.", func(t *policy.Timeouts) *policy.Duration { return &t.Server }),
+		timeout("timeout-queue", "How long a request may wait for a free connection.", func(t *policy.Timeouts) *policy.Duration { return &t.Queue }),
+		timeout("timeout-tunnel", "How long a WebSocket, or another upgraded connection, may be silent.", func(t *policy.Timeouts) *policy.Duration { return &t.Tunnel }),
 		define(Option{
 			Name: "timeout-keep-alive", Group: Backends, On: onBoth, Value: valueDuration, Example: "10s", Default: "`5s`",
-			Summary: "For a connection to an endpoint to be idle until it begins to be closed. How long clients' connections may idle is for the configuration to say, since they are not of one route.",
+			Summary: "How long a connection to an endpoint may be idle before HAProxy begins to close it. The configuration sets how long connections of clients may be idle, since these do not belong to one route.",
 		}, duration, func(s *Settings, v policy.Duration) { s.Upstream.Timeouts.KeepAlive = v }),
 	}
 }
@@ -209,7 +209,7 @@ func fastCGIOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "fcgi-root", Group: Backends, On: onBoth, Needs: "backend-protocol", Value: "a directory", Example: "/srv/app/public", Default: "`/var/www/html`",
-			Summary: "Where the scripts of a FastCGI application are, as it sees them.",
+			Summary: "The directory of a FastCGI application's scripts, as the application sees it.",
 		}, scriptRoot, func(s *Settings, v string) { s.fastCGI.Root = v }),
 		define(Option{
 			Name: "fcgi-index", Group: Backends, On: onBoth, Needs: "backend-protocol", Value: "the name of a script", Example: "app.php", Default: "`index.php`",
@@ -221,7 +221,7 @@ func fastCGIOptions() []Option {
 		}, pathInfo, func(s *Settings, v string) { s.fastCGI.PathInfo = v }),
 		define(Option{
 			Name: "fcgi-params", Group: Backends, On: onBoth, Needs: "backend-protocol", Value: "lines of `NAME VALUE`", Example: "APP_ENV production\nSCRIPT_FILENAME /srv/app/front.php", most: mostText,
-			Summary: "Variables that a FastCGI application is told, as they are written. They come in place of what HAProxy would tell it under these names.",
+			Summary: "Variables for a FastCGI application. They replace those of the same name that HAProxy would send.",
 		}, scriptParams, func(s *Settings, v []string) { s.fastCGI.Params = v }),
 	}
 }
@@ -281,7 +281,7 @@ func scriptParams(text string) ([]string, error) {
 		case !paramNameForm.MatchString(name) || strings.HasPrefix(name, "HTTP_"):
 			return nil, faultOf(name, "is not the name of a variable", "use capital letters, digits and _, and not HTTP_, which is for headers of requests")
 		case slices.Contains(settingPHP, name):
-			return nil, faultOf(name, "is how PHP is configured, which would have it run what a request holds", "configure PHP where it runs")
+			return nil, faultOf(name, "configures PHP, and could make it run the content of a request", "configure PHP where it runs")
 		case value == "":
 			return nil, faultOf(line, "has no value", "write NAME VALUE, one to a line")
 		}
@@ -353,11 +353,11 @@ func canaryOptions() []Option {
 		}, boolean, func(*Settings, bool) {}),
 		define(Option{
 			Name: "canary-weight", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a number from 0 to 100", Example: "10",
-			Summary: "How many of a hundred requests the canary gets of those for which neither header nor cookie decides. The rest goes to the other Ingress's Service; while that has no usable endpoint, the canary gets all, unless its weight is 0. With 100 the other gets none, whatever becomes of the canary. With `balance` `random`, or one that goes by a hash, the weight holds about, of a hash for its values. `balance` `leastconn` and `first` know no weights: `random` prefers endpoints with few connections too.",
+			Summary: "How many of a hundred requests the canary gets, if neither header nor cookie decides. The rest goes to the other Ingress's Service; while that has no usable endpoint, the canary gets all, unless its weight is 0. With 100 the other gets none, even if the canary is down. With `balance` `random`, or one that goes by a hash, the weight holds about, of a hash for its values. `balance` `leastconn` and `first` know no weights: `random` prefers endpoints with few connections too.",
 		}, number(0, 100), func(s *Settings, v int) { s.Canary.Weight = &v }),
 		define(Option{
 			Name: "canary-by-header", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a name, or a name and a value, as `NAME VALUE` or `NAME=VALUE`", Example: "X-Canary",
-			Summary: "The header that decides first: requests in which it is `always` go to the canary, and with `never` they do not. With a value, exactly that goes to the canary, and nothing else decides.",
+			Summary: "The header that decides first: requests with `always` in it go to the canary, requests with `never` do not. If a value is given, requests with exactly that value go to the canary, `always` and `never` mean nothing, and cookie and weight decide about all other requests.",
 		}, headerRule, func(s *Settings, v HeaderRule) { s.Canary.Header.Name, s.Canary.Header.Value = v.Name, v.Value }),
 		define(Option{
 			Name: "canary-by-header-pattern", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a regular expression", Example: "^beta-[0-9]+$",

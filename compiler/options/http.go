@@ -31,15 +31,15 @@ func headerOptions() []Option {
 		}), func(s *Settings, v policy.ForwardedMode) { s.forwardedFor = v }),
 		define(Option{
 			Name: "rewrite-cookie-path", Group: HeaderEdit, On: OnIngress, Value: "two paths", Example: "/internal /app",
-			Summary: "Where the Path of a cookie that an endpoint sets begins with the first path, the second one takes its place.",
+			Summary: "If the Path of a cookie that an endpoint sets begins with the first path, it is replaced with the second.",
 		}, cookiePaths, func(s *Settings, v policy.Replacement) { s.cookies.Path = v }),
 		define(Option{
 			Name: "rewrite-cookie-domain", Group: HeaderEdit, On: OnIngress, Value: "two DNS names", Example: "internal.example shop.example",
-			Summary: "Where the Domain of a cookie that an endpoint sets is the first name, with a dot before it or without, it becomes the second one.",
+			Summary: "If the Domain of a cookie that an endpoint sets is the first name, with or without a leading dot, it is replaced with the second.",
 		}, cookieDomains, func(s *Settings, v policy.Replacement) { s.cookies.Domain = v }),
 		define(Option{
 			Name: "intercept-errors", Group: HeaderEdit, On: OnIngress, Value: "statuses from 400 to 599, separated by commas", Example: "404, 503",
-			Summary: "Answers of endpoints with one of these statuses are replaced, headers included, by the page that the configuration has for the status (`errorPages`), else by a short text. The status stays.",
+			Summary: "Replaces answers of endpoints with one of these statuses, headers included, with the page that the configuration has for the status (`errorPages`), or with a short text. The status stays.",
 		}, errorStatuses, func(s *Settings, v []int) { s.intercept = v }),
 		define(Option{
 			Name: "hsts", Group: HeaderEdit, On: OnIngress, Value: "seconds, and perhaps `includeSubDomains` and `preload`", Example: "31536000 includeSubDomains",
@@ -53,21 +53,21 @@ func corsOptions() []Option {
 		define(Option{
 			Name: "cors-allow-origin", Group: HeaderEdit, On: OnIngress, Value: "origins, separated by commas, or `*`; `https://*.` is a wildcard for one label",
 			Example: "https://shop.example, https://*.shop.example", most: mostText,
-			Summary: "The origins whose pages may read the answers. Turns CORS on: preflight requests are answered by HAProxy.",
+			Summary: "The origins whose pages may read the answers. Turns CORS on: HAProxy answers preflight requests.",
 		}, allowOrigins, func(s *Settings, v origins) {
 			s.cors.AnyOrigin, s.cors.Origins, s.cors.OriginPatterns = v.any, v.plain, v.patterns
 		}),
 		define(Option{
 			Name: "cors-allow-origin-pattern", Group: HeaderEdit, On: OnIngress, Value: "regular expressions, one to a line", Example: `https://[a-z0-9-]+\.preview\.example`, most: mostText,
-			Summary: "More origins whose pages may read the answers: those of which the whole matches one of the expressions (a part of [PCRE](expressions.md)), 8 at most. Turns CORS on, as `cors-allow-origin` does, and may stand alone.",
+			Summary: "More origins whose pages may read the answers: those that match one of the expressions (a part of [PCRE](expressions.md)) as a whole, 8 at most. Turns CORS on, like `cors-allow-origin`, and works without it.",
 		}, originPatterns, func(s *Settings, v []string) { s.cors.Expressions = v }),
 		define(Option{
 			Name: "cors-allow-methods", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "methods, separated by commas", Example: "GET, POST",
-			Default: "`GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS`", Summary: "The methods that preflight requests are told.",
+			Default: "`GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS`", Summary: "The methods in the answer to a preflight request.",
 		}, listOf(methodName), func(s *Settings, v []string) { s.cors.Methods = v }),
 		define(Option{
 			Name: "cors-allow-headers", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "headers, separated by commas", Example: "Content-Type, X-Token", most: mostText,
-			Default: "`Accept, Authorization, Content-Type, X-Requested-With`", Summary: "The headers that preflight requests are told.",
+			Default: "`Accept, Authorization, Content-Type, X-Requested-With`", Summary: "The headers in the answer to a preflight request.",
 		}, listOf(token), func(s *Settings, v []string) { s.cors.Headers = v }),
 		define(Option{
 			Name: "cors-expose-headers", Group: HeaderEdit, On: OnIngress, Needs: "cors-allow-origin", Value: "headers, separated by commas", Example: "X-Total", most: mostText,
@@ -86,7 +86,7 @@ func corsOptions() []Option {
 
 // pathOptions say how the paths of requests are compared with those of rules.
 func pathOptions() []Option {
-	const oldest = " The oldest Ingress with a host says it for the host."
+	const oldest = " The oldest Ingress with a host decides for the host."
 	return []Option{
 		define(Option{
 			Name: "normalize-paths", Group: Routing, On: OnIngress, Matches: true, Value: valueBool, Example: "false", Default: "`paths.normalize` of the configuration",
@@ -94,7 +94,7 @@ func pathOptions() []Option {
 		}, boolean, func(s *Settings, v bool) { s.Paths.Normalize = &v }),
 		define(Option{
 			Name: "unsafe-paths", Group: Routing, On: OnIngress, Matches: true, Value: "`reject` or `pass`", Example: "pass", Default: "`paths.unsafe` of the configuration",
-			Summary: "What becomes of requests whose path servers read in different ways, such as `/admin%2f`, where this Ingress [protects](paths.md) something: `reject` answers 400 on its hosts, `pass` does not.",
+			Summary: "What happens to requests whose path different servers read in different ways, such as `/admin%2f`, where this Ingress [protects](paths.md) something: `reject` answers 400 on its hosts, `pass` does not.",
 		}, oneOf(words("reject", "pass")), func(s *Settings, v string) { s.Paths.Unsafe = v }),
 		define(Option{
 			Name: "path-parameters", Group: Routing, On: OnIngress, Matches: true, Value: "`reject`, `ignore` or `match`", Example: "ignore", Default: "`paths.parameters` of the configuration",
@@ -128,7 +128,7 @@ func snippetOptions() []Option {
 			Name: SnippetOption, Group: Snippets, On: OnIngress, Closes: true, most: mostText,
 			Value:   "lines of a backend section of haproxy.cfg, 100 at most",
 			Example: "http-request deny if { path_beg /internal }",
-			Summary: "Lines that the backends of the Ingress get, behind what protects them and before what changes requests. Off unless the administrator allows the namespace in `snippets`. HAProxy judges the lines; since they may deny requests, the routes answer 503 if one of them cannot be used. They cannot begin a section or add servers. Comments are left out.",
+			Summary: "Lines for the backends of the Ingress. They stand after the lines that protect the backends and before those that change requests. Refused unless the administrator allows the namespace in `snippets`. HAProxy checks the lines. Since they may deny requests, the routes answer 503 if one of them cannot be used. They cannot begin a section or add servers. Comments are left out.",
 		}, snippet, func(s *Settings, v []policy.Line) { s.Snippet = v }),
 	}
 }
@@ -309,7 +309,7 @@ func headerEdit(line string) (policy.HeaderEdit, error) {
 	case !e.Do.IsKnown():
 		return e, faultOf(line, "is not an edit of a header", hint)
 	case (e.Do == policy.Remove) != (e.Value == ""):
-		return e, faultOf(line, "has one word too few or too many", hint)
+		return e, faultOf(line, "has too few or too many words", hint)
 	case slices.Contains(notEdited, strings.ToLower(name)):
 		return e, faultOf(name, "is not a header that can be edited", "for Host, use "+Prefix+"rewrite-host")
 	}
@@ -388,7 +388,7 @@ func allowOrigins(text string) (origins, error) {
 		}
 	}
 	if out.any && len(out.plain)+len(out.patterns) > 0 {
-		return out, fault("lists origins beside *", `write "*" alone`)
+		return out, fault("lists other origins besides *", `write "*" alone`)
 	}
 	return out, nil
 }

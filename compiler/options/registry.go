@@ -50,7 +50,7 @@ func routingOptions() []Option {
 		}, localPath, func(s *Settings, v string) { s.appRoot = v }),
 		define(Option{
 			Name: "fallback-service", Group: Routing, On: OnIngress, Value: "`NAME` or `NAME:PORT`", Example: "sorry:8080",
-			Summary: "The Service of the same namespace, by its first port unless one is named, that gets the requests of a route whose own Service has no usable endpoint. All that is asked of the route's requests holds. Without it they are answered 503.",
+			Summary: "The Service of the same namespace that gets the requests of a route whose own Service has no usable endpoint, on its first port unless one is named. All options of the route still apply. Without it, such requests get 503.",
 		}, fallbackService, func(s *Settings, v policy.ServiceRef) { s.Fallback = v }),
 		define(Option{
 			Name: "rewrite-path", Group: Routing, On: OnIngress, Value: "a path, or a regular expression and a replacement",
@@ -64,11 +64,11 @@ func routingOptions() []Option {
 		define(Option{
 			Name: "server-alias", Group: Routing, On: OnIngress, Own: true, Matches: true, Value: "DNS names, separated by commas; `*.` is a wildcard for one label",
 			Example: "www.shop.example", most: mostText,
-			Summary: "More names of the Ingress's host, of which it must have one.",
+			Summary: "More names for the host of the Ingress, which must have exactly one.",
 		}, listOf(alias), func(s *Settings, v []string) { s.Aliases = v }),
 		define(Option{
 			Name: "redirect-www", Group: Routing, On: OnIngress, Matches: true, Value: valueBool, Example: "true", Default: "`false`",
-			Summary: "Redirects the host with `www.` before it to each host of the Ingress, with 308, and the host without it where the Ingress's begins so; path, query and scheme stay. A name that a rule or an alias has is left to it. List the name in `tls` for its certificate.",
+			Summary: "Redirects the host with `www.` before it to each host of the Ingress, with 308, and the host without it where the Ingress's begins so; path, query and scheme stay. Names that a rule or an alias has are not redirected. List the name in `tls` for its certificate.",
 		}, boolean, func(s *Settings, v bool) { s.RedirectWWW = v }),
 		define(Option{
 			Name: "share-host", Group: Routing, On: OnIngress, Own: true, Matches: true, Value: "namespaces, separated by commas; `*` is all", Example: "checkout, search", most: mostText,
@@ -76,7 +76,7 @@ func routingOptions() []Option {
 		}, listOf(namespaceName), func(s *Settings, v []string) { s.ShareHost = v }),
 		define(Option{
 			Name: "ssl-passthrough", Group: Routing, On: OnIngress, Matches: true, Value: valueBool, Example: "true", Default: "`false`",
-			Summary: "TLS connections that ask for a host of the Ingress are passed on as they are to the Service of its path `/`, which has the certificate. Nothing that looks at requests works on them; of what protects, `allow-list` and `deny-list` do, and with any other such option they are refused. Plain HTTP is served as ever; requests by a TLS connection that was made for another host, or by HTTP/3, get 421. The oldest Ingress of a host's owner says whether its connections are passed on.",
+			Summary: "TLS connections that ask for a host of the Ingress are passed on as they are to the Service of its path `/`, which has the certificate. Nothing that looks at requests works on them; of what protects, `allow-list`, `deny-list`, `allow-countries` and `deny-countries` do, and with any other such option they are refused. Plain HTTP is served as ever; requests by a TLS connection that was made for another host, or by HTTP/3, get 421. The oldest Ingress of a host's owner says whether its connections are passed on.",
 		}, boolean, func(s *Settings, v bool) { s.Passthrough = v }),
 		define(Option{
 			Name: PathType, Group: Routing, On: OnIngress, Matches: true, Value: "`Prefix`, `Exact` or `Regex`", Example: "Exact", Default: "`Prefix`",

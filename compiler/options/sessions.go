@@ -12,11 +12,11 @@ func sessionOptions() []Option {
 	return []Option{
 		define(Option{
 			Name: "affinity", Group: Sessions, On: onBoth, Value: "`cookie` or `none`", Example: "cookie", Default: "`none`",
-			Summary: "`cookie` keeps a session with its endpoint for as long as that is there, on every HAProxy alike. An endpoint that is terminating gets the requests of its sessions, and no others while one is ready; the sessions of one that is down go to another, and get its cookie.",
+			Summary: "`cookie` keeps a session with its endpoint as long as the endpoint exists, on every HAProxy. An endpoint that is terminating gets the requests of its sessions, and no others while one is ready; the sessions of one that is down go to another, and get its cookie.",
 		}, oneOf(map[string]bool{"cookie": true, "none": false}), func(s *Settings, v bool) { s.sticky = v }),
 		define(Option{
 			Name: "affinity-cookie-name", Group: Sessions, On: onBoth, Needs: "affinity", Value: "the name of a cookie", Example: "session", Default: "`hapsnap-` and a hash of the Service's name and port",
-			Summary: "The cookie's name. Services of one host need different names, or each takes away the other's sessions.",
+			Summary: "The cookie's name. Services of one host need different names; otherwise each ends the sessions of the others.",
 		}, cookieName, func(s *Settings, v string) { s.affinity.Cookie = v }),
 		define(Option{
 			Name: "affinity-cookie-domain", Group: Sessions, On: onBoth, Needs: "affinity", Value: "a DNS name of two labels or more", Example: "shop.example", Default: "the request's host alone",
@@ -24,7 +24,7 @@ func sessionOptions() []Option {
 		}, cookieDomain, func(s *Settings, v string) { s.affinity.Domain = v }),
 		define(Option{
 			Name: "affinity-cookie-same-site", Group: Sessions, On: onBoth, Needs: "affinity", Value: "`None`, `Lax` or `Strict`", Example: "Lax", Default: "the browser's",
-			Summary: "With which requests from other sites browsers send the cookie. `None` makes it one for HTTPS only.",
+			Summary: "Whether browsers send the cookie with requests from other sites. With `None` browsers send it over HTTPS only.",
 		}, oneOf(map[string]policy.SameSite{"None": policy.SameSiteNone, "Lax": policy.SameSiteLax, "Strict": policy.SameSiteStrict}),
 			func(s *Settings, v policy.SameSite) { s.affinity.SameSite = v }),
 		define(Option{

@@ -40,7 +40,7 @@ func tcpOptions() []Option {
 			Name: TCPPort, Group: TCPServices, On: OnService, Matches: true,
 			Value:   "ports, separated by commas, each perhaps with `:` and the name or number of a port of the Service",
 			Example: "5432:postgres", Default: "no port; the Service's port of the same number, or its only one",
-			Summary: "Opens ports whose connections go to the Service as they are. The administrator says in `tcpAnnotations` which ports may be opened. If the value of another `tcp-` option cannot be used, no port is opened.",
+			Summary: "Opens ports whose connections go to the Service without a look at requests. The administrator says in `tcpAnnotations` which ports may be opened. If the value of another `tcp-` option cannot be used, no port is opened.",
 		}, listOf(connectionPort), func(s *Settings, v []ConnectionPort) { s.Connections.Ports = v }),
 		define(Option{
 			Name: "tcp-sni", Group: TCPServices, On: OnService, Matches: true, Needs: TCPPort,
@@ -50,12 +50,12 @@ func tcpOptions() []Option {
 		define(Option{
 			Name: "tcp-tls-secret", Group: TCPServices, On: OnService, Matches: true, Needs: TCPPort,
 			Value: "the name of a Secret of the same namespace", Example: "db-tls", Default: "no TLS, or that of the Service",
-			Summary: "TLS ends at HAProxy, with the certificate of this Secret.",
+			Summary: "Ends TLS at HAProxy, with the certificate in this Secret.",
 		}, secretName, func(s *Settings, v string) { s.Connections.Secret = v }),
 		define(Option{
 			Name: "tcp-proxy-protocol", Group: TCPServices, On: OnService, Matches: true, Needs: TCPPort,
 			Value: "CIDRs or addresses, separated by commas", Example: "10.0.0.0/8", Default: "no network", most: mostText,
-			Summary: "Connections of these networks must begin with a header of the PROXY protocol, which tells the client's address. Services that share a port must agree.",
+			Summary: "Connections from these networks must begin with a header of the PROXY protocol, which names the client's address. Services that share a port must agree.",
 		}, listOf(network), func(s *Settings, v []netip.Prefix) { s.Connections.Trusted = v }),
 	}
 }
@@ -89,7 +89,7 @@ var onConnections = map[string]bool{
 	"backend-protocol": true, "backend-verify": true, "backend-sni": true, "backend-ca-secret": true, "backend-client-secret": true,
 	"send-proxy-protocol": true,
 	"timeout-connect":     true, "timeout-server": true, "timeout-queue": true, "timeout-tunnel": true,
-	"allow-list": true, "deny-list": true,
+	"allow-list": true, "deny-list": true, AllowCountries: true, DenyCountries: true,
 }
 
 // whole says what options that look at requests cannot be applied to.

@@ -37,19 +37,19 @@ func serverTLSOptions() []Option {
 		}, secretName, func(s *Settings, v string) { s.ServerSecrets.Authorities = v }),
 		define(Option{
 			Name: "backend-client-secret", Group: Backends, On: onBoth, Closes: true, Value: "the name of a Secret of the same namespace", Example: "edge-client",
-			Summary: "The certificate, of a Secret of type `kubernetes.io/tls`, that endpoints are shown if they ask for one. Without the Secret they are shown one that nobody vouches for.",
+			Summary: "The certificate, in a Secret of type `kubernetes.io/tls`, that HAProxy presents to endpoints that ask for one. Without the Secret it presents a certificate that nobody trusts.",
 		}, secretName, func(s *Settings, v string) { s.ServerSecrets.Certificate = v }),
 		define(Option{
 			Name: "backend-tls-versions", Group: Backends, On: onBoth, Closes: true, Value: "a version of TLS, or two with `-` in between: `1.0`, `1.1`, `1.2`, `1.3`", Example: "1.2-1.3",
-			Summary: "The only versions of TLS that endpoints are spoken to by.",
+			Summary: "The versions of TLS that HAProxy uses with endpoints.",
 		}, tlsVersions, func(s *Settings, v [2]string) { s.servers.limits.MinVersion, s.servers.limits.MaxVersion = v[0], v[1] }),
 		define(Option{
 			Name: "backend-tls-ciphers", Group: Backends, On: onBoth, Closes: true, Value: "a list of ciphers as OpenSSL has it", Example: "HIGH:!aNULL:!AES128", most: mostText,
-			Summary: "The ciphers that endpoints are offered up to TLS 1.2. Those of TLS 1.3 are always offered.",
+			Summary: "The ciphers that HAProxy offers to endpoints up to TLS 1.2. It always offers those of TLS 1.3.",
 		}, cipherList, func(s *Settings, v string) { s.servers.limits.Ciphers = v }),
 		define(Option{
 			Name: "backend-sni", Group: Backends, On: onBoth, Closes: true, Value: "a DNS name, or `request-host`", Example: "internal.example",
-			Summary: "The name that endpoints are asked for over TLS.",
+			Summary: "The server name (SNI) that HAProxy sends to endpoints over TLS. Without it, HAProxy 3.3 and later send the host of the request, and older versions none.",
 		}, serverName, func(s *Settings, v policy.TLS) { s.servers.sni = v }),
 	}
 }
@@ -151,12 +151,12 @@ func clientOptions() []Option {
 		}, wholeMatch, func(s *Settings, v string) { s.Clients.Check.MatchCN = v }),
 		define(Option{
 			Name: "client-error-page", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret", Value: "a URL", Example: "https://help.example/certificates",
-			Summary: "Redirects clients without a certificate there, with 302, in place of ending their connection. A certificate of another authority ends it all the same. It must not be protected by the same option.",
+			Summary: "Redirects clients without a certificate to this URL, with 302, instead of ending their connection. The connection of a client with a certificate of another authority still ends. The same option must not protect the URL.",
 		}, signIn, func(s *Settings, v string) { s.Clients.Check.ErrorPage = v }),
 		define(Option{
 			Name: "client-cert-headers", Group: Protecting, On: OnIngress, Closes: true, Needs: "client-ca-secret",
 			Value: "`none`, or some of `verify`, `dn`, `issuer-dn`, `sha1`, `sha256`, `cert`, and `ssl-client-verify`, `ssl-client-subject-dn`, `ssl-client-issuer-dn`, `ssl-client-cert`, separated by commas", Example: "verify, dn, sha256", Default: "`verify, dn`",
-			Summary: "What endpoints are told of the client's certificate: X-SSL-Client-Verify (`SUCCESS` or `NONE`), X-SSL-Client-DN and X-SSL-Client-Issuer-DN (RFC 4514), X-SSL-Client-SHA1 and X-SSL-Client-SHA256 (hexadecimal), X-SSL-Client-Cert (DER in base64). The last four are headers of these names, as ingress-nginx writes them; the last is PEM, percent-encoded. With `client-ca-secret`, every header whose name begins with X-SSL-Client- or SSL-Client- is removed from what clients send; an endpoint that trusts these headers must have no route without it.",
+			Summary: "What endpoints get of the client's certificate: X-SSL-Client-Verify (`SUCCESS` or `NONE`), X-SSL-Client-DN and X-SSL-Client-Issuer-DN (RFC 4514), X-SSL-Client-SHA1 and X-SSL-Client-SHA256 (hexadecimal), X-SSL-Client-Cert (DER in base64). The last four are headers of these names, as ingress-nginx writes them; the last is PEM, percent-encoded. With `client-ca-secret`, every header whose name begins with X-SSL-Client- or SSL-Client- is removed from what clients send; an endpoint that trusts these headers must have no route without it.",
 		}, certificateFields, func(s *Settings, v []policy.CertificateField) { s.Clients.Check.Forward = v }),
 	}
 }

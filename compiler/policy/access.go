@@ -139,7 +139,10 @@ type Protection struct {
 	// AllowSuffices serves clients in Allow without asking who they are, and has the filters
 	// ask all others, who are not refused.
 	AllowSuffices bool
-	Rate          *RateLimit
+	// DenyCountries and AllowCountries are codes of countries and regions, each of which a
+	// client's address must pass like the networks above. A country stands for its regions too.
+	DenyCountries, AllowCountries Countries
+	Rate                          *RateLimit
 	// MaxBody is the most bytes that a request's body may have; 0 is any.
 	MaxBody int64
 	// Clients is nil where clients need not say who they are over TLS.
@@ -162,7 +165,27 @@ type RateLimit struct {
 
 // Any reports whether anything is refused.
 func (p Protection) Any() bool {
-	return p.Deny.Any() || p.Allow.Any() || p.Rate != nil || p.MaxBody > 0 || p.Clients != nil
+	return p.Deny.Any() || p.Allow.Any() || len(p.DenyCountries)+len(p.AllowCountries) > 0 || p.Rate != nil || p.MaxBody > 0 || p.Clients != nil
+}
+
+// Countries are codes of countries, such as DE, and of regions, such as US-CA.
+type Countries []string
+
+// NoCountry is the code of addresses that the list of countries does not have.
+const NoCountry = "ZZ"
+
+// CountriesFile is the file of a snapshot that has the list of countries.
+const CountriesFile = "files/countries.list"
+
+// Regions returns how the codes of all regions begin of those that are countries.
+func (c Countries) Regions() []string {
+	var out []string
+	for _, code := range c {
+		if !strings.Contains(code, "-") && code != NoCountry {
+			out = append(out, code+"-")
+		}
+	}
+	return out
 }
 
 // Networks are networks of clients: those that are written out, and those of

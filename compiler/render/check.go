@@ -59,7 +59,7 @@ func checkMap(value any) (string, error) {
 // checkList writes a value into a crt-list, where nothing is quoted.
 func checkList(value any) (string, error) {
 	if text, ok := value.(Text); ok && strings.ContainsAny(string(text), `'"\`) {
-		return "", &ValueError{string(text), "is quoted, which maps and crt-lists do not know", "do not use quote here"}
+		return "", &ValueError{string(text), "is quoted, but maps and crt-lists have no quotes", "do not use quote here"}
 	} else if ok {
 		return string(text), notSecret(string(text))
 	}
@@ -114,7 +114,7 @@ func checkPrintable(s string) error {
 // for one, and only as a word of haproxy.cfg.
 func notSecret(s string) error {
 	if strings.Contains(s, bind.SecretMark) {
-		return &ValueError{s, "holds " + bind.SecretMark + ", which stands for the value of a Secret", "only templates can ask for one: with the function secret, in haproxy.cfg, without quotes"}
+		return &ValueError{s, "holds " + bind.SecretMark + ", which stands for the value of a Secret", "only templates can write one: with the function secret, in haproxy.cfg, without quotes"}
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (r *rendering) checkSecrets(config *assembly) {
 		if bytes.Count(line, []byte(bind.SecretMark)) > r.asked(line) {
 			r.faults = append(r.faults, faultOf{len(r.set.files), Fault{
 				Message: fmt.Sprintf("the line holds %s, which stands for the value of a Secret", bind.SecretMark),
-				Hint:    "only templates can ask for one, with the function secret", Origin: config.origins[number-1], Refused: true,
+				Hint:    "only templates can write one, with the function secret", Origin: config.origins[number-1], Refused: true,
 			}})
 		}
 	}

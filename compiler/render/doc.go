@@ -6,7 +6,7 @@
 // # What templates see
 //
 // The templates are those of package templates, overlaid by the user's. A
-// template's dot is a [Page]. Functions are the hermetic ones of sprig (no
+// template's dot is a [TemplateData]. Functions are the hermetic ones of sprig (no
 // clock, no randomness, no environment, nothing in map order) and our own:
 //
 //	quote VALUE           one word of haproxy.cfg, whatever the value holds

@@ -19,7 +19,7 @@ const maxFailures = 100
 // execute returns what a template writes, with its marks, or takes note of why
 // it does not, and returns nothing. Where it fails at an object that it reads, it
 // is executed again without that one: so all such objects are found at once.
-func (r *rendering) execute(i int, page Page) []byte {
+func (r *rendering) execute(i int, page TemplateData) []byte {
 	for range maxFailures {
 		out, err := r.try(i, page)
 		if err == nil {
@@ -51,7 +51,7 @@ func onlyObject(f Fault) (diag.Object, bool) {
 }
 
 // faultAt says why a template could not be executed to its end.
-func (r *rendering) faultAt(written []byte, page Page, err error) Fault {
+func (r *rendering) faultAt(written []byte, page TemplateData, err error) Fault {
 	here := r.newAssembly(true)
 	here.sets = r.sets
 	f := Fault{Message: messageOf(err), Origin: here.stopped(written, page.origins), Refused: isRefusal(err)}

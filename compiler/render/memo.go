@@ -20,6 +20,9 @@ type Memo struct {
 	young, old    map[memoKey]memory
 	maps          mapMemo
 	written, used int
+
+	countries     *routing.CountryList
+	countriesFile *assembly // of it
 }
 
 // scope is what all templates for backends can read. Once another applies,
@@ -152,4 +155,16 @@ func (r *rendering) hostMap(i int) *assembly {
 		r.memo.maps.keep(i, file)
 	}
 	return file
+}
+
+// countriesOf returns the file of a list of countries, which must not be changed. It may have
+// hundreds of thousands of lines, and is another one only when the list is.
+func (m *Memo) countriesOf(list *routing.CountryList) *assembly {
+	if m == nil {
+		return countriesFile(list)
+	}
+	if m.countries != list {
+		m.countries, m.countriesFile = list, countriesFile(list)
+	}
+	return m.countriesFile
 }

@@ -41,7 +41,7 @@ func (o Object) Field(path string) (any, error) {
 	}
 	steps, err := kinds.FieldPath(path)
 	if err != nil {
-		return nil, mistake{"field: " + err.Error(), "use such as spec.timeout"}
+		return nil, mistake{"field: " + err.Error(), "use a path such as spec.timeout"}
 	}
 	var at any = content
 	for _, name := range steps {
@@ -118,9 +118,9 @@ func (x *objectIndex) kind(gvk string) (*kindIndex, error) {
 	}
 	hint := fmt.Sprintf("%s; there are %s", listIt, strings.Join(slices.Sorted(maps.Keys(x.byKind)), ", "))
 	if gvk == "v1/Secret" {
-		hint = "Secrets are not for templates to read: use the function secret for a value"
+		hint = "templates cannot read Secrets: use the function secret for a value"
 	}
-	return nil, mistake{fmt.Sprintf("%q is no kind that templates read", gvk), hint}
+	return nil, mistake{fmt.Sprintf("%q is not a kind that templates can read", gvk), hint}
 }
 
 // kindIndex is the objects of a kind, sorted, and finds them by what they hold.

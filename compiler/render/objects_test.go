@@ -94,13 +94,13 @@ func TestMistakesAboutObjects(t *testing.T) {
 	t.Parallel()
 	const there = "list it in kinds of the configuration; there are example.com/v1/Gadget, example.com/v1/Widget, networking.k8s.io/v1/Ingress, v1/ConfigMap, v1/Service"
 	for text, want := range map[string][2]string{
-		`{{range .Objects "example.com/v1/Wigdet"}}{{end}}`:                    {`"example.com/v1/Wigdet" is no kind that templates read`, there},
-		`{{range .Indexed "example.com/v1/Wigdet" "byHost" "x"}}{{end}}`:       {`"example.com/v1/Wigdet" is no kind that templates read`, there},
-		`{{range .Objects "v1/Secret"}}{{end}}`:                                {`"v1/Secret" is no kind that templates read`, "Secrets are not for templates to read: use the function secret for a value"},
+		`{{range .Objects "example.com/v1/Wigdet"}}{{end}}`:                    {`"example.com/v1/Wigdet" is not a kind that templates can read`, there},
+		`{{range .Indexed "example.com/v1/Wigdet" "byHost" "x"}}{{end}}`:       {`"example.com/v1/Wigdet" is not a kind that templates can read`, there},
+		`{{range .Objects "v1/Secret"}}{{end}}`:                                {`"v1/Secret" is not a kind that templates can read`, "templates cannot read Secrets: use the function secret for a value"},
 		`{{range .Indexed ` + widgetGVK + ` "byName" "x"}}{{end}}`:             {`there is no index "byName" of that kind`, "list it in indexes of the kind; there are: byAll, byDeep, byHost, byPort"},
 		`{{range .Indexed "v1/Service" "byName" "x"}}{{end}}`:                  {`there is no index "byName" of that kind`, "list it in indexes of the kind; there are: "},
 		`{{range .Objects "networking.k8s.io/v1/Ingress"}}{{.Content}}{{end}}`: {"there is no content of kind networking.k8s.io/v1/Ingress", "list it in kinds of the configuration"},
-		`{{range .Objects ` + widgetGVK + `}}{{.Field "spec[0]"}}{{end}}`:      {`field: "spec[0]" is not the path of a field`, "use such as spec.timeout"},
+		`{{range .Objects ` + widgetGVK + `}}{{.Field "spec[0]"}}{{end}}`:      {`field: "spec[0]" is not the path of a field`, "use a path such as spec.timeout"},
 		`{{range .Indexed ` + widgetGVK + ` "byHost" (list "x")}}{{end}}`:      {"a value of type []interface {} is not text, a number or a boolean", ""},
 	} {
 		_, faults := file(t, withWidgets(widget("a", nil)), text)

@@ -12,6 +12,7 @@ import (
 	"text/template"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -22,6 +23,9 @@ const Fallback = "certs/fallback.pem"
 // Render executes the templates. It returns either a whole artifact or, all at
 // once, what keeps it from being whole.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
+	if fault, unknown := ownHosts(in.Model); unknown {
+		return Artifact{}, []Fault{fault}
+	}
 	page := newPage(in)
 	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
 	if in.Memo != nil {
@@ -35,6 +39,9 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 	a.add(snapshots.ConfigFile, r.config)
 	for _, list := range in.Model.NetworkLists {
 		a.add(list.File(), listOf(list))
+	}
+	if list := in.Model.Countries; list != nil {
+		a.add(policy.CountriesFile, in.Memo.countriesOf(list))
 	}
 	for _, page := range in.Model.ErrorPages {
 		a.add(page.File(), pageOf(page))
@@ -56,7 +63,7 @@ func (a *Artifact) add(path string, from *assembly) {
 // rendering is a part of one call of Render.
 type rendering struct {
 	set       *Set
-	page      Page
+	page      TemplateData
 	templates []int   // of the set, that are to be executed
 	template  int     // that is being executed
 	check     checker // of its values
@@ -176,7 +183,7 @@ func (r *rendering) files(a *Artifact, i int) {
 
 // file executes a template that is a file of its own. An empty map or
 // crt-list gets a comment, for the Dataplane API refuses to store nothing.
-func (r *rendering) file(i int, page Page) *assembly {
+func (r *rendering) file(i int, page TemplateData) *assembly {
 	return r.fileOf(i, r.execute(i, page), page.origins)
 }
 
@@ -238,7 +245,7 @@ type parts []*rendering
 const fileParts = 2
 
 // newParts prepares the parts. Only the first one has templates for backends.
-func (s *Set) newParts(page Page, memo *Memo) parts {
+func (s *Set) newParts(page TemplateData, memo *Memo) parts {
 	var sections []int
 	var files [fileParts][]int
 	for i, file := range s.files {
@@ -256,7 +263,7 @@ func (s *Set) newParts(page Page, memo *Memo) parts {
 	return out
 }
 
-func (s *Set) newRendering(page Page, memo *Memo, templates []int) *rendering {
+func (s *Set) newRendering(page TemplateData, memo *Memo, templates []int) *rendering {
 	return &rendering{
 		set: s, page: page, memo: memo, templates: templates, known: map[routing.Origin]int{}, secrets: map[string]bool{},
 		config: &assembly{files: s.files}, artifact: Artifact{Origins: map[string][]LineOrigin{}},
@@ -311,7 +318,7 @@ type piece struct {
 
 // backendPage is the dot of a template for each backend, as far as most need:
 // what it does not hold cannot have been read, so that what was written can be
-// used again. A template that wants more is executed with a [Page].
+// used again. A template that wants more is executed with a [TemplateData].
 type backendPage struct {
 	Config             config.Config
 	SeveralAuthorities bool
@@ -322,7 +329,7 @@ type backendPage struct {
 	asked   []annotation
 }
 
-// Annotation is [Page.Annotation], and takes note of what it was asked.
+// Annotation is [TemplateData.Annotation], and takes note of what it was asked.
 func (p *backendPage) Annotation(name string) string {
 	value := p.objects.annotation(p.Backend.Origins, name)
 	p.asked = append(p.asked, annotation{name, value})
@@ -376,4 +383,18 @@ func (a *assembly) append(p piece) {
 	}
 	a.text = append(a.text, p.text...)
 	a.origins = append(a.origins, p.origins...)
+}
+
+// ownHosts returns what is said of a model that has a listener with hosts of its own. The templates
+// write one tree of hosts for all listeners: they would serve them to everybody, or to nobody.
+func ownHosts(m routing.Model) (Fault, bool) {
+	for _, l := range m.Listeners {
+		if l.Own != nil {
+			return Fault{
+				Message: "listener " + l.Name + " has hosts of its own, and the templates write one list of hosts for all listeners",
+				Hint:    "this is a mistake of the compiler, and of no object",
+			}, true
+		}
+	}
+	return Fault{}, false
 }

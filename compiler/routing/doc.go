@@ -1,11 +1,10 @@
 // Package routing is the model of what should be routed where: hosts, routes,
-// backends and certificates as typed values, and the translation of Ingress
-// objects into them.
+// backends and certificates as typed values, whatever API said so.
 //
-// Translation is a pure function of the objects. A conflict has one rule, the
-// oldest object wins, then namespace/name, and the loser hears of it; an
-// object that cannot be translated gets a diagnostic and harms only itself.
-// How the model becomes HAProxy configuration is left to the templates.
+// It knows the forms that names, hosts and paths have in the model, and which parts of a
+// model belong together. What the objects of an API mean is left to the package of that API,
+// such as package ingress; how the model becomes HAProxy configuration is left to the
+// templates.
 //
 // # Decisions
 //
@@ -13,18 +12,6 @@
 // the frontend, tried in order; plain routes have none. Weights are those of a backend's
 // targets, so that sessions and limits see one backend, and another weight keeps the
 // shape.
-//
-// A canary has the backends of the Ingress whose routes it shares, with other targets. So
-// nothing that protects the other can be forgotten. Options that the canary or its
-// Service has alone are refused rather than guessed at.
-//
-// The cookie of sessions has a name of its own for each Service port. Cookies of a host
-// are sent with all of its paths: under one name the Services of a host would take each
-// other's sessions away.
-//
-// The oldest Ingress with a host says what becomes of its TLS connections, for before TLS
-// ends a host is all that can be told of a request. A host that is not passed on stays so
-// though a wildcard is.
 //
 // Requests over TLS for a host that is passed on get 421, over HTTP/3 too, which is never
 // passed on: where a certificate of ours covers the host, clients would otherwise be

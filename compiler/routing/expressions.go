@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,15 +20,15 @@ const Expression PathType = "Expression"
 // The most expressions of a host and of a namespace, and the most steps that those of a host
 // may take together on one path.
 const (
-	mostOfHost      = 64
-	mostOfNamespace = 512
-	mostSteps       = 250_000
+	MostExpressionsOfHost      = 64
+	MostExpressionsOfNamespace = 512
+	MostExpressionSteps        = 250_000
 )
 
 // ExpressionRoute says when the expression of a Route is tried.
 type ExpressionRoute struct {
 	PathMatch
-	// Prefixes are the prefixes of the host that it comes before, as [prefixKey] writes them.
+	// Prefixes are the prefixes of the host that it comes before, as [PrefixKey] writes them.
 	Prefixes []string
 }
 
@@ -38,8 +37,8 @@ func (e ExpressionRoute) ID() string { return expressionID(e.Path) }
 
 func expressionID(path string) string { return digestOf("expression " + path) }
 
-// prefixKey names a prefix of a host in the file of expressions.
-func prefixKey(path string) string { return digestOf("prefix " + path) }
+// PrefixKey names a prefix of a host in the file of expressions.
+func PrefixKey(path string) string { return digestOf("prefix " + path) }
 
 func digestOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
@@ -63,8 +62,8 @@ func startOf(path string) string {
 	return path
 }
 
-// checkExpression says why a path cannot be an expression.
-func checkExpression(path string) (message, hint string) {
+// CheckExpression says why a path cannot be an expression.
+func CheckExpression(path string) (message, hint string) {
 	for _, r := range path {
 		if r <= ' ' || r >= 0x7f || r == '"' || r == '#' {
 			return fmt.Sprintf("holds %q", r), "requests carry it percent-encoded"
@@ -78,8 +77,8 @@ func checkExpression(path string) (message, hint string) {
 	return e.Message, e.Hint
 }
 
-// literalOf returns what every path begins with that an expression matches, in lower case.
-func literalOf(path string) string {
+// LiteralOf returns what every path begins with that an expression matches, in lower case.
+func LiteralOf(path string) string {
 	re, err := regexp.Compile(path)
 	if err != nil {
 		return "/"
@@ -91,22 +90,22 @@ func literalOf(path string) string {
 	return strings.ToLower(literal)
 }
 
-// shutAs returns the paths as prefixes that stand for an expression which cannot be used: what
+// ClosedPrefixes returns the paths as prefixes that stand for an expression which cannot be used: what
 // it is sure to begin with, and the whole elements of that.
-func shutAs(path string) []string {
-	literal := literalOf(path)
+func ClosedPrefixes(path string) []string {
+	literal := LiteralOf(path)
 	if _, err := regexp.Compile(path); err != nil {
 		literal = path[:strings.IndexAny(path+"(", `\^$.|?*+()[]{}`)]
 		if rest := path[len(literal):]; rest != "" && strings.Contains("?*{", rest[:1]) {
 			literal = literal[:max(1, len(literal)-1)]
 		}
 	}
-	return slices.Compact([]string{asRequested(literal), asRequested(literal[:1+strings.LastIndexByte(literal, '/')])})
+	return slices.Compact([]string{AsRequested(literal), AsRequested(literal[:1+strings.LastIndexByte(literal, '/')])})
 }
 
-// stepsOf returns about how many steps expressions take together on the worst path. Two whose
+// ExpressionSteps returns about how many steps expressions take together on the worst path. Two whose
 // literal beginnings differ do not both get beyond them.
-func stepsOf(paths []string) int {
+func ExpressionSteps(paths []string) int {
 	type known struct {
 		literal string
 		steps   int
@@ -114,7 +113,7 @@ func stepsOf(paths []string) int {
 	all := make([]known, len(paths))
 	for i, path := range paths {
 		e, _ := expression.Parse(patternOf(startOf(path)))
-		all[i] = known{literalOf(path), e.Steps}
+		all[i] = known{LiteralOf(path), e.Steps}
 	}
 	most := 0
 	for _, a := range all {
@@ -129,58 +128,6 @@ func stepsOf(paths []string) int {
 		most = max(most, sum)
 	}
 	return most
-}
-
-// expressionRoutes returns the expressions of a host in the order in which they are tried: by
-// namespace, that of the oldest Ingress first, so that nobody takes the requests of an older
-// one; of a namespace, the longest first, as ingress-nginx does.
-func (h *virtualHost) expressionRoutes() []ExpressionRoute {
-	if len(h.expressions) == 0 {
-		return nil
-	}
-	oldest := map[string]ingress{}
-	var matches []PathMatch
-	for match, c := range h.routes {
-		if match.Type != Expression {
-			continue
-		}
-		matches = append(matches, match)
-		namespace := c.by.Ref.Namespace
-		if o, known := oldest[namespace]; !known || cmp.Or(compareAge(c.by, o), c.by.Ref.Compare(o.Ref)) < 0 {
-			oldest[namespace] = c.by
-		}
-	}
-	slices.SortFunc(matches, func(a, b PathMatch) int {
-		x, y := h.routes[a].by.Ref.Namespace, h.routes[b].by.Ref.Namespace
-		if x != y {
-			return cmp.Or(compareAge(oldest[x], oldest[y]), oldest[x].Ref.Compare(oldest[y].Ref))
-		}
-		return cmp.Or(cmp.Compare(len(b.Path), len(a.Path)), cmp.Compare(a.Path, b.Path))
-	})
-	var out []ExpressionRoute
-	for _, match := range matches {
-		e := ExpressionRoute{PathMatch: match}
-		for _, prefix := range slices.SortedFunc(maps.Keys(h.routes), PathMatch.compare) {
-			if prefix.Type == Prefix && h.precedes(match, prefix) {
-				e.Prefixes = append(e.Prefixes, prefixKey(prefix.Path))
-			}
-		}
-		out = append(out, e)
-	}
-	return out
-}
-
-// precedes reports whether an expression comes before a prefix: only if all that it matches
-// is below the prefix, which is of the same Ingress, or shorter and of the same namespace.
-// So no expression takes requests from a path that is as long as what it is sure of, nor
-// from anybody else.
-func (h *virtualHost) precedes(expression, prefix PathMatch) bool {
-	e, p := h.routes[expression].by.Ref, h.routes[prefix].by.Ref
-	literal, below := literalOf(expression.Path), strings.ToLower(prefix.Path)+"/"
-	if e == p {
-		return strings.HasPrefix(literal+"/", below)
-	}
-	return e.Namespace == p.Namespace && strings.HasPrefix(literal, below) && len(literal) > len(below)
 }
 
 // ExpressionEntry is a line of the file of expressions: what the host, the prefix and the path
@@ -230,7 +177,7 @@ func ExpressionPrefixes(hosts []Host) []ExpressionPrefix {
 		for _, c := range h.Choices() {
 			if c.Type == Prefix {
 				root = root || c.Path == ""
-				out = append(out, ExpressionPrefix{h.Name + "|" + c.Path + "/", prefixKey(c.Path), c.Routes[len(c.Routes)-1].Origin})
+				out = append(out, ExpressionPrefix{h.Name + "|" + c.Path + "/", PrefixKey(c.Path), c.Routes[len(c.Routes)-1].Origin})
 			}
 		}
 		if !root {
@@ -245,12 +192,13 @@ func ExpressionPrefixes(hosts []Host) []ExpressionPrefix {
 // matches.
 type BackendExpression struct{ ID, Pattern string }
 
-func backendExpression(path string) BackendExpression {
+// NewBackendExpression returns a path that is an expression as a backend has it.
+func NewBackendExpression(path string) BackendExpression {
 	return BackendExpression{expressionID(path), patternOf(path)}
 }
 
-// sortedExpressions returns expressions sorted, each once.
-func sortedExpressions(all []BackendExpression) []BackendExpression {
+// SortExpressions returns expressions sorted, each once.
+func SortExpressions(all []BackendExpression) []BackendExpression {
 	slices.SortFunc(all, func(a, b BackendExpression) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.Compact(all)
 }

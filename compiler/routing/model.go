@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -26,7 +28,9 @@ type Model struct {
 	Certificates []Certificate // by file
 	Userlists    []Userlist    // by name
 	NetworkLists []NetworkList // by name
-	ErrorPages   []ErrorPage   // by status
+	// Countries is the list of networks by country, nil if nothing asks for it.
+	Countries  *CountryList
+	ErrorPages []ErrorPage // by status
 	// ServerNames are the TLS hosts that need more than to be one of a
 	// Certificate's Hosts, by name.
 	ServerNames []ServerName
@@ -37,9 +41,10 @@ type Model struct {
 	// "" answers them with 404.
 	Default       string
 	DefaultOrigin Origin
-	// Listeners are the ports whose connections are routed as wholes, by name, and
-	// ConnectionBackends those that they are sent to, by name, without filters.
-	// Another one that only has requests is not among them: all have the same Hosts.
+	// Listeners are the ports whose connections are routed as wholes, or that have hosts of
+	// their own, by name, and ConnectionBackends those that connections are sent to, by name,
+	// without filters. Another one that only has requests is not among them: all of these
+	// have the Hosts above.
 	Listeners          []Listener
 	ConnectionBackends []Backend
 	// Asked says what was looked up by name, whether it was there or not.
@@ -49,7 +54,7 @@ type Model struct {
 // Asked names the objects that a translation looked for, sorted. With others the
 // model would be the same.
 type Asked struct {
-	Secrets, ConfigMaps []snapshots.SecretName
+	Secrets, ConfigMaps []types.NamespacedName
 }
 
 // Host is one virtual host. Name is lower case: "" for rules without a host,
@@ -101,8 +106,8 @@ type PathMatch struct {
 	Path string
 }
 
-// compare orders matches by path, exact before prefix.
-func (m PathMatch) compare(o PathMatch) int {
+// Compare orders matches by path, exact before prefix.
+func (m PathMatch) Compare(o PathMatch) int {
 	return cmp.Or(cmp.Compare(m.Path, o.Path), cmp.Compare(m.Type, o.Type))
 }
 
@@ -150,9 +155,10 @@ type Route struct {
 
 // ReplacesPrefix reports whether a filter replaces what the route matched, so
 // that it has to be known what that was.
-func (r Route) ReplacesPrefix() bool { return replacesPrefix(r.Filters) }
+func (r Route) ReplacesPrefix() bool { return ReplacesPrefix(r.Filters) }
 
-func replacesPrefix(filters []policy.Filter) bool {
+// ReplacesPrefix reports whether a filter replaces what a route matched.
+func ReplacesPrefix(filters []policy.Filter) bool {
 	for _, f := range filters {
 		if rewrite, ok := f.(policy.RewritePath); ok && rewrite.Pattern == "" {
 			return true
@@ -207,46 +213,6 @@ type ExternalName struct {
 	Port int
 }
 
-// Certificate is a TLS certificate for the hosts that name it, but for those that
-// are a ServerName. Hosts are as in the Ingress, lower case, with "*." for
-// wildcards, sorted.
-type Certificate struct {
-	File   string // "certs/shop_web-tls.pem", as crt-lists name it
-	Secret snapshots.SecretName
-	// Use says what it is for, as in a [snapshots.CertificateRef]: those that are
-	// not for hosts have none.
-	Use   snapshots.Use
-	Hosts []string
-	// Observed is nil if the Secret was not among the inputs.
-	Observed *snapshots.ObservedCertificate
-	Origin   Origin
-}
-
-// ServerName is what clients get that ask for a host over TLS, by SNI.
-type ServerName struct {
-	// Host is as in a Certificate.
-	Host string
-	// Certificates are files, among which the client's means decide; none
-	// stands for the default certificate.
-	Certificates []string
-	// Except are the hosts that a wildcard does not stand for. Without this,
-	// HAProxy would take a wildcard's certificate for a host that has one of its
-	// own, if the wildcard's key is of another kind.
-	Except []string
-	// Clients is nil where clients are not asked for certificates.
-	Clients *ClientCheck
-	Origin  Origin
-}
-
-// ClientCheck asks TLS clients for a certificate of an authority, when they
-// connect. Routes to which more applies have it in their [policy.Protection].
-type ClientCheck struct {
-	Authority string // a file, of a Certificate for that use
-	// Required refuses connections without a certificate; all others than those
-	// of the authority are refused in any case.
-	Required bool
-}
-
 // Origin is the object and the place in it that something came from.
 type Origin struct {
 	Object   diag.Object
@@ -256,8 +222,8 @@ type Origin struct {
 	Field string
 }
 
-// compare orders origins by object, then by position.
-func (o Origin) compare(p Origin) int {
+// Compare orders origins by object, then by position.
+func (o Origin) Compare(p Origin) int {
 	return cmp.Or(o.Object.Compare(p.Object), o.Position.Compare(p.Position), cmp.Compare(o.Field, p.Field))
 }
 
@@ -272,14 +238,19 @@ type Listener struct {
 	// protocol, sorted. Those of an HTTPS listener are the configuration's.
 	Trusted []netip.Prefix
 	Routes  []ConnectionRoute // by SNI
+	// Own are the hosts that requests to this listener may be for. Nil stands for those of the
+	// Model, which all listeners share that have none of their own: so it is with Ingress. The
+	// shipped templates know no others, and rendering refuses a model with some.
+	Own *Tree
 }
 
 // Protocol is what becomes of the connections of a [Listener].
 type Protocol string
 
-// The protocols. Connections of an HTTPS listener that no route takes are those
+// The protocols. Those of an HTTP listener are requests in the clear. Connections of an HTTPS listener that no route takes are those
 // of the hosts of the [Model]; those of a TCP listener are closed.
 const (
+	HTTP  Protocol = "HTTP"
 	HTTPS Protocol = "HTTPS"
 	TCP   Protocol = "TCP"
 )
@@ -364,8 +335,8 @@ func (l Listener) Except(wildcard ConnectionRoute) []string {
 	return out
 }
 
-// tcpListenerName names the listener of a port.
-func tcpListenerName(port int) string { return "tcp_" + strconv.Itoa(port) }
+// TCPListenerName names the listener of a port.
+func TCPListenerName(port int) string { return "tcp_" + strconv.Itoa(port) }
 
 // Choice is what becomes of the requests for one path of a host: the routes for
 // it, in the order in which they are tried.
@@ -432,3 +403,31 @@ func Choices(hosts []Host) []Choice {
 	slices.SortFunc(out, func(a, b Choice) int { return cmp.Compare(a.To(), b.To()) })
 	return out
 }
+
+// Unavailable is the name of the backend without targets that routes get whose
+// backend cannot be named otherwise. Names of Services hold no underscore, so
+// that those of their backends hold two.
+const Unavailable = "hapsnap_unavailable"
+
+// SnippetLine is a line of haproxy.cfg that an object brings for its backends.
+type SnippetLine struct {
+	policy.Line
+	Origin Origin
+}
+
+// ErrorPage is what HAProxy answers with a status of its own: not what a server
+// answers. It is sent as it is.
+type ErrorPage struct {
+	Status      int
+	ContentType string
+	Body        string
+	Origin      Origin // in the ConfigMap
+	Suffix      string // the end of the file's name
+}
+
+// File returns the path of the page in a snapshot.
+func (p ErrorPage) File() string { return fmt.Sprintf("files/error-%d.%s", p.Status, p.Suffix) }
+
+// Standard reports whether HAProxy gives the status by itself, and not only
+// where a rule says so.
+func (p ErrorPage) Standard() bool { return p.Status != 411 }

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	networkingv1 "k8s.io/api/networking/v1"
+	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
-// maxPath is the longest path in bytes. A map's line, which also holds the host
+// MaxPath is the longest path in bytes. A map's line, which also holds the host
 // and the backend, and a request's first line have to fit HAProxy's buffer of
 // 16 KiB.
-const maxPath = 8192
+const MaxPath = 8192
 
 // charNames are the characters that no path may hold, as messages call them.
 // Some of them end a key or a line of a map or start a comment there; none of
@@ -22,31 +22,17 @@ var charNames = map[rune]string{
 	'#': "a '#'", '?': "a '?'", '"': "a double quote", '\\': "a backslash",
 }
 
-// checkPath says which rule of the API a path breaks.
-func checkPath(path string, pathType networkingv1.PathType) (message, hint string) {
-	specific := pathType == networkingv1.PathTypeImplementationSpecific
-	switch {
-	case path == "" && specific:
-		return "", ""
-	case !strings.HasPrefix(path, "/"):
-		return "does not start with a slash", "write it as /path"
-	case specific:
-		return "", ""
-	}
-	return checkSequences(path)
-}
-
-// checkUsable says why a path that the API takes cannot be matched with requests.
-func checkUsable(path string) (message, hint string) {
-	if n := max(len(path), len(NormalPath(path, false))); n > maxPath {
-		return fmt.Sprintf("has %d bytes", n), fmt.Sprintf("a path may have %d bytes, as requests carry it", maxPath)
+// CheckUsable says why a path that the API takes cannot be matched with requests.
+func CheckUsable(path string) (message, hint string) {
+	if n := max(len(path), len(NormalPath(path, false))); n > MaxPath {
+		return fmt.Sprintf("has %d bytes", n), fmt.Sprintf("a path may have %d bytes, as requests carry it", MaxPath)
 	}
 	return checkChars(path)
 }
 
-// asRequested returns a path as requests carry it (RFC 3986, section 2.1): what they cannot
+// AsRequested returns a path as requests carry it (RFC 3986, section 2.1): what they cannot
 // carry as it is stands percent-encoded.
-func asRequested(path string) string {
+func AsRequested(path string) string {
 	var b strings.Builder
 	for _, c := range []byte(path) {
 		if c <= ' ' || c >= 0x7f || charNames[rune(c)] != "" {
@@ -85,23 +71,6 @@ func encodedHint(r rune) string {
 	return "if requests have it percent-encoded, write " + b.String()
 }
 
-// checkSequences holds to what the API allows in Exact and Prefix paths, which
-// proxies and applications understand differently.
-func checkSequences(path string) (message, hint string) {
-	const why = "use pathType ImplementationSpecific if it is meant"
-	for _, s := range []string{"//", "/./", "/../", "%2f", "%2F"} {
-		if strings.Contains(path, s) {
-			return "holds " + s, why
-		}
-	}
-	for _, s := range []string{"/..", "/."} {
-		if strings.HasSuffix(path, s) {
-			return "ends with " + s, why
-		}
-	}
-	return "", ""
-}
-
 // PathForm is the form in which the paths of a host's requests are compared with those of
 // its routes. What is passed on to servers is the path as it came.
 type PathForm string
@@ -117,10 +86,10 @@ const (
 	AsSent PathForm = "as-sent"
 )
 
-// of returns a path in the form.
-func (f PathForm) of(path string) string {
+// Of returns a path in the form.
+func (f PathForm) Of(path string) string {
 	if f == AsSent {
-		return asRequested(path)
+		return AsRequested(path)
 	}
 	return NormalPath(path, f == WithoutParameters)
 }
@@ -218,9 +187,9 @@ func mayStand(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= lower(c) && lower(c) <= 'z' || strings.IndexByte("-._~!$&'()*+,=:@", c) >= 0
 }
 
-// unmatchable says of what an expression holds that no path in the normal form does, "" if there
+// Unmatchable says of what an expression holds that no path in the normal form does, "" if there
 // is nothing: a part with it matches no request, and what it was to protect would be open.
-func unmatchable(path string) string {
+func Unmatchable(path string) string {
 	tree, err := syntax.Parse(path, syntax.Perl)
 	if err != nil {
 		return "" // which is said elsewhere
@@ -289,4 +258,25 @@ func unmatchableText(text string) string {
 // inNormalPath reports whether a character stands in paths of the normal form.
 func inNormalPath(r rune) bool {
 	return r < 0x80 && (mayStand(byte(r)) || strings.ContainsRune("/;%", r))
+}
+
+// FormOf returns the form that the configuration has paths compared in.
+func FormOf(p config.Paths) PathForm {
+	switch {
+	case !p.Normalize:
+		return AsSent
+	case p.Parameters == config.IgnoreParameters:
+		return WithoutParameters
+	}
+	return NormalForm
+}
+
+// IsPlainPath reports whether a path has as many bytes in the normal form, or fewer.
+func IsPlainPath(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; c != '/' && c != ';' && !mayStand(c) {
+			return false
+		}
+	}
+	return true
 }

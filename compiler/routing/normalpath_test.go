@@ -1,6 +1,9 @@
 package routing
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // An expression that can match a path in the normal form is let be, and one that cannot is not.
 func TestUnmatchable(t *testing.T) {
@@ -9,8 +12,29 @@ func TestUnmatchable(t *testing.T) {
 		"/admin": "", "/a%20b": "", "/a;x": "", "/[^/]+": "", "/(a|b)/.*": "", "/caf%C3%A9": "", "/a%2Fb": "", `/a\.b`: "", "/+a": "", "/[|a]": "", "/x{2}": "", `/\.well-known`: "", "/(|a)": "", `/[\x00-\x7f]`: "",
 		`/a\|b`: `'|'`, "/a[|]b": `'|'`, `/a\^b`: `'^'`, "/(a|b<c)": `'<'`, "/%61dmin": `"%61"`, "/(x|%2E)": `"%2E"`, "/a//b": `"//"`, `/\./a`: `"/./"`, `/a/\.\./b`: `"/../"`, "/[{}]+": `"[\\{\\}]"`,
 	} {
-		if got := unmatchable(expression); got != want {
+		if got := Unmatchable(expression); got != want {
 			t.Errorf("%s: %s, want %s", expression, got, want)
+		}
+	}
+}
+
+// These are the bytes that a path may hold, each of them one that a request may
+// carry as it is, and that means nothing in a map.
+func TestPathBytes(t *testing.T) {
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789" + "-._~" + "!$&'()*+,;=" + ":@" + "/%" + "<>[]^`{|}"
+	for c := range 256 {
+		path := "/a" + string([]byte{byte(c)}) + "b"
+		message, _ := CheckUsable(path)
+		if want := strings.IndexByte(allowed, byte(c)) >= 0; (message == "") != want {
+			t.Errorf("%q: allowed is %v, want %v (%s)", path, message == "", want, message)
+		}
+	}
+}
+
+func TestCheckUsableLength(t *testing.T) {
+	for n, want := range map[int]bool{MaxPath: true, MaxPath + 1: false} {
+		if message, _ := CheckUsable("/" + strings.Repeat("a", n-1)); (message == "") != want {
+			t.Errorf("a path of %d bytes: usable is %v (%s)", n, message == "", message)
 		}
 	}
 }

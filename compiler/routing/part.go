@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
 // Part returns what one object brings to a model, and what that refers to: a model whose
@@ -15,7 +16,7 @@ import (
 // is concerned. It costs what the part costs, not what the whole does. Mentioned are words
 // of the object; a backend with such a name is kept too.
 func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
-	p := Model{ErrorPages: m.ErrorPages, DefaultCertificate: m.DefaultCertificate}
+	p := Model{Countries: m.Countries.sample(), ErrorPages: m.ErrorPages, DefaultCertificate: m.DefaultCertificate}
 	hosts, needed := map[string]bool{}, map[string]bool{}
 	for _, h := range m.Hosts {
 		if kept, ok := h.part(object); ok {
@@ -32,7 +33,8 @@ func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
 	}
 	for _, l := range m.Listeners {
 		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r ConnectionRoute) bool { return r.Origin.Object != object })
-		if len(l.Routes) > 0 {
+		l.Own = l.Own.part(object, needed)
+		if len(l.Routes) > 0 || l.Own != nil {
 			p.Listeners = append(p.Listeners, l)
 		}
 		for _, r := range l.Routes {
@@ -54,10 +56,10 @@ func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
 	}
 	p.NetworkLists = kept(m.NetworkLists, func(l NetworkList) bool { return lists[l.NetworkList] })
 	p.Userlists = kept(m.Userlists, func(u Userlist) bool { return users[u.Name] })
-	p.ServerNames = kept(m.ServerNames, func(s ServerName) bool { return s.Origin.Object == object || hosts[hostName(s.Host)] })
+	p.ServerNames = kept(m.ServerNames, func(s ServerName) bool { return s.Origin.Object == object || hosts[hostname.Of(s.Host)] })
 	for _, c := range m.Certificates { // only those that are named get into the artifact
 		own := c.Origin.Object == object
-		c.Hosts = kept(c.Hosts, func(host string) bool { return own || hosts[hostName(host)] })
+		c.Hosts = kept(c.Hosts, func(host string) bool { return own || hosts[hostname.Of(host)] })
 		p.Certificates = append(p.Certificates, c)
 	}
 	return p
@@ -123,6 +125,7 @@ func (m Model) With(o Model) (Model, bool) {
 	out := m
 	ok := m.Default == o.Default || m.Default == "" || o.Default == ""
 	out.Default, out.DefaultOrigin = cmp.Or(m.Default, o.Default), m.DefaultOrigin
+	out.Countries = cmp.Or(m.Countries, o.Countries)
 	if m.Default == "" {
 		out.DefaultOrigin = o.DefaultOrigin
 	}
@@ -174,7 +177,7 @@ func joinHosts(a, b Host) (Host, bool) {
 		}
 	}
 	a.Routes = slices.Concat(a.Routes, b.Routes)
-	slices.SortStableFunc(a.Routes, func(x, y Route) int { return x.Match.compare(y.Match.PathMatch) })
+	slices.SortStableFunc(a.Routes, func(x, y Route) int { return x.Match.Compare(y.Match.PathMatch) })
 	return a, true
 }
 
@@ -182,7 +185,7 @@ func joinBackends(a, b Backend) (Backend, bool) {
 	origins, prefixes := slices.Concat(a.Origins, b.Origins), slices.Concat(a.Prefixes, b.Prefixes)
 	a.Origins, b.Origins, a.Prefixes, b.Prefixes = nil, nil, nil, nil
 	same := reflect.DeepEqual(a, b)
-	slices.SortFunc(origins, Origin.compare)
+	slices.SortFunc(origins, Origin.Compare)
 	slices.Sort(prefixes)
 	a.Origins, a.Prefixes = slices.Compact(origins), slices.Compact(prefixes)
 	return a, same
@@ -197,7 +200,7 @@ func joinCertificates(a, b Certificate) (Certificate, bool) {
 
 func joinUserlists(a, b Userlist) (Userlist, bool) {
 	a.Origins = slices.Concat(a.Origins, b.Origins)
-	slices.SortFunc(a.Origins, Origin.compare)
+	slices.SortFunc(a.Origins, Origin.Compare)
 	a.Origins = slices.Compact(a.Origins)
 	return a, a.Secret == b.Secret
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"syscall"
 	"testing"
@@ -26,6 +27,16 @@ import (
 // deadline is how long anything in these tests may take: less than the default of
 // any timeout that is to be shorter in one of them.
 const deadline = 45 * time.Second
+
+// branch returns which HAProxy runs.
+func branch(t *testing.T) config.HAProxyVersion {
+	t.Helper()
+	c, err := validate.Find(t.Context(), haproxy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.HAProxyVersion(regexp.MustCompile(`^\d+\.\d+`).FindString(c.Version))
+}
 
 // edge is a HAProxy that runs what manifests were compiled to.
 type edge struct {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -241,6 +242,70 @@ func TestReadyCountsConnections(t *testing.T) {
 		w.command(t, "set server "+server+" state ready")
 		w.becomes(t, 200, "ready")
 	}
+}
+
+// One of the named Services has a usable server: "gone" has no backend, and does not count.
+func TestReadyNeedsServices(t *testing.T) {
+	t.Parallel()
+	yaml := common(t) + all([]ingress{{name: "a", rules: []string{"a.example P / a", "b.example P / b", "c.example P / c", "e.example P / empty"}}})
+	w := watch(t, yaml, func(s *config.Status) { s.Ready.Services = []string{"shop/a", "shop/b", "shop/empty", "shop/gone"} })
+	if status, _, body := w.page(t, "/ready"); status != 200 { // a worker is as new after each reload
+		t.Errorf("the first answer of a new worker: %d %q", status, body)
+	}
+	w.command(t, "set server shop_a_80/s1 state maint")
+	w.command(t, "set server shop_c_80/s1 state maint")
+	w.becomes(t, 200, "ready")
+	w.command(t, "set server shop_b_80/s1 state maint")
+	w.becomes(t, 503, "no backend that is needed has a usable server")
+	w.command(t, "set server shop_a_80/s1 state ready")
+	w.becomes(t, 200, "ready")
+	watch(t, yaml, func(s *config.Status) { s.Ready.Services = []string{"shop/gone"} }).becomes(t, 200, "ready")
+}
+
+// Requests wait for a server that has all that it may have, and when they are served the instance
+// is ready again.
+func TestReadyFailsWithQueues(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	slow := mirror(t, "slow", func(s *httptest.Server) {
+		next := s.Config.Handler
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-release
+			next.ServeHTTP(w, r)
+		})
+	})
+	var clients string
+	w := watchEdited(t, func(cfg *config.Config) string {
+		clients = fmt.Sprint(cfg.Bind.Addresses[0], ":", cfg.HTTP.Port)
+		cfg.Status.Ready.MaxQueued = 2
+		limited := ingress{name: "slow", annotations: annotated("max-connections", "1", "timeout-queue", "1m"), rules: []string{"slow.example P / slow"}}
+		return serviceYAML("shop", "slow", slow) + limited.yaml()
+	})
+	w.becomes(t, 200, "ready")
+	ended := make(chan int, 5)
+	ask := func() {
+		request, _ := http.NewRequest(http.MethodGet, "http://"+clients+"/", nil)
+		request.Host = "slow.example"
+		client := http.Client{Timeout: deadline, Transport: &http.Transport{DisableKeepAlives: true}}
+		response, err := client.Do(request)
+		if err != nil {
+			ended <- 0
+			return
+		}
+		response.Body.Close()
+		ended <- response.StatusCode
+	}
+	for range 5 { // one is served, four wait
+		go ask()
+	}
+	w.becomes(t, 503, "too many requests wait")
+	close(release)
+	for range 5 {
+		if status := <-ended; status != 200 {
+			t.Errorf("a request that waited got %d", status)
+		}
+	}
+	w.becomes(t, 200, "ready")
 }
 
 // Where no backend counts, none is missing.

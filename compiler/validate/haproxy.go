@@ -34,16 +34,16 @@ var ErrNoHAProxy = errors.New("there is no haproxy to check configurations with"
 var folders = []string{"/usr/sbin", "/usr/local/sbin"}
 
 // stagingPrefix begins the names of the folders in which configurations are checked, with
-// the private keys that go with them. TrialPrefix is that of package trial.
+// the private keys that go with them. SandboxPrefix is that of package sandbox.
 const (
 	stagingPrefix = "hapsnap-validate-"
-	TrialPrefix   = "hapsnap-trial-"
+	SandboxPrefix = "hapsnap-trial-"
 )
 
 // sweepOnce removes what is left of the folders of processes that were killed.
 var sweepOnce = sync.OnceFunc(func() {
-	scratch.Sweep(os.TempDir(), stagingPrefix, TrialPrefix)
-	scratch.Sweep("/tmp", TrialPrefix) // where one goes if its name would be too long
+	scratch.Sweep(os.TempDir(), stagingPrefix, SandboxPrefix)
+	scratch.Sweep("/tmp", SandboxPrefix) // where one goes if its name would be too long
 })
 
 // Checker checks with one HAProxy. It may be used by several goroutines.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/compiler/render"
 )
 
 // Every form in which HAProxy 2.6 to 3.4 write messages.
@@ -22,6 +24,7 @@ func TestParseOutput(t *testing.T) {
 [ALERT]    (24376) : Proxy 'f': unable to find required default_backend: 'no'.
 [ALERT]    (24376) : config : parsing [haproxy.cfg:9] : 'bind *:8443' in section 'frontend' : 'crt-list' : parsing [/s/general/bad.crtlist:2]: unknown ssl keyword bogus
 [ALERT]    (24376) : config : parsing [haproxy.cfg:10] : invalid args in converter 'map_ip' : 'a' is not a valid IPv4 or IPv6 address at line 1 of file '/s/maps/bad.map'.
+[WARNING]  (24376) : config : hlua: please set "tune.lua.bool-sample-conversion" tunable to either "normal" or "pre-3.1-bug" explicitly to avoid ambiguities.
 [ALERT]    (24376) : config : Error(s) found in configuration file : haproxy.cfg
 [ALERT]    (24376) : config : Fatal errors found in configuration.
 `
@@ -60,5 +63,18 @@ func TestRoundTripNoticesLosses(t *testing.T) {
 				t.Errorf("%v, %d faults, want %d: %v", err, len(faults), c.lost, faults)
 			}
 		})
+	}
+}
+
+// What HAProxy says of the machine is nothing about the configuration.
+func TestVerdictLeavesOutTheMachine(t *testing.T) {
+	t.Parallel()
+	v := lineMap{places: newPlaces(render.Artifact{})}.verdict(parseOutput(`[WARNING]  (1) : This configuration enables 64 threads running on a total of 2 CPUs. Please do.
+[WARNING]  (1) : This configuration binds 3 threads to a total of 2 CPUs via cpu-map directives. This means that some threads will compete for the same CPU.
+[WARNING]  (1) : resolvers 'hapsnap': can't connect socket for nameserver '10.255.255.53'.
+[WARNING]  (1) : config : frontend 'f' has no 'bind' directive.
+`))
+	if len(v.Faults) > 0 || len(v.Warnings) != 1 || v.Warnings[0].Message != "haproxy: frontend 'f' has no 'bind' directive" {
+		t.Errorf("%+v", v)
 	}
 }

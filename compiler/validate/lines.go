@@ -50,7 +50,7 @@ func checkLines(config []byte) []fault {
 		c.check(number, bytes.TrimSuffix(line, []byte("\n")))
 	}
 	if len(config) == 0 || config[len(config)-1] != '\n' {
-		c.add(number, "is the last line and has no line break", "")
+		c.add(number, "is the last line and does not end with a line break", "")
 	}
 	return c.faults
 }
@@ -68,7 +68,7 @@ func (c *lineChecker) check(number int, line []byte) {
 	first := haproxycfg.FirstWord(line)
 	switch {
 	case conditionals[first]:
-		c.add(number, first+" is not possible: the Dataplane API sorts lines, and would tear it apart", "use the templates' own if")
+		c.add(number, first+" is not possible: the Dataplane API sorts lines, and would break the block", "use the templates' own if")
 	case haproxycfg.BeginsSection(first):
 		c.section(number, line)
 	}
@@ -86,7 +86,7 @@ func (c *lineChecker) section(number int, line []byte) {
 		key = kind
 	}
 	if first, ok := c.seen[key]; ok {
-		c.add(number, fmt.Sprintf("the section %q is there already, in line %d: the Dataplane API would keep one of them", key, first), "give it a name of its own")
+		c.add(number, fmt.Sprintf("the section %q already exists, in line %d: the Dataplane API would keep only one of them", key, first), "give it a name of its own")
 		return
 	}
 	c.seen[key] = number
@@ -201,8 +201,9 @@ func (m lineMap) located(faults []fault) []render.Fault {
 }
 
 // ofThisMachine matches what HAProxy says of the machine that checks, where the
-// configuration will not run.
-var ofThisMachine = regexp.MustCompile(`^This configuration enables \d+ threads running on a total of \d+ CPUs`)
+// configuration will not run: of its processors, and of name servers that it has no
+// way to.
+var ofThisMachine = regexp.MustCompile(`^This configuration (enables \d+ threads running on|binds \d+ threads to) a total of \d+ CPUs|^resolvers '[^']*': can't connect socket for nameserver `)
 
 // verdict turns HAProxy's messages into faults and warnings.
 func (m lineMap) verdict(messages []message) Verdict {

@@ -74,7 +74,7 @@ func checkWhole(config []byte) ([]fault, error) {
 }
 
 func lostLine(number int) fault {
-	return fault{number, "the Dataplane API would not keep this line as it is", "write it in another way, or report it if it is valid"}
+	return fault{number, "the Dataplane API would change this line", "write it in another way, or report it if it is valid"}
 }
 
 // notBack returns the lines, counted from 0, that are not in what they became.

@@ -39,20 +39,27 @@ func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]field.Erro
 	var found []field.Error
 	// A list is wrong whenever an element is: elements first.
 	for _, settings := range [][]setting{c.elements(cfg), c.wholes(cfg)} {
-		settings = slices.DeleteFunc(settings, func(s setting) bool { return covered(s, found) })
-		faults, err := c.judge(ctx, settings)
-		if err != nil {
-			return nil, err
+		// HAProxy 3.4 does not look at ciphers while it cannot read another line: what
+		// is known to be wrong is left out until nothing is.
+		for {
+			settings = slices.DeleteFunc(settings, func(s setting) bool { return covered(s, found) })
+			faults, err := c.judge(ctx, settings)
+			if err != nil {
+				return nil, err
+			}
+			if len(faults) == 0 {
+				break
+			}
+			found = append(found, faults...)
 		}
-		found = append(found, faults...)
 	}
 	return found, nil
 }
 
-// covered reports whether a fault of an element of a setting is known.
+// covered reports whether a fault of a setting, or of an element of it, is known.
 func covered(s setting, found []field.Error) bool {
 	return slices.ContainsFunc(found, func(f field.Error) bool {
-		return len(f.Path) > len(s.path) && slices.Equal(f.Path[:len(s.path)], s.path)
+		return len(f.Path) >= len(s.path) && slices.Equal(f.Path[:len(s.path)], s.path)
 	})
 }
 

@@ -42,6 +42,10 @@ func TestSettings(t *testing.T) {
 			c.TLS.Ciphers = []string{"AES128-GCM-SHA256", "AES-129", "DEFAULT", "CHACHA"}
 			c.TLS.Curves = []string{"X25518"}
 		}, []string{"tls.ciphers.1", "tls.ciphers.3", "tls.curves.0"}},
+		"elements and a line that cannot be read": {func(c *config.Config) {
+			c.TLS.Ciphers, c.TLS.CipherSuites = []string{"AES128-GCM-SHA256", "AES-129"}, []string{"TLS_BANANA"}
+			c.Log.Format = "%[banana]"
+		}, []string{"log.format", "tls.cipherSuites.0", "tls.ciphers.1"}},
 		"no cipher at all":  {func(c *config.Config) { c.TLS.Ciphers = []string{"AES128-GCM-SHA256", "!ALL"} }, []string{"tls.ciphers"}},
 		"only instructions": {func(c *config.Config) { c.TLS.Ciphers = []string{"!MD5"} }, []string{"tls.ciphers"}},
 		"JSON":              {func(c *config.Config) { c.Log.Format = logs.JSON }, nil},
@@ -63,6 +67,7 @@ func TestSettings(t *testing.T) {
 			for _, f := range faults {
 				got = append(got, strings.Join(f.Path, "."))
 			}
+			slices.Sort(got)
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v: %v", got, tt.want, faults)
 			}

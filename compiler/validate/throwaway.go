@@ -72,7 +72,7 @@ func (k *keyRing) get(t KeyType) ([]byte, error) {
 	}
 	made, err := makeThrowaway(t, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("make a throw-away %s certificate: %w", t, err)
+		return nil, fmt.Errorf("make a temporary %s certificate: %w", t, err)
 	}
 	if k.made == nil {
 		k.made = map[KeyType][]byte{}

@@ -1,6 +1,7 @@
 package validate_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -8,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -154,6 +157,38 @@ func TestEveryConfigurationIsAccepted(t *testing.T) {
 	}
 }
 
+// HAProxy 3.1 and later warn of no script in a configuration that is for them. Older ones
+// refuse it.
+func TestConfigurationForNewerHAProxys(t *testing.T) {
+	t.Parallel()
+	c := find(t)
+	cfg := config.Default()
+	cfg.HAProxyVersion = "3.1"
+	a := artifactOf(t, cfg, nil, model())
+	if !slices.ContainsFunc(a.Files, func(f snapshots.File) bool { return bytes.Contains(f.Content, []byte("lua-load")) }) {
+		t.Fatal("no script is loaded")
+	}
+	said := filepath.Join(t.TempDir(), "said")
+	script := filepath.Join(t.TempDir(), "haproxy")
+	text := fmt.Sprintf("#!/bin/sh\n'%s' \"$@\" 2>'%s'\nstatus=$?\ncat '%s' >&2\nexit $status\n", c.Path, said, said)
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	v, err := (&validate.Checker{Path: script, Version: c.Version}).Check(t.Context(), validate.Input{Artifact: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !config.HAProxyVersion(regexp.MustCompile(`^\d+\.\d+`).FindString(c.Version)).AtLeast(3, 1) {
+		if len(v.Faults) != 1 || !strings.Contains(v.Faults[0].Message, "tune.lua.bool-sample-conversion") {
+			t.Errorf("%+v", v)
+		}
+		return
+	}
+	if out, err := os.ReadFile(said); err != nil || bytes.Contains(out, []byte("hlua")) || len(v.Faults)+len(v.Warnings) > 0 {
+		t.Errorf("%v, %+v\n%s", err, v, out)
+	}
+}
+
 // What is joined from Secrets when a snapshot is pushed is seen by HAProxy and by
 // the parser of the Dataplane API.
 func TestSecretsAreStoodInFor(t *testing.T) {
@@ -216,10 +251,10 @@ func TestFaultsAreMappedBack(t *testing.T) {
 		},
 		"bad file name": {map[string]string{"maps/a.b.map": "x y\n"}, ` "": "maps/a.b.map": not a file name that the Dataplane API keeps: it must be maps/NAME.EXTENSION of letters, digits, _ and -`},
 		"node":          {map[string]string{"extend/global.cfg": "    node mine\n"}, `mine/extend/global.cfg:1 "node mine": node is set when a snapshot is bound, and must not be in it`},
-		"condition":     {map[string]string{"haproxy/15-x.cfg": ".if feature(OPENSSL)\n.endif\n"}, `mine/haproxy/15-x.cfg:1 ".if feature(OPENSSL)": .if is not possible: the Dataplane API sorts lines, and would tear it apart`},
+		"condition":     {map[string]string{"haproxy/15-x.cfg": ".if feature(OPENSSL)\n.endif\n"}, `mine/haproxy/15-x.cfg:1 ".if feature(OPENSSL)": .if is not possible: the Dataplane API sorts lines, and would break the block`},
 		"long line":     {map[string]string{"haproxy/15-x.cfg": "# {{repeat 65600 \"x\"}}\n"}, "mine/haproxy/15-x.cfg:1 … is 65602 bytes long: the Dataplane API drops a line of more than 65535, and all after it"},
 		"many words":    {map[string]string{"extend/frontend-http.cfg": "    acl x path{{range until 63}} /{{.}}{{end}}\n"}, `mine/extend/frontend-http.cfg:1 … has 66 words: HAProxy reads 64 of a line`},
-		"same section":  {map[string]string{"haproxy/55-x.cfg": "backend shop_web_http\n"}, `mine/haproxy/55-x.cfg:1 "backend shop_web_http": the section "backend shop_web_http" is there already, in line …: the Dataplane API would keep one of them`},
+		"same section":  {map[string]string{"haproxy/55-x.cfg": "backend shop_web_http\n"}, `mine/haproxy/55-x.cfg:1 "backend shop_web_http": the section "backend shop_web_http" already exists, in line …: the Dataplane API would keep only one of them`},
 		"private key":   {map[string]string{"files/x.txt": "\n-----BEGIN EC PRIVATE KEY-----\n"}, `mine/files/x.txt:2 "": files/x.txt would hold a private key, and snapshots are kept where many can read them`},
 	} {
 		t.Run(name, func(t *testing.T) {

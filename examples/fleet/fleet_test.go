@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/output"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
@@ -229,7 +230,7 @@ func freeAddress(t *testing.T) string {
 // launch runs a program that ends with the test, or with the test's process.
 func launch(t *testing.T, program string, args ...string) (stop func()) {
 	t.Helper()
-	var log lockedBuffer
+	var log output.Buffer
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

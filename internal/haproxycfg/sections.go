@@ -82,11 +82,6 @@ type Section struct {
 	Lines   []Line // those after the head, comments and empty ones included
 }
 
-// IsProxy reports whether the section takes requests or has servers.
-func (s Section) IsProxy() bool {
-	return s.Keyword == "frontend" || s.Keyword == "backend" || s.Keyword == "listen"
-}
-
 // HasServers reports whether server lines may stand in the section.
 func (s Section) HasServers() bool { return s.Keyword == "backend" || s.Keyword == "listen" }
 

@@ -2,7 +2,7 @@
 // it knows of them.
 //
 // A plan is a list of queries ([Query]). A [Set] watches what its plan has, begins and
-// ends watches as the plan changes, and says how each query stands ([Standing]). What a
+// ends watches as the plan changes, and says how far each query has come ([QueryState]). What a
 // plan needs to be allowed follows from the same queries ([Rules]). Both halves use it,
 // and discovery.
 //
@@ -11,7 +11,7 @@
 //   - While an API server is out of reach, or a permission is gone, or a kind is not known
 //     any more, objects are held as they were. Only an answer of the API server takes an
 //     object away.
-//   - Nothing is said to be known ([Standing.Synced]) before all objects of a query were
+//   - Nothing is said to be known ([QueryState.Synced]) before all objects of a query were
 //     listed once. A query that may not be read, and a kind that the cluster does not know,
 //     are told apart from one that has no objects.
 //   - An object that a list came without is told apart from one that the API server says

@@ -107,11 +107,12 @@ func BuiltIn(apiVersion, kind string) (schema.GroupVersionResource, bool) {
 // reading is what watching takes.
 var reading = []string{"get", "list", "watch"}
 
-// Rules returns what must be allowed for a plan, and no more, by namespace. The
-// resource of a kind that clusters need not have comes from the caller. Roles know no
-// selectors: a query with labels needs all objects of its namespace.
-func Rules(plan []Query, resource func(apiVersion, kind string) string) []rbac.Grant {
-	rules := map[string][]rbacv1.PolicyRule{}
+// Rules returns what must be allowed for a plan, and no more, by namespace and by what each
+// query is for. The resource of a kind that clusters need not have comes from the caller.
+// Roles know no selectors: a query with labels needs all objects of its namespace.
+func Rules(plan []Query, concern func(Query) string, resource func(apiVersion, kind string) string) []rbac.Grant {
+	type place struct{ namespace, concern string }
+	rules := map[place][]rbacv1.PolicyRule{}
 	for _, q := range plan {
 		of, known := BuiltIn(q.APIVersion, q.Kind)
 		if !known {
@@ -122,13 +123,13 @@ func Rules(plan []Query, resource func(apiVersion, kind string) string) []rbac.G
 		if q.Name != "" {
 			rule.ResourceNames = []string{q.Name}
 		}
-		rules[q.Namespace] = append(rules[q.Namespace], rule)
+		at := place{q.Namespace, concern(q)}
+		rules[at] = append(rules[at], rule)
 	}
 	var out []rbac.Grant
-	for namespace, of := range rules {
-		out = append(out, rbac.Grant{Namespace: namespace, Rules: merge(of)})
+	for at, of := range rules {
+		out = rbac.Join(out, rbac.Grant{Namespace: at.namespace, Concern: at.concern, Rules: merge(of)})
 	}
-	slices.SortFunc(out, func(a, b rbac.Grant) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	return out
 }
 

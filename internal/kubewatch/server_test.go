@@ -65,7 +65,7 @@ func (w watched) await(what, want string) {
 
 func (w watched) String() string {
 	var out []string
-	w.Read(func(list []kubewatch.Standing) {
+	w.Read(func(list []kubewatch.QueryState) {
 		for _, s := range list {
 			var words []string
 			for name := range maps.Keys(s.Objects) {

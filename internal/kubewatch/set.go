@@ -49,8 +49,8 @@ type Event struct {
 	At time.Time
 }
 
-// Standing is how a query stands.
-type Standing struct {
+// QueryState says how far the watch of a query has come.
+type QueryState struct {
 	Query Query
 	// Synced: all objects were known once.
 	Synced bool
@@ -67,10 +67,10 @@ type Standing struct {
 }
 
 // Forbidden reports whether the query may not be read at present.
-func (s Standing) Forbidden() bool { return apierrors.IsForbidden(s.Err) }
+func (s QueryState) Forbidden() bool { return apierrors.IsForbidden(s.Err) }
 
 // Trouble returns Err, unless it only says that the cluster does not know an optional kind.
-func (s Standing) Trouble() error {
+func (s QueryState) Trouble() error {
 	if _, unknown := errors.AsType[unknownError](s.Err); unknown && s.Query.Optional {
 		return nil
 	}
@@ -176,12 +176,12 @@ func (s *Set) Changes() <-chan struct{} { return s.changed }
 
 // Read calls use with how the queries stand, in the order of the plan. Nothing changes
 // until it returns; it must not call the Set.
-func (s *Set) Read(use func([]Standing)) {
+func (s *Set) Read(use func([]QueryState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]Standing, 0, len(s.planned))
+	out := make([]QueryState, 0, len(s.planned))
 	for _, q := range s.planned {
-		out = append(out, s.watches[q].standing())
+		out = append(out, s.watches[q].state())
 	}
 	use(out)
 }

@@ -180,7 +180,7 @@ func (s *stand) expect(what, want string) {
 	<-time.After(time.Minute)
 	synctest.Wait()
 	var got []string
-	s.Read(func(list []Standing) {
+	s.Read(func(list []QueryState) {
 		for _, q := range list {
 			var words []string
 			for name, o := range q.Objects {
@@ -207,7 +207,7 @@ func (s *stand) expectEvents(what string, want ...string) {
 	s.t.Helper()
 	<-time.After(time.Minute)
 	synctest.Wait()
-	s.Read(func([]Standing) {
+	s.Read(func([]QueryState) {
 		slices.Sort(s.events)
 		if !slices.Equal(s.events, want) {
 			s.t.Errorf("%s: %q, want %q", what, s.events, want)
@@ -218,7 +218,7 @@ func (s *stand) expectEvents(what string, want ...string) {
 
 func (s *stand) expectLogged(text string, times int) {
 	s.t.Helper()
-	s.Read(func([]Standing) {
+	s.Read(func([]QueryState) {
 		if n := strings.Count(s.log.String(), text); n != times {
 			s.t.Errorf("%q was logged %d times, want %d:\n%s", text, n, times, &s.log)
 		}

@@ -73,7 +73,7 @@ func newWatcher(s *Set, q Query) *watcher {
 	return w
 }
 
-// run watches until ctx is done. What is in the way is said in the log and by standing.
+// run watches until ctx is done. What is in the way is said in the log and by state.
 func (w *watcher) run(ctx context.Context, patience time.Duration, log *slog.Logger) {
 	w.set.mu.Lock()
 	w.log = log
@@ -207,8 +207,8 @@ func bare(err error) error {
 	return err
 }
 
-func (w *watcher) standing() Standing {
-	out := Standing{Query: w.query, Synced: w.synced, Absent: w.absent, Err: w.err, Since: w.since, Count: len(w.objects)}
+func (w *watcher) state() QueryState {
+	out := QueryState{Query: w.query, Synced: w.synced, Absent: w.absent, Err: w.err, Since: w.since, Count: len(w.objects)}
 	if w.set.options.Handle == nil {
 		out.Objects = w.objects
 	}

@@ -163,11 +163,35 @@ var rules = []rule{
 		why:   "what an instance gets does not depend on what people say should run",
 	},
 	{
+		name: "the joined data reaches no rollout and no instance",
+		from: under("pusher/binding"),
+		never: func(path string) bool {
+			return path == "pusher" || under("pusher/rollout", "pusher/fleet", "pusher/preflight", "pusher/statestore", "snapshots/channel")(path)
+		},
+		exceptTests: true,
+		why:         "what a snapshot is with today's endpoints does not depend on who gets it",
+	},
+	{
+		name: "what is done on instances reaches nothing that decides",
+		from: under("pusher/instance"),
+		never: func(path string) bool {
+			return path == "pusher" || under("pusher/statestore", "pusher/discovery")(path)
+		},
+		exceptTests: true,
+		why:         "it carries out one effect on one instance",
+	},
+	{
 		name:        "key material reaches nothing of ours",
 		from:        under("snapshots/bind/pem", "snapshots/bind/htpasswd"),
 		never:       func(string) bool { return true },
 		exceptTests: true,
 		why:         "the contract and the binding both read it",
+	},
+	{
+		name:  "the model reaches no translation",
+		from:  under("compiler/routing", "compiler/policy", "compiler/options", "compiler/render"),
+		never: under("compiler/ingress"),
+		why:   "another API is translated beside Ingress, and rendered alike",
 	},
 	{
 		name:  "templates reaches nothing of ours",

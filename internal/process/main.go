@@ -2,16 +2,22 @@ package process
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 )
 
@@ -195,4 +201,40 @@ func (c Completion) AddTo(root *cobra.Command) {
 // takesArguments reports whether a verb takes one argument, or two.
 func takesArguments(cmd *cobra.Command) bool {
 	return cmd.ValidateArgs([]string{""}) == nil || cmd.ValidateArgs([]string{"", ""}) == nil
+}
+
+// Started sets the memory limit of Go (GOMEMLIMIT) to nine tenths of the container's, so that
+// Go collects garbage before the kernel kills the process, and logs with which version and
+// limits the program runs, and the digest of its configuration. AUTOMEMLIMIT is another ratio,
+// such as 0.8, or off. Where GOMEMLIMIT is set, that holds. How many CPUs are used (GOMAXPROCS)
+// the Go runtime finds out itself.
+func Started(log *slog.Logger, configuration []byte) {
+	if _, err := memlimit.Set(); err != nil {
+		log.Debug("memory limit not set", "err", err)
+	}
+	log.Info("started", "version", Version(), "memory", memoryLimit(), "cpus", runtime.GOMAXPROCS(0), "configuration", digestOf(configuration))
+}
+
+// memoryLimit returns the memory limit of Go in bytes; 0 is none.
+func memoryLimit() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return limit
+	}
+	return 0
+}
+
+// digestOf tells one configuration from another, in few characters.
+func digestOf(configuration []byte) string {
+	sum := sha256.Sum256(configuration)
+	return hex.EncodeToString(sum[:5])
+}
+
+// FileForDigest returns the content of a file for [Started]; none if it cannot be read, which
+// is reported where it is needed.
+func FileForDigest(path string) []byte {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	return content
 }

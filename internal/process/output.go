@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -108,16 +107,4 @@ func (o LogOptions) Logger(w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return nil, Usage("--log-format=%s: want text or json", o.Format)
-}
-
-// LimitMemory sets GOMEMLIMIT to nine tenths of the container's memory limit,
-// so that Go collects garbage before the kernel kills the process. Without a
-// limit, or where GOMEMLIMIT is set already, it changes nothing.
-func LimitMemory(log *slog.Logger) {
-	limit, err := memlimit.Set()
-	if err != nil {
-		log.Debug("memory limit not set", "err", err)
-		return
-	}
-	log.Debug("memory limit set", "bytes", limit)
 }

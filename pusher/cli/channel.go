@@ -169,7 +169,7 @@ func revertedBy(ctx context.Context, store stores.Store) (string, error) {
 // warn says that a change will not last.
 func (c channelChange) warn(w io.Writer) {
 	if c.Reverted != "" {
-		fmt.Fprintf(w, "warning: %s keeps the channel as it is elsewhere, and will undo this\n\thint: change the channel there, or take it out of what is delivered\n", c.Reverted)
+		fmt.Fprintf(w, "warning: %s manages the channel, and will undo this\n\thint: change the channel there, or take it out of what is delivered\n", c.Reverted)
 	}
 }
 
@@ -178,20 +178,20 @@ func acceptRewindCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use:   "accept-rewind [SNAPSHOT...] --store STORE --state STATE",
-		Short: "Give up what is gone of a store or channel that was set back",
-		Long: `Give up what is gone of a store that was set back, or of its channel, so that pushers
-go on with what is there. Until then they keep what runs, and pusher status says what
-they saw and do not find. To put back what is gone needs no command.
+		Short: "Accept that snapshots, or the channel, of a store that was set back are lost",
+		Long: `Accept that snapshots of a store that was set back, or its channel, are lost, so that
+pushers go on with what is there. Until then pushers keep what runs, and pusher status
+lists what they saw before and do not find now. If you restore the store instead, you do
+not need this command.
 
-The command gives up what the pusher saw, as its state says, and what tags of a git store
-name. Name the snapshots that only the compiler saw. The command writes all of this into
-the channel, for all pushers of the store and the compiler. A pusher with another state
-may have seen something else, and needs the command too. If the channel is gone, the
-command makes it anew. The new channel says nothing else: neither what was pinned nor
-that approval is required.`,
+The command gives up the snapshots that the pusher saw, as its state says, and those that
+tags of a git store name. Name the snapshots that only the compiler saw. The command writes
+them into the channel, where all pushers of the store and the compiler read them. A pusher
+with another state may have seen other snapshots, and needs the command too. If the channel
+is gone, the command makes a new one. The new channel has no pin and requires no approval.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if state == "" {
-				return process.WithHint(process.Usage("no state is named"), "use --state with what pusher run was given: it says what the pusher saw")
+				return process.WithHint(process.Usage("no state is named"), "use --state with the value that pusher run has: the state says what the pusher saw")
 			}
 			seen, err := f.readSeen(cmd.Context(), state)
 			if err != nil {
@@ -240,7 +240,7 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 	defer reader.Close()
 	seen.Store = reader.String()
 	reader.Remember(seen)
-	done := channelChange{By: f.who.by, Reason: f.who.reason, Message: "nothing is gone of what the pusher saw"}
+	done := channelChange{By: f.who.by, Reason: f.who.reason, Message: "nothing that the pusher saw is gone"}
 	var view channel.View
 	for try := 1; ; try++ {
 		view, err = reader.View(ctx)

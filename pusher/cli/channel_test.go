@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -89,9 +89,9 @@ func TestOverride(t *testing.T) {
 	expect(t, ids[2].String()+" is the newest", "override", "--end", "--store", url)
 	expect(t, "nothing is overridden", "override", "--end", "--store", url)
 	for said, args := range map[string][]string{
-		"say with --for":           {"override", "r1"},
+		"use --for to say":         {"override", "r1"},
 		"name a snapshot":          {"override", "--for", "1h"},
-		"--for how long":           {"override", "r1", "--for", "-1h"},
+		"--for to say how long":    {"override", "r1", "--for", "-1h"},
 		"--end stands alone":       {"override", "r1", "--end"},
 		"holds no snapshot r9":     {"override", "r9", "--for", "1h"},
 		`invalid argument "often"`: {"override", "r1", "--for", "often"},
@@ -127,7 +127,7 @@ func TestChangeThatWillBeUndone(t *testing.T) {
 	}
 	var said bytes.Buffer
 	done.warn(&said)
-	if want := "warning: Argo CD (application edge) keeps the channel as it is elsewhere, and will undo this\n\thint: "; !strings.HasPrefix(said.String(), want) {
+	if want := "warning: Argo CD (application edge) manages the channel, and will undo this\n\thint: "; !strings.HasPrefix(said.String(), want) {
 		t.Errorf("said %q", said.String())
 	}
 	no := errors.New("no")
@@ -192,8 +192,8 @@ func TestReject(t *testing.T) {
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	idle := writeState(t, pusher.Status{})
-	rolling := writeState(t, pusher.Status{Rollout: &pusher.RolloutStatus{Target: ids[1], Phase: rollout.Soaking}})
+	idle := writeState(t, observe.Status{})
+	rolling := writeState(t, observe.Status{Rollout: &observe.RolloutStatus{Target: ids[1], Phase: rollout.Soaking}})
 
 	expect(t, "the rollout of "+ids[2].String()+" goes on to its next wave at once", "promote", "--store", url, "--by", "ann")
 	if o := channelOf(t, store).Promote; o == nil || o.Snapshot != ids[2] || o.By != "ann" || o.Full || o.At.IsZero() {
@@ -219,7 +219,7 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	expect(t, "paused", "pause", "--store", url)
-	if code, _, errs := pusherCommand(t, "abort", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "it cannot be told which rollout is meant: paused") {
+	if code, _, errs := pusherCommand(t, "abort", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "cannot tell which rollout you mean: paused") {
 		t.Errorf("exit code %d, said %s", code, errs)
 	}
 }
@@ -258,7 +258,7 @@ func TestRollback(t *testing.T) {
 func TestRollbackToWhatTheFleetRan(t *testing.T) {
 	t.Parallel()
 	_, url, ids := filledStore(t)
-	state := writeState(t, pusher.Status{Updated: time.Now(), Good: ids[0]})
+	state := writeState(t, observe.Status{Updated: time.Now(), Good: ids[0]})
 	expect(t, ids[0].String()+" is pinned", "rollback", "--store", url, "--state", state)
 }
 

@@ -26,12 +26,12 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check --instances FILE",
 		Short: "Check that the pusher can push to each instance",
-		Long: `Check each instance of a fleet for what would keep a push from working, and print how
-to mend it: credentials, versions, the master socket, directories, permissions, whether
-the API survives the first push, limits, statistics and clock.
+		Long: `Check each instance of a fleet for whatever would make a push fail, and print how to mend
+it. The command checks credentials, versions, the master socket, directories, permissions,
+whether the API survives the first push, limits, statistics and the clock.
 
-The command changes nothing that runs. It uploads files that no configuration names and
-deletes them, and has HAProxy validate texts that are not kept.
+The command changes nothing that runs. It uploads files that no configuration names, and
+deletes them again. It has HAProxy validate configurations that are not kept.
 
 The exit code is 1 if an instance has an error. Warnings do not count.`,
 		Args: process.Args(cobra.NoArgs),
@@ -40,7 +40,7 @@ The exit code is 1 if an instance has an error. Warnings do not count.`,
 				return process.WithHint(process.Usage("--instances is missing"), "name the file with the Fleet")
 			}
 			if limit <= 0 {
-				return process.Usage("--timeout=%s: want more than nothing", limit)
+				return process.Usage("--timeout=%s: a timeout must be more than zero", limit)
 			}
 			instances, err := at.instances(cmd.Context(), file, limit)
 			if invalid, ok := errors.AsType[fleet.InvalidError](err); ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -120,8 +121,8 @@ type whoFlags struct {
 }
 
 func (f *whoFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.by, "by", whoami(), "who does this, for the others")
-	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the others")
+	cmd.Flags().StringVar(&f.by, "by", whoami(), "who does this, as history and status show it")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "why, as history and status show it")
 }
 
 // because returns the reason as the end of a commit's subject.
@@ -145,8 +146,8 @@ type clusterFlags struct {
 }
 
 func (f *clusterFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster that a store or a state is in; in a pod, its own cluster by default")
-	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one by default")
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster with the store or the state; the default in a pod is the pod's own cluster")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default: the current one)")
 }
 
 // access returns how the cluster is reached.
@@ -168,22 +169,22 @@ func (f *clusterFlags) client() (kubernetes.Interface, error) {
 }
 
 // hintState is for whoever names a state that is not there.
-const hintState = "name what pusher run --state was given; it is made when that starts"
+const hintState = "use the value of pusher run --state; pusher run makes the state when it starts"
 
 // hintNotState is for a state that is damaged, or of another version.
-const hintNotState = "put back what was there, or take it away: a pusher without a state asks the instances what they run, " +
+const hintNotState = "restore what was there, or delete it: a pusher without a state asks the instances what they run, " +
 	"and forgets failures that the channel does not show, and what was uploaded"
 
 // readStatus returns what a pusher said last, in its state: a file, or a Secret of a
 // cluster.
-func (f *clusterFlags) readStatus(ctx context.Context, state string) (pusher.Status, error) {
+func (f *clusterFlags) readStatus(ctx context.Context, state string) (observe.Status, error) {
 	if !inSecret(state) {
 		s, err := pusher.ReadStatus(state)
 		return s, hinted(err)
 	}
 	data, err := f.readSecret(ctx, state)
 	if err != nil {
-		return pusher.Status{}, hinted(err)
+		return observe.Status{}, hinted(err)
 	}
 	s, err := pusher.ParseStatus(data, state)
 	return s, hinted(err)

@@ -32,11 +32,11 @@ func gcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gc --store STORE --state STATE [--dry-run]",
 		Short: "Delete old snapshots, and print why the others stay",
-		Long: `Delete old snapshots, and print why the others stay. These stay: the newest (--keep),
-the young (--min-age), those that the channel names, and those that a pusher needs: its
-last good one, what it rolls out, and what instances run. The states of pushers say what
-they need; name that of every pusher that follows the store. A snapshot that cannot be
-read stays.`,
+		Long: `Delete old snapshots, and print why the others stay. The command keeps the newest
+snapshots (--keep), young ones (--min-age), and those that the channel names. It also keeps
+what a pusher needs: its last good snapshot, the one that it rolls out, and those that
+instances run. The states of pushers say what they need, so name the state of every pusher
+that follows the store. A snapshot that cannot be read stays.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
@@ -51,7 +51,7 @@ read stays.`,
 	flags.StringArrayVar(&f.states, "state", nil, "state of a pusher that follows the store, as for run (required, once for each)")
 	flags.IntVar(&f.policy.Keep, "keep", 100, "how many of the newest to keep")
 	flags.DurationVar(&f.policy.Younger, "min-age", 24*time.Hour, "age from which a snapshot may be deleted")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be deleted, and delete nothing")
 	return cmd
 }
 

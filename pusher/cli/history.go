@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -44,7 +44,7 @@ type revision struct {
 	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
 	Error     string             `json:"error,omitempty"`
 	// Change is what it took to bring an instance to it, if the pusher did so lately.
-	Change *pusher.Change `json:"change,omitempty"`
+	Change *observe.Change `json:"change,omitempty"`
 }
 
 func historyCommand() *cobra.Command {
@@ -57,7 +57,7 @@ func historyCommand() *cobra.Command {
 	}
 	f.storeFlags.add(cmd)
 	f.output.AddTo(cmd)
-	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what runs")
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what runs")
 	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
 	return cmd
 }
@@ -68,7 +68,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer store.Close()
-	var status pusher.Status
+	var status observe.Status
 	if f.state != "" {
 		if status, err = f.readStatus(cmd.Context(), f.state); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 }
 
 // history reads the manifests of the newest snapshots.
-func history(ctx context.Context, store stores.Reader, status pusher.Status, limit int, now time.Time) ([]revision, error) {
+func history(ctx context.Context, store stores.Reader, status observe.Status, limit int, now time.Time) ([]revision, error) {
 	view, err := store.View(ctx)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func history(ctx context.Context, store stores.Reader, status pusher.Status, lim
 
 // states returns what there is to say of a snapshot: what people said of it, then
 // what became of it.
-func states(id snapshots.ID, c channel.Channel, want channel.Decision, status pusher.Status, now time.Time) []string {
+func states(id snapshots.ID, c channel.Channel, want channel.Decision, status observe.Status, now time.Time) []string {
 	_, rejected := c.RejectionFor(id, status.Fleet)
 	spec := c.Spec
 	var out []string
@@ -129,7 +129,7 @@ func states(id snapshots.ID, c channel.Channel, want channel.Decision, status pu
 	add("rejected", rejected)
 	add("waiting", len(out) == 0 && spec.RequireApproval && !slices.Contains(spec.Approved, id))
 	add("wanted", len(out) == 0 && want.ID == id)
-	running := slices.ContainsFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Running == id })
+	running := slices.ContainsFunc(status.Instances, func(i observe.InstanceStatus) bool { return i.Running == id })
 	add("running", running)
 	add("rollout", status.Rollout != nil && status.Rollout.Target == id && status.Phase() != rollout.Undoing)
 	add("good", !running && status.Good == id)
@@ -179,7 +179,7 @@ func printHistory(w io.Writer, list []revision, now time.Time) error {
 const longestTook = 60
 
 // took says what a change took, and why.
-func took(c *pusher.Change) string {
+func took(c *observe.Change) string {
 	if c == nil {
 		return "-"
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -20,9 +20,9 @@ func pinCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pin SNAPSHOT --store STORE",
 		Short: "Run a snapshot until it is unpinned",
-		Long: `Run a snapshot until it is unpinned, whatever is published meanwhile. This is how to
-roll back by hand. The pusher rolls it out in the usual waves. Name a snapshot in full,
-by its revision, as r12, or as head, the newest.`,
+		Long: `Run a snapshot until it is unpinned, whatever is published meanwhile. The pusher rolls it
+out in the usual waves. Name the snapshot in full, by its revision, such as r12, or as head
+for the newest.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
@@ -65,10 +65,10 @@ func overrideCommand() *cobra.Command {
 	var end bool
 	cmd := &cobra.Command{
 		Use:   "override SNAPSHOT --for DURATION --store STORE",
-		Short: "Run a snapshot for a while, over any pin",
-		Long: `Run a snapshot until the time is over, whatever is pinned or published meanwhile. Only a
-pause comes before it. Then what would have run without it runs again, in the usual
-waves. --end ends it at once.`,
+		Short: "Run a snapshot for a limited time, in place of any pin",
+		Long: `Run a snapshot for a limited time, whatever is pinned or published meanwhile. Only a pause
+comes before an override. When the time is over, the pusher rolls out what should run
+without the override, in the usual waves. --end ends the override at once.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -77,7 +77,7 @@ waves. --end ends it at once.`,
 			case end:
 				return f.edit(cmd, f.endOverride)
 			case len(args) == 0 || lasts <= 0:
-				return process.WithHint(process.Usage("name a snapshot, and say with --for how long it is to run"), "pusher override r12 --for 2h; to end it: pusher override --end")
+				return process.WithHint(process.Usage("name a snapshot, and use --for to say how long it should run"), "pusher override r12 --for 2h; to end it: pusher override --end")
 			}
 			now := time.Now()
 			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
@@ -89,7 +89,7 @@ waves. --end ends it at once.`,
 	}
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long it is to run, such as 2h")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long the snapshot should run, such as 2h")
 	cmd.Flags().BoolVar(&end, "end", false, "end the override")
 	return cmd
 }
@@ -107,9 +107,9 @@ func pauseCommand() *cobra.Command {
 	var f channelFlags
 	cmd := &cobra.Command{
 		Use:   "pause --store STORE",
-		Short: "Keep the fleet as it is",
-		Long: `Keep the fleet as it is, also in the middle of a rollout. Endpoints and certificates
-still follow the cluster, a failure is still undone, and an instance that joins still
+		Short: "Start no rollout and stop the current one where it is",
+		Long: `Start no rollout, and stop the current one where it is. Endpoints and certificates still
+follow the cluster, the pusher still undoes a failure, and an instance that joins still
 gets what the fleet runs.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -164,11 +164,11 @@ func rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback --store STORE [--to SNAPSHOT] [--state STATE]",
 		Short: "Go back to the last good snapshot, by pinning it",
-		Long: `Pin a snapshot that is older than the one that should run. --to names it. Without --to it
-is the last good one before, with another content: what the whole fleet ran last, if
---state says so and it is older; else the next older one that is not rejected and, where
-the channel asks for approval, approved. Repeating the command goes back further. What is
-published meanwhile waits until pusher unpin.`,
+		Long: `Pin a snapshot that is older than the one that should run. --to names it. Without --to the
+command takes the last good snapshot before it that has another content. With --state that
+is the snapshot that the whole fleet ran last, if it is older. Otherwise it is the next
+older snapshot that is not rejected and, if the channel requires approval, is approved.
+Repeat the command to go back further. Newer snapshots wait until pusher unpin.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
@@ -176,7 +176,7 @@ published meanwhile waits until pusher unpin.`,
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "snapshot to go back to")
-	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what ran last")
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what ran last")
 	_ = cmd.RegisterFlagCompletionFunc("to", f.complete(allIDs)) // fails for unknown flags only
 	return cmd
 }
@@ -206,15 +206,15 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 }
 
 // status returns what a pusher says of its fleet, if a state was named.
-func (f *rollbackFlags) status(ctx context.Context) (pusher.Status, error) {
+func (f *rollbackFlags) status(ctx context.Context) (observe.Status, error) {
 	if f.state == "" {
-		return pusher.Status{}, nil
+		return observe.Status{}, nil
 	}
 	return f.readStatus(ctx, f.state)
 }
 
 // target returns what should run, zero if that is not known, and what to go back to.
-func (f *rollbackFlags) target(view channel.View, status pusher.Status, now time.Time) (from, to snapshots.ID, err error) {
+func (f *rollbackFlags) target(view channel.View, status observe.Status, now time.Time) (from, to snapshots.ID, err error) {
 	view.Fleet = status.Fleet
 	from, last := channel.Previous(view, append(status.Proven, status.Good), now)
 	if f.to == "" && last.Hold {

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/events"
@@ -18,7 +19,6 @@ import (
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/rbac"
-	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -33,55 +33,67 @@ import (
 type rbacFlags struct {
 	storeFlags
 	name, account, fleet, live    string
-	state                         string
+	state, scope                  string
 	leader                        election.Flags
 	gc, allNamespaces, companions bool
-	create                        bool
+	create, withoutNamespaces     bool
 	snapshots                     int
 }
 
 func rbacCommand() *cobra.Command {
 	var f rbacFlags
 	cmd := &cobra.Command{
-		Use:   "rbac [--store STORE] [--instances FILE] [--state STATE] [--kubeconfig FILE]",
+		Use:   "rbac [--scope SCOPE] [--store STORE] [--instances FILE] [--state STATE]",
 		Short: "Print the roles that the pusher needs in a cluster",
-		Long: `Print the roles by which a service account may do in a cluster what "pusher run"
-does, and nothing else:
+		Long: `Print all that a service account needs to do in a cluster what "pusher run" does: the
+account, its namespace and those of the store and the state, and a role with a binding
+for each concern. Each role has a name of its own, so that nothing that was applied
+before is replaced by something else.
 
-- for a store in the cluster, read snapshots and the channel, note in the channel what
-  failed, write the status of the fleet, and Events; that is also enough for people to
-  pin, pause and the like, and not for publishing;
-- unless --live is given, read the EndpointSlices and Secrets that the newest snapshots
-  of the store name, and those that the channel names. A store in a cluster is read
-  with --kubeconfig only. Print the roles again when other namespaces or Secrets are
-  named;
-- with --instances, where instances are pods, read these and the Secrets with their
-  credentials;
-- with --state, where that is in a Secret, keep it, and hold the Lease by which a leader
-  is elected.
+- For a store, unless --live is given, it reads EndpointSlices and Secrets, and writes
+  Events. With --scope cluster, which is the default, in all namespaces, as other ingress
+  controllers may. With --scope namespaces=A,B in these. With --scope named it may read
+  what the newest snapshots of the store name, and those that the channel names: print
+  the roles again when other namespaces or Secrets are named.
+- For a store in the cluster it reads snapshots and the channel, notes in the channel what
+  failed, and writes the status of the fleet, and Events.
+- With --instances, where instances are pods, it reads these and the Secrets with their
+  credentials.
+- With --state, where that is in a Secret, it keeps it, and holds the Lease by which a
+  leader is elected.
+
+For people there are roles without bindings, for a store in the cluster: the viewer sees
+the status, the history and differences, and no Secret; the operator also pins, pauses
+and promotes; the approver also approves and rejects. The API server cannot tell what the
+latter two write into the channel: signatures can (--allowed-signers of pusher run).
 
 No ConfigMap is created: the compiler makes the channel and the status with its first
 snapshot. Where snapshots are delivered, --create adds that right; whoever has it can make
 ConfigMaps that look like snapshots. Creating Secrets and Leases cannot be limited to
 names either: keep the state in a namespace of the pusher's own. Secrets that hold
 certificates beside snapshots have no names that are known before: whoever reads those
-reads all Secrets of the store's namespace.`,
+reads all Secrets of the store's namespace.
+
+"kubectl delete" of all that is printed deletes the namespaces with all that is in them,
+such as snapshots. Leave them out with --without-namespaces.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.storeFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", "hapsnap-pusher", "name of the roles and their bindings")
-	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-pusher", "service account, as namespace/name, that they are for")
+	flags.StringVar(&f.scope, "scope", "cluster", rbac.ScopeHelp)
+	flags.StringVar(&f.name, "name", "hapsnap-pusher", "beginning of the names of the roles and their bindings")
+	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-pusher", "service account that gets the roles, as namespace/name")
 	flags.StringVar(&f.fleet, "instances", "", "as for run")
 	flags.StringVar(&f.state, "state", "", "as for run")
 	flags.StringVar(&f.leader.Lease, "lease", "", "as for run")
-	flags.StringVar(&f.live, "live", "", "as for run: endpoints and Secrets need no roles")
-	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "as for run: EndpointSlices of all namespaces")
-	flags.IntVar(&f.snapshots, "snapshots", 10, "how many of the newest snapshots it is to be able to run")
-	flags.BoolVar(&f.companions, "companions", false, "also the Secrets with certificates beside snapshots, if no snapshot is read that says so")
-	flags.BoolVar(&f.create, "create", false, "also create the channel and the status of the store, where no compiler did")
-	flags.BoolVar(&f.gc, "gc", false, "also what \"pusher gc\" needs: deleting")
+	flags.StringVar(&f.live, "live", "", "as for run; endpoints and Secrets then need no roles")
+	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "as for run; the roles then cover the EndpointSlices of all namespaces")
+	flags.IntVar(&f.snapshots, "snapshots", 10, "with --scope named, how many of the newest snapshots the pusher can run with the roles")
+	flags.BoolVar(&f.companions, "companions", false, "include the Secrets with certificates beside snapshots, if the command reads no snapshot that has some")
+	flags.BoolVar(&f.create, "create", false, "include the right to create the channel and the status of the store, where no compiler does")
+	flags.BoolVar(&f.gc, "gc", false, "include the right to delete snapshots, which \"pusher gc\" needs")
+	flags.BoolVar(&f.withoutNamespaces, "without-namespaces", false, "print no namespaces")
 	return cmd
 }
 
@@ -90,80 +102,165 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return process.Usage("--service-account: %w", err)
 	}
-	grants, err := f.grants(cmd.Context())
+	scope, err := rbac.ParseScope(f.scope)
 	if err != nil {
 		return err
 	}
-	if f.store == "" && len(grants) == 0 {
-		return process.WithHint(process.Usage("nothing is named that is in a cluster"), "use --store, --instances and --state as for pusher run")
+	roles := rbac.Roles{Component: "pusher", Name: f.name, Account: account}
+	for _, grant := range []func() error{
+		func() error { return f.grantStore(cmd.Context(), &roles) },
+		func() error { return f.grantTenants(cmd.Context(), &roles, scope) },
+		func() error { return f.grantInstances(&roles) },
+		func() error { return f.grantState(&roles) },
+	} {
+		if err := grant(); err != nil {
+			return err
+		}
 	}
-	if len(grants) == 0 {
-		return process.WithHint(process.Usage("nothing is named that is in a cluster: %s is not configmap:NAMESPACE/NAME, and holds no snapshot that needs something", f.store),
-			"roles are for stores, endpoints, Secrets and pods in a cluster")
+	if len(roles.Grants) == 0 {
+		return process.WithHint(process.Usage("no store, state or instances in a cluster are named"), "use --store, --instances and --state as for pusher run")
 	}
-	roles, err := rbac.Roles(grants, "pusher", f.name, account)
+	if f.withoutNamespaces {
+		roles.Namespaces = nil
+	}
+	text, err := roles.YAML()
 	if err != nil {
 		return err
 	}
-	_, err = cmd.OutOrStdout().Write(roles)
+	_, err = cmd.OutOrStdout().Write(text)
 	return err
 }
 
-// grants returns what the pusher must be allowed to do, by namespace.
-func (f *rbacFlags) grants(ctx context.Context) ([]rbac.Grant, error) {
-	var out []rbac.Grant
-	inCluster := stores.InCluster(f.store)
-	if inCluster {
-		name, err := configmapstore.Parse(f.store)
-		if err != nil {
-			return nil, process.Usage("--store: %w", err)
-		}
-		out = append(out, rbac.Grant{Namespace: name.Namespace, Rules: slices.Concat(storeRules(name, f.gc, f.create), events.Rules())})
+// grantStore grants what it takes to use a store in the cluster, to a pusher and to people.
+func (f *rbacFlags) grantStore(ctx context.Context, r *rbac.Roles) error {
+	if !stores.InCluster(f.store) {
+		return nil
 	}
-	var needs needed
-	if f.store != "" && (!inCluster || f.kubeconfig != "" || kubeconfig.Inside()) {
-		var err error
-		if needs, err = f.needs(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if inCluster && (needs.companions || f.companions) {
-		out = rbac.Join(out, rbac.Grant{Namespace: out[0].Namespace, Rules: configmapstore.ReadingCompanions()})
-	}
-	if f.live == "" {
-		out = rbac.Join(out, withEvents(cluster.Plan(needs.Wanted, f.allNamespaces), needs.namespaces())...)
-	}
-	if f.fleet != "" {
-		file, err := fleet.Read(f.fleet)
-		if err != nil {
-			return nil, err
-		}
-		if file.Pods != nil {
-			out = rbac.Join(out, withEvents(discovery.Plan(*file.Pods), []string{file.Pods.Namespace})...)
-		}
-	}
-	kept, err := f.stateGrants()
+	name, err := configmapstore.Parse(f.store)
 	if err != nil {
-		return nil, err
+		return process.Usage("--store: %w", err)
 	}
-	out = rbac.Join(out, kept...)
-	for i := range out {
-		out[i].Rules = distinct(out[i].Rules)
+	r.Namespaces = append(r.Namespaces, name.Namespace)
+	grant := func(concern string, rules ...[]rbacv1.PolicyRule) rbac.Grant {
+		return rbac.Grant{Concern: concern, Namespace: name.Namespace, Rules: slices.Concat(rules...)}
 	}
-	return out, nil
+	reading := configmapstore.Reading(name.Namespace)
+	r.Grants = rbac.Join(r.Grants, grant("store", reading, configmapstore.Channel(name.Name), configmapstore.Status(name.Name)), grant("store-events", events.Rules()))
+	if f.create {
+		r.Grants = rbac.Join(r.Grants, grant("create", configmapstore.Creating()))
+	}
+	if f.gc {
+		r.Grants = rbac.Join(r.Grants, grant("gc", configmapstore.Deleting()))
+	}
+	companions := f.companions
+	if f.readable() {
+		needs, err := f.needs(ctx)
+		if err != nil {
+			return err
+		}
+		companions = companions || needs.companions
+	}
+	if companions {
+		r.Grants = rbac.Join(r.Grants, grant("companions", configmapstore.ReadingCompanions()))
+	}
+	r.People = []rbac.Grant{
+		grant("viewer", reading),
+		grant("operator", reading, configmapstore.ChannelByHand(name.Name)),
+		grant("approver", reading, configmapstore.ChannelByHand(name.Name)),
+	}
+	return nil
 }
 
-// stateGrants returns what it takes to keep a state in a Secret.
-func (f *rbacFlags) stateGrants() ([]rbac.Grant, error) {
+// readable reports whether a store in the cluster can be asked what it has.
+func (f *rbacFlags) readable() bool { return f.kubeconfig != "" || kubeconfig.Inside() }
+
+// What the grants for what tenants have are called.
+const (
+	ofEndpoints = "endpoints"
+	ofSecrets   = "secrets"
+	ofEvents    = "events"
+)
+
+// grantTenants grants what it takes to join snapshots with endpoints and Secrets.
+func (f *rbacFlags) grantTenants(ctx context.Context, r *rbac.Roles, scope rbac.Scope) error {
+	if f.store == "" || f.live != "" {
+		return nil
+	}
+	if scope.Named {
+		return f.grantNamed(ctx, r)
+	}
+	endpoints := scope
+	if f.allNamespaces {
+		endpoints = rbac.Scope{}
+	}
+	r.Grants = rbac.Join(r.Grants, slices.Concat(
+		endpoints.OfTenants(rbac.Grant{Concern: ofEndpoints, Rules: cluster.EndpointRules()}),
+		scope.OfTenants(rbac.Grant{Concern: ofSecrets, Rules: cluster.SecretRules()}),
+		scope.OfTenants(rbac.Grant{Concern: ofEvents, Rules: events.Rules()}),
+	)...)
+	return nil
+}
+
+// grantNamed grants the same for what the newest snapshots name.
+func (f *rbacFlags) grantNamed(ctx context.Context, r *rbac.Roles) error {
+	if stores.InCluster(f.store) && !f.readable() {
+		return process.WithHint(process.Usage("--scope=named: the snapshots of %s cannot be read", f.store), "use --kubeconfig")
+	}
+	needs, err := f.needs(ctx)
+	if err != nil {
+		return err
+	}
+	concern := func(q kubewatch.Query) string {
+		if q.Name != "" {
+			return ofSecrets
+		}
+		return ofEndpoints
+	}
+	r.Grants = rbac.Join(r.Grants, kubewatch.Rules(cluster.Plan(needs.Wanted, f.allNamespaces), concern, nil)...) // every cluster has these kinds
+	for _, namespace := range needs.namespaces() {
+		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: ofEvents, Namespace: namespace, Rules: events.Rules()})
+	}
+	return nil
+}
+
+// grantInstances grants what it takes to find instances among pods.
+func (f *rbacFlags) grantInstances(r *rbac.Roles) error {
+	if f.fleet == "" {
+		return nil
+	}
+	file, err := fleet.Read(f.fleet)
+	if err != nil || file.Pods == nil {
+		return err
+	}
+	concern := func(q kubewatch.Query) string {
+		if q.Namespace == "" {
+			return "nodes"
+		}
+		return "instances"
+	}
+	r.Grants = rbac.Join(r.Grants, kubewatch.Rules(discovery.Plan(*file.Pods), concern, nil)...)
+	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "instance-events", Namespace: file.Pods.Namespace, Rules: events.Rules()})
+	return nil
+}
+
+// grantState grants what it takes to keep a state in a Secret.
+func (f *rbacFlags) grantState(r *rbac.Roles) error {
 	if !inSecret(f.state) {
-		return nil, nil
+		return nil
 	}
 	secret, err := statestore.Parse(f.state)
 	if err != nil {
-		return nil, process.Usage("--state: %w", err)
+		return process.Usage("--state: %w", err)
 	}
 	lease, err := leaseName(f.leader, f.state)
-	return []rbac.Grant{{Namespace: secret.Namespace, Rules: statestore.Rules(secret.Name)}, {Namespace: lease.Namespace, Rules: election.Rules(lease.Name)}}, err
+	if err != nil {
+		return err
+	}
+	r.Namespaces = append(r.Namespaces, secret.Namespace, lease.Namespace)
+	r.Grants = rbac.Join(r.Grants,
+		rbac.Grant{Concern: "state", Namespace: secret.Namespace, Rules: statestore.Rules(secret.Name)},
+		rbac.Grant{Concern: "lease", Namespace: lease.Namespace, Rules: election.Rules(lease.Name)})
+	return nil
 }
 
 // needs returns what the snapshots need that the pusher is to be able to run.
@@ -190,29 +287,6 @@ func (f *rbacFlags) needs(ctx context.Context) (needed, error) {
 	return out, nil
 }
 
-// storeRules returns what a pusher must be allowed to do with a store.
-func storeRules(store types.NamespacedName, gc, create bool) []rbacv1.PolicyRule {
-	rules := slices.Concat(configmapstore.Reading(store.Namespace), configmapstore.Channel(store.Name), configmapstore.Status(store.Name))
-	if create {
-		rules = append(rules, configmapstore.Creating()...)
-	}
-	if gc {
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}})
-	}
-	return distinct(rules)
-}
-
-// distinct leaves out rules that were there already.
-func distinct(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	var out []rbacv1.PolicyRule
-	for _, r := range rules {
-		if !slices.ContainsFunc(out, func(o rbacv1.PolicyRule) bool { return o.String() == r.String() }) {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
 // needed is what snapshots need of a cluster.
 type needed struct {
 	cluster.Wanted
@@ -221,7 +295,7 @@ type needed struct {
 
 // add adds what a snapshot needs.
 func (n *needed) add(s snapshots.Snapshot) error {
-	wants, err := pusher.Wanted(s)
+	wants, err := binding.Wanted(s)
 	if err != nil {
 		return fmt.Errorf("read what %s needs: %w", s.ID(), err)
 	}
@@ -254,14 +328,4 @@ func runnable(view channel.View, newest int) []snapshots.ID {
 	}
 	slices.SortFunc(out, snapshots.ID.Compare)
 	return slices.Compact(out)
-}
-
-// withEvents returns what it takes to watch what is planned, with Events in some of the
-// namespaces.
-func withEvents(plan []kubewatch.Query, namespaces []string) []rbac.Grant {
-	out := kubewatch.Rules(plan, nil) // every cluster has these kinds
-	for _, namespace := range namespaces {
-		out = append(out, rbac.Grant{Namespace: namespace, Rules: events.Rules()})
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,84 +16,38 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
-const rolesOfAStore = `apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  labels:
-    app.kubernetes.io/component: pusher
-    app.kubernetes.io/name: hapsnap
-  name: hapsnap-pusher
-  namespace: edge
-rules:
-- apiGroups:
-  - ""
-  resources:
-  - configmaps
-  verbs:
-  - get
-  - list
-  - watch
-- apiGroups:
-  - ""
-  resourceNames:
-  - edge
-  resources:
-  - namespaces
-  verbs:
-  - get
-- apiGroups:
-  - ""
-  resourceNames:
-  - shop-channel
-  resources:
-  - configmaps
-  verbs:
-  - update
-- apiGroups:
-  - ""
-  resourceNames:
-  - shop-status
-  resources:
-  - configmaps
-  verbs:
-  - patch
-- apiGroups:
-  - events.k8s.io
-  resources:
-  - events
-  verbs:
-  - create
-  - patch
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  labels:
-    app.kubernetes.io/component: pusher
-    app.kubernetes.io/name: hapsnap
-  name: hapsnap-pusher
-  namespace: edge
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: hapsnap-pusher
-subjects:
-- kind: ServiceAccount
-  name: pusher
-  namespace: edge
+// rolesOfAStore are all objects that are printed for a store in the cluster, and what they
+// grant.
+const rolesOfAStore = `Namespace edge
+ServiceAccount edge/pusher
+ClusterRole hapsnap-pusher-endpoints: endpointslices get,list,watch
+ClusterRoleBinding hapsnap-pusher-endpoints
+ClusterRole hapsnap-pusher-events: events create,patch
+ClusterRoleBinding hapsnap-pusher-events
+ClusterRole hapsnap-pusher-secrets: secrets get,list,watch
+ClusterRoleBinding hapsnap-pusher-secrets
+Role edge/hapsnap-pusher-store: configmaps get,list,watch; namespaces get edge; configmaps update shop-channel; configmaps patch shop-status
+RoleBinding edge/hapsnap-pusher-store
+Role edge/hapsnap-pusher-store-events: events create,patch
+RoleBinding edge/hapsnap-pusher-store-events
+Role edge/hapsnap-pusher-viewer: configmaps get,list,watch; namespaces get edge
+Role edge/hapsnap-pusher-operator: configmaps get,list,watch; namespaces get edge; configmaps patch,update shop-channel
+Role edge/hapsnap-pusher-approver: configmaps get,list,watch; namespaces get edge; configmaps patch,update shop-channel
 `
 
 func TestRBAC(t *testing.T) {
 	t.Parallel()
-	if code, out, errs := pusherCommand(t, "rbac", "--store", "configmap:edge/shop", "--service-account", "edge/pusher"); code != process.ExitOK || out != rolesOfAStore {
+	if code, out, errs := pusherCommand(t, "rbac", "--store", "configmap:edge/shop", "--service-account", "edge/pusher"); code != process.ExitOK || objectsIn(t, out) != rolesOfAStore {
 		t.Errorf("exit code %d, printed %s%s", code, out, errs)
 	}
 	for said, args := range map[string][]string{
-		"is not configmap:NAMESPACE/NAME": {"--store", "dir:" + t.TempDir()},
-		"--service-account: ":             {"--store", "configmap:edge/shop", "--service-account", "pusher"},
-		"nothing is named":                {"--state", "state.json"},
-		"is not secret:NAMESPACE/NAME":    {"--state", "secret:pusher"},
-		"is not namespace/name":           {"--state", "secret:edge/pusher", "--lease", "pusher"},
+		"--scope=some is none":          {"--store", "configmap:edge/shop", "--scope", "some"},
+		"--scope=namespaces= is none":   {"--store", "configmap:edge/shop", "--scope", "namespaces="},
+		"configmap:edge/shop cannot be": {"--store", "configmap:edge/shop", "--scope", "named"},
+		"--service-account: ":           {"--store", "configmap:edge/shop", "--service-account", "pusher"},
+		"no store, state or instances":  {"--state", "state.json"},
+		"is not secret:NAMESPACE/NAME":  {"--state", "secret:pusher"},
+		"is not namespace/name":         {"--state", "secret:edge/pusher", "--lease", "pusher"},
 	} {
 		if code, _, errs := pusherCommand(t, append([]string{"rbac"}, args...)...); code != process.ExitUsage || !strings.Contains(errs, said) {
 			t.Errorf("%v: exit code %d, said %s", args, code, errs)
@@ -133,19 +88,25 @@ spec:
 		t.Fatal(err)
 	}
 	url := "dir:" + filepath.Join(dir, "store")
-	const secrets, slices = "secrets get,list,watch", "endpointslices get,list,watch"
+	const secrets, endpoints = "secrets get,list,watch", "endpointslices get,list,watch"
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
 		"the newest snapshot": {
-			[]string{"--snapshots", "1"}, "shop: " + secrets + " tls; " + slices + "; events create,patch\n",
+			[]string{"--scope", "named", "--snapshots", "1"}, "shop: " + endpoints + "\nshop: events create,patch\nshop: " + secrets + " tls\n",
 		},
 		"all, in all namespaces": {
-			[]string{"--all-namespaces"}, ": " + slices + "\nold: " + secrets + " tls; events create,patch\nshop: " + secrets + " tls; events create,patch\n",
+			[]string{"--scope", "named", "--all-namespaces"}, ": " + endpoints + "\nold: events create,patch\nold: " + secrets + " tls\nshop: events create,patch\nshop: " + secrets + " tls\n",
+		},
+		"the whole cluster": {
+			nil, ": " + endpoints + "\n: events create,patch\n: " + secrets + "\n",
+		},
+		"some namespaces": {
+			[]string{"--scope", "namespaces=shop,blog"}, "blog: " + endpoints + "\nblog: events create,patch\nblog: " + secrets + "\nshop: " + endpoints + "\nshop: events create,patch\nshop: " + secrets + "\n",
 		},
 		"pods alone": {
-			[]string{"--live", "manifests", "--instances", fleet}, ": nodes get,list,watch\nedge: pods get,list,watch; " + secrets + " ca,dataplane; events create,patch\n",
+			[]string{"--live", "manifests", "--instances", fleet}, ": nodes get,list,watch\nedge: events create,patch\nedge: pods get,list,watch; " + secrets + " ca,dataplane\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,8 +119,8 @@ spec:
 	}
 }
 
-// rolesIn returns what roles grant, a line for each.
-func rolesIn(t *testing.T, manifests string) string {
+// objectsIn returns the objects that are printed, with what roles grant, a line for each.
+func objectsIn(t *testing.T, manifests string) string {
 	t.Helper()
 	var out strings.Builder
 	for _, text := range strings.Split(manifests, "---\n") {
@@ -167,13 +128,34 @@ func rolesIn(t *testing.T, manifests string) string {
 		if err := yaml.Unmarshal([]byte(text), &role); err != nil {
 			t.Fatal(err)
 		}
+		name := role.Name
+		if role.Namespace != "" {
+			name = role.Namespace + "/" + name
+		}
 		var rules []string
 		for _, r := range role.Rules {
 			rules = append(rules, strings.TrimSpace(strings.Join(r.Resources, ",")+" "+strings.Join(r.Verbs, ",")+" "+strings.Join(r.ResourceNames, ",")))
 		}
-		if len(rules) > 0 {
-			out.WriteString(role.Namespace + ": " + strings.Join(rules, "; ") + "\n")
+		out.WriteString(strings.TrimSuffix(role.Kind+" "+name+": "+strings.Join(rules, "; "), ": ") + "\n")
+	}
+	return out.String()
+}
+
+// rolesIn returns what the roles grant to the pusher, a line for each, by namespace.
+func rolesIn(t *testing.T, manifests string) string {
+	t.Helper()
+	var out strings.Builder
+	for line := range strings.Lines(objectsIn(t, manifests)) {
+		kind, rest, _ := strings.Cut(line, " ")
+		name, rules, _ := strings.Cut(rest, ": ")
+		if people := []string{"edge/hapsnap-pusher-viewer", "edge/hapsnap-pusher-operator", "edge/hapsnap-pusher-approver"}; slices.Contains(people, name) || kind != "Role" && kind != "ClusterRole" {
+			continue
 		}
+		namespace, _, inNamespace := strings.Cut(name, "/")
+		if !inNamespace {
+			namespace = ""
+		}
+		out.WriteString(namespace + ": " + rules)
 	}
 	return out.String()
 }
@@ -181,14 +163,14 @@ func rolesIn(t *testing.T, manifests string) string {
 // A state in a Secret takes that, and the Lease of its name, or another.
 func TestRBACOfAState(t *testing.T) {
 	t.Parallel()
-	const state = "secrets create; secrets get,update pusher"
+	const lease, state = "leases create; leases get,update pusher", "secrets create; secrets get,update pusher"
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"alone":           {nil, "edge: " + state + "; leases create; leases get,update pusher\n"},
+		"alone":           {nil, "edge: " + lease + "\nedge: " + state + "\n"},
 		"another Lease":   {[]string{"--lease", "leases/shop"}, "edge: " + state + "\nleases: leases create; leases get,update shop\n"},
-		"a store as well": {[]string{"--store", "configmap:edge/shop"}, "edge: configmaps get,list,watch; namespaces get edge; configmaps update shop-channel; configmaps patch shop-status; events create,patch; " + state + "; leases create; leases get,update pusher\n"},
+		"a store as well": {[]string{"--store", "configmap:edge/shop", "--live", "live"}, "edge: " + lease + "\nedge: " + state + "\nedge: configmaps get,list,watch; namespaces get edge; configmaps update shop-channel; configmaps patch shop-status\nedge: events create,patch\n"},
 	} {
 		code, out, errs := pusherCommand(t, append([]string{"rbac", "--state", "secret:edge/pusher"}, test.args...)...)
 		if got := rolesIn(t, out); code != process.ExitOK || got != test.want {

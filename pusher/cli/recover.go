@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -40,29 +41,29 @@ func recoverCommand() *cobra.Command {
 	var f recoverFlags
 	cmd := &cobra.Command{
 		Use:   "recover --from-instance NAME --store STORE --state STATE [--instances FILE]",
-		Short: "Put what an instance runs back into a store that was lost",
-		Long: `Publish the snapshot that an instance runs to a store that has lost it. The worker of
-the instance says which snapshot that is. The pusher has kept it beside its state file,
-or in its --snapshots-dir, as it came from the store. The command verifies its digests and
-publishes it byte for byte, so that nobody is reloaded for it. What ran before it is not
-recovered. A state in a Secret has no snapshots beside it: name the directory that a
-pusher has on its own disk.
+		Short: "Publish the snapshot that an instance runs to a store that lost it",
+		Long: `Publish the snapshot that an instance runs to a store that lost it. The worker of the
+instance says which snapshot that is. The pusher keeps a copy of it beside its state file,
+or in its --snapshots-dir. The command verifies the digests of that copy and publishes it
+byte for byte, so that no instance is reloaded for it. Older snapshots are not recovered.
+If the state is in a Secret there are no copies beside it, so name the directory on the
+pusher's disk.
 
-The command asks an instance that --instances lists. For another one, such as a pod, it
-takes what the pusher saw last.
+The command asks the instance if --instances lists it. For any other instance, such as a
+pod, it takes what the pusher saw last.
 
-The store has to exist, and be empty or hold the content already. --add publishes to a
-store that holds other snapshots, as the newest of them. If the state is lost too, compile
-anew: the same inputs give the same content, which reloads nobody either. A snapshot
-cannot be made from what is on an instance: the Dataplane API has rewritten it, and it
-holds values of Secrets.`,
+The store has to exist. It has to be empty, or hold the same content already. --add
+publishes to a store that holds other snapshots, as the newest of them. If the state is lost
+too, compile again: the same inputs give the same content, and no instance is reloaded for
+that either. A snapshot cannot be made from the files of an instance, since the Dataplane
+API rewrites them and they hold values of Secrets.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.instance == "" || f.state == "" {
 				return process.WithHint(process.Usage("--from-instance or --state is missing"), "name an instance that pusher status lists, and the state of the pusher")
 			}
 			if inSecret(f.state) && f.kept == "" {
-				return process.WithHint(process.Usage("--snapshots-dir is missing, a Secret holds no snapshots"), "name the directory that pusher run --snapshots-dir was given, on this machine")
+				return process.WithHint(process.Usage("--snapshots-dir is missing, a Secret holds no snapshots"), "use the directory of pusher run --snapshots-dir, on this machine")
 			}
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store) })
 		},
@@ -77,8 +78,8 @@ func (f *recoverFlags) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.instance, "from-instance", "", "instance that runs what is to be recovered (required)")
 	flags.StringVar(&f.state, "state", "", "state of the pusher, as for run (required)")
 	flags.StringVar(&f.kept, "snapshots-dir", "", "directory that keeps the snapshots in use, as for run; by default beside the state file")
-	flags.StringVar(&f.fleet, "instances", "", "file that lists the instances, as for run, to ask the instance")
-	flags.BoolVar(&f.add, "add", false, "also to a store that holds other snapshots, as the newest of them")
+	flags.StringVar(&f.fleet, "instances", "", "file that lists the instances, as for run; the command asks the instance if it is listed")
+	flags.BoolVar(&f.add, "add", false, "publish to a store that holds other snapshots, as the newest of them")
 	f.output.AddTo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("from-instance", f.complete) // fails for unknown flags only
 }
@@ -108,7 +109,7 @@ func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
 	}
 	kept, err := pusher.KeptSnapshot(cmp.Or(f.kept, pusher.KeptFolder(f.state)), done.Runs)
 	if err != nil {
-		return process.WithHint(fmt.Errorf("recover %s: %w", done.Runs, err), "compile anew: the same inputs give the same content, which reloads nobody")
+		return process.WithHint(fmt.Errorf("recover %s: %w", done.Runs, err), "compile again: the same inputs give the same content, and no instance is reloaded for it")
 	}
 	ids, err := store.IDs(ctx)
 	if err != nil {
@@ -132,8 +133,8 @@ func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
 // asked it last.
 func (f *recoverFlags) node(ctx context.Context, done *recovered) (string, error) {
 	status, stateErr := f.readStatus(ctx, f.state)
-	var known pusher.InstanceStatus
-	if n := slices.IndexFunc(status.Instances, func(i pusher.InstanceStatus) bool { return i.Name == f.instance }); n >= 0 {
+	var known observe.InstanceStatus
+	if n := slices.IndexFunc(status.Instances, func(i observe.InstanceStatus) bool { return i.Name == f.instance }); n >= 0 {
 		known = status.Instances[n]
 	}
 	if f.fleet != "" {

@@ -24,7 +24,7 @@ type orderFlags struct {
 
 func (f *orderFlags) add(cmd *cobra.Command) {
 	f.channelFlags.add(cmd)
-	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run, to tell what is being rolled out")
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what is being rolled out")
 	cmd.ValidArgsFunction = f.complete(allIDs)
 }
 
@@ -73,7 +73,7 @@ func (f *orderFlags) target(ctx context.Context, view channel.View, args []strin
 	}
 	want := channel.Want(view, now)
 	if want.ID.IsZero() {
-		return want.ID, process.WithHint(process.Usage("it cannot be told which rollout is meant: %s", want.Message), "name its snapshot, or --state")
+		return want.ID, process.WithHint(process.Usage("cannot tell which rollout you mean: %s", want.Message), "name its snapshot, or --state")
 	}
 	return want.ID, nil
 }
@@ -83,14 +83,14 @@ func promoteCommand() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use:   "promote [SNAPSHOT] [--full] --store STORE [--state FILE]",
-		Short: "Send the rollout that is under way on to its next wave",
-		Long: `Send the rollout that is under way on to its next wave without a soak, in a blackout too,
-and with too few requests to judge by; with --full, to all that remain. What is found to
-be wrong is still undone, the budget of reloads still holds, and a pause is still a pause.
-The command counts once, for the current wave.
+		Short: "Start the next wave of the current rollout at once",
+		Long: `Start the next wave of the current rollout at once, without the rest of its soak time. This
+works in a blackout too, and when there were too few requests to judge by. With --full all
+remaining waves start. The pusher still undoes a failure, keeps the budget of reloads, and
+heeds a pause. The command counts once, for the current wave.
 
-It is about the rollout that the state names, or else of the snapshot that you name, or
-that should run. It means nothing to a rollout that begins later.`,
+The rollout is the one that the state names, or else that of the snapshot that you name or
+that should run. Rollouts that begin later ignore the command.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			verb, comes := "promote", "goes on to its next wave at once, if it is under way"
@@ -104,7 +104,7 @@ that should run. It means nothing to a rollout that begins later.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&full, "full", false, "to all that remain, without any soak")
+	cmd.Flags().BoolVar(&full, "full", false, "start all remaining waves, without any soak time")
 	return cmd
 }
 
@@ -112,18 +112,18 @@ func abortCommand() *cobra.Command {
 	var f orderFlags
 	cmd := &cobra.Command{
 		Use:   "abort [SNAPSHOT] --store STORE [--state FILE]",
-		Short: "Stop the rollout that is under way, and undo it",
-		Long: `Stop the rollout that is under way, as if it had failed: the instances that it touched
-return to the last good snapshot, the last one first, during a pause too, and the pusher
-rejects the snapshot, until pusher retry.
+		Short: "Stop the current rollout, and undo it",
+		Long: `Stop the current rollout as if it had failed. The instances that it touched return to the
+last good snapshot, the last one first, during a pause too. The pusher rejects the snapshot
+until pusher retry.
 
-pusher reject is about a content, whether it is being rolled out or not: the next older
-snapshot that may run comes in its place, and a pinned one stays where it is. pusher abort
-is about a rollout: the fleet goes back to what it ran, also from a pinned snapshot. To go
-back after a rollout has come to its end, use pusher rollback.
+pusher reject is about a snapshot, whether it is being rolled out or not: the next older
+snapshot that may run takes its place, and a pinned snapshot keeps running. pusher abort is
+about a rollout: the fleet goes back to what it ran before, also if the snapshot is pinned.
+To go back after a rollout has ended, use pusher rollback.
 
-The command is about the rollout that the state names, or else of the snapshot that you
-name, or that should run. It means nothing to a rollout that begins later.`,
+The rollout is the one that the state names, or else that of the snapshot that you name or
+that should run. Rollouts that begin later ignore the command.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.give(cmd, args, "abort", "is undone and rejected, if it is under way",
@@ -139,13 +139,14 @@ func confirmEndpointsCommand() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use:   "confirm-endpoints [LOSS] --store STORE [--state STATE]",
-		Short: "Confirm that endpoints which the pusher keeps are gone",
-		Long: `Say that endpoints which the pusher keeps, because too many were gone from their
-source at once, are gone for good. Their backends then have no servers and answer 503.
+		Short: "Confirm that missing endpoints, which the pusher keeps, are gone",
+		Long: `Confirm that missing endpoints are gone for good. The pusher keeps endpoints of which too
+many disappeared from their source at once. Once you confirm the loss, their backends have
+no servers and answer 503.
 
-LOSS is the name that pusher status gives to what is kept; with --state it is read from
-there. It stands for exactly what is kept now: if more is lost before the pusher reads
-this, nothing is confirmed.`,
+LOSS is the name that pusher status gives to the endpoints that it keeps. With --state the
+command reads it from there. The name stands for exactly these endpoints: if more disappear
+before the pusher reads the confirmation, nothing is confirmed.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loss, services, err := f.loss(cmd, args, state)
@@ -162,7 +163,7 @@ this, nothing is confirmed.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run, to tell what is kept")
+	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run; it says which endpoints are kept")
 	return cmd
 }
 
@@ -173,7 +174,7 @@ func (f *channelFlags) loss(cmd *cobra.Command, args []string, state string) (lo
 	}
 	if state == "" {
 		if loss == "" {
-			return "", "", process.WithHint(process.Usage("it cannot be told what is to be confirmed"), "name the loss that pusher status tells of, or --state")
+			return "", "", process.WithHint(process.Usage("no loss is named"), "name the loss that pusher status shows, or use --state")
 		}
 		return loss, "", nil
 	}
@@ -183,9 +184,9 @@ func (f *channelFlags) loss(cmd *cobra.Command, args []string, state string) (lo
 	}
 	switch kept := status.Kept; {
 	case kept == nil:
-		return "", "", process.WithHint(process.Usage("no endpoints are kept that their source does not have"), "pusher status says what is")
+		return "", "", process.WithHint(process.Usage("the pusher keeps no missing endpoints"), "pusher status says what is")
 	case loss != "" && loss != kept.Loss:
-		return "", "", process.WithHint(process.Usage("the loss is %s by now, and not %s", kept.Loss, loss), "look at pusher status again: something else is kept")
+		return "", "", process.WithHint(process.Usage("the loss is now %s, not %s", kept.Loss, loss), "look at pusher status again: other endpoints are kept now")
 	default:
 		return kept.Loss, fmt.Sprintf(", of %s,", counted(kept.Count)), nil
 	}
@@ -202,12 +203,13 @@ func rejectCommand() *cobra.Command {
 	var f rejectFlags
 	cmd := &cobra.Command{
 		Use:   "reject SNAPSHOT --store STORE",
-		Short: "Keep the content of a snapshot from running, under any name",
+		Short: "Keep the content of a snapshot from running",
 		Long: `Keep the content of a snapshot from running, under this name or another, until
 pusher retry. The pusher rolls out the next older snapshot that may run in its place. If
-the rejected one is pinned, what runs stays. The pusher itself rejects a snapshot when its
-rollout fails, for its own fleet only, and that fleet then stays with what was good. With
---fleet the rejection counts for one fleet, by the name in its file.`,
+the rejected snapshot is pinned, the fleet stays as it is. The pusher itself rejects a
+snapshot when its rollout fails. Such a rejection counts for its own fleet only, which then
+stays with the last good snapshot. With --fleet your rejection counts for one fleet only, by
+the name in its file.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.reject(cmd, store, args[0]) })
@@ -226,7 +228,7 @@ type rejectFlags struct {
 
 func (f *rejectFlags) add(cmd *cobra.Command) {
 	f.channelFlags.add(cmd)
-	cmd.Flags().StringVar(&f.fleet, "fleet", "", "name of the only fleet that it is for (default: all on the store)")
+	cmd.Flags().StringVar(&f.fleet, "fleet", "", "name of the only fleet that the rejection counts for (default: all fleets on the store)")
 }
 
 func (f *rejectFlags) reject(cmd *cobra.Command, store stores.Store, name string) error {
@@ -274,9 +276,9 @@ func retryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry [SNAPSHOT] --store STORE",
 		Short: "Try a rejected snapshot again",
-		Long: `Try a snapshot again whose rollout failed, or whose content failed under another name. You
-need not name it if it is the only one that is rejected. With --fleet only that fleet
-tries again what was rejected for it.`,
+		Long: `Try a rejected snapshot again: its rollout failed, or its content failed under another name.
+You need not name the snapshot if it is the only one that is rejected. With --fleet only
+that fleet tries it again.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
+
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
@@ -52,18 +54,18 @@ func runCommand() *cobra.Command {
 		Long: `Roll the wanted snapshot out to the instances, a canary first, and keep their servers
 and certificates up to date without reloads.
 
-The file of --instances is a Fleet. It lists the instances, or says which pods of the
-cluster they are, and how careful to be.
+The file of --instances is a Fleet. It lists the instances, or selects the pods of the
+cluster that they are, and says how careful a rollout is.
 
-The pusher takes endpoints and certificates from the cluster that --kubeconfig leads to
-or that it is a pod of, or with --live from manifests of EndpointSlices and Secrets in
-DIR. It watches either. For snapshots in which the compiler recorded endpoints it uses
-these, unless DIR is named. Without a cluster and without DIR it can push no other
-snapshot: it does not start if one should run, and does not roll out one that comes.
+The pusher watches endpoints and certificates in the cluster that --kubeconfig names or in
+whose pod it runs. With --live it watches manifests of EndpointSlices and Secrets in DIR
+instead. If the compiler recorded endpoints in a snapshot, the pusher uses these, unless you
+name DIR. Without a cluster and without DIR the pusher can push no other snapshot: it does
+not start if such a snapshot should run, and does not roll out one that appears later.
 
-The pusher keeps its state in a file, or, as secret:NAMESPACE/NAME, in a Secret of the
-cluster. Any number of pushers may share a Secret: one of them leads, and if it ends
-another one goes on where it was.
+The pusher keeps its state in a file, or in a Secret of the cluster if you name
+secret:NAMESPACE/NAME. Any number of pushers may share a Secret. One of them leads, and if
+it ends another one takes over where it stopped.
 
 A store is one of
 
@@ -75,22 +77,23 @@ A store is one of
 	f.log.AddFlags(cmd.Flags())
 	flags, o := cmd.Flags(), &f.options
 	flags.StringVar(&o.Fleet, "instances", "", "file that lists the instances (required)")
-	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, in the place of a cluster")
-	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, not of each that snapshots name")
-	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice may name; default stands for this host, link-local, multicast and the API server's Service, in every form; none: also where the instances listen may be named. Unless it is given, it is for EndpointSlices of a cluster, and manifests may name all but where the instances listen")
-	flags.StringSliceVar(&f.allow, "allow-endpoints", nil, "networks that EndpointSlices may name all the same")
-	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that open sealed certificates")
-	flags.StringVar(&o.State, "state", "", "what keeps the state over restarts: a file, or secret:NAMESPACE/NAME, which several pushers share (required)")
-	flags.StringVar(&o.Cache, "snapshots-dir", "", "directory that keeps the snapshots in use, for when the store is gone; by default beside the state file, and none for a state in a Secret")
-	flags.BoolVar(&o.TakeOver, "take-over", false, "lead instances that another pusher with a state of its own leads; for once, when that one is gone for good")
+	flags.StringVar(&o.Live, "live", "", "directory with manifests of EndpointSlices and Secrets, instead of a cluster")
+	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "watch the EndpointSlices of all namespaces of the cluster at once, instead of each namespace that snapshots name")
+	flags.StringSliceVar(&f.refuse, "refuse-endpoints", []string{"default"}, "networks that no EndpointSlice may name. default stands for this host, link-local, multicast and the API server's Service, in every form. none allows all, also the addresses where the instances listen. Without the flag EndpointSlices of a cluster may not name those of default, and manifests may name all but the addresses where the instances listen")
+	flags.StringSliceVar(&f.allow, "allow-endpoints", nil, "networks that EndpointSlices may name although --deny-endpoint-networks has them")
+	flags.StringVar(&o.Identity, "age-identity", "", "file of age identities, as age-keygen writes it, that decrypt sealed certificates")
+	flags.StringVar(&o.State, "state", "", "where the state is kept over restarts: a file, or secret:NAMESPACE/NAME, which several pushers can share (required)")
+	flags.StringVar(&o.Cache, "snapshots-dir", "", "directory for copies of the snapshots in use, for when the store is gone; the default is beside the state file, and none for a state in a Secret")
+	flags.BoolVar(&o.TakeOver, "take-over", false, "lead instances that a pusher with another state leads; use it once, when that pusher is gone for good")
 	f.leader.AddTo(flags, "pusher", leaseHelp)
 	flags.StringSliceVar(&f.waves, "waves", nil, "how many instances have the snapshot after each wave, such as 1,25%,100%")
 	flags.DurationVar(&f.soak, "soak", rollout.DefaultPolicy().Soak, "how long instances must stay healthy before the next wave")
 	flags.DurationVar(&o.PollInterval, "poll-interval", time.Second, "how often to look at the store and at each instance")
 	flags.DurationVar(&o.ReloadTimeout, "reload-timeout", 30*time.Second, "how long a reload of HAProxy may take")
 	flags.DurationVar(&o.DrainTime, "drain-time", 30*time.Second, "how long to drain the server of an endpoint that is gone")
-	flags.DurationVar(&o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what was left there")
-	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, fight and lasting trouble")
+	flags.DurationVar(&o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what the pusher left there")
+	flags.StringVar(&o.EventLog, "event-log", "", "file for what the pusher hears and decides, without secrets, from which its run can be replayed. It grows to 64 MiB, and then goes on anew; the part before is kept in FILE.1. None if empty")
+	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, repair conflict and lasting trouble")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
 	return cmd
 }
@@ -103,7 +106,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	process.LimitMemory(log)
+	process.Started(log, process.FileForDigest(f.options.Fleet))
 	store, err := f.open(cmd.Context(), log)
 	if err != nil {
 		return err
@@ -166,7 +169,7 @@ func (f *runFlags) check(cmd *cobra.Command) error {
 		value time.Duration
 	}{{"poll-interval", f.options.PollInterval}, {"reload-timeout", f.options.ReloadTimeout}, {"drain-time", f.options.DrainTime}, {"inspect-interval", f.options.InspectInterval}} {
 		if flag.value <= 0 {
-			return process.Usage("--%s=%s: want more than nothing", flag.name, flag.value)
+			return process.Usage("--%s=%s: the duration must be more than zero", flag.name, flag.value)
 		}
 	}
 	return nil
@@ -213,8 +216,8 @@ func (f *runFlags) checkSource(ctx context.Context, store stores.Store) error {
 			continue
 		}
 		s, err := store.Get(ctx, id)
-		if err == nil && pusher.NeedsSource(s) {
-			return process.WithHint(process.Usage("snapshot %s has live endpoints or Secrets, and there is no source of them: its backends would have no servers, or its hosts no certificates", id),
+		if err == nil && binding.NeedsSource(s) {
+			return process.WithHint(process.Usage("snapshot %s needs live endpoints or Secrets, and the pusher has no source of them: its backends would have no servers, or its hosts no certificates", id),
 				"name the cluster with --kubeconfig, or a directory of EndpointSlices with --live; or have the compiler record endpoints (--endpoints recorded of the compiler)")
 		}
 	}
@@ -273,7 +276,7 @@ func parseNetwork(flag, word string) (netip.Prefix, error) {
 	}
 	network, err := netip.ParsePrefix(word)
 	if err != nil || network != network.Masked() {
-		return netip.Prefix{}, process.WithHint(process.Usage("%s: %q is no network", flag, word), "write it as 10.0.0.0/8 or 10.0.0.1, and default for the usual ones")
+		return netip.Prefix{}, process.WithHint(process.Usage("%s: %q is not a network", flag, word), "write 10.0.0.0/8 or 10.0.0.1, or default for the usual networks")
 	}
 	return network, nil
 }

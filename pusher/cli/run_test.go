@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -11,34 +10,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/internal/testing/output"
 	"github.com/hapsnap/hapsnap/snapshots/live"
 )
 
 // log collects what a command logs.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type log struct{ output.Buffer }
 
 func newLog() *log { return &log{} }
-
-// Write takes a line.
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 var serving = regexp.MustCompile(`"serving health and metrics","address":"([^"]+)"`)
 

@@ -23,6 +23,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -108,7 +109,7 @@ func push(ctx context.Context, o pusher.Options, elector *election.Elector) erro
 
 // announcing returns what says in the cluster what becomes of its objects; nil where
 // there is no cluster.
-func (f *runFlags) announcing(log *slog.Logger, registry prometheus.Registerer) (pusher.Events, error) {
+func (f *runFlags) announcing(log *slog.Logger, registry prometheus.Registerer) (observe.Events, error) {
 	inCluster := stores.InCluster(f.store)
 	if !inCluster && f.kubeconfig == "" && !kubeconfig.Inside() {
 		return nil, nil //nolint:nilnil // Nobody is to be told.
@@ -212,16 +213,16 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 // latest is the last status of the pusher.
 type latest struct {
 	mu     sync.Mutex
-	status pusher.Status
+	status observe.Status
 }
 
-func (l *latest) set(s pusher.Status) {
+func (l *latest) set(s observe.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.status = s
 }
 
-func (l *latest) get() pusher.Status {
+func (l *latest) get() observe.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
@@ -231,8 +232,8 @@ func (l *latest) get() pusher.Status {
 // something is missing that it needs.
 func (l *latest) ready() error {
 	s := l.get()
-	if s.Updated.IsZero() || s.Channel.Message == pusher.NotRead {
-		return errors.New(pusher.NotRead)
+	if s.Updated.IsZero() || s.Channel.Message == observe.NotRead {
+		return errors.New(observe.NotRead)
 	}
 	if t, blocked := s.Blocked(); blocked {
 		return fmt.Errorf("%s: %s", t.About, t.Error)

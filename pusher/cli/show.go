@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -30,9 +31,9 @@ func showCommand() *cobra.Command {
 	var f showFlags
 	cmd := &cobra.Command{
 		Use:   "show SNAPSHOT --store STORE [--file PATH]",
-		Short: "Show what a snapshot consists of and how it came about, or print a file of it",
-		Long: `Show what a snapshot consists of and how it came about. With --file, print a file of it,
-such as haproxy.cfg, after every digest of the snapshot was verified.`,
+		Short: "Show what a snapshot consists of and where it comes from, or print one of its files",
+		Long: `Show what a snapshot consists of and where it comes from. With --file, print one of its
+files, such as haproxy.cfg. The command verifies every digest of the snapshot first.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store, args[0]) })
@@ -41,14 +42,14 @@ such as haproxy.cfg, after every digest of the snapshot was verified.`,
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.storeFlags.add(cmd)
 	f.output.AddTo(cmd)
-	cmd.Flags().StringVar(&f.file, "file", "", "path of the file to print, as it is")
+	cmd.Flags().StringVar(&f.file, "file", "", "path of the file to print, byte for byte")
 	_ = cmd.RegisterFlagCompletionFunc("file", f.completeFile) // fails for unknown flags only
 	return cmd
 }
 
 func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) error {
 	if f.file != "" && f.output.String() != "text" {
-		return process.Usage("a file is printed as it is: --file and -o %s exclude each other", &f.output)
+		return process.Usage("a file is printed byte for byte: --file and -o %s exclude each other", &f.output)
 	}
 	id, err := stored(cmd.Context(), store, name)
 	if err != nil {
@@ -61,7 +62,7 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) er
 	if err != nil {
 		return damaged(err)
 	}
-	s := shown{Manifest: manifest}
+	s := snapshotDetails{Manifest: manifest}
 	if s.Signature, err = signatureOf(cmd.Context(), store, id); err != nil {
 		return err
 	}
@@ -69,8 +70,8 @@ func (f *showFlags) run(cmd *cobra.Command, store stores.Reader, name string) er
 	return f.output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printShown(w, s, now) })
 }
 
-// shown is a manifest, and what the store says of its signature.
-type shown struct {
+// snapshotDetails is a manifest, and what the store says of its signature.
+type snapshotDetails struct {
 	snapshots.Manifest
 	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
 }
@@ -134,7 +135,7 @@ func (f *showFlags) completeFile(cmd *cobra.Command, args []string, _ string) ([
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func printShown(w io.Writer, s shown, now time.Time) error {
+func printShown(w io.Writer, s snapshotDetails, now time.Time) error {
 	spec, from := s.Spec, s.Provenance
 	line := func(name, value string) {
 		if value != "" {
@@ -162,7 +163,7 @@ func printShown(w io.Writer, s shown, now time.Time) error {
 		line("sealed to", r)
 	}
 	for _, q := range spec.Quarantined {
-		line("left out", fmt.Sprintf("%s %s: %s", q.Kind, snapshots.SecretName{Namespace: q.Namespace, Name: q.Name}, strings.ReplaceAll(q.Reason, "\n", "\n          ")))
+		line("left out", fmt.Sprintf("%s %s: %s", q.Kind, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, strings.ReplaceAll(q.Reason, "\n", "\n          ")))
 	}
 	fmt.Fprintln(w)
 	return printFiles(w, spec.Files)
@@ -176,7 +177,7 @@ func certificate(c snapshots.CertificateRef) string {
 	text := fmt.Sprintf("%s: %s", c.File, bind.Need{Use: c.Use, Secret: c.Secret})
 	switch {
 	case c.Versioned() && c.Version == "":
-		return fmt.Sprintf("%s, %s, of which there was none to be served", text, c.Mode)
+		return fmt.Sprintf("%s, %s, which did not exist or could not be served", text, c.Mode)
 	case c.Versioned():
 		return fmt.Sprintf("%s, %s, version %.10s", text, c.Mode, c.Version)
 	}
@@ -203,10 +204,10 @@ func diffCommand() *cobra.Command {
 	var f diffFlags
 	cmd := &cobra.Command{
 		Use:   "diff A B --store STORE",
-		Short: "Compare two snapshots, and say whether it needs a reload",
-		Long: `Compare two snapshots file by file, and say what it takes to bring a fleet from
-the first to the second: nothing, a change at run time, or a reload, and the line
-that decides. Values of Secrets and live endpoints are no part of snapshots.`,
+		Short: "Compare two snapshots, and say whether the change needs a reload",
+		Long: `Compare two snapshots file by file, and say what brings a fleet from the first to the
+second: nothing, a change at run time, or a reload, with the line that decides it.
+Snapshots do not contain values of Secrets or live endpoints.`,
 		Args: process.Args(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return f.run(cmd, store, args[0], args[1]) })

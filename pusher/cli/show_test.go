@@ -25,12 +25,12 @@ func TestPrintVersions(t *testing.T) {
 	}
 	m.Spec.Recipients = []string{"age1x"}
 	var out strings.Builder
-	if err := printShown(&out, shown{Manifest: m}, time.Time{}); err != nil {
+	if err := printShown(&out, snapshotDetails{Manifest: m}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"needs     certs/a.pem: certificate of Secret shop/tls, sealed, version 3f2a91c43f\n",
-		"needs     certs/b.pem: certificate of Secret shop/tls, exact, of which there was none to be served\n",
+		"needs     certs/b.pem: certificate of Secret shop/tls, exact, which did not exist or could not be served\n",
 		"sealed to age1x\n",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -89,7 +89,7 @@ FILE             BYTES  SHA256
 haproxy.cfg      7      ` + m.Spec.Files[0].SHA256 + `
 maps/prefix.map  6      ` + m.Spec.Files[1].SHA256 + "\n"
 	var out strings.Builder
-	if err := printShown(&out, shown{Manifest: m}, m.Provenance.Time.Add(3*time.Hour)); err != nil || out.String() != want {
+	if err := printShown(&out, snapshotDetails{Manifest: m}, m.Provenance.Time.Add(3*time.Hour)); err != nil || out.String() != want {
 		t.Errorf("printed (%v)\n%s\nwant\n%s", err, out.String(), want)
 	}
 }

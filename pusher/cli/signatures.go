@@ -22,16 +22,16 @@ func signCommand() *cobra.Command {
 	var output process.OutputFlag
 	cmd := &cobra.Command{
 		Use:   "sign --store STORE --signing-key FILE",
-		Short: "Sign the channel of a store in ConfigMaps as it is",
-		Long: `Sign the channel of a store in ConfigMaps as it is. Use this for a channel that was written
-before you asked for signatures, by hand, or by somebody whose key is not accepted any
-more. Read it before: nobody has vouched for it. Verbs that change the channel, such as
-pin, sign it by themselves if you give them a key.`,
+		Short: "Sign the current channel of a store in ConfigMaps",
+		Long: `Sign the current channel of a store in ConfigMaps. Use this for a channel that was written
+before you required signatures, with kubectl, or by somebody whose key is no longer
+accepted. Read the channel first, since nobody has signed its content. Commands that change
+the channel, such as pin, sign it if you give them a key.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.store != "" && !stores.InCluster(f.store):
-				return process.WithHint(process.Usage("store %s: only a channel in ConfigMaps is signed as it is", f.store), "in git, sign a commit: git commit --amend -S")
+				return process.WithHint(process.Usage("store %s: only a channel in ConfigMaps can be signed with this command", f.store), "in git, sign a commit: git commit --amend -S")
 			case !f.opening.Key.Enabled():
 				return process.WithHint(process.Usage("there is no key for signatures"), "use --signing-key FILE")
 			}
@@ -46,7 +46,7 @@ pin, sign it by themselves if you give them a key.`,
 					Signed bool   `json:"signed"`
 				}{store.String(), true}
 				return output.Write(cmd.OutOrStdout(), done, func(w io.Writer) error {
-					_, err := fmt.Fprintln(w, "the channel is signed as it is")
+					_, err := fmt.Fprintln(w, "the channel is signed")
 					return err
 				})
 			})
@@ -79,10 +79,10 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify --store STORE",
 		Short: "Check every digest of every snapshot that the store keeps",
-		Long: `Check every digest of every snapshot that the store keeps, the oldest first, and
-print a line for each that fails. With --allowed-signers or --keyring the command
-checks the signatures too. The exit code is 3 if a snapshot is
-damaged or not signed by any of them, and 1 if one could not be read.`,
+		Long: `Check every digest of every snapshot that the store keeps, the oldest first, and print a
+line for each snapshot that fails. With --allowed-signers or --keyring the command checks
+the signatures too. The exit code is 3 if a snapshot is damaged or is signed by none of
+these keys, and 1 if a snapshot could not be read.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.with(cmd.Context(), func(store stores.Store) error { return runVerify(cmd, store, f.opening.Allowed.Enabled(), &output) })
@@ -146,9 +146,9 @@ func (v verification) print(w io.Writer) error {
 	}
 	signed := ""
 	if v.Signatures {
-		signed = ", and signed by who may"
+		signed = ", and their signatures are accepted"
 	}
-	_, err := fmt.Fprintf(w, "%d of %d snapshots are as their digests say%s\n", v.Snapshots-len(v.Failed), v.Snapshots, signed)
+	_, err := fmt.Fprintf(w, "%d of %d snapshots match their digests%s\n", v.Snapshots-len(v.Failed), v.Snapshots, signed)
 	return err
 }
 

@@ -21,14 +21,14 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 	_, url, ids := filledStore(t)
 	path := strings.TrimPrefix(url, "dir:")
-	if code, out, errs := pusherCommand(t, "verify", "--store", url); code != process.ExitOK || out != "3 of 3 snapshots are as their digests say\n" {
+	if code, out, errs := pusherCommand(t, "verify", "--store", url); code != process.ExitOK || out != "3 of 3 snapshots match their digests\n" {
 		t.Errorf("exit code %d, printed %s%s", code, out, errs)
 	}
 	damage(t, path, ids[0])
 	damage(t, path, ids[1])
 	code, out, errs := pusherCommand(t, "verify", "--store", url)
 	lines := strings.Split(out, "\n")
-	if code != process.ExitInvalid || errs != "" || len(lines) != 4 || lines[2] != "1 of 3 snapshots are as their digests say" ||
+	if code != process.ExitInvalid || errs != "" || len(lines) != 4 || lines[2] != "1 of 3 snapshots match their digests" ||
 		!strings.Contains(lines[0], ids[0].String()) || !strings.Contains(lines[1], ids[1].String()+": snapshot is corrupt: haproxy.cfg has 9 bytes, more than the ") {
 		t.Errorf("exit code %d, printed %s%s", code, out, errs)
 	}
@@ -124,7 +124,7 @@ func TestSignaturesAreShown(t *testing.T) {
 	expect(t, "signed    no\n", append([]string{"show", "r2"}, at...)...)
 	expect(t, ", not verified\n", append([]string{"show", "r1"}, at...)...)
 	expect(t, "signed    compiler (SHA256:", append([]string{"show", "r1"}, trusting...)...)
-	expect(t, "2 of 2 snapshots are as their digests say\n", append([]string{"verify"}, at...)...)
+	expect(t, "2 of 2 snapshots match their digests\n", append([]string{"verify"}, at...)...)
 	code, out, _ := pusherCommand(t, append([]string{"verify", "-o", "json"}, trusting...)...)
 	var v verification
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != process.ExitInvalid || !v.Signatures || len(v.Failed) != 1 || !v.Failed[0].Untrusted || v.Failed[0].Damaged {
@@ -141,7 +141,7 @@ func TestSignaturesAreShown(t *testing.T) {
 		t.Errorf("printed %s: %v", out, err)
 	}
 	_, out, _ = pusherCommand(t, append([]string{"show", "r1", "-o", "json"}, trusting...)...)
-	var s shown
+	var s snapshotDetails
 	if err := json.Unmarshal([]byte(out), &s); err != nil || s.Kind != snapshots.ManifestKind || s.Signature == nil || s.Signature.Name != "compiler" {
 		t.Errorf("printed %s: %v", out, err)
 	}

@@ -13,11 +13,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 )
 
 // fresh is how old a status may be before it is said how old it is: a pusher that
@@ -25,24 +29,38 @@ import (
 const fresh = 20 * time.Second
 
 func statusCommand() *cobra.Command {
-	var state string
+	var state, store string
 	var at clusterFlags
 	var watch bool
 	var output process.OutputFlag
 	cmd := &cobra.Command{
-		Use:   "status [-w] --state STATE",
-		Short: "Show what should run, what runs, and what is in the way",
-		Long: `Show what should run, how far its rollout is, what each instance runs, and what is in
-the way. The command reads the state of a pusher, which need not run.
+		Use:   "status {--state STATE [-w] | --store STORE}",
+		Short: "Show what should run, what runs, and what is wrong",
+		Long: `Show what should run, how far its rollout is, what each instance runs, and what is wrong.
+The command reads the state of a pusher. The pusher need not run.
 
-With -w it goes on until you end it: live at a terminal, elsewhere, as to a file, with a
-line for each change. With -o json each change is an object on a line.`,
+Whoever may not read the state, which is in a Secret, reads the summary beside the
+snapshots of a store in the cluster: --store configmap:NAMESPACE/NAME.
+
+With -w the command follows the state until you stop it. At a terminal it updates the
+screen; otherwise it prints a line for each change. With -o json each change is an object on
+a line.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if state == "" {
-				return process.WithHint(process.Usage("no state is named"), "use --state with what pusher run was given")
+			switch {
+			case store != "" && (state != "" || watch):
+				return process.Usage("--store is for the summary, without --state and -w")
+			case store != "":
+				fields, err := at.readStoreStatus(cmd.Context(), store)
+				if err != nil {
+					return err
+				}
+				now := time.Now()
+				return output.Write(cmd.OutOrStdout(), fields, func(w io.Writer) error { return printStoreStatus(w, fields, now) })
+			case state == "":
+				return process.WithHint(process.Usage("no state is named"), "use the value of pusher run --state, or --store for a summary")
 			}
-			read := func(ctx context.Context) (pusher.Status, error) { return at.readStatus(ctx, state) }
+			read := func(ctx context.Context) (observe.Status, error) { return at.readStatus(ctx, state) }
 			s, err := read(cmd.Context())
 			if err != nil {
 				return err
@@ -54,14 +72,15 @@ line for each change. With -o json each change is an object on a line.`,
 			return output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run: a file, or secret:NAMESPACE/NAME (required)")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on showing it as it changes")
+	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run: a file, or secret:NAMESPACE/NAME")
+	cmd.Flags().StringVar(&store, "store", "", "store in the cluster, configmap:NAMESPACE/NAME: a summary, for which no Secret is read")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow the state, and show every change")
 	at.add(cmd)
 	output.AddTo(cmd)
 	return cmd
 }
 
-func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
+func printStatus(w io.Writer, s observe.Status, now time.Time) error {
 	line := func(name, format string, args ...any) {
 		text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n          ")
 		fmt.Fprintf(w, "%-9s %s\n", name, text)
@@ -107,8 +126,8 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 		for _, f := range i.Findings {
 			line("check", "%s: %s", i.Name, f)
 		}
-		for _, h := range i.ByHand {
-			line("by hand", "%s: %s", i.Name, h)
+		for _, h := range i.ManualDrains {
+			line("drained", "%s: %s", i.Name, h)
 		}
 	}
 	fmt.Fprintln(w)
@@ -121,7 +140,7 @@ func printStatus(w io.Writer, s pusher.Status, now time.Time) error {
 
 // rejections returns the failures that say why something newer, or something wanted, does
 // not run, and the names of those that are behind the fleet by now.
-func rejections(s pusher.Status) (now []rollout.Failure, earlier []string) {
+func rejections(s observe.Status) (now []rollout.Failure, earlier []string) {
 	for _, f := range s.Rejected {
 		if !s.Good.IsZero() && f.Snapshot.Compare(s.Good) < 0 && f.Snapshot != s.Channel.Wanted {
 			earlier = append(earlier, f.Snapshot.String())
@@ -132,7 +151,7 @@ func rejections(s pusher.Status) (now []rollout.Failure, earlier []string) {
 	return now, earlier
 }
 
-func describeRollout(r pusher.RolloutStatus) string {
+func describeRollout(r observe.RolloutStatus) string {
 	if r.Reason != "" {
 		return fmt.Sprintf("%s of %s: %s", r.Phase, r.Target, r.Reason)
 	}
@@ -163,7 +182,7 @@ func describeWaits(waits []rollout.Wait, now time.Time) []string {
 }
 
 // describeEmpty says which backends have no server up, and for how long.
-func describeEmpty(b pusher.BackendsStatus, now time.Time) string {
+func describeEmpty(b observe.BackendsStatus, now time.Time) string {
 	const most = 5
 	text := fmt.Sprintf("%d of %d backends have no server up", b.Empty, b.All)
 	for _, e := range b.List[:min(len(b.List), most)] {
@@ -179,7 +198,7 @@ func describeEmpty(b pusher.BackendsStatus, now time.Time) string {
 	return text
 }
 
-func printInstances(w io.Writer, instances []pusher.InstanceStatus) error {
+func printInstances(w io.Writer, instances []observe.InstanceStatus) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "INSTANCE\tZONE\tRUNNING\tIN SYNC\tERROR")
 	for _, i := range instances {
@@ -188,14 +207,14 @@ func printInstances(w io.Writer, instances []pusher.InstanceStatus) error {
 	return table.Flush()
 }
 
-func running(i pusher.InstanceStatus) string {
+func running(i observe.InstanceStatus) string {
 	if i.Running.IsZero() && i.Node != "" {
 		return "(" + i.Node + ")"
 	}
 	return i.Running.String()
 }
 
-func inSync(i pusher.InstanceStatus) string {
+func inSync(i observe.InstanceStatus) string {
 	switch {
 	case i.Refused:
 		return "refused"
@@ -237,11 +256,11 @@ type watcher struct {
 	page bool
 	json bool
 	last string // what was shown
-	seen pusher.Status
+	seen observe.Status
 }
 
 // watchStatus shows the status in a state until ctx is done.
-func watchStatus(ctx context.Context, every time.Duration, read func(context.Context) (pusher.Status, error), w *watcher) error {
+func watchStatus(ctx context.Context, every time.Duration, read func(context.Context) (observe.Status, error), w *watcher) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for first := true; ; first = false {
@@ -265,7 +284,7 @@ func watchStatus(ctx context.Context, every time.Duration, read func(context.Con
 	}
 }
 
-func (w *watcher) show(s pusher.Status, now time.Time) error {
+func (w *watcher) show(s observe.Status, now time.Time) error {
 	switch {
 	case w.json:
 		return w.showJSON(s)
@@ -282,7 +301,7 @@ func (w *watcher) show(s pusher.Status, now time.Time) error {
 }
 
 // showJSON prints a status on one line, if it is another one.
-func (w *watcher) showJSON(s pusher.Status) error {
+func (w *watcher) showJSON(s observe.Status) error {
 	bare := s
 	bare.Updated = time.Time{}
 	key, err := json.Marshal(bare)
@@ -295,7 +314,7 @@ func (w *watcher) showJSON(s pusher.Status) error {
 
 // draw draws the page where it was drawn before. Each line is erased to its end, and
 // what was below as well, so that nothing flickers.
-func (w *watcher) draw(s pusher.Status, now time.Time) error {
+func (w *watcher) draw(s observe.Status, now time.Time) error {
 	const home, endOfLine, below, all = "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[2J"
 	var page bytes.Buffer
 	if err := printStatus(&page, s, now); err != nil {
@@ -317,7 +336,7 @@ func (w *watcher) draw(s pusher.Status, now time.Time) error {
 }
 
 // progress shows how many instances run what is being rolled out.
-func progress(s pusher.Status) string {
+func progress(s observe.Status) string {
 	const width = 30
 	done := 0
 	for _, i := range s.Instances {
@@ -330,7 +349,7 @@ func progress(s pusher.Status) string {
 }
 
 // changesOf returns a line for each thing that is otherwise than it was.
-func changesOf(old, s pusher.Status) []string {
+func changesOf(old, s observe.Status) []string {
 	var lines []string
 	tell := func(was, is string) {
 		if was != is {
@@ -343,7 +362,7 @@ func changesOf(old, s pusher.Status) []string {
 		tell(takesLine(old), takes)
 	}
 	lines = append(lines, listChanges("trouble: ", "no more trouble: ", troubleLines(old), troubleLines(s))...)
-	before := map[string]pusher.InstanceStatus{}
+	before := map[string]observe.InstanceStatus{}
 	for _, i := range old.Instances {
 		before[i.Name] = i
 	}
@@ -362,7 +381,7 @@ func changesOf(old, s pusher.Status) []string {
 	return lines
 }
 
-func rolloutLine(s pusher.Status) string {
+func rolloutLine(s observe.Status) string {
 	switch {
 	case s.Rollout != nil:
 		return "rollout: " + describeRollout(*s.Rollout)
@@ -372,25 +391,25 @@ func rolloutLine(s pusher.Status) string {
 	return "rollout: none, the fleet runs " + s.Good.String()
 }
 
-func takesLine(s pusher.Status) string {
+func takesLine(s observe.Status) string {
 	if s.Rollout == nil || s.Rollout.Change == nil {
 		return ""
 	}
 	return "takes: " + s.Rollout.Change.String()
 }
 
-func instanceLine(i pusher.InstanceStatus) string {
+func instanceLine(i observe.InstanceStatus) string {
 	line := fmt.Sprintf("%s: runs %s, in sync: %s", i.Name, orDash(running(i)), inSync(i))
 	if i.Error != "" {
 		line += ", " + firstLine(i.Error)
 	}
-	for _, h := range i.ByHand {
-		line += fmt.Sprintf(", by hand %s", h)
+	for _, h := range i.ManualDrains {
+		line += fmt.Sprintf(", drained manually: %s", h)
 	}
 	return line
 }
 
-func troubleLines(s pusher.Status) []string {
+func troubleLines(s observe.Status) []string {
 	var lines []string
 	for _, t := range s.Troubles {
 		lines = append(lines, t.About+": "+firstLine(t.Error))
@@ -422,4 +441,41 @@ func listChanges(came, went string, old, now []string) []string {
 // newWatcher shows pages at a terminal that is not too simple for them.
 func newWatcher(out io.Writer, output process.OutputFlag) *watcher {
 	return &watcher{out: out, json: output.String() == "json", page: process.Terminal(out)}
+}
+
+// readStoreStatus returns what the pusher of a store in the cluster last said of its fleet,
+// in a ConfigMap. It needs no right to read any Secret.
+func (f *clusterFlags) readStoreStatus(ctx context.Context, store string) (map[string]string, error) {
+	name, err := configmapstore.Parse(store)
+	if err != nil {
+		return nil, process.WithHint(process.Usage("--store: %w", err), "only a store in the cluster has the status beside it; use --state for others")
+	}
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	found, err := client.CoreV1().ConfigMaps(name.Namespace).Get(ctx, configmapstore.StatusName(name.Name), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && found.Data["phase"] == "" {
+		return nil, process.WithHint(fmt.Errorf("no pusher of %s has said anything yet", store), "pusher run writes it once it runs with this store")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the status of %s: %w", store, err)
+	}
+	return found.Data, nil
+}
+
+// printStoreStatus prints it, with when it changed last: a pusher writes only what changes.
+func printStoreStatus(w io.Writer, fields map[string]string, now time.Time) error {
+	for _, line := range []struct{ name, key string }{
+		{"phase", "phase"}, {"message", "message"}, {"wanted", "snapshot"}, {"newest", "newest"}, {"delivered", "delivered"},
+	} {
+		if fields[line.key] != "" {
+			fmt.Fprintf(w, "%-9s %s\n", line.name, fields[line.key])
+		}
+	}
+	if at, err := time.Parse(time.RFC3339, fields["updated"]); err == nil {
+		fmt.Fprintf(w, "%-9s %s ago\n", "changed", process.Age(now.Sub(at)))
+	}
+	_, err := fmt.Fprintf(w, "%-9s %s of %s run it, %s backends have no server up\n", "instances", fields["running"], fields["instances"], fields["emptyBackends"])
+	return err
 }

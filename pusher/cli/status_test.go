@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -43,10 +43,10 @@ func TestRejectionsOfLongAgoLeaveTheTop(t *testing.T) {
 		return parsed
 	}
 	old, newer := id("r000002-aaaaaaaaaa"), id("r000009-bbbbbbbbbb")
-	s := pusher.Status{
+	s := observe.Status{
 		Good:     id("r000005-cccccccccc"),
 		Rejected: []rollout.Failure{{Snapshot: old, Reason: "port taken"}, {Snapshot: newer, Reason: "no server is up"}},
-		Instances: []pusher.InstanceStatus{
+		Instances: []observe.InstanceStatus{
 			{Name: "edge-1", Reachable: true, Pending: "servers are being brought up to date"},
 		},
 	}
@@ -82,17 +82,17 @@ func TestRejectionsOfLongAgoLeaveTheTop(t *testing.T) {
 func TestStatusOfEmptyBackends(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	many := pusher.BackendsStatus{All: 900, Empty: 300}
+	many := observe.BackendsStatus{All: 900, Empty: 300}
 	for n := range 100 { // the status lists no more
-		many.List = append(many.List, pusher.EmptyBackend{Backend: fmt.Sprintf("shop_%03d_http", n), Since: now.Add(-time.Hour)})
+		many.List = append(many.List, observe.EmptyBackend{Backend: fmt.Sprintf("shop_%03d_http", n), Since: now.Add(-time.Hour)})
 	}
 	for name, test := range map[string]struct {
-		backends *pusher.BackendsStatus
+		backends *observe.BackendsStatus
 		want     string
 	}{
 		"nothing is known": {nil, ""},
-		"all have some":    {&pusher.BackendsStatus{All: 3}, ""},
-		"two of three": {&pusher.BackendsStatus{All: 3, Empty: 2, Failing: 1, List: []pusher.EmptyBackend{
+		"all have some":    {&observe.BackendsStatus{All: 3}, ""},
+		"two of three": {&observe.BackendsStatus{All: 3, Empty: 2, Failing: 1, List: []observe.EmptyBackend{
 			{Backend: "shop_api_http", Since: now.Add(-90 * time.Second)},
 			{Backend: "shop_web_http", Since: now.Add(-2 * time.Hour), Instances: []string{"edge-1", "edge-3"}},
 		}}, `empty     2 of 3 backends have no server up
@@ -109,7 +109,7 @@ func TestStatusOfEmptyBackends(t *testing.T) {
 `},
 	} {
 		var out strings.Builder
-		if err := printStatus(&out, pusher.Status{Updated: now, Backends: test.backends}, now); err != nil {
+		if err := printStatus(&out, observe.Status{Updated: now, Backends: test.backends}, now); err != nil {
 			t.Fatal(err)
 		}
 		_, got, _ := strings.Cut(out.String(), "good      none yet\n")
@@ -122,13 +122,13 @@ func TestStatusOfEmptyBackends(t *testing.T) {
 func TestStatus(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	r1, r2 := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
-	s := pusher.Status{
+	s := observe.Status{
 		Updated: now.Add(-5 * time.Minute), Good: r1,
-		Channel:  pusher.ChannelStatus{Wanted: r2, Message: "r000002-bbbbbbbbbb is the newest"},
-		Rollout:  &pusher.RolloutStatus{Target: r2, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}},
+		Channel:  observe.ChannelStatus{Wanted: r2, Message: "r000002-bbbbbbbbbb is the newest"},
+		Rollout:  &observe.RolloutStatus{Target: r2, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}},
 		Rejected: []rollout.Failure{{Snapshot: r2, Reason: "a: refused:\nport in use"}},
-		Troubles: []pusher.Trouble{{About: "store", Error: "gone", Since: now.Add(-90 * time.Minute)}},
-		Instances: []pusher.InstanceStatus{
+		Troubles: []observe.Trouble{{About: "store", Error: "gone", Since: now.Add(-90 * time.Minute)}},
+		Instances: []observe.InstanceStatus{
 			{Name: "a", Zone: "east", Reachable: true, Running: r1, InSync: true},
 			{Name: "b", Reachable: true, Node: "bootstrap", Error: "first\nsecond"},
 			{Name: "c", Error: "connection refused"},
@@ -154,15 +154,15 @@ c         -     -                   unreachable  connection refused
 }
 
 func TestStatusAsJSON(t *testing.T) {
-	state := writeState(t, pusher.Status{Updated: time.Now(), Instances: []pusher.InstanceStatus{{Name: "a", InSync: true}}})
+	state := writeState(t, observe.Status{Updated: time.Now(), Instances: []observe.InstanceStatus{{Name: "a", InSync: true}}})
 	_, out, _ := pusherCommand(t, "status", "--state", state, "-o", "json")
-	var s pusher.Status
+	var s observe.Status
 	if err := json.Unmarshal([]byte(out), &s); err != nil || s.InSync() != 1 || s.Rollout != nil {
 		t.Errorf("printed %s: %v", out, err)
 	}
 }
 
-func writeState(t *testing.T, s pusher.Status) string {
+func writeState(t *testing.T, s observe.Status) string {
 	t.Helper()
 	data, err := json.Marshal(map[string]any{"apiVersion": snapshots.APIVersion, "kind": "PusherState", "status": s})
 	if err != nil {
@@ -176,7 +176,7 @@ func writeState(t *testing.T, s pusher.Status) string {
 }
 
 // story is what a watcher sees, one after the other.
-func story(t *testing.T) []pusher.Status {
+func story(t *testing.T) []observe.Status {
 	t.Helper()
 	id := func(text string) snapshots.ID {
 		id, err := snapshots.ParseID(text)
@@ -187,24 +187,24 @@ func story(t *testing.T) []pusher.Status {
 	}
 	one, two := id("r000001-aaaaaaaaaa"), id("r000002-bbbbbbbbbb")
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	instance := func(name string, runs snapshots.ID, inSync bool) pusher.InstanceStatus {
-		return pusher.InstanceStatus{Name: name, Reachable: true, Running: runs, InSync: inSync}
+	instance := func(name string, runs snapshots.ID, inSync bool) observe.InstanceStatus {
+		return observe.InstanceStatus{Name: name, Reachable: true, Running: runs, InSync: inSync}
 	}
-	done := pusher.Status{
-		Updated: at, Channel: pusher.ChannelStatus{Wanted: one, Message: one.String() + " is the newest"}, Good: one,
-		Instances: []pusher.InstanceStatus{instance("a", one, true), instance("b", one, true)},
+	done := observe.Status{
+		Updated: at, Channel: observe.ChannelStatus{Wanted: one, Message: one.String() + " is the newest"}, Good: one,
+		Instances: []observe.InstanceStatus{instance("a", one, true), instance("b", one, true)},
 	}
 	begun := done
 	begun.Updated = at.Add(time.Second)
-	begun.Channel = pusher.ChannelStatus{Wanted: two, Message: two.String() + " is the newest"}
-	begun.Rollout = &pusher.RolloutStatus{Target: two, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}}
-	begun.Rollout.Change = &pusher.Change{Snapshot: two, From: one, Class: bind.Reload, Old: true, File: snapshots.ConfigFile, Line: 12, Text: "bind :81"}
-	begun.Instances = []pusher.InstanceStatus{instance("a", two, true), instance("b", one, false)}
-	begun.Troubles = []pusher.Trouble{{About: "store", Error: "it is gone", Since: at}}
+	begun.Channel = observe.ChannelStatus{Wanted: two, Message: two.String() + " is the newest"}
+	begun.Rollout = &observe.RolloutStatus{Target: two, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}}
+	begun.Rollout.Change = &observe.Change{Snapshot: two, From: one, Class: bind.Reload, Old: true, File: snapshots.ConfigFile, Line: 12, Text: "bind :81"}
+	begun.Instances = []observe.InstanceStatus{instance("a", two, true), instance("b", one, false)}
+	begun.Troubles = []observe.Trouble{{About: "store", Error: "it is gone", Since: at}}
 	gone := begun
 	gone.Updated, gone.Troubles = at.Add(2*time.Second), nil
 	gone.Instances = begun.Instances[:1]
-	return []pusher.Status{done, done, begun, gone}
+	return []observe.Status{done, done, begun, gone}
 }
 
 func TestWatchAsLines(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 
@@ -108,9 +109,9 @@ type Change struct {
 	// Unsaid are those of them that have none any more since a list came without their
 	// EndpointSlices. Nobody said that these were deleted.
 	Unsaid map[snapshots.ServicePort]bool
-	// Seen are the Services, by namespace and name, of which EndpointSlices changed and
-	// some are there, with or without endpoints.
-	Seen map[snapshots.SecretName]bool
+	// Seen are the Services whose EndpointSlices changed and that still have some, with or
+	// without endpoints.
+	Seen map[types.NamespacedName]bool
 	// Secrets are those that changed, nil for one that is not there any more.
 	Secrets map[snapshots.SecretName]*corev1.Secret
 	// Missing are those of them that are not there any more since a list came without them.
@@ -123,7 +124,7 @@ type Change struct {
 
 // Take returns what changed since it was called last.
 func (c *Cluster) Take() (out Change) {
-	c.watches.Read(func(list []kubewatch.Standing) {
+	c.watches.Read(func(list []kubewatch.QueryState) {
 		if c.news {
 			status := statusOf(c.allNamespaces, list)
 			out.Status, c.news = &status, false
@@ -186,7 +187,7 @@ func (c *Cluster) Describe(out chan<- *prometheus.Desc) {
 func (c *Cluster) Collect(out chan<- prometheus.Metric) {
 	watches := map[string]int{kindSlice: 0, kindSecret: 0}
 	troubles := map[string]int{}
-	c.watches.Read(func(list []kubewatch.Standing) {
+	c.watches.Read(func(list []kubewatch.QueryState) {
 		for _, s := range list {
 			if watches[s.Query.Kind]++; s.Err != nil {
 				troubles[s.Query.Kind]++

@@ -214,7 +214,7 @@ func TestFollowAllNamespaces(t *testing.T) {
 // allow lets the account pusher of each namespace do what a plan takes.
 func allow(t *testing.T, server *kubetest.Server, plan []kubewatch.Query) {
 	t.Helper()
-	for _, grant := range kubewatch.Rules(plan, nil) {
+	for _, grant := range kubewatch.Rules(plan, func(kubewatch.Query) string { return "" }, nil) {
 		namespace, rules := grant.Namespace, grant.Rules
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: "pusher"}
 		role := &rbacv1.Role{ObjectMeta: meta, Rules: rules}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/live"
@@ -87,10 +88,10 @@ const maxTimes = 16
 // take was called last, nil for one that has none any more, and when they changed.
 func (x *index) take(out *Change) {
 	changed, since := map[snapshots.ServicePort][]snapshots.Endpoint{}, []time.Time(nil)
-	out.Seen, out.Unsaid = map[snapshots.SecretName]bool{}, map[snapshots.ServicePort]bool{}
+	out.Seen, out.Unsaid = map[types.NamespacedName]bool{}, map[snapshots.ServicePort]bool{}
 	for of, times := range x.dirty {
 		if len(x.slices[of]) > 0 {
-			out.Seen[snapshots.SecretName{Namespace: of.namespace, Name: of.name}] = true
+			out.Seen[types.NamespacedName{Namespace: of.namespace, Name: of.name}] = true
 		}
 		old, now := x.endpoints[of], live.Endpoints(slicesOf(x.slices[of]))
 		differ := difference(old, now)

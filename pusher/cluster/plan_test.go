@@ -42,45 +42,44 @@ var errGone = errors.New("connection refused")
 
 var errForbidden = &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Message: "forbidden"}}
 
-// standing is how a query stands.
-type standing = kubewatch.Standing
+type queryState = kubewatch.QueryState
 
 // slicesIn and secretAt are queries that stand well.
-func slicesIn(namespace string, objects int) standing {
-	return standing{Query: endpointSlices(namespace), Synced: true, Count: objects}
+func slicesIn(namespace string, objects int) queryState {
+	return queryState{Query: endpointSlices(namespace), Synced: true, Count: objects}
 }
 
-func secretAt(name string) standing {
-	return standing{Query: secret(named("shop", name)), Synced: true}
+func secretAt(name string) queryState {
+	return queryState{Query: secret(named("shop", name)), Synced: true}
 }
 
-func with(s standing, edit func(*standing)) standing { edit(&s); return s }
+func with(s queryState, edit func(*queryState)) queryState { edit(&s); return s }
 
-func unsynced(s *standing)  { s.Synced = false }
-func refused(s *standing)   { s.Err = errGone }
-func forbidden(s *standing) { s.Err = errForbidden }
-func never(s *standing)     { unsynced(s); forbidden(s) }
+func unsynced(s *queryState)  { s.Synced = false }
+func refused(s *queryState)   { s.Err = errGone }
+func forbidden(s *queryState) { s.Err = errForbidden }
+func never(s *queryState)     { unsynced(s); forbidden(s) }
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	const held = ", what was known is held: "
 	tests := map[string]struct {
-		list    []standing
+		list    []queryState
 		knows   bool // shop's endpoints and the Secret a
 		read    bool // shop
 		waits   []string
 		trouble string
 	}{
-		"all is known":              {list: []standing{slicesIn("shop", 1), secretAt("a")}, knows: true, read: true},
-		"nothing is":                {list: []standing{with(slicesIn("shop", 0), unsynced), with(secretAt("a"), unsynced)}, waits: []string{"EndpointSlices in shop", "Secret shop/a"}},
-		"a Secret is not known yet": {list: []standing{slicesIn("shop", 1), with(with(secretAt("a"), unsynced), refused)}, read: true, waits: []string{"Secret shop/a (connection refused)"}},
-		"the API server is gone": {list: []standing{with(slicesIn("shop", 1), refused), with(secretAt("a"), refused)}, knows: true, read: true,
+		"all is known":              {list: []queryState{slicesIn("shop", 1), secretAt("a")}, knows: true, read: true},
+		"nothing is":                {list: []queryState{with(slicesIn("shop", 0), unsynced), with(secretAt("a"), unsynced)}, waits: []string{"EndpointSlices in shop", "Secret shop/a"}},
+		"a Secret is not known yet": {list: []queryState{slicesIn("shop", 1), with(with(secretAt("a"), unsynced), refused)}, read: true, waits: []string{"Secret shop/a (connection refused)"}},
+		"the API server is gone": {list: []queryState{with(slicesIn("shop", 1), refused), with(secretAt("a"), refused)}, knows: true, read: true,
 			trouble: "nothing new is heard of EndpointSlices in shop and others" + held + "connection refused"},
-		"a Secret may not be read":               {list: []standing{slicesIn("shop", 1), with(secretAt("a"), never), secretAt("b")}, knows: true, read: true, trouble: "nothing new is heard of Secret shop/a" + held + "forbidden"},
-		"no Secret may be read":                  {list: []standing{slicesIn("shop", 1), with(secretAt("a"), never)}, read: true, waits: []string{"Secret shop/a (forbidden)"}},
-		"a Secret may not be read any more":      {list: []standing{slicesIn("shop", 1), with(secretAt("a"), forbidden)}, knows: true, read: true, trouble: "nothing new is heard of Secret shop/a" + held + "forbidden"},
-		"the endpoints may not be read":          {list: []standing{with(slicesIn("shop", 0), never), secretAt("a")}, knows: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
-		"the endpoints may not be read any more": {list: []standing{with(slicesIn("shop", 1), forbidden), secretAt("a")}, knows: true, read: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
+		"a Secret may not be read":               {list: []queryState{slicesIn("shop", 1), with(secretAt("a"), never), secretAt("b")}, knows: true, read: true, trouble: "nothing new is heard of Secret shop/a" + held + "forbidden"},
+		"no Secret may be read":                  {list: []queryState{slicesIn("shop", 1), with(secretAt("a"), never)}, read: true, waits: []string{"Secret shop/a (forbidden)"}},
+		"a Secret may not be read any more":      {list: []queryState{slicesIn("shop", 1), with(secretAt("a"), forbidden)}, knows: true, read: true, trouble: "nothing new is heard of Secret shop/a" + held + "forbidden"},
+		"the endpoints may not be read":          {list: []queryState{with(slicesIn("shop", 0), never), secretAt("a")}, knows: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
+		"the endpoints may not be read any more": {list: []queryState{with(slicesIn("shop", 1), forbidden), secretAt("a")}, knows: true, read: true, trouble: "nothing new is heard of EndpointSlices in shop" + held + "forbidden"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,17 +108,17 @@ func TestDenied(t *testing.T) {
 	wanted := Wanted{Namespaces: []string{"shop", "blog"}, Secrets: []snapshots.SecretName{named("shop", "a"), named("shop", "b")}}
 	for name, test := range map[string]struct {
 		all  bool
-		list []standing
+		list []queryState
 		want string
 	}{
-		"all is known":           {list: []standing{slicesIn("blog", 0), slicesIn("shop", 1), secretAt("a"), secretAt("b")}},
-		"some may not be read":   {list: []standing{with(slicesIn("blog", 0), never), slicesIn("shop", 1), with(secretAt("a"), never), secretAt("b")}, want: "may not list EndpointSlices in blog; may not read Secret shop/a"},
-		"the only Secrets":       {list: []standing{slicesIn("blog", 0), slicesIn("shop", 1), with(secretAt("a"), never), with(secretAt("b"), never)}, want: "may not read Secret shop/a; may not read Secret shop/b"},
-		"not any more":           {list: []standing{with(slicesIn("blog", 0), forbidden), slicesIn("shop", 1), with(secretAt("a"), forbidden), secretAt("b")}},
-		"no answer":              {list: []standing{with(slicesIn("blog", 0), unsynced), with(with(slicesIn("shop", 1), unsynced), refused)}},
-		"of another snapshot":    {list: []standing{with(slicesIn("others", 0), never), with(secretAt("other"), never)}},
-		"all namespaces at once": {all: true, list: []standing{with(slicesIn("", 0), never)}, want: "may not list EndpointSlices in all namespaces"},
-		"and they may be by now": {all: true, list: []standing{slicesIn("", 0)}},
+		"all is known":           {list: []queryState{slicesIn("blog", 0), slicesIn("shop", 1), secretAt("a"), secretAt("b")}},
+		"some may not be read":   {list: []queryState{with(slicesIn("blog", 0), never), slicesIn("shop", 1), with(secretAt("a"), never), secretAt("b")}, want: "may not list EndpointSlices in blog; may not read Secret shop/a"},
+		"the only Secrets":       {list: []queryState{slicesIn("blog", 0), slicesIn("shop", 1), with(secretAt("a"), never), with(secretAt("b"), never)}, want: "may not read Secret shop/a; may not read Secret shop/b"},
+		"not any more":           {list: []queryState{with(slicesIn("blog", 0), forbidden), slicesIn("shop", 1), with(secretAt("a"), forbidden), secretAt("b")}, want: "may not list EndpointSlices in blog; may not read Secret shop/a"},
+		"no answer":              {list: []queryState{with(slicesIn("blog", 0), unsynced), with(with(slicesIn("shop", 1), unsynced), refused)}},
+		"of another snapshot":    {list: []queryState{with(slicesIn("others", 0), never), with(secretAt("other"), never)}},
+		"all namespaces at once": {all: true, list: []queryState{with(slicesIn("", 0), never)}, want: "may not list EndpointSlices in all namespaces"},
+		"and they may be by now": {all: true, list: []queryState{slicesIn("", 0)}},
 	} {
 		got := strings.Join(statusOf(test.all, test.list).Denied(wanted), "; ")
 		if got != test.want {
@@ -131,7 +130,7 @@ func TestDenied(t *testing.T) {
 // With one watch for all namespaces, each is known as it is.
 func TestStatusOfAllNamespaces(t *testing.T) {
 	t.Parallel()
-	got := statusOf(true, []standing{slicesIn("", 1)})
+	got := statusOf(true, []queryState{slicesIn("", 1)})
 	if !got.Read("shop") || !got.Knows(Wanted{Namespaces: []string{"shop", "blog"}}) {
 		t.Errorf("%+v", got)
 	}

@@ -1,9 +1,14 @@
 package cluster
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -31,6 +36,17 @@ func secret(name snapshots.SecretName) kubewatch.Query {
 	return kubewatch.Query{APIVersion: "v1", Kind: kindSecret, Namespace: name.Namespace, Name: name.Name}
 }
 
+// EndpointRules and SecretRules return what it takes to watch all EndpointSlices, or all
+// Secrets, where a role is bound.
+func EndpointRules() []rbacv1.PolicyRule { return rulesOf(endpointSlices("")) }
+
+// SecretRules is [EndpointRules] for Secrets.
+func SecretRules() []rbacv1.PolicyRule { return rulesOf(secret(snapshots.SecretName{})) }
+
+func rulesOf(q kubewatch.Query) []rbacv1.PolicyRule {
+	return kubewatch.Rules([]kubewatch.Query{q}, func(kubewatch.Query) string { return "" }, nil)[0].Rules
+}
+
 // Plan returns what is watched for what is wanted, sorted: EndpointSlices by
 // namespace, or with one watch for all, and Secrets by name.
 func Plan(w Wanted, allNamespaces bool) []kubewatch.Query {
@@ -55,7 +71,7 @@ type Status struct {
 	secrets    map[snapshots.SecretName]bool
 	// Slices is how many EndpointSlices are known.
 	Slices int
-	denied map[kubewatch.Query]bool // may not be read, and were never
+	denied map[kubewatch.Query]bool // may not be read, or not any more
 	// Waits is what is not known yet, and why, in the order of the plan.
 	Waits []string
 	// Refused are those of Waits that may not be read.
@@ -91,8 +107,8 @@ func (s Status) Knows(w Wanted) bool {
 	return true
 }
 
-// Denied lists what is wanted and may not be read, and was never read: no answer of the
-// API server says whether it is there. The texts follow "the pusher".
+// Denied lists what is wanted and may not be read, or not any more: no answer of the API
+// server says what is there now. What was read before is held. The texts follow "the pusher".
 func (s Status) Denied(w Wanted) []string {
 	var out []string
 	for _, q := range Plan(w, s.all) {
@@ -101,6 +117,15 @@ func (s Status) Denied(w Wanted) []string {
 		}
 	}
 	return out
+}
+
+// Unread reports whether the endpoints of a namespace may not be read, or not any more. Then
+// a Service of which nothing is known may have endpoints.
+func (s Status) Unread(namespace string) bool {
+	if s.all {
+		namespace = ""
+	}
+	return s.denied[endpointSlices(namespace)]
 }
 
 // denied says that a query is not allowed.
@@ -120,15 +145,15 @@ func denied(q kubewatch.Query) string {
 // A Secret that may not be read is as if it were not there, so that nobody else
 // waits for it. If no Secret at all may be read, that is taken for a fault of the
 // roles, and waited for: it would take the certificates of all hosts away.
-func statusOf(all bool, list []kubewatch.Standing) Status {
+func statusOf(all bool, list []kubewatch.QueryState) Status {
 	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}, denied: map[kubewatch.Query]bool{}}
 	readable := false
 	for _, s := range list {
 		readable = readable || s.Query.Kind == kindSecret && s.Synced
 	}
-	var troubled []kubewatch.Standing
+	var troubled []kubewatch.QueryState
 	for _, s := range list {
-		if s.Forbidden() && !s.Synced {
+		if s.Forbidden() {
 			out.denied[s.Query] = true
 		}
 		settled := s.Synced || s.Forbidden() && (readable || s.Query.Kind == kindSlice)
@@ -154,7 +179,7 @@ func statusOf(all bool, list []kubewatch.Standing) Status {
 	return out
 }
 
-func waits(s kubewatch.Standing) string {
+func waits(s kubewatch.QueryState) string {
 	if s.Err == nil {
 		return s.Query.String()
 	}
@@ -163,7 +188,7 @@ func waits(s kubewatch.Standing) string {
 
 // troubleOf names the first of those in trouble. How many others there are is left
 // out: while a connection breaks they become more from moment to moment.
-func troubleOf(list []kubewatch.Standing) error {
+func troubleOf(list []kubewatch.QueryState) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -181,4 +206,57 @@ func Some(texts []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), more)
 	}
 	return strings.Join(texts, ", ")
+}
+
+// recordedStatus is a [Status] as an event log has it.
+type recordedStatus struct {
+	All        bool                   `json:"all,omitempty"`
+	Namespaces map[string]bool        `json:"namespaces,omitempty"`
+	Secrets    []snapshots.SecretName `json:"secrets,omitempty"`
+	Slices     int                    `json:"slices"`
+	Denied     []kubewatch.Query      `json:"denied,omitempty"`
+	Waits      []string               `json:"waits,omitempty"`
+	Refused    []string               `json:"refused,omitempty"`
+	Trouble    string                 `json:"trouble,omitempty"`
+}
+
+// MarshalJSON writes the status for an event log. It has nothing of what Secrets hold.
+func (s Status) MarshalJSON() ([]byte, error) {
+	r := recordedStatus{All: s.all, Namespaces: s.namespaces, Slices: s.Slices, Waits: s.Waits, Refused: s.Refused}
+	for _, name := range slices.SortedFunc(maps.Keys(s.secrets), snapshots.SecretName.Compare) {
+		if s.secrets[name] {
+			r.Secrets = append(r.Secrets, name)
+		}
+	}
+	for _, q := range slices.SortedFunc(maps.Keys(s.denied), kubewatch.Query.Compare) {
+		if s.denied[q] {
+			r.Denied = append(r.Denied, q)
+		}
+	}
+	if s.Trouble != nil {
+		r.Trouble = s.Trouble.Error()
+	}
+	return json.Marshal(r)
+}
+
+// UnmarshalJSON reads a status from an event log.
+func (s *Status) UnmarshalJSON(data []byte) error {
+	var r recordedStatus
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("read status of a cluster: %w", err)
+	}
+	*s = Status{
+		all: r.All, namespaces: r.Namespaces, Slices: r.Slices, Waits: r.Waits, Refused: r.Refused,
+		secrets: map[snapshots.SecretName]bool{}, denied: map[kubewatch.Query]bool{},
+	}
+	for _, name := range r.Secrets {
+		s.secrets[name] = true
+	}
+	for _, q := range r.Denied {
+		s.denied[q] = true
+	}
+	if r.Trouble != "" {
+		s.Trouble = errors.New(r.Trouble)
+	}
+	return nil
 }

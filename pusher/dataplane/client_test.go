@@ -117,11 +117,20 @@ func TestPostsThatWouldNotDoWhatTheySay(t *testing.T) {
 }
 
 func TestRuntimeInfoTellsADeadHAProxyFromADeadAPI(t *testing.T) {
-	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"error":"dial unix /run/m.sock: connect: no such file or directory","runtimeAPI":"/run/m.sock"}`)
-	})
-	_, err := c.RuntimeInfo(t.Context())
-	checkClass(t, err, ErrRuntime)
+	for name, answer := range map[string]string{
+		"no socket":        `{"error":"dial unix /run/m.sock: connect: no such file or directory","runtimeAPI":"/run/m.sock"}`,
+		"an empty answer":  `{"info":{},"runtimeAPI":"/run/m.sock"}`, // a worker that is being replaced
+		"only the version": `{"info":{"version":"3.2.0"},"runtimeAPI":"/run/m.sock"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })
+			info, err := c.RuntimeInfo(t.Context())
+			checkClass(t, err, ErrRuntime)
+			if info != (RuntimeInfo{}) {
+				t.Errorf("a worker is known: %+v", info)
+			}
+		})
+	}
 }
 
 func TestCertificatesCannotBeRead(t *testing.T) {

@@ -194,7 +194,7 @@ type reloadBody struct {
 }
 
 func (b reloadBody) reload() Reload {
-	r := Reload{ID: b.ID, Status: b.Status, Response: shownStartup(b.Response)}
+	r := Reload{ID: b.ID, Status: b.Status, Response: repeatableStartup(b.Response)}
 	if b.Timestamp != 0 {
 		r.At = time.Unix(b.Timestamp, 0).UTC()
 	}

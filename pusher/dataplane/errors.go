@@ -153,8 +153,8 @@ var (
 	private = regexp.MustCompile(`(?i)-----BEGIN|authorization|\bbasic [a-z0-9+/=]{8,}|\bbearer [\w.~+/=-]{8,}|://[^/\s:@]*:[^@\s]+@|(password|passwd|secret|token|api[_-]?key)["']?\s*[=:]\s*\S`)
 )
 
-// shown returns what may be repeated of the words of an API.
-func shown(message string) string {
+// repeatable returns what may be repeated of the words of an API.
+func repeatable(message string) string {
 	message = strings.TrimSpace(message)
 	for kind, parts := range map[string][]*regexp.Regexp{
 		"validation error": {finding, startup, opening},
@@ -184,8 +184,8 @@ func shown(message string) string {
 // reloadFault is what the API itself says of a reload that failed.
 var reloadFault = regexp.MustCompile(`failed to reload configuration|cannot reload: (dial unix ` + word + `: connect: )?` + osReason)
 
-// shownStartup returns what may be repeated of what HAProxy wrote when it started.
-func shownStartup(response string) string {
+// repeatableStartup returns what may be repeated of what HAProxy wrote when it started.
+func repeatableStartup(response string) string {
 	return withoutPrivate(strings.Join(startup.FindAllString(response, -1), "\n"))
 }
 

@@ -262,7 +262,7 @@ func TestShown(t *testing.T) {
 		if want == "" {
 			want = message
 		}
-		if got := shown(message); got != want {
+		if got := repeatable(message); got != want {
 			t.Errorf("%q is shown as\n%q, want\n%q", message, got, want)
 		}
 	}

@@ -69,18 +69,18 @@ func (c *Client) exchange(ctx context.Context, k call, access *access) (answer, 
 	req.SetBasicAuth(access.username, access.password)
 	resp, err := access.http.Do(req)
 	if err != nil {
-		return answer{}, lost(k, connected.Load(), err).shownWith(access)
+		return answer{}, lost(k, connected.Load(), err).redactedWith(access)
 	}
 	defer resp.Body.Close()
 	success := slices.Contains(k.ok, resp.StatusCode)
 	body, cut, err := k.read(resp.Body, success)
 	switch {
 	case err != nil:
-		return answer{}, lost(k, true, err).shownWith(access)
+		return answer{}, lost(k, true, err).redactedWith(access)
 	case cut:
-		return answer{}, refused(k.op, resp.StatusCode, complete(body)).shownWith(access)
+		return answer{}, refused(k.op, resp.StatusCode, complete(body)).redactedWith(access)
 	case !success:
-		return answer{}, refused(k.op, resp.StatusCode, body).shownWith(access)
+		return answer{}, refused(k.op, resp.StatusCode, body).redactedWith(access)
 	}
 	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
 }
@@ -133,7 +133,7 @@ func refused(op string, status int, body []byte) *Error {
 	}
 	if json.Unmarshal(body, &parsed) == nil && parsed.Message != "" {
 		e.kind = classify(status, parsed.Message)
-		e.Code, e.Message = parsed.Code, shown(parsed.Message)
+		e.Code, e.Message = parsed.Code, repeatable(parsed.Message)
 		return e
 	}
 	e.Message = http.StatusText(status)
@@ -144,8 +144,8 @@ func refused(op string, status int, body []byte) *Error {
 	return e
 }
 
-// shownWith returns the error without the credentials of its request.
-func (e *Error) shownWith(a *access) *Error {
+// redactedWith returns the error without the credentials of its request.
+func (e *Error) redactedWith(a *access) *Error {
 	e.Message = a.without(withoutPrivate(e.Message))
 	return e
 }
@@ -155,7 +155,7 @@ func fault(text, fallback string) string {
 	if strings.TrimSpace(text) == "" {
 		return fallback
 	}
-	return shown(text)
+	return repeatable(text)
 }
 
 func (c *Client) getJSON(ctx context.Context, op, path string, into any) (answer, error) {

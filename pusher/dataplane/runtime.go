@@ -34,7 +34,9 @@ type RuntimeInfo struct {
 // LoadedNode returns the node of the configuration that the worker loaded.
 func (i RuntimeInfo) LoadedNode() string { return cmp.Or(i.Loaded, i.Node) }
 
-// RuntimeInfo asks the running worker. ErrRuntime says that the API could not.
+// RuntimeInfo asks the running worker. ErrRuntime says that the API could not. While HAProxy
+// replaces the worker, the API may answer with an info that is empty: then no worker said
+// anything, and what ran is not another one.
 func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {
 	const op = "get runtime info"
 	var body struct {
@@ -50,8 +52,8 @@ func (c *Client) RuntimeInfo(ctx context.Context) (RuntimeInfo, error) {
 	if err != nil {
 		return RuntimeInfo{}, err
 	}
-	if body.Error != "" || body.Info == nil {
-		return RuntimeInfo{}, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no info"), kind: ErrRuntime}).shownWith(c.access.Load())
+	if body.Error != "" || body.Info == nil || body.Info.PID == 0 {
+		return RuntimeInfo{}, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no worker answered"), kind: ErrRuntime}).redactedWith(c.access.Load())
 	}
 	return RuntimeInfo{
 		Node: body.Info.Node, PID: body.Info.PID, Version: body.Info.Version,

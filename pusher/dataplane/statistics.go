@@ -38,7 +38,7 @@ func (c *Client) Process(ctx context.Context) (Process, error) {
 	}
 	p := Process{Socket: body.RuntimeAPI}
 	if body.Error != "" || body.Info == nil {
-		return p, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no info"), kind: ErrRuntime}).shownWith(c.access.Load())
+		return p, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no info"), kind: ErrRuntime}).redactedWith(c.access.Load())
 	}
 	p.Version, p.Sockets, p.Descriptors, p.Connections = body.Info.Version, body.Info.MaxSock, body.Info.Ulimit, body.Info.MaxConn
 	return p, nil
@@ -147,7 +147,7 @@ func (c *Client) statistics(ctx context.Context, kind string) ([]statisticsBody,
 		return nil, err
 	}
 	if body.Error != "" {
-		return nil, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no statistics"), kind: ErrRuntime}).shownWith(c.access.Load())
+		return nil, (&Error{Op: op, Status: a.status, Message: fault(body.Error, "no statistics"), kind: ErrRuntime}).redactedWith(c.access.Load())
 	}
 	return body.Stats, nil
 }

@@ -77,7 +77,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, spec fleet.Pods, lo
 func read(watches *kubewatch.Set, spec fleet.Pods) (objects, error) {
 	out := objects{secrets: map[string]*corev1.Secret{}, nodes: map[string]*corev1.Node{}}
 	all, reasons := true, []string(nil)
-	watches.Read(func(list []kubewatch.Standing) {
+	watches.Read(func(list []kubewatch.QueryState) {
 		for _, s := range list {
 			if all = all && s.Synced; !s.Synced && s.Err != nil {
 				reasons = append(reasons, fmt.Sprintf("%s (%v)", s.Query, s.Err))

@@ -74,40 +74,38 @@ type API interface {
 	Certificates
 }
 
-// ErrRefused is the error of a snapshot that cannot run on the instance: HAProxy
-// refused it, or did not start with it. Another try would end the same way. All
-// other errors, such as [ErrInstance], are trouble with the instance and say nothing
-// about the snapshot.
+// ErrRefused is the error of a snapshot that cannot run on the instance: HAProxy refused
+// it, or did not start with it. Another try would end the same way. All other errors, such
+// as [ErrInstance], are about the instance and say nothing about the snapshot.
 var ErrRefused = errors.New("refused")
 
-// ErrElsewhere is returned where the worker runs something else than the caller
-// thought, so that nothing was changed.
+// ErrElsewhere is returned if the worker runs another configuration than the caller
+// expected. Nothing was changed then.
 var ErrElsewhere = errors.New("the worker runs another configuration")
 
-// ErrForeign is returned where the worker was started from another configuration than the
-// one that was written for it, whatever it names.
+// ErrForeign is returned if the worker was started from another configuration than the
+// pusher wrote for it, whatever snapshot it names.
 var ErrForeign = errors.New("its worker was started from another configuration")
 
 // Instance is one instance to push to.
 type Instance struct {
 	API API
-	// ReloadTimeout is how long a reload may take, and how long one that was
-	// asked for is waited for.
+	// ReloadTimeout is how long a reload may take.
 	ReloadTimeout time.Duration
-	// Poll is how often to look while waiting; zero is a quarter of a second.
+	// Poll is the interval of looks while waiting. Zero means a quarter of a second.
 	Poll time.Duration
-	// Names knows what the worker runs, where that is not what it names; nil: it
-	// always is.
-	Names *Names
-	// Record knows what the worker was started from; nil: each is taken for ours.
+	// Override says what the worker runs if that is not what it names. Nil means that it
+	// always runs what it names.
+	Override *RunningOverride
+	// Record knows what the worker was started from. With nil every worker counts as ours.
 	Record *Record
-	// Layout is where files are, to be compared with where the API keeps them; the zero
-	// value: that is not looked at.
+	// Layout is where files should be, which is compared with where the API keeps them. The
+	// zero value turns the comparison off.
 	Layout bind.Layout
 }
 
-// poll calls done until it returns true or an error, or the reload timeout is
-// over; then it returns false.
+// poll calls done until it returns true or an error. After the reload timeout it returns
+// false.
 func (i Instance) poll(ctx context.Context, done func() (bool, error)) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.ReloadTimeout)
 	defer cancel()

@@ -98,7 +98,7 @@ func applyBothWays(t *testing.T, before, after map[string]side, fallback []byte)
 	changed.load(t, ways[0])
 	worker, first := changed.have.Info.PID, changed.state(t, ways[0])
 	for n, bound := range ways[1:] {
-		changed.light(t, ways[n], bound)
+		changed.applyAtRuntime(t, ways[n], bound)
 		state := changed.state(t, bound)
 		loaded := newSubject(t)
 		fresh := loaded.ways(t, before, after, fallback)[n+1]
@@ -144,7 +144,7 @@ func newSubject(t *testing.T) *subject {
 		t.Fatal(err)
 	}
 	return &subject{
-		Instance: i, push: Instance{API: client, ReloadTimeout: time.Minute, Names: &Names{}}, socket: filepath.Join(filepath.Dir(i.MasterSocket()), "web"),
+		Instance: i, push: Instance{API: client, ReloadTimeout: time.Minute, Override: &RunningOverride{}}, socket: filepath.Join(filepath.Dir(i.MasterSocket()), "web"),
 		layout: bind.Layout{Maps: i.Dirs.Maps, Certificates: i.Dirs.Certificates, General: i.Dirs.General},
 	}
 }
@@ -160,10 +160,10 @@ func (s *subject) load(t *testing.T, bound bind.Bound) {
 	s.update(t, bound)
 }
 
-// light changes the worker at run time.
-func (s *subject) light(t *testing.T, from, to bind.Bound) {
+// applyAtRuntime changes the worker at run time.
+func (s *subject) applyAtRuntime(t *testing.T, from, to bind.Bound) {
 	t.Helper()
-	done, err := s.push.Light(t.Context(), to, from, s.have, Known{})
+	done, err := s.push.ApplyAtRuntime(t.Context(), to, from, s.have, Known{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,28 +1,27 @@
-// Package push brings one instance to run one bound snapshot, and keeps its
-// running worker on today's servers and certificates without a reload.
+// Package push brings one instance to run one bound snapshot, and keeps its running worker
+// on today's servers and certificates without a reload.
 //
-// Everything here can be called again at any point, also after a call was cut
-// short: each call looks first, does only what is missing, and looks again. In
-// particular a configuration is never posted because an answer was lost; what
-// became of the post is found out.
+// Every function can be called again at any point, also after a call was interrupted: each
+// looks first, does only what is missing, and looks again. In particular it never posts a
+// configuration again because an answer was lost; it finds out what became of the post.
 //
-// That a snapshot was applied is proved by the worker, which names it, and by the
-// file on disk. A 2xx of the API proves nothing.
+// The worker, which names its snapshot, and the file on disk prove that a snapshot was
+// applied. A 2xx of the API proves nothing.
 //
-// The functions call the API and decide for one instance only. Which instance
-// gets what, and when, is the caller's; so is that no two calls for one instance
-// overlap.
+// The functions call the API and decide for one instance only. The caller decides which
+// instance gets what, and when. The caller also makes sure that no two calls for one
+// instance overlap.
 //
 // # Decisions
 //
-// An endpoint's change costs what its Service has: slots and servers of its backends are
-// assigned anew and the others copied. From version 3.4 of the API it takes two calls:
-// what the worker is, and the change; three for a new endpoint, which is said to be up:
-// what the slot's checks found where the one before was would keep it down for seconds.
-// The answer to a change has the server as the API then reads it from the worker, and is
-// the proof; what somebody else does to other servers is found when these are inspected.
-// The snapshot is bound as a whole only where its text is posted. Among 1,000 backends
-// two calls are 2.5 times the price of the one that makes the change alone
-// (BenchmarkEndpoint in pusher). The version of the API is asked again only after a
-// change fell short, which its answer tells.
+// A change of an endpoint costs only what its Service has: the slots and servers of its
+// backends are assigned again, and the others are copied. From version 3.4 of the API on it
+// takes two calls: one asks what the worker is, the other changes it. A new endpoint takes
+// a third call, which sets its health to up. Otherwise the state of the checks of the
+// slot's previous endpoint would keep it down for seconds. The answer to a change has the
+// server as the API then reads it from the worker, and that is the proof. Inspections find
+// what somebody else does to other servers. The snapshot is bound as a whole only when its
+// text is posted. Among 1,000 backends two calls take 2.5 times as long as the call that
+// makes the change alone (BenchmarkEndpoint in pusher). The version of the API is asked for
+// again only after a change fell short, as the answer shows.
 package push

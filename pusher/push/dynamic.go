@@ -12,18 +12,18 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Before version 3.4 the API changes addresses only with a post of everything, which takes
-// as long as the configuration is large. There an endpoint that comes serves at once from a
-// dynamic server, one that HAProxy adds to the backend at run time. The next post gives its
-// slot the address, and the dynamic server is deleted. An endpoint that goes is drained in
-// its slot by a call of its own in any case.
+// Before version 3.4 the API changes addresses only with a post of the whole configuration,
+// which takes longer the larger it is. With such an API a new endpoint serves at once from
+// a dynamic server, which HAProxy adds to the backend at run time. The next post gives its
+// slot the address, and the dynamic server is deleted. An endpoint that goes is always
+// drained in its slot, with a call of its own.
 
-// dynamicPrefix begins the names of dynamic servers, and of nothing else: slots are s1 and
-// so on.
+// dynamicPrefix begins the names of dynamic servers, and of no others: slots are named s1
+// and so on.
 const dynamicPrefix = "hapsnap-"
 
-// IsDynamic reports whether a server of a worker is one that this package added to the
-// servers of the configuration, by its name.
+// IsDynamic reports, by its name, whether a server of a worker is a dynamic server of this
+// package.
 func IsDynamic(server string) bool { return strings.HasPrefix(server, dynamicPrefix) }
 
 // Dynamic is a server that was added to a backend of the worker.
@@ -34,8 +34,8 @@ type Dynamic struct {
 	State         bind.SlotState
 }
 
-// dynamicFor returns the dynamic server for what a slot is to become. Its name tells the
-// address, so that adding it twice is the same as once.
+// dynamicFor returns the dynamic server for the future content of a slot. Its name contains
+// the address, so that adding it twice has the effect of once.
 func dynamicFor(s bind.Server) Dynamic {
 	return Dynamic{
 		Backend: s.Backend, Name: fmt.Sprintf("%s%s-%s-%d", dynamicPrefix, s.Name, s.Address, s.Port),
@@ -45,7 +45,7 @@ func dynamicFor(s bind.Server) Dynamic {
 
 func (d Dynamic) same(o Dynamic) bool { return d.Backend == o.Backend && d.Name == o.Name }
 
-// dynamicOf returns the dynamic servers among those of a backend of the worker.
+// dynamicOf returns the dynamic servers in a backend of the worker.
 func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
 	var out []Dynamic
 	for _, s := range list {
@@ -56,8 +56,8 @@ func dynamicOf(backend string, list []dataplane.Server) []Dynamic {
 	return out
 }
 
-// DynamicServers returns the settings of dynamic servers by backend, for those backends
-// that can have some.
+// DynamicServers returns the settings of dynamic servers by backend, for backends that can
+// have some.
 func DynamicServers(config []byte, directives []bind.Directive) map[string]dataplane.DynamicServer {
 	out := map[string]dataplane.DynamicServer{}
 	for backend, words := range bind.DynamicBackends(config, directives) {
@@ -68,9 +68,9 @@ func DynamicServers(config []byte, directives []bind.Directive) map[string]datap
 	return out
 }
 
-// dynamicSettings reads the settings of a server line as the API takes them for a dynamic
-// server. It returns false where one of them cannot be given exactly. Those of health
-// checks, which a dynamic server does not have, are left out.
+// dynamicSettings reads the settings of a server line in the form that the API takes for a
+// dynamic server. It returns false if a setting cannot be expressed exactly. It leaves out
+// those of health checks, which a dynamic server does not have.
 func dynamicSettings(words []string) (s dataplane.DynamicServer, ok bool) {
 	for len(words) > 0 {
 		word, rest := words[0], words[1:]
@@ -95,7 +95,7 @@ var settingsWithValue = []string{
 	"weight", "maxconn", "minconn", "maxqueue", "alpn", "verify", "verifyhost", "ca-file", "sni", "proto",
 }
 
-// set takes one setting.
+// set reads one setting.
 func set(s *dataplane.DynamicServer, word, value string) bool {
 	number := func(into *int) bool {
 		var err error
@@ -124,7 +124,7 @@ func set(s *dataplane.DynamicServer, word, value string) bool {
 		s.VerifyHost = value
 	case "ca-file":
 		s.CAFile = value
-		return strings.HasPrefix(value, "@") // names of files are another thing when they are bound
+		return strings.HasPrefix(value, "@") // names of files change when they are bound
 	case "sni":
 		s.SNI = value
 	case "proto":
@@ -146,8 +146,8 @@ func isPlain(word string) bool {
 	})
 }
 
-// dynamicSteps are what makes a worker serve what is wanted while its slots cannot get
-// other addresses.
+// dynamicSteps make a worker serve the wanted servers while its slots cannot get other
+// addresses.
 type dynamicSteps struct {
 	adds   []Dynamic // that are to be ready
 	states []change  // of slots
@@ -156,9 +156,9 @@ type dynamicSteps struct {
 
 func (s dynamicSteps) none() bool { return len(s.adds)+len(s.states)+len(s.drains) == 0 }
 
-// stepsToServe returns the steps from what a worker has to what is wanted. It returns false
-// where a post of everything cannot be waited for: a weight changes, or no dynamic server
-// can be added to a backend.
+// stepsToServe returns the steps from the worker's servers to the wanted ones. It returns
+// false if only a post can do it: a weight changes, or a backend can have no dynamic
+// server.
 func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backend string) bool) (steps dynamicSteps, ok bool) {
 	var needed []Dynamic
 	for _, c := range changes(slots, want) {
@@ -174,7 +174,7 @@ func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backen
 			steps.states = append(steps.states, change{c.from, stops, c.at})
 		}
 		if c.to.State != bind.SlotReady {
-			continue // the slot is given back with the next post
+			continue // the next post frees the slot
 		}
 		d := dynamicFor(c.to)
 		needed = append(needed, d)
@@ -195,12 +195,12 @@ func stepsToServe(slots, want []bind.Server, have []Dynamic, addable func(backen
 }
 
 // Serves reports whether the worker is known to serve what is wanted: it has the servers,
-// or dynamic ones and drained slots make up for what the next post will bring.
+// or dynamic servers and drained slots do what the next post will do.
 func (r Running) Serves(want []bind.Server) bool {
 	if !r.Deferred || len(r.Servers) != len(want) {
 		return r.Has(want)
 	}
-	wanted, _ := respect(want, r.ByHand)
+	wanted, _ := keepDrained(want, r.ManualDrains)
 	steps, ok := stepsToServe(r.Servers, wanted, r.Dynamic, func(string) bool { return true })
 	return ok && steps.none()
 }
@@ -213,9 +213,9 @@ func (r Running) Leftovers() []Dynamic {
 }
 
 // setDynamic makes the worker serve what is wanted with dynamic servers. It returns false
-// where that cannot be, and a post has to do.
+// if that needs a post.
 func (i Instance) setDynamic(ctx context.Context, want Wanted, have Running) (Running, bool, error) {
-	wanted, _ := respect(want.Servers, have.ByHand)
+	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
 	steps, ok := stepsToServe(have.Servers, wanted, have.Dynamic, func(backend string) bool {
 		_, ok := want.Dynamic[backend]
 		return ok
@@ -255,12 +255,12 @@ func (i Instance) setDynamic(ctx context.Context, want Wanted, have Running) (Ru
 	return have, true, nil
 }
 
-// mayDrain reports whether a server that was set to drain may be so: see [read].
+// mayDrain reports whether a server that was set to drain may be in that state: see [read].
 func mayDrain(found, want bind.Server) bool {
 	return want.State == bind.SlotDrain && found.State == bind.SlotSpare
 }
 
-// addDynamic adds a server, makes it ready, and has the worker prove both.
+// addDynamic adds a server, makes it ready, and reads both back from the worker.
 func (i Instance) addDynamic(ctx context.Context, settings dataplane.DynamicServer, d Dynamic, have Running) (Running, error) {
 	settings.Name, settings.Address, settings.Port = d.Name, d.Address, d.Port
 	if strings.Contains(d.Address, ":") {
@@ -275,19 +275,19 @@ func (i Instance) addDynamic(ctx context.Context, settings dataplane.DynamicServ
 		err = fmt.Errorf("server %s/%s is %s at %s:%d", d.Backend, d.Name, found.AdminState, found.Address, found.Port)
 	}
 	if err != nil {
-		d.State = bind.SlotSpare // it may be there, and is to be deleted
+		d.State = bind.SlotSpare // it may exist, and has to be deleted
 	}
 	return have.withDynamic(d), err
 }
 
-// withDynamic returns what is known with a dynamic server as it is now.
+// withDynamic returns what is known, with the current state of a dynamic server.
 func (r Running) withDynamic(d Dynamic) Running {
 	r.Dynamic = append(slices.DeleteFunc(slices.Clone(r.Dynamic), d.same), d)
 	return r
 }
 
-// Tidy deletes the dynamic servers that the worker no longer needs. A server that still has
-// connections takes no more of them, and is left for another time.
+// Tidy deletes the dynamic servers that the worker no longer needs. It leaves a server that
+// still has connections, which gets no new ones, for the next call.
 func (i Instance) Tidy(ctx context.Context, have Running) (Running, error) {
 	var failed []error
 	for _, d := range have.Leftovers() {

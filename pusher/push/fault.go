@@ -8,13 +8,13 @@ import (
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
-// ErrInstance is the error of an instance that cannot take a snapshot for a fault of its
-// own: HAProxy does not find a file there that was uploaded, may not do something, or lacks
-// descriptors, memory or disk. Another instance may take it, so that it says nothing about
-// the snapshot. [ErrDirectory] is another one.
+// ErrInstance is the error of an instance that cannot take a snapshot for a reason of its
+// own: HAProxy does not find a file that was uploaded, lacks a permission, or lacks
+// descriptors, memory or disk. Another instance may take the snapshot, so this says nothing
+// about it. [ErrDirectory] is another such error.
 var ErrInstance = errors.New("the instance is at fault")
 
-// instanceError is an [ErrInstance] with what to look at.
+// instanceError is an [ErrInstance] with a hint what to look at.
 type instanceError struct {
 	cause error
 	hint  string
@@ -25,8 +25,9 @@ func (e *instanceError) Error() string {
 }
 func (e *instanceError) Is(target error) bool { return target == ErrInstance }
 
-// faults are what HAProxy and the API say where the instance is at fault, and what to look
-// at. One of them is enough: a file that is missing makes other lines wrong.
+// faults are messages of HAProxy and the API that mean a fault of the instance, with a hint
+// what to look at. One of them is enough, since a missing file causes errors in other lines
+// too.
 var faults = []struct {
 	said *regexp.Regexp
 	hint string
@@ -61,16 +62,16 @@ var faults = []struct {
 	},
 }
 
-// bindFault is a port that could not be opened, with the section that wants it.
+// bindFault is a port that could not be opened, with the section that opens it.
 var (
 	bindFault   = regexp.MustCompile(`(?i)cannot (bind|listen to|create receiving) .*socket|address already in use|cannot assign requested address`)
 	bindSection = regexp.MustCompile(`(?i)(?:binding|starting) .*?(?:frontend|listen|proxy|backend) (\S+?):`)
 )
 
-// instanceFault judges what was said when a configuration was refused: whether the
-// instance is at fault, and what to look at. A port that cannot be opened is the fault of
-// the instance where what ran before had it open by the same lines, and else of the
-// configuration that asks for it.
+// instanceFault decides from the messages of a refused configuration whether the instance
+// is at fault, and what to look at. A port that cannot be opened is the fault of the
+// instance if the previous configuration opened it with the same lines, otherwise of the
+// new configuration.
 func instanceFault(said, want, before string) (hint string, ok bool) {
 	lines := findings(said)
 	if len(lines) == 0 {
@@ -92,7 +93,7 @@ func instanceFault(said, want, before string) (hint string, ok bool) {
 	return "", false
 }
 
-// sameBinds reports whether all binds of a section stood there before.
+// sameBinds reports whether the previous configuration had all binds of a section.
 func sameBinds(section, want, before string) bool {
 	had := map[string]bool{}
 	for _, line := range binds(section, before) {
@@ -107,7 +108,8 @@ func sameBinds(section, want, before string) bool {
 	return len(lines) > 0
 }
 
-// binds returns the bind lines of a section, whatever blanks, quotes and comments they have.
+// binds returns the bind lines of a section, with normalised blanks and quotes and without
+// comments.
 func binds(section, config string) []string {
 	var out []string
 	for s := range haproxycfg.Sections([]byte(config)) {
@@ -120,28 +122,31 @@ func binds(section, config string) []string {
 	return out
 }
 
-// The bounds of what is kept of a message, in bytes: of one in which nothing stands out,
-// and of what HAProxy says was wrong.
+// The lengths in bytes to which messages are cut: a message in which no line stands out,
+// and what HAProxy said was wrong.
 const (
 	maxGist = 400
 	maxSaid = 2000
 )
 
-// alert is a line of HAProxy that says why it did not start, and finding one of
-// those that the API quotes when HAProxy refused a configuration.
+// alert matches a line in which HAProxy says why it did not start, and finding one that the
+// API quotes when HAProxy refused a configuration.
 var (
 	alert   = regexp.MustCompile(`\[ALERT\]\s*(?:\(\d+\))?\s*:\s*(?:config : )?(.*)`)
 	finding = regexp.MustCompile(`msg="((?:[^"\\]|\\.)*)"`)
-	// noise is what HAProxy also says as an alert when something else went wrong, when its
-	// processes part, or of what it merely warns of.
+	// noise matches alerts that are consequences of another error, that HAProxy's processes
+	// write when they end, or that are warnings.
 	noise = regexp.MustCompile(`(?i)error\(s\) found in|fatal errors found in|failed to start their listeners|cannot transfer the fd|` +
 		`sockpair|exit-on-failure|current worker .*exited|former worker .*exited|all workers exited|process exited with code|loading failure|failed to load worker|don't mix both usage`)
 )
 
-// Gist returns what a person needs to know of an error, on one line: of the many
-// that HAProxy writes when it does not start, those that say why.
+// Gist returns the part of an error that a person needs, on one line. Of the many lines
+// that HAProxy writes when it does not start, these are the ones that say why.
 func Gist(err error) string {
 	text := err.Error()
+	if known, ok := err.(interface{ Gist() string }); ok { // of an event log
+		return known.Gist()
+	}
 	said, prefix, hint := findings(text), ErrRefused.Error(), ""
 	if fault, ok := errors.AsType[*instanceError](err); ok {
 		said, prefix, hint = findings(fault.cause.Error()), ErrInstance.Error(), "; "+fault.hint
@@ -155,7 +160,7 @@ func Gist(err error) string {
 	return shortened(strings.Join(strings.Fields(text), " "), maxGist) // with the hint
 }
 
-// findings returns the lines of HAProxy that say why, of all that it wrote.
+// findings returns the lines of HAProxy's output that say why it did not start.
 func findings(text string) []string {
 	var said []string
 	for _, form := range []*regexp.Regexp{alert, finding} {
@@ -168,7 +173,7 @@ func findings(text string) []string {
 	return said
 }
 
-// shortened returns the text, of no more than so many bytes.
+// shortened cuts the text to a number of bytes.
 func shortened(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"

@@ -12,28 +12,30 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
-// termMark begins the line by which a haproxy.cfg says in which term it was written.
+// termMark begins the line in which a haproxy.cfg names the term in which it was written.
 const termMark = "# hapsnap term "
 
-// OutrankedError is the error of what a pusher may not do any more, because one of a
-// later term was there.
+// OutrankedError is returned for a change by a pusher whose term is over: one of a later
+// term was there.
 type OutrankedError struct{ Term, By int64 }
 
 func (e OutrankedError) Error() string {
 	return fmt.Sprintf("its haproxy.cfg was written by a pusher of term %d, and this one is of term %d", e.By, e.Term)
 }
 
-// Fence keeps a pusher that another has taken the place of from changing instances. Each
-// pusher that takes over has a higher term than the one before, and writes it into every
-// haproxy.cfg. A post has to name the version of the API that it follows on, and that is
-// asked for here together with the term: once a later one was written, what was read
-// before is no version that can be posted on.
+// Fence keeps a pusher that was replaced by another from changing instances. Each pusher
+// that takes over has a higher term than the one before, and writes it into every
+// haproxy.cfg. A post has to name the version of the API's configuration that it follows,
+// and the fence reads that version together with the term. Once a later term was written,
+// the version that was read before is out of date, and the API refuses a post that names
+// it.
 //
-// The API guards nothing but haproxy.cfg in that way. Files, and certificates, servers and
-// maps of the running worker are guarded by leads alone, which is asked before each change.
+// The API protects only haproxy.cfg in that way. Files, and the certificates, servers and
+// maps of the running worker, are protected only by leads, which is called before each
+// change.
 //
-// Each haproxy.cfg also says which pusher wrote it. An instance that another pusher leads is not changed,
-// see [LedByOtherError].
+// Each haproxy.cfg also says which pusher wrote it. A pusher does not change an instance
+// that another one leads, see [LedByOtherError].
 type Fence struct {
 	term     atomic.Int64 // 0: there are no terms
 	leads    func() error
@@ -41,29 +43,30 @@ type Fence struct {
 	takeOver bool
 }
 
-// NewFence returns the fence of a term, 0 for a pusher whose state has none. Leads returns
-// why this pusher may not act right now, or nil.
+// NewFence returns the fence of a term, which is 0 for a pusher whose state has none. Leads
+// returns why this pusher may not act at the moment, or nil.
 func NewFence(term int64, leads func() error) *Fence {
 	f := &Fence{leads: leads}
 	f.term.Store(term)
 	return f
 }
 
-// Sign has the pusher's mark written with the term. With takeOver it takes the place of
-// any other pusher that leads the instances.
+// Sign writes the pusher's mark together with the term. With takeOver it replaces the mark
+// of any other pusher that leads the instances.
 func (f *Fence) Sign(p Pusher, takeOver bool) { f.pusher, f.takeOver = p, takeOver }
 
-// Raise makes the term a later one.
+// Raise sets a later term.
 func (f *Fence) Raise(term int64) { f.term.Store(term) }
 
-// Around returns the API of an instance with the fence before it, which keeps the record.
+// Around returns the API of an instance behind the fence, which keeps the record up to
+// date.
 func (f *Fence) Around(api API, record *Record) API { return fenced{api, f, record} }
 
-// Claim writes the term into an instance's haproxy.cfg, unless it is there. The worker
-// notices nothing. What a former leader read before cannot be posted on any more.
+// Claim writes the term into an instance's haproxy.cfg, unless it is there. The worker does
+// not notice. After that a former leader can no longer post.
 //
-// A file that somebody else edited is left to [Instance.Mend]: with a new checksum of the
-// API nothing would show the edit.
+// Claim leaves a file that somebody else edited to [Instance.Mend]: with a new checksum of
+// the API the edit would not show any more.
 func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 	api = f.Around(api, record)
 	var err error
@@ -87,15 +90,15 @@ func (f *Fence) Claim(ctx context.Context, api API, record *Record) error {
 	return fmt.Errorf("claim instance: %w", err)
 }
 
-// isChanged reports whether the file is not as a pusher wrote it, whatever the API holds.
+// isChanged reports whether the file differs from what a pusher wrote, whatever the API
+// holds.
 func isChanged(raw dataplane.Raw, record *Record) bool {
 	raw.Version = readVersion(raw.Config)
 	return foreignText(raw, record.Remembered().Marked) != ""
 }
 
-// claims reports whether nothing has to be written to claim an instance with this
-// haproxy.cfg. Without terms that is also so where no pusher ever wrote it: the first push
-// does.
+// claims reports whether an instance with this haproxy.cfg needs no claim. Without terms
+// that is also so if no pusher ever wrote the file, since the first push will.
 func (f *Fence) claims(config []byte) bool {
 	term := f.term.Load()
 	m, found := markOf(config)
@@ -106,7 +109,7 @@ func (f *Fence) claims(config []byte) bool {
 	return own && termOf(config) == term
 }
 
-// head returns the lines that are put before a text that is posted on a version.
+// head returns the lines before a text that is posted on a version.
 func (f *Fence) head(version int64) string {
 	out := ""
 	if term := f.term.Load(); term > 0 {
@@ -118,14 +121,14 @@ func (f *Fence) head(version int64) string {
 	return out
 }
 
-// fenced is an API with a fence before whatever changes something.
+// fenced is an API that checks the fence before every change.
 type fenced struct {
 	API
 	fence  *Fence
 	record *Record
 }
 
-// may returns why nothing may be changed now, or nil.
+// may returns why nothing may be changed at the moment, or nil.
 func (f fenced) may() error {
 	if err := f.fence.leads(); err != nil {
 		return err
@@ -160,7 +163,8 @@ func (f fenced) PostRaw(ctx context.Context, config []byte, o dataplane.PostOpti
 	return posted, err
 }
 
-// DeleteTransaction, SetServer and the rest are only called while this pusher leads.
+// DeleteTransaction, SetServer and the other changes are called only while this pusher
+// leads.
 func (f fenced) DeleteTransaction(ctx context.Context, id string) error {
 	if err := f.may(); err != nil {
 		return err
@@ -238,8 +242,8 @@ func (f fenced) DeleteMapEntry(ctx context.Context, name, key string) error {
 	return f.API.DeleteMapEntry(ctx, name, key)
 }
 
-// termOf returns the term in which a haproxy.cfg was written, 0 for one that does not
-// say so. It stands before everything but the lines of the API.
+// termOf returns the term in which a haproxy.cfg was written, or 0 if it names none. The
+// term stands before everything except the lines of the API.
 func termOf(config []byte) int64 {
 	for l := range haproxycfg.Lines(config) {
 		line := l.Text
@@ -247,7 +251,7 @@ func termOf(config []byte) int64 {
 			return 0
 		}
 		if after, ok := bytes.CutPrefix(line, []byte(termMark)); ok {
-			n, _ := strconv.ParseInt(string(bytes.TrimSpace(after)), 10, 64) // 0 for what is no number
+			n, _ := strconv.ParseInt(string(bytes.TrimSpace(after)), 10, 64) // 0 for what is not a number
 			return n
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// storages are where the files go, in the order in which they are uploaded: a
-// file comes after those that it may name.
+// storages are the storages of the API in the order of uploads: a file comes after those
+// that it may name.
 var storages = []struct {
 	kind    bind.FileKind
 	storage dataplane.Storage
@@ -31,12 +31,12 @@ var storages = []struct {
 	{bind.MapFile, dataplane.Maps},
 }
 
-// Known holds the SHA-256 of the certificates that are on the instance, by path,
-// as far as it is known; the API does not show their contents.
+// Known holds the SHA-256 of certificates on the instance, by path, as far as it is known:
+// the API does not show the content of certificates.
 type Known map[string][32]byte
 
-// upload puts the files on the instance's disk that are not there yet, or not
-// with this content. The running worker notices nothing.
+// upload writes the files that are missing on the instance's disk or have another content
+// there. The running worker does not notice.
 func (i Instance) upload(ctx context.Context, files []bind.File, known Known) error {
 	for _, s := range storages {
 		mine := slices.DeleteFunc(slices.Clone(files), func(f bind.File) bool { return f.Kind != s.kind })
@@ -59,7 +59,7 @@ func (i Instance) upload(ctx context.Context, files []bind.File, known Known) er
 				return fmt.Errorf("upload %s: %w", f.Name, err)
 			}
 		}
-		if empty { // where it keeps files is only seen now
+		if empty { // only now the API shows where it keeps files
 			if _, err := i.list(ctx, s.storage); err != nil {
 				return err
 			}
@@ -84,8 +84,8 @@ func (i Instance) list(ctx context.Context, s dataplane.Storage) (map[string]dat
 	return out, nil
 }
 
-// create writes a file that the storage does not list. It may be there all the
-// same: an upload whose answer was lost, or a certificate that does not parse.
+// create writes a file that the storage does not list. It may exist nevertheless: after an
+// upload whose answer was lost, or if a certificate does not parse.
 func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, known Known) error {
 	err := i.API.CreateFile(ctx, s, f.Name, f.Content)
 	if errors.Is(err, dataplane.ErrConflict) {
@@ -94,7 +94,7 @@ func (i Instance) create(ctx context.Context, s dataplane.Storage, f bind.File, 
 	return known.note(s, f, err)
 }
 
-// replace writes a file that is there, unless it has the content already.
+// replace writes a file that exists, unless it has the content already.
 func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File, known Known) error {
 	same, err := i.same(ctx, s, f, found, known)
 	switch {
@@ -111,7 +111,7 @@ func (i Instance) replace(ctx context.Context, s dataplane.Storage, f bind.File,
 	return known.note(s, f, i.API.ReplaceFile(ctx, s, f.Name, f.Content))
 }
 
-// same reports whether a file that the storage lists has the content of f.
+// same reports whether a listed file has the content of f.
 func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File, known Known) (bool, error) {
 	if s == dataplane.Certificates {
 		return known.same(f, found), nil
@@ -120,8 +120,8 @@ func (i Instance) same(ctx context.Context, s dataplane.Storage, f bind.File, fo
 	return bytes.Equal(content, f.Content), err
 }
 
-// note remembers a certificate that was written. A certificate that the API refuses is a
-// matter of live data, and not a fault of the snapshot.
+// note remembers a certificate that was written. If the API refuses a certificate, the live
+// data is at fault, not the snapshot.
 func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
 	if s == dataplane.Certificates && err == nil {
 		k.remember(f)
@@ -134,8 +134,8 @@ func (k Known) note(s dataplane.Storage, f bind.File, err error) error {
 
 func (k Known) remember(f bind.File) { k[f.Path] = sum(f.Content) }
 
-// same reports whether the certificate on the instance is f. Where this is not
-// known, a file of the same size whose leaf has the same serial number is.
+// same reports whether the certificate on the instance is f. If its hash is not known, it
+// compares the size and the serial number of the leaf.
 func (k Known) same(f bind.File, found dataplane.File) bool {
 	if have, ok := k[f.Path]; ok && have != sum(f.Content) {
 		return false
@@ -168,8 +168,8 @@ func leaf(data []byte) *x509.Certificate {
 	}
 }
 
-// Hashes returns the certificates of a bound snapshot as they are known once they
-// are on an instance.
+// Hashes returns what is known of the certificates of a bound snapshot once they are on an
+// instance.
 func Hashes(b bind.Bound) Known {
 	out := make(Known)
 	for _, f := range b.Files {
@@ -180,8 +180,8 @@ func Hashes(b bind.Bound) Known {
 	return out
 }
 
-// In reports whether the certificates in k are known to be there too, with the
-// same contents.
+// In reports whether the certificates in k are known to be there too, with the same
+// content.
 func (k Known) In(there Known) bool {
 	for path, hash := range k {
 		if have, ok := there[path]; !ok || have != hash {
@@ -191,8 +191,8 @@ func (k Known) In(there Known) bool {
 	return true
 }
 
-// rotate replaces the certificates whose content changed. A certificate that cannot be
-// replaced does not keep the others from it.
+// rotate replaces the certificates whose content changed. If one cannot be replaced, the
+// others still are.
 func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	have.Certificates = maps.Clone(have.Certificates)
 	if have.Certificates == nil {
@@ -221,7 +221,7 @@ func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Ru
 	return have, errors.Join(failed...)
 }
 
-// rotateOne makes the worker serve a certificate, and has it prove that.
+// rotateOne makes the worker serve a certificate, and checks that it does.
 func (i Instance) rotateOne(ctx context.Context, f bind.File, info dataplane.RuntimeInfo) (dataplane.RuntimeInfo, error) {
 	live, reload, err := i.API.RotateCertificate(ctx, f.Name, f.Content)
 	if err != nil {
@@ -253,13 +253,13 @@ func (i Instance) serves(ctx context.Context, f bind.File) bool {
 	return fingerprint == hex.EncodeToString(old[:]) || fingerprint == hex.EncodeToString(now[:])
 }
 
-// ErrDirectory is the error of an instance whose API keeps files elsewhere than its
-// entry in the Fleet says. HAProxy would not find them, whatever the snapshot is: the
-// instance is at fault, and never the snapshot.
+// ErrDirectory is the error of an instance whose API keeps files in another directory than
+// its entry in the Fleet says. HAProxy would not find them, whatever the snapshot is, so
+// the instance is at fault.
 var ErrDirectory = errors.New("the API keeps files in another directory")
 
-// DirectoryError says where the API keeps the files of a storage, and where the
-// pusher would have looked for them. It is an [ErrDirectory].
+// DirectoryError says where the API keeps the files of a storage, and where the pusher
+// expected them. It is an [ErrDirectory].
 type DirectoryError struct {
 	Field  string // of directories in the Fleet
 	Want   string // what the Fleet says, or the default
@@ -273,9 +273,9 @@ func (e *DirectoryError) Error() string {
 
 func (e *DirectoryError) Unwrap() error { return ErrDirectory }
 
-// CheckDirectory compares the directory of a storage, as paths in haproxy.cfg are
-// composed from it, with the paths that the API lists. A listing without files says
-// nothing: upload one first. The error is a [DirectoryError].
+// CheckDirectory compares the directory of a storage, from which paths in haproxy.cfg are
+// made, with the paths that the API lists. An empty list says nothing, so upload a file
+// first. The error is a [DirectoryError].
 func CheckDirectory(s dataplane.Storage, layout bind.Layout, listed []dataplane.File) error {
 	field, want := directory(s, layout)
 	for _, f := range listed {
@@ -304,10 +304,11 @@ type Stored struct {
 	Name string        `json:"name"`
 }
 
-// Remove deletes files that nothing needs any more, and returns those that are gone. That
-// nothing does is for the caller to know: the API only keeps what haproxy.cfg names by its
-// path (that stays, without an error), and not what a crt-list names. Certificates that the
-// running worker has, or the file on disk names, stay as well.
+// Remove deletes files that nothing needs any more, and returns those that are gone. The
+// caller has to know that nothing needs them. The API itself keeps only files that
+// haproxy.cfg names by their path (these stay, without an error), but not those that a
+// crt-list names. Certificates that the running worker has, or that the file on disk names,
+// stay as well.
 func (i Instance) Remove(ctx context.Context, files []Stored) (removed []Stored, err error) {
 	var inUse func(name string) bool
 	for _, f := range files {
@@ -336,9 +337,9 @@ func (i Instance) Remove(ctx context.Context, files []Stored) (removed []Stored,
 	return removed, nil
 }
 
-// certificatesInUse returns a function that tells by its name whether a certificate is used
-// on the instance: the running worker has loaded it, or haproxy.cfg on disk names it or its
-// directory, or a crt-list there does. The error says that this cannot be known.
+// certificatesInUse returns a function that reports whether a certificate, by its name, is
+// in use on the instance: the running worker has loaded it, or haproxy.cfg on disk names it
+// or its directory, or a crt-list there does. It returns an error if it cannot find out.
 func (i Instance) certificatesInUse(ctx context.Context) (func(name string) bool, error) {
 	loaded, err := i.API.RuntimeCertificates(ctx)
 	if err != nil {
@@ -368,12 +369,13 @@ func (i Instance) certificatesInUse(ctx context.Context) (func(name string) bool
 	return func(name string) bool { return all || used[name] }, nil
 }
 
-// wordsOf returns the words of a configuration or list, comments and quoted ones too.
+// wordsOf returns the words of a configuration or list, including quoted words and
+// comments.
 func wordsOf(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'[]", r) })
 }
 
-// namesDirectory reports whether a directory is named, of which HAProxy loads all files.
+// namesDirectory reports whether a directory is named. HAProxy loads all files in it then.
 func namesDirectory(words []string, dir string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return path.Clean(word) == path.Clean(dir) })
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxInspected bounds the backends whose servers, and the certificates which, are asked
-// for in one inspection: there is a call for each. The next one goes on with others.
+// maxInspected is how many backends, and how many certificates, an inspection asks for,
+// since each takes a call. The next inspection continues with others.
 const maxInspected = 100
 
-// Digest is the SHA-256 of a haproxy.cfg on an instance's disk, without the lines in
-// which the API counts versions.
+// Digest is the SHA-256 of a haproxy.cfg on an instance's disk, without the lines in which
+// the API counts versions.
 type Digest [sha256.Size]byte
 
 func digestOf(config []byte) Digest {
@@ -29,7 +29,7 @@ func digestOf(config []byte) Digest {
 	return sha256.Sum256(withoutHeader(config))
 }
 
-// Fault is something on an instance that is not as it was left.
+// Fault is a difference between what is on an instance and what the pusher left there.
 type Fault struct {
 	What  string `json:"what"`
 	Want  string `json:"want"`
@@ -39,19 +39,20 @@ type Fault struct {
 // String returns "what: want …, found …".
 func (f Fault) String() string { return fmt.Sprintf("%s: want %s, found %s", f.What, f.Want, f.Found) }
 
-// Inspection is what a look at an instance found.
+// Inspection is the result of looking at an instance.
 type Inspection struct {
-	// Running is what the worker has. Servers that are not as they should be are in
-	// there, so that the next [Instance.Update] sets them.
+	// Running is what the worker has. It includes servers with wrong settings, so that the
+	// next [Instance.Update] sets them.
 	Running Running
-	// Faults are the differences; nobody's, where somebody else took a server out of
-	// traffic.
+	// Faults are the differences. A server that somebody else took out of traffic is not
+	// one.
 	Faults []Fault
 }
 
-// Inspect compares what is on the instance with what was bound, and changes nothing:
-// the file on disk, the files beside it, the entries of maps, and the servers of some
-// backends, others in each round. Have is what is known of the worker, which runs what was bound.
+// Inspect compares what is on the instance with what was bound, and changes nothing. It
+// looks at the file on disk, the files beside it, the entries of maps, and the servers of
+// some backends, others in each round. Have is what is known of the worker, which runs what
+// was bound.
 func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, round int) (Inspection, error) {
 	out := Inspection{Running: have}
 	s, err := i.look(ctx)
@@ -78,8 +79,7 @@ func (i Instance) Inspect(ctx context.Context, want bind.Bound, have Running, ro
 	return out, err
 }
 
-// inspectMaps asks for the entries of the maps. What is wrong with them, the next update
-// puts right.
+// inspectMaps reads the entries of the maps. The next update corrects them.
 func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspection) error {
 	if len(want.Maps) == 0 {
 		return nil
@@ -107,16 +107,16 @@ func (i Instance) inspectMaps(ctx context.Context, want bind.Bound, out *Inspect
 	return nil
 }
 
-// inspectDisk compares the file on disk with what was written there, and with what the
-// API remembers. Where that is not known, with what was bound, which the API words in
+// inspectDisk compares the file on disk with what was written there, and with what the API
+// remembers. If that is not known, it compares with what was bound, which the API writes in
 // its own way.
 func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	found := digestOf(s.raw.Config)
 	edited := s.raw.Checksum != "" && s.raw.Checksum != dataplane.Checksum(s.raw.Config)
 	switch {
 	case known != (Digest{}) && found == known && s.disk.version != s.memory:
-		// A reload failed that somebody else asked for: the file was put back, and the
-		// next change by anybody would bring what failed to disk again.
+		// A reload that somebody else asked for failed: the API put the file back, and the
+		// next change by anybody would write the failed text to disk again.
 		return Fault{
 			What: "the memory of the Dataplane API", Want: fmt.Sprintf("version %d, which is on disk", s.disk.version),
 			Found: fmt.Sprintf("version %d", s.memory),
@@ -129,8 +129,8 @@ func inspectDisk(s sight, want bind.Bound, known Digest) (Fault, bool) {
 	return Fault{What: "haproxy.cfg on disk", Want: "what was written for " + want.Node, Found: foreignWords(s.raw.Config, want.Config)}, true
 }
 
-// foreignWords says which lines the text on disk has that the wanted one has not, by
-// section and first word only: what follows may be a secret.
+// foreignWords returns which lines the text on disk has and the wanted one has not, by
+// section and first word only, since the rest may be a secret.
 func foreignWords(found, want []byte) string {
 	const most = 3
 	ours := map[string]int{}
@@ -179,7 +179,7 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 			same := false
 			switch {
 			case ok && s.kind == bind.CertificateFile && (n < from || n >= to):
-				same = true // for all that the list tells
+				same = true // as far as the list shows
 			case ok:
 				same, err = i.sameAgain(ctx, s.storage, f, found)
 				ok = !errors.Is(err, dataplane.ErrNotFound)
@@ -195,15 +195,15 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 	return faults, nil
 }
 
-// part returns which of a number of things it is the turn of in a round.
+// part returns which of a number of things are inspected in a round.
 func part(n, round int) (from, to int) {
 	parts := max(1, (n+maxInspected-1)/maxInspected)
 	from = (round % parts) * maxInspected
 	return from, min(from+maxInspected, n)
 }
 
-// sameAgain is same without what is known of earlier writes, and asks where the list
-// does not tell enough.
+// sameAgain is same without what is known of earlier writes. It reads the file if the list
+// does not show enough.
 func (i Instance) sameAgain(ctx context.Context, s dataplane.Storage, f bind.File, found dataplane.File) (bool, error) {
 	if s == dataplane.Certificates && found.Serial == "" {
 		var err error
@@ -221,11 +221,11 @@ func foundFile(there bool) string {
 	return "none"
 }
 
-// inspectServers asks for the servers of some backends.
+// inspectServers reads the servers of some backends.
 func (i Instance) inspectServers(ctx context.Context, want bind.Bound, out *Inspection, round int) error {
 	have := &out.Running
 	if have.Servers == nil || !aligned(have.Servers, want.Servers) {
-		return nil // the next update asks for all of them
+		return nil // the next update reads all of them
 	}
 	backends := spans(have.Servers)
 	from, end := part(len(backends), round)
@@ -238,10 +238,10 @@ func (i Instance) inspectServers(ctx context.Context, want bind.Bound, out *Insp
 		return err
 	}
 	found := replaced(have.Servers, backends[from:end], some)
-	wanted, _ := respect(want.Servers, have.ByHand)
+	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
 	believe(found, wanted)
-	have.ByHand = notice(have.ByHand, have.Servers, found, nil)
-	wanted, have.ByHand = respect(want.Servers, have.ByHand)
+	have.ManualDrains = updateDrains(have.ManualDrains, have.Servers, found, nil)
+	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 	have.Servers = found
 	for _, c := range changes(found, wanted) {
 		out.Faults = append(out.Faults, Fault{What: "server " + c.to.Backend + "/" + c.to.Name, Want: describe(c.to), Found: describe(c.from)})
@@ -253,8 +253,8 @@ func describe(s bind.Server) string {
 	return fmt.Sprintf("%s at %s:%d", s.State, s.Address, s.Port)
 }
 
-// Mend uploads the files that an inspection missed and writes the text to disk. The
-// worker notices nothing. It returns what the file on disk is then.
+// Mend uploads the files that an inspection missed and writes the text to disk. The worker
+// does not notice. It returns the digest of the file on disk.
 func (i Instance) Mend(ctx context.Context, want bind.Bound, known Known) (Digest, error) {
 	if err := i.upload(ctx, want.Files, known); err != nil {
 		return Digest{}, err

@@ -10,22 +10,22 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxMapCalls bounds the entries that are set or taken away, for each of which there is
-// a call. More than that are sooner there by a reload.
+// maxMapCalls limits the entries that are set or deleted one by one, since each takes a
+// call. Beyond that a reload is faster.
 const maxMapCalls = 500
 
-// errMaps is returned where the maps of the worker do not become what they should be,
-// errUnseen where the API does not know them: HAProxy loaded them from a folder that is
-// not the API's. Then they can neither be changed nor read.
+// errMaps is returned if the maps of the worker do not get the wanted entries. errUnseen is
+// returned if the API does not know them, because HAProxy loaded them from a folder that is
+// not the API's; then they can be neither changed nor read.
 var (
 	errMaps   = errors.New("maps of the worker")
 	errUnseen = fmt.Errorf("%w: the Dataplane API does not know", errMaps)
 )
 
-// setMaps makes the maps of the worker have the wanted entries. What was changed is
-// read back: an entry that was acknowledged and is not there is set once more, and
-// counted. It returns the files that the worker knows its maps by. The error wraps errMaps
-// where there is nothing else wrong than that entries do not stay.
+// setMaps gives the maps of the worker the wanted entries. It reads them back: an entry
+// that was acknowledged and is missing is set once more, and counted. It returns the files
+// by which the worker knows its maps. The error wraps errMaps if the only problem is that
+// entries do not stay.
 func (i Instance) setMaps(ctx context.Context, want []bind.Map) (files []string, lost int, err error) {
 	if len(want) == 0 {
 		return nil, 0, nil
@@ -34,7 +34,7 @@ func (i Instance) setMaps(ctx context.Context, want []bind.Map) (files []string,
 		return nil, 0, err
 	}
 	const tries = 2
-	var trouble error // of the last try, which leaves open what it changed
+	var trouble error // of the last try, after which the state is not known
 	for try := 0; ; try++ {
 		list, err := i.compareMaps(ctx, want, files)
 		if err != nil || len(list) == 0 {
@@ -53,7 +53,7 @@ func (i Instance) setMaps(ctx context.Context, want []bind.Map) (files []string,
 		}
 		trouble = i.changeMaps(ctx, list)
 		if trouble != nil && !isUncertain(trouble) && !errors.Is(trouble, dataplane.ErrNotFound) {
-			return files, lost, trouble // where something is not found, somebody else was quicker
+			return files, lost, trouble // if something is not found, somebody else was faster
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (i Instance) loadedMaps(ctx context.Context, want []bind.Map) ([]string, er
 	return out, nil
 }
 
-// compareMaps returns what there is to change.
+// compareMaps returns the changes that are needed.
 func (i Instance) compareMaps(ctx context.Context, want []bind.Map, files []string) ([]mapChange, error) {
 	var out []mapChange
 	calls := 0
@@ -96,9 +96,9 @@ func (i Instance) compareMaps(ctx context.Context, want []bind.Map, files []stri
 	return out, nil
 }
 
-// changeMaps adds, sets and takes away entries, in this order, so that a request finds
-// the old or the new. A map that is looked up later has its entries before one that
-// leads to it: the configuration names the maps in the order of its look-ups.
+// changeMaps adds, sets and deletes entries, in this order, so that a request finds the old
+// or the new entry. A map that is looked up later gets its entries before one that leads to
+// it: the configuration names the maps in the order of its look-ups.
 func (i Instance) changeMaps(ctx context.Context, list []mapChange) error {
 	for _, c := range slices.Backward(list) {
 		for _, entries := range payloads(c.add) {
@@ -124,7 +124,7 @@ func (i Instance) changeMaps(ctx context.Context, list []mapChange) error {
 	return nil
 }
 
-// mapChange is what there is to do for a map of the worker to have the wanted entries.
+// mapChange is what gives one map of the worker the wanted entries.
 type mapChange struct {
 	source, name string // in the snapshot, and in the worker
 	add, set     []dataplane.MapEntry
@@ -133,7 +133,7 @@ type mapChange struct {
 
 func (c mapChange) count() int { return len(c.add) + len(c.set) + len(c.del) }
 
-// String names one of the entries that are not as they should be.
+// String names one of the entries that are wrong.
 func (c mapChange) String() string {
 	switch {
 	case len(c.add) > 0:
@@ -146,8 +146,8 @@ func (c mapChange) String() string {
 	return ""
 }
 
-// changeMap returns what to do for a map that has some entries to have the wanted ones.
-// A key that is there twice is right if both are.
+// changeMap returns the change from some entries of a map to the wanted ones. A key may
+// have two entries if both are wanted.
 func changeMap(want bind.Map, name string, have []dataplane.MapEntry) mapChange {
 	out := mapChange{source: want.Source, name: name}
 	found := make(map[string]string, len(have))
@@ -177,7 +177,7 @@ func changeMap(want bind.Map, name string, have []dataplane.MapEntry) mapChange 
 	return out
 }
 
-// payloads shares entries out over commands.
+// payloads distributes entries over commands.
 func payloads(entries []dataplane.MapEntry) (out [][]dataplane.MapEntry) {
 	size := 0
 	for _, e := range entries {

@@ -12,43 +12,41 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxTries is how often a push looks and tries before it gives up: after a
-// conflict with another writer, or an answer that was lost.
+// maxTries is how often a push looks and tries before it gives up, after a conflict with
+// another writer or a lost answer.
 const maxTries = 3
 
 var errNotOnDisk = errors.New("the file on disk is not what was posted")
 
-// momentOfReload is how long HAProxy may be without a worker that answers before
-// that is more than a reload.
+// momentOfReload is how long HAProxy may have no worker that answers during a reload.
 const momentOfReload = 2 * time.Second
 
-// timeToLook is how long it may take to look at an instance, at least.
+// timeToLook is the least time that a look at an instance may take.
 const timeToLook = 5 * time.Second
 
-// Done is a push that came through.
+// Done is the result of a successful push.
 type Done struct {
-	// Info is of the worker, which names the snapshot.
+	// Info describes the worker, which names the snapshot.
 	Info dataplane.RuntimeInfo
-	// Reloaded is set when the push replaced the worker. Then it runs the servers
-	// of the bound snapshot, see [Loaded].
+	// Reloaded is set if the push replaced the worker. The worker then runs the servers of
+	// the bound snapshot, see [Loaded].
 	Reloaded bool
-	// Disk is what the file on disk is.
+	// Disk is the digest of the file on disk.
 	Disk Digest
-	// Lost counts entries of maps that were acknowledged and not there.
+	// Lost counts entries of maps that were acknowledged but were missing.
 	Lost int
-	// Running is what the worker has, where it was changed at run time.
+	// Running is what the worker has, if it was changed at run time.
 	Running Running
-	// Why says what the reload was for, where the worker named the snapshot already.
+	// Why says what the reload was for, if the worker named the snapshot already.
 	Why string
 }
 
-// Push makes the instance run what was bound, and its file on disk say the same.
-// Where both is so already, nothing is changed. Files that are missing are
-// uploaded first; known is brought up to date.
+// Push makes the instance run what was bound, and its file on disk say the same. If both
+// are so already, it changes nothing. It uploads missing files first, and updates known.
 //
 // If HAProxy refuses the configuration or does not start with it, the error wraps
-// [ErrRefused]; the old worker runs on, and the file and the memory of the API
-// are made to say so again, with the text of good if that is what runs.
+// [ErrRefused]. The old worker keeps running, and the file and the memory of the API are
+// restored to what it runs, with the text of good if that is what runs.
 func (i Instance) Push(ctx context.Context, want bind.Bound, good *bind.Bound, known Known) (Done, error) {
 	if err := checkText(want.Config); err != nil {
 		return Done{}, err
@@ -65,7 +63,7 @@ func (i Instance) Push(ctx context.Context, want bind.Bound, good *bind.Bound, k
 		}
 	}
 	if err == nil {
-		_, err = p.prove(ctx) // the last try found something that has to be looked at
+		_, err = p.prove(ctx) // the last try found something to look at
 	}
 	return p.done, err
 }
@@ -77,13 +75,12 @@ type attempt struct {
 	good  *bind.Bound
 	known Known
 	done  Done
-	// until is how long the last reload that was asked for may take.
+	// until returns how long the last reload may take.
 	until time.Time
 }
 
-// wait is poll until the reload is over that was asked for, however often that is looked
-// at, and in no case for less than a moment. An instance that does not answer is waited for
-// no longer.
+// wait polls until the last reload is over, for at least a moment, however often it is
+// called. It does not wait longer for an instance that does not answer.
 func (p *attempt) wait(ctx context.Context, done func(ctx context.Context) (bool, error)) (bool, error) {
 	i := p.Instance
 	i.ReloadTimeout = min(p.ReloadTimeout, max(time.Until(p.until), momentOfReload))
@@ -98,22 +95,22 @@ func (p *attempt) wait(ctx context.Context, done func(ctx context.Context) (bool
 	})
 }
 
-// lookInTime looks, and waits for answers until the reload is over that was asked for, or as
-// long as it takes to read a large configuration.
+// lookInTime looks, and waits for answers until the last reload is over, or as long as it
+// takes to read a large configuration.
 func (p *attempt) lookInTime(ctx context.Context) (sight, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(time.Until(p.until), timeToLook))
 	defer cancel()
 	return p.look(ctx)
 }
 
-// sight is what is seen of an instance at one time.
+// sight is the state of an instance at one time.
 type sight struct {
 	info   dataplane.RuntimeInfo
 	raw    dataplane.Raw
 	disk   text
 	memory int64 // the version in the API's memory
-	// changed says why the file is not as a pusher wrote it, and foreign why the worker was
-	// not started from one that is; "" where they are, or nobody can tell.
+	// changed says why the file is not what a pusher wrote. foreign says why the worker was
+	// not started from what a pusher wrote. Both are "" if that is not so, or not known.
 	changed, foreign string
 }
 
@@ -132,13 +129,14 @@ func (i Instance) look(ctx context.Context) (sight, error) {
 	return s, nil
 }
 
-// Judge looks what the worker was started from. Afterwards the instance's [Record] knows.
+// Judge finds out what the worker was started from, and notes it in the instance's
+// [Record].
 func (i Instance) Judge(ctx context.Context) error {
 	_, err := i.look(ctx)
 	return err
 }
 
-// info asks the worker. While HAProxy replaces it, nobody answers for a moment.
+// info asks the worker. While HAProxy replaces it, no worker answers for a moment.
 func (i Instance) info(ctx context.Context) (info dataplane.RuntimeInfo, err error) {
 	i.ReloadTimeout = min(i.ReloadTimeout, momentOfReload)
 	_, _ = i.poll(ctx, func() (bool, error) {
@@ -148,13 +146,13 @@ func (i Instance) info(ctx context.Context) (info dataplane.RuntimeInfo, err err
 	return info, err
 }
 
-// settled reports whether worker, disk and memory agree on what was bound.
+// settled reports whether worker, disk and memory agree with what was bound.
 func (s sight) settled(b bind.Bound) bool {
 	return bind.SameNode(s.info.Node, b.Node) && s.disk.holds(b) && s.disk.version == s.memory
 }
 
-// once looks and does what is missing. It returns true when it is worth another
-// look: nothing is known to have failed for good.
+// once looks and does what is missing. It returns true if another look may help, and no
+// permanent failure is known.
 func (p *attempt) once(ctx context.Context) (again bool, err error) {
 	s, err := p.lookInTime(ctx)
 	if err != nil {
@@ -173,8 +171,8 @@ func (p *attempt) once(ctx context.Context) (again bool, err error) {
 		}
 		return true, errNotOnDisk
 	case s.disk.holdsNode(p.want):
-		// Posted, but not running: its reload is under way, or was lost with the
-		// API that was to do it.
+		// The text was posted but does not run: its reload is under way, or was lost when
+		// the API restarted.
 		if done, err := p.arrive(ctx, s); done || err != nil {
 			return done && err == nil, err
 		}
@@ -214,18 +212,18 @@ func (p *attempt) load(ctx context.Context, before sight) (again bool, err error
 	}
 }
 
-// resolve finds out what became of a post whose answer was lost or says nothing.
-// It waits for as long as the reload may still be under way.
+// resolve finds out what became of a post whose answer was lost or is unclear. It waits as
+// long as the reload may still be under way.
 func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again bool, err error) {
 	var now sight
 	_, err = p.wait(ctx, func(ctx context.Context) (bool, error) {
 		s, err := p.look(ctx)
 		if err != nil {
-			return false, ctx.Err() // it may be back before the time is up
+			return false, ctx.Err() // it may have returned before the time is up
 		}
 		now = s
 		if before.foreign != "" && s.memory == before.memory {
-			return true, nil // both name the same: another try is refused if this one still comes through
+			return true, nil // both name the same: another try is refused if this one still succeeds
 		}
 		return (bind.SameNode(s.info.Node, p.want.Node) && s.foreign == "") || !s.disk.holdsNode(p.want), nil
 	})
@@ -243,13 +241,13 @@ func (p *attempt) resolve(ctx context.Context, before sight, cause error) (again
 	}
 }
 
-// arrive waits for the worker to name what was posted. A foreign one may have named it
-// before.
+// arrive waits until the worker names what was posted. A worker of somebody else's
+// configuration may have named it before.
 func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 	return p.wait(ctx, func(ctx context.Context) (bool, error) {
 		info, err := p.RuntimeInfo(ctx)
 		if errors.Is(err, dataplane.ErrRuntime) {
-			return false, nil // for a moment, while the worker is replaced
+			return false, nil // briefly, while the worker is replaced
 		}
 		another := err == nil && info.PID != before.info.PID
 		p.done.Reloaded = p.done.Reloaded || another
@@ -257,7 +255,7 @@ func (p *attempt) arrive(ctx context.Context, before sight) (bool, error) {
 	})
 }
 
-// prove looks whether all is as it should be, and changes nothing.
+// prove checks that everything is as it should be, and changes nothing.
 func (p *attempt) prove(ctx context.Context) (sight, error) {
 	s, err := p.lookInTime(ctx)
 	if err != nil {
@@ -275,7 +273,7 @@ func (p *attempt) prove(ctx context.Context) (sight, error) {
 	return s, nil
 }
 
-// verify proves that the worker and the file are what was posted.
+// verify checks that the worker and the file are what was posted.
 func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Posted) (again bool, err error) {
 	text := readText(posted.Config)
 	if want := readText(p.want.Config); !bind.SameNode(text.end, p.want.Node) || text.sections != want.sections {
@@ -298,8 +296,7 @@ func (p *attempt) verify(ctx context.Context, before sight, posted dataplane.Pos
 	return false, nil
 }
 
-// isUncertain reports whether an error leaves open what was changed, so that it
-// has to be looked at.
+// isUncertain reports whether it is not known after an error what was changed.
 func isUncertain(err error) bool {
 	return errors.Is(err, dataplane.ErrUnknownOutcome) || errors.Is(err, dataplane.ErrUnavailable) ||
 		errors.Is(err, dataplane.ErrConflict)
@@ -307,8 +304,8 @@ func isUncertain(err error) bool {
 
 func sum(data []byte) [32]byte { return sha256.Sum256(data) }
 
-// refuseReload undoes what a failed reload leaves behind. A reload also fails
-// where HAProxy could not be asked to reload, which is no fault of the snapshot.
+// refuseReload undoes the effects of a failed reload. A reload also fails if HAProxy could
+// not be asked to reload, which is not the snapshot's fault.
 func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) error {
 	if _, err := p.RuntimeInfo(ctx); errors.Is(err, dataplane.ErrRuntime) {
 		return fmt.Errorf("%w: %w", err, cause)
@@ -323,8 +320,8 @@ func (p *attempt) refuseReload(ctx context.Context, before sight, cause error) e
 	return refused
 }
 
-// refused returns the error of a configuration that HAProxy refused. Where it refuses
-// what ran before as well, the instance is at fault, whatever it says.
+// refused returns the error of a configuration that HAProxy refused. If HAProxy refuses the
+// previous configuration as well, the instance is at fault, whatever the message says.
 func (p *attempt) refused(ctx context.Context, before sight, cause error) error {
 	if hint, ok := instanceFault(cause.Error(), string(p.want.Config), string(p.lastGood(before))); ok {
 		return &instanceError{cause, hint}
@@ -338,8 +335,8 @@ func (p *attempt) refused(ctx context.Context, before sight, cause error) error 
 	return fmt.Errorf("%w: %w", ErrRefused, cause)
 }
 
-// undamage returns to the last good text when the API lost a part of what was
-// posted, which the worker runs by now.
+// undamage returns to the last good text after the API lost a part of what was posted,
+// which the worker now runs.
 func (p *attempt) undamage(ctx context.Context, before sight, want, got int) error {
 	refused := fmt.Errorf("%w: the Dataplane API kept %d of %d sections", ErrRefused, got, want)
 	version, err := p.version(ctx)
@@ -352,9 +349,9 @@ func (p *attempt) undamage(ctx context.Context, before sight, want, got int) err
 	return refused
 }
 
-// heal makes the file and the API's memory say what the worker runs. After a
-// failed reload the API has put an older file back, and keeps the failed text in
-// memory: the next change by anybody would commit it again.
+// heal makes the file and the API's memory say what the worker runs. After a failed reload
+// the API puts an older file back, but keeps the failed text in memory: the next change by
+// anybody would commit it again.
 func (p *attempt) heal(ctx context.Context, before sight) error {
 	good := p.lastGood(before)
 	want := readText(good)
@@ -376,8 +373,8 @@ func (p *attempt) heal(ctx context.Context, before sight) error {
 	return errors.New("somebody else keeps changing it")
 }
 
-// lastGood returns the text of what ran before: the bound snapshot, with today's
-// servers, else what was on disk.
+// lastGood returns the text of what ran before: the bound snapshot, with today's servers,
+// otherwise what was on disk.
 func (p *attempt) lastGood(before sight) []byte {
 	if p.good != nil && bind.SameNode(p.good.Node, before.info.Node) {
 		return p.good.Config
@@ -385,8 +382,7 @@ func (p *attempt) lastGood(before sight) []byte {
 	return withoutHeader(before.raw.Config)
 }
 
-// persist writes the text to disk and into the API's memory. The worker notices
-// nothing.
+// persist writes the text to disk and into the API's memory. The worker does not notice.
 func (i Instance) persist(ctx context.Context, config []byte, version int64) error {
 	_, err := i.API.PostRaw(ctx, config, dataplane.PostOptions{Version: version, SkipReload: true})
 	if errors.Is(err, dataplane.ErrConflict) || errors.Is(err, dataplane.ErrValidation) {
@@ -400,12 +396,12 @@ func (i Instance) version(ctx context.Context) (int64, error) {
 	return raw.Version, err
 }
 
-// tidy removes what refused posts left behind: each a whole copy of its text on
-// the instance's disk, which nobody else removes.
+// tidy removes the transactions of refused posts. Each is a whole copy of its text on the
+// instance's disk, and the API does not remove it.
 func (i Instance) tidy(ctx context.Context) {
 	all, err := i.API.Transactions(ctx)
 	if err != nil {
-		return // at the next time
+		return // the next push removes it
 	}
 	for _, t := range all {
 		if slices.Contains([]string{"failed", "outdated"}, t.Status) {

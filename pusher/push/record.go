@@ -60,61 +60,48 @@ type Record struct {
 // NewRecord returns the record of an instance, with what was remembered of it.
 func NewRecord(kept Remembered) *Record { return &Record{kept: kept} }
 
+// RecordView is what a [Record] knew at a time. It is a value.
+type RecordView struct {
+	// Remembered is what is to be kept.
+	Remembered Remembered `json:"remembered,omitzero"`
+	// Claimed is set where the file was seen, or left, with this pusher's mark in this life.
+	Claimed bool `json:"claimed,omitempty"`
+	// Leader is the pusher that leads the instance instead of this one, zero for none.
+	Leader Pusher `json:"leader,omitzero"`
+}
+
+// View returns what is known by now.
+func (r *Record) View() RecordView {
+	if r == nil {
+		return RecordView{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v := RecordView{Remembered: r.kept, Claimed: r.claimed && r.led == nil}
+	if r.led != nil {
+		v.Leader = r.led.By
+	}
+	return v
+}
+
 // Remembered returns what is to be kept.
-func (r *Record) Remembered() Remembered {
-	if r == nil {
-		return Remembered{}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.kept
-}
+func (r *Record) Remembered() Remembered { return r.View().Remembered }
 
-// LedBy returns the pusher that leads the instance instead of this one, if one does.
-func (r *Record) LedBy() (Pusher, bool) {
-	if r == nil {
-		return Pusher{}, false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.led == nil {
-		return Pusher{}, false
-	}
-	return r.led.By, true
-}
-
-// Claimed reports whether the file was seen, or left, with this pusher's mark in this life.
-func (r *Record) Claimed() bool {
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.claimed && r.led == nil
-}
+// LedByOther reports whether another pusher leads the instance.
+func (v RecordView) LedByOther() bool { return v.Leader != Pusher{} }
 
 // Judged reports whether it is known what the worker was started from.
-func (r *Record) Judged(info dataplane.RuntimeInfo, asked time.Time) bool {
-	if r == nil {
-		return true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !ProcessOf(info, asked).OtherThan(r.kept.Worker)
+func (v RecordView) Judged(info dataplane.RuntimeInfo, asked time.Time) bool {
+	return !ProcessOf(info, asked).OtherThan(v.Remembered.Worker)
 }
 
 // Foreign says why a worker was started from another configuration than the pusher wrote,
 // "" if it was not, or is not judged yet.
-func (r *Record) Foreign(info dataplane.RuntimeInfo) string {
-	if r == nil {
+func (v RecordView) Foreign(info dataplane.RuntimeInfo) string {
+	if v.Remembered.Worker.PID != info.PID || v.Remembered.Worker.Loaded != info.LoadedNode() {
 		return ""
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kept.Worker.PID != info.PID || r.kept.Worker.Loaded != info.LoadedNode() {
-		return ""
-	}
-	return r.kept.Foreign
+	return v.Remembered.Foreign
 }
 
 // heard takes what a worker said of itself. A worker that is not known is still to be judged.

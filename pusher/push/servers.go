@@ -10,9 +10,9 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// Loaded returns the servers as a worker has them right after it loaded the
-// bound configuration: that has no word for a slot that is drained, so such a
-// one is in maintenance, at its address.
+// Loaded returns the servers as a worker has them right after it loaded the bound
+// configuration. A configuration cannot say that a slot is drained, so such a slot is in
+// maintenance, at its address.
 func Loaded(servers []bind.Server) []bind.Server {
 	out := slices.Clone(servers)
 	for i := range out {
@@ -23,10 +23,10 @@ func Loaded(servers []bind.Server) []bind.Server {
 	return out
 }
 
-// change is a server that is to become another one.
+// change turns one server into another.
 type change struct {
 	from, to bind.Server
-	at       int // its place among all servers
+	at       int // its index among all servers
 }
 
 // moves reports whether the server gets another address.
@@ -35,9 +35,8 @@ func (c change) moves() bool { return c.from.Address != c.to.Address || c.from.P
 // onDisk reports whether the change shows in haproxy.cfg.
 func (c change) onDisk() bool { return lineOf(c.from) != lineOf(c.to) }
 
-// changes returns what to do for the worker that has the known servers to have
-// the wanted ones, in their order. The lists hold the same servers, as all bindings
-// of one shape do.
+// changes returns the changes from the known servers to the wanted ones, in their order.
+// The lists hold the same servers, as all bindings of one shape do.
 func changes(known, want []bind.Server) []change {
 	var out []change
 	for n, s := range want {
@@ -53,14 +52,14 @@ func aligned(a, b []bind.Server) bool {
 	return slices.EqualFunc(a, b, func(x, y bind.Server) bool { return x.Name == y.Name && x.Backend == y.Backend })
 }
 
-// span is where the servers of a backend are among all: they stand together.
+// span is the range of a backend's servers, which stand together.
 type span struct{ from, to int }
 
 func (s span) of(servers []bind.Server) []bind.Server {
 	return servers[s.from:s.to]
 }
 
-// spans returns those of all backends.
+// spans returns the ranges of all backends.
 func spans(servers []bind.Server) []span {
 	var out []span
 	for n, s := range servers {
@@ -72,7 +71,8 @@ func spans(servers []bind.Server) []span {
 	return out
 }
 
-// spansOf returns those of the backends that the changes are in, and costs what these have.
+// spansOf returns the ranges of the backends that the changes are in. Its cost depends on
+// these only.
 func spansOf(servers []bind.Server, list []change) []span {
 	var out []span
 	for _, c := range list {
@@ -106,21 +106,22 @@ func (c change) undone() error {
 		c.to.Backend, c.to.Name, c.from.State, c.from.Address, c.from.Port, c.to.State, c.to.Address, c.to.Port)
 }
 
-// readyFirst returns the changes in the order in which to make them. Servers that
-// are to take traffic come before those that are to stop, or a backend all of whose
-// endpoints are replaced would have no server in between.
+// readyFirst returns the changes in the order in which to make them. Servers that start to
+// take traffic come before those that stop. Otherwise a backend all of whose endpoints are
+// replaced would have no server in between.
 func readyFirst(list []change) []change {
 	stops := func(c change) bool { return c.to.State != bind.SlotReady }
 	begin := slices.DeleteFunc(slices.Clone(list), stops)
 	return append(begin, slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !stops(c) })...)
 }
 
-// actions returns the runtime actions of the changes. A slot stops taking traffic before
-// it loses its address, and gets one before it takes traffic.
+// actions returns the runtime actions of the changes. A slot stops taking traffic before it
+// loses its address, and gets one before it takes traffic.
 //
-// It gets one in maintenance. Checks of a slot that is drained go on, against an address
-// where nobody is any more; one that was found down so would have to pass several before
-// it serves its new endpoint. A server that leaves maintenance is up until a check fails.
+// It gets the address in maintenance. Checks of a drained slot go on, against an address
+// that no endpoint has any more. A slot that was found down would have to pass several
+// checks before it serves its new endpoint. A server that leaves maintenance is up until a
+// check fails.
 func actions(list []change) []dataplane.RuntimeAction {
 	var out []dataplane.RuntimeAction
 	for _, c := range readyFirst(list) {
@@ -148,10 +149,11 @@ func actions(list []change) []dataplane.RuntimeAction {
 	return out
 }
 
-// calls returns the calls of a change, where the API sets addresses at once, in the same
-// order. The API puts nothing into maintenance that is so by its words, which may be
-// drained (see [read]). So who comes is said to be up, until its checks say otherwise, in
-// the call that makes it ready: HAProxy is told so before that.
+// calls returns the calls of a change, in the same order, for APIs that set addresses at
+// once. The API does not put a server into maintenance that it reports to be in
+// maintenance, although it may be drained (see [read]). So the call that makes a server
+// ready also sets its health to up, until its checks say otherwise; HAProxy gets the health
+// first.
 func (c change) calls() []dataplane.ServerChange {
 	state := dataplane.ServerChange{AdminState: string(c.to.State)}
 	address := dataplane.ServerChange{Address: c.to.Address, Port: c.to.Port}
@@ -167,8 +169,7 @@ func (c change) calls() []dataplane.ServerChange {
 	return []dataplane.ServerChange{address, state}
 }
 
-// reweighs reports whether a change is one of weight, which has no call of its
-// own in the API.
+// reweighs reports whether the change is one of weight, for which the API has no call.
 func reweighs(list []change) bool {
 	return slices.ContainsFunc(list, func(c change) bool { return c.from.Weight != c.to.Weight })
 }
@@ -176,15 +177,15 @@ func reweighs(list []change) bool {
 // readdresses reports whether a change is one of address.
 func readdresses(list []change) bool { return slices.ContainsFunc(list, change.moves) }
 
-// answers are servers as the worker had them after calls that changed them.
+// answers are servers as the worker had them after the calls that changed them.
 type answers map[serverKey]dataplane.Server
 
-// to reports whether each of the changed servers has an answer that tells of it.
+// to reports whether each of the changed servers has an answer.
 func (a answers) to(list []change) bool {
 	return !slices.ContainsFunc(list, func(c change) bool { return a[serverKey{c.to.Backend, c.to.Name}].Name != c.to.Name })
 }
 
-// update returns a copy of the servers, those with an answer brought up to date.
+// update returns a copy of the servers, updated with the answers.
 func (a answers) update(servers []bind.Server) []bind.Server {
 	out := slices.Clone(servers)
 	for n, s := range out {
@@ -195,14 +196,15 @@ func (a answers) update(servers []bind.Server) []bind.Server {
 	return out
 }
 
-// read brings one server up to date with what the worker says of it.
+// read updates one server with what the API reports of it.
 //
-// The API takes the admin state, which HAProxy prints in decimal, for hexadecimal.
-// So a server that is drained and was disabled in the configuration, as any slot
-// that was spare when the worker started, is in maintenance by its words. What is
-// up is not, unless nobody is at its address: the API puts such a one into no
-// maintenance, and without health checks it is up for ever. The weight stays as it was known: the API tells it from 3.4 on, and
-// then also where it comes from a default-server line and is not ours.
+// The API reads the admin state, which HAProxy prints in decimal, as hexadecimal. So it
+// reports a drained server that was disabled in the configuration, as every slot that was
+// spare when the worker started, as in maintenance. A server that is up is not in
+// maintenance, unless it has no endpoint's address: the API cannot put such a server into
+// maintenance, and without health checks it is up for ever. The weight stays as it was
+// known: the API reports it only from 3.4 on, and then also if it comes from a
+// default-server line and is not ours.
 func read(s bind.Server, found dataplane.Server) bind.Server {
 	s.Address, s.Port, s.State = found.Address, found.Port, bind.SlotState(found.AdminState)
 	nobody := s.Address == bind.SpareAddress && s.Port == bind.SparePort
@@ -212,8 +214,8 @@ func read(s bind.Server, found dataplane.Server) bind.Server {
 	return s
 }
 
-// believe takes the servers for what they were set to, where the API does not
-// tell: the weight, and whether one that is down is drained or in maintenance.
+// believe assumes that the servers are what they were set to, as far as the API does not
+// report it: the weight, and whether a server that is down is drained or in maintenance.
 func believe(servers, want []bind.Server) {
 	for n, s := range want {
 		servers[n].Weight = s.Weight
@@ -224,18 +226,18 @@ func believe(servers, want []bind.Server) {
 }
 
 // HAProxy 3.0 and later acknowledge a new address of a server before the server has it: a
-// task of the worker sets it a moment later, or after many on a busy machine. A server that
-// is made ready in between takes requests to the address of a spare slot, or of a pod that
-// is gone, and a request that tries several such servers fails. So a server is made ready
-// only when the worker is seen to have its address.
+// task of the worker sets it a moment later, on a busy machine much later. A server that is
+// made ready in between takes requests to the address of a spare slot, or of a pod that is
+// gone, and a request that tries several such servers fails. So a server is made ready only
+// once the worker is seen to have its address.
 const (
 	addressPatience = 2 * time.Second
 	addressPoll     = 2 * time.Millisecond
 )
 
-// stages splits changes in two, the second of which may begin when the worker has the
+// stages splits changes in two. The second stage may begin when the worker has the
 // addresses of the first. First, servers that take no traffic get their addresses. Then
-// those that are to take traffic do, and after them others stop.
+// those that should take traffic start to, and after them others stop.
 func stages(list []change) (first, then []change) {
 	for _, c := range list {
 		between := c.between()
@@ -249,7 +251,7 @@ func stages(list []change) (first, then []change) {
 	return first, then
 }
 
-// between returns what the server is between the stages of its change.
+// between returns the server between the two stages of its change.
 func (c change) between() bind.Server {
 	serves, served := c.to.State == bind.SlotReady, c.from.State == bind.SlotReady
 	between := c.to
@@ -264,8 +266,8 @@ func (c change) between() bind.Server {
 	return between
 }
 
-// place gives a server its address, and returns what the worker says of the server when it
-// has it, or when patience ends.
+// place gives a server its address. It returns the server as the worker reports it once it
+// has the address, or when patience ends.
 func (i Instance) place(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
 	var server dataplane.Server
 	there, err := i.patiently(ctx, func() (bool, error) {
@@ -284,7 +286,7 @@ func (i Instance) place(ctx context.Context, s bind.Server, call dataplane.Serve
 	return server, err
 }
 
-// find asks the worker for a server, the zero value if there is none.
+// find reads a server from the worker; it is zero if there is none.
 func (i Instance) find(ctx context.Context, s bind.Server) (dataplane.Server, error) {
 	list, err := i.API.Servers(ctx, s.Backend)
 	if at := slices.IndexFunc(list, func(found dataplane.Server) bool { return found.Name == s.Name }); at >= 0 && err == nil {
@@ -293,8 +295,8 @@ func (i Instance) find(ctx context.Context, s bind.Server) (dataplane.Server, er
 	return dataplane.Server{}, err
 }
 
-// placed waits until the worker has the addresses of changes that were made, some of which
-// it acknowledges early.
+// placed waits until the worker has the addresses of changes that were made, since it
+// acknowledges some of them early.
 func (i Instance) placed(ctx context.Context, known []bind.Server, list []change) error {
 	list = slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !c.moves() })
 	touched := spansOf(known, list)
@@ -323,10 +325,10 @@ func (i Instance) patiently(ctx context.Context, done func() (bool, error)) (boo
 	return i.poll(ctx, done)
 }
 
-// Hand is a server that somebody else took out of traffic: a person drains it, or
-// puts it into maintenance. It is left so until that hand makes it ready again, or
+// ManualDrain is a server that somebody other than this program drained or put into
+// maintenance. Updates leave it in that state until somebody makes it ready again, or
 // its endpoint leaves.
-type Hand struct {
+type ManualDrain struct {
 	Backend string         `json:"backend"`
 	Server  string         `json:"server"`
 	Address string         `json:"address"`
@@ -335,51 +337,51 @@ type Hand struct {
 }
 
 // String returns "backend/server (address:port) is state".
-func (h Hand) String() string {
-	return fmt.Sprintf("%s/%s (%s:%d) is %s", h.Backend, h.Server, h.Address, h.Port, h.State)
+func (d ManualDrain) String() string {
+	return fmt.Sprintf("%s/%s (%s:%d) is %s", d.Backend, d.Server, d.Address, d.Port, d.State)
 }
 
-func (h Hand) holds(s bind.Server) bool {
-	return h.Backend == s.Backend && h.Server == s.Name && h.Address == s.Address && h.Port == s.Port
+func (d ManualDrain) holds(s bind.Server) bool {
+	return d.Backend == s.Backend && d.Server == s.Name && d.Address == s.Address && d.Port == s.Port
 }
 
-// respect returns the servers as they should be while the hands keep some of them
-// from traffic, and the hands that still have something to say.
-func respect(want []bind.Server, hands []Hand) ([]bind.Server, []Hand) {
-	if len(hands) == 0 {
+// keepDrained returns the wanted servers with those that were drained manually in the state
+// that they were given, and the drains that still apply.
+func keepDrained(want []bind.Server, drains []ManualDrain) ([]bind.Server, []ManualDrain) {
+	if len(drains) == 0 {
 		return want, nil
 	}
 	out := slices.Clone(want)
-	var kept []Hand
+	var kept []ManualDrain
 	for n, s := range out {
-		i := slices.IndexFunc(hands, func(h Hand) bool { return h.holds(s) })
+		i := slices.IndexFunc(drains, func(d ManualDrain) bool { return d.holds(s) })
 		if i >= 0 && s.State == bind.SlotReady {
-			out[n].State = hands[i].State
-			kept = append(kept, hands[i])
+			out[n].State = drains[i].State
+			kept = append(kept, drains[i])
 		}
 	}
 	return out, kept
 }
 
-// notice returns the hands after servers that were known are found as they are now,
-// in the same order.
-// A server that was ready, at the same address, and was not changed by us, was taken out
-// by somebody else; one that was so and is ready again was given back.
-func notice(hands []Hand, known, found []bind.Server, ours []change) []Hand {
+// updateDrains returns the manual drains after an inspection. Known are the servers as they
+// were, found are the same servers in the same order as they are now. If a server was ready
+// at the same address and we did not change it, somebody else took it out of traffic. If
+// one was taken out and is ready again, somebody gave it back.
+func updateDrains(drains []ManualDrain, known, found []bind.Server, ours []change) []ManualDrain {
 	changed := make(map[serverKey]bool, len(ours))
 	for _, c := range ours {
 		changed[serverKey{c.to.Backend, c.to.Name}] = true
 	}
-	out := slices.Clone(hands)
+	out := slices.Clone(drains)
 	for n, was := range known {
 		is := found[n]
 		if was.State == is.State || was.Address != is.Address || was.Port != is.Port || changed[serverKey{is.Backend, is.Name}] {
 			continue
 		}
-		held := slices.ContainsFunc(out, func(h Hand) bool { return h.holds(is) })
-		out = slices.DeleteFunc(out, func(h Hand) bool { return h.holds(is) })
+		held := slices.ContainsFunc(out, func(d ManualDrain) bool { return d.holds(is) })
+		out = slices.DeleteFunc(out, func(d ManualDrain) bool { return d.holds(is) })
 		if is.State != bind.SlotReady && (was.State == bind.SlotReady || held) {
-			out = append(out, Hand{is.Backend, is.Name, is.Address, is.Port, is.State})
+			out = append(out, ManualDrain{is.Backend, is.Name, is.Address, is.Port, is.State})
 		}
 	}
 	return out

@@ -148,30 +148,30 @@ func TestNotice(t *testing.T) {
 	drained := server("s1", "10.0.0.1", bind.SlotDrain)
 	maintained := server("s1", "10.0.0.1", bind.SlotSpare)
 	elsewhere := server("s1", "10.0.0.2", bind.SlotDrain)
-	hand := Hand{ready.Backend, "s1", "10.0.0.1", ready.Port, bind.SlotDrain}
-	other := hand
+	drain := ManualDrain{ready.Backend, "s1", "10.0.0.1", ready.Port, bind.SlotDrain}
+	other := drain
 	other.State = bind.SlotSpare
 	tests := map[string]struct {
-		hands   []Hand
+		drains  []ManualDrain
 		was, is bind.Server
-		want    []Hand
+		want    []ManualDrain
 		list    []change
 	}{
 		"nothing happened":            {was: ready, is: ready},
-		"taken out":                   {was: ready, is: drained, want: []Hand{hand}},
+		"taken out":                   {was: ready, is: drained, want: []ManualDrain{drain}},
 		"moved, and out":              {was: ready, is: elsewhere},
 		"taken out by us":             {was: ready, is: drained, list: []change{{from: ready, to: drained}}},
-		"still out":                   {hands: []Hand{hand}, was: drained, is: drained, want: []Hand{hand}},
-		"given back":                  {hands: []Hand{hand}, was: drained, is: ready},
-		"from drain to maintenance":   {hands: []Hand{hand}, was: drained, is: maintained, want: []Hand{other}},
+		"still out":                   {drains: []ManualDrain{drain}, was: drained, is: drained, want: []ManualDrain{drain}},
+		"given back":                  {drains: []ManualDrain{drain}, was: drained, is: ready},
+		"from drain to maintenance":   {drains: []ManualDrain{drain}, was: drained, is: maintained, want: []ManualDrain{other}},
 		"a spare one that is drained": {was: maintained, is: drained},
-		"remembered, not yet set":     {hands: []Hand{hand}, was: ready, is: ready, want: []Hand{hand}},
+		"remembered, not yet set":     {drains: []ManualDrain{drain}, was: ready, is: ready, want: []ManualDrain{drain}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := notice(test.hands, []bind.Server{test.was}, []bind.Server{test.is}, test.list)
+			got := updateDrains(test.drains, []bind.Server{test.was}, []bind.Server{test.is}, test.list)
 			if !slices.Equal(got, test.want) {
-				t.Errorf("hands are %v, want %v", got, test.want)
+				t.Errorf("drains are %v, want %v", got, test.want)
 			}
 		})
 	}
@@ -179,20 +179,20 @@ func TestNotice(t *testing.T) {
 
 func TestRespect(t *testing.T) {
 	ready := server("s1", "10.0.0.1", bind.SlotReady)
-	hand := Hand{ready.Backend, "s1", "10.0.0.1", ready.Port, bind.SlotSpare}
+	drain := ManualDrain{ready.Backend, "s1", "10.0.0.1", ready.Port, bind.SlotSpare}
 	for name, test := range map[string]struct {
-		want  bind.Server
-		state bind.SlotState
-		hands int
+		want   bind.Server
+		state  bind.SlotState
+		drains int
 	}{
 		"its endpoint is there":         {ready, bind.SlotSpare, 1},
 		"its endpoint is leaving":       {server("s1", "10.0.0.1", bind.SlotDrain), bind.SlotDrain, 0},
 		"another endpoint has the slot": {server("s1", "10.0.0.2", bind.SlotReady), bind.SlotReady, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, hands := respect([]bind.Server{test.want}, []Hand{hand})
-			if got[0].State != test.state || len(hands) != test.hands {
-				t.Errorf("state %s, hands %v", got[0].State, hands)
+			got, drains := keepDrained([]bind.Server{test.want}, []ManualDrain{drain})
+			if got[0].State != test.state || len(drains) != test.drains {
+				t.Errorf("state %s, drains %v", got[0].State, drains)
 			}
 		})
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxLine is the length from which on the API drops a line and everything after
-// it, without a word.
+// maxLine is the length from which on the API silently drops a line and everything after
+// it.
 const maxLine = 65536
 
-// checkText refuses a configuration that the API would take and damage.
+// checkText refuses a configuration that the API would accept and damage.
 func checkText(config []byte) error {
 	for line := range haproxycfg.Lines(config) {
 		if len(line.Text) >= maxLine {
@@ -28,8 +28,8 @@ func checkText(config []byte) error {
 	return nil
 }
 
-// text is what a haproxy.cfg says of itself, in the wording of this project or of
-// the API, which reorders and reindents it.
+// text is what a haproxy.cfg says about itself, in the wording of this project or of the
+// API, which reorders and reindents it.
 type text struct {
 	version  int64 // of the "# _version=N" line, -1 if there is none
 	node     string
@@ -46,8 +46,8 @@ type serverLine struct {
 	disabled bool
 }
 
-// same reports whether two lines put a server into the same state. Where one of
-// them says nothing of a weight, none is compared.
+// same reports whether two lines put a server into the same state. If one of them has no
+// weight, weights are not compared.
 func (l serverLine) same(o serverLine) bool {
 	return l.address == o.address && l.disabled == o.disabled && (l.weight == o.weight || l.weight < 0 || o.weight < 0)
 }
@@ -95,8 +95,8 @@ func (t *text) readComment(line string) {
 	}
 }
 
-// readServer reads a server line from its address on. It returns false for one
-// that is not to an IP address and a port, which is none of ours.
+// readServer reads a server line from its address on. It returns false if that is not an IP
+// address and a port, since such a server is not ours.
 func readServer(words []string) (serverLine, bool) {
 	address, err := netip.ParseAddrPort(words[0])
 	l := serverLine{address: address, weight: -1}
@@ -113,8 +113,8 @@ func readServer(words []string) (serverLine, bool) {
 	return l, err == nil
 }
 
-// lineOf returns the line that a server has in a bound configuration. Without a
-// weight: a backend of one directive has none.
+// lineOf returns the line of a server in a bound configuration. It has no weight, since a
+// backend with one directive has none.
 func lineOf(s bind.Server) serverLine {
 	ip, _ := netip.ParseAddr(s.Address)
 	return serverLine{
@@ -123,7 +123,7 @@ func lineOf(s bind.Server) serverLine {
 	}
 }
 
-// holds reports whether the text is the whole of what was bound, servers and all.
+// holds reports whether the text is all of what was bound, with its servers.
 func (t text) holds(b bind.Bound) bool {
 	return t.holdsNode(b) && t.holdsServers(b.Servers)
 }
@@ -142,9 +142,9 @@ func (t text) holdsServers(servers []bind.Server) bool {
 	return true
 }
 
-// withoutHeader returns a text of the API without the lines that it puts first,
-// which tell of another version than the one that a post of it will get, and without
-// the term in which it was written and the mark of the pusher that wrote it.
+// withoutHeader returns a text of the API without the lines that it puts first, which name
+// another version than a post of it will get, and without the term and the mark of the
+// pusher that wrote it.
 func withoutHeader(config []byte) []byte {
 	for bytes.HasPrefix(config, []byte("# _")) || bytes.HasPrefix(config, []byte(termMark)) || bytes.HasPrefix(config, []byte(pusherMark)) {
 		_, config, _ = bytes.Cut(config, []byte("\n"))
@@ -152,20 +152,20 @@ func withoutHeader(config []byte) []byte {
 	return config
 }
 
-// sameAs reports whether two texts name the same snapshot and put the servers
-// into the same states.
+// sameAs reports whether two texts name the same snapshot and put the servers into the same
+// states.
 func (t text) sameAs(o text) bool {
 	return t.node == o.node && t.end == o.end && maps.EqualFunc(t.servers, o.servers, serverLine.same)
 }
 
-// Unserved reports whether a HAProxy that starts from the file on disk would serve
-// nothing in some backend that the wanted servers serve: no server that is ready on disk
-// has the address of an endpoint that is ready now. Both lists hold the same servers in
-// the same order, those of a backend together; disk is nil if nobody knows what the file
-// says, which is taken for the worst.
+// Unserved reports whether a HAProxy that starts from the file on disk would serve nothing
+// in some backend that the wanted servers serve: no server that is ready on disk has the
+// address of an endpoint that is ready now. Both lists hold the same servers in the same
+// order, those of a backend together. Disk is nil if nobody knows what the file says, which
+// counts as the worst case.
 //
 // Servers of weight 0 take no traffic. A server on disk with the address of an endpoint
-// that is draining does not count: the endpoint is about to go.
+// that is draining does not count, since the endpoint is about to go.
 func Unserved(disk, want []bind.Server) bool {
 	if len(disk) != len(want) {
 		return len(want) > 0
@@ -212,8 +212,8 @@ func takesTraffic(s bind.Server) bool {
 	return s.State == bind.SlotReady && s.Weight != 0
 }
 
-// written returns the servers as the file on disk has them, in the order of those wanted.
-// A server that is not in the file is in maintenance there.
+// written returns the servers as the file on disk has them, in the order of the wanted
+// ones. A server that is not in the file is in maintenance there.
 func (t text) written(want []bind.Server) []bind.Server {
 	out := make([]bind.Server, len(want))
 	for n, s := range want {
@@ -235,9 +235,9 @@ func (t text) written(want []bind.Server) []bind.Server {
 	return out
 }
 
-// outgrown says why a worker that runs the snapshot in another shape has to be replaced: by
-// what the text on its disk has, "" if that is no other shape of the snapshot. Of several
-// backends with other slots it names the first.
+// outgrown says why a worker that runs the snapshot in another shape has to be replaced,
+// judged by the text on its disk. It is "" if that is not another shape of the snapshot. If
+// several backends have other slots it names the first.
 func outgrown(disk text, info dataplane.RuntimeInfo, want bind.Bound) string {
 	running, shape, err := bind.ParseNode(info.Node)
 	wanted, wantedShape, wantErr := bind.ParseNode(want.Node)

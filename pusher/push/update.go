@@ -14,84 +14,83 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// maxActions bounds how many actions travel with one post, in a header.
+// maxActions limits how many actions one post carries in a header.
 const maxActions = 256
 
-// manyChanges is from where on one post, which costs as much as the whole
-// configuration, is cheaper than a call for each server.
+// manyChanges is the number of changes from which on one post, which costs as much as the
+// whole configuration, is cheaper than a call for each server.
 const manyChanges = 50
 
 // quickPost is how many servers a configuration may have for a post of it to be quick: up
-// to about 50 milliseconds with the Dataplane API's versions 3.2 to 3.4.
+// to about 50 milliseconds with versions 3.2 to 3.4 of the Dataplane API.
 const quickPost = 400
 
 // Running is what is known of a worker.
 type Running struct {
-	// Servers are those it has, nil if that has to be asked.
+	// Servers are the servers of the worker, nil if they have to be read.
 	Servers []bind.Server
-	// Persisted is set when the file on disk says so too.
+	// Persisted is set if the file on disk has the same servers.
 	Persisted bool
 	// Written are the servers as the file on disk has them, nil if that is not known.
 	Written []bind.Server
 	// Dynamic are the servers that were added to those of the configuration. Deferred is
-	// set while they make up for addresses that slots get with the next post.
+	// set while they stand in for addresses that slots get with the next post.
 	Dynamic  []Dynamic
 	Deferred bool
-	// Certificates are those that it serves, by path.
+	// Certificates are the certificates that the worker serves, by path.
 	Certificates Known
-	// Maps digests the entries that its maps have, as [bind.Bound].Entries does,
-	// "" if that has to be asked.
+	// Maps is a digest of the entries of the worker's maps, as [bind.Bound].Entries is. It
+	// is "" if they have to be read.
 	Maps snapshots.Digest
-	// Lost counts entries of maps that were acknowledged and not there, in one update.
+	// Lost counts the entries of maps that were acknowledged in one update but were
+	// missing.
 	Lost int
-	// Info is of the worker when it was last asked.
+	// Info describes the worker when it was last asked.
 	Info dataplane.RuntimeInfo
-	// Reloaded is set by an update that had to replace the worker, for the sake of
-	// a certificate.
+	// Reloaded is set by an update that had to replace the worker because of a certificate.
 	Reloaded bool
-	// ByHand are the servers that somebody else took out of traffic.
-	ByHand []Hand
-	// Disk is what the file on disk was when it was last written, the zero value if
-	// that is not known.
+	// ManualDrains are the servers that somebody else took out of traffic.
+	ManualDrains []ManualDrain
+	// Disk is the digest of the file on disk when it was last written, zero if that is not
+	// known.
 	Disk Digest
 
-	api string // the version of the API, "" if that has to be asked
+	api string // the version of the API, "" if that has to be read
 }
 
-// Wanted is what a worker is to have of a snapshot that it runs.
+// Wanted is what a worker should have of a snapshot that it runs.
 type Wanted struct {
 	Node    string
 	Servers []bind.Server
 	// Dynamic are the settings of dynamic servers by backend, see [DynamicServers].
 	Dynamic map[string]dataplane.DynamicServer
-	// Certificates are those that it is to serve.
+	// Certificates are the certificates that it should serve.
 	Certificates Known
-	// Entries digests those of its maps, see [bind.Bound].
+	// Entries is a digest of the entries of its maps, see [bind.Bound].
 	Entries snapshots.Digest
-	// Bind returns all that was bound. It takes its time for a large snapshot, and is
-	// called for what the rest does not tell: the text, and contents of certificates.
+	// Bind returns all that was bound. For a large snapshot that takes long, so it is
+	// called only for the text and the contents of certificates.
 	Bind func() (bind.Bound, error)
 }
 
 // Has reports whether the worker is known to have these servers, apart from those
 // that somebody else took out of traffic.
 func (r Running) Has(want []bind.Server) bool {
-	wanted, _ := respect(want, r.ByHand)
+	wanted, _ := keepDrained(want, r.ManualDrains)
 	same := len(wanted) > 0 && len(r.Servers) == len(wanted) && &r.Servers[0] == &wanted[0]
 	return r.Servers != nil && (same || slices.Equal(r.Servers, wanted))
 }
 
-// Another returns what is known of the worker that took this one's place.
-func (r Running) Another() Running { return Running{ByHand: r.ByHand, Disk: r.Disk} }
+// Another returns what is still known after another worker took this one's place.
+func (r Running) Another() Running { return Running{ManualDrains: r.ManualDrains, Disk: r.Disk} }
 
-// Update makes the worker, which has to run the shape that was bound, have the
-// servers, map entries and certificates that were bound, without a reload where that can
-// be. It returns what the worker has now, also with an error. Where it is known what
-// the worker has, it costs one call more than those for what changed, whose answers are
-// the proof.
+// Update gives the worker the servers, map entries and certificates that were bound,
+// without a reload if possible. The worker has to run the shape that was bound. It returns
+// what the worker has now, also with an error. If the worker's servers are known, it takes
+// one call besides those for the changes, whose answers are the proof.
 //
-// Before version 3.4 the API changes addresses only along with the file on disk.
-// From then on it does so at once, and [Instance.Persist] has to follow.
+// Before version 3.4 the API changes addresses only together with the file on disk. From
+// then on it does so at once, and [Instance.Persist] has to follow.
 func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Running, error) {
 	want.Bind = sync.OnceValues(want.Bind)
 	info, err := i.RuntimeInfo(ctx)
@@ -114,7 +113,7 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 		}
 	}
 	if have, err = i.setServers(ctx, want, have); err != nil {
-		have.api = "" // it may be another one by now, which does less
+		have.api = "" // it may be an older version by now
 		return have, err
 	}
 	have, mapsErr := i.keepMaps(ctx, want, have)
@@ -129,10 +128,10 @@ func (i Instance) Update(ctx context.Context, want Wanted, have Running) (Runnin
 	return have, errors.Join(mapsErr, err)
 }
 
-// keepMaps makes the maps of the worker have their entries. Where that cannot be, and
-// the worker is not known by what it loaded, it is from then on: that is what it can be
-// brought from, by a reload. One that is has them from there, also where the API cannot
-// tell.
+// keepMaps gives the maps of the worker their entries. If that fails and the worker has an
+// override, it removes the override, since only a reload from what it loaded can help then.
+// A worker without an override has the entries from what it loaded, also if the API cannot
+// read them.
 func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Running, error) {
 	if have.Maps == want.Entries {
 		return have, nil
@@ -145,7 +144,7 @@ func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Runn
 	have.Lost = lost
 	switch {
 	case errors.Is(err, errMaps) && have.Info.Loaded != "":
-		i.Names.Set(Alias{})
+		i.Override.Set(Override{})
 	case errors.Is(err, errUnseen):
 		err = nil
 	}
@@ -155,8 +154,8 @@ func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Runn
 	return have, err
 }
 
-// readAll asks for all servers of the worker. Their weights are those of the file;
-// where it has none, there is none to set.
+// readAll reads all servers of the worker. Their weights come from the file; if it has
+// none, there are none to set.
 func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Running, error) {
 	raw, err := i.API.Raw(ctx)
 	if err != nil {
@@ -181,12 +180,12 @@ func (i Instance) readAll(ctx context.Context, want Wanted, have Running) (Runni
 	return have, nil
 }
 
-// readBack returns the servers of some backends, brought up to date with the worker.
+// readBack returns the servers of some backends, updated from the worker.
 func (i Instance) readBack(ctx context.Context, servers []bind.Server, backends []span) ([][]bind.Server, error) {
 	return i.readBackAll(ctx, servers, backends, func([]Dynamic) {})
 }
 
-// readBackAll is readBack that also tells of dynamic servers.
+// readBackAll is readBack that also returns dynamic servers.
 func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backends []span, dynamic func([]Dynamic)) ([][]bind.Server, error) {
 	var out [][]bind.Server
 	for _, at := range backends {
@@ -214,7 +213,7 @@ func (i Instance) readBackAll(ctx context.Context, servers []bind.Server, backen
 
 func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Running, error) {
 	var wanted []bind.Server
-	wanted, have.ByHand = respect(want.Servers, have.ByHand)
+	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 	list := changes(have.Servers, wanted)
 	if len(list) == 0 {
 		have.Deferred = false
@@ -232,10 +231,10 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 	return i.confirm(ctx, want, list, have, told, err)
 }
 
-// confirm proves that the worker has the servers after the changes of a list. The error is
-// that of the changes, if they failed.
+// confirm checks that the worker has the servers after a list of changes. If the changes
+// failed, it returns their error.
 func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have Running, told answers, err error) (Running, error) {
-	wanted, _ := respect(want.Servers, have.ByHand)
+	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
 	known, touched := have.Servers, spansOf(wanted, list)
 	found, readErr := i.outcome(ctx, known, touched, list, told)
 	if readErr != nil {
@@ -248,9 +247,9 @@ func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have 
 	}
 	for n, at := range touched {
 		believe(found[n], at.of(wanted))
-		have.ByHand = notice(have.ByHand, at.of(known), found[n], list)
+		have.ManualDrains = updateDrains(have.ManualDrains, at.of(known), found[n], list)
 	}
-	wanted, have.ByHand = respect(want.Servers, have.ByHand)
+	wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 	for n, at := range touched {
 		if left := changes(found[n], at.of(wanted)); len(left) > 0 {
 			have.Servers = replaced(known, touched, found)
@@ -261,9 +260,9 @@ func (i Instance) confirm(ctx context.Context, want Wanted, list []change, have 
 	return have, nil
 }
 
-// outcome returns the servers of some backends after changes: as the answers told them,
-// which the API reads from the worker when it has made a change, or, where one is missing,
-// as the worker says now.
+// outcome returns the servers of some backends after changes: from the answers, which the
+// API reads from the worker after a change, or, if one is missing, as the worker reports
+// them now.
 func (i Instance) outcome(ctx context.Context, known []bind.Server, backends []span, list []change, told answers) ([][]bind.Server, error) {
 	if !told.to(list) {
 		return i.readBack(ctx, known, backends)
@@ -275,18 +274,19 @@ func (i Instance) outcome(ctx context.Context, known []bind.Server, backends []s
 	return out, nil
 }
 
-// set makes the changes: by calls for each, which tell what came of them, or by one post
+// set makes the changes, by a call for each, whose answers show the result, or by one post
 // of everything.
 func (i Instance) set(ctx context.Context, want Wanted, list []change, have Running) (Running, answers, error) {
 	if len(list) < manyChanges && !reweighs(list) && (!readdresses(list) || i.setsAddresses(ctx, &have)) {
 		if len(want.Servers) <= quickPost && have.Written != nil && Unserved(have.Written, want.Servers) {
-			// The file can come first. Where it cannot be written, the worker is changed all the same.
+			// The file can come first. If it cannot be written, the worker is changed
+			// nevertheless.
 			if posted, err := i.setBoundByPost(ctx, want, list, have); err == nil {
 				return posted, nil, nil
 			}
 			have.Written, have.Disk = nil, Digest{}
 		}
-		// A post that came through before this process was started may have written them.
+		// A post that succeeded before this process started may have written them.
 		have.Persisted = have.Persisted && (!slices.ContainsFunc(list, change.onDisk) || slices.Equal(have.Written, want.Servers))
 		told, err := i.setDirectly(ctx, list)
 		return have, told, err
@@ -304,14 +304,14 @@ func (i Instance) setBoundByPost(ctx context.Context, want Wanted, list []change
 	return i.setByPost(ctx, bound, list, have)
 }
 
-// defers reports whether slots get addresses only with a post that takes its time.
+// defers reports whether slots get addresses only with a post that is not quick.
 func (i Instance) defers(ctx context.Context, want Wanted, list []change, have *Running) bool {
 	return len(want.Servers) > quickPost && len(want.Dynamic) > 0 && (have.Deferred || readdresses(list)) && !i.setsAddresses(ctx, have)
 }
 
-// setsAddresses reports whether the API changes addresses in the worker; older
-// ones answer the same call with 200 and leave the address as it is, so in doubt
-// it is not made. It is asked once: what is set is read back.
+// setsAddresses reports whether the API changes addresses in the worker. Older versions
+// answer the same call with 200 and leave the address unchanged, so in doubt it is not
+// made. The version is asked for once: what is set is read back.
 func (i Instance) setsAddresses(ctx context.Context, have *Running) bool {
 	if have.api == "" {
 		info, err := i.API.Info(ctx)
@@ -333,8 +333,8 @@ func atLeast34(version string) bool {
 	return err1 == nil && err2 == nil && (major > 3 || (major == 3 && minor >= 4))
 }
 
-// setDirectly changes one server after the other. It returns the answers to the last
-// call for each, or an error with none.
+// setDirectly changes one server after the other. It returns the answers to the last call
+// for each, or an error without answers.
 func (i Instance) setDirectly(ctx context.Context, list []change) (answers, error) {
 	told := answers{}
 	for _, c := range readyFirst(list) {
@@ -353,8 +353,8 @@ func (i Instance) setDirectly(ctx context.Context, list []change) (answers, erro
 	return told, nil
 }
 
-// setServer makes a call. A server that tracks another one has its health from there,
-// and cannot be said to be up: then the rest has to do.
+// setServer makes a call. A server that tracks another one takes its health from there, so
+// its health cannot be set; then the other fields are set without it.
 func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
 	server, err := i.API.SetServer(ctx, s.Backend, s.Name, call)
 	if call.Up && errors.Is(err, dataplane.ErrUnavailable) {
@@ -364,9 +364,9 @@ func (i Instance) setServer(ctx context.Context, s bind.Server, call dataplane.S
 	return server, err
 }
 
-// setByPost posts the text without a reload, with what to change in the worker. Servers
-// take traffic only when the worker is seen to have their addresses, see [stages]. It tells
-// what is on disk then, and is needed also where nothing is to be changed but the file.
+// setByPost posts the text without a reload, with the changes for the worker. Servers take
+// traffic only once the worker is seen to have their addresses, see [stages]. It returns
+// the digest of the file on disk. It also runs if only the file has to change.
 func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change, have Running) (Running, error) {
 	have.Persisted, have.Written, have.Disk = false, nil, Digest{}
 	first, then := stages(list)
@@ -397,7 +397,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 	return have, err
 }
 
-// postActions posts the text once, or as often as it takes for all actions.
+// postActions posts the text once, or as often as all actions need.
 func (i Instance) postActions(ctx context.Context, config []byte, all []dataplane.RuntimeAction) (disk Digest, err error) {
 	for first := true; first || len(all) > 0; first = false {
 		n := min(len(all), maxActions)
@@ -409,9 +409,9 @@ func (i Instance) postActions(ctx context.Context, config []byte, all []dataplan
 	return disk, nil
 }
 
-// Settle writes the text to disk, for a worker that runs its shape, and makes the worker
-// have the servers along with that, where it is known which ones it has: the file is
-// written first. It returns what the worker has now, also with an error.
+// Settle writes the text to disk, for a worker that runs its shape. If it is known which
+// servers the worker has, it also changes these, after the file is written. It returns what
+// the worker has now, also with an error.
 func (i Instance) Settle(ctx context.Context, want bind.Bound, have Running) (Running, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
@@ -423,7 +423,7 @@ func (i Instance) Settle(ctx context.Context, want bind.Bound, have Running) (Ru
 	var list []change
 	if info.PID == have.Info.PID && aligned(have.Servers, want.Servers) {
 		var wanted []bind.Server
-		wanted, have.ByHand = respect(want.Servers, have.ByHand)
+		wanted, have.ManualDrains = keepDrained(want.Servers, have.ManualDrains)
 		list = changes(have.Servers, wanted)
 	}
 	have, err = i.setByPost(ctx, want, list, have)
@@ -439,8 +439,8 @@ func (i Instance) Settle(ctx context.Context, want bind.Bound, have Running) (Ru
 	return i.Tidy(ctx, have)
 }
 
-// Persist writes the text to disk, for a worker that runs it already, and returns
-// what the file is now.
+// Persist writes the text to disk, for a worker that runs it already, and returns the
+// digest of the file.
 func (i Instance) Persist(ctx context.Context, want bind.Bound) (Digest, error) {
 	info, err := i.RuntimeInfo(ctx)
 	if err != nil {
@@ -452,8 +452,8 @@ func (i Instance) Persist(ctx context.Context, want bind.Bound) (Digest, error) 
 	return i.post(ctx, want.Config, nil)
 }
 
-// post writes the text without a reload; another try after a conflict is safe,
-// for only the worker's own snapshot is ever posted so.
+// post writes the text without a reload. It may try again after a conflict, since only the
+// worker's own snapshot is ever posted this way.
 func (i Instance) post(ctx context.Context, config []byte, list []dataplane.RuntimeAction) (Digest, error) {
 	var err error
 	for range maxTries {

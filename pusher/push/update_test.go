@@ -282,8 +282,8 @@ func TestUpdateReadsBackItsBackendOnly(t *testing.T) {
 	}
 	want := slices.Clone(next.Servers)
 	want[2].State = bind.SlotDrain
-	if diff := cmp.Diff(want, got.Servers); diff != "" || len(got.ByHand) != 1 || got.ByHand[0].Backend != "b" {
-		t.Errorf("by hand: %v; servers (-want +got):\n%s", got.ByHand, diff)
+	if diff := cmp.Diff(want, got.Servers); diff != "" || len(got.ManualDrains) != 1 || got.ManualDrains[0].Backend != "b" {
+		t.Errorf("manual drains: %v; servers (-want +got):\n%s", got.ManualDrains, diff)
 	}
 	if diff := cmp.Diff(old.Servers, have.Servers); diff != "" {
 		t.Errorf("what was known before has changed (-was +is):\n%s", diff)

@@ -11,11 +11,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// uptimeSlack is by how much the age of a worker may be off: it is told in whole seconds,
-// and some time after it was asked for.
+// uptimeSlack is by how much the reported age of a worker may be off: it is in whole
+// seconds, and a little older than the answer.
 const uptimeSlack = 3 * time.Second
 
-// Process is what the worker of an instance said of itself when it was asked at a time.
+// Process is what the worker of an instance reported about itself at a time.
 type Process struct {
 	PID    int           `json:"pid"`
 	Loaded string        `json:"loaded"` // the node of what it loaded
@@ -23,20 +23,21 @@ type Process struct {
 	Asked  time.Time     `json:"asked"`
 }
 
-// ProcessOf returns what was said at a time.
+// ProcessOf returns the report of a time.
 func ProcessOf(info dataplane.RuntimeInfo, asked time.Time) Process {
 	return Process{PID: info.PID, Loaded: info.LoadedNode(), Uptime: info.Uptime, Asked: asked}
 }
 
-// Started returns when the worker began, or later: HAProxy takes a time in which it could
-// not run, such as on a machine that was paused, for a clock that was set, and leaves it
-// out of its age (seen with 2.6).
+// Started returns when the worker began, or a later time. If HAProxy could not run for a
+// while, such as on a paused machine, it assumes that the clock was set, and leaves that
+// time out of its age (seen with 2.6).
 func (w Process) Started() time.Time { return w.Asked.Add(-w.Uptime) }
 
-// OtherThan reports whether this was said by another worker than the last that was heard.
-// In a container that was restarted that may have the same number, and has the same node.
-// It is younger, then, than the last would be by now, and no older than what passed since.
-// A machine that is short of time loses a little of its age from look to look, which may add up.
+// OtherThan reports whether another worker than the last one gave this report. After a
+// container was restarted the new worker may have the same PID and the same node. It is
+// then younger than the last one would be by now, and no older than the time since the last
+// report. A machine under load loses a little of a worker's age from look to look, which
+// may add up.
 func (w Process) OtherThan(last Process) bool {
 	passed := w.Asked.Sub(last.Asked)
 	switch {
@@ -45,13 +46,13 @@ func (w Process) OtherThan(last Process) bool {
 	case w.Uptime+uptimeSlack >= last.Uptime+passed:
 		return false
 	}
-	return w.Uptime <= passed+time.Second // it is told in whole ones
+	return w.Uptime <= passed+time.Second // it is reported in whole seconds
 }
 
-// Alias is what a worker runs since it was changed at run time, though it goes on
-// naming what it was loaded with: a worker cannot be given another name. What it was
-// changed to has been read back, and is what is on disk.
-type Alias struct {
+// Override says what a worker runs since it was changed at run time. Such a worker still
+// names the snapshot that it was loaded with, since HAProxy cannot change that name in a
+// worker. What it was changed to has been read back, and is the same on disk.
+type Override struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"` // by the pusher's clock
 	Loaded  string    `json:"loaded"`  // its node
@@ -60,86 +61,89 @@ type Alias struct {
 	Maps []string `json:"maps,omitempty"`
 }
 
-// startSlack is by how much the start of a worker may be off: its age is told in whole
-// seconds, and clocks of machines on which pushers run one after the other may differ. It
-// need not be exact. A worker of the same number that loaded the same would have its maps
-// brought to what this one had.
+// startSlack is by how much the start of a worker may be off: its age is in whole seconds,
+// and the clocks of machines on which pushers run one after the other may differ. It need
+// not be exact. At worst a worker with the same PID that loaded the same snapshot has its
+// maps brought to what the other one had.
 const startSlack = time.Minute
 
-// of reports whether what a worker said of itself when it was asked is of this one. In
-// a container that was restarted another may have the same number.
-func (a Alias) of(info dataplane.RuntimeInfo, asked time.Time) bool {
-	return a.Runs != "" && a.PID == info.PID && a.Loaded == info.Node && !asked.Add(-info.Uptime).After(a.Started.Add(startSlack))
+// of reports whether the override belongs to the worker that gave this answer when it was
+// asked. After a container was restarted another worker may have the same PID.
+func (o Override) of(info dataplane.RuntimeInfo, asked time.Time) bool {
+	return o.Runs != "" && o.PID == info.PID && o.Loaded == info.Node && !asked.Add(-info.Uptime).After(o.Started.Add(startSlack))
 }
 
-// Names knows what the worker of one instance runs, where that is not what it names.
-type Names struct {
+// RunningOverride holds the [Override] of the worker of one instance. It is safe for
+// concurrent use.
+type RunningOverride struct {
 	mu    sync.Mutex
-	alias Alias
+	value Override
 }
 
-// Alias returns what is known, the zero value if the worker runs what it names.
-func (n *Names) Alias() Alias {
-	if n == nil {
-		return Alias{}
+// Get returns the override; it is zero if the worker runs what it names.
+func (r *RunningOverride) Get() Override {
+	if r == nil {
+		return Override{}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.alias
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value
 }
 
-// Set remembers what the worker runs.
-func (n *Names) Set(a Alias) {
-	if n == nil {
+// Set replaces the override.
+func (r *RunningOverride) Set(o Override) {
+	if r == nil {
 		return
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.alias = a
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.value = o
 }
 
-// named returns what a worker said of itself, under the name of what it runs.
-func (n *Names) named(info dataplane.RuntimeInfo, asked time.Time) dataplane.RuntimeInfo {
-	if n == nil {
+// applied returns what a worker said of itself, with the override in place of the node that
+// it names.
+func (r *RunningOverride) applied(info dataplane.RuntimeInfo, asked time.Time) dataplane.RuntimeInfo {
+	if r == nil {
 		return info
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.alias.of(info, asked) {
-		info.Loaded, info.Node = info.Node, n.alias.Runs
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.value.of(info, asked) {
+		info.Loaded, info.Node = info.Node, r.value.Runs
 	}
 	return info
 }
 
-// RuntimeInfo asks the worker, and has Node say what it runs.
+// RuntimeInfo asks the worker, and sets Node to what it runs.
 func (i Instance) RuntimeInfo(ctx context.Context) (dataplane.RuntimeInfo, error) {
 	asked := time.Now()
 	info, err := i.API.RuntimeInfo(ctx)
 	if err != nil {
 		return info, err
 	}
-	info = i.Names.named(info, asked)
+	info = i.Override.applied(info, asked)
 	i.Record.heard(info, asked)
 	return info, nil
 }
 
-// rename notes that the worker runs what was bound, where that is not what it loaded.
-func (i Instance) rename(info dataplane.RuntimeInfo, want bind.Bound, maps []string) {
+// setOverride notes that the worker runs what was bound. It clears the override if that is
+// what the worker loaded.
+func (i Instance) setOverride(info dataplane.RuntimeInfo, want bind.Bound, maps []string) {
 	loaded := info.LoadedNode()
 	if bind.SameNode(loaded, want.Node) {
-		i.Names.Set(Alias{})
+		i.Override.Set(Override{})
 		return
 	}
-	i.Names.Set(Alias{PID: info.PID, Started: time.Now().Add(-info.Uptime), Loaded: loaded, Runs: want.Node, Maps: maps})
+	i.Override.Set(Override{PID: info.PID, Started: time.Now().Add(-info.Uptime), Loaded: loaded, Runs: want.Node, Maps: maps})
 }
 
 // ErrDescriptors is the error of an instance whose HAProxy may not open as many files as a
 // worker of the snapshot would need. Such a worker does not start, and neither does HAProxy
-// when it is restarted. The instance is at fault, not what the snapshot says.
+// when it is restarted. The instance is at fault, not the snapshot.
 var ErrDescriptors = errors.New("too few file descriptors")
 
-// checkDescriptors compares what a worker needs at least with what it may have, as far as
-// that is known. It is told before anything is written.
+// checkDescriptors compares the files that a worker needs at least with those that it may
+// open, as far as that is known. It runs before anything is written.
 func checkDescriptors(want, runs bind.Descriptors, p dataplane.Process) error {
 	least := want.Least()
 	if limit := want.HardLimit; limit > 0 && least > limit {
@@ -153,16 +157,17 @@ func checkDescriptors(want, runs bind.Descriptors, p dataplane.Process) error {
 	return nil
 }
 
-// processLimit returns how many files the running worker may open. It tells how many it may
-// come to use. Where its configuration leaves maxconn to HAProxy, that is as many as it may
-// open, or fd-hard-limit; else it is what it needs, and nobody tells what it may.
+// processLimit returns how many files the running worker may open. HAProxy reports how many
+// it may come to use. If its configuration leaves maxconn to HAProxy, that is as many as it
+// may open, or fd-hard-limit. Otherwise it is what it needs, and its limit is not known.
 func processLimit(runs bind.Descriptors, p dataplane.Process) (limit int, known bool) {
 	limit = p.Sockets + 1 // HAProxy rounds down to pairs
 	return limit, p.Sockets > 0 && runs.MaxConn == 0 && (runs.HardLimit == 0 || limit < runs.HardLimit)
 }
 
-// fits checks that the instance may run what is wanted, by what is told of the worker and
-// of the configuration that it runs. Where the API cannot tell, HAProxy will.
+// fits checks that the instance may run what is wanted, from what is known of the worker
+// and of the configuration that it runs. If the API does not report that, HAProxy will
+// decide.
 func (p *attempt) fits(ctx context.Context, s sight) error {
 	var process dataplane.Process
 	var runs bind.Descriptors

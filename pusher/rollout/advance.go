@@ -29,8 +29,8 @@ func (t *turn) advance() {
 	}
 }
 
-// noteFound takes the instances that run the target although nothing was pushed
-// to them into the rollout, so that they are watched and undone with the rest.
+// noteFound adds instances that run the target although nothing was pushed to them to the
+// rollout, so that they are watched and undone with the others.
 func (t *turn) noteFound() {
 	for _, i := range t.o.Instances {
 		if i.Reachable && i.Running == t.Rollout.Target && t.touch(i.Name) == nil {
@@ -40,7 +40,7 @@ func (t *turn) noteFound() {
 	}
 }
 
-// watch is the gate: whatever has the target must go on naming it, by the same
+// watch is the gate: every instance that has the target must keep naming it, with the same
 // worker. An instance with a push under way is about to change and says nothing.
 func (t *turn) watch() {
 	r := t.Rollout
@@ -76,8 +76,8 @@ func (t *turn) watch() {
 	}
 }
 
-// startSlack is by how much the time at which a worker started may be off: it is
-// told in whole seconds, and may take as long to be asked.
+// startSlack is by how much the start of a worker may be off: its age is reported in whole
+// seconds, and the answer may take as long.
 const startSlack = 3 * time.Second
 
 // unhealthy says what is wrong with an instance that has the target.
@@ -107,9 +107,9 @@ func (t *turn) unhealthy(h *Touch, seen Seen) string {
 	return ""
 }
 
-// pushWave begins the pushes of the wave, and ends it when every member has the
-// snapshot or is not worth waiting for. Nothing is learned from a wave in which
-// nobody took it, so then others are chosen.
+// pushWave begins the pushes of the wave, and ends it when every member has the snapshot or
+// is not worth waiting for. If no member took the snapshot, nothing was learned, and other
+// members are chosen.
 func (t *turn) pushWave() {
 	r := t.Rollout
 	if t.o.Hold || t.paused() {
@@ -119,7 +119,7 @@ func (t *turn) pushWave() {
 	if len(r.Members) == 0 && !t.nextMembers() {
 		return
 	}
-	// Nobody gets what is given up in the same step.
+	// nobody gets a snapshot that is given up in the same step
 	late := r.Held.IsZero() && t.now.Sub(r.Since) > t.Deadline
 	waiting, held := false, false
 	for _, name := range r.Members {
@@ -132,7 +132,7 @@ func (t *turn) pushWave() {
 	t.stopClock(held)
 	switch {
 	case waiting && late && t.provenGood():
-		r.Members = slices.DeleteFunc(r.Members, func(name string) bool { return !t.has(name) }) // they hang
+		r.Members = slices.DeleteFunc(r.Members, func(name string) bool { return !t.has(name) }) // their pushes hang
 	case waiting && late:
 		t.fail(fmt.Sprintf("%s did not take %s within %s", t.late(), r.Target, t.Deadline))
 	case waiting:
@@ -143,8 +143,8 @@ func (t *turn) pushWave() {
 	}
 }
 
-// stopClock keeps the time of the wave from running while it is held: by a hold, a
-// blackout or the budget.
+// stopClock stops the time of the wave while a hold, a blackout or the budget keeps it from
+// continuing.
 func (t *turn) stopClock(held bool) {
 	r := t.Rollout
 	switch {
@@ -155,13 +155,13 @@ func (t *turn) stopClock(held bool) {
 	}
 }
 
-// nextMembers chooses the next wave. It returns false where there is none: all
-// that can be reached have the snapshot, or none can be reached.
+// nextMembers chooses the next wave. It returns false if there is none: all instances that
+// can be reached have the snapshot, or none can be reached.
 func (t *turn) nextMembers() bool {
 	r := t.Rollout
 	all, missing := t.candidates()
 	if len(all) > 0 && missing == 0 && !slices.ContainsFunc(r.Touched, func(h Touch) bool { return !h.Found }) {
-		t.finish() // nothing was changed that would have to soak
+		t.finish() // nothing was changed, so nothing has to soak
 		return false
 	}
 	if t.darkForWave(r.Wave) {
@@ -178,8 +178,8 @@ func (t *turn) nextMembers() bool {
 	return len(r.Members) > 0
 }
 
-// candidates describes the fleet to the choice of a wave, and counts those that
-// do not have the target.
+// candidates describes the fleet for the choice of a wave, and counts the instances without
+// the target.
 func (t *turn) candidates() (all []candidate, missing int) {
 	for _, i := range t.o.Instances {
 		c := candidate{
@@ -201,9 +201,8 @@ func (t *turn) has(name string) bool {
 	return h != nil && h.Snapshot == t.Rollout.Target && h.Applied
 }
 
-// turnOf begins the push to a member, which is touched from then on. It returns
-// false where the budget is in the way, or a blackout: that lets what was begun
-// come to its end.
+// turnOf begins the push to a member, which counts as touched from then on. It returns
+// false if the budget or a blackout forbids the push, while pushes that have begun may end.
 func (t *turn) turnOf(name string) bool {
 	r, before := t.Rollout, len(t.pushes)
 	h := t.touch(name)
@@ -231,7 +230,7 @@ func (t *turn) waitForPush(name string) {
 	}
 }
 
-// late names the members that hold up the wave.
+// late names the members that delay the wave.
 func (t *turn) late() string {
 	names := slices.DeleteFunc(slices.Clone(t.Rollout.Members), func(name string) bool {
 		return t.has(name) || !t.patient(name, t.Rollout.Target)
@@ -239,8 +238,8 @@ func (t *turn) late() string {
 	return fmt.Sprint(names)
 }
 
-// soak waits until all that have the snapshot were healthy for long enough, and
-// then goes on with the next wave, or is done.
+// soak waits until all instances with the snapshot were healthy for long enough, and then
+// begins the next wave or finishes.
 func (t *turn) soak() {
 	r := t.Rollout
 	for _, h := range r.Touched {
@@ -276,14 +275,15 @@ func (t *turn) soak() {
 	t.pushWave()
 }
 
-// finish makes the target the good snapshot. Who was away gets it on return.
+// finish makes the target the good snapshot. Instances that were away get it when they
+// return.
 func (t *turn) finish() {
 	t.Good, t.Rollout = t.Rollout.Target, nil
 	t.prove(t.Good)
 }
 
-// undoTouched brings the touched instances back, the last touched first, and
-// ends the rollout when all are that can be reached.
+// undoTouched brings the touched instances back, the last touched first, and ends the
+// rollout when all that can be reached are back.
 func (t *turn) undoTouched() {
 	r := t.Rollout
 	waiting := false
@@ -301,7 +301,7 @@ func (t *turn) undoTouched() {
 	}
 }
 
-// candidate is an instance as the choice of a wave sees it.
+// candidate is an instance for the choice of a wave.
 type candidate struct {
 	name, zone string
 	up         bool // is within reach
@@ -310,8 +310,8 @@ type candidate struct {
 	first      bool // was touched by a rollout that this one replaced
 }
 
-// order puts the touched instances first, for they run neither the good
-// snapshot nor the wanted one, and takes the rest from the zones in turn.
+// order puts the touched instances first, since they run neither the good snapshot nor the
+// wanted one, and takes the others from the zones in turn.
 func order(all []candidate) []candidate {
 	out := slices.Clone(all)
 	turn := make(map[string]int, len(all)) // by name: its place within its zone
@@ -340,10 +340,10 @@ func before(first bool) int {
 	return 1
 }
 
-// pick chooses the members of a wave of a size; at least one, if any is ready.
-// Where there are several zones it never takes all that is left of one: what it has
-// to leave comes in a wave of its own. A zone of a single instance cannot be spared,
-// so a wave takes one such at most.
+// pick chooses the members of a wave of a size, at least one if any is ready. If there are
+// several zones it never takes all that is left of one zone: the rest comes in a wave of
+// its own. A zone with one instance can leave nothing, so a wave takes at most one such
+// zone.
 func pick(all []candidate, size Size) []string {
 	zones, up, done := make(map[string]bool), make(map[string]int), 0
 	for _, c := range all {
@@ -376,8 +376,8 @@ func pick(all []candidate, size Size) []string {
 	return members
 }
 
-// onlyZone returns the zone that the wave keeps to, if it keeps to one: that of
-// which most has been touched, for what was begun is finished first.
+// onlyZone returns the zone that the wave is limited to, if it is limited to one: the zone
+// with most touched instances, so that what was begun is finished first.
 func onlyZone(all []candidate, size Size) (zone string, within bool) {
 	if !size.Zone {
 		return "", false

@@ -21,7 +21,7 @@ type minute struct {
 func minutes(from, to time.Time) []minute {
 	var out []minute
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
-		m := minute{at: at, wall: shown(at)}
+		m := minute{at: at, wall: wallClock(at)}
 		if n := len(out) - 1; n >= 0 {
 			before := out[n]
 			switch by := m.wall.Sub(before.wall) - time.Minute; {
@@ -96,11 +96,11 @@ func TestBlackoutsWhereClocksAreSet(t *testing.T) {
 			set, at = append(set, end), end
 		}
 		for _, at := range set {
-			midnight := shown(at).Truncate(24 * time.Hour)
+			midnight := wallClock(at).Truncate(24 * time.Hour)
 			near := func() time.Duration {
 				minutes := random.IntN(24*60 + 1)
 				if random.IntN(3) > 0 { // near what is skipped or repeated, often at an end of it
-					minutes = int(shown(at).Sub(midnight)/time.Minute) + []int{-60, -30, 0, 30, 60, random.IntN(180) - 90}[random.IntN(6)]
+					minutes = int(wallClock(at).Sub(midnight)/time.Minute) + []int{-60, -30, 0, 30, 60, random.IntN(180) - 90}[random.IntN(6)]
 				}
 				return time.Duration((minutes+24*60)%(24*60+1)) * time.Minute
 			}

@@ -8,20 +8,20 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Budget limits how often workers are replaced. Zero of anything is no limit. An
-// undo takes from the budget as everything else does, and waits for none of it:
-// what is broken is worse than what is busy.
+// Budget limits how often workers are replaced. Zero means no limit. An undo takes from the
+// budget as everything else does, but does not wait for it: what is broken is worse than
+// what is busy.
 type Budget struct {
-	// PerMinute is how many reloads the fleet may have in a minute, and Burst how
-	// many of them at once: a bucket that holds Burst tokens, refilled steadily.
+	// PerMinute is how many reloads the fleet may have in a minute, and Burst how many of
+	// them at once, as a bucket that holds Burst tokens and is refilled steadily.
 	PerMinute, Burst int
-	// Reloads is how many an instance may have in any time of the length Within.
+	// Reloads is how many reloads an instance may have in any period of length Within.
 	Reloads int
 	Within  time.Duration
-	// OldWorkers is how many old workers an instance may have that still finish
-	// their connections. They cannot be counted from outside: a worker that was
-	// replaced counts for as long as its configuration lets it live, or for HardStopAfter
-	// where it does not say.
+	// OldWorkers is how many old workers an instance may have that still finish their
+	// connections. They cannot be counted from outside. A worker that was replaced counts
+	// as long as its configuration lets it live, or for HardStopAfter if its configuration
+	// does not say.
 	OldWorkers    int
 	HardStopAfter time.Duration
 }
@@ -36,8 +36,8 @@ type Reload struct {
 // interval is the time between two tokens.
 func (b Budget) interval() time.Duration { return time.Minute / time.Duration(b.PerMinute) }
 
-// fleet returns when the fleet may have the next reload; full is when the bucket
-// would be full again.
+// fleet returns when the fleet may have the next reload; full is when the bucket would be
+// full again.
 func (b Budget) fleet(full time.Time) time.Time {
 	if b.PerMinute <= 0 {
 		return time.Time{}
@@ -53,8 +53,8 @@ func (b Budget) often(reloads []Reload) time.Time {
 	return reloads[len(reloads)-b.Reloads].At.Add(b.Within)
 }
 
-// crowded returns when an instance with these reloads is sure to have fewer old
-// workers than it may have.
+// crowded returns when an instance with these reloads certainly has fewer old workers than
+// it may have.
 func (b Budget) crowded(reloads []Reload) time.Time {
 	if b.OldWorkers <= 0 || len(reloads) < b.OldWorkers {
 		return time.Time{}
@@ -67,8 +67,8 @@ func (b Budget) crowded(reloads []Reload) time.Time {
 	return gone[len(gone)-b.OldWorkers]
 }
 
-// overBudget returns what a reload of the instance has to wait for, if it does: of
-// several limits the one that takes longest.
+// overBudget returns what a reload of the instance has to wait for, if it has to wait: the
+// limit that takes longest.
 func (t *turn) overBudget(name string) (Wait, bool) {
 	b, reloads := t.Budget, t.Reloads[name]
 	var out Wait
@@ -103,8 +103,8 @@ func (t *turn) spend(name string) {
 	}
 }
 
-// giveBack takes a reload back that was begun at a time and turned out to be none. The
-// bucket gets what cannot have been refilled since.
+// giveBack returns the token of a reload that was begun at a time but did not happen. The
+// bucket gets only what has not been refilled since.
 func (t *turn) giveBack(name string, at time.Time) {
 	if t.Budget.PerMinute > 0 {
 		t.Full = t.Full.Add(-max(0, t.Budget.interval()-t.now.Sub(at)))
@@ -115,7 +115,7 @@ func (t *turn) giveBack(name string, at time.Time) {
 	}
 }
 
-// forgetReloads drops those that no limit counts any more.
+// forgetReloads drops reloads that no limit counts any more.
 func (t *turn) forgetReloads() {
 	for name, list := range t.Reloads {
 		_, there := t.seen[name]
@@ -126,12 +126,12 @@ func (t *turn) forgetReloads() {
 	}
 }
 
-// Left is how many reloads the budget has left, where it has a limit.
+// Left is how many reloads the budget has left.
 type Left struct {
-	// Fleet is how many the fleet may begin at once, if Limited.
+	// Fleet is how many reloads the fleet may begin at once, if Limited.
 	Fleet   int
 	Limited bool
-	// Instances says it of each instance, and is empty without a limit for them. A
+	// Instances is the same for each instance. It is empty without a limit for instances. A
 	// reload has to fit into both.
 	Instances map[string]int
 }
@@ -172,8 +172,8 @@ func (b Budget) leftOf(reloads []Reload, now time.Time) int {
 	return max(0, min(b.Reloads-within, b.OldWorkers-crowd))
 }
 
-// light reports whether an instance can be brought to a snapshot without a reload. It
-// takes nothing from the budget, then.
-func (t *turn) light(name string, id snapshots.ID) bool {
-	return slices.Contains(t.seen[name].Light, id)
+// needsNoReload reports whether an instance can be brought to a snapshot without a reload,
+// and so without the budget.
+func (t *turn) needsNoReload(name string, id snapshots.ID) bool {
+	return slices.Contains(t.seen[name].WithoutReload, id)
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// shakyFor is how long a worker that died is remembered against its instance.
+// shakyFor is how long an instance counts as unreliable after a worker of it died.
 const shakyFor = 10 * time.Minute
 
-// died takes a worker that an instance lost after it got the target, or an instance that
-// is out of reach. One of them is the trouble of that instance: machines restart, and
-// processes are killed. The wave goes on, with the same instance where it is back, else
-// with another one. The second in a wave speaks against the target, if none died with
-// what ran before.
+// died decides about an instance that lost its worker after it got the target, or that is
+// out of reach. One such instance in a wave counts as its own problem: machines restart,
+// and processes are killed. The wave goes on, with the same instance if it is back,
+// otherwise with another one. The second in a wave counts against the target, unless a
+// worker died with what ran before, too.
 func (t *turn) died(h *Touch, seen Seen, reason string) {
 	r := t.Rollout
 	r.Deaths = append(r.Deaths, Death{h.Instance, h.PID})
@@ -33,8 +33,8 @@ func (t *turn) died(h *Touch, seen Seen, reason string) {
 	}
 }
 
-// resettle has an instance watched anew that lost its worker: by the worker that it has
-// now, or after another push, in this wave or a later one.
+// resettle watches an instance that lost its worker anew: with its present worker, or after
+// another push, in this wave or a later one.
 func (t *turn) resettle(h *Touch, seen Seen) {
 	r := t.Rollout
 	h.Lost = time.Time{}
@@ -51,8 +51,8 @@ func (t *turn) resettle(h *Touch, seen Seen) {
 	}
 }
 
-// backAlive forgets the death of an instance that is back within reach with the worker
-// that it had: it had not died.
+// backAlive forgets the death of an instance that is within reach again with the same
+// worker: it had not died.
 func (t *turn) backAlive(h *Touch, seen Seen) {
 	r := t.Rollout
 	r.Deaths = slices.DeleteFunc(r.Deaths, func(d Death) bool {
@@ -60,7 +60,7 @@ func (t *turn) backAlive(h *Touch, seen Seen) {
 	})
 }
 
-// oldDied reports whether a worker died with what ran before, too.
+// oldDied reports whether a worker also died with what ran before.
 func (t *turn) oldDied(h *Touch) (string, bool) {
 	if h.Shaky {
 		return "a worker died there before it got this", true
@@ -73,8 +73,8 @@ func (t *turn) oldDied(h *Touch) (string, bool) {
 	return "", false
 }
 
-// before returns the touch of an instance that is about to be pushed to, with what is
-// known of the worker that it has.
+// before returns the touch of an instance that is about to get a push, with what is known
+// of its present worker.
 func (t *turn) before(seen Seen) Touch {
 	h := Touch{Instance: seen.Name, Snapshot: t.Rollout.Target, Was: seen.PID, Before: seen.Sample.Past}
 	if s := seen.Sample; !s.At.IsZero() && s.PID == seen.PID && seen.Running == t.Good && !t.Good.IsZero() {
@@ -87,7 +87,7 @@ func (t *turn) before(seen Seen) Touch {
 	return h
 }
 
-// note keeps what was seen that does not speak against the target, for people.
+// note keeps an observation that does not count against the target, for people.
 func (t *turn) note(what string) { t.Rollout.Noted = what }
 
 // hangs reports whether a push to the instance takes longer than a wave may.
@@ -96,13 +96,13 @@ func (t *turn) hangs(name string) bool {
 	return push != nil && t.now.Sub(push.Since) > t.Deadline
 }
 
-// mostFaulty is how many instances may turn out to be at fault before others are left
-// alone. Each has then spent a reload on it.
+// mostFaulty is how many instances may be at fault before the others are left alone. Each
+// of them has spent a reload.
 const mostFaulty = 2
 
-// spared reports whether an instance is not tried, since others cannot take the target
-// for faults of their own, and nobody has it: what is wrong with them may be wrong with
-// all. Where nothing is known to be good, one is enough.
+// spared reports whether an instance gets no push because others cannot take the target for
+// reasons of their own, and none has it: what is wrong with them may be wrong with all. If
+// nothing is known to be good, one is enough.
 func (t *turn) spared(name string) bool {
 	faulty := 0
 	for other, i := range t.Instances {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// judged reports whether statistics count in this rollout: without a soak time nobody
-// wants to wait for them.
+// judged reports whether statistics count in this rollout. Without a soak time they do not,
+// since nobody wants to wait for them.
 func (t *turn) judged() bool { return !t.Gate.Off && t.Soak > 0 }
 
-// count notes where counting begins, for each instance: with the worker that got the
-// snapshot in this wave, for it counts from 0, unless it was changed at run time: then
-// when it is first asked after that. For the others when they are first asked in this wave.
+// count notes where counting begins for each instance. For a worker that got the snapshot
+// in this wave it begins at 0. For one that was changed at run time it begins when it is
+// first asked after that; for the others when they are first asked in this wave.
 func (t *turn) count() {
 	r := t.Rollout
 	if !t.judged() {
@@ -30,7 +30,7 @@ func (t *turn) count() {
 		}
 		base := Base{Counters: s.Counters, At: s.At, PID: s.PID, Past: s.Past, By: s.By}
 		if b.Past.For > 0 {
-			base.Past = b.Past // what came before a pause, rather than what it is about
+			base.Past = b.Past // keep what came before a pause, which is what the comparison is about
 		}
 		switch {
 		case changed:
@@ -52,8 +52,8 @@ func (t *turn) count() {
 	}
 }
 
-// knowDown notes backends that have no server up before anything is pushed in a wave.
-// What the rollout did not cause is not its fault.
+// knowDown notes backends that have no server up before anything is pushed in a wave. The
+// rollout did not cause those.
 func (t *turn) knowDown() {
 	r := t.Rollout
 	for _, seen := range t.o.Instances {
@@ -71,8 +71,8 @@ func (t *turn) knowDown() {
 	}
 }
 
-// others returns the instances to compare with: those that do not have the target,
-// or, if all have it, those that have held well with it for a wave.
+// others returns the instances to compare with: those without the target, or, if all have
+// it, those that have held well with it for a wave.
 func (t *turn) others() []Seen {
 	var untouched, earlier []Seen
 	for _, seen := range t.o.Instances {
@@ -100,16 +100,16 @@ func (t *turn) traffic(list []Seen) (all window) {
 	return all
 }
 
-// finding is what the gate found, in words.
+// finding is the result of the gate, in words.
 type finding struct {
 	verdict
 	reason string
-	// counted is what speaks against the target, where it is 5xx.
+	// counted is what counts against the target, if it is 5xx.
 	counted Counters
 }
 
-// statistics judges each instance that has the target, and the wave as a whole, for
-// each alone may have too few requests.
+// statistics judges each instance that has the target, and the wave as a whole, since each
+// alone may have too few requests.
 func (t *turn) statistics(soaked bool) finding {
 	var having, wave []Seen
 	for _, seen := range t.o.Instances {
@@ -162,8 +162,8 @@ func (t *turn) judge(list, others []Seen, soaked bool) finding {
 	return out
 }
 
-// pass is the gate at the end of the soak time, and on the way to it. It returns
-// false where the rollout may not go on yet, or was stopped.
+// pass is the gate at the end of the soak time, and on the way to it. It returns false if
+// the rollout may not go on yet, or was stopped.
 func (t *turn) pass(soaked bool) bool {
 	r := t.Rollout
 	if !t.judged() {
@@ -183,9 +183,9 @@ func (t *turn) pass(soaked bool) bool {
 	return f.verdict != unsure || !soaked || t.vouched() || t.mayProceed(f.reason)
 }
 
-// doubt has statistics that speak against the target counted once more, from now on for
-// all: what began a moment ago shows in the counters of some before it does in those
-// of others, which may also have counted for longer.
+// doubt starts the count again, for all, after statistics spoke against the target. A
+// change in traffic shows in some instances' counters before others, and the counts may
+// also have different lengths.
 func (t *turn) doubt(f finding) bool {
 	r := t.Rollout
 	if r.Doubt == "" {
@@ -206,13 +206,13 @@ func (t *turn) doubt(f finding) bool {
 		t.wait(Wait{For: "checks of the backends that answered, for " + r.Doubt})
 	case f.verdict == sick && (waited || t.othersCounted()):
 		t.fail(f.reason)
-	case f.verdict == unsure && waited && t.othersCounted(): // nobody comes here any more
+	case f.verdict == unsure && waited && t.othersCounted(): // this instance gets no requests any more
 		if t.Gate.errors(r.Doubted, Counters{}, t.traffic(t.others()).Counters) == alike {
 			t.pause(r.Doubt + "; the others fail as well by now" + innocent(alike))
 			return false
 		}
 		t.fail(r.Doubt)
-	case f.verdict == unsure && waited: // nor anywhere else
+	case f.verdict == unsure && waited: // and the others get none either
 		r.Doubt, r.Doubted, r.Suspected = "", Counters{}, time.Time{}
 	default:
 		t.wait(Wait{For: "statistics once more, for " + r.Doubt, Until: r.Suspected.Add(t.Soak)})
@@ -220,8 +220,8 @@ func (t *turn) doubt(f finding) bool {
 	return false
 }
 
-// fewer is the turn with a gate that judges by a quarter of the requests. Where all are
-// slow, some may have had fewer than others, and that is too little only to blame.
+// fewer is the turn with a gate that needs only a quarter of the requests. If all are slow,
+// some may have had fewer than others, and too few only to blame the snapshot.
 func (t *turn) fewer() *turn {
 	out := *t
 	out.Gate.Requests = max(1, t.Gate.Requests/4)
@@ -235,7 +235,7 @@ func (t *turn) othersCounted() bool {
 	return len(others) == 0 || t.traffic(others).Requests >= t.Gate.Requests
 }
 
-// recount has counting begin anew for all, and keeps what was before.
+// recount starts the count again for all, and keeps what was before.
 func (t *turn) recount() {
 	r := t.Rollout
 	r.From = t.now
@@ -244,8 +244,9 @@ func (t *turn) recount() {
 	}
 }
 
-// mayProceed reports whether the rollout goes on although nobody can tell. What a person
-// ordered does, and so does the first snapshot of all, for nobody came before it.
+// mayProceed reports whether the rollout goes on although the traffic was too little to
+// judge. It does if a person ordered it, and for the first snapshot of all, since there was
+// no traffic before it.
 func (t *turn) mayProceed(reason string) bool {
 	r, answer := t.Rollout, t.Gate.CannotTell
 	switch {
@@ -260,11 +261,11 @@ func (t *turn) mayProceed(reason string) bool {
 	return true
 }
 
-// pauseAtLeast is how long a rollout pauses, also without a soak time.
+// pauseAtLeast is the least time that a rollout pauses, also without a soak time.
 const pauseAtLeast = time.Second
 
-// pause stops the rollout where it is, for a reason that lies outside of it. It goes on
-// when all were healthy for a soak time.
+// pause stops the rollout where it is, for a reason outside of it. It goes on once all were
+// healthy for a soak time.
 func (t *turn) pause(reason string) {
 	r := t.Rollout
 	if r.Paused != "" && t.now.Sub(r.Since) < max(t.Soak/2, pauseAtLeast) {
@@ -275,7 +276,7 @@ func (t *turn) pause(reason string) {
 	t.recount()
 }
 
-// paused reports whether the rollout is, and ends the pause when it was long enough.
+// paused reports whether the rollout is paused, and ends a pause that was long enough.
 func (t *turn) paused() bool {
 	r := t.Rollout
 	if r.Paused == "" {
@@ -289,8 +290,8 @@ func (t *turn) paused() bool {
 	return false
 }
 
-// othersFail is the guard: it reports whether at least half of the instances that were
-// not touched are out of reach, or lost their worker since the wave began.
+// othersFail reports whether at least half of the instances that were not touched are out
+// of reach, or lost their worker since the wave began.
 func (t *turn) othersFail() (string, bool) {
 	all, failing := 0, 0
 	for _, seen := range t.o.Instances {
@@ -305,8 +306,8 @@ func (t *turn) othersFail() (string, bool) {
 	return fmt.Sprintf("%d of the %d instances that were not touched fail as well", failing, all), all > 0 && 2*failing >= all
 }
 
-// reloaded reports whether the pusher itself replaced the instance's worker since the
-// wave began.
+// reloaded reports whether the pusher itself replaced the instance's worker since the wave
+// began.
 func (t *turn) reloaded(name string) bool {
 	return slices.ContainsFunc(t.Reloads[name], func(r Reload) bool { return !r.At.Before(t.Rollout.From) })
 }

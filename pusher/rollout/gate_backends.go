@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// A backend without a server up speaks against a snapshot only where all of this is so:
-// it had one before, which must have been seen of a worker that was old enough to know;
-// its endpoints did not change since, nor did it flap anywhere; the instances that do not
-// have the snapshot still have one; and the snapshot changed what the section of that
-// backend says. Tenants come, go and fail at any time, so that all else is noted, unless
-// it is every backend at once.
+// A backend without a server up counts against a snapshot only if all of this is true: it
+// had a server up before, as reported by a worker that was old enough to know; its
+// endpoints did not change since, and it did not flap anywhere; the instances without the
+// snapshot still have a server for it; and the snapshot changed the section of that
+// backend. Tenants come, go and fail at any time, so everything else is only noted, unless
+// all backends are affected at once.
 
-// emptied is the suspect that stands for all backends of an instance.
+// emptied is the suspect that means all backends of an instance.
 const emptied = "*"
 
-// longestCheck bounds how long it is waited for others to see that all is down.
+// longestCheck limits how long the pusher waits for others to see that everything is down.
 const longestCheck = 30 * time.Second
 
-// backends judges which backends have no server up at the end of a soak. It returns
-// false where the rollout may not go on yet, or was stopped.
+// backends judges which backends have no server up at the end of a soak. It returns false
+// if the rollout may not go on yet, or was stopped.
 func (t *turn) backends() bool {
 	r := t.Rollout
 	if t.o.Backends == nil {
-		return true // nobody can tell
+		return true // it cannot be known
 	}
 	if t.o.Compared != r.Target {
 		t.wait(Wait{For: "a comparison with what ran before"})
@@ -79,11 +79,11 @@ func (t *turn) backends() bool {
 // loss is what an instance lost with the target.
 type loss struct {
 	blamed, noted []string // backends
-	all           string   // what is to be said if it is every backend
-	apart         bool     // which may lie outside of the snapshot all the same
+	all           string   // the message if it is every backend
+	apart         bool     // which may have a cause outside of the snapshot
 }
 
-// lost finds the backends that had a server up before, and have none with the target.
+// lost finds the backends that had a server up before and have none with the target.
 func (t *turn) lost(h *Touch, seen Seen) loss {
 	var out loss
 	if !slices.ContainsFunc(seen.Sample.Down, func(name string) bool {
@@ -139,9 +139,9 @@ func (t *turn) hadBefore(h *Touch, name string, b Backend) bool {
 	return !h.Asked.IsZero() && h.Age >= b.Check && !down
 }
 
-// stable reports whether a backend is one of which something can be told: it was not down
-// before the wave, its endpoints did not change since it was looked at last, and it does
-// not come and go anywhere.
+// stable reports whether conclusions can be drawn from a backend: it was not down before
+// the wave, its endpoints did not change since it was looked at last, and it does not come
+// and go anywhere.
 func (t *turn) stable(name string, h *Touch, b Backend) bool {
 	_, down := slices.BinarySearch(t.Rollout.Down, name)
 	since := t.Rollout.From
@@ -157,8 +157,8 @@ func (t *turn) stable(name string, h *Touch, b Backend) bool {
 	})
 }
 
-// confirmed reports whether what is suspected since a time is so still, when all were
-// asked after the time that a check takes; over is set when that is waited for in vain.
+// confirmed reports whether a suspicion still holds after all instances were asked, later
+// than the time that a check takes. over is set if they were not asked in time.
 func (t *turn) confirmed(backend string, since time.Time) (confirmed, over bool) {
 	check := t.o.Backends[backend].Check
 	if backend == emptied {
@@ -171,11 +171,11 @@ func (t *turn) confirmed(backend string, since time.Time) (confirmed, over bool)
 	return t.now.After(at) && !late, t.now.Sub(since) >= t.Deadline
 }
 
-// blame returns a verdict without the answers of which the snapshot cannot be the cause:
-// those of backends that come and go are left out.
-// Where there are others to compare with, those are the 5xx of the one backend that has
-// most of them, among those that the snapshot neither changed nor sends other requests;
-// else those of all of them.
+// blame returns a verdict without answers that the snapshot cannot have caused. It leaves
+// out those of backends that come and go. If there are others to compare with, it also
+// leaves out the 5xx of the one backend that has most of them, among backends whose section
+// and requests the snapshot did not change. Otherwise it leaves out those of all such
+// backends.
 func (t *turn) blame(v verdict, list []Seen, now, before, others Counters, alone bool) verdict {
 	if v != sick || t.o.Backends == nil || t.o.Compared != t.Rollout.Target {
 		return v
@@ -215,7 +215,7 @@ func (t *turn) blame(v verdict, list []Seen, now, before, others Counters, alone
 }
 
 // checking reports whether backends that the snapshot changed answered with 5xx, and may
-// yet be found to be down for reasons of their own.
+// still turn out to be down for reasons of their own.
 func (t *turn) checking() bool {
 	var longest time.Duration
 	for _, seen := range t.o.Instances {
@@ -228,7 +228,7 @@ func (t *turn) checking() bool {
 	return t.now.Sub(t.Rollout.Suspected) < longest
 }
 
-// comesAndGoes reports whether a backend is in trouble of its own: its endpoints changed
+// comesAndGoes reports whether a backend has a problem of its own: its endpoints changed
 // since the rollout began, it came and went somewhere, or it is down where the snapshot
 // cannot be the cause.
 func (t *turn) comesAndGoes(name string, b Backend) bool {
@@ -244,7 +244,7 @@ func (t *turn) comesAndGoes(name string, b Backend) bool {
 	})
 }
 
-// innocent says why a verdict does not speak against the snapshot.
+// innocent says why a verdict does not count against the snapshot.
 func innocent(v verdict) string {
 	if v == apart {
 		return "; the snapshot did not change what fails"

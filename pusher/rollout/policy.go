@@ -10,9 +10,9 @@ import (
 
 // Policy says how careful a rollout is.
 type Policy struct {
-	// Waves are how many instances have the snapshot after each wave, counted
-	// from the start of the rollout. After the last one come all that remain, or
-	// one zone after another if the last one is a zone.
+	// Waves are how many instances have the snapshot after each wave, counted from the
+	// start of the rollout. The last wave is followed by all remaining instances, or, if it
+	// is a zone, by one zone after another.
 	Waves []Size
 	// Soak is how long everything pushed so far has to stay healthy before the
 	// next wave, and before the snapshot counts as good.
@@ -23,14 +23,14 @@ type Policy struct {
 	// Grace is how long an instance that has the snapshot may be out of reach
 	// before that is a failure.
 	Grace time.Duration
-	// Retry is the wait after a push that did not come through; it doubles with
-	// each further one, up to RetryMax.
+	// Retry is the wait after a push that failed; it doubles with each further failure, up
+	// to RetryMax.
 	Retry, RetryMax time.Duration
 	// Budget limits how often workers are replaced.
 	Budget Budget
-	// Blackouts are when no wave begins.
+	// Blackouts are the times in which no wave begins.
 	Blackouts []Blackout
-	// Gate says by which statistics an instance is healthy.
+	// Gate says by which statistics an instance counts as healthy.
 	Gate Gate
 }
 
@@ -51,15 +51,14 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Size is a number of instances, absolute or in percent of the fleet, or one zone
-// more.
+// Size is a number of instances, absolute, in percent of the fleet, or one more zone.
 type Size struct {
 	Count   int
 	Percent int
 	Zone    bool
 }
 
-// oneZone is the size of a wave within one zone, as it is written.
+// oneZone is the text of the size of one more zone.
 const oneZone = "zone"
 
 // ParseSize reads "3", "25%" or "zone".
@@ -100,8 +99,8 @@ func (s Size) of(n int) int {
 	return min(s.Count, n)
 }
 
-// size returns the size of a wave, counted from 0. Behind the last one come all
-// that remain, or one zone after another if that is what the last one was.
+// size returns the size of a wave, counted from 0. The waves after the last configured one
+// have all remaining instances, or one zone each if that is what the last one has.
 func (p Policy) size(wave int) Size {
 	switch n := len(p.Waves); {
 	case wave < n:
@@ -121,15 +120,15 @@ func (p Policy) backoff(failures int) time.Duration {
 	return wait
 }
 
-// Blackout is a time of the week in which no wave begins. Whatever brings back what
-// ran before, or brings an instance to what the others run, goes on, and so does
-// what a person orders by a pin or an override.
+// Blackout is a time of the week in which no wave begins. Pushes that restore what ran
+// before, or that bring an instance to what the others run, go on, and so does what a
+// person orders by a pin or an override.
 type Blackout struct {
-	// Days are those on which it begins; none stands for every day.
+	// Days are those on which it begins. If empty, it begins every day.
 	Days []time.Weekday
 	// From and To count from midnight. If To is not after From, it is on the next day.
 	From, To time.Duration
-	// Zone is where the clock hangs; nil is UTC.
+	// Zone is the time zone; nil is UTC.
 	Zone *time.Location
 }
 
@@ -140,7 +139,7 @@ func (b Blackout) until(now time.Time) (time.Time, bool) {
 		zone = time.UTC
 	}
 	y, m, d := now.In(zone).Date()
-	// The day after counts as well: a clock that is set back at midnight has shown it.
+	// The following day counts as well: a clock that is set back at midnight has shown it.
 	for _, day := range []int{d + 1, d, d - 1, d - 2} {
 		date := time.Date(y, m, day, 0, 0, 0, 0, time.UTC)
 		if len(b.Days) > 0 && !slices.Contains(b.Days, date.Weekday()) {
@@ -153,9 +152,10 @@ func (b Blackout) until(now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// on returns when the blackout of a day is. It lasts from the first to the last time at which
-// the clock shows a time within it, so that an hour that comes twice is dark both times. Where the clock is set forward over its beginning, it begins then, and where it
-// is set over its end, it ends when a clock that was not set would show that.
+// on returns when the blackout of a day is. It lasts from the first to the last time at
+// which the clock shows a time within it, so that it covers an hour that comes twice both
+// times. If the clock is set forward over its beginning, it begins then. If the clock is
+// set forward over its end, it ends when a clock that was not set would show that.
 func (b Blackout) on(date time.Time, zone *time.Location) (from, to time.Time) {
 	begin, end := date.Add(b.From), date.Add(b.To)
 	if b.To <= b.From {
@@ -172,11 +172,11 @@ func (b Blackout) on(date time.Time, zone *time.Location) (from, to time.Time) {
 	return from, to
 }
 
-// reading is when a clock on the wall shows a time.
+// reading is when a wall clock shows a time.
 type reading struct {
-	first, last time.Time // which differ where the clock is set back over it
+	first, last time.Time // which differ if the clock is set back over it
 	// setAt is what the clock shows, or would have shown, when it is set forward over the
-	// time. Then first is when that is, and last when the time would have been shown.
+	// time. first is then that moment, and last when the time would have been shown.
 	setAt time.Time
 }
 
@@ -200,18 +200,18 @@ func read(wall time.Time, zone *time.Location) reading {
 	if !r.first.IsZero() {
 		return r
 	}
-	// The clock is set forward over it. Which side of that the guess is on is not said.
+	// The clock is set forward over it. The guess may be on either side of that.
 	start, end := guess.ZoneBounds()
 	set := end
-	if shown(guess).After(wall) {
+	if wallClock(guess).After(wall) {
 		set = start
 	}
 	before := offset(set.Add(-time.Second))
 	return reading{first: set, last: wall.Add(-before).In(zone), setAt: set.UTC().Add(before)}
 }
 
-// offsetsAround returns by how much the clock is ahead of UTC at a time, before it was set
-// last, and after it is set next.
+// offsetsAround returns the clock's offset to UTC at a time, before the last change and
+// after the next.
 func offsetsAround(t time.Time) []time.Duration {
 	out := []time.Duration{offset(t)}
 	start, end := t.ZoneBounds()
@@ -229,14 +229,14 @@ func offset(t time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// shown returns what the clock shows, as a clock in UTC would.
-func shown(t time.Time) time.Time { return t.UTC().Add(offset(t)) }
+// wallClock returns the local time of t as if it were UTC.
+func wallClock(t time.Time) time.Time { return t.UTC().Add(offset(t)) }
 
-// week bounds how many blackouts can follow on one another before it is always dark.
+// week limits how many blackouts can follow on one another before all time is a blackout.
 const week = 7
 
-// blackout returns when a wave may begin again, if none may now. Blackouts that
-// follow on one another are one.
+// blackout returns when a wave may begin again, if none may begin now. Adjacent blackouts
+// count as one.
 func (p Policy) blackout(now time.Time) (until time.Time, dark bool) {
 	until = now
 	for range week * max(len(p.Blackouts), 1) {
@@ -250,8 +250,8 @@ func (p Policy) blackout(now time.Time) (until time.Time, dark bool) {
 	return until, dark
 }
 
-// dark reports whether no wave may begin now, and notes that this is waited for.
-// Where nothing is known to be good there is nothing that should be left alone.
+// dark reports whether no wave may begin now, and notes that this is waited for. If nothing
+// is known to be good, a blackout has nothing to protect.
 func (t *turn) dark() bool {
 	if !t.o.MayWait || t.Good.IsZero() {
 		return false

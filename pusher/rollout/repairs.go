@@ -8,9 +8,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// catchUp brings instances to what the fleet runs that are no part of a wave:
-// new ones, those that were away, those that somebody else changed, and
-// those whose slots no longer suffice.
+// catchUp brings instances that are not part of a wave to what the fleet runs: new ones,
+// those that were away, those that somebody else changed, and those with too few slots.
 func (t *turn) catchUp() {
 	for _, i := range t.o.Instances {
 		id := t.settled(i)
@@ -28,8 +27,8 @@ func (t *turn) catchUp() {
 	}
 }
 
-// forget drops the trouble of instances that turn out to run what they should:
-// the answer of a push may be lost, and the push may have come through.
+// forget drops the failures of instances that turn out to run what they should: the answer
+// of a push may have been lost although it succeeded.
 func (t *turn) forget() {
 	for _, seen := range t.o.Instances {
 		i := t.Instances[seen.Name]
@@ -40,8 +39,8 @@ func (t *turn) forget() {
 	}
 }
 
-// settled returns what an instance should run as long as it is not its turn,
-// zero while a rollout sees to it.
+// settled returns what an instance should run outside of its wave. It is zero while a
+// rollout takes care of the instance.
 func (t *turn) settled(i Seen) snapshots.ID {
 	h := t.touch(i.Name)
 	switch {
@@ -54,8 +53,8 @@ func (t *turn) settled(i Seen) snapshots.ID {
 	}
 }
 
-// mayReshape lets instances reload for a change of shape one after another, and
-// stops at the first that refuses. An instance that hangs does not stop the others.
+// mayReshape lets instances reload for a change of shape one after another, and stops at
+// the first that refuses. An instance whose push hangs does not stop the others.
 func (t *turn) mayReshape() bool {
 	for _, i := range t.Instances {
 		if i.Push != nil && i.Push.Purpose == Reshape && t.now.Sub(i.Push.Since) <= t.Grace {
@@ -68,34 +67,34 @@ func (t *turn) mayReshape() bool {
 	return true
 }
 
-// A repair conflict: what the pusher repairs is undone by somebody else, such as a second
-// pusher, or a supervisor that starts HAProxy with an old file. Two programs that overwrite
-// each other serve nobody, so after maxRepairs within repairWindow there are no more repairs
-// until all is as it should be, or conflictCooldown is over.
+// A repair conflict begins if somebody else keeps undoing the pusher's repairs, such as a
+// second pusher, or a supervisor that starts HAProxy with an old file. Two programs that
+// overwrite each other help nobody. So after maxRepairs within repairWindow the pusher
+// stops repairing, until everything is as it should be, or conflictCooldown is over.
 const (
 	maxRepairs       = 3
 	repairWindow     = 10 * time.Minute
 	conflictCooldown = time.Hour
 )
 
-// Repairs are what was done lately to an instance that somebody else had changed. The zero
-// value is none. It is a value: its methods return the next one.
+// Repairs are the recent repairs of an instance that somebody else had changed. The zero
+// value has none. It is a value: its methods return the next one.
 type Repairs struct {
 	// Snapshot is what the instance was brought back to; zero for repairs of files and
 	// servers.
 	Snapshot snapshots.ID `json:"snapshot"`
 	At       []time.Time  `json:"at,omitempty"` // the last ones, oldest first
-	// Stopped is since when there are no more of them, zero while there are.
+	// Stopped is when repairs stopped, zero if they have not.
 	Stopped time.Time `json:"stopped,omitzero"`
 	// Found is what the instance ran when they stopped.
 	Found string `json:"found,omitempty"`
 }
 
-// InConflict reports whether there are no more repairs.
+// InConflict reports whether repairs have stopped.
 func (r Repairs) InConflict() bool { return !r.Stopped.IsZero() }
 
-// Due decides about a repair that is due: whether it may be done. Where it is the one too
-// many, a conflict begins; where a conflict has cooled down, it ends.
+// Due decides whether a repair may be done now. If it would exceed maxRepairs, a conflict
+// begins. If a conflict has cooled down, it ends.
 func (r Repairs) Due(now time.Time) (next Repairs, may bool) {
 	if r.InConflict() {
 		if now.Sub(r.Stopped) < conflictCooldown {
@@ -118,7 +117,8 @@ func (r Repairs) Done(now time.Time) Repairs {
 	return r
 }
 
-// Settled notes that all is as it should be: a conflict is over, and repairs count anew.
+// Settled notes that everything is as it should be: it ends a conflict, and resets the
+// count.
 func (r Repairs) Settled() Repairs {
 	if r.InConflict() {
 		return Repairs{Snapshot: r.Snapshot}
@@ -126,12 +126,12 @@ func (r Repairs) Settled() Repairs {
 	return r
 }
 
-// DescribeConflict says that there are no more repairs, and why: what differs.
+// DescribeConflict returns the message that repairs have stopped, and why: what differs.
 func DescribeConflict(differs string) string {
 	return fmt.Sprintf("somebody else keeps changing it, %d repairs in %.0f minutes were undone: %s", maxRepairs, repairWindow.Minutes(), differs)
 }
 
-// repaired notes a push to an instance that is no part of a wave.
+// repaired notes a push to an instance that is not part of a wave.
 func (t *turn) repaired(name string, id snapshots.ID) {
 	r := t.Repairs[name]
 	if r.Snapshot != id {
@@ -140,8 +140,8 @@ func (t *turn) repaired(name string, id snapshots.ID) {
 	t.Repairs[name] = r.Done(t.now)
 }
 
-// inConflict reports whether somebody else keeps taking an instance from a snapshot, so that
-// it is not brought back to it now.
+// inConflict reports whether somebody else keeps taking an instance from a snapshot, so
+// that it is not brought back to it now.
 func (t *turn) inConflict(i Seen, id snapshots.ID) bool {
 	r, known := t.Repairs[i.Name]
 	if !known || r.Snapshot != id {
@@ -163,8 +163,8 @@ func (t *turn) inConflict(i Seen, id snapshots.ID) bool {
 	return !may
 }
 
-// settleConflict forgets a conflict over an instance that runs what it should, or should run
-// something else by now.
+// settleConflict forgets a conflict over an instance that runs what it should, or that
+// should run another snapshot by now.
 func (t *turn) settleConflict(name string) {
 	if t.Repairs[name].InConflict() {
 		delete(t.Repairs, name)

@@ -98,7 +98,8 @@ type Death struct {
 	PID      int    `json:"pid"`
 }
 
-// Touch is one instance that may have been changed by a rollout.
+// Touch is one instance that may have been changed by a rollout. It is a part of the rollout,
+// and not of the instance, because an undo needs the order, and ends with the rollout.
 type Touch struct {
 	Instance string       `json:"instance"`
 	Snapshot snapshots.ID `json:"snapshot"`
@@ -142,7 +143,9 @@ type Failure struct {
 	Recorded bool `json:"recorded,omitempty"`
 }
 
-// Instance is what is remembered of one instance.
+// Instance is what is remembered of one instance. It is a part of the state because Step reads
+// and writes it, and because it must be saved before a push begins: what else is known of an
+// instance is found out anew after a restart.
 type Instance struct {
 	// Push is the one under way, nil for none.
 	Push *Push `json:"push,omitempty"`
@@ -182,8 +185,8 @@ type Push struct {
 	Snapshot snapshots.ID `json:"snapshot"`
 	Purpose  Purpose      `json:"purpose"`
 	Since    time.Time    `json:"since"`
-	// Light is set for one that is to change the running worker, without a reload.
-	Light bool `json:"light,omitempty"`
+	// AtRuntime is set for a push that changes the running worker instead of reloading it.
+	AtRuntime bool `json:"light,omitempty"`
 }
 
 // Unrecorded returns the failures that the channel does not show yet.

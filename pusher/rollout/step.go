@@ -84,7 +84,7 @@ func (t *turn) takeResults() {
 			continue
 		}
 		purpose := i.Push.Purpose
-		if !i.Push.Light && (r.Outcome == NotBegun || r.Outcome == Applied && !r.Reloaded) {
+		if !i.Push.AtRuntime && (r.Outcome == NotBegun || r.Outcome == Applied && !r.Reloaded) {
 			t.giveBack(r.Instance, i.Push.Since)
 		}
 		t.Instances[r.Instance] = t.remember(i, r)
@@ -310,15 +310,15 @@ func (t *turn) push(name string, id snapshots.ID, purpose Purpose) bool {
 	if seen := t.seen[name]; i.Push != nil || seen.Busy || !seen.Reachable || i.holds(id, t.now) {
 		return true
 	}
-	light := t.light(name, id)
-	if w, over := t.overBudget(name); over && purpose != Undo && !light {
+	atRuntime := t.needsNoReload(name, id)
+	if w, over := t.overBudget(name); over && purpose != Undo && !atRuntime {
 		t.wait(w)
 		return false
 	}
-	if !light {
+	if !atRuntime {
 		t.spend(name)
 	}
-	push := Push{Instance: name, Snapshot: id, Purpose: purpose, Since: t.now, Light: light}
+	push := Push{Instance: name, Snapshot: id, Purpose: purpose, Since: t.now, AtRuntime: atRuntime}
 	t.pushes = append(t.pushes, push)
 	i.Push = &push
 	t.Instances[name] = i

@@ -314,7 +314,7 @@ func (s *sim) add(name, zone string) {
 func (s *sim) take(name string) (reloaded bool) {
 	i := s.fleet[name]
 	reloaded = i.running != s.pending[name].Snapshot || i.stale
-	if s.pending[name].Light {
+	if s.pending[name].AtRuntime {
 		reloaded = false
 	}
 	if reloaded {
@@ -352,7 +352,7 @@ func (s *sim) observe() Observation {
 		if i.up {
 			seen.Running, seen.PID, seen.Stale, seen.Started = i.running, i.pid, i.stale, i.started
 			seen.Died = i.died
-			seen.Light = []snapshots.ID{i.light}
+			seen.WithoutReload = []snapshots.ID{i.light}
 		}
 		if i.up && s.sampled {
 			seen.Sample = i.sample(s.now)
@@ -383,7 +383,7 @@ func (s *sim) settle() []string {
 		for _, p := range pushes {
 			s.pending[p.Instance] = p
 			light := ""
-			if p.Light {
+			if p.AtRuntime {
 				light = ", without a reload"
 			}
 			events = append(events, fmt.Sprintf("push %s to %s (%s%s)", short(p.Snapshot), p.Instance, p.Purpose, light))

@@ -11,27 +11,24 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// AssignSlots returns the table in which the endpoints of the directives have
-// their slots at the time now, and the keys of the groups that had too few
-// slots and got more, in the order of the directives: a new slot is a new
-// server line, and needs a reload.
+// AssignSlots assigns slots to the endpoints of the directives at the time now. It returns
+// the slot table, and the keys of the groups that had too few slots and got more, in the
+// order of the directives. A new slot is a new server line, and needs a reload.
 //
-// An endpoint keeps its slot, whatever else comes and goes. A new one takes the
-// spare slot of the lowest number, else that of a gone endpoint that has
-// drained longest, else the group grows: to n+2 or n+n/4 slots for n
-// endpoints, whichever is more, and never below what a directive asks for. An
-// endpoint that is draining drains its slot, and recovers in it. One that is
-// gone drains its slot for drainFor, then the slot is spare. An endpoint that
-// is draining when it is first seen takes a spare slot if one is left, but is
-// no reason to grow.
+// An endpoint keeps its slot, whatever else comes and goes. A new endpoint takes the spare
+// slot with the lowest number, otherwise the slot of the gone endpoint that has drained
+// longest. Otherwise the group grows: to n+2 or n+n/4 slots for n endpoints, whichever is
+// more, and never below what a directive asks for. An endpoint that is draining drains its
+// slot, and recovers in it. One that is gone drains its slot for drainFor, then the slot is
+// spare. An endpoint that is draining when it is first seen takes a spare slot if one is
+// left, but does not make the group grow.
 //
-// Where all endpoints of a Service are draining, they take traffic until one is ready or
-// they are gone, as with kube-proxy (KEP-1669): they still serve, and nobody else does.
+// If all endpoints of a Service are draining, they take traffic until one is ready or they
+// are gone, as with kube-proxy (KEP-1669), since no others serve.
 //
-// Groups of other directives stay as they are, for during a rollout a table
-// serves two snapshots. A caller that knows which endpoints have changed may
-// give only their directives and only their groups, and pay for no others.
-// Groups never shrink; see [Compact].
+// Groups of other directives are not changed, since a table serves two snapshots during a
+// rollout. A caller that knows which endpoints have changed may give only their directives
+// and their groups, and pays only for these. Groups never shrink; see [Compact].
 func AssignSlots(table Slots, directives []Directive, endpoints map[snapshots.ServicePort][]snapshots.Endpoint, now time.Time, drainFor time.Duration) (next Slots, grown []SlotKey) {
 	next = maps.Clone(table)
 	if next == nil {
@@ -55,10 +52,9 @@ func AssignSlots(table Slots, directives []Directive, endpoints map[snapshots.Se
 	return next, grown
 }
 
-// Compact returns the table for the directives only, each group without the
-// spare slots at its end that a new group would not have. What is in use keeps
-// its place. A shorter group is another shape: compact when every instance is
-// to be reloaded anyway.
+// Compact returns the table for the directives only, each group without those spare slots
+// at its end that a new group would not have. Slots in use keep their places. A shorter
+// group is another shape, so compact when every instance is reloaded anyway.
 func Compact(table Slots, directives []Directive) Slots {
 	next := make(Slots, len(directives))
 	least := leastSlots(directives)
@@ -81,8 +77,8 @@ func compactGroup(group []Slot, least int) []Slot {
 	return slices.Clone(group[:min(len(group), max(end, groupSize(used, least)))])
 }
 
-// leastSlots returns what the directives ask for: the most, where two
-// snapshots ask for different numbers.
+// leastSlots returns the number of slots that the directives ask for: the larger one, if
+// two snapshots ask for different numbers.
 func leastSlots(directives []Directive) map[SlotKey]int {
 	out := make(map[SlotKey]int, len(directives))
 	for _, d := range directives {
@@ -94,8 +90,8 @@ func leastSlots(directives []Directive) map[SlotKey]int {
 // groupSize is how many slots a group gets for n endpoints.
 func groupSize(n, least int) int { return max(n+2, n+(n+3)/4, least) }
 
-// assignGroup is AssignSlots for the slots of one directive. It changes old,
-// which is the caller's copy.
+// assignGroup is AssignSlots for the slots of one directive. It changes old, which is the
+// caller's copy.
 func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least int, now time.Time, drainFor time.Duration) []Slot {
 	present := lastServing(distinct(endpoints))
 	until := now.Add(drainFor).UTC().Round(0) // as it is read back from JSON
@@ -130,7 +126,7 @@ func distinct(endpoints []snapshots.Endpoint) []snapshots.Endpoint {
 	return out
 }
 
-// lastServing returns the endpoints as they are, and as not draining where all of them are.
+// lastServing returns the endpoints unchanged, or all as not draining if all of them are.
 func lastServing(present []snapshots.Endpoint) []snapshots.Endpoint {
 	if slices.ContainsFunc(present, func(e snapshots.Endpoint) bool { return !e.Draining }) {
 		return present
@@ -141,8 +137,8 @@ func lastServing(present []snapshots.Endpoint) []snapshots.Endpoint {
 	return present
 }
 
-// keepSlots brings the slots that have an endpoint up to date, and returns the
-// endpoints that have none yet.
+// keepSlots updates the slots that have an endpoint, and returns the endpoints that have
+// none yet.
 func keepSlots(group []Slot, present []snapshots.Endpoint, until, now time.Time) (arriving []snapshots.Endpoint) {
 	type address struct {
 		ip   string
@@ -167,7 +163,7 @@ func keepSlots(group []Slot, present []snapshots.Endpoint, until, now time.Time)
 	})
 }
 
-// keepSlot returns the slot of an endpoint that is there, or is gone.
+// keepSlot returns the slot of an endpoint that exists, or is gone.
 func keepSlot(slot Slot, e snapshots.Endpoint, there bool, until, now time.Time) Slot {
 	if there {
 		slot.State, slot.Until = stateOf(e), time.Time{}
@@ -227,19 +223,18 @@ func compareBool(a, b bool) int {
 // SlotState is what a server slot is doing.
 type SlotState string
 
-// The states of a slot. HAProxy calls them ready, drain and maint. A slot that
-// is not ready when HAProxy starts is disabled in the configuration, which HAProxy
-// remembers in its server state: such a slot, set to drain, has the admin state
-// 12 there, and the Dataplane API (3.2 and 3.4, whose client-native reads the
-// number as hexadecimal) then reports maint for a slot that drains.
+// The states of a slot. HAProxy calls them ready, drain and maint. A slot that is not ready
+// when HAProxy starts is disabled in the configuration, and HAProxy keeps that in its
+// server state. If such a slot is set to drain, its admin state is 12, which the Dataplane
+// API (3.2 and 3.4, whose client-native reads the number as hexadecimal) reports as maint.
 const (
 	SlotReady SlotState = "ready"
 	SlotDrain SlotState = "drain"
 	SlotSpare SlotState = "maint"
 )
 
-// SpareAddress and SparePort are where a spare slot points: an address that
-// RFC 5737 keeps for documentation, so that nothing is ever there.
+// SpareAddress and SparePort are the address of a spare slot. RFC 5737 reserves it for
+// documentation, so nothing is ever there.
 const (
 	SpareAddress = "192.0.2.1"
 	SparePort    = 1
@@ -251,8 +246,8 @@ type Slot struct {
 	Address string    `json:"address"`
 	Port    int       `json:"port"`
 	State   SlotState `json:"state"`
-	// Until is set while the slot of an endpoint that is gone is drained: then
-	// the slot is free. An endpoint that is there and draining has none.
+	// Until is set while the slot of an endpoint that is gone drains, and says when the
+	// slot becomes spare. An endpoint that exists and is draining has none.
 	Until time.Time `json:"until,omitzero"`
 }
 
@@ -285,13 +280,13 @@ func (k *SlotKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Slots is the slot table of a fleet: every instance gets the same servers in
-// the same slots. It is a value: nothing in it is changed once it is made, and
-// two tables may share groups. Its JSON form is stable.
+// Slots is the slot table of a fleet: every instance gets the same servers in the same
+// slots. It is a value: nothing in it changes after it was made, and two tables may share
+// groups. Its JSON form is stable.
 type Slots map[SlotKey][]Slot
 
-// NextDrain returns when the next drained slot falls free, so that a caller can
-// set a timer and call [AssignSlots] then; false if none is to.
+// NextDrain returns when the next drained slot becomes spare, so that a caller can set a
+// timer and call [AssignSlots] then. It returns false if none will.
 func (s Slots) NextDrain() (time.Time, bool) {
 	var next time.Time
 	for _, group := range s {
@@ -304,8 +299,8 @@ func (s Slots) NextDrain() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// Placeholder returns the slots of a snapshot without any endpoint: spare ones
-// only, so that validation sees every option of every server line.
+// Placeholder returns only spare slots for a snapshot, so that validation sees every option
+// of every server line.
 func Placeholder(s snapshots.Snapshot) (Slots, error) {
 	directives, err := Directives(s.Config())
 	if err != nil {

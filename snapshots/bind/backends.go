@@ -9,14 +9,14 @@ import (
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
-// inheritance is what sections inherit of the defaults before them.
+// inheritance is what sections inherit from the defaults before them.
 type inheritance[T any] struct {
 	named map[string]T
 	last  T // of the last defaults
 }
 
-// of returns what a section begins with: what the defaults say that it names, or those
-// before it. Defaults that name none begin with nothing.
+// of returns what a section begins with: the settings of the defaults that it names, or of
+// those before it. If it names defaults that do not exist, it begins with nothing.
 func (h *inheritance[T]) of(s haproxycfg.Section) (inherited T) {
 	switch {
 	case s.From != "":
@@ -27,7 +27,7 @@ func (h *inheritance[T]) of(s haproxycfg.Section) (inherited T) {
 	return h.last
 }
 
-// end takes note of what a section says, with what it inherited.
+// end notes what a section sets, together with what it inherited.
 func (h *inheritance[T]) end(s haproxycfg.Section, said T) {
 	if s.Keyword != "defaults" {
 		return
@@ -38,15 +38,15 @@ func (h *inheritance[T]) end(s haproxycfg.Section, said T) {
 	h.named[s.Name], h.last = said, said
 }
 
-// balance is what a section says of how its servers are chosen; fields are empty where
-// it says nothing.
+// balance is how a section says that servers are chosen; fields that it does not set are
+// empty.
 type balance struct {
 	algorithm, hash string
 }
 
-// dynamic reports whether the weights of servers can be changed at run time, apart from
-// taking all of it away and giving it back. HAProxy computes the tables of a static
-// algorithm when it starts. What is not known is taken for static.
+// dynamic reports whether weights of servers can be changed at run time to other values than 0
+// and the full weight. HAProxy computes the tables of a static algorithm when it starts. Unknown
+// algorithms count as static.
 func (b balance) dynamic() bool {
 	name, _, _ := strings.Cut(b.algorithm, "(")
 	switch name {
@@ -59,13 +59,13 @@ func (b balance) dynamic() bool {
 }
 
 // StaticBackends returns the backends with directives whose weights cannot be changed at
-// run time: the algorithm that chooses their servers is static.
+// run time, because the algorithm that chooses their servers is static.
 func StaticBackends(config []byte, directives []Directive) map[string]bool {
 	return staticBackends(config, weightedBackends(directives))
 }
 
-// staticBackends returns the sections whose weights cannot be changed at run time, of
-// those that are to have weights written.
+// staticBackends returns the sections whose weights cannot be changed at run time, among
+// those that have weights written.
 func staticBackends(config []byte, weighted map[string]bool) map[string]bool {
 	if len(weighted) == 0 {
 		return nil
@@ -98,17 +98,16 @@ func argument(line haproxycfg.Line) string {
 	return ""
 }
 
-// DynamicBackends returns the backends whose servers may be joined by others at run time,
-// which HAProxy calls dynamic servers, for as long as it takes to give a slot its address;
-// each with the settings that its server lines have, from the default-server lines of its
-// defaults and its own and from its directive. Which settings a dynamic server can be given
-// is up to the caller.
+// DynamicBackends returns the backends to which HAProxy can add servers at run time
+// (dynamic servers), to bridge the time until a slot gets its address. Each has the
+// settings of its server lines, from the default-server lines of its defaults and its own
+// and from its directive. The caller decides which settings a dynamic server can have.
 //
-// Left out is where a dynamic server would not do what a slot does: HAProxy takes none
-// where the algorithm is static; a hash, a stick table and a cookie remember a server that
-// is soon gone, and HAProxy 2.6 gives clients of a dynamic server an empty cookie where it
-// makes cookies of addresses; rules may choose by name; and where several Services share a
-// backend, weights change with each endpoint.
+// It leaves out backends where a dynamic server would not do what a slot does. HAProxy
+// accepts none if the algorithm is static. A hash, a stick table and a cookie remember a
+// server that is soon gone, and HAProxy 2.6 gives clients of a dynamic server an empty
+// cookie if it makes cookies of addresses. Rules may choose a server by its name. And if
+// several Services share a backend, weights change with each endpoint.
 func DynamicBackends(config []byte, directives []Directive) map[string][]string {
 	single := map[string]Directive{}
 	for _, d := range directives {
@@ -139,7 +138,7 @@ func DynamicBackends(config []byte, directives []Directive) map[string][]string 
 	return out
 }
 
-// serverSection is what a section says of its servers, with what it inherits.
+// serverSection is what a section says about its servers, with what it inherits.
 type serverSection struct {
 	balance string
 	sticks  bool
@@ -158,8 +157,8 @@ func (s serverSection) with(line haproxycfg.Line) serverSection {
 	return s
 }
 
-// written returns the words of a line as they are written: one with quotes or escapes is
-// none of those that a dynamic server can be given.
+// written returns the words of a line as they are written. A dynamic server cannot be given
+// words with quotes or escapes.
 func written(line []byte) []string {
 	words := haproxycfg.Line{Text: line}.Words()
 	out := make([]string, len(words))
@@ -175,8 +174,8 @@ func (s serverSection) takesDynamic() bool {
 }
 
 // Descriptors are the file descriptors that a worker of a configuration reserves when it
-// starts: it does not start with fewer. HAProxy reserves one for each server that may be
-// checked, be it disabled or not, for a check cannot be added at run time.
+// starts. It does not start with fewer. HAProxy reserves one for each server that may be
+// checked, also if the server is disabled, since a check cannot be added at run time.
 type Descriptors struct {
 	Checks    int // health checks and agent checks, those of spare slots too
 	Listeners int
@@ -184,16 +183,16 @@ type Descriptors struct {
 	HardLimit int // fd-hard-limit, 0 if there is none
 }
 
-// leastConnections is the maxconn that HAProxy goes down to by itself.
+// leastConnections is the lowest maxconn that HAProxy chooses by itself.
 const leastConnections = 100
 
 // Least returns how many descriptors a worker needs at least: two for each connection, and
-// what is reserved. HAProxy needs some more for itself.
+// the reserved ones. HAProxy needs some more for itself.
 func (d Descriptors) Least() int {
 	return d.Checks + d.Listeners + 2*max(d.MaxConn, leastConnections)
 }
 
-// String says what they are for.
+// String says what the descriptors are for.
 func (d Descriptors) String() string {
 	return fmt.Sprintf("%d for servers that may be checked, %d for listeners, 2 for each of %d connections",
 		d.Checks, d.Listeners, max(d.MaxConn, leastConnections))
@@ -227,7 +226,7 @@ func CountDescriptors(config []byte) Descriptors {
 	return found
 }
 
-// number reads a number, 0 for what is none.
+// number reads a number; other text is 0.
 func number(word string) int {
 	n, _ := strconv.Atoi(word)
 	return n

@@ -33,9 +33,9 @@ const (
 	GeneralFile     FileKind = "general"
 )
 
-// File is one file as an instance gets it. The name of a map or general
-// file carries a hash of its content, so that uploading it disturbs nothing
-// that runs; a certificate keeps its name and is rotated in place.
+// File is one file of an instance. The name of a map or general file carries a hash of its
+// content, so that an upload disturbs nothing that runs. A certificate keeps its name and
+// is rotated in place.
 type File struct {
 	Kind    FileKind
 	Name    string // base name, unchanged by the API's sanitising
@@ -55,73 +55,71 @@ type Inputs struct {
 // Bound is what one instance gets: a snapshot joined with live data.
 type Bound struct {
 	ID snapshots.ID
-	// Node is the value of `node` in the global section. It names the snapshot
-	// and the shape, so that the running worker can say what it runs.
+	// Node is the value of `node` in the global section. It names the snapshot and the
+	// shape, so that the running worker can say what it runs.
 	Node    string
 	Config  []byte
 	Files   []File   // sorted by path
 	Servers []Server // in the order of the configuration
-	// Maps are those whose entries can be changed at run time, in the order in which
-	// the configuration first names them, and Entries digests the entries.
+	// Maps are the maps whose entries can be changed at run time, in the order in which the
+	// configuration first names them. Entries is a digest of the entries.
 	Maps    []Map
 	Entries snapshots.Digest
 	// Lines gives, for each line of Config, the line of the snapshot's
 	// haproxy.cfg that it comes from; 0 for the lines that Bind adds.
 	Lines []int
-	// Shape digests everything that needs a reload to change. Two bound
-	// configurations of one shape differ in what can be changed at run time:
+	// Shape is a digest of everything that needs a reload to change. Two bound
+	// configurations of one shape differ only in what can be changed at run time:
 	// addresses, weights and states of servers, entries of maps, and contents of
 	// certificates.
 	Shape snapshots.Digest
-	// Missing lists what the snapshot takes from Secrets and is not in the live
-	// data, or not usable, sorted. See [Bind] for what stands in for it.
+	// Missing lists what the snapshot takes from Secrets but is not in the live data, or
+	// not usable, sorted. [Bind] says what is used instead.
 	Missing []Need
-	// Absent are the paths, on the instance, of certificates whose version is not in
-	// the live data, sorted. They are among no files: what an instance has there that
-	// runs the snapshot is right, and no other instance can be given it.
+	// Absent are the paths, on the instance, of certificates whose version is not in the
+	// live data, sorted. They are not among the files: an instance that runs the snapshot
+	// has the right file already, and no other instance can get it.
 	Absent []string
 
 	secrets []string // that Config holds
 }
 
-// endMarker starts the last line of a bound configuration, so that one that was
-// cut short is recognised.
+// endMarker starts the last line of a bound configuration, so that a truncated one is
+// recognised.
 const endMarker = "# hapsnap end "
 
-// Bind joins a snapshot with live data for one instance. It is a pure function,
-// and its time is linear in the size of the snapshot and of the binding.
+// Bind joins a snapshot with live data for one instance. It is a pure function. Its time is
+// linear in the size of the snapshot and of the binding.
 //
-// Each directive (see [Directive]) becomes a comment for people and one server
-// line for each of its slots. A spare slot is disabled. So is one that is
-// drained, for HAProxy's configuration has no word for it, and a weight of 0
-// could not be raised again at run time where the balance algorithm is static:
-// it gets no new sessions, and whoever loads the configuration then sets the
-// state to drain ([Server.State]), so that sessions that stick to the
-// endpoint may finish. Weights are written where a backend has several
-// directives, and are shared out over the ready endpoints of each.
+// Each directive (see [Directive]) becomes a comment for people and one server line for
+// each of its slots. A spare slot is disabled. A drained slot is disabled too, since
+// HAProxy's configuration cannot say "drain", and since a weight of 0 could not be raised
+// at run time with a static balance algorithm. A disabled server gets no new sessions. The
+// caller that loads the configuration then sets its state to drain ([Server.State]), so
+// that sessions that stick to the endpoint may finish. Weights are written if a backend has
+// several directives, and are distributed over the ready endpoints of each.
 //
-// What comes from Secrets is joined by the certificate references of the manifest,
-// by the directives for users (see [UsersDirective]), and where a word of
-// haproxy.cfg stands for a value (see [SecretWord]). What is missing is listed in
-// [Bound.Missing] and never opens what it protects:
+// Content of Secrets is joined by the certificate references of the manifest, by the
+// directives for users (see [UsersDirective]), and where a word of haproxy.cfg refers to a
+// value (see [SecretWord]). What is missing is listed in [Bound.Missing] and never opens
+// what it protects:
 //
-//   - A line of a crt-list whose certificate is missing is left out, so that its
-//     hosts get the fallback certificate. If it asks for client certificates it
-//     stays, with the fallback certificate, for the hosts of others do not ask.
-//   - The fallback certificate takes the place of one that is expired in a
-//     crt-list, without a reload. Where a host has another certificate, the line
-//     is left out.
-//   - Where haproxy.cfg names the certificate, and for authorities anywhere, the
-//     fallback certificate stands in: it has signed nobody's.
-//   - A certificate of which another version is at hand than the reference names is
-//     not missing but absent, see [Bound.Absent]; the shape is that with it.
-//   - A list of users has none.
-//   - A value is one that nobody knows.
+//   - A line of a crt-list whose certificate is missing is left out, so that its hosts get the fallback
+//     certificate. If it asks for client certificates it stays, with the fallback certificate, since
+//     the lines of other hosts do not ask.
+//   - An expired certificate in a crt-list is replaced by the fallback certificate, without a reload.
+//     If a host has another certificate, the line is left out.
+//   - Where haproxy.cfg names the certificate, and for authorities everywhere, the fallback certificate
+//     is used: it has signed no other certificate.
+//   - A certificate is absent, not missing, if the live data has another version than the reference
+//     names, see [Bound.Absent]. The shape is the one with that certificate.
+//   - A missing list of users is empty.
+//   - A missing value is replaced by one that nobody knows.
 //
-// The relative paths of the snapshot's files become absolute in haproxy.cfg and
-// in crt-lists, `node` is set, and the last line marks the end.
+// The relative paths of the snapshot's files become absolute in haproxy.cfg and in
+// crt-lists, `node` is set, and the last line marks the end.
 //
-// It remembers nothing: who binds more than once has a [Binder].
+// It remembers nothing; use a [Binder] to bind more than once.
 func Bind(s snapshots.Snapshot, in Inputs) (Bound, error) { return new(Binder).Bind(s, in) }
 
 func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
@@ -168,9 +166,9 @@ func missingNeeds(files *fileBinder, secrets *secretBinder) []Need {
 	return slices.Compact(out)
 }
 
-// shapeOf ends the digest of the text with the paths of the files. Those of
-// maps and general files tell their contents, apart from maps whose entries can be
-// changed. A file that is absent is nonetheless where it would be.
+// shapeOf completes the digest of the text with the paths of the files. The paths of maps
+// and general files contain their contents' hashes, except for maps whose entries can be
+// changed. A file that is absent has the path that it would have.
 func shapeOf(text hash.Hash, files []File, changeable []Map, absent []string) snapshots.Digest {
 	paths := slices.Clone(absent)
 	for _, f := range files {
@@ -195,9 +193,9 @@ func nodeName(id snapshots.ID, shape snapshots.Digest) string {
 	return id.String() + "_" + shape.Short()[:shapeDigits]
 }
 
-// ParseNode reads the `node` of a running worker: the snapshot that it runs, and
-// the first 8 hexadecimal digits of the shape ([Bound].Shape) that it was loaded
-// with. The error means that the worker does not run a snapshot.
+// ParseNode reads the `node` of a running worker: the snapshot that it runs, and the first
+// 8 hexadecimal digits of the shape ([Bound].Shape) that it was loaded with. An error means
+// that the worker does not run a snapshot.
 func ParseNode(node string) (id snapshots.ID, shape string, err error) {
 	name, shape, ok := strings.Cut(node, "_")
 	id, err = snapshots.ParseID(name)
@@ -218,8 +216,8 @@ func SameNode(a, b string) bool {
 	return x.Short == y.Short && shapeX == shapeY
 }
 
-// Redact returns a text without the values and hashes of Secrets that the bound
-// configuration holds. HAProxy quotes words of lines that it refuses.
+// Redact removes the values and hashes of Secrets in the bound configuration from a text,
+// since HAProxy quotes words of lines that it refuses.
 func (b Bound) Redact(text string) string {
 	for _, secret := range b.secrets {
 		text = strings.ReplaceAll(text, secret, "(hidden)")
@@ -231,13 +229,13 @@ func (b Bound) Redact(text string) string {
 // private key takes a millisecond, and [Bind] looks at every certificate each time.
 //
 // What it remembers is a function of the PEM data alone, so it is never out of date, and
-// every Binder binds to the same bytes. It keeps hashes and no data. The zero value is
-// ready. It is for any number of goroutines, and must not be copied.
+// every Binder gives the same bytes. It keeps hashes and no data. The zero value is ready
+// to use. It is safe for concurrent use, and must not be copied.
 type Binder struct {
 	pairs, authorities verdicts
 }
 
-// Bind is [Bind] for who binds more than once.
+// Bind is [Bind] with a memory.
 func (b *Binder) Bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 	if !s.Sealed() {
 		return Bound{}, fmt.Errorf("bind: the snapshot is not sealed")
@@ -249,9 +247,9 @@ func (b *Binder) Bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 	return bound, nil
 }
 
-// certificateKind says which storage takes the PEM, or why it cannot be served.
-// The Dataplane API's storage for certificates refuses Ed25519 keys, so those
-// are general files: their name has a hash, and a new one needs a reload.
+// certificateKind says which storage takes the PEM, or why it cannot be served. The
+// Dataplane API's storage for certificates refuses Ed25519 keys, so those are general
+// files: their name has a hash, and a new one needs a reload.
 func (b *Binder) certificateKind(data []byte) (FileKind, error) {
 	if len(data) == 0 {
 		return "", pem.ErrNoCertificate
@@ -291,7 +289,7 @@ func judgeAuthorities(data []byte) verdict {
 	return verdict{err: err}
 }
 
-// maxVerdicts bounds the memory that is taken, which is about 100 bytes each.
+// maxVerdicts limits the memory, of about 100 bytes for each verdict.
 const maxVerdicts = 1 << 16
 
 // verdicts remembers the verdicts of one judge, by the hash of what was judged.

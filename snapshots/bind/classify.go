@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Verdict is what it takes to bring a worker from one bound configuration to another.
+// Verdict says how a worker can be brought from one bound configuration to another.
 type Verdict string
 
 // The verdicts.
@@ -20,9 +20,9 @@ const (
 	Reload  Verdict = "reload"
 )
 
-// Classified is a verdict with the line that decides, of the second configuration, or
-// of the first where Old is set. The line is zero for a difference that no line shows,
-// and File is haproxy.cfg or the path in the snapshot. Text has no secrets.
+// Classified is a verdict with the line that decides it, of the second configuration, or of
+// the first if Old is set. The line is zero for a difference that no line shows. File is
+// haproxy.cfg or the path in the snapshot. Text has no secrets.
 type Classified struct {
 	Verdict Verdict
 	Old     bool
@@ -31,9 +31,9 @@ type Classified struct {
 	Text    string
 }
 
-// Classify says what it takes to bring a worker that was loaded with one bound
-// configuration to another, apart from the name that it has for what it runs. What is
-// not known to be possible at run time needs a reload.
+// Classify says how a worker that was loaded with one bound configuration can be brought to
+// another, apart from the name that it has for what it runs. Changes that are not known to
+// be possible at run time need a reload.
 func Classify(from, to Bound) Classified {
 	if from.Shape != to.Shape {
 		return classifyReload(from, to)
@@ -89,8 +89,8 @@ func classifyReload(from, to Bound) Classified {
 	}
 }
 
-// firstDifference returns the first line that is not the same, and whether it is one of
-// the first side: it has gone.
+// firstDifference returns the first line that differs, and whether it is one of the first
+// side, which has gone.
 func firstDifference(before, after []shapeLine) (line shapeLine, old, differ bool) {
 	for i, line := range after {
 		switch {
@@ -114,8 +114,8 @@ func goes(before, after []shapeLine) bool {
 	return len(before) > len(after) && len(before) > 1 && before[1].text == after[0].text
 }
 
-// classifyFiles finds the first file that one of the two does not have. What is in it
-// may be a key, and is not shown.
+// classifyFiles finds the first file that one of the two does not have. Its content may be
+// a key, and is not shown.
 func classifyFiles(from, to Bound) Classified {
 	one := func(a, b []File) (File, bool) {
 		i := slices.IndexFunc(a, func(f File) bool {
@@ -146,7 +146,7 @@ func (b Bound) decide(v Verdict, number int, old bool) Classified {
 	return out
 }
 
-// shapeLine is a line of a bound configuration as far as changing it needs a reload.
+// shapeLine is a line of a bound configuration, reduced to what needs a reload to change.
 type shapeLine struct {
 	number int // from 1
 	text   string
@@ -191,7 +191,7 @@ func (b Bound) serverLines() []int {
 	return out
 }
 
-// source returns the line of the snapshot that a line comes from, 0 for none.
+// source returns the line of the snapshot that a line comes from, or 0.
 func (b Bound) source(number int) int {
 	if number < 1 || number > len(b.Lines) {
 		return 0

@@ -15,29 +15,29 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
 )
 
-// Live is the live data that a snapshot is bound to: what is true now,
-// whatever the age of the snapshot. Endpoints are sorted by address and port,
-// without duplicates. Whatever comes from Secrets must not be shown to anybody.
+// Live is the live data that a snapshot is bound to: what is true now, whatever the age of
+// the snapshot. Endpoints are sorted by address and port, without duplicates. Content of
+// Secrets must not be shown to anybody.
 type Live struct {
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
 	// Certificates hold PEM: the chain, then the private key.
 	Certificates map[snapshots.SecretName][]byte
-	// Expired are those of the certificates that are not to be served any more.
+	// Expired are the certificates that must not be served any more.
 	Expired map[snapshots.SecretName]bool
-	// Versions are the certificates, as PEM, that references to versions are to, by
-	// version; those that are at hand.
+	// Versions are the certificates, as PEM, for references to versions, by version, as far
+	// as they are known.
 	Versions map[string][]byte
-	// ExpiredVersions are those of them that are not to be served any more.
+	// ExpiredVersions are the versions that must not be served any more.
 	ExpiredVersions map[string]bool
 	// Authorities are what [pem.ParseAuthorities] returned.
 	Authorities map[snapshots.SecretName][]byte
 	// Users are what [htpasswd.Parse] returned.
 	Users map[snapshots.SecretName][]htpasswd.User
-	// Values are what [SecretValue] returned, for words of haproxy.cfg to stand for,
-	// see [SecretWord].
+	// Values are what [SecretValue] returned, for the words of haproxy.cfg that refer to
+	// them, see [SecretWord].
 	Values map[SecretKey]string
-	// Fallback is the PEM of the certificate that is served where no other
-	// fits. It belongs to the pusher, not to any Secret.
+	// Fallback is the PEM of the certificate that is served if no other fits. It belongs to
+	// the pusher, not to a Secret.
 	Fallback []byte
 }
 
@@ -82,8 +82,8 @@ func (n Need) Compare(o Need) int {
 	return cmp.Or(cmp.Compare(n.Use, o.Use), n.Secret.Compare(o.Secret), cmp.Compare(n.Key, o.Key))
 }
 
-// Needs returns what a haproxy.cfg with these certificate references takes from
-// Secrets, sorted, each once. The error says which line cannot be followed.
+// Needs returns what a haproxy.cfg with these certificate references takes from Secrets,
+// sorted and without duplicates. The error names a line that cannot be followed.
 func Needs(config []byte, certificates []snapshots.CertificateRef) ([]Need, error) {
 	found, err := parseDirectives(config)
 	if err != nil {
@@ -109,7 +109,7 @@ func Needs(config []byte, certificates []snapshots.CertificateRef) ([]Need, erro
 	return slices.Compact(out), nil
 }
 
-// SecretMark begins the word that stands for a value of a Secret in haproxy.cfg:
+// SecretMark begins a word of haproxy.cfg that refers to a value of a Secret:
 //
 //	dynamic-cookie-key hapsnap:secret/NAMESPACE/NAME/KEY
 const SecretMark = "hapsnap:secret/"
@@ -120,9 +120,8 @@ var (
 	ErrBadValue = errors.New("the value cannot be one word of haproxy.cfg")
 )
 
-// SecretWord returns the word that stands for a value of a Secret in haproxy.cfg.
-// Bind puts the value in its place. It has to be a word of its own, without
-// quotes.
+// SecretWord returns the word of haproxy.cfg that refers to a value of a Secret. Bind
+// replaces it with the value. It has to be a word of its own, without quotes.
 func SecretWord(key SecretKey) (string, error) {
 	for _, part := range []string{key.Secret.Namespace, key.Secret.Name, key.Key} {
 		if part == "" || !isName(part, "") {
@@ -132,7 +131,7 @@ func SecretWord(key SecretKey) (string, error) {
 	return SecretMark + key.String(), nil
 }
 
-// secretWordIn reads the value that a word stands for, if it stands for one.
+// secretWordIn returns the value that a word refers to, if it does.
 func secretWordIn(word []byte) (key SecretKey, ok bool, err error) {
 	if !bytes.Contains(word, []byte(SecretMark)) {
 		return SecretKey{}, false, nil
@@ -177,8 +176,8 @@ func quoteWord(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// secretKeys returns the values of Secrets that words of haproxy.cfg, and of the
-// options in its directives, stand for.
+// secretKeys returns the values of Secrets that words of haproxy.cfg, and of the options in
+// its directives, refer to.
 func secretKeys(config []byte) ([]SecretKey, error) {
 	var out []SecretKey
 	if !bytes.Contains(config, []byte(SecretMark)) {

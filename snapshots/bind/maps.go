@@ -19,16 +19,16 @@ type MapEntry struct {
 	Key, Value string
 }
 
-// Map is a map whose entries can be changed in the running worker. That knows it
-// under the path that it was loaded from.
+// Map is a map whose entries can be changed in the running worker, which knows it by the
+// path that it was loaded from.
 type Map struct {
 	Source  string // the path in the snapshot
 	Path    string // absolute, see [File]
 	Entries []MapEntry
 }
 
-// LogicalMap returns the base name that a map file has in a snapshot, of the one that
-// it has on an instance: "host.map" for "host-3f2a91c4.map".
+// LogicalMap returns the base name of a map file in a snapshot from that on an instance:
+// "host.map" for "host-3f2a91c4.map".
 func LogicalMap(name string) string {
 	stem, ext, _ := strings.Cut(name, ".")
 	if cut := strings.LastIndexByte(stem, '-'); cut > 0 && len(stem)-cut == 9 {
@@ -37,17 +37,17 @@ func LogicalMap(name string) string {
 	return stem + "." + ext
 }
 
-// shapePath stands for the map in the shape, whatever its entries are.
+// shapePath replaces the path of the map in the shape, whatever its entries are.
 func (m Map) shapePath() string { return path.Join(path.Dir(m.Path), path.Base(m.Source)) }
 
-// lookup is what precedes the path of a map that is looked up by whole keys or by the
-// longest that the input begins with. HAProxy finds both in trees, where the order of
-// entries does not matter; it does for all other ways.
+// lookup matches what precedes the path of a map that is looked up by whole keys or by the
+// longest prefix. HAProxy finds both in trees, where the order of entries does not matter;
+// for all other look-ups it does.
 var lookup = regexp.MustCompile(`(?:^|[^A-Za-z0-9_-])map(?:_(?:str|beg)(?:_(?:str|int))?)?\($`)
 
-// changeableMaps returns the maps of a snapshot whose entries can be changed at run
-// time, in the order in which haproxy.cfg first names them: all that haproxy.cfg does
-// with them is such look-ups, and their entries are plain.
+// changeableMaps returns the maps of a snapshot whose entries can be changed at run time,
+// in the order in which haproxy.cfg first names them: maps that haproxy.cfg uses only for
+// such look-ups, and whose entries are plain.
 func changeableMaps(config []byte, files []File) []Map {
 	var out []Map
 	for _, name := range lookedUp(config) {
@@ -69,8 +69,8 @@ func ChangeableMap(config []byte, path string, content []byte) bool {
 	return plain && fileKind(path) == MapFile && slices.Contains(lookedUp(config), path)
 }
 
-// lookedUp returns the paths that haproxy.cfg names as maps of such look-ups only, in the
-// order in which it first does.
+// lookedUp returns the paths that haproxy.cfg uses only as maps of such look-ups, in the
+// order in which it first names them.
 func lookedUp(config []byte) []string {
 	used := map[string]bool{} // and whether only so
 	var order []string
@@ -94,14 +94,14 @@ func lookedUp(config []byte) []string {
 
 func endsArgument(rest []byte) bool { return len(rest) > 0 && (rest[0] == ')' || rest[0] == ',') }
 
-// MaxMapPayload bounds the entries that can be added to a map of a worker at once, in bytes
-// with a newline each: for what is longer the Dataplane API makes a new version of the map,
-// without the entries that it had.
+// MaxMapPayload is how many bytes of entries, with a newline each, can be added to a map of
+// a worker at once. For more, the Dataplane API makes a new version of the map, without its
+// present entries.
 const MaxMapPayload = 8192
 
 // ParseMap returns the entries of a map file in order, and whether each of them can be
-// changed at run time. That is not so of keys that occur twice, of bytes that mean
-// something on HAProxy's socket, and of entries that are too long for one command.
+// changed at run time. They cannot if a key occurs twice, if bytes have a meaning on
+// HAProxy's socket, or if an entry is too long for one command.
 func ParseMap(content []byte) (entries []MapEntry, plain bool) {
 	text := string(content)
 	if text != "" && !strings.HasSuffix(text, "\n") {
@@ -123,8 +123,8 @@ func ParseMap(content []byte) (entries []MapEntry, plain bool) {
 	return entries, true
 }
 
-// isPlainWord reports whether a word needs no quoting on HAProxy's socket, and is neither a
-// reference, a version nor the begin of a payload there.
+// isPlainWord reports whether a word needs no quoting on HAProxy's socket, and is not a
+// reference, a version or the beginning of a payload there.
 func isPlainWord(word string) bool {
 	return word != "" && word[0] != '#' && word[0] != '@' && !strings.ContainsFunc(word, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\;<\"'", r)

@@ -19,11 +19,10 @@ type Server struct {
 	State         SlotState
 }
 
-// Servers returns the servers of the directives, in order: what
-// [Bound].Servers is for all directives of a configuration. For the directives
-// of the backends whose endpoints have changed it tells at once what to change
-// at run time, at the cost of those backends only. All directives of a backend
-// must be given together, for they share its weight.
+// Servers returns the servers of the directives, in order, as [Bound].Servers does for all
+// directives of a configuration. With only the directives of the backends whose endpoints
+// have changed, it returns what to change at run time at the cost of those backends. All
+// directives of a backend must be given together, since they share its weight.
 func Servers(directives []Directive, slots Slots) ([]Server, error) {
 	groups := make([][]Slot, len(directives))
 	n := 0
@@ -50,8 +49,8 @@ func Servers(directives []Directive, slots Slots) ([]Server, error) {
 	return out, nil
 }
 
-// checkSlot keeps from the configuration what is not an address: slots are
-// read from files and APIs.
+// checkSlot keeps anything but an address out of the configuration, since slots are read
+// from files and APIs.
 func checkSlot(s Slot) error {
 	ip, err := netip.ParseAddr(s.Address)
 	if err != nil || ip.Zone() != "" {
@@ -66,9 +65,8 @@ func checkSlot(s Slot) error {
 	return nil
 }
 
-// directiveWeights returns the weight of each directive's servers. The only
-// directive of a backend has none to share, and its servers weigh 1 as HAProxy
-// has it.
+// directiveWeights returns the weight of each directive's servers. The only directive of a
+// backend shares no weight: its servers have HAProxy's default of 1.
 func directiveWeights(directives []Directive, groups [][]Slot) []int {
 	out := make([]int, len(directives))
 	sharing := map[string][]int{} // indexes by backend, where there are several
@@ -123,8 +121,8 @@ type share struct {
 	weight, ready int
 }
 
-// servers returns among how many servers the weight is divided. Where no
-// endpoint is ready, it is what one would get.
+// servers returns the number of servers that share the weight. If no endpoint is ready, it
+// is what one would get.
 func (s share) servers() uint64 { return uint64(max(s.ready, 1)) }
 
 // serverWeights returns the weight of each server of each share, so that the

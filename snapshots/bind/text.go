@@ -50,7 +50,7 @@ func newTextBinder(config []byte, files *fileBinder, secrets *secretBinder, foun
 	return t
 }
 
-// weightedBackends are those whose servers have their weights written.
+// weightedBackends are the backends whose servers have their weights written.
 func weightedBackends(directives []Directive) map[string]bool {
 	out := map[string]bool{}
 	for _, d := range directives {
@@ -123,16 +123,16 @@ func (t *textBinder) joined(line []byte) ([]byte, error) {
 	return t.secrets.replaceWords(t.scratch)
 }
 
-// writeComment writes a directive as a comment that is no directive any more.
+// writeComment writes a directive as a comment that is not a directive any more.
 func (t *textBinder) writeComment(number int, line []byte) {
 	text, _ := directiveText(line)
 	t.config = append(append(append(t.config, "    # hapsnap "...), text...), '\n')
 	t.lines = append(t.lines, number)
 }
 
-// writeServers writes a directive and its servers. The shape has only what gives
-// them their names, and their options, for the rest of a server line can be
-// changed at run time; where HAProxy cannot change weights, those too.
+// writeServers writes a directive and its servers. The shape has only their names and
+// options, since everything else of a server line can be changed at run time. If HAProxy
+// cannot change weights, it has those too.
 func (t *textBinder) writeServers(number int, line []byte) error {
 	d := t.directives.servers[0]
 	servers := t.servers[:len(t.slots[d.Key()])]
@@ -154,8 +154,8 @@ func (t *textBinder) writeServers(number int, line []byte) error {
 	return nil
 }
 
-// writeUsers writes a directive and its users. All of it is of the shape, for
-// HAProxy cannot change users at run time.
+// writeUsers writes a directive and its users. All of it is in the shape, since HAProxy
+// cannot change users at run time.
 func (t *textBinder) writeUsers(number int, line []byte) {
 	d := t.directives.users[0]
 	t.directives.users = t.directives.users[1:]
@@ -201,8 +201,7 @@ func (t *textBinder) finish(node string) (config []byte, lines []int) {
 	return config, append(slices.Insert(t.lines, before, added...), 0)
 }
 
-// secretBinder are the users and values of Secrets that haproxy.cfg itself holds
-// once it is bound.
+// secretBinder has the users and values of Secrets that a bound haproxy.cfg holds.
 type secretBinder struct {
 	live    Live
 	words   bool // some line may have words for values
@@ -214,9 +213,8 @@ func newSecretBinder(config []byte, live Live) *secretBinder {
 	return &secretBinder{live: live, words: bytes.Contains(config, []byte(SecretMark)), missing: map[Need]bool{}, used: map[string]bool{}}
 }
 
-// appendUsers appends the user lines of a Secret, and returns how many they are.
-// Where the users are missing there are none, and nobody gets in; so it is if one
-// of them is not what Parse returns.
+// appendUsers appends the user lines of a Secret, and returns their number. If the users
+// are missing, or one of them is not what Parse returns, there are none and nobody gets in.
 func (b *secretBinder) appendUsers(out []byte, secret snapshots.SecretName) ([]byte, int) {
 	users := b.live.Users[secret]
 	usable := len(users) > 0
@@ -236,7 +234,7 @@ func (b *secretBinder) appendUsers(out []byte, secret snapshots.SecretName) ([]b
 	return out, len(users)
 }
 
-// replaceWords returns a line with the values that its words stand for.
+// replaceWords returns a line with the values that its words refer to.
 func (b *secretBinder) replaceWords(line []byte) ([]byte, error) {
 	if !b.words || !bytes.Contains(line, []byte(SecretMark)) {
 		return line, nil
@@ -266,17 +264,16 @@ func (b *secretBinder) value(key SecretKey) string {
 	return quoteWord(value)
 }
 
-// written returns the hashes and values that were written, the longest first: one
-// may be part of another.
+// written returns the hashes and values that were written, the longest first, since one may
+// be part of another.
 func (b *secretBinder) written() []string {
 	return slices.SortedFunc(maps.Keys(b.used), func(x, y string) int {
 		return cmp.Or(cmp.Compare(len(y), len(x)), cmp.Compare(x, y))
 	})
 }
 
-// standInValue is written where a value is missing. It is the same at all
-// instances, and nobody who does not have the pusher's key can tell it: where
-// the value protects something, it stays closed.
+// standInValue is written instead of a missing value. It is the same at all instances, and
+// nobody without the pusher's key can guess it: what the value protects stays closed.
 func standInValue(key SecretKey, fallback []byte) string {
 	h := hmac.New(sha256.New, fallback)
 	h.Write([]byte(key.String()))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/yamltext"
@@ -13,17 +14,17 @@ import (
 // Kind is the KRM kind of a [Channel].
 const Kind = "Channel"
 
-// MaxSize is how many bytes a channel may have. Stores check it before they read and
-// before they write, as they do for the limits of a snapshot.
+// MaxSize is how many bytes a channel may have. Stores check it before they read and before
+// they write, as they check the limits of a snapshot.
 const MaxSize = 1 << 20
 
-// ErrInvalid is returned for a channel that cannot be understood. It is a
-// reason to hold what runs.
+// ErrInvalid is returned for a channel that cannot be read. The pusher then keeps what
+// runs.
 var ErrInvalid = errors.New("channel is not valid")
 
-// Channel is the small mutable object in which people say what should run. The
-// zero value says nothing: the newest snapshot runs. It is a value: the methods
-// that change it return another one, and share nothing that is written to.
+// Channel is the small mutable object in which people say what should run. With the zero
+// value the newest snapshot runs. It is a value: methods that change it return another
+// channel, and share nothing that is written to.
 type Channel struct {
 	APIVersion string             `json:"apiVersion"`
 	Kind       string             `json:"kind"`
@@ -31,7 +32,7 @@ type Channel struct {
 	Spec       Spec               `json:"spec"`
 }
 
-// Spec is what people said. See [Want] for what comes first.
+// Spec is what people said. [Want] documents which part comes first.
 type Spec struct {
 	Override        *Override      `json:"override,omitempty"`
 	Pin             *Pin           `json:"pin,omitempty"`
@@ -39,20 +40,20 @@ type Spec struct {
 	RequireApproval bool           `json:"requireApproval,omitempty"`
 	Approved        []snapshots.ID `json:"approved,omitempty"` // ascending
 	Rejected        []Rejection    `json:"rejected,omitempty"` // oldest first
-	// ShareRejections has what one fleet rejects count for all fleets on the store.
+	// ShareRejections makes the rejections of one fleet count for all fleets on the store.
 	ShareRejections bool `json:"shareRejections,omitempty"`
-	// Promote and Abort are about the rollout of a snapshot that is under way, and say
-	// nothing of what should run.
+	// Promote and Abort are orders about the current rollout of a snapshot. They do not say
+	// what should run.
 	Promote *Order `json:"promote,omitempty"`
 	Abort   *Order `json:"abort,omitempty"`
-	// ConfirmEndpoints is about endpoints that a pusher keeps though its source has none
-	// of them any more.
+	// ConfirmEndpoints says that endpoints are gone which a pusher keeps although its
+	// source has none of them any more.
 	ConfirmEndpoints *Confirmation `json:"confirmEndpoints,omitempty"`
-	// AcceptedRewind is what a person gave up of the store, and of this channel.
+	// AcceptedRewind lists what a person gave up of the store, and of this channel.
 	AcceptedRewind *AcceptedRewind `json:"acceptedRewind,omitempty"`
 }
 
-// Override makes a snapshot run for a while, whatever else is said.
+// Override makes a snapshot run until it expires, in place of a pin.
 type Override struct {
 	Snapshot snapshots.ID `json:"snapshot"`
 	By       string       `json:"by,omitempty"`
@@ -68,19 +69,19 @@ type Pin struct {
 	At       time.Time    `json:"at,omitzero"`
 }
 
-// Order is what a person says of a rollout that is under way. Where it was said before
-// the rollout began, it means nothing to that.
+// Order is a person's order about the current rollout of a snapshot. A rollout ignores
+// orders that were given before it began.
 type Order struct {
 	Snapshot snapshots.ID `json:"snapshot"`
-	// Full is set for a promotion to all that remain.
+	// Full makes a promotion start all remaining waves.
 	Full   bool      `json:"full,omitempty"`
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Confirmation says that endpoints are gone for good. Loss is the name that the pusher
-// gave to all that it kept at that time; of anything else the confirmation says nothing.
+// Confirmation says that endpoints are gone for good. Loss is the name that the pusher gave
+// to everything that it kept at that time. The confirmation covers nothing else.
 type Confirmation struct {
 	Loss   string    `json:"loss"`
 	By     string    `json:"by,omitempty"`
@@ -88,37 +89,36 @@ type Confirmation struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Pause holds what runs.
+// Pause keeps what runs.
 type Pause struct {
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
 
-// Rejection keeps a content from being rolled out again. Snapshot is the one
-// that it was seen in; every other snapshot of the same content is rejected too.
+// Rejection keeps a content from being rolled out again. Snapshot is the one that had it
+// when it was rejected. Every other snapshot with the same content is rejected too.
 type Rejection struct {
 	Digest   snapshots.Digest `json:"digest"`
 	Snapshot snapshots.ID     `json:"snapshot"`
 	Reason   string           `json:"reason,omitempty"`
 	At       time.Time        `json:"at,omitzero"`
-	// Fleet is the only fleet that it counts for, "" for all of them.
+	// Fleet is the only fleet that the rejection counts for, or "" for all.
 	Fleet string `json:"fleet,omitempty"`
-	// Failed is set by a pusher whose rollout failed, and Good is what the fleet went
-	// back to, zero if nothing was known to be good. A person who rejects a snapshot
-	// has the next older one run; a pusher holds what is good.
+	// Failed is set by a pusher whose rollout failed. Good is what its fleet went back to,
+	// zero if nothing was known to be good. After a rejection by a person the next older
+	// snapshot runs; after a failure the pusher keeps what is good.
 	Failed bool         `json:"failed,omitempty"`
 	Good   snapshots.ID `json:"good,omitzero"`
 }
 
-// CountsFor reports whether the rejection counts for a fleet, where the channel does
-// not share rejections; "" asks for any.
+// CountsFor reports whether the rejection counts for a fleet if the channel does not share
+// rejections. With "" every rejection counts.
 func (r Rejection) CountsFor(fleet string) bool {
 	return r.Fleet == "" || fleet == "" || r.Fleet == fleet
 }
 
-// Pinned returns the channel with the pin. To pin is to say that this content
-// should run, so a rejection of it is withdrawn.
+// Pinned returns the channel with the pin. A pin withdraws a rejection of the same content.
 func (c Channel) Pinned(p Pin) Channel {
 	p.At = stableTime(p.At)
 	c.Spec.Pin = &p
@@ -131,8 +131,8 @@ func (c Channel) Unpinned() Channel {
 	return c
 }
 
-// Overridden returns the channel with the override, which must expire. A
-// rejection of its content is withdrawn.
+// Overridden returns the channel with the override, which must expire. An override
+// withdraws a rejection of the same content.
 func (c Channel) Overridden(o Override) Channel {
 	o.Expires = stableTime(o.Expires)
 	c.Spec.Override = &o
@@ -145,7 +145,7 @@ func (c Channel) NotOverridden() Channel {
 	return c
 }
 
-// Promoted returns the channel with the order to let a rollout go on at once.
+// Promoted returns the channel with the order to start the next wave of a rollout at once.
 func (c Channel) Promoted(o Order) Channel {
 	o.At = stableTime(o.At)
 	c.Spec.Promote = &o
@@ -179,9 +179,8 @@ func (c Channel) Resumed() Channel {
 	return c
 }
 
-// WithApproval returns the channel with approval required or not. What runs at
-// the time should be approved with it, or nothing newer than the last approved
-// snapshot would be wanted.
+// WithApproval returns the channel with or without required approval. Approve what runs at
+// the same time. Otherwise nothing newer than the last approved snapshot could run.
 func (c Channel) WithApproval(required bool) Channel {
 	c.Spec.RequireApproval = required
 	return c
@@ -195,8 +194,8 @@ func (c Channel) Approve(id snapshots.ID) Channel {
 	return c
 }
 
-// Reject returns the channel with the content rejected; an earlier rejection of
-// it for the same fleet, or that for all fleets, is replaced.
+// Reject returns the channel with the content rejected. It replaces an earlier rejection of
+// the content for the same fleet, or for all fleets.
 func (c Channel) Reject(r Rejection) Channel {
 	r.At = stableTime(r.At)
 	c = c.withoutRejections(func(old Rejection) bool { return old.Digest == r.Digest && old.Fleet == r.Fleet })
@@ -204,12 +203,12 @@ func (c Channel) Reject(r Rejection) Channel {
 	return c
 }
 
-// Retry returns the channel with the content no longer rejected by anybody, and
-// whether it was.
+// Retry returns the channel without any rejection of the content, and whether there was
+// one.
 func (c Channel) Retry(d snapshots.Digest) (Channel, bool) { return c.RetryFor(d, "") }
 
-// RetryFor is [Channel.Retry] for one fleet: what counts for all, or for another fleet,
-// stays. "" is all.
+// RetryFor is [Channel.Retry] for one fleet. It keeps rejections for all fleets and for
+// other fleets. With "" it removes all.
 func (c Channel) RetryFor(d snapshots.Digest, fleet string) (Channel, bool) {
 	next := c.withoutRejections(func(r Rejection) bool { return r.Digest == d && (fleet == "" || r.Fleet == fleet) })
 	return next, len(next.Spec.Rejected) < len(c.Spec.Rejected)
@@ -219,8 +218,8 @@ func (c Channel) RetryFor(d snapshots.Digest, fleet string) (Channel, bool) {
 // fleet.
 func (c Channel) Rejection(id snapshots.ID) (Rejection, bool) { return c.RejectionFor(id, "") }
 
-// RejectionFor returns the rejection of the snapshot's content that counts for a fleet.
-// One for all fleets comes before that of a fleet: a person said it.
+// RejectionFor returns the rejection of the snapshot's content that counts for a fleet. One
+// for all fleets comes before one for a single fleet, since a person made it.
 func (c Channel) RejectionFor(id snapshots.ID, fleet string) (Rejection, bool) {
 	var found Rejection
 	counts := false
@@ -243,10 +242,10 @@ func (c Channel) withoutRejections(drop func(Rejection) bool) Channel {
 	return c
 }
 
-// stableTime is a time as YAML keeps it: UTC, in seconds.
+// stableTime returns the time as YAML keeps it: UTC, in seconds.
 func stableTime(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// Marshal returns the channel as YAML, the same bytes for the same value.
+// Marshal returns the channel as YAML. The same value gives the same bytes.
 func (c Channel) Marshal() ([]byte, error) {
 	c.APIVersion, c.Kind = snapshots.APIVersion, Kind
 	if c.Metadata.Name == "" {
@@ -258,9 +257,8 @@ func (c Channel) Marshal() ([]byte, error) {
 	return yamltext.Marshal(c)
 }
 
-// Parse reads a channel, which people may have edited. What it does not
-// know is refused, for it may be what they wanted most; the error wraps
-// [ErrInvalid].
+// Parse reads a channel, which people may have edited. It refuses unknown fields, since
+// they may be what the person wanted most. Errors wrap [ErrInvalid].
 func Parse(data []byte) (Channel, error) {
 	var c Channel
 	if err := snapshots.DecodeYAML(data, MaxSize, &c); err != nil {
@@ -272,7 +270,7 @@ func Parse(data []byte) (Channel, error) {
 	return c, c.check()
 }
 
-// check refuses what says less than it seems to.
+// check refuses entries that have no effect although they look as if they had.
 func (c Channel) check() error {
 	switch {
 	case c.Spec.Pin != nil && c.Spec.Pin.Snapshot.IsZero():
@@ -296,6 +294,97 @@ func (c Channel) check() error {
 	for i, r := range c.Spec.Rejected {
 		if !r.Digest.Valid() {
 			return fmt.Errorf("%w: spec.rejected[%d] has the digest %q", ErrInvalid, i, r.Digest)
+		}
+	}
+	return nil
+}
+
+// ErrRewound means that a store, or its channel, is gone or older than what the reader has
+// seen of it. The pusher keeps what runs until the store is restored, or until a person
+// accepts the loss: see [AcceptedRewind].
+var ErrRewound = errors.New("it was rewound")
+
+// Seen is what a reader has seen of a store, and accepted. The reader keeps it and gives it
+// back to the store after a restart, since a store alone cannot tell that it went back.
+type Seen struct {
+	// Store is the URL. What was seen of one store says nothing about another.
+	Store string `json:"store,omitempty"`
+	// Head is the newest snapshot, if nobody can change the store's order unnoticed, as in
+	// a branch of git.
+	Head snapshots.ID `json:"head,omitzero"`
+	// Channel is the version of the channel in the store's own format, without spaces. It
+	// is "" if there was no channel.
+	Channel string `json:"channel,omitempty"`
+}
+
+// Of returns what was seen of the store at the URL.
+func (s Seen) Of(store string) Seen {
+	if s.Store != store {
+		return Seen{Store: store}
+	}
+	return s
+}
+
+// RewoundError is an [ErrRewound] that lists what is gone.
+type RewoundError struct {
+	Snapshots []snapshots.ID // snapshots that were seen and are newer than the newest, ascending
+	Channel   string         // the version that was seen, if the current channel does not follow it
+	Message   string         // such as "it is at r000001-…, and r000002-… was on it"
+}
+
+// Error says what is gone, and what a person can do.
+func (e *RewoundError) Error() string {
+	return ErrRewound.Error() + ": " + e.Message + "; put that back, or give it up with pusher accept-rewind"
+}
+
+// Unwrap makes it an [ErrRewound].
+func (e *RewoundError) Unwrap() error { return ErrRewound }
+
+// AcceptedRewind lists what a person gave up of a store, and of its channel. It covers
+// exactly these: it does not cover another rewind, and a channel that is restored does not
+// restore it.
+type AcceptedRewind struct {
+	Snapshots []snapshots.ID `json:"snapshots,omitempty"` // ascending
+	Channels  []string       `json:"channels,omitempty"`  // versions, sorted
+	By        string         `json:"by,omitempty"`
+	Reason    string         `json:"reason,omitempty"`
+	At        time.Time      `json:"at,omitzero"`
+}
+
+// RewindAccepted returns the channel in which this loss is accepted, besides those before.
+func (c Channel) RewindAccepted(r AcceptedRewind) Channel {
+	if old := c.Spec.AcceptedRewind; old != nil {
+		r.Snapshots, r.Channels = slices.Concat(old.Snapshots, r.Snapshots), slices.Concat(old.Channels, r.Channels)
+	} else {
+		r.Snapshots, r.Channels = slices.Clone(r.Snapshots), slices.Clone(r.Channels)
+	}
+	slices.SortFunc(r.Snapshots, snapshots.ID.Compare)
+	slices.Sort(r.Channels)
+	r.Snapshots, r.Channels = slices.Compact(r.Snapshots), slices.Compact(r.Channels)
+	r.At = stableTime(r.At)
+	c.Spec.AcceptedRewind = &r
+	return c
+}
+
+// AcceptsRewind reports whether all of this loss is accepted.
+func (c Channel) AcceptsRewind(e *RewoundError) bool {
+	r := c.Spec.AcceptedRewind
+	if r == nil {
+		r = &AcceptedRewind{}
+	}
+	for _, id := range e.Snapshots {
+		if !slices.Contains(r.Snapshots, id) {
+			return false
+		}
+	}
+	return e.Channel == "" || slices.Contains(r.Channels, e.Channel)
+}
+
+// check refuses names that could not be written as words in a line.
+func (r AcceptedRewind) check() error {
+	for _, version := range r.Channels {
+		if version == "" || strings.ContainsFunc(version, func(c rune) bool { return c <= ' ' || c == ',' }) {
+			return fmt.Errorf("%w: spec.acceptedRewind has the version %q", ErrInvalid, version)
 		}
 	}
 	return nil

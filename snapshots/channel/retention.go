@@ -8,14 +8,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Stored is a snapshot as retention sees it.
+// Stored is what retention needs to know of a snapshot.
 type Stored struct {
 	ID   snapshots.ID
 	Time time.Time // when it was published
 }
 
-// RetentionPolicy says which snapshots to keep for their own sake: the newest
-// Keep (at least the newest one), and everything younger than Younger.
+// RetentionPolicy says which snapshots to keep by age: the newest Keep, at least one, and
+// all that are younger than Younger.
 type RetentionPolicy struct {
 	Keep    int
 	Younger time.Duration
@@ -27,9 +27,9 @@ type Kept struct {
 	Reason string
 }
 
-// Retain divides the snapshots of a store into those to keep and those that may
-// be deleted, both ascending. What is protected (pinned, last good, targeted or
-// running anywhere) is kept for the reason given there.
+// Retain divides the snapshots of a store into those to keep and those that may be deleted,
+// both ascending. Protected snapshots (pinned, last good, targeted or running anywhere) are
+// kept, for the reason that protected gives.
 func Retain(stored []Stored, policy RetentionPolicy, protected map[snapshots.ID]string, now time.Time) (keep []Kept, drop []snapshots.ID) {
 	all := slices.SortedFunc(slices.Values(stored), func(a, b Stored) int { return a.ID.Compare(b.ID) })
 	newest := max(policy.Keep, 1)
@@ -50,8 +50,8 @@ func Retain(stored []Stored, policy RetentionPolicy, protected map[snapshots.ID]
 	return keep, drop
 }
 
-// Named returns the snapshots that a channel makes run, now or once people take
-// back what they said last, and why: they are not for retention to delete.
+// Named returns the snapshots that a channel makes run, now or once people withdraw what
+// they said last, and why. Retention must keep them.
 func Named(v View, now time.Time) map[snapshots.ID]string {
 	out := map[snapshots.ID]string{}
 	add := func(id snapshots.ID, reason string) {

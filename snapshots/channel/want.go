@@ -14,32 +14,32 @@ import (
 type View struct {
 	IDs     []snapshots.ID
 	Channel Channel
-	// Refused are the snapshots, ascending, that the store holds besides, and that nobody
-	// who may has signed. None of them is ever run.
+	// Refused are snapshots, ascending, that the store holds but that no accepted key has
+	// signed. They never run.
 	Refused []Refused
-	// HeadOnly is for stores in which people choose the newest, by a merge: of the
-	// older ones nobody knows which were ever chosen, so that none of them runs
-	// unless it is named.
+	// HeadOnly is set by stores in which people choose the newest snapshot, by a merge.
+	// Nobody knows which older ones were ever chosen, so an older one runs only if a person
+	// names it.
 	HeadOnly bool
-	// Seen is what the reader now knows of the store, to be given back to it after a
+	// Seen is what the reader now knows of the store. It gives it back to the store after a
 	// restart.
 	Seen Seen
-	// Runs is the newest snapshot that the fleet was brought to, or is being: where
-	// signatures are asked for and it is among the refused, nothing older follows it
-	// unless a person names it.
+	// Runs is the newest snapshot that the fleet was, or is being, brought to. If
+	// signatures are required and it is among the refused, no older snapshot follows it
+	// unless a person names one.
 	Runs snapshots.ID
-	// Fleet is the one that asks. What other fleets rejected does not count for it,
-	// unless the channel shares rejections; for "" all of it counts.
+	// Fleet is the fleet that asks. Rejections of other fleets do not count for it, unless
+	// the channel shares rejections. With "" all rejections count.
 	Fleet string
 }
 
-// Refused is a snapshot that is not signed by anybody who may, and why it is taken for that.
+// Refused is a snapshot without an accepted signature, and the reason.
 type Refused struct {
 	ID     snapshots.ID
 	Reason string
 }
 
-// refusal returns why a snapshot is refused, "" if it is not.
+// refusal returns why a snapshot is refused, or "".
 func (v View) refusal(id snapshots.ID) string {
 	for _, r := range v.Refused {
 		if r.ID == id {
@@ -49,7 +49,7 @@ func (v View) refusal(id snapshots.ID) string {
 	return ""
 }
 
-// rejection returns the rejection of a content that counts here.
+// rejection returns the rejection of a content that counts for the view's fleet.
 func (v View) rejection(id snapshots.ID) (Rejection, bool) {
 	return v.Channel.RejectionFor(id, v.Fleet)
 }
@@ -73,12 +73,12 @@ const (
 	BecausePause    Reason = "pause"
 	BecauseEmpty    Reason = "empty" // the store holds no snapshot
 	BecauseNone     Reason = "none"  // no snapshot is approved and not rejected
-	// BecauseUntrusted is where what should run is not signed by who may.
+	// BecauseUntrusted means that what should run has no accepted signature.
 	BecauseUntrusted Reason = "untrusted"
 )
 
-// Decision is which snapshot should run. If Hold is set there is none, and what
-// runs must go on running. Message says why, in words for people.
+// Decision says which snapshot should run. If Hold is set there is none, and what runs must
+// go on running. Message is the reason, for people.
 type Decision struct {
 	ID      snapshots.ID
 	Because Reason
@@ -90,13 +90,12 @@ func hold(because Reason, format string, args ...any) Decision {
 	return Decision{Because: because, Hold: true, Message: fmt.Sprintf(format, args...)}
 }
 
-// Want decides what should run at the time now. A pause holds whatever runs.
-// Else the first of these decides: an override that has not expired; the pin;
-// the newest snapshot that is approved, where that is required, and not
-// rejected; where a rollout failed, that is what was good before it, and nothing
-// between them. An override or a pin whose snapshot is missing or rejected holds:
-// it is not passed over. A rollback in progress comes between pin and newest,
-// and is for the pusher to know.
+// Want decides what should run at the time now. A pause keeps what runs. Otherwise the
+// first of these decides: an override that has not expired; the pin; the newest snapshot
+// that is not rejected and, if approval is required, is approved. After a failed rollout
+// that is the snapshot that was good before it, and nothing between them. An override or a
+// pin whose snapshot is missing or rejected is not passed over: what runs is kept. The
+// pusher itself knows about an undo in progress, which comes between pin and newest.
 func Want(v View, now time.Time) Decision {
 	spec := v.Channel.Spec
 	switch {
@@ -129,9 +128,9 @@ func (v View) named(id snapshots.ID, because Reason, message string) Decision {
 	return Decision{ID: id, Because: because, Message: id.String() + " is " + message}
 }
 
-// newest decides where nobody named a snapshot. Below one that failed nothing is tried
-// but what was good then: nobody asked for what lies between, and if the fleet is at
-// fault, each would fail in turn.
+// newest decides if nobody named a snapshot. After a failure it goes to the snapshot that
+// was good then, and tries nothing between them: nobody asked for those, and if the fleet
+// itself is broken each of them would fail in turn.
 func (v View) newest() Decision {
 	spec := v.Channel.Spec
 	rejected, waiting := 0, 0
@@ -165,7 +164,7 @@ func (v View) newest() Decision {
 	return hold(BecauseNone, "%s failed, and the store does not offer %s, which was good: what runs goes on", failed.Snapshot, failed.Good)
 }
 
-// failure returns the rejection if it is of a rollout that failed, else nil.
+// failure returns the rejection if it came from a failed rollout, otherwise nil.
 func (r Rejection) failure() *Rejection {
 	if !r.Failed {
 		return nil
@@ -173,7 +172,7 @@ func (r Rejection) failure() *Rejection {
 	return &r
 }
 
-// passedOver tells of the newer snapshots, if there are any.
+// passedOver lists the newer snapshots that were passed over, for the message.
 func passedOver(rejected, waiting int) string {
 	switch {
 	case rejected > 0 && waiting > 0:
@@ -197,7 +196,7 @@ func counts(rejected, waiting int) string {
 	return strings.Join(out, ", ")
 }
 
-// said tells who said something, and why.
+// said says who said something, and why.
 func said(by, reason string) string {
 	if by != "" {
 		by = " by " + by
@@ -208,12 +207,12 @@ func said(by, reason string) string {
 	return by + reason
 }
 
-// Previous returns the snapshot that a rollback without an argument goes to: from is
-// what should run, once nothing is paused, and the decision is for the last good
-// snapshot before it that has another content. Good are those that the whole fleet ran,
-// oldest first: the last of them that is older and not rejected counts; else what would
-// have run had the newer ones not been published. If what should run is not known, or
-// nothing else is before it, it holds.
+// Previous returns the snapshot that a rollback without an argument goes to. From is what
+// should run once nothing is paused. The decision is for the last good snapshot before it
+// that has another content. Good lists those that the whole fleet ran, oldest first: the
+// last of them that is older and not rejected counts. Without one it is what would have run
+// if the newer snapshots had not been published. If what should run is not known, or there
+// is nothing before it, the decision is to hold.
 func Previous(v View, good []snapshots.ID, now time.Time) (from snapshots.ID, to Decision) {
 	v.Channel = v.Channel.Resumed()
 	want := Want(v, now)
@@ -241,8 +240,8 @@ func Previous(v View, good []snapshots.ID, now time.Time) (from snapshots.ID, to
 	return want.ID, to
 }
 
-// walked returns the channel in which a failure does not keep older snapshots from
-// running: a person asks for one.
+// walked returns the channel without the failures that keep older snapshots from running,
+// since a person asks for one.
 func (c Channel) walked() Channel {
 	c.Spec.Rejected = slices.Clone(c.Spec.Rejected)
 	for i := range c.Spec.Rejected {

@@ -149,6 +149,10 @@ const statusManager = "hapsnap-pusher"
 
 func statusName(store string) string { return store + "-status" }
 
+// StatusName returns the name of the ConfigMap in which a reader says of itself how it is
+// doing; see [Store.SetStatus].
+func StatusName(store string) string { return statusName(store) }
+
 // newStatus returns the ConfigMap of a status as it is delivered with a snapshot.
 func newStatus(store string, id snapshots.ID) *corev1.ConfigMap {
 	o := part(store, statusName(store), partStatus)

@@ -298,6 +298,19 @@ func Channel(store string) []rbacv1.PolicyRule {
 	}
 }
 
+// ChannelByHand is Channel for people, who may also patch it with kubectl.
+func ChannelByHand(store string) []rbacv1.PolicyRule {
+	rules := Channel(store)
+	rules[0].Verbs = []string{"patch", "update"}
+	return rules
+}
+
+// Deleting returns what it takes to delete snapshots, besides Reading. Chunks have no names
+// that could be known before.
+func Deleting() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}}}
+}
+
 // Creating returns what it takes to make both where they are not there. It cannot be limited
 // to names: who may do that can make ConfigMaps that look like snapshots.
 func Creating() []rbacv1.PolicyRule {

@@ -2,13 +2,18 @@ package gitstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
 // View returns the IDs of all snapshots and the channel. It costs one listing
@@ -191,4 +196,179 @@ func (s *Store) deletions(ctx context.Context, ids []snapshots.ID) ([]update, er
 		}
 	}
 	return updates, nil
+}
+
+// names are the references of a store whose branch is this one.
+type names string
+
+func (n names) branch() plumbing.ReferenceName {
+	return plumbing.NewBranchReferenceName(string(n))
+}
+
+func (n names) channel() plumbing.ReferenceName {
+	return plumbing.NewBranchReferenceName(string(n) + "-channel")
+}
+
+func (n names) tag(id snapshots.ID) plumbing.ReferenceName {
+	return plumbing.NewTagReferenceName(string(n) + "/" + id.String())
+}
+
+// refs is what one listing of the repository says of a store.
+type refs struct {
+	branch, channel plumbing.Hash // zero: there is none
+	review          plumbing.Hash // of the branch that people merge from
+	tags            map[snapshots.ID]plumbing.Hash
+	all             map[snapshots.ID]plumbing.Hash // tags, with those that were dropped
+}
+
+// pick takes what is the store's from a listing. Other references, also tags
+// in our folder that are not named like a snapshot, are people's own.
+func (n names) pick(listing map[string]plumbing.Hash) refs {
+	r := refs{
+		branch:  listing[n.branch().String()],
+		channel: listing[n.channel().String()],
+		tags:    map[snapshots.ID]plumbing.Hash{},
+	}
+	folder := n.tag(snapshots.ID{}).String()
+	for name, hash := range listing {
+		if short, ok := strings.CutPrefix(name, folder); ok {
+			if id, err := snapshots.ParseID(short); err == nil {
+				r.tags[id] = hash
+			}
+		}
+	}
+	r.all = maps.Clone(r.tags)
+	return r
+}
+
+// ids returns the names of all snapshots, ascending. The head is among them
+// even if its tag is not there: a writer may have been stopped before it. Whatever else
+// is not older than the head was given up, or its tag is not on the branch.
+func (r refs) ids(head snapshots.ID) []snapshots.ID {
+	ids := upTo(slices.Collect(maps.Keys(r.tags)), head)
+	if _, tagged := r.tags[head]; !tagged && !head.IsZero() {
+		ids = append(ids, head)
+	}
+	slices.SortFunc(ids, snapshots.ID.Compare)
+	return ids
+}
+
+// tagCommits returns what the tags are on, in no order.
+func (r refs) tagCommits() []plumbing.Hash { return slices.Collect(maps.Values(r.tags)) }
+
+// tagged returns the snapshot whose tag is on the tip of the branch, if any.
+func (r refs) tagged() (snapshots.ID, bool) {
+	var newest snapshots.ID
+	for id, hash := range r.tags {
+		if hash == r.branch && id.Compare(newest) > 0 {
+			newest = id
+		}
+	}
+	return newest, !newest.IsZero()
+}
+
+// torn reports whether there is a newer tag than that on the tip of the branch: the branch
+// went back, or it was read before a writer moved it, and the tag after that.
+func (r refs) torn() bool {
+	head, tagged := r.tagged()
+	if !tagged && !r.branch.IsZero() {
+		return false // the tip is newer than its tag, or not ours
+	}
+	for id := range r.tags {
+		if id.Compare(head) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// errReviewed is returned to who would write past the people who review.
+var errReviewed = process.WithHint(errors.New("people merge into it, and nothing else writes there"),
+	"the compiler publishes to the branch that they merge from: ?branch=STAGING without review=")
+
+// reviewed reports whether people merge what runs from another branch.
+func (s *Store) reviewed() bool { return s.options.Review != "" }
+
+// merged returns the snapshot that people merged last: the one whose files, all of
+// them and no others, the tip of the branch has. How they merged is theirs, and so is
+// to go back. What runs is never read from their commit, but from the one that was
+// published. The error wraps [ErrForeign] if it is no such snapshot.
+func (s *Store) merged(ctx context.Context, r refs) (snapshots.ID, error) {
+	where := fmt.Sprintf("branch %s of %s", s.options.Branch, s)
+	switch {
+	case r.branch.IsZero() && s.merge.commit.IsZero():
+		return snapshots.ID{}, nil // nothing was merged yet
+	case r.branch.IsZero():
+		return snapshots.ID{}, fmt.Errorf("read %s: %w: it is gone, and %s was on it", where, ErrRewound, s.merge.ID)
+	}
+	id, forwarded := r.tagged()
+	if s.merge.commit == r.branch {
+		id, forwarded = s.merge.ID, true
+	}
+	if !forwarded {
+		var err error
+		if id, err = s.identify(ctx, r); err != nil {
+			return snapshots.ID{}, fmt.Errorf("read %s: %w", where, err)
+		}
+	}
+	if id.Compare(s.merge.ID) < 0 {
+		s.options.Log.Info("people went back to an older snapshot", "store", s.String(), "snapshot", id.String(), "before", s.merge.ID.String())
+	}
+	s.merge = tip{Head: sequence.Head{ID: id}, commit: r.branch}
+	return id, nil
+}
+
+// identify returns which of the published snapshots the tip of the branch holds.
+func (s *Store) identify(ctx context.Context, r refs) (snapshots.ID, error) {
+	merge, err := s.openAny(ctx, r.branch)
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	foreign := func(err error) error {
+		return fmt.Errorf("%w: commit %.12s of %s: %w", ErrForeign, r.branch, who(merge.commit), err)
+	}
+	snapshot, _, err := merge.snapshot()
+	if isCorrupt(err) {
+		return snapshots.ID{}, foreign(err)
+	}
+	if err != nil {
+		return snapshots.ID{}, s.blameCache(err)
+	}
+	commit, err := s.commitOf(ctx, r, snapshot.ID())
+	if errors.Is(err, snapshots.ErrNotFound) {
+		return snapshots.ID{}, foreign(fmt.Errorf("branch %s holds no %s", s.options.Review, snapshot.ID()))
+	}
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	published, err := s.openAny(ctx, commit)
+	if err != nil {
+		return snapshots.ID{}, err
+	}
+	if merge.root.Hash != published.root.Hash {
+		return snapshots.ID{}, foreign(fmt.Errorf("its files are not those of %s on branch %s", snapshot.ID(), s.options.Review))
+	}
+	return snapshot.ID(), nil
+}
+
+// untagged returns the commit of a snapshot that has no tag: the tip of the branch
+// for review, if the compiler was stopped before it got to the tag.
+func (s *Store) untagged(ctx context.Context, r refs, id snapshots.ID) (plumbing.Hash, error) {
+	if r.review.IsZero() || slices.Contains(r.tagCommits(), r.review) {
+		return plumbing.ZeroHash, snapshots.ErrNotFound
+	}
+	tip, err := s.openAny(ctx, r.review)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	m, err := tip.manifest()
+	if isCorrupt(err) || (err == nil && snapshots.NewID(m.Spec.Revision, m.Spec.Digest) != id) {
+		return plumbing.ZeroHash, snapshots.ErrNotFound
+	}
+	return r.review, s.blameCache(err)
+}
+
+// upTo leaves out what is newer than what was merged: nobody has reviewed it.
+func upTo(ids []snapshots.ID, head snapshots.ID) []snapshots.ID {
+	return slices.DeleteFunc(ids, func(id snapshots.ID) bool { return id.Revision >= head.Revision && id != head })
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-func testEmpty(t trial) {
+func testEmpty(t testCase) {
 	s := t.Open(nil)
 	v := view(t, s)
 	if len(v.IDs) != 0 || v.Channel.Spec.Pin != nil {
@@ -29,7 +30,7 @@ func testEmpty(t trial) {
 	}
 }
 
-func testPublish(t trial) {
+func testPublish(t testCase) {
 	s := t.Open(nil)
 	draft := Draft("web", "files/errors.http", "HTTP/1.0 503 no\r\n\r\n", "maps/empty.map", "")
 	draft.Certificates = append(draft.Certificates, snapshots.CertificateRef{
@@ -50,7 +51,7 @@ func testPublish(t trial) {
 	}
 }
 
-func testUnchanged(t trial) {
+func testUnchanged(t testCase) {
 	s := t.Open(nil)
 	first := publish(t, s, Draft("web"))
 	again := Draft("web")
@@ -65,7 +66,7 @@ func testUnchanged(t trial) {
 	wantIDs(t, s, first)
 }
 
-func testOrder(t trial) {
+func testOrder(t testCase) {
 	s := t.Open(nil)
 	names := backends("web", 12)
 	ids := publishAll(t, s, names...)
@@ -76,7 +77,7 @@ func testOrder(t trial) {
 	}
 }
 
-func testRevert(t trial) {
+func testRevert(t testCase) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b", "a")
 	if ids[2].Revision != 3 || ids[2].Short != ids[0].Short {
@@ -88,7 +89,7 @@ func testRevert(t trial) {
 	}
 }
 
-func testFileRemoved(t trial) {
+func testFileRemoved(t testCase) {
 	s := t.Open(nil)
 	with := publish(t, s, Draft("web", "maps/path.map", "/ web\n", "files/a.txt", "a"))
 	without := publish(t, s, Draft("web"))
@@ -104,7 +105,7 @@ func testFileRemoved(t trial) {
 	}
 }
 
-func testNames(t trial) {
+func testNames(t testCase) {
 	s := t.Open(nil)
 	draft := Draft("web", "maps/aux.map", "a b\n", "maps/CON.map", "c d\n", "files/git-1.txt", "e", "files/maps.map", "f")
 	id := publish(t, s, draft)
@@ -113,7 +114,7 @@ func testNames(t trial) {
 	}
 }
 
-func testLarge(t trial) {
+func testLarge(t testCase) {
 	s := t.Open(nil)
 	large := make([]byte, 5<<20)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -126,7 +127,7 @@ func testLarge(t trial) {
 	}
 }
 
-func testRefused(t trial) {
+func testRefused(t testCase) {
 	s := t.Open(nil)
 	first := publish(t, s, Draft("web"))
 	for name, draft := range map[string]snapshots.Draft{
@@ -142,7 +143,7 @@ func testRefused(t trial) {
 	wantIDs(t, s, first)
 }
 
-func testReopen(t trial) {
+func testReopen(t testCase) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
 	if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(ids[0])); err != nil {
@@ -160,7 +161,7 @@ func testReopen(t trial) {
 	wantPublished(t, s, "a", "b", "c")
 }
 
-func testDelete(t trial) {
+func testDelete(t testCase) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b", "c", "d")
 	if err := s.Delete(t.Context(), ids[0], ids[2]); err != nil {
@@ -197,7 +198,7 @@ func sealed(ciphertext string) snapshots.Draft {
 
 // The ciphertext is kept and verified like any other file, though it is no part of
 // what makes two snapshots the same.
-func testSealed(t trial) {
+func testSealed(t testCase) {
 	s := t.Open(nil)
 	draft := sealed("one")
 	id := publish(t, s, draft)
@@ -218,5 +219,123 @@ func testSealed(t trial) {
 	t.Tamper(id, sealedPath)
 	if _, err := t.Open(nil).Get(t.Context(), id); !errors.Is(err, snapshots.ErrCorrupt) {
 		t.Errorf("the ciphertext was tampered with: %v", err)
+	}
+}
+
+func testChannel(t testCase) {
+	s := t.Open(nil)
+	ids := publishAll(t, s, "a", "b")
+	pin := func(c *channel.Channel) error {
+		*c = c.Pinned(channel.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch})
+		return nil
+	}
+	for range 2 { // the second time changes nothing
+		if err := s.UpdateChannel(t.Context(), "pin "+ids[0].String(), epoch, pin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	no := errors.New("no")
+	err := s.UpdateChannel(t.Context(), "unpin", epoch, func(c *channel.Channel) error {
+		*c = c.Unpinned()
+		return no
+	})
+	if !errors.Is(err, no) {
+		t.Errorf("an edit that fails: %v", err)
+	}
+	for _, s := range []Reader{s, t.Open(nil)} {
+		got := view(t, s).Channel.Spec.Pin
+		if got == nil || *got != (channel.Pin{Snapshot: ids[0], By: "ops", Reason: "it is slow", At: epoch}) {
+			t.Errorf("the pin is %+v", got)
+		}
+	}
+	// The channel is not a snapshot, and publishing leaves it alone.
+	publish(t, s, Draft("c"))
+	if view(t, s).Channel.Spec.Pin == nil {
+		t.Error("publishing lost the pin")
+	}
+}
+
+// A channel cannot be unsaid by taking it away: who has seen it holds, also after a
+// restart, and writes no other in its place.
+func testChannelGone(t testCase) {
+	used := t.Open(nil)
+	id := publish(t, used, Draft("a"))
+	if seen := view(t, used).Seen; seen.Store == "" { // a channel may be there from the start
+		t.Errorf("%+v was seen", seen)
+	}
+	if err := used.UpdateChannel(t.Context(), "approve", epoch, approve(id)); err != nil {
+		t.Fatal(err)
+	}
+	seen := view(t, used).Seen
+	restarted, elsewhere := t.Open(nil), t.Open(nil)
+	restarted.Remember(seen)
+	seen.Store += "-other"
+	elsewhere.Remember(seen)
+	t.RemoveChannel()
+	var gone *channel.RewoundError
+	for _, s := range []Store{used, restarted} {
+		_, err := s.View(t.Context())
+		if !errors.As(err, &gone) || gone.Channel == "" || len(gone.Snapshots) > 0 {
+			t.Fatalf("the channel is gone: %v", err)
+		}
+		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); !errors.Is(err, channel.ErrRewound) {
+			t.Errorf("a new channel was written: %v", err)
+		}
+		wantListed(t, s, id)
+	}
+	for _, s := range []Store{elsewhere, t.Open(nil)} { // they have not seen it
+		if got := view(t, s).Channel.Spec.Approved; len(got) != 0 {
+			t.Errorf("approved: %v", got)
+		}
+	}
+	err := t.Open(nil).UpdateChannel(t.Context(), "accept", epoch, func(c *channel.Channel) error {
+		*c = c.RewindAccepted(channel.AcceptedRewind{Channels: []string{gone.Channel}, By: "ann", Reason: "it is so", At: epoch})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Store{used, restarted, t.Open(nil)} {
+		v := view(t, s)
+		if got := v.Channel.Spec.AcceptedRewind; got == nil || got.By != "ann" || got.Reason != "it is so" || v.Seen.Channel == "" {
+			t.Errorf("accepted %+v, seen %+v", got, v.Seen)
+		}
+		if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(id)); err != nil {
+			t.Errorf("after it was accepted: %v", err)
+		}
+	}
+}
+
+// wantListed checks what the store lists, where its channel cannot be read.
+func wantListed(t testCase, s Reader, want ...snapshots.ID) {
+	t.Helper()
+	if got, err := s.IDs(t.Context()); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the store lists %v, want %v: %v", got, want, err)
+	}
+}
+
+// twoChannels is what somebody wrote who meant the second document, or both.
+const twoChannels = "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {requireApproval: true}\n---\napiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pause: {by: ops}}\n"
+
+func testChannelUnreadable(t testCase) {
+	s := t.Open(nil)
+	publish(t, s, Draft("a"))
+	for _, text := range []string{"", "spec: [", "kind: Channel\n", "apiVersion: hapsnap.dev/v1alpha1\nkind: Channel\nspec: {pinn: {}}\n", twoChannels} {
+		t.SetChannel([]byte(text))
+		for _, s := range []Store{s, t.Open(nil)} {
+			if v, err := s.View(t.Context()); err == nil {
+				t.Errorf("the channel %q is read as %+v", text, v.Channel)
+			}
+			if ids, err := s.IDs(t.Context()); err != nil || len(ids) != 1 {
+				t.Errorf("the channel %q: the snapshots are %v, %v", text, ids, err)
+			}
+			if err := s.UpdateChannel(t.Context(), "approve", epoch, approve(snapshots.ID{Revision: 1, Short: "0123456789"})); err == nil {
+				t.Errorf("the channel %q was written over", text)
+			}
+		}
+	}
+	t.SetChannel([]byte("# by hand\nkind: Channel\napiVersion: hapsnap.dev/v1alpha1\nmetadata: {name: edge}\nspec: {pause: {by: ops}}\n"))
+	if pause := view(t, s).Channel.Spec.Pause; pause == nil || pause.By != "ops" {
+		t.Errorf("the channel that was mended pauses %+v", pause)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-func testTampered(t trial) {
+func testTampered(t testCase) {
 	ids := publishAll(t, t.Open(nil), "a", "b", "c", "d")
 	t.Tamper(ids[0], snapshots.ConfigFile)
 	t.Tamper(ids[1], "maps/host.map")
@@ -32,7 +32,7 @@ func testTampered(t trial) {
 
 // A newest snapshot that was damaged keeps nobody from publishing: the next comes after
 // it, also with the content that it had, or that the one before it has.
-func testTamperedHead(t trial) {
+func testTamperedHead(t testCase) {
 	damaged := publishAll(t, t.Open(nil), "a", "b")
 	for _, test := range []struct{ file, backend string }{
 		{snapshots.ConfigFile, "b"}, {snapshots.ManifestFile, "b"}, {"maps/host.map", "a"},
@@ -52,7 +52,7 @@ func testTamperedHead(t trial) {
 	get(t, t.Open(nil), damaged[0])
 }
 
-func testBroken(t trial) {
+func testBroken(t testCase) {
 	used := t.Open(nil)
 	id := publish(t, used, Draft("a"))
 	view(t, used)
@@ -77,7 +77,7 @@ func testBroken(t trial) {
 	}
 }
 
-func testCancelled(t trial) {
+func testCancelled(t testCase) {
 	s := t.Open(nil)
 	ids := publishAll(t, s, "a", "b")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,16 +120,16 @@ func publishEach(ctx context.Context, s Writer, backends []string) error {
 	return nil
 }
 
-func testRacingWriters(t trial) {
+func testRacingWriters(t testCase) {
 	race(t, t.Open(nil), t.Open(nil))
 }
 
-func testSharedStore(t trial) {
+func testSharedStore(t testCase) {
 	s := t.Open(nil)
 	race(t, s, s)
 }
 
-func race(t trial, one, two Store) {
+func race(t testCase, one, two Store) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error { return publishEach(ctx, one, backends("one", races)) })
@@ -149,7 +149,7 @@ func after(id snapshots.ID, backend string) snapshots.Draft {
 
 // testAfter tells what becomes of a writer who was held up: what it looked at is
 // not the newest any more, and what it writes would undo what came since.
-func testAfter(t trial) {
+func testAfter(t testCase) {
 	quick, slow := t.Open(nil), t.Open(nil)
 	first := publish(t, quick, after(snapshots.ID{}, "first"))
 	if _, _, err := slow.Publish(t.Context(), after(snapshots.ID{}, "late")); !errors.Is(err, snapshots.ErrMoved) {
@@ -166,7 +166,7 @@ func testAfter(t trial) {
 	publish(t, slow, after(second, "third"))
 }
 
-func testRacingAfter(t trial) {
+func testRacingAfter(t testCase) {
 	first := publish(t, t.Open(nil), Draft("first"))
 	stores := []Store{t.Open(nil), t.Open(nil), t.Open(nil)}
 	results := make(chan error, len(stores))
@@ -190,7 +190,7 @@ func testRacingAfter(t trial) {
 	}
 }
 
-func testRacingEdits(t trial) {
+func testRacingEdits(t testCase) {
 	publish(t, t.Open(nil), Draft("web"))
 	group, ctx := errgroup.WithContext(t.Context())
 	for who := range 2 {
@@ -213,7 +213,7 @@ func testRacingEdits(t trial) {
 	}
 }
 
-func testReaderBesideWriter(t trial) {
+func testReaderBesideWriter(t testCase) {
 	writer, reader := t.Open(nil), t.Open(nil)
 	first := publish(t, writer, Draft("web"))
 	group, ctx := errgroup.WithContext(t.Context())

@@ -56,12 +56,12 @@ func numbered(word string) snapshots.Draft { return Draft("web", "files/0.txt", 
 
 // killer lets a writer do what the words say, and kills it at the nth point, or has
 // something fail there. It returns false for a writer that has no such point.
-type killer func(t trial, n int, words ...string) (met bool)
+type killer func(t testCase, n int, words ...string) (met bool)
 
 var errKilled = errors.New("killed")
 
 // byStep is a killer of writers in this process, which end at a step of theirs.
-func byStep(t trial, n int, words ...string) bool {
+func byStep(t testCase, n int, words ...string) bool {
 	t.Helper()
 	steps := 0
 	doomed := t.Open(func(string) error {
@@ -80,7 +80,7 @@ func byStep(t trial, n int, words ...string) bool {
 }
 
 // ofProcesses is a killer of processes, at any of their writes.
-func ofProcesses(t trial, n int, words ...string) bool {
+func ofProcesses(t testCase, n int, words ...string) bool {
 	t.Helper()
 	fate := killtest.Kill
 	if t.Sends {
@@ -94,7 +94,7 @@ func ofProcesses(t trial, n int, words ...string) bool {
 }
 
 // ofWrites has one write of a process fail. The process gets over it.
-func ofWrites(t trial, n int, words ...string) bool {
+func ofWrites(t testCase, n int, words ...string) bool {
 	t.Helper()
 	o := killtest.Run(t.T, killtest.Fail, n, append([]string{t.Place}, words...)...)
 	if o.Said != "done" {
@@ -105,7 +105,7 @@ func ofWrites(t trial, n int, words ...string) bool {
 
 // killEverywhere has a writer killed at its first point, the next at its second, and
 // so on until one outlives all of them. After each, check has a look.
-func killEverywhere(t trial, kill killer, words func() []string, check func()) {
+func killEverywhere(t testCase, kill killer, words func() []string, check func()) {
 	t.Helper()
 	for n := 1; n < 1000; n++ {
 		met := kill(t, n, words()...)
@@ -143,8 +143,8 @@ func RunFailing(t *testing.T, newBackend func(t *testing.T) Backend) {
 	})
 }
 
-func killedPublish(kill killer) func(t trial) {
-	return func(t trial) {
+func killedPublish(kill killer) func(t testCase) {
+	return func(t testCase) {
 		first := t.Open(nil)
 		last := publish(t, first, numbered(""))
 		first.Close()
@@ -173,8 +173,8 @@ func killedPublish(kill killer) func(t trial) {
 	}
 }
 
-func killedEdit(kill killer) func(t trial) {
-	return func(t trial) {
+func killedEdit(kill killer) func(t testCase) {
+	return func(t testCase) {
 		first := t.Open(nil)
 		publish(t, first, Draft("web"))
 		first.Close()
@@ -201,8 +201,8 @@ func killedEdit(kill killer) func(t trial) {
 	}
 }
 
-func killedDelete(kill killer) func(t trial) {
-	return func(t trial) {
+func killedDelete(kill killer) func(t testCase) {
+	return func(t testCase) {
 		first := t.Open(nil)
 		keep := publish(t, first, Draft("first"))
 		first.Close()
@@ -235,7 +235,7 @@ func killedDelete(kill killer) func(t trial) {
 }
 
 // wantTidy checks that the writer who came last left nothing of those before it.
-func wantTidy(t trial) {
+func wantTidy(t testCase) {
 	t.Helper()
 	if litter := t.Litter(); len(litter) > 0 {
 		t.Errorf("left over: %v", litter)

@@ -1,6 +1,6 @@
-// Package field has what checks of a configuration's fields share: an [Error] names the field,
-// what is wrong with it and what to do, and [Errors] collects them while the checks walk from
-// section to section.
+// Package field collects the errors of a configuration's fields. An [Error] names the
+// field, says what is wrong with it and what to do about it. [Errors] collects them while
+// the checks walk from section to section.
 package field
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Error is one impossible value: Path is the field's, below spec. An
-// element of a list is there by its number, from 0, and one of a map by its key.
+// Error is one impossible value. Path is the field's path below spec. It names an element
+// of a list by its index, from 0, and one of a map by its key.
 type Error struct {
 	Path          []string
 	Message, Hint string
@@ -44,27 +44,26 @@ type Errors struct {
 	path  []string
 }
 
-// Into returns a collection of what is wrong with any field, which is added to a list.
+// Into returns a collection for all fields, which appends to a list.
 func Into(found *[]Error) Errors { return Errors{found: found} }
 
-// At returns the same collection for the fields below a name.
+// At returns the collection for the fields below a name.
 func (f Errors) At(name string) Errors {
 	return Errors{f.found, append(slices.Clone(f.path), name)}
 }
 
-// Any reports whether something is wrong with the field that was reached with At, or with
-// one below it.
+// Any reports whether an error was added for this field or for one below it.
 func (f Errors) Any() bool {
 	return slices.ContainsFunc(*f.found, func(e Error) bool {
 		return slices.Equal(e.Path[:min(len(e.Path), len(f.path))], f.path)
 	})
 }
 
-// Element returns the same collection for an element of a list.
+// Element returns the collection for an element of a list.
 func (f Errors) Element(i int) Errors { return f.At(strconv.Itoa(i)) }
 
-// Add adds a fault of the field that was reached with At. An empty message is no
-// fault, so that what a check returns can be given as it is.
+// Add adds an error of this field. It ignores an empty message, so that callers can pass
+// the result of a check.
 func (f Errors) Add(message, hint string) {
 	if message != "" {
 		*f.found = append(*f.found, Error{f.path, message, hint})

@@ -1,5 +1,6 @@
-// Package kinds is what the configuration says of objects that are read: the kinds of users'
-// own that templates read, which namespaces and labels, and which Secrets and ConfigMaps.
+// Package kinds is the part of the configuration about objects that are read: the kinds of
+// users' own that templates read, from which namespaces and with which labels, and which
+// Secrets and ConfigMaps.
 package kinds
 
 import (
@@ -21,15 +22,16 @@ import (
 
 // Kind is a kind of objects that templates read.
 type Kind struct {
-	// APIVersion is that of the kind, such as example.com/v1.
+	// APIVersion is the apiVersion of the kind, such as example.com/v1.
 	APIVersion string `json:"apiVersion"`
-	// Kind is the name of the kind, such as Widget. Secrets cannot be read:
-	// templates have their values filled in with the function secret.
+	// Kind is the name of the kind, such as Widget. Templates cannot read Secrets; the
+	// function secret inserts their values.
 	Kind string `json:"kind"`
-	// Optional says that the cluster need not know the kind. Until it does there
-	// are no such objects; without this, nothing is compiled until it does.
+	// Optional says that the cluster need not know the kind. While it does not, there are
+	// no such objects. Without this option nothing is compiled until the cluster knows the
+	// kind.
 	Optional bool `json:"optional"`
-	// Namespaces are those whose objects are read; an empty list is all of them.
+	// Namespaces are those whose objects are read. An empty list means all namespaces.
 	Namespaces []string `json:"namespaces"`
 	// NamespaceSelector selects namespaces by their labels, such as tenant=true.
 	NamespaceSelector string `json:"namespaceSelector"`
@@ -39,12 +41,12 @@ type Kind struct {
 	// can select by metadata.name and metadata.namespace, and by what the
 	// CustomResourceDefinition lists as selectableFields.
 	FieldSelector string `json:"fieldSelector"`
-	// Indexes are JSONPaths by name, such as byHost: .spec.hosts[*]. A template has
-	// the objects that hold a value there with .Indexed.
+	// Indexes are JSONPaths by name, such as byHost: .spec.hosts[*]. With .Indexed a
+	// template gets the objects that have a value there.
 	Indexes map[string]string `json:"indexes"`
 	// Drop are fields that are not kept, such as spec.schema or
-	// metadata.annotations['example.com/notes']. In a list they are those of every
-	// element. What the API server and kubectl keep for themselves is never kept:
+	// metadata.annotations['example.com/notes']. In a list they are those of every element.
+	// Fields that the API server and kubectl write for themselves are never kept:
 	// metadata.managedFields and the last applied configuration.
 	Drop []string `json:"drop"`
 }
@@ -53,9 +55,9 @@ type Kind struct {
 func (k Kind) GVK() string { return k.APIVersion + "/" + k.Kind }
 
 var (
-	// fieldForm is a path of fields as field selectors have it.
+	// fieldForm matches a path of fields in a field selector.
 	fieldForm = regexp.MustCompile(`^[A-Za-z_][-\w]*(\.[A-Za-z_][-\w]*)*$`)
-	// stepForm is one step of a path of fields that are dropped.
+	// stepForm matches one step of a path of fields that are dropped.
 	stepForm      = regexp.MustCompile(`^(?:\.?([A-Za-z_][-\w]*)|\['([^']+)'\])`)
 	indexNameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 )
@@ -78,8 +80,8 @@ func FieldPath(text string) ([]string, error) {
 	return steps, nil
 }
 
-// JSONPath returns the path of an index, parsed. Braces and the first dot may be
-// left out. It is not for concurrent use.
+// JSONPath returns the parsed path of an index. Braces and the first dot may be left out.
+// It is not for concurrent use.
 func JSONPath(text string) (*jsonpath.JSONPath, error) {
 	if text != "" && !strings.Contains(text, "{") {
 		text = "{." + strings.TrimPrefix(text, ".") + "}"
@@ -89,7 +91,7 @@ func JSONPath(text string) (*jsonpath.JSONPath, error) {
 		return nil, err
 	}
 	if nodes := parsed.Root.Nodes; len(nodes) != 1 || nodes[0].Type() != jsonpath.NodeList || hasIdentifier(nodes[0]) {
-		return nil, errors.New("it is not one path to values")
+		return nil, errors.New("it must be one path to values")
 	}
 	path := jsonpath.New("index").AllowMissingKeys(true)
 	return path, path.Parse(text)
@@ -102,7 +104,7 @@ func hasIdentifier(n jsonpath.Node) bool {
 	return ok && (len(list.Nodes) == 0 || list.Nodes[0].Type() == jsonpath.NodeIdentifier)
 }
 
-// CheckAll checks each kind, and that none is there twice in any version.
+// CheckAll checks each kind, and that none is listed twice in any version.
 func CheckAll(f field.Errors, kinds []Kind) {
 	type groupKind struct{ group, kind string }
 	seen := map[groupKind]bool{}
@@ -118,7 +120,7 @@ func CheckAll(f field.Errors, kinds []Kind) {
 		}
 		seen[groupKind{group, k.Kind}] = true
 		if group == "" && k.Kind == "Secret" {
-			at.At("kind").Add("Secrets are not for templates to read",
+			at.At("kind").Add("templates cannot read Secrets",
 				"values of Secrets are filled in by the pusher: use the function secret in a template")
 		}
 	}
@@ -146,7 +148,7 @@ func (k Kind) Check(f field.Errors) {
 	}
 }
 
-// checkDropped refuses what an object is known by.
+// checkDropped refuses fields that identify an object.
 func checkDropped(text string) string {
 	path, err := FieldPath(text)
 	if err != nil {
@@ -154,7 +156,7 @@ func checkDropped(text string) string {
 	}
 	switch strings.Join(path, ".") {
 	case "apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion":
-		return fmt.Sprintf("%q is what objects are known by", text)
+		return fmt.Sprintf("%q identifies objects and cannot be changed", text)
 	}
 	return ""
 }
@@ -176,10 +178,10 @@ func checkKind(text string) string {
 
 // Watched says which objects of a kind are read from a cluster.
 type Watched struct {
-	// Watch says which ones: named are those that an Ingress, this configuration or
-	// a template names, each asked for by its name; selected are those that
-	// labelSelector selects; all are all of them, which needs the permission to
-	// list every one.
+	// Watch is named, selected or all. With named, the compiler reads each object that an
+	// Ingress, this configuration or a template names, by its name. With selected, it reads
+	// those that labelSelector selects. With all, it reads every object, which needs the
+	// permission to list them.
 	Watch Watch `json:"watch"`
 	// LabelSelector selects objects by their labels, such as app=shop, where watch
 	// is selected.
@@ -189,7 +191,7 @@ type Watched struct {
 // Watch says which objects of a kind are read.
 type Watch string
 
-// Those that something names, those with a label, or all of them.
+// The values: objects that something names, objects with a label, or all objects.
 const (
 	WatchNamed    Watch = "named"
 	WatchSelected Watch = "selected"
@@ -201,12 +203,12 @@ func (w Watched) Check(f field.Errors) {
 	switch w.Watch {
 	case WatchNamed, WatchSelected, WatchAll:
 	default:
-		f.At("watch").Add(fmt.Sprintf("%q is neither named, selected nor all", string(w.Watch)), "use named, unless what is needed is not named by anything")
+		f.At("watch").Add(fmt.Sprintf("%q is neither named, selected nor all", string(w.Watch)), "use named, unless you need objects that nothing names")
 		return
 	}
 	switch {
 	case w.Watch == WatchSelected && w.LabelSelector == "":
-		f.At("watch").Add("is selected, and there is no labelSelector", "add one, such as app=shop, or use named")
+		f.At("watch").Add("is selected, but there is no labelSelector", "add one, such as app=shop, or use named")
 	case w.Watch != WatchSelected && w.LabelSelector != "":
 		f.At("labelSelector").Add(fmt.Sprintf("selects nothing where watch is %s", w.Watch), "use watch: selected")
 	}
@@ -234,7 +236,7 @@ func checkFieldSelector(text string) string {
 	return ""
 }
 
-// CheckNamespaces checks a list of namespaces, of which none means all.
+// CheckNamespaces checks a list of namespaces; an empty one means all.
 func CheckNamespaces(f field.Errors, names []string) {
 	for i, name := range names {
 		if len(validation.IsDNS1123Label(name)) > 0 {

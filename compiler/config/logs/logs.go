@@ -15,26 +15,26 @@ import (
 
 // Log says how and where HAProxy logs requests.
 type Log struct {
-	// Target is where lines go: stdout, none, or the address of a syslog server
-	// that is spoken to over UDP. An address is an IP address or an environment
-	// variable such as "${HOST_IP}", which HAProxy expands when it starts; a port
-	// may follow, as in 10.0.0.5:1514 and [fd00::5]:1514, else it is 514. A name
-	// is not accepted, for HAProxy would not start while it cannot be resolved.
+	// Target is where lines go: stdout, none, or the address of a syslog server, over UDP.
+	// An address is an IP address or an environment variable such as "${HOST_IP}", which
+	// HAProxy expands when it starts. A port may follow, as in 10.0.0.5:1514 and
+	// [fd00::5]:1514; otherwise it is 514. A name is not accepted, since HAProxy would not
+	// start while it cannot be resolved.
 	Target string `json:"target"`
-	// Format is how requests are written: http is HAProxy's own line, json an object
-	// with times in milliseconds, and anything with % in it a log-format of
-	// HAProxy's. Connections that are routed as wholes are written as http or json
-	// too. What HAProxy says of itself and of servers stays text.
+	// Format is how requests are written. http is HAProxy's own line, json an object with
+	// times in milliseconds, and any text with % in it is a log-format of HAProxy.
+	// Connections that are routed without a look at requests are written as http or json
+	// too. What HAProxy logs about itself and about servers stays text.
 	Format string `json:"format"`
 	// Facility is the facility of syslog, such as daemon or local0.
 	Facility string `json:"facility"`
-	// Level is the least severe one that is logged: requests are info, and servers
-	// that go up and down are notice and alert.
+	// Level is the least severe level that is logged. Requests are info; servers that go up
+	// and down are notice and alert.
 	Level Level `json:"level"`
-	// Syslog is how messages to a syslog server begin.
+	// Syslog is the format of messages to a syslog server.
 	Syslog SyslogFormat `json:"syslog"`
-	// MaxLength is where lines are cut, in bytes. 0 is 1024, HAProxy's own, or 8192
-	// if the format is json, where a line that is cut cannot be read.
+	// MaxLength is the length in bytes after which lines are cut. 0 stands for HAProxy's own
+	// 1024, or for 8192 with the format json, since a cut line of JSON cannot be read.
 	MaxLength int `json:"maxLength"`
 }
 
@@ -78,18 +78,18 @@ const (
 
 const logPort = 514
 
-// jsonFormat is the log-format of the format json. What a client can say goes
-// through a converter, and is bounded: HAProxy keeps the first 1024 bytes of a
-// request line. The rest is numbers, names of ours and addresses.
+// jsonFormat is the log-format of the format json. Everything that a client can choose goes
+// through a converter and is bounded: HAProxy keeps the first 1024 bytes of a request line.
+// The rest is numbers, our own names and addresses.
 const jsonFormat = `{"time":%Ts.%ms,"client":"%ci","client_port":%cp,"frontend":"%f","backend":"%b","server":"%s",` +
 	`"host":"%[var(txn.host),bytes(0,255),json(utf8s)]","method":"%[capture.req.method,json(utf8s)]","uri":"%[capture.req.uri,json(utf8s)]",` +
 	`"version":"%[capture.req.ver,json(utf8s)]","status":%ST,"bytes_sent":%B,"bytes_received":%U,"termination":"%ts",` +
 	`"retries":%rc,"time_request":%TR,"time_queue":%Tw,"time_connect":%Tc,"time_response":%Tr,"time_active":%Ta,` +
 	`"tls_version":"%sslv","tls_cipher":"%sslc"}`
 
-// jsonConnectionFormat is the same for connections that are routed as wholes, and
-// jsonErrorFormat for those that end before there is anything to route: in the
-// TLS handshake, or with what is no request.
+// jsonConnectionFormat is the same for connections that are routed without a look at
+// requests. jsonErrorFormat is for those that end before they can be routed: in the TLS
+// handshake, or with input that is not a request.
 const (
 	jsonConnectionFormat = `{"time":%Ts.%ms,"client":"%ci","client_port":%cp,"frontend":"%f","backend":"%b","server":"%s",` +
 		`"host":"%[var(sess.sni),bytes(0,255),json(utf8s)]","bytes_sent":%B,"bytes_received":%U,"termination":"%ts",` +
@@ -116,13 +116,13 @@ func (l Log) ErrorFormat() string {
 	return ""
 }
 
-// None reports that nothing is logged.
+// None reports whether nothing is logged.
 func (l Log) None() bool { return l.Target == Nowhere }
 
-// Stdout reports that lines go to the standard output.
+// Stdout reports whether lines go to the standard output.
 func (l Log) Stdout() bool { return l.Target == ToStdout }
 
-// Address returns the syslog server's, without its port.
+// Address returns the address of the syslog server, without its port.
 func (l Log) Address() string {
 	if host, _, err := net.SplitHostPort(l.Target); err == nil {
 		return host
@@ -130,7 +130,7 @@ func (l Log) Address() string {
 	return strings.Trim(l.Target, "[]")
 }
 
-// Port returns the syslog server's.
+// Port returns the port of the syslog server.
 func (l Log) Port() int {
 	if _, port, err := net.SplitHostPort(l.Target); err == nil {
 		n, _ := strconv.Atoi(port)
@@ -150,7 +150,7 @@ func (l Log) LineFormat() string {
 	return l.Format
 }
 
-// Length returns where lines are cut, or 0 if that is HAProxy's own place.
+// Length returns where lines are cut, or 0 for HAProxy's own limit.
 func (l Log) Length() int {
 	switch {
 	case l.MaxLength == logLength:
@@ -199,7 +199,7 @@ func (l Log) checkTarget() string {
 	return fmt.Sprintf("%q is not an address", l.Target)
 }
 
-// checkLogFormat leaves what is in a format to HAProxy.
+// checkLogFormat checks the name of a format. HAProxy checks a log-format.
 func checkLogFormat(s string) string {
 	switch {
 	case s == HTTP || s == JSON:

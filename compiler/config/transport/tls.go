@@ -12,23 +12,22 @@ import (
 
 // TLS says what clients may negotiate with every listener that speaks TLS.
 type TLS struct {
-	// Policy is where to begin: intermediate accepts TLS 1.2 and 1.3 with forward
-	// secrecy and authenticated encryption, modern TLS 1.3 only, both by Mozilla's
-	// guideline. What the fields below say takes the place of what it says.
+	// Policy selects the defaults of the fields below, by Mozilla's guideline: intermediate
+	// accepts TLS 1.2 and 1.3 with forward secrecy and authenticated encryption, modern
+	// accepts only TLS 1.3.
 	Policy Policy `json:"policy"`
-	// MinVersion is the oldest version that is accepted. Versions before 1.2 also
-	// need ciphers such as DEFAULT@SECLEVEL=0.
+	// MinVersion is the oldest accepted version. Versions before 1.2 also need ciphers such
+	// as DEFAULT@SECLEVEL=0.
 	MinVersion Version `json:"minVersion"`
-	// MaxVersion is the newest version that is accepted.
+	// MaxVersion is the newest accepted version.
 	MaxVersion Version `json:"maxVersion"`
-	// Ciphers are those of TLS 1.2 and before, by OpenSSL's names, the best ones
-	// first.
+	// Ciphers are those of TLS 1.2 and before, by OpenSSL's names, the best first.
 	Ciphers []string `json:"ciphers"`
-	// CipherSuites are those of TLS 1.3, by OpenSSL's names, the best ones first.
+	// CipherSuites are those of TLS 1.3, by OpenSSL's names, the best first.
 	CipherSuites []string `json:"cipherSuites"`
-	// Curves are the groups of the key exchange, by OpenSSL's names, the best ones
-	// first. Without any they are OpenSSL's own, whose newer versions add those
-	// that withstand quantum computers.
+	// Curves are the groups of the key exchange, by OpenSSL's names, the best first. If
+	// empty, they are OpenSSL's own, whose newer versions add groups that withstand quantum
+	// computers.
 	Curves []string `json:"curves"`
 }
 
@@ -57,7 +56,7 @@ var tlsVersions = []Version{TLS10, TLS11, TLS12, TLS13}
 // age orders versions; -1 is none.
 func (v Version) age() int { return slices.Index(tlsVersions, v) }
 
-// What the policies say.
+// The settings of the policies.
 var (
 	intermediateCiphers = []string{
 		"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
@@ -67,8 +66,8 @@ var (
 	tls13Suites = []string{"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
 
-// Effective returns the settings with what the policy says filled in, and
-// without what no accepted version can use.
+// Effective returns the settings with the defaults of the policy, and without those that no
+// accepted version can use.
 func (t TLS) Effective() TLS {
 	least := TLS12
 	if t.Policy == Modern {
@@ -90,8 +89,8 @@ func (t TLS) Effective() TLS {
 	return t
 }
 
-// ClientPrefers reports whether the client's order of ciphers counts: where only
-// good ones are offered, the client knows best which one is fast for it.
+// ClientPrefers reports whether the client's order of ciphers counts: if only good ciphers
+// are offered, the client knows best which one is fast for it.
 func (t TLS) ClientPrefers() bool { return t.Policy == Modern }
 
 // speaks12 reports whether TLS 1.2 or an older version is accepted.
@@ -100,15 +99,15 @@ func (t TLS) speaks12() bool { return t.MinVersion.age() < TLS13.age() }
 // Speaks13 reports whether TLS 1.3 is accepted.
 func (t TLS) Speaks13() bool { return t.MaxVersion == "" || t.MaxVersion == TLS13 }
 
-// tlsName matches the name of a cipher, suite or group. In the place of a cipher
-// there may be an instruction of OpenSSL's too, such as !MD5 or @STRENGTH.
+// tlsName matches the name of a cipher, suite or group. A cipher may also be an instruction
+// of OpenSSL, such as !MD5 or @STRENGTH.
 var (
 	tlsName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 	cipherForm = regexp.MustCompile(`^[!+@-]?[A-Za-z0-9][A-Za-z0-9_.+@=-]*$`)
 )
 
-// IsCipherName reports whether an element of ciphers is the name of one, or of a
-// group of them, and no instruction.
+// IsCipherName reports whether an element of ciphers is the name of a cipher or of a group
+// of ciphers, and not an instruction.
 func IsCipherName(s string) bool { return tlsName.MatchString(s) }
 
 // Check finds what is wrong with the fields.

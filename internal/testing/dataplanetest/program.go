@@ -1,9 +1,12 @@
 package dataplanetest
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -11,11 +14,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // programLimit is how long a real API may take to answer for the first time.
@@ -236,4 +242,113 @@ func takesHAProxy(binary string) error {
 		return errors.New("a real Dataplane API takes HAProxy from 2.7 on: HAPROXY names another one")
 	}
 	return nil
+}
+
+// settings are those of a real API's file that the double heeds.
+type settings struct {
+	API struct {
+		Host   string
+		Port   int
+		Scheme []string
+		TLS    struct {
+			Host        string `json:"tls_host"`
+			Port        int    `json:"tls_port"`
+			Certificate string `json:"tls_certificate"`
+			Key         string `json:"tls_key"`
+		}
+		User        []struct{ Name, Password string }
+		Transaction struct {
+			Dir     string `json:"transaction_dir"`
+			Backups string `json:"backups_dir"`
+		}
+		Resources struct {
+			Maps         string `json:"maps_dir"`
+			Certificates string `json:"ssl_certs_dir"`
+			General      string `json:"general_storage_dir"`
+		}
+	} `json:"dataplaneapi"`
+	HAProxy struct {
+		Config string `json:"config_file"`
+		Binary string `json:"haproxy_bin"`
+		Master string `json:"master_runtime"`
+	} `json:"haproxy"`
+}
+
+// Serve is a real API's program: it reads the API's file and answers for a HAProxy that
+// somebody else runs, until the context ends.
+func Serve(ctx context.Context, path string, version API) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("start api: %w", err)
+	}
+	var s settings
+	if err := yaml.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("start api: %s: %w", path, err)
+	}
+	if len(s.API.User) != 1 {
+		return fmt.Errorf("start api: %s has %d users, want one", path, len(s.API.User))
+	}
+	a, err := s.begin(version)
+	if err != nil {
+		return err
+	}
+	defer a.stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.died = cancel
+	a.run()
+	listener, err := s.listen(ctx)
+	if err != nil {
+		return fmt.Errorf("start api: %w", err)
+	}
+	server := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.Serve(listener); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// begin starts the API's life before a HAProxy that is there.
+func (s settings) begin(version API) (*api, error) {
+	binary, err := findHAProxy(s.HAProxy.Binary)
+	if err != nil {
+		return nil, err
+	}
+	minor, err := binaryVersion(binary)
+	if err != nil {
+		return nil, err
+	}
+	h := &haproxy{binary: binary, minor: minor, config: s.HAProxy.Config, env: os.Environ(), socket: s.HAProxy.Master, log: os.DevNull}
+	h.alive.Store(true)
+	r := s.API.Resources
+	dirs := Dirs{
+		Maps: r.Maps, Certificates: r.Certificates, General: r.General, Transactions: s.API.Transaction.Dir, Backups: s.API.Transaction.Backups,
+		config: s.HAProxy.Config, lkg: filepath.Join(s.API.Transaction.Backups, "haproxy.cfg.lkg"),
+	}
+	for _, d := range []string{dirs.Maps, dirs.Certificates, dirs.General, dirs.Transactions, dirs.Backups} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return nil, fmt.Errorf("start api: %w", err)
+		}
+	}
+	user := s.API.User[0]
+	return newAPI(Options{API: version, ReloadDelay: 50 * time.Millisecond, Username: user.Name, Password: user.Password}, h, dirs)
+}
+
+func (s settings) listen(ctx context.Context) (net.Listener, error) {
+	host, port := s.API.Host, s.API.Port
+	secure := slices.Contains(s.API.Scheme, "https")
+	if secure {
+		host, port = s.API.TLS.Host, s.API.TLS.Port
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(cmp.Or(host, "0.0.0.0"), strconv.Itoa(port)))
+	if err != nil || !secure {
+		return listener, err
+	}
+	certificate, err := tls.LoadX509KeyPair(s.API.TLS.Certificate, s.API.TLS.Key)
+	if err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}), nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // getRuntimeInfo answers 200 whether the worker did or not.
@@ -182,4 +183,233 @@ func runtimeCommand(words []string) (command string, known bool) {
 		args[i] = words[i+1]
 	}
 	return fmt.Sprintf(format, args...), true
+}
+
+func (a *api) runtimeRoutes(service func(string, handler)) {
+	service("GET /runtime/backends/{backend}/servers", a.getRuntimeServers)
+	service("POST /runtime/backends/{backend}/servers", a.addRuntimeServer)
+	service("GET /runtime/backends/{backend}/servers/{server}", a.getRuntimeServer)
+	service("PUT /runtime/backends/{backend}/servers/{server}", a.putRuntimeServer)
+	service("DELETE /runtime/backends/{backend}/servers/{server}", a.deleteRuntimeServer)
+	service("GET /runtime/maps", a.getRuntimeMaps)
+	service("PUT /runtime/maps/{map}", a.putMap)
+	service("DELETE /runtime/maps/{map}", a.clearMap)
+	service("GET /runtime/maps/{map}/entries", a.getMapEntries)
+	service("POST /runtime/maps/{map}/entries", a.postMapEntry)
+	service("GET /runtime/maps/{map}/entries/{key}", a.getMapEntry)
+	service("PUT /runtime/maps/{map}/entries/{key}", a.putMapEntry)
+	service("DELETE /runtime/maps/{map}/entries/{key}", a.deleteMapEntry)
+	a.runtimeCrtListRoutes(service)
+	service("GET /runtime/ssl_certs", a.getRuntimeCerts)
+	service("POST /runtime/ssl_certs", a.postRuntimeCert)
+	service("GET /runtime/ssl_certs/{cert}", a.getRuntimeCert)
+	service("PUT /runtime/ssl_certs/{cert}", a.putRuntimeCert)
+	service("DELETE /runtime/ssl_certs/{cert}", a.deleteRuntimeCert)
+}
+
+// certNames maps the lines of show ssl cert to their names in JSON.
+var certNames = map[string]string{
+	"Filename": "storage_name", "Status": "status", "Serial": "serial", "Algorithm": "algorithm",
+	"SHA1 FingerPrint": "sha1_finger_print", "Subject": "subject", "Issuer": "issuers",
+	"Subject Alternative Name": "subject_alternative_names", "Chain Subject": "chain_subject", "Chain Issuer": "chain_issuer",
+}
+
+func (a *api) getRuntimeCerts(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.haproxy.worker(r.Context(), "show ssl cert")
+	if err != nil {
+		return err
+	}
+	certs := []map[string]string{}
+	open := false // a list of transactions comes first, and is no list of certificates
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "# transaction"):
+			open = true
+		case strings.HasPrefix(line, "# filename"):
+			open = false
+		case line != "" && !open:
+			certs = append(certs, map[string]string{
+				"storage_name": line, "description": line[strings.LastIndexByte(line, '/')+1:],
+			})
+		}
+	}
+	writeBody(w, http.StatusOK, certs)
+	return nil
+}
+
+func (a *api) getRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.haproxy.worker(r.Context(), "show ssl cert "+r.PathValue("cert"))
+	if err != nil {
+		return failOnCert(err, http.StatusNotFound)
+	}
+	cert := map[string]string{}
+	for line := range strings.Lines(out) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if name := certNames[key]; name != "" {
+			cert[name] = value
+		}
+	}
+	writeBody(w, http.StatusOK, cert)
+	return nil
+}
+
+func failOnCert(err error, status int) error {
+	if isRefusal(err) {
+		return failf(status, "%s %s", err, map[int]string{404: "not found", 500: "general error"}[status])
+	}
+	return err
+}
+
+// runtimeCertCall gives the worker a certificate.
+type runtimeCertCall func(ctx context.Context, name, pem string) error
+
+// setCert replaces a certificate under the name by which the worker knows it.
+func (a *api) setCert(ctx context.Context, name, pem string) error {
+	// The payload ends at its first empty line.
+	pem = strings.Join(strings.FieldsFunc(pem, func(r rune) bool { return r == '\n' || r == '\r' }), "\n")
+	if _, err := a.haproxy.worker(ctx, fmt.Sprintf("set ssl cert %s <<\n%s", name, pem)); err != nil {
+		return failOnCert(err, http.StatusInternalServerError)
+	}
+	out, err := a.haproxy.worker(ctx, "commit ssl cert "+name)
+	if err == nil && !strings.Contains(out, "Success!") {
+		_, _ = a.haproxy.worker(ctx, "abort ssl cert "+name)
+		err = workerError{out, "commit ssl cert " + name}
+	}
+	return failOnCert(err, http.StatusInternalServerError)
+}
+
+// newCert gives the worker a certificate that it does not know yet.
+func (a *api) newCert(ctx context.Context, name, pem string) error {
+	if _, err := a.haproxy.worker(ctx, "new ssl cert "+name); err != nil {
+		return failOnCert(err, http.StatusInternalServerError)
+	}
+	return a.setCert(ctx, name, pem)
+}
+
+func (a *api) putRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	_, pem, err := a.readUpload(r)
+	if err != nil {
+		return err
+	}
+	if err := a.setCert(r.Context(), r.PathValue("cert"), string(pem)); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// postRuntimeCert adds a certificate under the name of the upload, which has no
+// folder: a list that names files by their path does not find it.
+func (a *api) postRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	name, pem, err := a.readUpload(r)
+	if err != nil {
+		return err
+	}
+	if err := a.newCert(r.Context(), name, string(pem)); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+func (a *api) deleteRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.haproxy.worker(r.Context(), "del ssl cert "+r.PathValue("cert")); err != nil {
+		return failOnCert(err, http.StatusInternalServerError)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+type crtListEntry struct {
+	File       string   `json:"file"`
+	LineNumber int      `json:"line_number,omitempty"`
+	BindConfig string   `json:"ssl_bind_config,omitempty"`
+	SNIFilter  []string `json:"sni_filter,omitempty"`
+}
+
+func (a *api) runtimeCrtListRoutes(service func(string, handler)) {
+	service("GET /runtime/ssl_crt_lists", a.getRuntimeCrtLists)
+	service("GET /runtime/ssl_crt_lists/entries", a.getCrtListEntries)
+	service("POST /runtime/ssl_crt_lists/entries", a.postCrtListEntry)
+}
+
+func (a *api) getRuntimeCrtLists(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.haproxy.worker(r.Context(), "show ssl crt-list")
+	if err != nil {
+		return failOnCert(err, http.StatusNotFound)
+	}
+	lists := []map[string]string{}
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); line != "" {
+			lists = append(lists, map[string]string{"file": line})
+		}
+	}
+	writeBody(w, http.StatusOK, lists)
+	return nil
+}
+
+func (a *api) getCrtListEntries(w http.ResponseWriter, r *http.Request) error {
+	out, err := a.haproxy.worker(r.Context(), "show ssl crt-list -n "+r.URL.Query().Get("name"))
+	if err != nil {
+		return failOnCert(err, http.StatusNotFound)
+	}
+	if strings.HasPrefix(out, "didn't find the specified filename") {
+		return failf(http.StatusNotFound, "not found")
+	}
+	entries := []crtListEntry{}
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			entries = append(entries, parseCrtListEntry(line))
+		}
+	}
+	writeBody(w, http.StatusOK, entries)
+	return nil
+}
+
+// parseCrtListEntry reads "file:line [options] names".
+func parseCrtListEntry(line string) crtListEntry {
+	file, rest, _ := strings.Cut(line, " ")
+	var e crtListEntry
+	if i := strings.LastIndexByte(file, ':'); i >= 0 {
+		e.LineNumber, _ = strconv.Atoi(file[i+1:])
+		file = file[:i]
+	}
+	e.File = file
+	if inner, bracketed := strings.CutPrefix(rest, "["); bracketed {
+		e.BindConfig, rest, _ = strings.Cut(inner, "]")
+	}
+	e.SNIFilter = strings.Fields(rest)
+	return e
+}
+
+// postCrtListEntry adds an entry. 3.2 forgets to end the text of an entry with
+// names or options: the worker waits for more until the API gives up.
+func (a *api) postCrtListEntry(w http.ResponseWriter, r *http.Request) error {
+	var e crtListEntry
+	if err := a.readJSON(r, &e); err != nil {
+		return err
+	}
+	entry := e.File
+	if e.BindConfig != "" {
+		entry += " [" + e.BindConfig + "]"
+	}
+	entry = strings.Join(append([]string{entry}, e.SNIFilter...), " ")
+	if a.version == V32 && entry != e.File {
+		select {
+		case <-time.After(giveUp):
+		case <-r.Context().Done():
+		}
+		return failf(http.StatusInternalServerError, "%s general error", a.haproxy.socket)
+	}
+	command := fmt.Sprintf("add ssl crt-list %s <<\n%s", r.URL.Query().Get("name"), entry)
+	out, err := a.haproxy.worker(r.Context(), command)
+	if err == nil && !strings.Contains(out, "Success!") {
+		err = workerError{out, command}
+	}
+	if err != nil {
+		return failOnCert(err, http.StatusInternalServerError)
+	}
+	w.WriteHeader(http.StatusCreated)
+	return nil
 }

@@ -1,9 +1,11 @@
 {{/* The pod of an instance: HAProxy, and its Dataplane API as a sidecar. The API comes
-before HAProxy and goes after it, and a crash of it takes nothing with it. */}}
+before HAProxy and goes after it, and a crash of it takes nothing with it. Both are started
+by a program of ours, which the first container puts into a folder: images need no shell. */}}
 
 {{- define "hapsnap.haproxyEnv" -}}
 - {name: CONFIG_DIR, value: /etc/haproxy}
 - {name: FILES_DIR, value: /etc/hapsnap/files}
+- {name: PROGRAM_DIR, value: /run/hapsnap}
 - {name: API_DIR, value: /run/dataplaneapi}
 - {name: CREDENTIALS_DIR, value: /etc/hapsnap/credentials}
 - {name: MASTER_SOCKET, value: /run/haproxy/master.sock}
@@ -13,6 +15,8 @@ before HAProxy and goes after it, and a crash of it takes nothing with it. */}}
 {{- if .Values.haproxy.dataplane.tls.enabled }}
 - {name: TLS_DIR, value: /etc/hapsnap/dataplane-tls}
 {{- end }}
+- {name: DRAIN_PROPAGATION_SECONDS, value: {{ int .Values.haproxy.drain.propagationSeconds | quote }}}
+- {name: DRAIN_SECONDS, value: {{ int .Values.haproxy.drain.seconds | quote }}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 - name: POD_IP
@@ -41,6 +45,7 @@ before HAProxy and goes after it, and a crash of it takes nothing with it. */}}
 {{- $image := include "hapsnap.image" (dict "root" . "image" $h.image "tag" .Values.haproxyLine) -}}
 {{- $ports := include "hapsnap.trafficPorts" . | fromYamlArray -}}
 {{- $status := include "hapsnap.statusPort" . -}}
+{{- $program := include "hapsnap.image" (dict "root" . "image" $h.bootstrap.image "tag" .Chart.AppVersion) -}}
 {{- $sysctls := list -}}
 {{- if not $h.hostNetwork -}}
 {{- range $ports -}}
@@ -54,8 +59,6 @@ metadata:
     {{- include "hapsnap.podLabels" $self | nindent 4 }}
   annotations:
     kubectl.kubernetes.io/default-container: haproxy
-    # Scripts are read when a container starts. The first configuration takes no part.
-    hapsnap.dev/scripts: {{ printf "%s%s%s" (.Files.Get "files/prepare.sh") (.Files.Get "files/haproxy.sh") (.Files.Get "files/dataplaneapi.sh") | sha256sum | trunc 16 | quote }}
     {{- with $h.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -73,9 +76,9 @@ spec:
   {{- include "hapsnap.placement" $self | nindent 2 }}
   initContainers:
   - name: prepare
-    image: {{ $image }}
-    imagePullPolicy: {{ $h.image.pullPolicy }}
-    command: [/bin/sh, /etc/hapsnap/files/prepare.sh]
+    image: {{ $program }}
+    imagePullPolicy: {{ $h.bootstrap.image.pullPolicy }}
+    command: [/usr/local/bin/bootstrap, prepare]
     env:
     {{- include "hapsnap.haproxyEnv" . | nindent 4 }}
     resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {memory: 64Mi}}
@@ -83,13 +86,14 @@ spec:
       {{- include "hapsnap.containerSecurity" . | nindent 6 }}
     volumeMounts:
     {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
+    - {name: program, mountPath: /run/hapsnap}
   # A sidecar. It has no startup probe: HAProxy's container would wait for it, and it waits
   # for HAProxy. It has no readiness probe: without it HAProxy still serves.
   - name: dataplaneapi
     image: {{ $image }}
     imagePullPolicy: {{ $h.image.pullPolicy }}
     restartPolicy: Always
-    command: [/bin/sh, /etc/hapsnap/files/dataplaneapi.sh]
+    command: [/run/hapsnap/bootstrap, dataplaneapi]
     env:
     {{- include "hapsnap.haproxyEnv" . | nindent 4 }}
     ports:
@@ -106,6 +110,7 @@ spec:
       {{- include "hapsnap.containerSecurity" . | nindent 6 }}
     volumeMounts:
     {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
+    - {name: program, mountPath: /run/hapsnap, readOnly: true}
     - {name: api, mountPath: /run/dataplaneapi}
     - {name: credentials, mountPath: /etc/hapsnap/credentials, readOnly: true}
     {{- if $h.dataplane.tls.enabled }}
@@ -115,7 +120,9 @@ spec:
   - name: haproxy
     image: {{ $image }}
     imagePullPolicy: {{ $h.image.pullPolicy }}
-    command: [/bin/sh, /etc/hapsnap/files/haproxy.sh]
+    # It drains HAProxy when the kubelet ends the container. A preStop that sleeps could not
+    # have /ready fail, and the signal that follows it would close the port of metrics too.
+    command: [/run/hapsnap/bootstrap, haproxy]
     env:
     {{- include "hapsnap.haproxyEnv" . | nindent 4 }}
     ports:
@@ -133,10 +140,6 @@ spec:
     - name: status
       containerPort: {{ $status }}
       protocol: TCP
-    # The endpoints have to leave everywhere first. Then HAProxy ends softly.
-    lifecycle:
-      preStop:
-        sleep: {seconds: {{ int $h.drain.propagationSeconds }}}
     startupProbe:
       httpGet: {path: /healthz, port: status}
       periodSeconds: 1
@@ -157,12 +160,15 @@ spec:
       {{- include "hapsnap.containerSecurity" . | nindent 6 }}
     volumeMounts:
     {{- include "hapsnap.haproxyMounts" . | nindent 4 }}
+    - {name: program, mountPath: /run/hapsnap, readOnly: true}
   volumes:
   - name: config
     emptyDir: {sizeLimit: {{ $h.volumes.config }}}
   # Private keys are on no disk.
   - name: certificates
     emptyDir: {medium: Memory, sizeLimit: {{ $h.volumes.certificates }}}
+  - name: program
+    emptyDir: {sizeLimit: 32Mi}
   - name: api
     emptyDir: {medium: Memory, sizeLimit: 1Mi}
   - name: run

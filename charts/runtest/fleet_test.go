@@ -1,0 +1,233 @@
+package runtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/testing/loadtest"
+)
+
+// traffic is the Service of the fleet.
+const traffic = charttest.Release + "-hapsnap-haproxy"
+
+// From `helm install` to requests that are served, and on: pods come and go under load,
+// and no request fails.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	r := install(t, "edge")
+	port := backend(t)
+	r.server.Apply(t, tenant("shop", port))
+	if !t.Run("an Ingress is served", func(t *testing.T) {
+		r.served(t, "shop.example")
+	}) {
+		return
+	}
+	t.Run("a pod ends", func(t *testing.T) { r.endPod(t, "shop.example") })
+	t.Run("a restart of the fleet", func(t *testing.T) {
+		r.replaceFleet(t, "shop.example", func() {
+			r.apply(t, "--set", "haproxy.podAnnotations.kubectl\\.kubernetes\\.io/restartedAt=now")
+		})
+	})
+	// There is no last version yet to upgrade from. These are the values that a version of
+	// the chart changes, and a configuration that differs.
+	t.Run("an upgrade", func(t *testing.T) {
+		programs := r.names(t, "compiler")
+		r.values = append(r.values, "--set", "haproxy.bootstrap.image.tag=next,compiler.image.tag=next,pusher.image.tag=next,compiler.config.maxconn=5000")
+		r.replaceFleet(t, "shop.example", func() { r.apply(t) })
+		eventually(t, "the compiler is replaced", func() bool {
+			now := r.names(t, "compiler")
+			return len(now) == 2 && now[0] != programs[0] && now[0] != programs[1] && now[1] != programs[1]
+		})
+	})
+	for i, component := range []string{"compiler", "pusher"} {
+		t.Run("the leader of the "+component+" ends", func(t *testing.T) {
+			r.delete(t, r.leader(t, component))
+			name := fmt.Sprintf("shop%d", i)
+			r.server.Apply(t, tenant(name, port))
+			r.served(t, name+".example")
+		})
+	}
+	t.Run("the status in the pusher's image", func(t *testing.T) {
+		out, err := r.statusInImage(t)
+		for name := range r.pods(t, "haproxy") {
+			if err != nil || !strings.Contains(out, name) {
+				t.Errorf("nothing about %s: %v\n%s", name, err, out)
+			}
+		}
+	})
+	t.Run("an existing fleet", func(t *testing.T) { r.existing(t, "shop.example") })
+	for _, n := range r.kubelet.Notes() {
+		t.Error("noticed:", n)
+	}
+}
+
+// served waits until every pod of the fleet answers for a host.
+func (r *release) served(t *testing.T, host string) {
+	t.Helper()
+	eventually(t, "both pods of the fleet serve "+host, func() bool {
+		addresses := r.addresses(t, traffic, "http")
+		for _, a := range addresses {
+			if status(t, a, host, "/") != http.StatusOK {
+				return false
+			}
+		}
+		return len(addresses) == 2
+	})
+}
+
+// endPod deletes a pod under load. No request fails; /ready does at once, and metrics and
+// the Dataplane API answer while the pod drains.
+func (r *release) endPod(t *testing.T, host string) {
+	t.Helper()
+	load := r.load(t, host)
+	load.Await(t, 200)
+	long := r.hold(t, host)
+	pod := r.pods(t, "haproxy")[long.pod]
+	r.delete(t, pod)
+	deleted := time.Now()
+	ready := "http://" + pod.Status.PodIP + ":8404"
+	eventually(t, "/ready fails", func() bool {
+		return status(t, pod.Status.PodIP+":8404", host, "/ready") == http.StatusServiceUnavailable
+	})
+	if after := time.Since(deleted); after > 1500*time.Millisecond {
+		t.Errorf("/ready of %s failed after %v", ready, after)
+	}
+	if got := status(t, pod.Status.PodIP+":80", host, "/"); got != http.StatusOK {
+		t.Errorf("a pod that just begins to end answers %d", got)
+	}
+	eventually(t, "the pod refuses connections", func() bool { return refuses(pod.Status.PodIP + ":80") })
+	if got := status(t, pod.Status.PodIP+":8404", host, "/metrics"); got != http.StatusOK {
+		t.Errorf("metrics of a pod that drains: %d", got)
+	}
+	if refuses(pod.Status.PodIP + ":5555") {
+		t.Error("the Dataplane API of a pod that drains is gone")
+	}
+	if got := long.finish(t); got != http.StatusOK {
+		t.Errorf("the request that took long got %d", got)
+	}
+	eventually(t, "the pod is gone, and another is there", func() bool {
+		names := r.names(t, "haproxy")
+		return len(names) == 2 && !slices.Contains(names, pod.Name) && len(r.addresses(t, traffic, "http")) == 2
+	})
+	unharmed(t, load)
+}
+
+// replaceFleet changes something of all pods of the fleet, under load.
+func (r *release) replaceFleet(t *testing.T, host string, change func()) {
+	t.Helper()
+	before := r.names(t, "haproxy")
+	load := r.load(t, host)
+	load.Await(t, 200)
+	change()
+	eventually(t, "the fleet is replaced", func() bool {
+		names := r.names(t, "haproxy")
+		return len(names) == 2 && !slices.Contains(before, names[0]) && !slices.Contains(before, names[1]) && len(r.addresses(t, traffic, "http")) == 2
+	})
+	load.Await(t, 200)
+	unharmed(t, load)
+}
+
+// unharmed ends a load, of which no request may have failed.
+func unharmed(t *testing.T, load *loadtest.Load) {
+	t.Helper()
+	served, failed := load.Stop()
+	t.Logf("%d requests served", served)
+	if len(failed) > 0 {
+		t.Errorf("%d requests failed: %v", len(failed), failed[:min(len(failed), 5)])
+	}
+}
+
+// A request that is held at the backend, in a pod.
+type request struct {
+	pod     string
+	release func()
+	status  chan int
+}
+
+// hold sends a request to a pod of the fleet whose answer takes until it is finished.
+func (r *release) hold(t *testing.T, host string) *request {
+	t.Helper()
+	for name, pod := range r.pods(t, "haproxy") {
+		q := &request{pod: name, status: make(chan int, 1)}
+		arrived, release := make(chan struct{}), make(chan struct{})
+		q.release = sync.OnceFunc(func() { close(release) })
+		held.Store(&holding{arrived: sync.OnceFunc(func() { close(arrived) }), release: release})
+		t.Cleanup(q.release)
+		go func() { q.status <- status(t, pod.Status.PodIP+":80", host, "/held") }()
+		<-arrived
+		return q
+	}
+	t.Fatal("there is no pod")
+	return nil
+}
+
+func (q *request) finish(t *testing.T) int {
+	t.Helper()
+	q.release()
+	return <-q.status
+}
+
+func refuses(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// tenant is a namespace with an Ingress, and a Service whose endpoint is a port of the test's.
+func tenant(name, port string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %[1]s}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: %[1]s}, spec: {ports: [{name: http, port: 80}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, namespace: %[1]s, labels: {kubernetes.io/service-name: web}},
+addressType: IPv4, ports: [{name: http, port: %[2]s}], endpoints: [{addresses: ["10.245.0.1"], conditions: {ready: true}}]}
+---
+{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web, namespace: %[1]s},
+spec: {ingressClassName: hapsnap, rules: [{host: %[1]s.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {name: http}}}}]}}]}}
+`, name, port)
+}
+
+// load has clients send requests to the fleet. They hear of its endpoints late.
+func (r *release) load(t *testing.T, host string) *loadtest.Load {
+	t.Helper()
+	load := loadtest.Start(t, loadtest.Options{Clients: 40, Host: host, Pause: 50 * time.Millisecond}, r.addresses(t, traffic, "http")...)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			heard := r.addresses(t, traffic, "http")
+			select {
+			case <-stop:
+				return
+			case <-time.After(500 * time.Millisecond):
+				if len(heard) > 0 {
+					load.Use(heard...)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done })
+	return load
+}
+
+func written(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

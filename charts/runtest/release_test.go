@@ -1,0 +1,241 @@
+package runtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/testing/imagetest"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/podtest"
+)
+
+// patience is how long a change may take until it is seen, on a machine that is busy.
+const patience = time.Minute
+
+// A release is the chart as it is installed, and the pods that it makes.
+type release struct {
+	server    *kubetest.Server
+	kubelet   *podtest.Kubelet
+	namespace string
+	values    []string
+}
+
+// values of all releases here: a test has no time.
+const values = `
+haproxy:
+  dataplane: {existingSecret: dataplane, tls: {existingSecret: dataplane-tls}}
+  drain: {seconds: 10, propagationSeconds: 2}
+  service: {type: ClusterIP}
+compiler: {lease: {duration: 3s, renewDeadline: 2s, retryPeriod: 500ms}}
+pusher: {lease: {duration: 3s, renewDeadline: 2s, retryPeriod: 500ms}, drainTime: 1s}
+fleet: {rollout: {soak: 1s}}
+`
+
+// install renders the chart, creates its objects, and runs its pods.
+func install(t *testing.T, namespace string, args ...string) *release {
+	t.Helper()
+	server := cluster.Server(t)
+	built := map[string]imagetest.Image{}
+	for _, target := range []string{"compiler", "pusher", "haproxy"} {
+		built["hapsnap/"+target] = image(t, target)
+	}
+	built["haproxytech/haproxy-debian"] = withShell(t, built["hapsnap/haproxy"])
+	built["haproxytech/haproxy-alpine"] = built["hapsnap/haproxy"] // the same programs
+	r := &release{server: server, namespace: namespace, values: args}
+	server.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}}", namespace))
+	server.Apply(t, r.secrets(t))
+	r.kubelet = podtest.Start(t, server, podtest.Options{Namespaces: []string{namespace, "haproxy"}, Image: func(name string) (imagetest.Image, bool) {
+		name, _, _ = strings.Cut(name, ":")
+		image, ok := built[path.Base(path.Dir(name))+"/"+path.Base(name)]
+		return image, ok
+	}})
+	r.apply(t)
+	return r
+}
+
+// apply renders the chart, with more arguments, and applies it.
+func (r *release) apply(t *testing.T, args ...string) {
+	t.Helper()
+	text, err := charttest.Template(t, "helm", r.namespace, slices.Concat([]string{"--values", written(t, values)}, r.values, args)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server.Apply(t, text)
+}
+
+// secrets are those that an administrator makes.
+func (r *release) secrets(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "dataplane"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{fmt.Sprintf("%s-hapsnap-haproxy.%s.svc", charttest.Release, r.namespace)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
+	return fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: dataplane, namespace: %[1]s}, stringData: {username: hapsnap, password: "it's s3cr3t"}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: dataplane-tls, namespace: %[1]s}, stringData: {tls.crt: %[2]q, ca.crt: %[2]q, tls.key: %[3]q}}
+`, r.namespace, crt, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+}
+
+// addresses are where clients of a Service are sent: its ready endpoints.
+func (r *release) addresses(t *testing.T, service, port string) []string {
+	t.Helper()
+	var slice discoveryv1.EndpointSlice
+	if err := r.server.Client().Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: service}, &slice); err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range slice.Endpoints {
+		for _, p := range slice.Ports {
+			if *p.Name == port && *e.Conditions.Ready {
+				out = append(out, net.JoinHostPort(e.Addresses[0], fmt.Sprint(*p.Port)))
+			}
+		}
+	}
+	return out
+}
+
+// pods are those of a component that do not end.
+func (r *release) pods(t *testing.T, component string) map[string]corev1.Pod {
+	t.Helper()
+	var list corev1.PodList
+	if err := r.server.Client().List(t.Context(), &list, client.InNamespace(r.namespace), client.MatchingLabels{"app.kubernetes.io/component": component}); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]corev1.Pod{}
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil {
+			out[p.Name] = p
+		}
+	}
+	return out
+}
+
+// names of pods of a component, those that end too.
+func (r *release) names(t *testing.T, component string) []string {
+	t.Helper()
+	var list corev1.PodList
+	if err := r.server.Client().List(t.Context(), &list, client.InNamespace(r.namespace), client.MatchingLabels{"app.kubernetes.io/component": component}); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, p := range list.Items {
+		out[p.Name] = true
+	}
+	return slices.Sorted(maps.Keys(out))
+}
+
+func (r *release) delete(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	if err := r.server.Client().Delete(t.Context(), &pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leader is the pod that has the Lease of a component.
+func (r *release) leader(t *testing.T, component string) corev1.Pod {
+	t.Helper()
+	var lease coordinationv1.Lease
+	if err := r.server.Client().Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: charttest.Release + "-hapsnap-" + component}, &lease); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range r.pods(t, component) {
+		if lease.Spec.HolderIdentity != nil && strings.Contains(*lease.Spec.HolderIdentity, name) {
+			return p
+		}
+	}
+	t.Fatalf("no pod has the Lease of the %s: %s", component, *lease.Spec.HolderIdentity)
+	return corev1.Pod{}
+}
+
+// held is the request for /held that is under way.
+var held atomic.Pointer[holding]
+
+type holding struct {
+	arrived func()
+	release chan struct{}
+}
+
+// backend answers all requests after 100 ms, and /held when it is told to.
+func backend(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", podtest.Gateway+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := held.Load(); r.URL.Path == "/held" && h != nil {
+			h.arrived()
+			<-h.release
+		}
+		<-time.After(100 * time.Millisecond)
+		fmt.Fprintln(w, "served", r.Host)
+	})}
+	go func() { _ = server.Serve(listener) }() // ends with the test
+	t.Cleanup(func() { _ = server.Close() })
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+// status is that of a response of an address for a host, 0 where there is none.
+func status(t *testing.T, address, host, path string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Host = host
+	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := c.Do(request)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}

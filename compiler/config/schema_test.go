@@ -1,0 +1,95 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/internal/testing/schemas"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+const schemaFile = "../../docs/reference/schemas/compilerconfig.json"
+
+// configSchema is made of the types and of their comments, as the page is.
+func configSchema(t *testing.T) schemas.Schema {
+	t.Helper()
+	said, err := readComments(".", "kinds", "logs", "transport")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := documentWriter{comments: said}
+	m := schemas.Maker{
+		Describe: d.comment,
+		Enum:     func(t reflect.Type) []string { return said.enums[t.Name()] },
+		Numeric:  func(t reflect.Type) bool { return t == reflect.TypeFor[Size]() },
+	}
+	return m.Document(snapshots.APIVersion, Kind, "The compiler's configuration: docs/reference/configuration.md", reflect.TypeFor[Config](), reflect.ValueOf(Default()))
+}
+
+func TestSchemaIsFresh(t *testing.T) {
+	t.Parallel()
+	schemas.Published(t, configSchema(t), schemaFile, *update)
+}
+
+// What the program refuses for its type or its name, the schema refuses, and the reverse.
+func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
+	t.Parallel()
+	compiled := schemas.Compiled(t, schemaFile)
+	head := map[string]any{"apiVersion": snapshots.APIVersion, "kind": Kind}
+	all := schemas.Mistakes(configSchema(t), head)
+	if len(all) < 500 {
+		t.Errorf("only %d mistakes", len(all))
+	}
+	for name, text := range all {
+		_, found := Parse("c.yaml", text)
+		if err := schemas.Validate(t, compiled, text); (err != nil) != (len(found) > 0) {
+			t.Errorf("%s: the schema says %v, the program %v\n%s", name, err, found, text)
+		}
+	}
+}
+
+// The examples of the project validate, and no field of the schema is unknown to the program.
+func TestSchemaTakesExamples(t *testing.T) {
+	t.Parallel()
+	compiled := schemas.Compiled(t, schemaFile)
+	var files []string
+	for _, root := range []string{"../../examples", "testdata"} {
+		err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".yaml") {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	checked := 0
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(strings.Split(string(text), "\n"), "kind: "+Kind) {
+			continue
+		}
+		checked++
+		if err := schemas.Validate(t, compiled, text); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if checked < 2 {
+		t.Errorf("only %d files were checked", checked)
+	}
+	defaults, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if schemas.Validate(t, compiled, []byte(strings.Replace(string(defaults), "spec:", "spec:\n  bufferSize: 65536\n  nonsense: 1", 1))) == nil {
+		t.Error("an unknown field is not refused")
+	}
+}

@@ -1,0 +1,206 @@
+package ingress
+
+import (
+	"crypto/x509"
+	stdpem "encoding/pem"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// certificates are those of Secrets that are named, whatever for.
+type certificates struct {
+	*findings
+	secrets lookup[corev1.Secret]
+	cfg     *Config
+	files   map[string]*routing.Certificate // by file
+	kinds   map[string]string               // of their keys, by file
+}
+
+// take returns the certificate of a Secret that an Ingress names. It is
+// referenced even if it cannot be served as it is here: it is joined when a
+// snapshot is pushed, and may be mended by then.
+func (t *certificates) take(by ownership.Claimant, name snapshots.SecretName, named routing.Origin) *routing.Certificate {
+	c, missing := t.of(name, named, hostsWithout)
+	if missing {
+		t.report(diag.Warning, by, named.Position, fmt.Sprintf("Secret %s does not exist here", name),
+			"its hosts get the default certificate until it does"+t.wherePushed())
+	}
+	return c
+}
+
+// wherePushed says where a Secret with a certificate has to be that is not here.
+func (t *certificates) wherePushed() string {
+	if t.cfg.CertificatesAsSeen {
+		return ""
+	}
+	return " where snapshots are pushed"
+}
+
+// takeDefault takes the certificate for everybody else, if the configuration names one, and returns
+// its file.
+func (t *certificates) takeDefault() string {
+	name := t.cfg.DefaultCertificate
+	if name == (snapshots.SecretName{}) {
+		return ""
+	}
+	object := diag.Object{Kind: "Secret", Namespace: name.Namespace, Name: name.Name}
+	c, missing := t.of(name, routing.Origin{Object: object}, hostsWithout)
+	if missing {
+		t.add(diag.Diagnostic{
+			Severity: diag.Warning, Object: object, Message: "does not exist here, and the configuration names it as the default certificate",
+			Hint: "hosts without a certificate get the fallback certificate until it does" + t.wherePushed(),
+		})
+	}
+	return c.File
+}
+
+// hostsWithout is what becomes of hosts while their Secret cannot be used.
+const hostsWithout = "hosts that name this Secret get the default certificate"
+
+// of returns the certificate of a Secret, which it makes and checks
+// if it is new; without is what becomes of whoever names the Secret while it
+// cannot be used. Missing says that the Secret is not here, once.
+func (t *certificates) of(name snapshots.SecretName, named routing.Origin, without string) (c *routing.Certificate, missing bool) {
+	file := routing.CertificateFile(name)
+	if c := t.files[file]; c != nil {
+		return c, false
+	}
+	c = &routing.Certificate{File: file, Secret: name, Origin: named}
+	t.files[file] = c
+	secret, exists := t.secrets.find(name)
+	if !exists {
+		return c, !t.cfg.SecretsUnseen
+	}
+	observed, kind, err := observe(secret.Value)
+	if err != nil {
+		t.reportSecret(diag.Error, secret, "holds no certificate that can be served: "+err.Error(), without+" until it is mended")
+		return c, false
+	}
+	c.Observed, t.kinds[file] = &observed, kind
+	if !t.cfg.Now.IsZero() && t.cfg.Now.After(observed.NotAfter) {
+		t.reportSecret(diag.Warning, secret, "the certificate expired on "+observed.NotAfter.Format("2006-01-02"), "renew it; until then its hosts get the default certificate")
+	}
+	if without != ofServers { // what is shown to servers is none of theirs
+		t.reportServing(secret, observed)
+	}
+	return c, false
+}
+
+// reportServing warns of a certificate that clients refuse, though HAProxy serves it.
+func (t *certificates) reportServing(secret inputs.Object[corev1.Secret], observed snapshots.ObservedCertificate) {
+	data, err := live.Certificate(*secret.Value)
+	if err != nil {
+		return
+	}
+	for _, fault := range pem.ServingFaults(data, t.cfg.Now) {
+		t.reportSecret(diag.Warning, secret, fmt.Sprintf("the certificate for %s %s", someNames(observed.Names), fault), "it is served, and clients may refuse it; put one for a server there")
+	}
+}
+
+// someNames lists the first of the names that a certificate is for.
+func someNames(names []string) string {
+	const most = 3
+	switch {
+	case len(names) == 0:
+		return "no name"
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// takeAuthority returns the certificate authorities of a Secret that an Ingress names
+// for its clients.
+func (t *certificates) takeAuthority(by ownership.Claimant, name snapshots.SecretName, named routing.Origin) *routing.Certificate {
+	c, missing := t.authorityOf(name, named)
+	if missing {
+		t.report(diag.Warning, by, named.Position, notSeen(name, t.cfg.SecretsUnseen),
+			"no certificate is accepted until it does where snapshots are pushed")
+	}
+	return c
+}
+
+// authorityOf returns the certificate authorities of a Secret, which it makes and
+// checks if they are new. Without them nobody is let in, for a snapshot that is
+// pushed without its authorities is given some that signed nothing. Missing says
+// that the Secret is not here, once.
+func (t *certificates) authorityOf(name snapshots.SecretName, named routing.Origin) (c *routing.Certificate, missing bool) {
+	file := routing.AuthorityFile(name)
+	if c := t.files[file]; c != nil {
+		return c, false
+	}
+	c = &routing.Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
+	t.files[file] = c
+	secret, exists := t.secrets.find(name)
+	if !exists {
+		return c, true
+	}
+	if _, err := live.Authorities(*secret.Value); err != nil {
+		t.reportSecret(diag.Error, secret, "holds no certificate authorities: "+err.Error(), "no certificate is accepted until it is mended")
+	}
+	return c, false
+}
+
+// notSeen says that a Secret is not among the inputs, whether or not it could have been.
+func notSeen(name snapshots.SecretName, unseen bool) string {
+	if unseen {
+		return fmt.Sprintf("whether Secret %s exists and can be used is not checked here", name)
+	}
+	return fmt.Sprintf("Secret %s does not exist here", name)
+}
+
+// observe describes the certificate in a Secret, and names the kind of its key.
+func observe(secret *corev1.Secret) (observed snapshots.ObservedCertificate, kind string, err error) {
+	data, err := live.Certificate(*secret)
+	if err != nil {
+		return snapshots.ObservedCertificate{}, "", err
+	}
+	leaf, err := pem.CheckKeyPair(data)
+	return snapshots.ObservedCertificate(leaf), keyKind(data), err
+}
+
+// keyKind names the kind of key of a certificate, "" if that cannot be told.
+// HAProxy chooses by it among the certificates of a host.
+func keyKind(data []byte) string {
+	block, _ := stdpem.Decode(data)
+	if block == nil {
+		return ""
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return ""
+	}
+	return leaf.PublicKeyAlgorithm.String()
+}
+
+// reportSecret adds a finding on a Secret.
+func (t *certificates) reportSecret(severity diag.Severity, secret inputs.Object[corev1.Secret], message, hint string) {
+	t.add(diag.Diagnostic{
+		Severity: severity, Position: secret.Position("data", corev1.TLSCertKey), Object: secret.Ref, Message: message, Hint: hint,
+	})
+}
+
+// takeForServers takes the Secrets that TLS towards servers needs.
+func (t *certificates) takeForServers(demands []secretDemand) {
+	for _, d := range demands {
+		var missing bool
+		if d.authority {
+			_, missing = t.authorityOf(d.secret, d.spot.origin)
+		} else {
+			_, missing = t.of(d.secret, d.spot.origin, d.without)
+		}
+		if missing {
+			t.add(d.spot.finding(diag.Warning, ": "+notSeen(d.secret, t.cfg.SecretsUnseen), d.without+" until it does where snapshots are pushed"))
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package ingress
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/printable"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// The annotation that named an Ingress's class before there was a field.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+// classes knows which class belongs to whom.
+type classes struct {
+	cfg         Config
+	controllers map[string]string // of the IngressClass objects, by name
+	isDefault   bool              // a class of ours is the default
+	hasDefault  bool              // any class is
+	unnamed     string            // the class of Ingresses of ours that name none
+}
+
+func newClasses(objects []inputs.Object[networkingv1.IngressClass], cfg Config) classes {
+	c := classes{cfg: cfg, controllers: make(map[string]string, len(objects))}
+	for _, o := range objects {
+		c.controllers[o.Ref.Name] = o.Value.Spec.Controller
+		if o.Value.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
+			c.hasDefault = true
+			c.isDefault = c.isDefault || o.Value.Spec.Controller == cfg.ControllerClass
+		}
+	}
+	c.unnamed = cmp.Or(newestDefault(objects, cfg.ControllerClass), cfg.IngressClass)
+	return c
+}
+
+// nameOf returns the name of the class that an Ingress of ours has.
+func (c classes) nameOf(ing ingress) string {
+	field := ""
+	if name := ing.Value.Spec.IngressClassName; name != nil {
+		field = *name
+	}
+	return cmp.Or(ing.Value.Annotations[classAnnotation], field, c.unnamed)
+}
+
+// claim reports whether an Ingress is ours, and what its author should know.
+func (c classes) claim(ing ingress) (bool, []diag.Diagnostic) {
+	annotation, field := ing.Value.Annotations[classAnnotation], ""
+	if name := ing.Value.Spec.IngressClassName; name != nil {
+		field = *name
+	}
+	switch {
+	case annotation != "" && field != "" && field != annotation:
+		ours := c.isOursByAnnotation(annotation)
+		return ours, c.warnIf(ours || c.isOurs(field), ing, []any{"metadata", "annotations", classAnnotation},
+			fmt.Sprintf("annotation %s says %s, and ingressClassName says %s: the annotation wins", classAnnotation, printable.Quoted(annotation), printable.Quoted(field)),
+			"remove the annotation")
+	case annotation != "":
+		return c.isOursByAnnotation(annotation), nil
+	case field != "":
+		ours := c.isOurs(field)
+		_, exists := c.controllers[field]
+		return ours, c.warnIf(!ours && !exists && field == c.cfg.IngressClass, ing, []any{"spec", "ingressClassName"},
+			fmt.Sprintf("ignored: there is no IngressClass %s", printable.Quoted(field)),
+			"create it with spec.controller "+c.cfg.ControllerClass)
+	}
+	ours := c.isDefault || c.cfg.WatchWithoutClass
+	return ours, c.warnIf(!ours && !c.hasDefault, ing, []any{"spec"},
+		"ignored: it names no class, and no IngressClass is the default",
+		"set ingressClassName: "+c.cfg.IngressClass)
+}
+
+// IsOurs reports whether an Ingress is the business of this compiler, as its class
+// says.
+func IsOurs(ing *networkingv1.Ingress, objects []inputs.Object[networkingv1.IngressClass], cfg Config) bool {
+	ours, _ := newClasses(objects, cfg.withDefaults()).claim(ingress{Value: ing})
+	return ours
+}
+
+// isOurs reports whether the class in the field is ours. Its IngressClass
+// decides; manifests without any go by the name alone.
+func (c classes) isOurs(name string) bool {
+	if controller, ok := c.controllers[name]; ok {
+		return controller == c.cfg.ControllerClass
+	}
+	return len(c.controllers) == 0 && name == c.cfg.IngressClass
+}
+
+// isOursByAnnotation reports whether the class in the annotation is ours,
+// which needs no IngressClass.
+func (c classes) isOursByAnnotation(name string) bool {
+	controller, ok := c.controllers[name]
+	return name == c.cfg.IngressClass || (ok && controller == c.cfg.ControllerClass)
+}
+
+func (c classes) warnIf(condition bool, ing ingress, path []any, message, hint string) []diag.Diagnostic {
+	if !condition {
+		return nil
+	}
+	return []diag.Diagnostic{{
+		Severity: diag.Warning, Position: ing.Position(path...), Object: ing.Ref, Message: message, Hint: hint,
+	}}
+}
+
+// annotationPath is the place of an option in an object.
+func annotationPath(name string) []any {
+	return []any{"metadata", "annotations", options.Prefix + name}
+}
+
+// parameters are what an IngressClass gives to its Ingresses: the options of a
+// ConfigMap. Those that cannot be had may protect something, and are closed.
+type parameters struct {
+	origin routing.Origin // the IngressClass, or the ConfigMap once it is found
+	values options.Values
+	source inputs.Object[corev1.ConfigMap] // of no value until it is found
+	class  inputs.Object[networkingv1.IngressClass]
+	found  []diag.Diagnostic
+}
+
+// originOf returns the ConfigMap and the place of an annotation's default.
+func (p *parameters) originOf(annotation string) routing.Origin {
+	key := annotation
+	if _, ok := p.source.Value.Data[key]; !ok {
+		key = annotation[len(options.Prefix):]
+	}
+	return originOf(p.source, "data", key)
+}
+
+// readParameters reads the parameters of the classes that are ours.
+func readParameters(objects []inputs.Object[networkingv1.IngressClass], controller string, configMaps lookup[corev1.ConfigMap]) map[string]*parameters {
+	out := map[string]*parameters{}
+	for _, class := range objects {
+		if class.Value.Spec.Controller == controller && class.Value.Spec.Parameters != nil {
+			out[class.Ref.Name] = parametersOf(class, configMaps)
+		}
+	}
+	return out
+}
+
+func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps lookup[corev1.ConfigMap]) *parameters {
+	ref := *class.Value.Spec.Parameters
+	closed := &parameters{class: class, origin: originOf(class, "spec", "parameters"), values: options.Values{Closed: true}}
+	refuse := func(field, message, hint string) *parameters {
+		closed.found = []diag.Diagnostic{{
+			Severity: diag.Error, Position: class.Position("spec", "parameters", field), Object: class.Ref, Hint: hint,
+			Message: message + "; the Ingresses of the class answer 503",
+		}}
+		return closed
+	}
+	const want = "use kind: ConfigMap without apiGroup, scope: Namespace, and a namespace"
+	switch {
+	case ref.Kind != "ConfigMap":
+		return refuse("kind", fmt.Sprintf("parameters of kind %s are not supported", printable.Quoted(ref.Kind)), want)
+	case ref.APIGroup != nil && *ref.APIGroup != "":
+		return refuse("apiGroup", fmt.Sprintf("parameters of API group %s are not supported", printable.Quoted(*ref.APIGroup)), want)
+	case ref.Scope == nil || *ref.Scope != networkingv1.IngressClassParametersReferenceScopeNamespace || ref.Namespace == nil || *ref.Namespace == "":
+		return refuse("scope", "parameters name no namespace, and a ConfigMap has one", want)
+	}
+	name := snapshots.SecretName{Namespace: *ref.Namespace, Name: ref.Name}
+	source, exists := configMaps.find(name)
+	if !exists {
+		return refuse("name", fmt.Sprintf("ConfigMap %s does not exist", name), "create it, or correct the name")
+	}
+	p := &parameters{class: class, source: source}
+	annotations := options.Parameters(source.Value.Data)
+	var problems []options.Problem
+	p.values, problems = options.Read(options.OnClass, annotations)
+	p.origin = originOf(source, "data")
+	p.found = p.problems(problems)
+	return p
+}
+
+// problems returns findings on the parameters of a class.
+func (p *parameters) problems(problems []options.Problem) []diag.Diagnostic {
+	var out []diag.Diagnostic
+	for _, x := range problems {
+		out = append(out, diag.Diagnostic{
+			Severity: x.Severity, Position: p.originOf(x.Annotation).Position, Object: p.origin.Object, Message: x.Message, Hint: x.Hint,
+		})
+	}
+	return out
+}
+
+// isLike reports whether other parameters are made of the same objects.
+func (p *parameters) isLike(o *parameters) bool {
+	if p == nil || o == nil {
+		return p == o
+	}
+	return p.class.Value == o.class.Value && p.source.Value == o.source.Value
+}
+
+// problemsOf returns findings on the annotations of an object.
+func problemsOf(object diag.Object, at func(...any) diag.Position, problems []options.Problem) []diag.Diagnostic {
+	var out []diag.Diagnostic
+	for _, p := range problems {
+		out = append(out, diag.Diagnostic{
+			Severity: p.Severity, Position: at("metadata", "annotations", p.Annotation), Object: object, Message: p.Message, Hint: p.Hint,
+		})
+	}
+	return out
+}
+
+// askedProblems returns findings on the options of an Ingress, which may be those of its class.
+func askedProblems(ing ingress, class *parameters, problems []options.Problem) []diag.Diagnostic {
+	var own, inherited []options.Problem
+	for _, p := range problems {
+		if p.Inherited {
+			inherited = append(inherited, p)
+		} else {
+			own = append(own, p)
+		}
+	}
+	out := problemsOf(ing.Ref, ing.Position, own)
+	if class != nil {
+		out = append(out, class.problems(inherited)...)
+	}
+	return out
+}
+
+// newestDefault returns the name of the class of ours that Ingresses without one
+// have: of several defaults the newest, as the API server has it.
+func newestDefault(objects []inputs.Object[networkingv1.IngressClass], controller string) string {
+	defaults := slices.DeleteFunc(slices.Clone(objects), func(o inputs.Object[networkingv1.IngressClass]) bool {
+		return o.Value.Spec.Controller != controller || o.Value.Annotations[networkingv1.AnnotationIsDefaultIngressClass] != "true"
+	})
+	if len(defaults) == 0 {
+		return ""
+	}
+	return slices.MinFunc(defaults, func(a, b inputs.Object[networkingv1.IngressClass]) int {
+		if c := b.Value.CreationTimestamp.Compare(a.Value.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return a.Ref.Compare(b.Ref)
+	}).Ref.Name
+}

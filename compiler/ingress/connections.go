@@ -1,0 +1,461 @@
+package ingress
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
+	"github.com/hapsnap/hapsnap/internal/printable"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// claimant is who asks for a port: an entry of the configuration or a Service.
+type claimant struct {
+	name   string // in what others are told
+	origin routing.Origin
+	report func(severity diag.Severity, field, message, hint string)
+}
+
+// wish is what a claimant asks of a port. The words for its fields are those that
+// the claimant knows.
+type wish struct {
+	by      claimant
+	port    int
+	service snapshots.SecretName
+	target  string // the name or number of the Service's port; "" finds it
+	hosts   []string
+	secret  snapshots.SecretName // zero: TLS does not end here
+	trusted []netip.Prefix
+	send    int // the version of the PROXY protocol, or 0
+}
+
+// connectionListener is a listener that is being collected, and who has its
+// routes.
+type connectionListener struct {
+	trusted []netip.Prefix
+	by      claimant
+	routes  map[string]connectionClaim // by SNI
+}
+
+type connectionClaim struct {
+	by    claimant
+	route routing.ConnectionRoute
+}
+
+// tcpServices opens the ports that are asked for. The configuration comes before
+// Services, then the older Service before the younger.
+func (t *merge) tcpServices(services []inputs.Object[corev1.Service]) {
+	for i, entry := range t.cfg.TCPServices {
+		t.claimPort(configuredWish(t, i, entry))
+	}
+	var asking []inputs.Object[corev1.Service]
+	for _, s := range services {
+		if _, asks := s.Value.Annotations[options.Prefix+options.TCPPort]; asks {
+			asking = append(asking, s)
+		}
+	}
+	slices.SortFunc(asking, func(a, b inputs.Object[corev1.Service]) int {
+		return cmp.Or(ownership.CompareTimes(a.Value.CreationTimestamp, b.Value.CreationTimestamp), a.Ref.Compare(b.Ref))
+	})
+	for _, s := range asking {
+		t.annotatedService(s)
+	}
+}
+
+// configuredWish is what an entry of the configuration asks for.
+func configuredWish(t *merge, i int, entry config.TCPService) wish {
+	namespace, name, port := entry.Target()
+	secretNamespace, secret := entry.CertificateSecret()
+	place := fmt.Sprintf("spec.tcpServices[%d]", i)
+	fields := map[string]string{options.TCPPort: ".port", "target": ".service", "tcp-sni": ".sni", "tcp-tls-secret": ".tls.secret", "tcp-proxy-protocol": ".proxyProtocol"}
+	return wish{
+		by: claimant{
+			name: place + " of the configuration",
+			report: func(severity diag.Severity, field, message, hint string) {
+				t.add(diag.Diagnostic{Severity: severity, Message: place + fields[field] + ": " + message, Hint: hint})
+			},
+		},
+		port: entry.Port, service: snapshots.SecretName{Namespace: namespace, Name: name}, target: port,
+		hosts: entry.SNI, secret: snapshots.SecretName{Namespace: secretNamespace, Name: secret},
+		trusted: entry.ProxyProtocol.Networks(), send: entry.SendProxyProtocol,
+	}
+}
+
+// annotatedService opens the ports that a Service asks for, if it may. If a part
+// of what it says of them cannot be used, none is opened.
+func (t *merge) annotatedService(s inputs.Object[corev1.Service]) {
+	values, problems := options.Read(options.OnService, s.Value.Annotations)
+	t.add(problemsOf(s.Ref, s.Position, problems)...)
+	for name := range s.Value.Annotations {
+		if option, ok := strings.CutPrefix(name, options.Prefix+"tcp-"); ok && !values.Has("tcp-"+option) {
+			return // which was reported
+		}
+	}
+	settings, _, _ := options.Resolve(values)
+	by := claimant{
+		name: s.Ref.String(), origin: originOf(s, annotationPath(options.TCPPort)...),
+		report: func(severity diag.Severity, field, message, hint string) {
+			if field == "target" {
+				field = options.TCPPort
+			}
+			t.add(diag.Diagnostic{
+				Severity: severity, Position: s.Position(annotationPath(field)...), Object: s.Ref,
+				Message: "annotation " + options.Prefix + field + ": " + message, Hint: hint,
+			})
+		},
+	}
+	c := settings.Connections
+	w := wish{by: by, service: snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}, hosts: c.SNI, trusted: c.Trusted}
+	if c.Secret != "" {
+		w.secret = snapshots.SecretName{Namespace: s.Ref.Namespace, Name: c.Secret}
+	}
+	if w.hosts = t.ownHosts(by, s.Ref.Namespace, c.SNI); len(w.hosts) < len(c.SNI) && len(w.hosts) == 0 {
+		return
+	}
+	for _, p := range c.Ports {
+		if t.mayOpen(by, s.Ref.Namespace, p.Port) {
+			w.port, w.target = p.Port, p.Target
+			t.claimPort(w)
+		}
+	}
+}
+
+// ownHosts returns the hosts that Services of a namespace may have connections of, and tells
+// a Service of others.
+func (t *merge) ownHosts(by claimant, namespace string, hosts []string) []string {
+	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
+		s, o := t.owners.StandingOf(namespace, hostname.Of(host))
+		switch {
+		case s != ownership.Strange:
+			return false
+		case o == nil:
+			by.report(diag.Error, "tcp-sni", fmt.Sprintf("host %s is not used: it is in a domain that is reserved for other namespaces", host), "use another host")
+		default:
+			by.report(diag.Error, "tcp-sni", fmt.Sprintf("host %s is not used: it belongs to namespace %s, by %s", host, o.Namespace(), o.By.Ref), "use a host of your own")
+		}
+		return true
+	})
+}
+
+// mayOpen reports whether a Service may open a port, and tells it if not.
+func (t *merge) mayOpen(by claimant, namespace string, port int) bool {
+	allowed := t.cfg.TCPAnnotations
+	listener, taken := t.cfg.Ports[port]
+	switch {
+	case taken:
+		by.report(diag.Error, options.TCPPort, fmt.Sprintf("port %d is not opened: it is that of %s", port, listener), "use another one")
+	case !allowed.AllowsPort(port):
+		by.report(diag.Error, options.TCPPort, fmt.Sprintf("port %d is not opened: it is not one that annotations may open", port),
+			"the configuration lists them in tcpAnnotations.ports")
+	case !allowed.Namespaces.Has(namespace):
+		by.report(diag.Error, options.TCPPort, fmt.Sprintf("port %d is not opened: Services of namespace %s may open none", port, namespace),
+			"the configuration lists those that may in tcpAnnotations.namespaces")
+	default:
+		return true
+	}
+	return false
+}
+
+// claimPort takes the connections of a port for a Service, as far as nobody else
+// has them.
+func (t *merge) claimPort(w wish) {
+	trusted := slices.SortedFunc(slices.Values(w.trusted), netip.Prefix.Compare)
+	l := t.listeners[w.port]
+	if l != nil && !slices.Equal(l.trusted, trusted) {
+		w.by.report(diag.Error, "tcp-proxy-protocol", fmt.Sprintf("port %d is not opened: %s, which has it, trusts other networks", w.port, l.by.name),
+			"say the same in both")
+		return
+	}
+	if l == nil {
+		l = &connectionListener{trusted: trusted, by: w.by, routes: map[string]connectionClaim{}}
+	}
+	var free []string
+	for _, host := range orAny(w.hosts) {
+		if winner, taken := l.routes[hostname.Of(host)]; taken {
+			w.by.report(diag.Error, fieldOf(host), fmt.Sprintf("%s not used: taken by %s", connectionsOf(w.port, host), winner.by.name),
+				"remove one of the two, or tell them apart by the host that TLS asks for")
+			continue
+		}
+		free = append(free, hostname.Of(host))
+	}
+	if len(free) == 0 {
+		return
+	}
+	t.listeners[w.port] = l
+	route := routing.ConnectionRoute{Backend: t.tcpBackend(w), Origin: w.by.origin}
+	if w.secret != (snapshots.SecretName{}) {
+		route.Terminate, route.Certificate = true, t.connectionCertificate(w)
+	}
+	for _, sni := range free {
+		route.SNI = sni
+		l.routes[sni] = connectionClaim{w.by, route}
+	}
+}
+
+func orAny(hosts []string) []string {
+	if len(hosts) == 0 {
+		return []string{""}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(hosts)))
+}
+
+func fieldOf(host string) string {
+	if host == "" {
+		return options.TCPPort
+	}
+	return "tcp-sni"
+}
+
+// connectionsOf names connections in a message.
+func connectionsOf(port int, host string) string {
+	if host == "" {
+		return fmt.Sprintf("port %d is", port)
+	}
+	return fmt.Sprintf("host %s of port %d is", host, port)
+}
+
+// modelListeners returns the listeners as the model has them.
+func (t *merge) modelListeners() []routing.Listener {
+	out := t.passthroughListener()
+	for port, l := range t.listeners {
+		m := routing.Listener{Name: routing.TCPListenerName(port), Port: port, Protocol: routing.TCP, Trusted: l.trusted}
+		for _, c := range l.routes {
+			m.Routes = append(m.Routes, c.route)
+		}
+		out = append(out, m)
+	}
+	for _, l := range out {
+		slices.SortFunc(l.Routes, func(a, b routing.ConnectionRoute) int { return cmp.Compare(a.SNI, b.SNI) })
+	}
+	slices.SortFunc(out, func(a, b routing.Listener) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// closesConnections is what becomes of connections that lead nowhere.
+const closesConnections = "; its connections are closed"
+
+// tcpBackend adds the backend of a wish, and returns its name. Wishes for one
+// port of a Service share it, unless they send the client's address differently:
+// the first part of the name, which no namespace can be before three more parts,
+// tells them apart.
+func (t *merge) tcpBackend(w wish) string {
+	prefix := "tcp"
+	if w.send > 0 {
+		prefix = fmt.Sprintf("tcp-v%d", w.send)
+	}
+	service, exists := t.services[w.service]
+	r := t.resolveTarget(w, service, exists)
+	if f := r.finding; f.message != "" {
+		w.by.report(f.severity, "target", f.message+closesConnections, f.hint)
+	}
+	d := &connectionDemand{backend: routing.Backend{Name: prefix + "_" + r.name, Targets: r.targets}}
+	if exists {
+		d.addOptions(service, options.Values{}, nil, nil)
+	}
+	if w.send > 0 {
+		if d.backend.Upstream == nil {
+			d.backend.Upstream = &policy.Upstream{Protocol: policy.Opaque}
+		}
+		d.backend.Upstream.ProxyProtocol = w.send
+	}
+	return t.connectionBackend(d, w.by.origin).Name
+}
+
+// connectionBackend returns the backend of a demand for connections, which it makes if it is new.
+func (t *merge) connectionBackend(d *connectionDemand, origin routing.Origin) *routing.Backend {
+	b := t.connections[d.backend.Name]
+	if b == nil {
+		made := d.backend
+		b = &made
+		t.connections[b.Name] = b
+		t.add(d.found...)
+		b.Origins = slices.Clone(d.origins)
+		if !t.lists.take(d.lists) || d.closed {
+			b.Targets = nil
+		}
+		t.certs.takeForServers(d.secrets)
+	}
+	if origin.Object != (diag.Object{}) {
+		b.Origins = append(b.Origins, origin)
+	}
+	return b
+}
+
+// resolveTarget finds the port of the Service that a wish leads to.
+func (t *merge) resolveTarget(w wish, service inputs.Object[corev1.Service], exists bool) resolved {
+	if !exists {
+		return resolved{name: backendName(w.service, orPort(w)), finding: finding{
+			diag.Warning, nil, fmt.Sprintf("Service %s does not exist", w.service), "create it, or correct the name",
+		}}
+	}
+	ref := networkingv1.ServiceBackendPort{Name: w.target}
+	if n, err := strconv.Atoi(w.target); err == nil {
+		ref = networkingv1.ServiceBackendPort{Number: int32(n)}
+	}
+	if w.target == "" {
+		ref.Number = portFor(service.Value.Spec.Ports, int32(w.port))
+	}
+	return t.resolver.port(service.Value, w.service, ref, orPort(w))
+}
+
+func orPort(w wish) string {
+	if w.target == "" {
+		return strconv.Itoa(w.port)
+	}
+	return w.target
+}
+
+// portFor returns the only port of a Service, or else the wanted one.
+func portFor(ports []corev1.ServicePort, wanted int32) int32 {
+	if len(ports) == 1 {
+		return ports[0].Port
+	}
+	return wanted
+}
+
+// connectionCertificate returns the file of a wish's certificate, which is
+// referenced even if it cannot be served as it is here.
+func (t *merge) connectionCertificate(w wish) string {
+	const without = "connections get the default certificate"
+	c, missing := t.certs.of(w.secret, w.by.origin, without)
+	switch {
+	case missing:
+		w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("Secret %s does not exist here", w.secret), without+" until it does"+t.certs.wherePushed())
+	case c.Observed != nil:
+		t.checkCovers(w, c.Observed.Names)
+	}
+	return c.File
+}
+
+// checkCovers warns of hosts of a wish that its certificate is not for.
+func (t *merge) checkCovers(w wish, names []string) {
+	for _, host := range w.hosts {
+		if !hostname.Covers(names, host) {
+			w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("the certificate in Secret %s is not for host %s", w.secret, host), "clients will refuse it")
+		}
+	}
+}
+
+// passthroughOption is named in what is said of connections that are passed on.
+const passthroughOption = "annotation " + options.Prefix + "ssl-passthrough "
+
+// hostClaim is who has a host first, and so says what becomes of the connections
+// that ask for it over TLS: with a backend they are passed on to that.
+type hostClaim struct {
+	by      ownership.Claimant
+	backend string
+	origin  routing.Origin
+}
+
+// claimConnections takes the TLS connections of a host that a rule names. They
+// belong to the oldest Ingress with the host, whether it passes them on or not:
+// on what a host's connections end, one Ingress alone can decide. It is one of the namespace
+// that the host belongs to.
+func (t *merge) claimConnections(r rule) {
+	passes := t.turn.passthrough && !t.turn.denied
+	by, at, host, key := t.turn.Claimant, r.origin, r.host, r.key
+	winner, taken := t.passed[key]
+	standing, owner := t.owners.StandingOf(by.Ref.Namespace, key)
+	if standing == ownership.Owns && taken && owner != nil && winner.by.Ref.Namespace != by.Ref.Namespace {
+		taken = false // by one who had it only as long as no Ingress of the owner's did
+	}
+	switch {
+	case !taken && standing != ownership.Owns:
+		if passes {
+			t.mayDecide(by, at.Position, strings.TrimSpace(passthroughOption), host)
+		}
+		t.passed[key] = hostClaim{by: by, origin: at}
+	case taken && winner.by.Ref == by.Ref:
+	case taken && passes:
+		t.reportLost(diag.Error, by, winner.by, at.Position, passthroughOption+"is not heeded for host "+host+": what becomes of its TLS connections is up to "+winner.by.Precedes(by),
+			"give it a host of its own"+winnerAt(winner.origin))
+	case taken && winner.backend != "":
+		t.reportLost(diag.Warning, by, winner.by, at.Position, "TLS connections for host "+host+" do not get here: they are passed on as they are by "+winner.by.Precedes(by),
+			"only requests in the clear do"+winnerAt(winner.origin))
+	case taken:
+	default:
+		claim := hostClaim{by: by, origin: at}
+		if passes {
+			claim.backend = t.passOn(r)
+		}
+		t.passed[key] = claim
+	}
+}
+
+// passOn returns the backend for connections of a host, "" if there can be none.
+func (t *merge) passOn(r rule) string {
+	by, at, host := t.turn.Claimant, r.origin, r.host
+	switch {
+	case t.cfg.HTTPSPort == 0:
+		t.report(diag.Warning, by, at.Position, passthroughOption+"has no effect: nothing listens for HTTPS", "")
+		return ""
+	case host == "":
+		t.report(diag.Error, by, at.Position, passthroughOption+"is not heeded for a rule without a host: there is none that TLS could ask for", "name the host")
+		return ""
+	}
+	root := slices.IndexFunc(r.paths, func(p path) bool { return p.passed != nil })
+	for j, p := range r.paths {
+		if j != root {
+			t.report(diag.Warning, by, p.origin.Position,
+				"path "+printable.Quoted(orSlash(p.text))+ofHost(host)+" is for requests in the clear only: TLS connections are passed on as they are", "only a path / of type Prefix says where to")
+		}
+	}
+	if root < 0 {
+		t.report(diag.Error, by, at.Position, passthroughOption+"is not heeded for host "+host+": no path / of type Prefix says where its connections go", "add one")
+		return ""
+	}
+	return t.connectionBackend(r.paths[root].passed, at).Name
+}
+
+// keepApart has the TLS connections end here that ask for hosts in which a wildcard that
+// matches them has no say.
+func (t *merge) keepApart() {
+	for _, host := range t.owners.Apart() {
+		if _, known := t.passed[host]; known {
+			continue
+		}
+		c := hostClaim{}
+		if o := t.owners.First(host); o != nil {
+			if t.isReleased(o) {
+				continue
+			}
+			c.by, c.origin = o.By, o.Origin()
+		}
+		t.passed[host] = c
+	}
+}
+
+// passthroughListener returns the listener for HTTPS, if any connection to it is
+// passed on. Hosts that are not, but that one which is has a wildcard for, are
+// among its routes.
+func (t *merge) passthroughListener() []routing.Listener {
+	l := routing.Listener{Name: "https", Port: t.cfg.HTTPSPort, Protocol: routing.HTTPS}
+	t.keepApart()
+	for host, c := range t.passed {
+		_, parent, _ := strings.Cut(host, ".")
+		switch wildcard := t.passed["."+parent]; {
+		case c.backend != "":
+			l.Routes = append(l.Routes, routing.ConnectionRoute{SNI: host, Backend: c.backend, Origin: c.origin})
+		case host != "" && !strings.HasPrefix(host, ".") && wildcard.backend != "":
+			l.Routes = append(l.Routes, routing.ConnectionRoute{SNI: host, Terminate: true, Origin: c.origin})
+		}
+	}
+	if len(l.Routes) == 0 {
+		return nil
+	}
+	return []routing.Listener{l}
+}

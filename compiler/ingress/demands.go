@@ -1,0 +1,420 @@
+package ingress
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// demand is what an Ingress wants to send requests to.
+type demand struct {
+	resolved
+	origin routing.Origin
+	// problem says why there are no targets, nil if there are. What becomes of the requests is
+	// not said yet.
+	problem *diag.Diagnostic
+	// options are what the backend is to have; nil for a canary's.
+	options *backendOptions
+}
+
+// backendOptions is what the Ingress and the Service want of a backend. Secrets and ConfigMaps
+// are named, and not looked at.
+type backendOptions struct {
+	found   []diag.Diagnostic
+	origins []routing.Origin // whose options the backend has, besides its Ingress
+	// plain says that there are none.
+	plain bool
+	// closed says that a part that protects something cannot be had, whatever there is.
+	closed  bool
+	lists   lists
+	users   *usersDemand
+	auth    *authDemand
+	snippet []routing.SnippetLine
+	// refused says why the lines of a snippet are not allowed.
+	refused  *diag.Diagnostic
+	filters  []policy.Filter
+	protects *policy.Protection
+	upstream *policy.Upstream
+	secrets  []secretDemand
+}
+
+// spot is where an option stands that holds, and what messages call it.
+type spot struct {
+	origin routing.Origin
+	title  string
+}
+
+// finding returns something to say of an option's value.
+func (s spot) finding(severity diag.Severity, message, hint string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: severity, Position: s.origin.Position, Object: s.origin.Object, Hint: hint, Message: s.title + message}
+}
+
+// closes returns the finding that an option's value leads to nothing. The routes are closed for it.
+func (s spot) closes(message, hint string) diag.Diagnostic {
+	return s.finding(diag.Error, message+"; the routes that it protects answer 503", hint)
+}
+
+// lists are what options name that tell clients apart by their networks.
+type lists struct {
+	networks  []listDemand
+	countries []countryDemand
+}
+
+// listDemand is a list of networks that an option names.
+type listDemand struct {
+	list policy.NetworkList
+	by   string // the namespace that asks
+	spot spot
+}
+
+// usersDemand is a list of users that an option names.
+type usersDemand struct {
+	secret snapshots.SecretName
+	spot   spot
+}
+
+// authDemand is a Service that is asked for authentication, or why it cannot be.
+type authDemand struct {
+	refused *diag.Diagnostic
+	found   []diag.Diagnostic // on the Service
+	backend routing.Backend   // without origins
+	origin  routing.Origin
+}
+
+// secretDemand is a Secret that the TLS towards servers needs.
+type secretDemand struct {
+	secret    snapshots.SecretName
+	authority bool
+	spot      spot
+	without   string // what is so while it is not there
+}
+
+// asker are the objects whose options a backend carries: an Ingress, and the Service that it leads
+// to if that exists; or the Service alone. They are of one namespace.
+type asker struct {
+	namespace string
+	ingress   *ingress
+	class     *parameters
+	service   *service
+	values    []options.Values // of the Ingress, of the Service
+}
+
+// spot returns the object and the place of an option's value that holds.
+func (a asker) spot(option string) spot {
+	giver := options.Giver(option, a.values...)
+	if giver == 0 && a.class != nil && a.values[0].Inherits(option) {
+		return spot{a.class.originOf(options.Prefix + option), "parameter " + option}
+	}
+	title := "annotation " + options.Prefix + option
+	if giver == 1 && a.service != nil {
+		return spot{originOf(*a.service, annotationPath(option)...), title}
+	}
+	if a.ingress == nil {
+		return spot{routing.Origin{Object: diag.Object{Namespace: a.namespace}}, title}
+	}
+	return spot{originOf(*a.ingress, annotationPath(option)...), title}
+}
+
+// secret names a Secret of the namespace of the objects.
+func (a asker) secret(name string) snapshots.SecretName {
+	return snapshots.SecretName{Namespace: a.namespace, Name: name}
+}
+
+// demandMaker makes the demands of one Ingress: the options of a backend once for all paths.
+type demandMaker struct {
+	source
+	wishes  *wishes
+	options map[string]*backendOptions
+}
+
+// demand returns what a backend of the Ingress leads to. The same port by name and by number is the
+// same backend, except that an Ingress which asks for something of its requests has backends of its
+// own.
+func (m demandMaker) demand(ref networkingv1.IngressBackend, at []any) demand {
+	r := m.resolver().resolve(m.ingress.Ref.Namespace, ref)
+	if ref.Service != nil {
+		r.service = snapshots.SecretName{Namespace: m.ingress.Ref.Namespace, Name: ref.Service.Name}
+		if m.wishes.needsOwnBackend {
+			r.name += "." + m.ingress.Ref.Name
+		}
+	}
+	d := m.plainDemand(r, at)
+	if d.options = m.options[r.name]; d.options == nil {
+		d.options = m.optionsOf(r)
+		m.options[r.name] = d.options
+	}
+	return d
+}
+
+// plainDemand returns a demand without options.
+func (s source) plainDemand(r resolved, at []any) demand {
+	d := demand{resolved: r, origin: originOf(s.ingress, at...)}
+	if f := r.finding; f.message != "" {
+		problem := s.report(f.severity, s.ingress.Position(sub(at, f.field...)...), f.message, f.hint)
+		d.problem = &problem
+	}
+	return d
+}
+
+// optionsOf returns what the Ingress and its Service want of a new backend. If a part of it that
+// protects something cannot be had, nothing is served.
+func (m demandMaker) optionsOf(r resolved) *backendOptions {
+	out := &backendOptions{}
+	service, exists := m.service(r.service)
+	var offered options.Values
+	if exists {
+		var problems []options.Problem
+		offered, problems = options.Read(options.OnService, service.Value.Annotations)
+		out.found = problemsOf(service.Ref, service.Position, problems)
+	}
+	if r.name == routing.Unavailable || (!m.wishes.needsOwnBackend && !offered.Carried() && !r.port.Carried()) {
+		out.plain = true // what cannot be named is one for all
+		return out
+	}
+	by := asker{namespace: m.ingress.Ref.Namespace, ingress: &m.ingress, class: m.wishes.class, values: []options.Values{m.wishes.values.Inherit(r.port), offered}}
+	if exists {
+		by.service = &service
+	}
+	settings, problems, closed := options.Resolve(by.values...)
+	out.closed = closed
+	out.found = append(out.found, askedProblems(m.ingress, m.wishes.class, problems[0])...)
+	if exists {
+		out.found = append(out.found, problemsOf(service.Ref, service.Position, problems[1])...)
+	}
+	if m.wishes.class != nil {
+		out.origins = append(out.origins, m.wishes.class.origin)
+	}
+	if name := offered.First(); name != "" {
+		out.origins = append(out.origins, originOf(service, "metadata", "annotations", name))
+	}
+	out.lists = findLists(&settings.Protection, by)
+	if settings.Basic != nil {
+		out.users = usersOf(&settings, by)
+	}
+	if settings.External != nil {
+		out.auth = m.externalAuth(&settings, by)
+	}
+	m.addSnippet(out, settings.Snippet)
+	if out.refused != nil || out.auth != nil && out.auth.refused != nil {
+		return out // the backend is closed
+	}
+	out.filters = settings.Filters()
+	if p := settings.Protection; p.Any() {
+		out.protects = &p
+	}
+	if u := settings.Upstream; u != (policy.Upstream{}) {
+		nameCookie(&u, r)
+		out.secrets = nameSecrets(&u, settings.ServerSecrets, by)
+		out.upstream = &u
+	}
+	return out
+}
+
+// findLists names the lists that a protection names by their namespaces, and returns them.
+func findLists(p *policy.Protection, by asker) lists {
+	var out lists
+	find := func(n *policy.Networks, option string) {
+		n.Lists = slices.Clone(n.Lists) // which others read too
+		for i := range n.Lists {
+			if n.Lists[i].Namespace == "" {
+				n.Lists[i].Namespace = by.namespace
+			}
+			out.networks = append(out.networks, listDemand{n.Lists[i], by.namespace, by.spot(option)})
+		}
+	}
+	find(&p.Allow, "allow-list")
+	find(&p.Deny, "deny-list")
+	if p.Rate != nil {
+		rate := *p.Rate
+		p.Rate = &rate
+		find(&rate.Exempt, "rate-limit-exempt")
+	}
+	if len(p.AllowCountries) > 0 {
+		out.countries = append(out.countries, countryDemand{p.AllowCountries, by.spot(options.AllowCountries)})
+	}
+	if len(p.DenyCountries) > 0 {
+		out.countries = append(out.countries, countryDemand{p.DenyCountries, by.spot(options.DenyCountries)})
+	}
+	return out
+}
+
+// usersOf gives the users of a Secret a list. It is there even if the Secret is not: then it has no
+// users, and nobody gets in.
+func usersOf(s *options.Settings, by asker) *usersDemand {
+	basic := *s.Basic
+	secret := by.secret(basic.Secret)
+	basic.Users = userlistName(secret)
+	s.Basic = &basic
+	return &usersDemand{secret, by.spot("auth-basic")}
+}
+
+// userlistName names the list of the users of a Secret. Neither part holds an underscore, so that
+// no two lists are confused.
+func userlistName(secret snapshots.SecretName) string { return secret.Namespace + "_" + secret.Name }
+
+// externalAuth gives the Service that is asked a backend of its own: its servers are found there,
+// whatever they are today.
+func (m demandMaker) externalAuth(s *options.Settings, by asker) *authDemand {
+	a := *s.External
+	s.External = &a
+	if a.Service.Namespace == "" {
+		a.Service.Namespace = by.namespace
+	}
+	out := &authDemand{origin: originOf(*by.ingress, annotationPath("auth-url")...)}
+	name := snapshots.SecretName{Namespace: a.Service.Namespace, Name: a.Service.Name}
+	refuse := func(message, hint string) *authDemand {
+		d := by.spot("auth-url").closes(": "+message, hint)
+		out.refused = &d
+		return out
+	}
+	if name.Namespace != by.namespace && !slices.Contains(m.scope.sharedAuthServices, name.String()) {
+		return refuse(fmt.Sprintf("Service %s is of another namespace, which does not share it", name),
+			"use one of the same namespace, or have it added to shared.authServices of the configuration")
+	}
+	service, exists := m.service(name)
+	if !exists {
+		return refuse(fmt.Sprintf("Service %s does not exist", name), "create it, or correct the name")
+	}
+	r := m.resolver().port(service.Value, name, networkingv1.ServiceBackendPort{Number: int32(a.Service.Port)}, fmt.Sprint(a.Service.Port))
+	if len(r.targets) == 0 {
+		return refuse(r.finding.message, r.finding.hint)
+	}
+	values, problems := options.Read(options.OnService, service.Value.Annotations)
+	out.found = problemsOf(service.Ref, service.Position, problems)
+	settings, _, closed := options.Resolve(values)
+	if u := settings.Upstream; closed || u.TLS != nil || (u.Protocol != "" && u.Protocol != policy.HTTP1) || u.ProxyProtocol != 0 {
+		return refuse(fmt.Sprintf("Service %s is spoken to in another way than HTTP/1.1 in the clear", name),
+			"only that is supported towards an authentication service; see the annotations of the Service")
+	}
+	if external := r.targets[0].Name; external != nil {
+		a.Host = fmt.Sprintf("%s:%d", external.Host, external.Port)
+	}
+	// Three underscores tell it from the backends of routes.
+	a.Backend = "auth_" + r.name
+	upstream := settings.Upstream
+	upstream.Affinity = nil // there are no sessions to keep
+	out.backend = routing.Backend{Name: a.Backend, Targets: r.targets}
+	if upstream != (policy.Upstream{}) {
+		out.backend.Upstream = &upstream
+	}
+	return out
+}
+
+// addSnippet adds the lines that the Ingress brings, if it may bring any.
+func (m demandMaker) addSnippet(out *backendOptions, lines []policy.Line) {
+	if len(lines) == 0 {
+		return
+	}
+	at := originOf(m.ingress, annotationPath(options.SnippetOption)...)
+	if !m.scope.snippets.Has(m.ingress.Ref.Namespace) {
+		d := m.report(diag.Error, at.Position,
+			fmt.Sprintf("annotation %s is not allowed in namespace %s; its routes answer 503", options.Prefix+options.SnippetOption, m.ingress.Ref.Namespace),
+			"the configuration lists the namespaces that may in snippets.namespaces")
+		out.refused = &d
+		return
+	}
+	for _, line := range lines {
+		out.snippet = append(out.snippet, routing.SnippetLine{Line: line, Origin: at})
+	}
+}
+
+// nameCookie gives the cookie of sessions the name that it has unless one was
+// asked for. Each Service port has its own, for the cookies of a host are sent
+// with all of its paths: under one name, the Services of a host would take each
+// other's sessions away.
+func nameCookie(u *policy.Upstream, r resolved) {
+	if u.Affinity == nil || u.Affinity.Cookie != "" {
+		return
+	}
+	of := r.service.String()
+	if len(r.targets) > 0 {
+		of = r.targets[0].Service.String()
+	}
+	digest := sha256.Sum256([]byte(of))
+	named := *u.Affinity
+	named.Cookie = "hapsnap-" + hex.EncodeToString(digest[:4])
+	u.Affinity = &named
+}
+
+// ofServers is what becomes of endpoints while the certificate that they are shown cannot be
+// used.
+const ofServers = "endpoints are shown one that nobody vouches for"
+
+// nameSecrets gives TLS to servers the files of the Secrets that it needs, and returns these. They
+// are referenced even if they cannot be used as they are here: without the authorities that they
+// hold when they are pushed no server is accepted, and another certificate than theirs is one that
+// nobody vouches for.
+func nameSecrets(u *policy.Upstream, secrets options.ServerSecrets, by asker) []secretDemand {
+	if secrets.Authorities == "" && secrets.Certificate == "" {
+		return nil
+	}
+	var out []secretDemand
+	tls := *u.TLS
+	u.TLS = &tls
+	if name := secrets.Authorities; name != "" {
+		out = append(out, secretDemand{by.secret(name), true, by.spot("backend-ca-secret"), "no endpoint is accepted"})
+		tls.Authorities = routing.AuthorityFile(by.secret(name))
+	}
+	if name := secrets.Certificate; name != "" {
+		out = append(out, secretDemand{by.secret(name), false, by.spot("backend-client-secret"), ofServers})
+		tls.Certificate = routing.CertificateFile(by.secret(name))
+	}
+	return out
+}
+
+// connectionDemand is a backend that connections are wanted to be sent to as wholes.
+type connectionDemand struct {
+	backend routing.Backend // without origins
+	origins []routing.Origin
+	found   []diag.Diagnostic
+	closed  bool // something that protects cannot be had, whatever there is
+	lists   lists
+	secrets []secretDemand
+}
+
+// passOn returns the demand for a backend to which an Ingress passes TLS connections on. No
+// namespace is the first part of its name, which three more follow. What is wrong with it is said
+// of the route.
+func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDemand {
+	r := s.resolver().resolve(s.ingress.Ref.Namespace, ref)
+	if ref.Service == nil {
+		return &connectionDemand{backend: routing.Backend{Name: "tls_" + routing.Unavailable}, closed: true}
+	}
+	d := &connectionDemand{backend: routing.Backend{Name: "tls_" + r.name + "." + s.ingress.Ref.Name, Targets: r.targets}}
+	if service, exists := s.service(snapshots.SecretName{Namespace: s.ingress.Ref.Namespace, Name: ref.Service.Name}); exists {
+		d.addOptions(service, c.values, &s.ingress, c.class)
+	}
+	return d
+}
+
+// addOptions gives a backend what its Service, and an Ingress that passes TLS connections on to it,
+// ask for.
+func (d *connectionDemand) addOptions(service service, asked options.Values, ing *ingress, class *parameters) {
+	offered, said := options.Read(options.OnService, service.Value.Annotations)
+	settings, problems, closed := options.ForConnections(ing != nil, asked, offered)
+	d.found = append(d.found, problemsOf(service.Ref, service.Position, said)...)
+	if ing != nil {
+		d.found = append(d.found, problemsOf(ing.Ref, ing.Position, problems[0])...)
+	}
+	d.found = append(d.found, problemsOf(service.Ref, service.Position, problems[1])...)
+	if name := offered.First(); name != "" {
+		d.origins = append(d.origins, originOf(service, "metadata", "annotations", name))
+	}
+	by := asker{namespace: service.Ref.Namespace, ingress: ing, class: class, service: &service, values: []options.Values{asked, offered}}
+	d.lists, d.closed = findLists(&settings.Protection, by), closed
+	if p := settings.Protection; p.Any() {
+		d.backend.Protection = &p
+	}
+	u := settings.Upstream
+	d.secrets = nameSecrets(&u, settings.ServerSecrets, by)
+	d.backend.Upstream = &u
+}

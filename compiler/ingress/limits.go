@@ -1,0 +1,195 @@
+package ingress
+
+import (
+	"fmt"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Objects of absurd size cost their namespace, and nobody else: what is over a limit is left
+// out. The oldest Ingresses are kept, so that a new one never throws out one that is served. One
+// that is left out is closed where it protects something, and its hosts are held, up to the same
+// limits once more; so what a namespace can ask for is bounded, whatever its objects hold.
+
+// limit cuts the Ingresses, oldest first as they come, that are over a limit, so that they hold no
+// more than can be closed, and says of each of those why it is left out.
+func limit(ingresses []*candidate, limits config.Limits) {
+	used, closed := map[string]size{}, map[string]size{}
+	for _, c := range ingresses {
+		s, namespace := c.size, c.Ref.Namespace
+		message, hint := overLimit(limits, s, used[namespace].plus(s), namespace)
+		if message == "" {
+			used[namespace] = used[namespace].plus(s)
+			continue
+		}
+		rest := s.routes
+		if most := limits.NamespaceRoutes; most > 0 {
+			rest = min(rest, most-closed[namespace].routes)
+		}
+		if most := limits.IngressRoutes; most > 0 {
+			rest = min(rest, most)
+		}
+		if most := limits.NamespaceRouteBytes; most > 0 {
+			rest = min(rest, max(0, most-closed[namespace].text)/max(1, s.longest))
+		}
+		if most := limits.IngressRouteBytes; most > 0 {
+			rest = min(rest, most/max(1, s.longest))
+		}
+		if rest < s.routes {
+			message += fmt.Sprintf("; of its routes only the first %d are closed, or their hosts held", rest)
+		}
+		closed[namespace] = closed[namespace].plus(size{routes: rest, text: min(s.text, rest*s.longest)})
+		c.cut(rest)
+		c.over = &diag.Diagnostic{Severity: diag.Error, Position: c.Position("spec"), Object: c.Ref, Message: message, Hint: hint}
+	}
+}
+
+// overLimit says which limit an Ingress is over, if any; all is the size of its namespace with it.
+func overLimit(limits config.Limits, s, all size, namespace string) (message, hint string) {
+	for _, l := range []struct {
+		most, has      int
+		what, of, name string
+	}{
+		{limits.IngressRoutes, s.routes, "routes", "an Ingress", "ingressRoutes"},
+		{limits.IngressRouteBytes, s.text, "bytes of hosts and paths", "an Ingress", "ingressRouteBytes"},
+		{limits.NamespaceRouteBytes, all.text, "bytes of hosts and paths", "the Ingresses of namespace " + namespace, "namespaceRouteBytes"},
+		{limits.IngressOptionBytes, s.bytes, "bytes of options in HAProxy's backends", "an Ingress", "ingressOptionBytes"},
+		{limits.NamespaceRoutes, all.routes, "routes", "the Ingresses of namespace " + namespace, "namespaceRoutes"},
+		{limits.NamespaceOptionBytes, all.bytes, "bytes of options in HAProxy's backends", "the Ingresses of namespace " + namespace, "namespaceOptionBytes"},
+	} {
+		if l.most > 0 && l.has > l.most {
+			return fmt.Sprintf("is left out: with it there would be %d %s, and %s may have %d", l.has, l.what, l.of, l.most),
+				"make it smaller, or have limits." + l.name + " of the configuration raised; the oldest Ingresses of a namespace are kept"
+		}
+	}
+	return "", ""
+}
+
+// size is what an Ingress asks of a compile.
+type size struct {
+	routes, text int // text is the bytes of their hosts and paths
+	longest      int // of one of them
+	bytes        int // of options
+}
+
+func (s size) plus(o size) size {
+	return size{s.routes + o.routes, s.text + o.text, max(s.longest, o.longest), s.bytes + o.bytes}
+}
+
+// size returns what an Ingress asks for. Each counts as one route at least.
+func (s source) size(aliases []string) size {
+	ing := s.ingress
+	var out size
+	for _, rule := range ing.Value.Spec.Rules {
+		hosts := append([]string{rule.Host}, aliases...)
+		if rule.HTTP == nil || len(rule.HTTP.Paths) == 0 {
+			out.addRoutes(hosts, "")
+			continue
+		}
+		for _, p := range rule.HTTP.Paths {
+			out.addRoutes(hosts, p.Path)
+		}
+	}
+	for _, entry := range ing.Value.Spec.TLS {
+		for _, host := range entry.Hosts {
+			out.addRoutes([]string{host}, "")
+		}
+	}
+	out.routes = max(1, out.routes)
+	if own := optionBytes(ing.Value.Annotations); own > 0 {
+		out.bytes = s.expandedBytes(own)
+	}
+	return out
+}
+
+// addRoutes adds those of a path of hosts.
+func (s *size) addRoutes(hosts []string, path string) {
+	text := len(path)
+	if !routing.IsPlainPath(path) {
+		text = len(routing.NormalPath(path, false))
+	}
+	for _, host := range hosts {
+		s.routes++
+		s.text += len(host) + text
+		s.longest = max(s.longest, len(host)+text)
+	}
+}
+
+// optionBytes returns how many bytes the options have of an object.
+func optionBytes(annotations map[string]string) int {
+	n := 0
+	for name, value := range annotations {
+		if strings.HasPrefix(name, options.Prefix) {
+			n += len(name) + len(value)
+		}
+	}
+	return n
+}
+
+// expandedBytes returns how many bytes of options the backends of an Ingress have, of which it
+// says own many by itself.
+func (s source) expandedBytes(own int) int {
+	ing := s.ingress
+	seen := map[networkingv1.IngressServiceBackend]bool{}
+	add := func(b networkingv1.IngressBackend) {
+		if b.Service != nil {
+			seen[*b.Service] = true
+		}
+	}
+	if b := ing.Value.Spec.DefaultBackend; b != nil {
+		add(*b)
+	}
+	for _, rule := range ing.Value.Spec.Rules {
+		if rule.HTTP == nil {
+			continue
+		}
+		for _, p := range rule.HTTP.Paths {
+			add(p.Backend)
+		}
+	}
+	n := own
+	for b := range seen {
+		service, exists := s.service(snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: b.Name})
+		n += own
+		if exists {
+			n += optionBytes(service.Value.Annotations)
+		}
+	}
+	return n
+}
+
+// cut returns an Ingress with no more than so many of its routes, the first ones, and of its tls
+// entries none that is beyond them. Its value is shared, so that what changes is copied.
+func cut(ing ingress, routes int) ingress {
+	value := *ing.Value
+	value.Spec.Rules, value.Spec.TLS = nil, nil
+	_, aliases := hostOptions(ing)
+	for _, rule := range ing.Value.Spec.Rules {
+		most := routes / (1 + len(aliases))
+		if most <= 0 {
+			break
+		}
+		paths := 1
+		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 {
+			paths = min(most, len(rule.HTTP.Paths))
+			rule.HTTP = &networkingv1.HTTPIngressRuleValue{Paths: rule.HTTP.Paths[:paths]}
+		}
+		routes -= paths * (1 + len(aliases))
+		value.Spec.Rules = append(value.Spec.Rules, rule)
+	}
+	for _, entry := range ing.Value.Spec.TLS {
+		if routes -= len(entry.Hosts); routes < 0 {
+			break
+		}
+		value.Spec.TLS = append(value.Spec.TLS, entry)
+	}
+	ing.Value = &value
+	return ing
+}

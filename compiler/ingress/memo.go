@@ -1,0 +1,224 @@
+package ingress
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Memo remembers the claims of the Ingresses of the last translation, for the next one. Claims are
+// used again only where all that they were made of is the same: the Ingress, the parts of the
+// configuration in a [scope], its class with its parameters, and the Services that it asked for,
+// whether they were there or not. Objects are the same if their values are the same in memory,
+// since nobody changes a value that is among inputs: a number of a version would not do, for the
+// Ingress of an admission review has that of the one which it is to replace.
+//
+// It holds what one translation used, so that it is as large as that. It may be used by several
+// goroutines at the same time. A nil Memo remembers nothing.
+type Memo struct {
+	last         atomic.Pointer[memory]
+	readOnly     *Memo // whose memory is used, and not changed
+	made, reused atomic.Int64
+}
+
+// NewMemo returns a Memo that remembers nothing.
+func NewMemo() *Memo { return &Memo{} }
+
+// Reader returns a Memo that uses what another one remembers, and leaves that as it is. It is for
+// translations of what is not there, such as that of an Ingress under review.
+func (m *Memo) Reader() *Memo {
+	if m == nil {
+		return nil
+	}
+	return &Memo{readOnly: m}
+}
+
+// Counts returns how many claims were made since the Memo was, and how many were there already.
+func (m *Memo) Counts() (made, reused int64) { return m.made.Load(), m.reused.Load() }
+
+// memory is what one translation used. It is not changed once it is a Memo's.
+type memory struct {
+	scope scope
+	known map[place]remembered
+}
+
+// place is where claims are looked for. Whether they apply is another question.
+type place struct {
+	value  *networkingv1.Ingress
+	kind   kind
+	routes int // that are left of it, all if it is not cut
+}
+
+// kind is what of an Ingress is remembered.
+type kind int
+
+const (
+	outlines kind = iota
+	served
+	closedRoutes
+)
+
+// allRoutes says that an Ingress is not cut.
+const allRoutes = math.MinInt
+
+// remembered is an outline or claims, and what they were made of besides the Ingress.
+type remembered struct {
+	made      any
+	className string
+	class     *parameters
+	asked     []asking
+}
+
+// asking is a Service that was asked for, and what was there: nil for none.
+type asking struct {
+	name  snapshots.SecretName
+	found *corev1.Service
+}
+
+// claimer makes the claims of one translation, as far as they are not remembered.
+type claimer struct {
+	memo    *Memo
+	before  map[place]remembered
+	now     memory
+	classes classes
+	classOf map[string]*parameters
+	find    serviceFinder
+}
+
+// claimer returns what makes the claims of a translation.
+func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
+	c := &claimer{
+		memo: m, classes: newClasses(in.Classes, t.cfg), find: t.service,
+		now: memory{scope: scopeOf(t.cfg)},
+	}
+	if m != nil {
+		c.now.known = make(map[place]remembered, 2*len(in.Ingresses))
+	}
+	c.classOf = readParameters(in.Classes, t.cfg.ControllerClass, t.lists.configMaps)
+	for _, p := range c.classOf {
+		t.add(p.found...)
+	}
+	if last := m.memory(); last != nil && reflect.DeepEqual(last.scope, c.now.scope) {
+		c.before = last.known
+	}
+	return c
+}
+
+func (m *Memo) memory() *memory {
+	switch {
+	case m == nil:
+		return nil
+	case m.readOnly != nil:
+		return m.readOnly.last.Load()
+	}
+	return m.last.Load()
+}
+
+// remember has the Memo remember what was used, and nothing else.
+func (c *claimer) remember() {
+	if c.memo != nil && c.memo.readOnly == nil {
+		c.memo.last.Store(&c.now)
+	}
+}
+
+// of returns what is remembered of an Ingress at a place, or else makes it.
+func of[T any](c *claimer, ing ingress, kind kind, routes int, build func(source) *T) *T {
+	at := place{ing.Value, kind, routes}
+	className := c.classes.nameOf(ing)
+	class := c.classOf[className]
+	if r, ok := c.before[at]; ok && c.applies(r, className, class) {
+		c.now.known[at] = r
+		c.count(kind, func(m *Memo) *atomic.Int64 { return &m.reused })
+		made, _ := r.made.(*T)
+		return made
+	}
+	s := source{ingress: ing, scope: &c.now.scope, className: className, class: class, service: c.find}
+	if routes != allRoutes {
+		s.ingress = cut(ing, routes)
+	}
+	if c.memo == nil {
+		return build(s)
+	}
+	r := remembered{className: className, class: class}
+	s.service = func(name snapshots.SecretName) (service, bool) {
+		found, exists := c.find(name)
+		if !slices.ContainsFunc(r.asked, func(a asking) bool { return a.name == name }) {
+			r.asked = append(r.asked, asking{name, found.Value})
+		}
+		return found, exists
+	}
+	made := build(s)
+	r.made = made
+	c.now.known[at] = r
+	c.count(kind, func(m *Memo) *atomic.Int64 { return &m.made })
+	return made
+}
+
+// count counts claims; outlines are not counted.
+func (c *claimer) count(kind kind, of func(*Memo) *atomic.Int64) {
+	if kind != outlines {
+		of(c.memo).Add(1)
+	}
+}
+
+// applies reports whether what is remembered would be made again.
+func (c *claimer) applies(r remembered, className string, class *parameters) bool {
+	if r.className != className || !r.class.isLike(class) {
+		return false
+	}
+	return !slices.ContainsFunc(r.asked, func(a asking) bool {
+		found, _ := c.find(a.name)
+		return found.Value != a.found
+	})
+}
+
+// candidates returns the Ingresses that are ours, in the order in which they get what they claim,
+// and says of the others what their authors should know.
+func (c *claimer) candidates(in inputs.Inputs, t *merge) []*candidate {
+	var ours []*candidate
+	add := func(ing ingress, broken bool) {
+		isOurs, found := c.classes.claim(ing)
+		if !isOurs && !t.cfg.Refused[ing.Ref] && !t.cfg.Dropped[ing.Ref] {
+			if !broken {
+				t.add(found...)
+			}
+			return
+		}
+		x := c.candidate(ing, broken)
+		if !broken && !t.leftOut(x.outline) {
+			t.add(found...)
+		}
+		if isOurs {
+			ours = append(ours, x)
+		}
+	}
+	broken := make(map[diag.Object]bool, len(in.Broken))
+	for _, ing := range in.Broken {
+		broken[ing.Ref] = true
+	}
+	for _, ing := range slices.Concat(in.Ingresses, in.Broken) {
+		add(ing, broken[ing.Ref])
+	}
+	slices.SortFunc(ours, func(a, b *candidate) int { return a.Compare(b.Claimant) })
+	return ours
+}
+
+func (c *claimer) candidate(ing ingress, broken bool) *candidate {
+	routes := allRoutes
+	x := &candidate{outline: of(c, ing, outlines, routes, outlineOf), broken: broken}
+	x.claims = func() *claims { return of(c, ing, served, routes, claimsOf) }
+	x.closed = func() *claims { return of(c, ing, closedRoutes, routes, closedClaimsOf) }
+	x.cut = func(most int) {
+		routes = most
+		x.outline = of(c, ing, outlines, routes, outlineOf)
+	}
+	return x
+}

@@ -1,0 +1,174 @@
+package ingress
+
+import (
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+type (
+	ingress = inputs.Object[networkingv1.Ingress]
+	service = inputs.Object[corev1.Service]
+)
+
+// source is all that the claims of an Ingress are made of. Whatever else there is takes no part:
+// Secrets and ConfigMaps are only named by claims, and looked up when claims are merged.
+type source struct {
+	ingress ingress
+	scope   *scope
+	// className is the class that the Ingress has, and class what that gives to its Ingresses,
+	// or nil.
+	className string
+	class     *parameters
+	// service finds the Services that the Ingress names.
+	service serviceFinder
+}
+
+// scope is the part of the configuration that claims depend on.
+type scope struct {
+	paths                          config.Paths
+	snippets                       config.Namespaces
+	externalNames                  ExternalNames
+	sharedAuthServices             []string
+	ignoreForeign, trustsForwarded bool
+}
+
+func scopeOf(c Config) scope {
+	return scope{
+		paths: c.Paths, snippets: c.Snippets, externalNames: c.ExternalNames, sharedAuthServices: c.SharedAuthServices,
+		ignoreForeign: c.IgnoreForeign, trustsForwarded: c.TrustsForwarded,
+	}
+}
+
+// serviceFinder finds Services by name.
+type serviceFinder func(snapshots.SecretName) (service, bool)
+
+// outline is what is known of an Ingress at a glance: enough to say who has which host, and
+// whether the Ingress is within its limits.
+type outline struct {
+	ownership.Claimant
+
+	hosts    []namedHost
+	shared   []string // namespaces that it shares its hosts with
+	size     size
+	isCanary bool
+	// protects says what protects something, "" if nothing does, and where that stands.
+	protects   string
+	protectsAt diag.Position
+}
+
+// namedHost is a sound host of the model that an Ingress names, and where.
+type namedHost struct {
+	name string
+	path []any
+	tls  bool // in spec.tls
+}
+
+func claimantOf(ing ingress) ownership.Claimant {
+	return ownership.Claimant{Ref: ing.Ref, Created: ing.Value.CreationTimestamp, At: ing.At}
+}
+
+// outlineOf looks at an Ingress. It is a pure function.
+func outlineOf(s source) *outline {
+	shared, aliases := hostOptions(s.ingress)
+	o := &outline{
+		Claimant: claimantOf(s.ingress), hosts: hostsOf(s.ingress, aliases), shared: shared,
+		size: s.size(aliases), isCanary: options.IsCanary(s.ingress.Value.Annotations),
+	}
+	o.protects, o.protectsAt = s.protected()
+	return o
+}
+
+// protected returns what protects something of an Ingress, or of its class, and where that stands.
+func (s source) protected() (what string, at diag.Position) {
+	ing := s.ingress
+	if name := options.Protects(ing.Value.Annotations); name != "" {
+		return "annotation " + name, ing.Position("metadata", "annotations", name)
+	}
+	if s.class != nil && s.class.values.Protect() {
+		return "IngressClass " + s.className, ing.Position("spec")
+	}
+	if name := s.foreignProtection(); name != "" {
+		return "annotation " + name, ing.Position("metadata", "annotations", name)
+	}
+	return "", diag.Position{}
+}
+
+// report returns a finding on the Ingress.
+func (s source) report(severity diag.Severity, at diag.Position, message, hint string) diag.Diagnostic {
+	return diag.Diagnostic{Severity: severity, Position: at, Object: s.ingress.Ref, Message: message, Hint: hint}
+}
+
+// hostOptions returns with whom an Ingress shares its hosts, and its aliases.
+func hostOptions(ing ingress) (shared, aliases []string) {
+	_, hasAliases := ing.Value.Annotations[options.Prefix+"server-alias"]
+	_, hasShared := ing.Value.Annotations[options.Prefix+"share-host"]
+	if !hasAliases && !hasShared {
+		return nil, nil // as most
+	}
+	values, _ := options.Read(options.OnIngress, ing.Value.Annotations)
+	settings, _, _ := options.Resolve(values)
+	if len(ruleHosts(ing.Value.Spec.Rules)) != 1 {
+		settings.Aliases = nil
+	}
+	return settings.ShareHost, settings.Aliases
+}
+
+// hostsOf returns every sound host that an Ingress names, as the model names it, and where.
+func hostsOf(ing ingress, aliases []string) []namedHost {
+	var out []namedHost
+	add := func(host string, tls bool, path ...any) {
+		if message, _ := hostname.Check(hostname.Normal(host)); message == "" {
+			out = append(out, namedHost{hostname.Of(host), path, tls})
+		}
+	}
+	for i, rule := range ing.Value.Spec.Rules {
+		add(rule.Host, false, "spec", "rules", i, "host")
+	}
+	for i, entry := range ing.Value.Spec.TLS {
+		for j, host := range entry.Hosts {
+			add(host, true, "spec", "tls", i, "hosts", j)
+		}
+	}
+	for _, host := range aliases {
+		add(host, false, annotationPath("server-alias")...)
+	}
+	return out
+}
+
+// HostNames returns the names, as a [routing.Model] has them, of the sound hosts that an Ingress
+// names, aliases included; "" for a rule without a host.
+func HostNames(ing inputs.Object[networkingv1.Ingress]) []string {
+	_, aliases := hostOptions(ing)
+	var out []string
+	for _, host := range hostsOf(ing, aliases) {
+		out = append(out, host.name)
+	}
+	for _, rule := range ing.Value.Spec.Rules {
+		if rule.Host == "" {
+			out = append(out, "")
+		}
+	}
+	return out
+}
+
+// ruleHosts returns the hosts of rules, each once.
+func ruleHosts(rules []networkingv1.IngressRule) []string {
+	var hosts []string
+	for _, rule := range rules {
+		if rule.Host != "" && !slices.Contains(hosts, rule.Host) {
+			hosts = append(hosts, rule.Host)
+		}
+	}
+	return hosts
+}

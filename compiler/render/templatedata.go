@@ -1,0 +1,355 @@
+package render
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// Input is everything that rendering reads besides the templates.
+type Input struct {
+	Model   routing.Model
+	Config  config.Config
+	Objects []Object // in any order
+	// Memo is what was rendered before; nil renders everything.
+	Memo *Memo
+}
+
+// TemplateData is the dot of a template.
+type TemplateData struct {
+	Config       config.Config
+	Hosts        []routing.Host
+	Held         []routing.Held
+	Backends     []routing.Backend
+	Certificates []routing.Certificate
+	ServerNames  []routing.ServerName
+	// SeveralAuthorities says that clients of different hosts are asked for
+	// certificates of different authorities.
+	SeveralAuthorities bool
+	ErrorPages         []routing.ErrorPage
+	// KnowsCountries says that there is a list of countries.
+	KnowsCountries bool
+	Userlists      []routing.Userlist
+	Default        string // the name of a backend, or ""
+	Listeners      []routing.Listener
+	// DefaultCertificate is the file of a certificate, or "".
+	DefaultCertificate string
+
+	// Backend, Host, Certificate and Listener are what a template for each of them is
+	// executed for; else they are zero.
+	Backend     routing.Backend
+	Host        routing.Host
+	Certificate routing.Certificate
+	Listener    routing.Listener
+
+	connections []routing.Backend
+	objects     *objectIndex
+	hidden      map[diag.Object]bool // at which the template failed
+	origins     []routing.Origin
+}
+
+// Objects returns the objects of an apiVersion and kind, such as
+// "networking.k8s.io/v1/Ingress", by namespace and name. It is an error to ask
+// for a kind that the configuration does not name, but for Ingresses and Services.
+func (d TemplateData) Objects(gvk string) ([]Object, error) {
+	kind, err := d.objects.kind(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return d.shown(kind.objects), nil
+}
+
+// Indexed returns the objects of a kind, by namespace and name, that hold a value
+// where an index of the configuration looks.
+func (d TemplateData) Indexed(gvk, index string, value any) ([]Object, error) {
+	kind, err := d.objects.kind(gvk)
+	if err != nil {
+		return nil, err
+	}
+	found, err := kind.by(index, value)
+	return d.shown(found), err
+}
+
+// shown returns the objects that are not hidden.
+func (d TemplateData) shown(objects []Object) []Object {
+	if len(d.hidden) == 0 {
+		return objects
+	}
+	return slices.DeleteFunc(slices.Clone(objects), func(o Object) bool { return d.hidden[o.Object] })
+}
+
+// Uses reports whether a backend has a filter of a kind.
+func (d TemplateData) Uses(kind policy.Kind) bool {
+	return slices.ContainsFunc(d.Backends, func(b routing.Backend) bool {
+		return slices.ContainsFunc(b.Filters, func(f policy.Filter) bool { return f.Kind() == kind })
+	})
+}
+
+// LimitsBodies reports whether a backend limits the size of requests' bodies.
+func (d TemplateData) LimitsBodies() bool {
+	return slices.ContainsFunc(d.Backends, func(b routing.Backend) bool { return b.Protection != nil && b.Protection.MaxBody > 0 })
+}
+
+// Served returns the backends, of requests and of whole connections, that have
+// servers, or will once their Services have endpoints.
+func (d TemplateData) Served() []routing.Backend {
+	return slices.DeleteFunc(slices.Concat(d.Backends, d.connections), func(b routing.Backend) bool { return len(b.Targets) == 0 })
+}
+
+// ClosesHosts reports whether there are hosts that the default backend is not to
+// answer for.
+func (d TemplateData) ClosesHosts() bool {
+	return slices.ContainsFunc(d.Hosts, func(h routing.Host) bool { return h.Closed }) ||
+		slices.ContainsFunc(d.Held, func(h routing.Held) bool { return h.Closed })
+}
+
+// Needed returns the backends of which one must have a usable server for an instance to be ready:
+// see config.Ready.
+func (d TemplateData) Needed() []routing.Backend {
+	var out []routing.Backend
+	for _, b := range d.Served() {
+		if slices.ContainsFunc(b.Targets, func(t routing.Target) bool {
+			return t.Name == nil && slices.Contains(d.Config.Status.Ready.Services, t.Service.Namespace+"/"+t.Service.Service)
+		}) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// LeastUsable is how many of the backends that are served must have a usable
+// server for an instance to be ready.
+func (d TemplateData) LeastUsable() int {
+	return (len(d.Served())*d.Config.Status.Ready.MinBackendsPercent + 99) / 100
+}
+
+// Choices returns, each once and by name, what maps lead to where a request's
+// host and path do not decide alone.
+func (d TemplateData) Choices() []routing.Choice { return routing.Choices(d.Hosts) }
+
+// Expressions returns the paths that are expressions, in the order in which they are tried.
+func (d TemplateData) Expressions() []routing.ExpressionEntry { return routing.Expressions(d.Hosts) }
+
+// ExpressionPrefixes returns the prefixes of hosts that have expressions, by key.
+func (d TemplateData) ExpressionPrefixes() []routing.ExpressionPrefix {
+	return routing.ExpressionPrefixes(d.Hosts)
+}
+
+// PathForm returns the form in which paths are compared, but for hosts that say otherwise.
+func (d TemplateData) PathForm() routing.PathForm { return routing.FormOf(d.Config.Paths) }
+
+// NormalizesPaths reports whether the paths of a host are compared in another form than
+// they came in.
+func (d TemplateData) NormalizesPaths() bool {
+	return d.PathForm() != routing.AsSent || slices.ContainsFunc(d.Hosts, func(h routing.Host) bool { return h.Form != routing.AsSent })
+}
+
+// SeveralPathForms reports whether there is a host that says so.
+func (d TemplateData) SeveralPathForms() bool {
+	return slices.ContainsFunc(d.Hosts, func(h routing.Host) bool { return h.Form != d.PathForm() })
+}
+
+// Guards returns the hosts that refuse paths which servers read in different ways, by key.
+func (d TemplateData) Guards() []routing.GuardEntry { return routing.Guards(d.Hosts) }
+
+// Annotation returns the value of an annotation of the objects that the
+// template is executed for: of the first one that has it, or "".
+func (d TemplateData) Annotation(name string) string { return d.objects.annotation(d.origins, name) }
+
+// page returns the dot of templates that are executed once.
+func newPage(in Input) TemplateData {
+	m := in.Model
+	return TemplateData{
+		Config: in.Config, Hosts: m.Hosts, Held: m.Held, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
+		SeveralAuthorities: severalAuthorities(m.ServerNames),
+		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
+		Userlists: m.Userlists, KnowsCountries: m.Countries != nil,
+		connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
+	}
+}
+
+func severalAuthorities(names []routing.ServerName) bool {
+	authorities := map[string]bool{}
+	for _, name := range names {
+		if name.Clients != nil {
+			authorities[name.Clients.Authority] = true
+		}
+	}
+	return len(authorities) > 1
+}
+
+// each returns the dots that a template for each of something is executed
+// with; those for backends are [backendPage]s. The zero loop is a template that is executed once.
+func (d TemplateData) each(of loop) []TemplateData {
+	switch of {
+	case eachListener:
+		return pages(d, d.Listeners, func(d *TemplateData, l routing.Listener) { d.Listener = l })
+	case eachHost:
+		return pages(d, d.Hosts, func(d *TemplateData, h routing.Host) { d.Host = h })
+	case eachCertificate:
+		return pages(d, d.Certificates, func(d *TemplateData, c routing.Certificate) { d.Certificate = c })
+	}
+	return []TemplateData{d}
+}
+
+func pages[T any](d TemplateData, items []T, set func(*TemplateData, T)) []TemplateData {
+	out := make([]TemplateData, len(items))
+	for i, item := range items {
+		out[i] = d
+		out[i].origins = originsOf(item)
+		set(&out[i], item)
+	}
+	return out
+}
+
+// originsOf returns the objects that a value of the model came from.
+func originsOf(v any) []routing.Origin {
+	switch v := v.(type) {
+	case routing.Backend:
+		return v.Origins
+	case FastCGIApp:
+		return v.origins
+	case routing.Route:
+		return []routing.Origin{v.Origin}
+	case routing.ExpressionEntry:
+		return []routing.Origin{v.Origin}
+	case routing.ExpressionPrefix:
+		return []routing.Origin{v.Origin}
+	case routing.GuardEntry:
+		return []routing.Origin{v.Origin}
+	case routing.Choice:
+		return routeOrigins(v.Routes)
+	case routing.Certificate:
+		return known(v.Origin)
+	case routing.SnippetLine:
+		return known(v.Origin)
+	case routing.ConnectionRoute:
+		return known(v.Origin)
+	case routing.ErrorPage:
+		return []routing.Origin{v.Origin}
+	case routing.ServerName:
+		return []routing.Origin{v.Origin}
+	case Object:
+		return []routing.Origin{v.Origin}
+	case routing.Userlist:
+		return v.Origins
+	case routing.Host:
+		return hostOrigins(v)
+	case routing.Held:
+		return known(v.Origin)
+	case routing.Listener:
+		return listenerOrigins(v)
+	}
+	return nil
+}
+
+// hostOrigins returns the objects of a host and of its routes, each once.
+func hostOrigins(h routing.Host) []routing.Origin {
+	return distinctOrigins(append([]routing.Origin{h.Origin}, routeOrigins(h.Routes)...))
+}
+
+// routeOrigins returns the objects of routes, each once.
+func routeOrigins(routes []routing.Route) []routing.Origin {
+	if len(routes) == 1 { // as most
+		return []routing.Origin{routes[0].Origin}
+	}
+	var out []routing.Origin
+	for _, r := range routes {
+		out = append(out, r.Origin)
+	}
+	return distinctOrigins(out)
+}
+
+func distinctOrigins(origins []routing.Origin) []routing.Origin {
+	var out []routing.Origin
+	seen := map[routing.Origin]bool{{}: true}
+	for _, o := range origins {
+		if !seen[o] {
+			seen[o] = true
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// known returns an origin, unless the configuration is: no object answers for
+// that.
+func known(o routing.Origin) []routing.Origin {
+	if o == (routing.Origin{}) {
+		return nil
+	}
+	return []routing.Origin{o}
+}
+
+// listenerOrigins returns the objects of a listener's routes, each once.
+func listenerOrigins(l routing.Listener) []routing.Origin {
+	var out []routing.Origin
+	for _, r := range l.Routes {
+		out = union(out, known(r.Origin))
+	}
+	return out
+}
+
+// PassesOn reports whether some of the connections for HTTPS are passed on as
+// they are, so that another frontend has the port.
+func (d TemplateData) PassesOn() bool {
+	return slices.ContainsFunc(d.Listeners, func(l routing.Listener) bool { return l.Protocol == routing.HTTPS })
+}
+
+// listOf writes a list of networks, one to a line. Its first line keeps it from
+// being empty, which the Dataplane API refuses to store.
+func listOf(list routing.NetworkList) *assembly {
+	origin := LineOrigin{Objects: []routing.Origin{list.Origin}}
+	a := &assembly{text: []byte("# networks of " + list.String() + "\n"), origins: []LineOrigin{origin}}
+	for _, network := range list.Networks {
+		a.text = append(network.AppendTo(a.text), '\n')
+		a.origins = append(a.origins, origin)
+	}
+	return a
+}
+
+// countriesFile writes the list of countries as a map for map_ip.
+func countriesFile(list *routing.CountryList) *assembly {
+	a := &assembly{text: []byte("# networks by country\n"), origins: []LineOrigin{{Objects: list.Origins}}}
+	for _, n := range list.Networks {
+		a.text = append(append(append(n.Network.AppendTo(a.text), ' '), n.Code...), '\n')
+		a.origins = append(a.origins, LineOrigin{Objects: list.Origins[n.Source : n.Source+1]})
+	}
+	return a
+}
+
+// LooksUp reports whether a backend has servers whose names HAProxy looks up.
+func (d TemplateData) LooksUp() bool {
+	return slices.ContainsFunc(slices.Concat(d.Backends, d.connections), func(b routing.Backend) bool {
+		return slices.ContainsFunc(b.Targets, func(t routing.Target) bool { return t.Name != nil })
+	})
+}
+
+// FastCGIApp is the settings of FastCGI that backends share, and the objects
+// that asked for them.
+type FastCGIApp struct {
+	policy.FastCGI
+	origins []routing.Origin
+}
+
+// FastCGIApps returns the settings of FastCGI, each once, by name.
+func (d TemplateData) FastCGIApps() []FastCGIApp {
+	var out []FastCGIApp
+	for _, b := range d.Backends {
+		if b.Upstream == nil || b.Upstream.FastCGI == nil {
+			continue
+		}
+		at := slices.IndexFunc(out, func(a FastCGIApp) bool { return a.Name() == b.Upstream.FastCGI.Name() })
+		if at < 0 {
+			at = len(out)
+			out = append(out, FastCGIApp{FastCGI: *b.Upstream.FastCGI})
+		}
+		out[at].origins = append(out[at].origins, b.Origins...)
+	}
+	slices.SortFunc(out, func(a, b FastCGIApp) int { return cmp.Compare(a.Name(), b.Name()) })
+	return out
+}

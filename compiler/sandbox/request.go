@@ -1,0 +1,147 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Request is what is asked. What is empty has a default: GET, /, and From an
+// address of TEST-NET-2.
+type Request struct {
+	TLS     bool
+	Port    int // of a bind line
+	Method  string
+	Host    string
+	Path    string // and the query, as they are sent
+	Headers map[string]string
+	From    netip.Addr
+}
+
+// Answer is who answered. Server is nil for an answer of HAProxy's own.
+type Answer struct {
+	Status   int
+	Location string
+	Server   *Server
+}
+
+// The addresses that clients have, and HAProxy seems to listen on: of blocks that
+// are kept for documentation (RFC 5737, RFC 3849).
+var (
+	clientAddress = netip.MustParseAddr("198.51.100.1")
+	ownAddress4   = netip.MustParseAddr("192.0.2.10")
+	ownAddress6   = netip.MustParseAddr("2001:db8::10")
+)
+
+// patience is how long a start or an answer may take.
+const patience = 15 * time.Second
+
+// Ask sends a request, and waits for the answer. ErrNoListener means that nothing
+// listens on the port, any other error that there was no answer.
+func (t *Sandbox) Ask(ctx context.Context, r Request) (Answer, error) {
+	path, ok := t.sockets[r.Port]
+	if !ok {
+		return Answer{}, fmt.Errorf("%w %d", ErrNoListener, r.Port)
+	}
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask haproxy: %w", err)
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	status, header, err := exchange(ctx, c, r)
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask haproxy: %w", err)
+	}
+	return t.answer(status, header), nil
+}
+
+// answer reads who answered.
+func (t *Sandbox) answer(status int, header http.Header) Answer {
+	a := Answer{Status: status, Location: header.Get("Location")}
+	if i, err := strconv.Atoi(header.Get(answeredBy)); err == nil && i >= 0 && i < len(t.lines) {
+		a.Server = &t.lines[i]
+	}
+	return a
+}
+
+// exchange says who asks, sends the request and reads the head of the answer.
+func exchange(ctx context.Context, c net.Conn, r Request) (status int, header http.Header, err error) {
+	if _, err := io.WriteString(c, proxyHeader(r)); err != nil {
+		return 0, nil, err
+	}
+	if r.TLS {
+		// The certificates are to throw away.
+		secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: serverName(r.Host), NextProtos: []string{"http/1.1"}}) //nolint:gosec // see above
+		if err := secure.HandshakeContext(ctx); err != nil {
+			return 0, nil, err
+		}
+		c = secure
+	}
+	if _, err := io.WriteString(c, requestText(r)); err != nil {
+		return 0, nil, err
+	}
+	response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: r.Method})
+	if err != nil {
+		return 0, nil, err
+	}
+	response.Body.Close()
+	return response.StatusCode, response.Header, nil
+}
+
+// proxyHeader is a header of the PROXY protocol, version 1.
+func proxyHeader(r Request) string {
+	from, to, family := r.From, ownAddress4, "TCP4"
+	if !from.IsValid() {
+		from = clientAddress
+	}
+	if from.Is6() {
+		to, family = ownAddress6, "TCP6"
+	}
+	return fmt.Sprintf("PROXY %s %s %s 40000 %d\r\n", family, from, to, r.Port)
+}
+
+// serverName is what a client that speaks TLS says of the host that it wants; of
+// an address it says nothing.
+func serverName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(host, ".")
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return ""
+	}
+	return host
+}
+
+// requestText is the request as it is sent.
+func requestText(r Request) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", or(r.Method, http.MethodGet), or(r.Path, "/"), r.Host)
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		fmt.Fprintf(&b, "%s: %s\r\n", name, r.Headers[name])
+	}
+	if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch {
+		b.WriteString("Content-Length: 0\r\n")
+	}
+	return b.String() + "Connection: close\r\n\r\n"
+}
+
+func or(s, unset string) string {
+	if s == "" {
+		return unset
+	}
+	return s
+}

@@ -1,0 +1,137 @@
+package bootstrap
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+type apiCase struct{ password, tls string }
+
+// The Dataplane API gets its file, with any password, once HAProxy's socket is there. A new
+// password makes it start again, and it ends with the signal that its container gets.
+func TestAPIIsConfigured(t *testing.T) {
+	t.Parallel()
+	certificates := t.TempDir()
+	write(t, filepath.Join(certificates, "tls.crt"), "a certificate")
+	write(t, filepath.Join(certificates, "tls.key"), "a key")
+	for name, c := range map[string]apiCase{
+		"plain":    {"s3cr3t", ""},
+		"tls":      {"s3cr3t\n", certificates},
+		"hostile":  {`it's "a" $HOME \n: #{}` + "`id`", ""},
+		"a number": {"0123", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newAPIPod(t, c)
+			path := filepath.Join(p.dir, "api", "dataplaneapi.yml")
+			if _, err := os.Stat(path); err == nil {
+				t.Error("the API did not wait for the socket")
+			}
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			started := filepath.Join(p.dir, "started")
+			eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
+			checkAPI(t, path, c)
+			if name != "plain" {
+				return
+			}
+			write(t, filepath.Join(p.dir, "password"), "another")
+			eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
+			checkAPI(t, path, apiCase{"another", ""})
+			p.signal(t, syscall.SIGTERM)
+			if err := <-p.ended; err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+// A container whose Secret is empty ends with a fault that says so.
+func TestAPIWithoutAPassword(t *testing.T) {
+	t.Parallel()
+	p := newAPIPod(t, apiCase{" \n", ""})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := <-p.ended; err == nil {
+		t.Error("it ended well")
+	}
+}
+
+// newAPIPod starts the API's container. Its API notes that it started, and waits.
+func newAPIPod(t *testing.T, c apiCase) *pod {
+	t.Helper()
+	p := &pod{dir: t.TempDir()}
+	write(t, filepath.Join(p.dir, "username"), "hapsnap")
+	write(t, filepath.Join(p.dir, "password"), c.password)
+	api := filepath.Join(p.dir, "dataplaneapi")
+	write(t, api, "#!/bin/sh\ntrap 'exit 0' TERM\necho started >>"+filepath.Join(p.dir, "started")+"\nwhile :; do sleep 0.05; done\n")
+	if err := os.Chmod(api, 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	p.process = exec.Command("/proc/self/exe", "dataplaneapi")
+	p.process.Env = append(os.Environ(), asProgram+"=1", "MASTER_SOCKET="+p.socket(), "DATAPLANEAPI="+api, "CREDENTIALS_DIR="+p.dir, "API_DIR="+filepath.Join(p.dir, "api"),
+		"TLS_DIR="+c.tls, "POD_IP=10.244.0.9", "POD_NAME=edge-0")
+	p.launch(t)
+	return p
+}
+
+func count(t *testing.T, path string) int {
+	t.Helper()
+	text, _ := os.ReadFile(path) // absent: none
+	return strings.Count(string(text), "started\n")
+}
+
+// checkAPI fails if the API's file does not say what the Fleet expects.
+func checkAPI(t *testing.T, path string, c apiCase) {
+	t.Helper()
+	password, tls := strings.TrimSuffix(c.password, "\n"), c.tls
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Dataplaneapi struct {
+			Host   string
+			Port   int
+			Scheme []string
+			TLS    struct {
+				Host string `json:"tls_host"`
+				Port int    `json:"tls_port"`
+				Key  string `json:"tls_key"`
+			}
+			User []struct {
+				Name, Password string
+				Insecure       bool
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &got); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	api := got.Dataplaneapi
+	if len(api.User) != 1 || api.User[0].Name != "hapsnap" || api.User[0].Password != password || !api.User[0].Insecure {
+		t.Errorf("users: %+v", api.User)
+	}
+	if tls == "" && (api.Host != "10.244.0.9" || api.Port != 5555) {
+		t.Errorf("%+v", api)
+	}
+	if tls != "" && (len(api.Scheme) != 1 || api.TLS.Host != "10.244.0.9" || api.TLS.Port != 5555 || api.TLS.Key != tls+"/tls.key" || api.Port != 0) {
+		t.Errorf("%+v", api)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}

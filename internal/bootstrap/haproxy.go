@@ -1,0 +1,280 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// look is how often a drain looks at what is left.
+	look = 200 * time.Millisecond
+	// lookLimit bounds an exchange with HAProxy.
+	lookLimit = 2 * time.Second
+	// patience is how long a HAProxy that does not answer is asked. One that reloads itself
+	// does not for a moment.
+	patience = 10 * time.Second
+)
+
+// runHAProxy runs HAProxy, and drains it at the first signal to end. A second one cuts the
+// wait short: HAProxy then stops softly at once. What ends is not reloaded by a signal.
+func (s Settings) runHAProxy() (int, error) {
+	got := signals()
+	if err := os.Remove(s.MasterSocket); err != nil && !os.IsNotExist(err) {
+		return exitFailure, err
+	}
+	haproxy, err := s.start(s.HAProxy, "-W", "-db", "-S", s.MasterSocket+",mode,600,level,admin", "-f", s.config())
+	if err != nil {
+		return exitFailure, err
+	}
+	for {
+		select {
+		case code := <-haproxy.ended:
+			return code, nil
+		case signal := <-got:
+			if signal == syscall.SIGUSR2 || signal == syscall.SIGHUP {
+				haproxy.signal(signal.(syscall.Signal))
+				continue
+			}
+			fmt.Fprintf(s.stderr, "bootstrap haproxy: draining: signal=%v propagation=%v drain=%v\n", signal, s.Propagation, s.Drain)
+			d := drain{settings: s, haproxy: haproxy, again: got, master: master(s.MasterSocket)}
+			return d.run()
+		}
+	}
+}
+
+// A drain ends one HAProxy.
+type drain struct {
+	settings Settings
+	haproxy  *child
+	again    <-chan os.Signal
+	master   master
+}
+
+// run tells the end of an instance in order, and returns HAProxy's exit code.
+func (d drain) run() (int, error) {
+	served := d.until(d.settings.Propagation, func() bool {
+		_ = d.master.unready() // again, as a reload brings a worker that is ready
+		return false
+	})
+	if served == nil {
+		deadline := time.Now().Add(d.settings.Drain)
+		silent := time.Now()
+		served = d.until(d.settings.Drain, func() bool {
+			_ = d.master.unready()
+			open, err := d.master.shutTraffic()
+			if err == nil {
+				silent = time.Now()
+			}
+			return err == nil && open == 0 || time.Since(silent) > patience
+		})
+		if served == nil {
+			return d.stop(time.Until(deadline))
+		}
+	}
+	if served.code != nil {
+		return *served.code, nil
+	}
+	return d.stop(d.settings.Drain) // somebody is in a hurry
+}
+
+// interrupted is why a wait ended early: HAProxy's exit code, or nil for a second signal.
+type interrupted struct{ code *int }
+
+// until calls a function again and again for as long as it says no, and no longer than a
+// limit. It returns nil unless something came between.
+func (d drain) until(limit time.Duration, done func() bool) *interrupted {
+	over := time.After(limit)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-over:
+			return nil
+		case <-tick.C:
+		case code := <-d.haproxy.ended:
+			return &interrupted{code: &code}
+		case s := <-d.again:
+			if s != syscall.SIGUSR2 && s != syscall.SIGHUP {
+				return &interrupted{}
+			}
+		}
+	}
+	return nil
+}
+
+// stop is the end: a soft stop, in which workers that reloads replaced finish too, and
+// when the time is over a hard one. A HAProxy that has just started may miss a signal,
+// so it gets several.
+func (d drain) stop(limit time.Duration) (int, error) {
+	fmt.Fprintln(d.settings.stderr, "bootstrap haproxy: no connection is left to wait for, or no time; HAProxy stops")
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	over := time.After(max(limit, time.Second))
+	signal := syscall.SIGUSR1
+	for {
+		d.haproxy.signal(signal)
+		select {
+		case code := <-d.haproxy.ended:
+			return code, nil
+		case <-tick.C:
+		case <-over:
+			signal = syscall.SIGTERM
+		}
+	}
+}
+
+// statusFrontend is the one of health and metrics, in every configuration of ours.
+const statusFrontend = "status"
+
+// A master is the path of HAProxy's master socket.
+type master string
+
+// ask sends a command to the present worker, and returns its answer.
+func (m master) ask(command string) (string, error) {
+	conn, err := (&net.Dialer{Timeout: lookLimit}).DialContext(context.Background(), "unix", string(m))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(lookLimit)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, "@1 "+command+";quit\n"); err != nil {
+		return "", err
+	}
+	out, err := io.ReadAll(conn)
+	return string(out), err
+}
+
+// unready has /ready fail. The first configuration has no such server: it never was ready.
+func (m master) unready() error {
+	_, err := m.ask("set server hapsnap_ready/instance state maint")
+	return err
+}
+
+// shutTraffic has all frontends but one accept nothing more, and returns how many
+// connections they have.
+func (m master) shutTraffic() (connections int, err error) {
+	out, err := m.ask("show stat -1 1 -1")
+	if err != nil {
+		return 0, err
+	}
+	frontends, err := parse(out)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range frontends {
+		if f.name == statusFrontend {
+			continue
+		}
+		connections += f.connections
+		if !f.stopped {
+			connections++ // what it took since it was asked
+			// Both: the first closes the port, and alone leaves connections open; the second
+			// has connections close after their next response, and alone leaves the port open
+			// for a worker to come, to which clients would connect in vain.
+			for _, command := range []string{"disable frontend ", "shutdown frontend "} {
+				if _, err := m.ask(command + f.name); err != nil {
+					return 0, err
+				}
+			}
+		}
+	}
+	return connections, nil
+}
+
+// A frontend of HAProxy's statistics.
+type frontend struct {
+	name        string
+	connections int
+	stopped     bool
+}
+
+var errStatistics = errors.New("HAProxy's statistics have another form")
+
+// parse reads what "show stat" prints of frontends.
+func parse(text string) ([]frontend, error) {
+	reader := csv.NewReader(strings.NewReader(strings.TrimPrefix(strings.TrimSpace(text), "# ")))
+	reader.FieldsPerRecord = -1
+	rows, err := reader.ReadAll()
+	if err != nil || len(rows) == 0 {
+		return nil, errors.Join(errStatistics, err)
+	}
+	column := map[string]int{}
+	for i, name := range rows[0] {
+		column[name] = i
+	}
+	name, connections, status := column["pxname"], column["scur"], column["status"]
+	if rows[0][name] != "pxname" || connections == 0 || status == 0 {
+		return nil, errStatistics
+	}
+	var out []frontend
+	for _, row := range rows[1:] {
+		if len(row) <= max(name, connections, status) {
+			return nil, errStatistics
+		}
+		n, err := strconv.Atoi(row[connections])
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errStatistics, err)
+		}
+		out = append(out, frontend{name: row[name], connections: n, stopped: row[status] == "STOP"})
+	}
+	return out, nil
+}
+
+// A child is the program that a container is for.
+type child struct {
+	command *exec.Cmd
+	ended   chan int // gets its exit code, once
+}
+
+// start starts a program, which writes to where this one does.
+func (s Settings) start(program string, args ...string) (*child, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", program, err)
+	}
+	c := &child{command: exec.CommandContext(context.Background(), path, args...), ended: make(chan int, 1)}
+	c.command.Stdout, c.command.Stderr = s.stdout, s.stderr
+	if err := c.command.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	go func() { c.ended <- exitCode(c.command.Wait()) }()
+	return c, nil
+}
+
+// signal tells the program something. One that has ended is told nothing.
+func (c *child) signal(s syscall.Signal) { _ = c.command.Process.Signal(s) }
+
+// exitCode is what a shell would say: 128 and the signal for a program that one ended.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case !errors.As(err, &exit):
+		return exitFailure
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exit.ExitCode()
+}
+
+// signals are those that a container is told to end with, and those that reload HAProxy.
+func signals() chan os.Signal {
+	got := make(chan os.Signal, 4)
+	signal.Notify(got, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP)
+	return got
+}

@@ -1,0 +1,185 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Settings are what the environment says. Folders are those of the pod's volumes.
+type Settings struct {
+	// ConfigDir has haproxy.cfg and the folders of its files.
+	ConfigDir string // CONFIG_DIR
+	// FilesDir has bootstrap.cfg, the first configuration.
+	FilesDir string // FILES_DIR
+	// ProgramDir gets a copy of this program, if it is set.
+	ProgramDir string // PROGRAM_DIR
+	// MasterSocket is HAProxy's, through which both containers command it.
+	MasterSocket string // MASTER_SOCKET
+	// HAProxy and DataplaneAPI are the programs: paths, or names on PATH.
+	HAProxy, DataplaneAPI string // HAPROXY, DATAPLANEAPI
+	// APIDir is where the API's file is written. Nobody else reads it.
+	APIDir string // API_DIR
+	// CredentialsDir has the files username and password of the API.
+	CredentialsDir string // CREDENTIALS_DIR
+	// TLSDir has tls.crt and tls.key of the API, which speaks plain HTTP without it.
+	TLSDir  string // TLS_DIR
+	APIPort int    // API_PORT
+	// PodName and PodIP are where the API says to be and where it listens.
+	PodName, PodIP string // POD_NAME, POD_IP
+	// Propagation is how long HAProxy serves on while others hear that the pod ends,
+	// Drain how long connections may take to finish afterwards.
+	Propagation, Drain time.Duration // DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS
+
+	stdout, stderr io.Writer // for the programs too
+}
+
+// The exit codes, which are those of the other programs.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+const usage = `usage: bootstrap prepare|haproxy|dataplaneapi
+
+  prepare       lay out the folders that HAProxy and the Dataplane API share
+  haproxy       run HAProxy, and drain it when it is told to end
+  dataplaneapi  write the Dataplane API's file, and run it
+
+The environment has the settings: CONFIG_DIR, FILES_DIR, PROGRAM_DIR, MASTER_SOCKET,
+HAPROXY, DATAPLANEAPI, API_DIR, CREDENTIALS_DIR, TLS_DIR, API_PORT, POD_NAME, POD_IP,
+DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS.
+`
+
+// Main runs the program and returns its exit code.
+func Main(args, environment []string, stdout, stderr io.Writer) int {
+	if len(args) != 1 {
+		fmt.Fprint(stderr, usage)
+		return exitUsage
+	}
+	run := map[string]func(Settings) (int, error){
+		"prepare":      func(s Settings) (int, error) { return 0, s.prepare() },
+		"haproxy":      Settings.runHAProxy,
+		"dataplaneapi": Settings.runAPI,
+	}[args[0]]
+	if run == nil {
+		fmt.Fprint(stderr, usage)
+		return exitUsage
+	}
+	settings, err := Read(environment)
+	if err != nil {
+		fmt.Fprintln(stderr, "bootstrap:", err)
+		return exitUsage
+	}
+	settings.stdout, settings.stderr = stdout, stderr
+	code, err := run(settings)
+	if err != nil {
+		fmt.Fprintf(stderr, "bootstrap %s: %v\n", args[0], err)
+		return max(code, exitFailure)
+	}
+	return code
+}
+
+// Read reads the settings. What is not said is as the chart has it.
+func Read(environment []string) (Settings, error) {
+	said := map[string]string{}
+	for _, e := range environment {
+		key, value, _ := strings.Cut(e, "=")
+		said[key] = value
+	}
+	or := func(key, standard string) string {
+		if v := said[key]; v != "" {
+			return v
+		}
+		return standard
+	}
+	s := Settings{
+		ConfigDir: or("CONFIG_DIR", "/etc/haproxy"), FilesDir: or("FILES_DIR", "/etc/hapsnap/files"), ProgramDir: said["PROGRAM_DIR"],
+		MasterSocket: or("MASTER_SOCKET", "/run/haproxy/master.sock"), HAProxy: or("HAPROXY", "haproxy"), DataplaneAPI: or("DATAPLANEAPI", "dataplaneapi"),
+		APIDir: or("API_DIR", "/run/dataplaneapi"), CredentialsDir: or("CREDENTIALS_DIR", "/etc/hapsnap/credentials"), TLSDir: said["TLS_DIR"],
+		PodName: or("POD_NAME", "instance"), PodIP: or("POD_IP", "0.0.0.0"),
+	}
+	for _, n := range []struct {
+		key      string
+		standard int
+		set      func(int)
+	}{
+		{"API_PORT", 5555, func(n int) { s.APIPort = n }},
+		{"DRAIN_PROPAGATION_SECONDS", 15, func(n int) { s.Propagation = time.Duration(n) * time.Second }},
+		{"DRAIN_SECONDS", 300, func(n int) { s.Drain = time.Duration(n) * time.Second }},
+	} {
+		value, err := strconv.Atoi(or(n.key, strconv.Itoa(n.standard)))
+		if err != nil || value < 0 {
+			return s, fmt.Errorf("%s is %q: want a number", n.key, said[n.key])
+		}
+		n.set(value)
+	}
+	return s, nil
+}
+
+func (s Settings) config() string { return filepath.Join(s.ConfigDir, "haproxy.cfg") }
+
+// folders are below the one of the configuration.
+var folders = []string{"maps", "ssl", "general", "dataplane/transactions", "dataplane/backups", "dataplane/storage"}
+
+// prepare makes what HAProxy and the API share. A configuration that is there already
+// stays: pods keep it when they are set up again.
+func (s Settings) prepare() error {
+	for _, folder := range folders {
+		if err := os.MkdirAll(filepath.Join(s.ConfigDir, folder), 0o700); err != nil {
+			return fmt.Errorf("make the folders of HAProxy's files: %w", err)
+		}
+	}
+	if err := s.firstConfig(); err != nil {
+		return err
+	}
+	if s.ProgramDir == "" {
+		return nil
+	}
+	return s.copyProgram()
+}
+
+func (s Settings) firstConfig() error {
+	if info, err := os.Stat(s.config()); err == nil && info.Size() > 0 {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(s.FilesDir, "bootstrap.cfg"))
+	if err != nil {
+		return fmt.Errorf("read the first configuration: %w", err)
+	}
+	return replaceFile(s.config(), text, 0o600)
+}
+
+// copyProgram puts this program where the other containers run it, who may have none.
+func (s Settings) copyProgram() error {
+	own, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	content, err := os.ReadFile(own)
+	if err != nil {
+		return fmt.Errorf("read this program: %w", err)
+	}
+	return replaceFile(filepath.Join(s.ProgramDir, "bootstrap"), content, 0o755)
+}
+
+// replaceFile writes a file as a whole, or not at all.
+func replaceFile(path string, content []byte, mode fs.FileMode) error {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.WriteFile(next, content, mode); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package bootstrap
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// limit is how long HAProxy may take for what it does at once.
+const limit = 20 * time.Second
+
+// A pod is one HAProxy with the folders that its containers share.
+type pod struct {
+	dir, web, status string
+	env              []string
+	process          *exec.Cmd
+	ended            chan error
+}
+
+// newPod lays out a pod whose HAProxy sends requests to a backend.
+func newPod(t *testing.T, backend, global string) *pod {
+	t.Helper()
+	p := &pod{dir: t.TempDir(), web: free(t), status: free(t)}
+	p.configure(t, backend, global)
+	p.env = append(os.Environ(), asProgram+"=1", "CONFIG_DIR="+p.dir, "FILES_DIR="+p.dir, "MASTER_SOCKET="+p.socket(), "HAPROXY="+haproxy(t),
+		"DRAIN_PROPAGATION_SECONDS=1", "DRAIN_SECONDS=10")
+	return p
+}
+
+// configure writes a configuration of the form that the compiler's have.
+func (p *pod) configure(t *testing.T, backend, global string) {
+	t.Helper()
+	write(t, filepath.Join(p.dir, "haproxy.cfg"), strings.NewReplacer("WEB", p.web, "STATUS", p.status, "BACKEND", backend, "GLOBAL", global).Replace(`global
+    maxconn 1000
+    hard-stop-after 10s
+    GLOBAL
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    option idle-close-on-response
+frontend http
+    bind WEB
+    default_backend web
+frontend status
+    bind STATUS
+    monitor-uri /healthz
+    http-request return status 503 if { path /ready } { nbsrv(hapsnap_ready) eq 0 }
+    http-request return status 200 if { path /ready }
+backend web
+    server one BACKEND
+backend hapsnap_ready
+    server instance 192.0.2.1:1
+`))
+}
+
+func (p *pod) socket() string { return filepath.Join(p.dir, "m.sock") }
+
+// start starts a program of the pod, and waits until its HAProxy is ready.
+func (p *pod) start(t *testing.T, path string, args ...string) {
+	t.Helper()
+	p.process = exec.Command(path, args...)
+	p.process.Env = p.env
+	p.launch(t)
+	eventually(t, "HAProxy is ready", func() bool { return code("http://"+p.status+"/ready") == http.StatusOK })
+	eventually(t, "its master answers", func() bool { _, err := p.tryAsk("show proc"); return err == nil })
+}
+
+// launch starts the pod's program, which ends with the test.
+func (p *pod) launch(t *testing.T) {
+	t.Helper()
+	p.process.Stderr = os.Stderr
+	p.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.ended = make(chan error, 1)
+	gone := make(chan struct{})
+	go func() {
+		p.ended <- p.process.Wait()
+		close(gone)
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-p.process.Process.Pid, syscall.SIGKILL)
+		<-gone
+	})
+}
+
+// startBootstrap starts HAProxy as the pod's container does, startHAProxy without it.
+func (p *pod) startBootstrap(t *testing.T) { t.Helper(); p.start(t, "/proc/self/exe", "haproxy") }
+
+func (p *pod) startHAProxy(t *testing.T) {
+	t.Helper()
+	p.start(t, haproxy(t), "-W", "-db", "-S", p.socket(), "-f", filepath.Join(p.dir, "haproxy.cfg"))
+}
+
+func (p *pod) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.process.Process.Signal(s); err != nil {
+		t.Error(err)
+	}
+}
+
+// masterReloaded reports whether HAProxy was reloaded once, without a failure.
+func (p *pod) masterReloaded() bool {
+	out, err := p.tryAsk("show proc")
+	return err == nil && regexp.MustCompile(`(?m)^\d+\s+master\s+1 \[failed: 0\]`).MatchString(out)
+}
+
+// ask commands the master.
+func (p *pod) ask(t *testing.T, command string) {
+	t.Helper()
+	if _, err := p.tryAsk(command); err != nil {
+		t.Error(err)
+	}
+}
+
+func (p *pod) tryAsk(command string) (string, error) {
+	conn, err := net.DialTimeout("unix", p.socket(), time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprint(conn, command+";quit\n"); err != nil {
+		return "", err
+	}
+	out, err := io.ReadAll(conn)
+	return string(out), err
+}
+
+// slow answers each request after 100 ms.
+func slow(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-time.After(100 * time.Millisecond)
+		fmt.Fprint(w, "served")
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+func haproxy(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// code is the status of a response, 0 where there is none.
+func code(url string) int {
+	c := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := c.Get(url)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// free returns an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(limit); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}

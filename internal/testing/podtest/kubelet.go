@@ -1,0 +1,170 @@
+package podtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hapsnap/hapsnap/internal/testing/imagetest"
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+)
+
+// look is how often everything is looked at.
+const look = 100 * time.Millisecond
+
+// node is the name of the only one.
+const node = "node-1"
+
+// Options describe a kubelet.
+type Options struct {
+	// Namespaces are those whose pods are run.
+	Namespaces []string
+	// Image returns an image by the name that a pod has of it.
+	Image func(name string) (imagetest.Image, bool)
+}
+
+// Kubelet runs pods.
+type Kubelet struct {
+	options   Options
+	client    client.Client
+	api       string // host and port of the API server
+	authority []byte
+	network   *network
+	dir       string
+	names     int
+
+	mu    sync.Mutex
+	pods  map[string]*podRun // by UID
+	notes []string
+}
+
+// Start starts a kubelet, which ends with the test. If that fails, it tells what it noticed
+// and what containers wrote.
+func Start(tb testing.TB, server *kubetest.Server, o Options) *Kubelet {
+	tb.Helper()
+	if os.Getuid() != 0 {
+		tb.Skip("pods are run by root only")
+	}
+	network, err := newNetwork()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config := server.Config()
+	k := &Kubelet{
+		options: o, client: server.Client(), api: strings.Trim(strings.TrimPrefix(config.Host, "https:"), "/"), authority: config.CAData,
+		network: network, dir: tb.TempDir(), pods: map[string]*podRun{},
+	}
+	if err := os.Chmod(k.dir, 0o755); err != nil { //nolint:gosec // users of containers pass through
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			k.step(ctx)
+			pause(ctx, look)
+		}
+	}()
+	tb.Cleanup(func() {
+		cancel()
+		<-done
+		if tb.Failed() {
+			tb.Log(k.Report())
+		}
+		k.close()
+	})
+	return k
+}
+
+func (k *Kubelet) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.pods {
+		p.kill()
+	}
+	for _, p := range k.pods {
+		p.lives.Wait()
+	}
+	k.network.close()
+}
+
+// step does what is to be done for every namespace.
+func (k *Kubelet) step(ctx context.Context) {
+	for _, namespace := range k.options.Namespaces {
+		var pods corev1.PodList
+		if err := k.client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+			continue // the API server may be away
+		}
+		k.runPods(ctx, pods.Items)
+		if err := k.workloads(ctx, namespace, pods.Items); err != nil && ctx.Err() == nil {
+			k.note("%v", err)
+		}
+		if err := k.endpoints(ctx, namespace, pods.Items); err != nil && ctx.Err() == nil {
+			k.note("%v", err)
+		}
+	}
+}
+
+// runPods starts pods that are new, and ends those that are being deleted.
+func (k *Kubelet) runPods(ctx context.Context, pods []corev1.Pod) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range pods {
+		pod := &pods[i]
+		run := k.pods[string(pod.UID)]
+		if run == nil {
+			life, cancel := context.WithCancel(context.Background())
+			run = &podRun{kubelet: k, pod: pod, dir: filepath.Join(k.dir, pod.Name), cancel: cancel, settled: make(chan struct{})}
+			k.pods[string(pod.UID)] = run
+			if err := os.MkdirAll(run.dir, 0o755); err != nil { //nolint:gosec // as above
+				k.notes = append(k.notes, err.Error())
+				continue
+			}
+			run.lives.Go(func() { run.run(life) })
+		}
+		if pod.DeletionTimestamp != nil {
+			run.end(ctx, pod.DeletionTimestamp.Time)
+		}
+	}
+}
+
+// note keeps what is worth knowing when a test fails. What is said again is kept once.
+func (k *Kubelet) note(format string, args ...any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(k.notes, text) {
+		k.notes = append(k.notes, text)
+	}
+}
+
+// Notes are what was noticed, such as containers that ended by themselves or were killed.
+func (k *Kubelet) Notes() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append([]string(nil), k.notes...)
+}
+
+// Report is everything that was noticed and written.
+func (k *Kubelet) Report() string {
+	var out strings.Builder
+	for _, n := range k.Notes() {
+		fmt.Fprintln(&out, "noticed:", n)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.pods {
+		out.WriteString(p.log())
+	}
+	return out.String()
+}

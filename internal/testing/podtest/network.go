@@ -1,0 +1,146 @@
+package podtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// Gateway is the address of the test among those of pods, which have 10.245.0.0/16.
+const Gateway = "10.245.0.1"
+
+// network is a bridge that all pods are on.
+type network struct {
+	mu   sync.Mutex
+	next int
+}
+
+func newNetwork() (*network, error) {
+	return &network{}, ip("", "link add pods type bridge\naddr add "+Gateway+"/16 dev pods\nlink set pods up\n")
+}
+
+func (n *network) close() { _ = ip("", "link del pods\n") }
+
+// A sandbox is the network of a pod: a process that sleeps in it, and what is on its
+// loopback address.
+type sandbox struct {
+	address string
+	process *process
+	api     net.Listener
+}
+
+// sandbox makes a network, whose containers reach the API server on the same port of
+// their own loopback address.
+func (n *network) sandbox(api string, sysctls map[string]string) (*sandbox, error) {
+	n.mu.Lock()
+	n.next++
+	id := n.next
+	n.mu.Unlock()
+	s := &sandbox{address: fmt.Sprintf("10.245.%d.%d", 1+id/250, 1+id%250)}
+	pause := exec.CommandContext(context.Background(), "/proc/self/exe")
+	pause.Env = []string{asShim + "=pause"}
+	pause.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	var err error
+	if s.process, err = startProcess(pause); err != nil {
+		return nil, fmt.Errorf("make a network: %w", err)
+	}
+	pid := s.process.pid()
+	err = ip("", fmt.Sprintf("link add pod%d type veth peer name eth0 netns %d\nlink set pod%[1]d master pods up\n", id, pid))
+	if err == nil {
+		err = ip(fmt.Sprint(pid), fmt.Sprintf("link set lo up\naddr add %s/16 dev eth0\nlink set eth0 up\nroute add default via %s\n", s.address, Gateway))
+	}
+	if err == nil {
+		err = s.inside(func() error {
+			for name, value := range sysctls {
+				if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0o600); err != nil {
+					return err
+				}
+			}
+			_, port, err := net.SplitHostPort(api)
+			if err != nil {
+				return err
+			}
+			s.api, err = new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", port))
+			return err
+		})
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("make a network: %w", err)
+	}
+	go forward(s.api, api)
+	return s, nil
+}
+
+func (s *sandbox) close() {
+	if s.api != nil {
+		_ = s.api.Close()
+	}
+	s.process.kill(syscall.SIGKILL)
+	<-s.process.gone
+}
+
+// inside calls a function on a thread that is in the pod's network. The thread is not used
+// for anything else afterwards.
+func (s *sandbox) inside(do func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with this function
+		file, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.process.pid()))
+		if err == nil {
+			defer file.Close()
+			if _, _, errno := syscall.RawSyscall(setns, file.Fd(), syscall.CLONE_NEWNET, 0); errno != 0 {
+				err = errno
+			}
+		}
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// forward copies connections to an address, until the listener is closed.
+func forward(listener net.Listener, to string) {
+	for {
+		from, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer from.Close()
+			server, err := new(net.Dialer).DialContext(context.Background(), "tcp", to)
+			if err != nil {
+				return
+			}
+			defer server.Close()
+			go func() {
+				_, _ = io.Copy(server, from) // until either side ends
+				_ = server.(*net.TCPConn).CloseWrite()
+			}()
+			_, _ = io.Copy(from, server)
+		}()
+	}
+}
+
+// ip runs commands of ip(8), in the network of a process or in the test's own.
+func ip(pid, commands string) error {
+	args := []string{"ip", "-batch", "-"}
+	if pid != "" {
+		args = append([]string{"nsenter", "--net=/proc/" + pid + "/ns/net", "--"}, args...)
+	}
+	c := exec.CommandContext(context.Background(), args[0], args[1:]...)
+	c.Stdin = bytes.NewBufferString(commands)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("ip: %w: %s", err, out)
+	}
+	return nil
+}

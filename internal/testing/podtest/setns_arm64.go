@@ -1,0 +1,3 @@
+package podtest
+
+const sysSetns = 268

@@ -1,0 +1,268 @@
+package binding
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+)
+
+// Bindings joins the snapshots in use with live data, and remembers what does not
+// change with every endpoint: the node, which tells whether a reload is needed,
+// only changes with the number of slots and with Secrets.
+type Bindings struct {
+	binder bind.Binder
+	slots  bind.Slots
+	live   bind.Live
+	from   Source
+	// offered are the certificates that the Secrets hold; renewals says which of those before
+	// are served in their place.
+	offered  map[snapshots.SecretName][]byte
+	renewals renewals
+	// expiry is that of the live certificates.
+	expiry expiry[snapshots.SecretName]
+	// secrets are the versions of the certificates that are offered, versionExpiry is that of the
+	// versions at hand.
+	secrets       versions
+	versionExpiry expiry[string]
+
+	// What there is to assign: everything, what these Services have, and the slots
+	// that are drained when it is due.
+	stale   bool
+	changed map[snapshots.ServicePort]bool
+	due     time.Time
+	// moved is when the endpoints of a backend changed, of those where that was in the
+	// last hour. A process that has just started finds what changed since the last one.
+	moved map[string]time.Time
+	// refusals are those of recorded endpoints.
+	refusals Refusals
+	// read reports whether the endpoints of a namespace are known; nil: of all.
+	read func(namespace string) bool
+
+	expiries int // counts the changes of when certificates expire
+	shapes   int // counts the changes that can change a node
+	record   func(RecordedNode)
+	replay   *Replay // nil: nodes are bound
+	prepared map[snapshots.ID]Prepared
+	nodes    map[nodeKey]Node
+}
+
+// nodeKey is a snapshot on instances with a layout.
+type nodeKey struct {
+	id     snapshots.ID
+	layout bind.Layout
+}
+
+// Node is what a snapshot is, bound for instances with a layout.
+type Node struct {
+	shapes       int
+	Name         string
+	shape        snapshots.Digest
+	Entries      snapshots.Digest // of maps
+	Missing      []bind.Need
+	Certificates push.Known
+	Files        []push.Stored
+	Err          error
+}
+
+// New begins with the slots that the pusher before this one gave.
+func New(slots bind.Slots, from Source, r Refusals) *Bindings {
+	return &Bindings{
+		slots: slots, from: from, refusals: r, changed: map[snapshots.ServicePort]bool{},
+		moved:    map[string]time.Time{},
+		prepared: map[snapshots.ID]Prepared{}, nodes: map[nodeKey]Node{},
+	}
+}
+
+// Of returns what is known of a snapshot in use, if it is at hand.
+func (b *Bindings) Of(id snapshots.ID) (Prepared, bool) {
+	p, atHand := b.prepared[id]
+	return p, atHand
+}
+
+// All returns what is known of the snapshots in use that are at hand, in order.
+func (b *Bindings) All() iter.Seq2[snapshots.ID, Prepared] {
+	return func(yield func(snapshots.ID, Prepared) bool) {
+		for _, id := range slices.SortedFunc(maps.Keys(b.prepared), snapshots.ID.Compare) {
+			if !yield(id, b.prepared[id]) {
+				return
+			}
+		}
+	}
+}
+
+// Table returns the slots of live endpoints, and drained when the next of them is to be, zero
+// for never.
+func (b *Bindings) Table() (slots bind.Slots, drained time.Time) { return b.slots, b.due }
+
+// Moved returns when the endpoints of backends changed, where that was in the last hour.
+func (b *Bindings) Moved() map[string]time.Time { return b.moved }
+
+// use brings the prepared snapshots in line with those in use, and reports
+// whether they changed.
+func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
+	changed := false
+	for id := range b.prepared {
+		if _, ok := have[id]; !ok {
+			delete(b.prepared, id)
+			maps.DeleteFunc(b.nodes, func(k nodeKey, _ Node) bool { return k.id == id })
+			changed = true
+		}
+	}
+	for id, s := range have {
+		if _, ok := b.prepared[id]; !ok {
+			p := prepare(s, b.from.recorded(s), &b.refusals)
+			p.Known = b.from != FromCluster
+			if b.from.sourceless(s) {
+				p.Known, p.Lacks = false, []string{ErrNoSource.Error()}
+			}
+			b.prepared[id] = p
+			changed = true
+		}
+	}
+	return changed
+}
+
+// setLive takes new live data, and reports whether something of Secrets changed.
+func (b *Bindings) setLive(live bind.Live, now time.Time) bool {
+	live.Expired, live.ExpiredVersions, live.Versions = b.live.Expired, b.live.ExpiredVersions, b.live.Versions
+	offered := !maps.EqualFunc(b.offered, live.Certificates, bytes.Equal)
+	b.offered = live.Certificates
+	live.Certificates, b.renewals = b.renewals.settle(b.offered, now)
+	changed := !sameSecrets(b.live, live)
+	b.live = live
+	if changed {
+		b.shapes++
+		b.expiry = b.expiry.follow(live.Certificates)
+		b.expiries++
+		b.lookAtExpiry(now)
+	}
+	if changed || offered {
+		b.gatherVersions(now)
+	}
+	return changed
+}
+
+// sameSecrets reports whether all that comes from Secrets is the same.
+func sameSecrets(a, b bind.Live) bool {
+	return maps.EqualFunc(a.Certificates, b.Certificates, bytes.Equal) &&
+		maps.EqualFunc(a.Authorities, b.Authorities, bytes.Equal) &&
+		maps.EqualFunc(a.Users, b.Users, slices.Equal[[]htpasswd.User]) &&
+		maps.Equal(a.Values, b.Values)
+}
+
+// binding returns what the snapshot is bound with for an instance, unless it is not
+// at hand, or what it needs is not known yet.
+func (b *Bindings) binding(id snapshots.ID, layout bind.Layout) (snapshots.Snapshot, bind.Inputs, bool) {
+	p, ok := b.prepared[id]
+	slots := b.slots
+	if p.Recorded {
+		slots = p.Slots
+	}
+	live := b.live
+	live.Endpoints = nil // which change, and are all in the slots
+	return p.Snapshot, bind.Inputs{Live: live, Slots: slots, Layout: layout}, ok && p.Known
+}
+
+// Unknown reports whether a snapshot is at hand, but not all that it needs of the
+// cluster.
+func (b *Bindings) Unknown(id snapshots.ID) bool {
+	p, atHand := b.prepared[id]
+	return atHand && !p.Known
+}
+
+// RuntimeUpdate reports whether a worker that runs one snapshot as it is bound now can be brought
+// to another without a reload. Where certificates are of the snapshot, HAProxy is to judge
+// them before anything counts as applied, so other ones are loaded.
+func (b *Bindings) RuntimeUpdate(node string, from, to snapshots.ID, layout bind.Layout) bool {
+	x, known := b.Node(from, layout)
+	y, also := b.Node(to, layout)
+	return known && also && x.Err == nil && y.Err == nil && b.Complete(to) &&
+		bind.SameNode(x.Name, node) && x.shape == y.shape &&
+		maps.Equal(x.Certificates, y.Certificates)
+}
+
+// Node returns what the worker of an instance should name for the snapshot.
+func (b *Bindings) Node(id snapshots.ID, layout bind.Layout) (Node, bool) {
+	key := nodeKey{id, layout}
+	snapshot, binding, ok := b.binding(id, layout)
+	if !ok {
+		return Node{}, false
+	}
+	if n, ok := b.nodes[key]; ok && n.shapes == b.shapes {
+		return n, true
+	}
+	if b.replay != nil {
+		n := b.replay.node(key)
+		n.shapes, b.nodes[key] = b.shapes, n
+		return n, true
+	}
+	bound, err := b.binder.Bind(snapshot, binding)
+	n := Node{shapes: b.shapes, Name: bound.Node, shape: bound.Shape, Entries: bound.Entries, Missing: bound.Missing, Err: err, Certificates: push.Hashes(bound)}
+	for _, f := range bound.Files {
+		if f.Kind != bind.CertificateFile {
+			n.Files = append(n.Files, push.Stored{Kind: f.Kind, Name: f.Name})
+		}
+	}
+	b.nodes[key] = n
+	b.recordNode(key, n)
+	return n, true
+}
+
+// learn takes note of what is known of the cluster.
+func (b *Bindings) learn(s cluster.Status) {
+	was := b.read
+	b.read = s.Read
+	for id, p := range b.prepared {
+		known := s.Knows(p.wants)
+		b.stale = b.stale || p.Known != known || was == nil ||
+			slices.ContainsFunc(p.wants.Namespaces, func(n string) bool { return was(n) != s.Read(n) })
+		p.Known, p.Lacks = known, s.Denied(p.wants)
+		b.prepared[id] = p
+	}
+}
+
+// Unbound is a snapshot for an instance, and what was known when it was decided to have it
+// bound. That is slow for a large snapshot, so it is done elsewhere. It is a value.
+type Unbound struct {
+	ID       snapshots.ID
+	binder   *bind.Binder
+	snapshot snapshots.Snapshot
+	inputs   bind.Inputs
+	known    bool
+}
+
+// Unbound returns what binds a snapshot for an instance to what is known now.
+func (b *Bindings) Unbound(id snapshots.ID, layout bind.Layout) Unbound {
+	snapshot, inputs, known := b.binding(id, layout)
+	return Unbound{ID: id, binder: &b.binder, snapshot: snapshot, inputs: inputs, known: known}
+}
+
+// Bind binds the snapshot.
+func (u Unbound) Bind() (bind.Bound, error) {
+	if !u.known {
+		return bind.Bound{}, fmt.Errorf("snapshot %s is not at hand", u.ID)
+	}
+	return u.binder.Bind(u.snapshot, u.inputs)
+}
+
+// errAbsent keeps a snapshot from an instance.
+var errAbsent = errors.New("a certificate that it names is not at hand")
+
+// BindWhole is bind for an instance that must get all that the snapshot needs.
+func (u Unbound) BindWhole() (bind.Bound, error) {
+	bound, err := u.Bind()
+	if err == nil && len(bound.Absent) > 0 {
+		err = fmt.Errorf("push %s: %w: %s", bound.ID, errAbsent, bound.Absent[0])
+	}
+	return bound, err
+}

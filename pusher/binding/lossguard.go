@@ -1,0 +1,371 @@
+package binding
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// lossGuard decides which losses of endpoints are believed. It is one rule for
+// directories and for clusters:
+//
+//  1. What the source says is believed at once. It says that a Service has no
+//     endpoints when its EndpointSlices are there and have none (it was scaled to zero,
+//     or its pods are not ready), when a watch tells that they were deleted, and when all
+//     workloads that the Service selects are there and to have no replicas.
+//  2. A Service of which the source has nothing any more is *lost*: the file is not
+//     there, or a list came without it. A deletion looks like this, and so does a
+//     mount that failed, half of a copy, a wrong path, or an API server with another
+//     store. A few losses are believed, as deletions are common. They are not believed
+//     where within a minute half of all endpoints are lost, or all of a namespace.
+//     Then what was known is kept, also of what was lost first in that minute: files
+//     vanish one after another.
+//  3. A namespace of which all endpoints are lost is believed where the source still
+//     has other Services of that namespace and not these: it does speak of the namespace.
+//     For half of all endpoints that is no proof, since Services vanish from a directory
+//     together with their slices.
+//  4. What is kept is kept until the source says something of that Service, until a
+//     person confirms the loss, or until no snapshot in use has the Service. It is not
+//     let go because others came back: a mount may come back in parts. While it lasts it
+//     counts as lost, so that a source in doubt is not believed bit by bit.
+//
+// Endpoints are counted, since a fleet with one large Service is empty without it. Only
+// Services that snapshots in use join count. What is kept survives a restart: the names
+// are in the state, and the endpoints in the slots there, so that a new pusher begins
+// with what the last one knew.
+//
+// To keep too much costs little: the addresses of pods that are gone fail their health
+// checks. To keep too little empties a fleet.
+//
+// The zero value is ready. It is a value: its methods return another one, and share
+// nothing that is written to.
+type lossGuard struct {
+	kept   map[snapshots.ServicePort]bool // whose endpoints are kept
+	recent map[snapshots.ServicePort]loss
+	// blind: a new pusher finds no EndpointSlice at all, though instances run with
+	// endpoints.
+	blind bool
+	since time.Time // that something is kept, or blind is set
+}
+
+// KeptEndpoints is the part of a liveGuard that is in the state.
+type KeptEndpoints struct {
+	Services []string  `json:"services,omitempty"`
+	Blind    bool      `json:"blind,omitempty"`
+	Since    time.Time `json:"since"`
+}
+
+// loss is one that was believed a short while ago.
+type loss struct {
+	at        time.Time
+	endpoints []snapshots.Endpoint
+	saying    saying
+}
+
+// saying is how a source speaks of the endpoints of a Service.
+type saying int
+
+const (
+	said     saying = iota // it has some, or says that there are none
+	unsaid                 // it has nothing of the Service
+	unlisted               // likewise, and has other Services of the namespace
+)
+
+// lossWindow is the time in which losses count as one.
+const lossWindow = time.Minute
+
+// report is what a source tells of a Service port.
+type report struct {
+	endpoints []snapshots.Endpoint // nil for none
+	saying    saying
+}
+
+// take returns what to change of the known endpoints after a report, nil for none, and
+// the guard to go on with. Services that are not used count for nothing.
+func (g lossGuard) take(known map[snapshots.ServicePort][]snapshots.Endpoint, reports map[snapshots.ServicePort]report, used func(snapshots.ServicePort) bool, now time.Time) (lossGuard, map[snapshots.ServicePort][]snapshots.Endpoint) {
+	next, changes := g.clone(), map[snapshots.ServicePort][]snapshots.Endpoint{}
+	maps.DeleteFunc(next.recent, func(_ snapshots.ServicePort, l loss) bool { return now.Sub(l.at) > lossWindow })
+	for port, r := range reports {
+		if r.saying == said {
+			delete(next.kept, port)
+			delete(next.recent, port)
+			if !slices.Equal(known[port], r.endpoints) {
+				changes[port] = r.endpoints
+			}
+			continue
+		}
+		if next.kept[port] {
+			continue
+		}
+		if len(known[port]) > 0 && used(port) {
+			next.recent[port] = loss{now, known[port], r.saying}
+		}
+		if _, known := known[port]; known {
+			changes[port] = nil
+		}
+	}
+	for port := range next.kept {
+		if !used(port) {
+			delete(next.kept, port)
+			changes[port] = nil
+		}
+	}
+	for _, port := range next.doubtful(known, used) {
+		next.kept[port] = true
+		changes[port] = next.recent[port].endpoints
+		delete(next.recent, port)
+	}
+	return next.at(now), changes
+}
+
+// lossCount is how many endpoints there were, and how many of them are lost.
+type lossCount struct {
+	all, lost int
+	unsaid    bool // of some of the lost the source has nothing, and no reason for it
+}
+
+func (t lossCount) with(n int, lost, unsaid bool) lossCount {
+	if t.all += n; lost {
+		t.lost, t.unsaid = t.lost+n, t.unsaid || unsaid
+	}
+	return t
+}
+
+// doubtful returns those of the recent losses that are not believed.
+func (g lossGuard) doubtful(known map[snapshots.ServicePort][]snapshots.Endpoint, used func(snapshots.ServicePort) bool) []snapshots.ServicePort {
+	if len(g.recent) == 0 {
+		return nil
+	}
+	var all lossCount
+	namespaces := map[string]lossCount{}
+	count := func(port snapshots.ServicePort, n int, lost, unsaid bool) {
+		all = all.with(n, lost, unsaid)
+		namespaces[port.Namespace] = namespaces[port.Namespace].with(n, lost, unsaid)
+	}
+	for port, endpoints := range known {
+		if _, lost := g.recent[port]; lost || !used(port) {
+			continue
+		}
+		count(port, len(endpoints), g.kept[port], g.kept[port])
+	}
+	for port, l := range g.recent {
+		count(port, len(l.endpoints), true, l.saying == unsaid)
+	}
+	var out []snapshots.ServicePort
+	for port := range g.recent {
+		if t := namespaces[port.Namespace]; 2*all.lost >= all.all || t.lost == t.all && t.unsaid {
+			out = append(out, port)
+		}
+	}
+	return out
+}
+
+// confirm returns the guard after a person said that what is kept is gone, and what to
+// change of the known endpoints.
+func (g lossGuard) confirm() (lossGuard, map[snapshots.ServicePort][]snapshots.Endpoint) {
+	changes := map[snapshots.ServicePort][]snapshots.Endpoint{}
+	for port := range g.kept {
+		changes[port] = nil
+	}
+	return lossGuard{}, changes
+}
+
+// at notes since when something is kept.
+func (g lossGuard) at(now time.Time) lossGuard {
+	switch {
+	case len(g.kept) == 0 && !g.blind:
+		g.since = time.Time{}
+	case g.since.IsZero():
+		g.since = now.UTC().Truncate(time.Second)
+	}
+	return g
+}
+
+// name tells what is kept now from all that is kept at other times, so that a person
+// confirms what they saw, and nothing that came later; "" if nothing is.
+func (g lossGuard) name() string {
+	if g.since.IsZero() {
+		return ""
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, g.since.Unix(), g.blind, g.ports())
+	return hex.EncodeToString(h.Sum(nil))[:8]
+}
+
+// ports returns what is kept, in order.
+func (g lossGuard) ports() []snapshots.ServicePort {
+	return slices.SortedFunc(maps.Keys(g.kept), snapshots.ServicePort.Compare)
+}
+
+// saved returns what the state holds of the guard, nil for nothing.
+func (g lossGuard) saved() *KeptEndpoints {
+	if g.since.IsZero() {
+		return nil
+	}
+	k := KeptEndpoints{Blind: g.blind, Since: g.since}
+	for _, port := range g.ports() {
+		k.Services = append(k.Services, port.String())
+	}
+	return &k
+}
+
+// Check returns an error of what cannot be read.
+func (k *KeptEndpoints) Check() error {
+	_, err := k.guard()
+	return err
+}
+
+// guard returns the guard that was saved.
+func (k *KeptEndpoints) guard() (lossGuard, error) {
+	g := lossGuard{kept: map[snapshots.ServicePort]bool{}}
+	if k == nil {
+		return g, nil
+	}
+	g.blind, g.since = k.Blind, k.Since
+	for _, name := range k.Services {
+		port, err := snapshots.ParseServicePort(name)
+		if err != nil {
+			return g, fmt.Errorf("kept endpoints: %w", err)
+		}
+		g.kept[port] = true
+	}
+	return g, nil
+}
+
+func (g lossGuard) clone() lossGuard {
+	g.kept, g.recent = maps.Clone(g.kept), maps.Clone(g.recent)
+	if g.kept == nil {
+		g.kept = map[snapshots.ServicePort]bool{}
+	}
+	if g.recent == nil {
+		g.recent = map[snapshots.ServicePort]loss{}
+	}
+	return g
+}
+
+// knownEndpoints returns the endpoints that a slot table holds: what the pusher before
+// this one knew. Those that were gone already, and were being drained, are not among
+// them.
+func knownEndpoints(slots bind.Slots) map[snapshots.ServicePort][]snapshots.Endpoint {
+	out := map[snapshots.ServicePort][]snapshots.Endpoint{}
+	for key, group := range slots {
+		for _, slot := range group {
+			e := snapshots.Endpoint{Address: slot.Address, Port: slot.Port, Draining: slot.State == bind.SlotDrain}
+			if slot.State != bind.SlotSpare && slot.Until.IsZero() && !slices.Contains(out[key.Service], e) {
+				out[key.Service] = append(out[key.Service], e)
+			}
+		}
+	}
+	for _, endpoints := range out {
+		slices.SortFunc(endpoints, func(a, b snapshots.Endpoint) int {
+			return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
+		})
+	}
+	return out
+}
+
+// evidence is what else a directory says of Services without endpoints. It is only
+// looked at when endpoints are missing.
+type evidence struct {
+	sliced map[snapshots.SecretName]bool // Services that have EndpointSlices, by namespace and name
+	other  func() otherObjects
+}
+
+// otherObjects are those from which can be told that a Service has no endpoints.
+type otherObjects struct {
+	services  map[snapshots.SecretName]labels.Set // and whom they select
+	speaksOf  map[string]bool                     // namespaces with Services
+	workloads map[string][]workload               // by namespace
+}
+
+// workload is something that has pods.
+type workload struct {
+	labels labels.Set
+	pods   int32
+}
+
+func newEvidence(set manifests.Set, sliced map[snapshots.SecretName]bool) evidence {
+	return evidence{sliced, sync.OnceValue(func() otherObjects { return otherObjectsIn(set) })}
+}
+
+// of returns how the directory speaks of a Service port that has no endpoints in it.
+func (v evidence) of(port snapshots.ServicePort) saying {
+	name := snapshots.SecretName{Namespace: port.Namespace, Name: port.Service}
+	if v.sliced[name] {
+		return said
+	}
+	if v.other == nil {
+		return unsaid
+	}
+	o := v.other()
+	selector, there := o.services[name]
+	switch {
+	case there && o.scaledToZero(name.Namespace, selector):
+		return said
+	case !there && o.speaksOf[name.Namespace]:
+		return unlisted
+	}
+	return unsaid
+}
+
+// scaledToZero reports whether the directory has workloads that a Service selects, and
+// all of them are to have no pods. That it has none is no proof: pods may be made by
+// objects of any kind.
+func (o otherObjects) scaledToZero(namespace string, selector labels.Set) bool {
+	selected := 0
+	for _, w := range o.workloads[namespace] {
+		if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(w.labels) {
+			continue
+		}
+		if selected++; w.pods > 0 {
+			return false
+		}
+	}
+	return selected > 0
+}
+
+// otherObjectsIn reads them. Objects that cannot be decoded say nothing.
+func otherObjectsIn(set manifests.Set) otherObjects {
+	out := otherObjects{services: map[snapshots.SecretName]labels.Set{}, speaksOf: map[string]bool{}, workloads: map[string][]workload{}}
+	for _, o := range set.Objects {
+		switch o.GVK() {
+		case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
+			var s corev1.Service
+			_ = o.Decode(&s) // it is there, whatever is wrong with it
+			out.services[snapshots.SecretName{Namespace: o.Namespace, Name: o.Name}] = s.Spec.Selector
+			out.speaksOf[o.Namespace] = true
+		case manifests.GVK{APIVersion: "v1", Kind: "Pod"}:
+			out.workloads[o.Namespace] = append(out.workloads[o.Namespace], workload{o.Labels, 1})
+		case manifests.GVK{APIVersion: "apps/v1", Kind: "Deployment"}, manifests.GVK{APIVersion: "apps/v1", Kind: "StatefulSet"},
+			manifests.GVK{APIVersion: "apps/v1", Kind: "ReplicaSet"}, manifests.GVK{APIVersion: "apps/v1", Kind: "DaemonSet"}:
+			var w struct {
+				metav1.TypeMeta   `json:",inline"`
+				metav1.ObjectMeta `json:"metadata"`
+				Spec              struct {
+					Replicas *int32                 `json:"replicas"`
+					Template corev1.PodTemplateSpec `json:"template"`
+				} `json:"spec"`
+			}
+			pods := int32(1)
+			_ = o.Decode(&w) // what fits is enough
+			if w.Spec.Replicas != nil {
+				pods = *w.Spec.Replicas
+			}
+			out.workloads[o.Namespace] = append(out.workloads[o.Namespace], workload{w.Spec.Template.Labels, pods})
+		}
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package binding
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+)
+
+func TestMergeLive(t *testing.T) {
+	t.Parallel()
+	secret := snapshots.SecretName{Namespace: "shop", Name: "tls"}
+	data := func(slices int, certificates ...string) Objects {
+		d := Objects{Slices: slices}
+		d.Certificates = map[snapshots.SecretName][]byte{}
+		for _, c := range certificates {
+			d.Certificates[secret] = []byte(c)
+		}
+		return d
+	}
+	for name, test := range map[string]struct {
+		old, read Objects
+		edit      func(*Objects)
+		doubted   bool // endpoints of its namespace are kept
+		want      Objects
+	}{
+		"a Secret is renewed":              {old: data(1, "old"), read: data(1, "new"), want: data(1, "new")},
+		"something could not be parsed":    {old: data(1, "old"), read: data(1), edit: func(d *Objects) { d.unsure = true }, want: data(1, "old")},
+		"a Secret is gone":                 {old: data(1, "old"), read: data(1), want: data(1)},
+		"and endpoints of its namespace":   {old: data(1, "old"), read: data(1), doubted: true, want: data(1, "old")},
+		"and all slices":                   {old: data(1, "old"), read: data(0), want: data(1, "old")},
+		"and there never were any":         {old: data(0, "old"), read: data(0), want: data(0)},
+		"a Secret is broken":               {old: data(1, "old"), read: data(1), edit: func(d *Objects) { d.broken = map[snapshots.SecretName]bool{secret: true} }, want: data(1, "old")},
+		"a broken Secret without a former": {old: data(0), read: data(0), edit: func(d *Objects) { d.broken = map[snapshots.SecretName]bool{secret: true} }, want: data(0)},
+	} {
+		if test.edit != nil {
+			test.edit(&test.read)
+		}
+		got := mergeLive(test.old, test.read, func(namespace string) bool { return test.doubted && namespace == "shop" })
+		if diff := cmp.Diff(test.want.Live, got.Live); diff != "" || got.Slices != test.want.Slices {
+			t.Errorf("%s: merged otherwise, with %d slices (-want +got):\n%s", name, got.Slices, diff)
+		}
+	}
+}
+
+// A Secret that is there says who may pass, also by what it lacks; one that may be
+// in what could not be parsed is taken to be as it was.
+func TestMergeLiveSecrets(t *testing.T) {
+	name := func(s string) snapshots.SecretName { return snapshots.SecretName{Namespace: "shop", Name: s} }
+	data := func(there ...string) Objects {
+		d := Objects{Slices: 1, secrets: map[snapshots.SecretName]bool{}}
+		d.Authorities, d.Users = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]htpasswd.User{}
+		d.Values = map[bind.SecretKey]string{}
+		for _, s := range there {
+			d.secrets[name(s)] = true
+			d.Authorities[name(s)], d.Users[name(s)] = []byte(s), []htpasswd.User{{Name: s}}
+			d.Values[bind.SecretKey{Secret: name(s), Key: "key"}] = s
+		}
+		return d
+	}
+	emptied := data()
+	emptied.secrets[name("a")] = true
+	unsure := func(d Objects) Objects { d.unsure = true; return d }
+	for test, c := range map[string]struct{ old, read, want Objects }{
+		"gone":                      {data("a", "b"), data("b"), data("b")},
+		"empty now":                 {data("a", "b"), emptied, data()},
+		"perhaps gone":              {data("a", "b"), unsure(data("b")), data("a", "b")},
+		"empty, and others unsure":  {data("a", "b"), unsure(emptied), data("b")},
+		"new, where others are not": {data(), unsure(data("a")), data("a")},
+	} {
+		t.Run(test, func(t *testing.T) {
+			got := mergeLive(c.old, c.read, func(string) bool { return false })
+			if diff := cmp.Diff(c.want.Live, got.Live, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("merged otherwise (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,251 @@
+package binding
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// Source says where the endpoints of snapshots come from.
+type Source int
+
+// The sources of endpoints.
+const (
+	FromDirectory Source = iota // live ones, whatever is recorded
+	FromSnapshots               // those that are recorded
+	FromCluster                 // live ones, unless some are recorded
+)
+
+// recorded reports whether a snapshot gets the endpoints that are recorded in it.
+func (f Source) recorded(s snapshots.Snapshot) bool {
+	_, has := s.File(snapshots.EndpointsFile)
+	return f == FromSnapshots || f == FromCluster && has
+}
+
+// Prepared is what is known of a snapshot without an instance.
+type Prepared struct {
+	Snapshot     snapshots.Snapshot
+	Directives   []bind.Directive
+	Needs        []bind.Need
+	versions     []snapshots.CertificateRef // that name one
+	Certificates []push.Stored              // as instances have them
+	Recorded     bool                       // its endpoints are
+	Slots        bind.Slots                 // of recorded endpoints, else nil
+	Servers      []bind.Server
+	Dynamic      map[string]dataplane.DynamicServer // by backend, see [push.DynamicServers]
+	// wants is what it needs of a cluster; known: that is known, as far as it can be.
+	wants         cluster.Wanted
+	listeners     []listener       // of HAProxy, with it
+	refused       RefusedEndpoints // of those that are recorded
+	Known         bool
+	Lacks         []string      // what it needs and the pusher cannot have; see decide.go
+	HardStopAfter time.Duration // see [rollout.Seen.HardStopAfter]
+	Err           error
+
+	byService map[snapshots.ServicePort][]int // the directives that join one
+	places    []int                           // where the servers of each directive begin, and the end
+}
+
+// prepare leaves out those recorded endpoints that are refused.
+func prepare(s snapshots.Snapshot, recorded bool, r *Refusals) Prepared {
+	p := Prepared{Snapshot: s, Recorded: recorded, versions: VersionsOf(s), Certificates: certificatesOf(s), HardStopAfter: hardStopAfter(s.Config()), listeners: listenersOf(s.Config())}
+	if p.Directives, p.Err = bind.Directives(s.Config()); p.Err != nil {
+		return p
+	}
+	p.Dynamic = push.DynamicServers(s.Config(), p.Directives)
+	p.byService = map[snapshots.ServicePort][]int{}
+	for n, d := range p.Directives {
+		p.byService[d.Service] = append(p.byService[d.Service], n)
+	}
+	p.Needs, p.Err = bind.Needs(s.Config(), s.Manifest.Spec.Certificates)
+	if p.wants = p.wanted(); p.Err != nil || !recorded {
+		return p
+	}
+	endpoints, _, err := s.RecordedEndpoints()
+	if p.Err = err; err != nil {
+		return p
+	}
+	endpoints, p.refused = r.recorded(endpoints)
+	p.Slots, _ = bind.AssignSlots(bind.Slots{}, p.Directives, endpoints, time.Time{}, 0)
+	p.Servers, p.Err = bind.Servers(p.Directives, p.Slots)
+	return p
+}
+
+// Wanted returns what a snapshot needs of a cluster that endpoints and Secrets come
+// from.
+func Wanted(s snapshots.Snapshot) (cluster.Wanted, error) {
+	p := prepare(s, FromCluster.recorded(s), &Refusals{})
+	return p.wants, p.Err
+}
+
+// wanted returns what the snapshot needs of a cluster.
+func (p Prepared) wanted() cluster.Wanted {
+	var out cluster.Wanted
+	for service := range p.byService {
+		if !p.Recorded {
+			out.Namespaces = append(out.Namespaces, service.Namespace)
+		}
+	}
+	slices.Sort(out.Namespaces)
+	out.Namespaces = slices.Compact(out.Namespaces)
+	for _, need := range p.Needs {
+		if need.Use != snapshots.UseCertificate || !p.carries(need.Secret) {
+			out.Secrets = append(out.Secrets, need.Secret)
+		}
+	}
+	slices.SortFunc(out.Secrets, snapshots.SecretName.Compare)
+	out.Secrets = slices.Compact(out.Secrets)
+	return out
+}
+
+// carries reports whether the certificate of a Secret comes with the snapshot, or was
+// left out of it because there was none.
+func (p Prepared) carries(secret snapshots.SecretName) bool {
+	return slices.ContainsFunc(p.Snapshot.Manifest.Spec.Certificates, func(ref snapshots.CertificateRef) bool {
+		return ref.Secret == secret && (ref.Mode == snapshots.ModeSealed || ref.Mode == snapshots.ModeCompanion)
+	})
+}
+
+// bindAll binds the servers of all directives.
+func (p *Prepared) bindAll(slots bind.Slots) {
+	p.Servers, p.Err = bind.Servers(p.Directives, slots)
+	p.places = make([]int, 0, len(p.Directives)+1)
+	at := 0
+	for _, d := range p.Directives {
+		p.places = append(p.places, at)
+		at += len(slots[d.Key()])
+	}
+	p.places = append(p.places, at)
+}
+
+// bindSome binds the servers anew of the backends that join some Services, none of
+// which has another number of slots than before.
+func (p *Prepared) bindSome(slots bind.Slots, services map[snapshots.ServicePort]bool) {
+	fresh := slices.Clone(p.Servers) // what is used elsewhere stays as it is
+	bound := map[string]bool{}
+	for service := range services {
+		for _, n := range p.byService[service] {
+			backend := p.Directives[n].Backend
+			if bound[backend] {
+				continue
+			}
+			bound[backend] = true
+			first, end := p.backend(n)
+			var servers []bind.Server
+			if servers, p.Err = bind.Servers(p.Directives[first:end], slots); p.Err != nil {
+				return
+			}
+			copy(fresh[p.places[first]:p.places[end]], servers)
+		}
+	}
+	if len(bound) > 0 {
+		p.Servers = fresh
+	}
+}
+
+// backend returns the range of the directives of the backend that has the nth.
+func (p *Prepared) backend(n int) (first, end int) {
+	first, end = n, n+1
+	for first > 0 && p.Directives[first-1].Backend == p.Directives[n].Backend {
+		first--
+	}
+	for end < len(p.Directives) && p.Directives[end].Backend == p.Directives[n].Backend {
+		end++
+	}
+	return first, end
+}
+
+// hardStopAfter returns how long a worker with this haproxy.cfg lives at most after it was
+// replaced, zero if that is not said. HAProxy takes the last of several lines.
+func hardStopAfter(config []byte) time.Duration {
+	var most time.Duration
+	for section := range haproxycfg.Sections(config) {
+		if section.Keyword != "global" {
+			continue
+		}
+		for _, line := range section.Lines {
+			if words := line.Texts(); len(words) > 1 && words[0] == "hard-stop-after" {
+				most = ConfigTime(words[1])
+			}
+		}
+	}
+	return most
+}
+
+// timeUnits are those of HAProxy's times, the longer word first.
+var timeUnits = []struct {
+	word string
+	unit time.Duration
+}{
+	{"us", time.Microsecond}, {"ms", time.Millisecond}, {"s", time.Second},
+	{"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
+}
+
+// ConfigTime reads a time as HAProxy does, in milliseconds unless it names a unit;
+// zero if it is none.
+func ConfigTime(text string) time.Duration {
+	unit := time.Millisecond
+	for _, u := range timeUnits {
+		if digits, ok := strings.CutSuffix(text, u.word); ok {
+			text, unit = digits, u.unit
+			break
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return time.Duration(n) * unit
+}
+
+// certificatesOf returns the certificates of a snapshot by their names on instances,
+// whether their Secrets are there or not.
+func certificatesOf(s snapshots.Snapshot) (out []push.Stored) {
+	for _, ref := range s.Manifest.Spec.Certificates {
+		if ref.Use != snapshots.UseCA {
+			out = append(out, push.Stored{Kind: bind.CertificateFile, Name: path.Base(ref.File)})
+		}
+	}
+	return out
+}
+
+// ErrNoSource is what a snapshot with live endpoints, or with something of Secrets, lacks
+// where there is no source.
+var ErrNoSource = errors.New("has no source of live endpoints and Secrets (--live or --kubeconfig)")
+
+// sourceless reports whether a snapshot has servers, or something of Secrets, that are only
+// known at run time, and nobody to ask for them.
+func (f Source) sourceless(s snapshots.Snapshot) bool {
+	if f != FromSnapshots {
+		return false
+	}
+	if _, recorded := s.File(snapshots.EndpointsFile); !recorded {
+		if directives, err := bind.Directives(s.Config()); err == nil && len(directives) > 0 {
+			return true
+		}
+	}
+	unversioned := slices.DeleteFunc(slices.Clone(s.Manifest.Spec.Certificates), snapshots.CertificateRef.Versioned)
+	needs, err := bind.Needs(s.Config(), unversioned)
+	return err == nil && slices.ContainsFunc(needs, func(n bind.Need) bool { return n.Secret != (snapshots.SecretName{}) })
+}
+
+// NeedsSource reports whether a snapshot cannot be pushed without a source of live
+// endpoints and Secrets: a cluster, or a directory with manifests.
+func NeedsSource(s snapshots.Snapshot) bool { return FromSnapshots.sourceless(s) }
+
+// VersionsOf returns the references of a snapshot to versions that there are.
+func VersionsOf(s snapshots.Snapshot) []snapshots.CertificateRef {
+	return slices.DeleteFunc(slices.Clone(s.Manifest.Spec.Certificates), func(ref snapshots.CertificateRef) bool {
+		return ref.Version == ""
+	})
+}

@@ -1,0 +1,185 @@
+package binding
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// Refusals keeps from the instances what EndpointSlices may not name. What is
+// refused was said by the source, and is no loss: a Service of which all is refused has no
+// endpoints.
+type Refusals struct {
+	live.Refusal
+	offered map[snapshots.ServicePort][]snapshots.Endpoint // as the source has them
+	refused RefusedEndpoints
+	// counts are how many endpoints are used of each port, cut those that have more than that.
+	counts map[snapshots.ServicePort]int
+	cut    map[snapshots.ServicePort]bool
+}
+
+// The most endpoints of a port of a Service, and of all of a namespace. Whoever writes
+// EndpointSlices writes any number, and each is a line of haproxy.cfg and a server with health
+// checks, on every instance.
+const (
+	mostOfService   = 5_000
+	mostOfNamespace = 25_000
+)
+
+// NewRefusals refuses networks, none for those of no network, apart from what is allowed.
+func NewRefusals(networks, allowed []netip.Prefix) Refusals {
+	r := Refusals{
+		offered: map[snapshots.ServicePort][]snapshots.Endpoint{}, refused: RefusedEndpoints{},
+		counts: map[snapshots.ServicePort]int{}, cut: map[snapshots.ServicePort]bool{},
+	}
+	r.Networks, r.Allowed = networks, allowed
+	return r
+}
+
+// RefusedEndpoints are those that are refused, by the port of the Service that they are of.
+type RefusedEndpoints map[snapshots.ServicePort][]live.Refused
+
+// recorded divides endpoints that are recorded in a snapshot. Where instances are is not looked
+// at there: it may change while the snapshot does not.
+func (r *Refusals) recorded(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) (used map[snapshots.ServicePort][]snapshots.Endpoint, refused RefusedEndpoints) {
+	alone := NewRefusals(r.Networks, r.Allowed)
+	return alone.filter(endpoints), alone.refused
+}
+
+// filterAll is filter for the endpoints of all Services.
+func (r *Refusals) filterAll(endpoints map[snapshots.ServicePort][]snapshots.Endpoint) map[snapshots.ServicePort][]snapshots.Endpoint {
+	clear(r.offered)
+	clear(r.refused)
+	clear(r.counts)
+	clear(r.cut)
+	return r.filter(endpoints)
+}
+
+// filter returns what is used of endpoints that changed, and of others of their namespaces that
+// were too many.
+func (r *Refusals) filter(changed map[snapshots.ServicePort][]snapshots.Endpoint) map[snapshots.ServicePort][]snapshots.Endpoint {
+	out := make(map[snapshots.ServicePort][]snapshots.Endpoint, len(changed))
+	namespaces := map[string]bool{}
+	for port, endpoints := range changed {
+		namespaces[port.Namespace] = true
+		delete(r.offered, port)
+		if out[port] = endpoints; len(endpoints) > 0 {
+			r.offered[port] = endpoints
+		}
+	}
+	for port := range r.cut {
+		if namespaces[port.Namespace] {
+			out[port] = r.offered[port]
+		}
+	}
+	for port := range out {
+		delete(r.refused, port)
+		delete(r.counts, port)
+		delete(r.cut, port)
+	}
+	used := map[string]int{}
+	for port, n := range r.counts {
+		used[port.Namespace] += n
+	}
+	for _, port := range slices.SortedFunc(maps.Keys(out), snapshots.ServicePort.Compare) {
+		taken, refused := r.Split(out[port])
+		if most := min(mostOfService, max(0, mostOfNamespace-used[port.Namespace])); len(taken) > most {
+			for _, e := range taken[most:] {
+				refused = append(refused, live.Refused{Endpoint: e, Reason: fmt.Sprintf(
+					"a Service may have %d endpoints, and those of a namespace %d together", mostOfService, mostOfNamespace)})
+			}
+			taken, r.cut[port] = taken[:most:most], true
+		}
+		if out[port] = taken; len(taken) > 0 {
+			r.counts[port] = len(taken)
+			used[port.Namespace] += len(taken)
+		}
+		if len(refused) > 0 {
+			r.refused[port] = refused
+		}
+	}
+	return out
+}
+
+// setOwn takes the addresses that are the instances' own, and returns what is used of the
+// endpoints of which that makes a difference.
+func (r *Refusals) setOwn(own map[netip.AddrPort]string) map[snapshots.ServicePort][]snapshots.Endpoint {
+	if maps.Equal(own, r.Own) {
+		return nil
+	}
+	before := r.Refusal
+	r.Own = own
+	differ := map[snapshots.ServicePort][]snapshots.Endpoint{}
+	for port, endpoints := range r.offered {
+		was, _ := before.Split(endpoints)
+		if now, _ := r.Split(endpoints); !slices.Equal(was, now) {
+			differ[port] = endpoints
+		}
+	}
+	return r.filter(differ)
+}
+
+// listener is an address and a port that HAProxy listens at. The zero address is all addresses.
+type listener struct {
+	address netip.Addr
+	port    uint16
+}
+
+// mostListeners bounds how many listeners of a configuration count.
+const mostListeners = 256
+
+// listenersOf returns where a configuration has HAProxy listen, each once, as far as it says so
+// without variables.
+func listenersOf(config []byte) []listener {
+	var out []listener
+	for line := range haproxycfg.Lines(config) {
+		if haproxycfg.FirstWord(line.Text) != "bind" || len(out) >= mostListeners {
+			continue
+		}
+		words := line.Texts()
+		if len(words) < 2 {
+			continue
+		}
+		for _, at := range strings.Split(words[1], ",") {
+			if l, ok := parseListener(at); ok && !slices.Contains(out, l) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// parseListener reads an address of the keyword bind, such as ":80", "*:80", "10.0.0.1:80",
+// "ipv6@[::]:80" or "quic4@:443".
+func parseListener(text string) (listener, bool) {
+	if _, rest, ok := strings.Cut(text, "@"); ok {
+		text = rest
+	}
+	i := strings.LastIndexByte(text, ':')
+	if i < 0 {
+		return listener{}, false
+	}
+	port, err := strconv.ParseUint(text[i+1:], 10, 16)
+	if err != nil || port == 0 {
+		return listener{}, false
+	}
+	host := strings.Trim(text[:i], "[]")
+	if host == "" || host == "*" {
+		return listener{port: uint16(port)}, true
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return listener{}, false
+	}
+	if address.IsUnspecified() {
+		address = netip.Addr{}
+	}
+	return listener{address.Unmap(), uint16(port)}, true
+}

@@ -1,0 +1,126 @@
+package binding
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// sealed returns a snapshot with backends, each of which joins some Services of shop.
+func sealed(revision uint64, backends ...[]string) snapshots.Snapshot {
+	var config strings.Builder
+	for n, services := range backends {
+		fmt.Fprintf(&config, "backend b%d\n", n)
+		for _, s := range services {
+			fmt.Fprintf(&config, "    #hapsnap servers shop/%s:http weight=%d\n", s, 1+len(s))
+		}
+	}
+	d := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config.String())}}}
+	return d.Seal(revision, snapshots.ID{})
+}
+
+// Endpoints that come and go one by one lead to the same slots and servers as when
+// everything is assigned anew each time.
+func TestAssignWhatChanged(t *testing.T) {
+	t.Parallel()
+	have := map[snapshots.ID]snapshots.Snapshot{}
+	for n, backends := range [][][]string{{{"a"}, {"a", "bb"}, {"ccc"}}, {{"bb"}, {"a", "bb"}, {"a"}, {"none"}}} {
+		s := sealed(uint64(n+1), backends...)
+		have[s.ID()] = s
+	}
+	now, random := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), rand.New(rand.NewPCG(1, 2))
+	quick, slow := New(nil, FromDirectory, Refusals{}), New(nil, FromDirectory, Refusals{})
+	for _, b := range []*Bindings{quick, slow} {
+		b.live.Endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{}
+		b.use(have)
+		b.stale = true
+		b.Assign(now, time.Minute)
+	}
+	for step := range 400 {
+		now = now.Add(time.Duration(random.IntN(40)) * time.Second)
+		port := httpPort([]string{"a", "bb", "ccc", "unused"}[random.IntN(4)])
+		var endpoints []snapshots.Endpoint
+		for n := range random.IntN(2 + step/40) {
+			endpoints = append(endpoints, snapshots.Endpoint{Address: fmt.Sprintf("10.0.0.%d", 1+n+random.IntN(3)), Port: 80, Draining: random.IntN(4) == 0})
+		}
+		quick.live.Endpoints[port], slow.live.Endpoints[port] = endpoints, endpoints
+		quick.changed[port], slow.stale = true, true
+		quick.Assign(now, time.Minute)
+		slow.Assign(now, time.Minute)
+		if diff := cmp.Diff(slow.slots, quick.slots); diff != "" {
+			t.Fatalf("step %d: slots (-all +some):\n%s", step, diff)
+		}
+		for id := range have {
+			if diff := cmp.Diff(slow.prepared[id].Servers, quick.prepared[id].Servers); diff != "" || slow.prepared[id].Err != nil {
+				t.Fatalf("step %d: %v, servers of %s (-all +some):\n%s", step, slow.prepared[id].Err, id, diff)
+			}
+		}
+		// It may look once too often for a slot that is drained.
+		if quick.due.IsZero() && !slow.due.IsZero() || quick.due.After(slow.due) && !slow.due.IsZero() || slow.shapes != quick.shapes {
+			t.Fatalf("step %d: due %s and %s, shapes %d and %d", step, slow.due, quick.due, slow.shapes, quick.shapes)
+		}
+	}
+}
+
+// What nothing is known of keeps the slots that it had, however long ago.
+func TestUnreadNamespaceKeepsItsSlots(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := sealed(1, []string{"a"}, []string{"bb"})
+	before := New(nil, FromDirectory, Refusals{})
+	before.use(map[snapshots.ID]snapshots.Snapshot{s.ID(): s})
+	before.live.Endpoints = map[snapshots.ServicePort][]snapshots.Endpoint{httpPort("a"): {{Address: "10.0.0.1", Port: 80}}}
+	before.stale = true
+	before.Assign(now, time.Minute)
+	delete(before.live.Endpoints, httpPort("a"))
+	before.stale = true
+	before.Assign(now, time.Minute) // it drains
+
+	after := New(before.slots, FromCluster, Refusals{})
+	after.use(map[snapshots.ID]snapshots.Snapshot{s.ID(): s})
+	after.learn(cluster.Status{})
+	if _, _, ok := after.binding(s.ID(), bind.Layout{}); ok {
+		t.Error("a snapshot is bound before its endpoints are known")
+	}
+	later := now.Add(time.Hour)
+	if after.Assign(later, time.Minute) || !slices.Equal(after.slots[bind.SlotKey{Backend: "b0", Service: httpPort("a")}], before.slots[bind.SlotKey{Backend: "b0", Service: httpPort("a")}]) {
+		t.Errorf("slots changed: %v", after.slots)
+	}
+	if !after.due.After(later) {
+		t.Errorf("due at %s, which is over, again and again", after.due)
+	}
+}
+
+// Of a cluster is wanted what a snapshot joins, and does not carry itself.
+func TestWantedOfACluster(t *testing.T) {
+	t.Parallel()
+	name := func(s string) snapshots.SecretName { return snapshots.SecretName{Namespace: "shop", Name: s} }
+	d := snapshots.Draft{
+		Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("backend b\n    #hapsnap servers shop/a:http\n    #hapsnap servers blog/b:http\n    #hapsnap servers shop/c:http\n")}},
+		Certificates: []snapshots.CertificateRef{
+			{File: "certs/a.pem", Secret: name("live")}, {File: "certs/b.pem", Secret: name("exact"), Mode: snapshots.ModeExact, Version: "1"},
+			{File: "certs/c.pem", Secret: name("sealed"), Mode: snapshots.ModeSealed, Version: "2"}, {File: "certs/fallback.pem"},
+			// There was none to be sealed.
+			{File: "certs/d.pem", Secret: name("missing"), Mode: snapshots.ModeSealed},
+		},
+	}
+	secrets := []snapshots.SecretName{name("exact"), name("live")}
+	for _, recorded := range []bool{false, true} {
+		want := cluster.Wanted{Secrets: secrets, Namespaces: []string{"blog", "shop"}}
+		if recorded {
+			want.Namespaces = nil
+		}
+		if diff := cmp.Diff(want, prepare(d.Seal(1, snapshots.ID{}), recorded, &Refusals{}).wants); diff != "" {
+			t.Errorf("recorded %v (-want +got):\n%s", recorded, diff)
+		}
+	}
+}

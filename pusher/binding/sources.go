@@ -1,0 +1,350 @@
+package binding
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// Sources is what is known of live data: the endpoints of Services, and what Secrets hold. What
+// it believes of them it gives to the bindings.
+type Sources struct {
+	bindings *Bindings
+	known    Objects
+	// read is set once a snapshot may be bound: a directory was read, and a cluster is known as
+	// far as it goes.
+	read     bool
+	fallback []byte
+	secrets  secretSet // of a cluster
+	refusals Refusals
+	waiting  waiting // for what a cluster has
+	losses   losses  // of endpoints, and whether they are believed
+	// decryptions are the snapshots whose certificates are being decrypted, or could not be.
+	decryptions *decryptions
+}
+
+// NewSources begins with what the pusher before this one knew: its slots, and the Service ports
+// whose endpoints it kept.
+func NewSources(b *Bindings, r Refusals, kept *KeptEndpoints, fallback []byte, now time.Time) *Sources {
+	s := &Sources{bindings: b, fallback: fallback, secrets: secretSet{}, refusals: r, read: b.from != FromDirectory, decryptions: newDecryptions()}
+	s.known.Fallback, s.known.Endpoints = fallback, knownEndpoints(b.slots)
+	s.losses = newLosses(kept, s.known.Endpoints, len(b.slots) > 0)
+	b.setLive(s.known.Live, now)
+	return s
+}
+
+// News is what changed with something that was taken.
+type News struct {
+	Changes []EndpointsChange
+	// Endpoints and secrets are when each of the changes of endpoints, and of what Secrets
+	// hold, was made, as far as their source says so.
+	Endpoints, Secrets []time.Time
+}
+
+// EndpointsChange is that a Service port has other endpoints than before.
+type EndpointsChange struct {
+	Port          snapshots.ServicePort
+	Before, After []snapshots.Endpoint
+}
+
+// TakeRead takes what was read of a directory with live objects.
+func (s *Sources) TakeRead(read Objects, now time.Time) News {
+	s.losses.read, s.losses.sliceless = true, read.Slices == 0
+	read.Endpoints = s.refusals.filterAll(read.Endpoints)
+	n := s.hear(s.reportsOf(read), now)
+	merged := mergeLive(s.known, read, s.losses.guard.keepsIn)
+	merged.Fallback = s.fallback
+	was := s.read
+	s.known, s.read = merged, true
+	if was && len(n.Changes) > 0 {
+		n.Endpoints = []time.Time{now}
+	}
+	if s.bindings.setLive(merged.Live, now) && was {
+		n.Secrets = []time.Time{now}
+	}
+	s.bindings.stale = true
+	return n
+}
+
+// TakeCluster takes what changed in a cluster.
+func (s *Sources) TakeCluster(change cluster.Change, now time.Time) News {
+	var n News
+	change.Endpoints = s.refusals.filter(change.Endpoints)
+	if status := change.Status; status != nil {
+		s.losses.read, s.losses.sliceless = len(status.Waits) == 0 && len(s.bindings.prepared) > 0, status.Slices == 0
+	}
+	if reports := s.reportsOfChange(change); len(reports) > 0 {
+		n = s.hear(reports, now)
+	}
+	s.losses.doubtSecrets(&change, now)
+	if len(change.Endpoints) > 0 {
+		n.Endpoints = change.Since
+	}
+	if len(change.Secrets) > 0 {
+		n.Secrets = s.takeSecrets(change, now)
+	}
+	if change.Status != nil {
+		s.bindings.learn(*change.Status)
+		s.waiting.take(*change.Status, now)
+	}
+	return n
+}
+
+// takeSecrets takes Secrets that changed, and returns when those did that change a snapshot. The
+// last usable certificate of one that is broken now stays in use.
+func (s *Sources) takeSecrets(change cluster.Change, now time.Time) []time.Time {
+	for name, secret := range change.Secrets {
+		if secret == nil {
+			delete(s.secrets, name)
+			continue
+		}
+		s.secrets[name] = s.secrets[name].follow(*secret)
+	}
+	endpoints := s.known.Endpoints
+	s.known = s.secrets.live()
+	s.known.Endpoints, s.known.Fallback = endpoints, s.fallback
+	if s.bindings.setLive(s.known.Live, now) {
+		return change.Since
+	}
+	return nil
+}
+
+// secretPatience is how long a Secret that a list came without is kept, to see whether
+// its namespace lost its endpoints as well.
+const secretPatience = 5 * time.Second
+
+// SettleSecrets forgets the Secrets that were missing in a list, unless endpoints of
+// their namespace are kept: they may have been lost together.
+func (s *Sources) SettleSecrets(now time.Time) {
+	gone := cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{}}
+	for name, at := range s.losses.doubted {
+		if now.Sub(at) >= secretPatience && !s.losses.guard.keepsIn(name.Namespace) {
+			gone.Secrets[name] = nil
+			delete(s.losses.doubted, name)
+		}
+	}
+	if len(gone.Secrets) > 0 {
+		s.takeSecrets(gone, now)
+	}
+}
+
+// Use brings the bindings in line with the snapshots in use, and reports whether they changed.
+func (s *Sources) Use(have map[snapshots.ID]snapshots.Snapshot, now time.Time) (n News, changed bool) {
+	if !s.bindings.use(have) {
+		return News{}, false
+	}
+	s.bindings.gatherVersions(now)
+	s.bindings.stale = true
+	if len(s.losses.guard.kept) > 0 {
+		n = s.hear(nil, now) // no snapshot may have them any more
+	}
+	return n, true
+}
+
+// Wanted returns what the snapshots in use need of a cluster, as far as it is known already,
+// for another snapshot.
+func (s *Sources) Wanted() cluster.Wanted {
+	var all cluster.Wanted
+	for _, id := range slices.SortedFunc(maps.Keys(s.bindings.prepared), snapshots.ID.Compare) {
+		wants := s.bindings.prepared[id].wants
+		all.Namespaces = append(all.Namespaces, wants.Namespaces...)
+		all.Secrets = append(all.Secrets, wants.Secrets...)
+	}
+	s.bindings.learn(s.waiting.status)
+	return all
+}
+
+// RefuseOwn refuses the addresses of instances that came, by the names of their instances, and
+// no longer those of instances that went.
+func (s *Sources) RefuseOwn(apis map[string]netip.AddrPort, now time.Time) News {
+	changed := s.refusals.setOwn(s.ownAddresses(apis))
+	if len(changed) == 0 {
+		return News{}
+	}
+	return s.hear(s.reportsOfChange(cluster.Change{Endpoints: changed}), now)
+}
+
+// ownAddresses returns where the Dataplane APIs of the instances are, and where HAProxy itself
+// listens on their addresses, for requests or with its statistics. What else runs on the same
+// addresses is no concern: a pod in the network of the node may run beside HAProxy.
+func (s *Sources) ownAddresses(apis map[string]netip.AddrPort) map[netip.AddrPort]string {
+	own := map[netip.AddrPort]string{}
+	for name, at := range apis {
+		for _, p := range s.bindings.prepared {
+			for _, l := range p.listeners {
+				if l.address.IsValid() {
+					own[netip.AddrPortFrom(l.address, l.port)] = "HAProxy's own"
+				} else {
+					own[netip.AddrPortFrom(at.Addr(), l.port)] = "HAProxy's own, on " + name
+				}
+			}
+		}
+		own[at] = "the Dataplane API of " + name
+	}
+	return own
+}
+
+// Refused returns all endpoints that are refused, of live data and of snapshots in use.
+func (s *Sources) Refused() RefusedEndpoints {
+	all := maps.Clone(s.refusals.refused)
+	for _, id := range slices.SortedFunc(maps.Keys(s.bindings.prepared), snapshots.ID.Compare) {
+		maps.Copy(all, s.bindings.prepared[id].refused)
+	}
+	return all
+}
+
+// FaultsOf returns what is wrong with something that a Secret should hold: what was found in
+// it, and that its certificate is expired, or not valid yet.
+func (s *Sources) FaultsOf(need bind.Need, now time.Time) []error {
+	return s.bindings.withExpiry(need, s.known.faults[need], now)
+}
+
+// Problems says which live objects cannot be used, nil for none.
+func (s *Sources) Problems() error {
+	var problems []error
+	for _, p := range s.known.problems {
+		problems = append(problems, errors.New(p))
+	}
+	return errors.Join(problems...)
+}
+
+// SecretFault is something of a Secret that cannot be used.
+type SecretFault struct {
+	Secret snapshots.SecretName
+	Fault  string
+}
+
+// Faulty returns what cannot be used of the Secrets of a cluster.
+func (s *Sources) Faulty() []SecretFault { return s.known.faulty }
+
+// SecretUID returns the UID of a Secret of a cluster, "" for one that is not known.
+func (s *Sources) SecretUID(name snapshots.SecretName) types.UID { return s.secrets[name].uid }
+
+// Ready reports whether a snapshot may be bound: a directory was read, and of a cluster each
+// snapshot is waited for.
+func (s *Sources) Ready() bool { return s.read }
+
+// ClusterTrouble returns why a cluster cannot be watched, or nil.
+func (s *Sources) ClusterTrouble() error { return s.waiting.status.Trouble }
+
+// Endpoints returns the endpoints that are taken to be there.
+func (s *Sources) Endpoints() map[snapshots.ServicePort][]snapshots.Endpoint {
+	return s.known.Endpoints
+}
+
+// waiting is what the cluster did not say yet, and since when that is waited for.
+type waiting struct {
+	status cluster.Status
+	since  time.Time
+}
+
+func (w *waiting) take(s cluster.Status, now time.Time) {
+	switch {
+	case len(s.Waits) == 0:
+		w.since = time.Time{}
+	case w.since.IsZero():
+		w.since = now
+	}
+	w.status = s
+}
+
+// shortWait is how long the cluster may take to say what it has, each time that
+// something new is asked for, before somebody is told.
+const shortWait = 2 * time.Second
+
+// WaitTrouble says what is waited for, if it takes long. What may not be read is told as what is
+// needed: no restart mends it, and it must not keep a pusher from being ready.
+func (s *Sources) WaitTrouble(now time.Time) error {
+	w := s.waiting
+	onlyRefused := len(w.status.Refused) == len(w.status.Waits)
+	if !w.since.IsZero() && now.Sub(w.since) >= shortWait && !onlyRefused {
+		return fmt.Errorf("snapshots that need it wait for %s", cluster.Some(w.status.Waits))
+	}
+	return nil
+}
+
+// secretSet is what was made of each Secret of a cluster, so that one that changes
+// costs no look at the others' keys.
+type secretSet map[snapshots.SecretName]secretData
+
+// secretData is what was made of one Secret.
+type secretData struct {
+	uid         types.UID
+	certificate []byte // nil for none
+	fault       error  // why there is none, or why it is that of before
+	more        live.Secrets
+}
+
+// follow returns what is made of a newer version of the Secret. The last usable
+// certificate stays while it is broken; users, authorities and values do not, for
+// who may pass is said by what is there now.
+func (d secretData) follow(s corev1.Secret) secretData {
+	out := secretData{uid: s.UID, more: live.GatherSecrets([]corev1.Secret{s})}
+	certificates, problems := live.Certificates([]corev1.Secret{s})
+	for _, certificate := range certificates {
+		out.certificate = certificate
+	}
+	for _, p := range problems {
+		out.certificate, out.fault = d.certificate, p
+	}
+	return out
+}
+
+// live returns what the Secrets hold together.
+func (set secretSet) live() Objects {
+	out := Objects{faults: map[bind.Need][]error{}}
+	out.Certificates, out.Authorities = map[snapshots.SecretName][]byte{}, map[snapshots.SecretName][]byte{}
+	out.Users, out.Values = map[snapshots.SecretName][]htpasswd.User{}, map[bind.SecretKey]string{}
+	for _, name := range slices.SortedFunc(maps.Keys(set), snapshots.SecretName.Compare) {
+		d := set[name]
+		if d.certificate != nil {
+			out.Certificates[name] = d.certificate
+		}
+		if d.fault != nil {
+			out.problems = append(out.problems, d.fault.Error())
+			out.faulty = append(out.faulty, SecretFault{name, d.fault.Error()})
+		}
+		maps.Copy(out.Authorities, d.more.Authorities)
+		maps.Copy(out.Users, d.more.Users)
+		maps.Copy(out.Values, d.more.Values)
+		maps.Copy(out.faults, d.more.Problems)
+	}
+	return out
+}
+
+// NewlyUnread returns which Services of a snapshot, and not of the last good one, are in
+// namespaces that may not be read, and have no endpoints that were known before: they would
+// get no servers. Where the whole namespace is new, the snapshot lacks it anyway. The texts
+// follow "the pusher".
+func (s *Sources) NewlyUnread(wanted, good Prepared) []string {
+	return newlyUnread(wanted, good, s.waiting.status.Unread, s.known.Endpoints)
+}
+
+func newlyUnread(wanted, good Prepared, unread func(namespace string) bool, endpoints map[snapshots.ServicePort][]snapshots.Endpoint) []string {
+	if len(wanted.Lacks) == 0 || wanted.Recorded {
+		return nil
+	}
+	var out []string
+	for service := range wanted.byService {
+		_, had := good.byService[service]
+		_, known := endpoints[service]
+		if had || known || !unread(service.Namespace) || !slices.Contains(good.wants.Namespaces, service.Namespace) {
+			continue
+		}
+		out = append(out, fmt.Sprintf("may not list EndpointSlices in %s, where Service %s is new", service.Namespace, service.Service))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,42 @@
+package binding
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// A Service that is new in a namespace which may not be read would get no servers.
+func TestNewlyUnread(t *testing.T) {
+	t.Parallel()
+	web, api := snapshots.ServicePort{Namespace: "team2", Service: "web", Port: "http"}, snapshots.ServicePort{Namespace: "team2", Service: "api", Port: "http"}
+	const text = "may not list EndpointSlices in team2"
+	for name, test := range map[string]struct {
+		readable, known, recorded bool
+		services                  []snapshots.ServicePort
+		want                      []string
+	}{
+		"none is new":                        {services: []snapshots.ServicePort{web}},
+		"one is new":                         {services: []snapshots.ServicePort{web, api}, want: []string{text + ", where Service api is new"}},
+		"endpoints of the new one are known": {services: []snapshots.ServicePort{web, api}, known: true},
+		"its endpoints are recorded":         {services: []snapshots.ServicePort{web, api}, recorded: true},
+		"the namespace may be read":          {services: []snapshots.ServicePort{web, api}, readable: true},
+	} {
+		prepare := func(services ...snapshots.ServicePort) Prepared {
+			p := Prepared{Recorded: test.recorded, Lacks: []string{text}, byService: map[snapshots.ServicePort][]int{}}
+			for n, s := range services {
+				p.byService[s], p.wants.Namespaces = []int{n}, []string{s.Namespace}
+			}
+			return p
+		}
+		endpoints := map[snapshots.ServicePort][]snapshots.Endpoint{}
+		if test.known {
+			endpoints[api] = []snapshots.Endpoint{{Address: "192.0.2.1", Port: 80}}
+		}
+		unread := func(namespace string) bool { return namespace == "team2" && !test.readable }
+		if got := newlyUnread(prepare(test.services...), prepare(web), unread, endpoints); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

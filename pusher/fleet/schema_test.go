@@ -1,0 +1,91 @@
+package fleet
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/internal/testing/schemas"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+var update = flag.Bool("update", false, "rewrite the schema")
+
+const schemaFile = "../../docs/reference/schemas/fleet.json"
+
+func fleetSchema() schemas.Schema {
+	s := schemas.Maker{}.Document(snapshots.APIVersion, Kind, "The fleet of a pusher: docs/reference/fleet.md", reflect.TypeFor[spec](), reflect.Value{})
+	text := schemas.Schema{"type": "object", "additionalProperties": schemas.Schema{"type": "string"}}
+	metadata := s["properties"].(schemas.Schema)["metadata"].(schemas.Schema)["properties"].(schemas.Schema)
+	metadata["namespace"], metadata["labels"], metadata["annotations"] = schemas.Schema{"type": "string"}, text, text
+	return s
+}
+
+func TestSchemaIsFresh(t *testing.T) {
+	schemas.Published(t, fleetSchema(), schemaFile, *update)
+}
+
+// What the program refuses for its type or its name, the schema refuses, and the reverse.
+func TestSchemaRefusesWhatTheProgramRefuses(t *testing.T) {
+	t.Parallel()
+	compiled := schemas.Compiled(t, schemaFile)
+	all := schemas.Mistakes(fleetSchema(), map[string]any{"apiVersion": snapshots.APIVersion, "kind": Kind})
+	if len(all) < 100 {
+		t.Errorf("only %d mistakes", len(all))
+	}
+	dir := t.TempDir()
+	for name, text := range all {
+		if strings.HasPrefix(name, "null at") {
+			continue // nothing is the default
+		}
+		file := filepath.Join(dir, "fleet.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, refused := Read(file)
+		if err := schemas.Validate(t, compiled, text); err == nil || refused == nil {
+			t.Errorf("%s: the schema says %v, the program %v\n%s", name, err, refused, text)
+		}
+	}
+}
+
+// The fleets of the examples and of the documentation validate.
+func TestSchemaTakesExamples(t *testing.T) {
+	t.Parallel()
+	compiled := schemas.Compiled(t, schemaFile)
+	checked := 0
+	for _, root := range []string{"../../examples", "../../docs"} {
+		err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".yaml") && !strings.HasSuffix(path, ".md") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			blocks := []string{string(text)}
+			if strings.HasSuffix(path, ".md") {
+				blocks = strings.Split(string(text), "```")
+			}
+			for _, block := range blocks {
+				block = strings.TrimPrefix(block, "yaml\n")
+				if strings.HasPrefix(block, "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\n") {
+					checked++
+					if err := schemas.Validate(t, compiled, []byte(block)); err != nil {
+						t.Errorf("%s: %v", path, err)
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if checked < 2 {
+		t.Errorf("only %d fleets were checked", checked)
+	}
+}

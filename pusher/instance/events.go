@@ -1,0 +1,209 @@
+package instance
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// Event is how an effect ended, or what an instance answered when it was asked.
+type Event interface {
+	// From says which instance it is about, and what is known of it.
+	From() About
+	// String says what happened, and to whom. It contains no secrets.
+	String() string
+}
+
+// About is a part of each event.
+type About struct {
+	Ref   Ref
+	Known Known
+}
+
+// From is a part of each event.
+func (a About) From() About { return a }
+
+func (a About) describe(what string, keys ...any) string {
+	return a.Ref.describe(what, keys...)
+}
+
+// Known is what is known of an instance's haproxy.cfg and worker, besides what is said of
+// single effects.
+type Known struct {
+	// Number orders what is known of an instance: events may overtake one another.
+	Number int
+	Record push.RecordView
+	// Override is what the last worker ran whose snapshot was changed without a reload.
+	Override push.Override
+	// Peer is where the connections to its API got to, zero where there was none.
+	Peer netip.AddrPort
+}
+
+// JoinFailed says why there is no connection to an instance.
+type JoinFailed struct {
+	About
+	Err error
+}
+
+func (j JoinFailed) String() string { return j.describe("join failed", "err", j.Err) }
+
+// Renewed is the end of a renewal of credentials.
+type Renewed struct {
+	About
+	Spec fleet.Instance
+	Err  error
+}
+
+func (r Renewed) String() string { return r.describe("credentials renewed", "err", r.Err) }
+
+// Probed is what an instance answered when it was asked at a time, or why it did not.
+type Probed struct {
+	About
+	Info  dataplane.RuntimeInfo
+	Err   error
+	Asked time.Time
+}
+
+func (p Probed) String() string {
+	return p.describe("probed", "node", p.Info.Node, "pid", p.Info.PID, "err", p.Err)
+}
+
+// Checked is what is wrong with how an instance is set up, or why that could not be found out.
+type Checked struct {
+	About
+	Found []preflight.Finding
+	Err   error
+}
+
+func (c Checked) String() string {
+	return c.describe("checked", "findings", len(c.Found), "err", c.Err)
+}
+
+// ClaimEnded is the end of a claim.
+type ClaimEnded struct {
+	About
+	Term int64
+	Err  error
+}
+
+func (c ClaimEnded) String() string { return c.describe("claim ended", "term", c.Term, "err", c.Err) }
+
+// PushEnded is the end of a push.
+type PushEnded struct {
+	About
+	Push   rollout.Push
+	Want   bind.Bound
+	Change observe.Change
+	Done   push.Done
+	// Certificates are those of Want, by path.
+	Certificates push.Known
+	// Written are the certificates of the snapshot that are on its disk.
+	Written []push.Stored
+	Took    time.Duration
+	Err     error
+}
+
+func (p PushEnded) String() string {
+	return p.describe("push ended", "snapshot", p.Push.Snapshot, "why", string(p.Push.Purpose),
+		"outcome", string(p.Outcome()), "pid", p.Done.Info.PID, "reloaded", p.Done.Reloaded, "err", p.Err)
+}
+
+// Outcome returns what the push came to.
+func (p PushEnded) Outcome() rollout.Outcome { return outcome(p.Err) }
+
+func outcome(err error) rollout.Outcome {
+	switch {
+	case err == nil:
+		return rollout.Applied
+	case errors.Is(err, push.ErrInstance), errors.Is(err, push.ErrDirectory):
+		return rollout.Faulty
+	case errors.Is(err, push.ErrRefused):
+		return rollout.Refused
+	}
+	return rollout.Trouble
+}
+
+// UpdateEnded is the end of a change of the running worker.
+type UpdateEnded struct {
+	About
+	Node      string
+	Began     time.Time
+	Had, Have push.Running
+	Err       error
+}
+
+func (u UpdateEnded) String() string {
+	return u.describe("update ended", "node", u.Node, "reloaded", u.Have.Reloaded, "err", u.Err)
+}
+
+// PersistEnded is the end of writing servers to disk.
+type PersistEnded struct {
+	About
+	Have push.Running
+	Took time.Duration
+	Err  error
+}
+
+func (p PersistEnded) String() string { return p.describe("persist ended", "err", p.Err) }
+
+// TidyEnded is the end of deleting dynamic servers.
+type TidyEnded struct {
+	About
+	Have push.Running
+	Err  error
+}
+
+func (t TidyEnded) String() string { return t.describe("tidy ended", "err", t.Err) }
+
+// CollectEnded is the end of removing files.
+type CollectEnded struct {
+	About
+	Garbage, Removed []push.Stored
+	Err              error
+}
+
+func (c CollectEnded) String() string {
+	return c.describe("collect ended", "removed", len(c.Removed), "err", c.Err)
+}
+
+// InspectEnded is the end of an inspection.
+type InspectEnded struct {
+	About
+	// Inspect is the effect, with what was wanted and what was known.
+	Inspect Inspect
+	Found   push.Inspection
+	Err     error
+}
+
+func (i InspectEnded) String() string {
+	return i.describe("inspect ended", "faults", i.Found.Faults, "err", i.Err)
+}
+
+// MendEnded is the end of putting files back.
+type MendEnded struct {
+	About
+	Disk    push.Digest
+	Servers []bind.Server
+	Err     error
+}
+
+func (m MendEnded) String() string { return m.describe("mend ended", "err", m.Err) }
+
+// Sampled is the end of asking for statistics.
+type Sampled struct {
+	About
+	Sample rollout.Sample
+	Err    error
+}
+
+func (s Sampled) String() string {
+	return s.describe("sampled", "requests", s.Sample.Requests, "err", s.Err)
+}

@@ -1,0 +1,288 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+const (
+	checkTimeout = 30 * time.Second // of a check, which is logged or not
+	// collectTimeout is that of one try to remove files, in which the instance gets no push.
+	collectTimeout = 10 * time.Second
+)
+
+// Job carries out an effect: it may take long, and sends events. Its context ends with the
+// pusher, and has the span of a push or an update.
+type Job func(ctx context.Context, send func(Event))
+
+// Job returns what carries an effect out. It is called in the order in which effects were
+// decided, and waits for nothing. On an instance to which there is no connection nothing is
+// done: its [JoinFailed] says why.
+func (s *Connections) Job(x Effect) Job {
+	if j, is := x.(Join); is {
+		c, err := s.join(j)
+		if err != nil {
+			return one(func(context.Context) Event { return JoinFailed{About{Ref: j.Ref}, err} })
+		}
+		return c.ask(s.options)
+	}
+	c := s.byName[x.On().Name]
+	if c == nil {
+		return func(context.Context, func(Event)) {}
+	}
+	switch x := x.(type) {
+	case Renew:
+		err := s.renew(x)
+		return one(func(context.Context) Event { return Renewed{c.about(), x.Spec, err} })
+	case Leave:
+		s.leave(x.Name)
+		return func(context.Context, func(Event)) {}
+	}
+	return one(func(ctx context.Context) Event { return c.job(ctx, x) })
+}
+
+// one is a job that ends with an event.
+func one(run func(context.Context) Event) Job {
+	return func(ctx context.Context, send func(Event)) { send(run(ctx)) }
+}
+
+// job carries out one of the effects that end.
+func (c *connection) job(ctx context.Context, x Effect) Event {
+	switch x := x.(type) {
+	case Check:
+		return c.check(ctx)
+	case Claim:
+		return c.claim(ctx, x)
+	case Push:
+		return c.push(ctx, x)
+	case Update:
+		return c.update(ctx, x)
+	case Persist:
+		return c.persist(ctx, x)
+	case Tidy:
+		return c.tidy(ctx, x)
+	case Collect:
+		return c.collect(ctx, x)
+	case Inspect:
+		return c.inspect(ctx, x)
+	case Mend:
+		return c.mend(ctx, x)
+	case Sample:
+		found, err := sample(ctx, c.client, x.Ignore, x.At)
+		return Sampled{c.about(), found, err}
+	}
+	panic(fmt.Sprintf("an effect of a kind that is not known: %T", x))
+}
+
+func (c *connection) check(ctx context.Context) Event {
+	ctx, cancel := c.within(ctx, checkTimeout)
+	defer cancel()
+	facts := preflight.Gather(ctx, c.client, c.spec, false)
+	if err := errors.Join(ctx.Err(), facts.Reached); err != nil {
+		return Checked{About: c.about(), Err: err} // that it is out of reach is seen elsewhere
+	}
+	return Checked{About: c.about(), Found: preflight.Judge(facts)}
+}
+
+func (c *connection) claim(ctx context.Context, x Claim) Event {
+	ctx, cancel := c.within(ctx, c.target.ReloadTimeout)
+	defer cancel()
+	err := c.target.Judge(ctx)
+	if err == nil {
+		err = c.fence.Claim(ctx, c.client, c.target.Record)
+	}
+	return ClaimEnded{c.about(), x.Term, err}
+}
+
+func (c *connection) push(ctx context.Context, x Push) Event {
+	ctx, cancel := c.within(ctx, c.limit)
+	defer cancel()
+	began := time.Now()
+	end := PushEnded{Push: x.Push}
+	bound := x.Want.Bind
+	if x.Whole {
+		bound = x.Want.BindWhole
+	}
+	if end.Want, end.Err = bound(); end.Err == nil {
+		var good *bind.Bound
+		running, goodErr := x.Running.Bind()
+		if goodErr == nil {
+			good = &running
+		}
+		switch {
+		case !x.Push.AtRuntime:
+			end.Done, end.Err = c.target.Push(ctx, end.Want, good, c.onDisk)
+		case goodErr != nil:
+			end.Err = fmt.Errorf("%w: %w", push.ErrNeedsReload, goodErr) // which has its budget
+		default:
+			end.Done, end.Err = c.target.ApplyAtRuntime(ctx, end.Want, running, x.Have, c.onDisk)
+		}
+		end.Err = withoutSecrets(end.Err, end.Want, running)
+		end.Change = changeOf(good, end.Want, end.Done.Reloaded)
+		end.Certificates = push.Hashes(end.Want)
+	}
+	observe.EndJob(ctx, end.Done.Reloaded, outcome(end.Err), end.Err)
+	for _, f := range end.Want.Files {
+		if _, wrote := c.onDisk[f.Path]; wrote && f.Kind == bind.CertificateFile {
+			end.Written = append(end.Written, push.Stored{Kind: f.Kind, Name: f.Name})
+		}
+	}
+	end.Took, end.About = time.Since(began), c.about()
+	return end
+}
+
+func (c *connection) update(ctx context.Context, x Update) Event {
+	ctx, cancel := c.within(ctx, c.limit)
+	defer cancel()
+	began := time.Now()
+	var bound bind.Bound // if it was needed
+	x.Want.Bind = func() (_ bind.Bound, err error) {
+		bound, err = x.Whole.Bind()
+		return bound, err
+	}
+	have, err := c.target.Update(ctx, x.Want, x.Have)
+	err = withoutSecrets(err, bound)
+	observe.EndJob(ctx, have.Reloaded, outcome(err), err)
+	return UpdateEnded{c.about(), x.Want.Node, began, x.Have, have, err}
+}
+
+func (c *connection) persist(ctx context.Context, x Persist) Event {
+	ctx, cancel := c.within(ctx, c.limit)
+	defer cancel()
+	began, have := time.Now(), x.Have
+	want, err := x.Want.Bind()
+	if err == nil {
+		have, err = c.target.Settle(ctx, want, have)
+		if errors.Is(err, dataplane.ErrValidation) { // a file that it names may have been taken away
+			if _, mendErr := c.target.Mend(ctx, want, c.onDisk); mendErr == nil {
+				have, err = c.target.Settle(ctx, want, have)
+			}
+		}
+		err = withoutSecrets(err, want)
+	}
+	return PersistEnded{c.about(), have, time.Since(began), err}
+}
+
+func (c *connection) tidy(ctx context.Context, x Tidy) Event {
+	ctx, cancel := c.within(ctx, c.limit)
+	defer cancel()
+	have, err := c.target.Tidy(ctx, x.Have)
+	return TidyEnded{c.about(), have, err}
+}
+
+func (c *connection) collect(ctx context.Context, x Collect) Event {
+	ctx, cancel := c.within(ctx, collectTimeout)
+	defer cancel()
+	removed, err := c.target.Remove(ctx, x.Garbage)
+	for _, f := range removed {
+		if f.Kind == bind.CertificateFile {
+			delete(c.onDisk, path.Join(c.spec.Layout.Certificates, f.Name))
+		}
+	}
+	return CollectEnded{c.about(), x.Garbage, removed, err}
+}
+
+func (c *connection) inspect(ctx context.Context, x Inspect) Event {
+	ctx, cancel := c.within(ctx, c.limit)
+	defer cancel()
+	found := push.Inspection{Running: x.Have}
+	want, err := x.Want.Bind()
+	if err == nil {
+		found, err = c.target.Inspect(ctx, want, x.Have, x.Round)
+		err = withoutSecrets(err, want)
+	}
+	if errors.Is(err, push.ErrElsewhere) {
+		err = nil // it was reloaded meanwhile, and is looked at again
+		found = push.Inspection{Running: x.Have}
+	}
+	return InspectEnded{c.about(), x, found, err}
+}
+
+func (c *connection) mend(ctx context.Context, x Mend) Event {
+	ctx, cancel := c.within(ctx, c.limit)
+	defer cancel()
+	want, err := x.Want.Bind()
+	var disk push.Digest
+	if err == nil {
+		disk, err = c.target.Mend(ctx, want, c.onDisk)
+		err = withoutSecrets(err, want)
+	}
+	return MendEnded{c.about(), disk, want.Servers, err}
+}
+
+// redacted is an error of which only the text is another.
+type redacted struct {
+	error
+	text string
+}
+
+func (r redacted) Error() string { return r.text }
+
+func (r redacted) Unwrap() error { return r.error }
+
+// withoutSecrets keeps what HAProxy quotes of its configuration out of logs and of
+// the status.
+func withoutSecrets(err error, bound ...bind.Bound) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	for _, b := range bound {
+		text = b.Redact(text)
+	}
+	return redacted{err, text}
+}
+
+// longestChange is how much of a line is told, in bytes.
+const longestChange = 160
+
+// changeOf returns the change from what runs, nil where that is not known, to what was
+// bound. Where it took a reload although what differs could be changed without one, it
+// was a reload.
+func changeOf(running *bind.Bound, want bind.Bound, reloaded bool) observe.Change {
+	if running == nil {
+		return observe.Change{Snapshot: want.ID, Class: bind.Reload}
+	}
+	c := bind.Classify(*running, want)
+	if reloaded {
+		c.Verdict = bind.Reload
+	}
+	side := want
+	if c.Old {
+		side = *running
+	}
+	if c.File == snapshots.ConfigFile {
+		c.Line, c.Text = shownLine(side, c.Line, c.Text)
+	}
+	return observe.Change{
+		Snapshot: want.ID, From: running.ID, Class: c.Verdict, Old: c.Old, File: c.File, Line: c.Line,
+		Text: observe.FirstLine(c.Text, longestChange),
+	}
+}
+
+// shownLine returns a line of a bound configuration as people are told of it: by its number in
+// the snapshot, and for an empty one, which comes with a section, the next that is not.
+func shownLine(b bind.Bound, line int, text string) (int, string) {
+	if line < 1 || line > len(b.Lines) {
+		return line, text
+	}
+	if strings.TrimSpace(text) == "" {
+		for i, next := range strings.Split(string(b.Config), "\n")[line:] {
+			if next = strings.TrimSpace(next); next != "" && line+i < len(b.Lines) && b.Lines[line+i] > 0 {
+				return b.Lines[line+i], b.Redact(next)
+			}
+		}
+	}
+	return b.Lines[line-1], text
+}

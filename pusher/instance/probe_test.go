@@ -1,0 +1,23 @@
+package instance
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+)
+
+func TestSummaryOfStatistics(t *testing.T) {
+	t.Parallel()
+	got := summary(
+		[]dataplane.FrontendStatistics{{Name: "http", Requests: 10, Errors: 2, Connections: 5}, {Name: "status", Requests: 7, Errors: 7}, {Name: "tcp", Connections: 3}},
+		[]dataplane.BackendStatistics{{Name: "b", Down: true}, {Name: "c"}, {Name: "a", Down: true}},
+		[]string{"status"}, rollout.Sample{PID: 4},
+	)
+	want := rollout.Sample{PID: 4, Counters: rollout.Counters{Requests: 10, Errors: 2, Connections: 8}, Down: []string{"a", "b"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("added up otherwise (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,135 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// The first of what is the case is the condition.
+func TestCondition(t *testing.T) {
+	t.Parallel()
+	old, newest := snapshots.ID{Revision: 4, Short: "0123456789"}, snapshots.ID{Revision: 5, Short: "0123456789"}
+	runs := func(ids ...snapshots.ID) []InstanceStatus {
+		var out []InstanceStatus
+		for i, id := range ids {
+			out = append(out, InstanceStatus{Name: "edge-" + string(rune('1'+i)), Reachable: true, Running: id})
+		}
+		return out
+	}
+	is := func(id snapshots.ID, because channel.Reason, message string) ChannelStatus {
+		return ChannelStatus{Wanted: id, Because: because, Message: message, Newest: newest}
+	}
+	wanted := is(newest, channel.BecauseNewest, "")
+	hold := func(because channel.Reason, message string) ChannelStatus {
+		return ChannelStatus{Because: because, Hold: true, Message: message, Newest: newest}
+	}
+	trouble := func(about string) []Trouble { return []Trouble{{About: about, Error: "it is gone"}} }
+	failed := []rollout.Failure{{Snapshot: newest, Reason: "edge-1: refused:\nmore"}}
+	sick := runs(newest, newest)
+	sick[1].Error = "no route to host"
+	for name, c := range map[string]struct {
+		status Status
+		want   string
+	}{
+		"all run it":           {Status{Channel: wanted, Instances: runs(newest, newest)}, "Healthy 2 of 2 instances run r000005-0123456789"},
+		"servers are updated":  {Status{Channel: wanted, Instances: []InstanceStatus{{Name: "a", Reachable: true, Running: newest, Doing: "update"}}}, "Healthy 1 of 1 instances run r000005-0123456789"},
+		"one does not yet":     {Status{Channel: wanted, Instances: runs(newest, old)}, "Progressing 1 of 2 instances run r000005-0123456789"},
+		"a rollout":            {Status{Channel: wanted, Instances: runs(newest, old), Rollout: &RolloutStatus{Target: newest, Wave: 1, Phase: rollout.Soaking}}, "Progressing r000005-0123456789: 1 of 2 instances, wave 1 is soaking"},
+		"nothing known":        {Status{Channel: ChannelStatus{Hold: true, Message: NotRead}}, "Progressing the store was not read yet"},
+		"nothing published":    {Status{Channel: hold(channel.BecauseEmpty, "the store holds no snapshot")}, "Progressing the store holds no snapshot"},
+		"nobody to run it":     {Status{Channel: wanted}, "Progressing there are no instances"},
+		"pinned":               {Status{Channel: is(old, channel.BecausePin, "r4 is pinned by ann"), Instances: runs(old, old)}, "Suspended r4 is pinned by ann"},
+		"being pinned":         {Status{Channel: is(old, channel.BecausePin, "r4 is pinned"), Instances: runs(old, newest)}, "Progressing 1 of 2 instances run r000004-0123456789"},
+		"pinned for it failed": {Status{Channel: is(old, channel.BecausePin, "r4 is pinned"), Instances: runs(old), Rejected: failed}, "Suspended r4 is pinned"},
+		"not approved":         {Status{Channel: is(old, channel.BecauseNewest, "r4 is approved"), Instances: runs(old)}, "Suspended r4 is approved"},
+		"paused":               {Status{Channel: hold(channel.BecausePause, "paused by ann"), Instances: runs(old)}, "Suspended paused by ann"},
+		"the pin is missing":   {Status{Channel: hold(channel.BecausePin, "r3 is pinned, but the store does not hold it"), Instances: runs(old)}, "Degraded r3 is pinned, but the store does not hold it"},
+		"it failed":            {Status{Channel: is(old, channel.BecauseNewest, "r4 is the newest that is not rejected"), Instances: runs(old), Rejected: failed}, "Degraded r000005-0123456789 failed: edge-1: refused:"},
+		"another failed":       {Status{Channel: wanted, Instances: runs(newest), Rejected: []rollout.Failure{{Snapshot: old}}}, "Healthy 1 of 1 instances run r000005-0123456789"},
+		"an instance is ill":   {Status{Channel: wanted, Instances: sick}, "Degraded edge-2: no route to host"},
+		"the store is gone":    {Status{Channel: wanted, Instances: runs(newest), Troubles: trouble("store")}, "Degraded store: it is gone"},
+		"a Secret is gone":     {Status{Channel: wanted, Instances: runs(newest), Troubles: trouble("certificates")}, "Healthy 1 of 1 instances run r000005-0123456789"},
+	} {
+		got := c.status.Condition()
+		if text := string(got.Phase) + " " + got.Message; text != c.want {
+			t.Errorf("%s: %s, want %s", name, text, c.want)
+		}
+	}
+}
+
+// A condition is short, whatever an error says.
+func TestConditionIsShort(t *testing.T) {
+	t.Parallel()
+	s := Status{Troubles: []Trouble{{About: "store", Error: strings.Repeat("x", 10_000)}}}
+	if got := len(s.Condition().Message); got > LongestMessage+3 {
+		t.Errorf("it has %d bytes", got)
+	}
+}
+
+// Conditions are told once each, not too often, and the newest only; what could not be
+// told is told later.
+func TestReporter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // waiting in a bubble orders what comes before, not what comes after
+		var told []string
+		var broken bool
+		a := NewReporter(func(_ context.Context, fields map[string]string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if broken {
+				return errors.New("forbidden")
+			}
+			told = append(told, fields["message"])
+			return nil
+		}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { a.Run(ctx); close(ended) }()
+		offer := func(messages ...string) {
+			for _, m := range messages {
+				a.Offer(Condition{Message: m})
+				synctest.Wait()
+			}
+		}
+		wait := func() { <-time.After(reportInterval); synctest.Wait() } // of the bubble
+		said := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(told)
+		}
+		breaks := func(is bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			broken = is
+		}
+		offer("a", "b", "c")
+		if got := said(); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("at once: %v", got)
+		}
+		wait()
+		offer("c", "c")
+		wait()
+		breaks(true)
+		offer("d")
+		wait()
+		breaks(false)
+		offer("d")
+		if got, want := said(), []string{"a", "c", "d"}; !slices.Equal(got, want) {
+			t.Errorf("%v, not %v", got, want)
+		}
+		cancel()
+		<-ended
+	})
+}

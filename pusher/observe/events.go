@@ -1,0 +1,342 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/internal/events"
+	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/live"
+)
+
+// Event is something that people may want to hear of: in the log, by a webhook and as a
+// Kubernetes Event, from one source.
+type Event struct {
+	Bad      bool   // a person may have to act
+	Log      string // its message in the log, "" for none
+	Keys     []any  // of the log, besides snapshot and instance
+	Notice   notify.Event
+	Reason   string // of the Kubernetes Event, "" for none
+	Text     string // for people
+	Snapshot snapshots.ID
+	Instance string
+}
+
+// tell tells it. What is said in Kubernetes Events is said with the next view.
+func (v Event) tell(o *Observer, at time.Time) {
+	if v.Log != "" {
+		log := o.options.Log.Info
+		if v.Bad {
+			log = o.options.Log.Error
+		}
+		log(v.Log, v.logged()...)
+	}
+	if v.Notice != "" {
+		n := notify.Notice{Event: v.Notice, Text: v.Text, Time: at.UTC(), Instance: v.Instance}
+		if !v.Snapshot.IsZero() {
+			n.Snapshot = v.Snapshot.String()
+		}
+		o.options.Notify(n)
+	}
+	if v.Reason != "" {
+		o.objects.happened = append(o.objects.happened, v)
+	}
+}
+
+func (v Event) String() string {
+	return strings.Join(slices.DeleteFunc([]string{v.Log, v.Reason, v.Text}, func(s string) bool { return s == "" }), ": ")
+}
+
+// logged returns the keys of the log and their values.
+func (v Event) logged() []any {
+	var out []any
+	if v.Instance != "" {
+		out = append(out, "instance", v.Instance)
+	}
+	if !v.Snapshot.IsZero() {
+		out = append(out, "snapshot", v.Snapshot)
+	}
+	return append(out, v.Keys...)
+}
+
+// RolloutEvents returns what there is to tell of a step of the rollout.
+func RolloutEvents(old, next rollout.State) []Event {
+	return slices.Concat(failures(old, next), conflicts(old, next), course(old, next), stops(old.Rollout, next.Rollout))
+}
+
+// failures tells of snapshots that failed, and are rejected for it.
+func failures(old, next rollout.State) []Event {
+	var out []Event
+	for _, f := range next.Failed {
+		before, known := old.Failure(f.Snapshot, f.Intent)
+		if !known {
+			out = append(out, Event{
+				Bad: true, Log: "rollout failed", Keys: []any{"reason", f.Reason, "good", next.Good}, Notice: notify.RolloutFailed, Reason: "RolloutFailed",
+				Text: fmt.Sprintf("rollout of %s failed: %s", f.Snapshot, FirstLine(f.Reason, LongestMessage)), Snapshot: f.Snapshot,
+			})
+		}
+		if f.Recorded && !before.Recorded {
+			out = append(out, Event{
+				Bad: true, Reason: "SnapshotRejected", Text: fmt.Sprintf("%s is rejected, until pusher retry", f.Snapshot), Snapshot: f.Snapshot,
+			})
+		}
+	}
+	return out
+}
+
+// conflicts tells of instances that somebody else keeps taking from their snapshot: when
+// that begins, and when it is over.
+func conflicts(old, next rollout.State) []Event {
+	var out []Event
+	for _, name := range slices.Sorted(maps.Keys(next.Repairs)) {
+		if r := next.Repairs[name]; r.InConflict() && !old.Repairs[name].InConflict() {
+			out = append(out, RepairsStop(name, r.Snapshot, ConflictOver(r).String()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(old.Repairs)) {
+		if old.Repairs[name].InConflict() && !next.Repairs[name].InConflict() {
+			out = append(out, RepairsGoOn(name))
+		}
+	}
+	return out
+}
+
+// RepairsStop tells that an instance is repaired no more.
+func RepairsStop(instance string, id snapshots.ID, why string) Event {
+	return Event{
+		Bad: true, Log: "repairs stop", Keys: []any{"reason", why}, Notice: notify.RepairsStop, Reason: "RepairsStop",
+		Text: instance + ": " + why, Snapshot: id, Instance: instance,
+	}
+}
+
+// RepairsGoOn tells that it is repaired again.
+func RepairsGoOn(instance string) Event {
+	return Event{
+		Log: "repairs go on", Notice: notify.RepairsGoOn, Reason: "RepairsGoOn", Text: instance + ": repairs go on", Instance: instance,
+	}
+}
+
+// course tells how rollouts begin and end.
+func course(old, next rollout.State) []Event {
+	was, is := old.Rollout, next.Rollout
+	switch {
+	case is == nil && was != nil && next.Good == was.Target && old.Good != next.Good:
+		return []Event{{
+			Log: "rollout done", Notice: notify.RolloutDone, Reason: "RolloutDone",
+			Text: fmt.Sprintf("the fleet runs %s", next.Good), Snapshot: next.Good,
+		}}
+	case is == nil && was != nil:
+		text := fmt.Sprintf("rollout of %s is undone", was.Target)
+		if !next.Good.IsZero() {
+			text += fmt.Sprintf(", the fleet runs %s", next.Good)
+		}
+		return []Event{{
+			Log: "rollout undone", Keys: []any{"good", next.Good}, Notice: notify.RolloutUndone, Reason: "RolloutUndone", Text: text, Snapshot: was.Target,
+		}}
+	case is == nil && next.Good != old.Good:
+		return []Event{{Log: "fleet runs snapshot", Snapshot: next.Good}}
+	case is != nil && (was == nil || was.Target != is.Target):
+		return []Event{{
+			Log: "rollout begins", Keys: []any{"good", next.Good}, Notice: notify.RolloutBegins, Reason: "RolloutBegins",
+			Text: fmt.Sprintf("rollout of %s begins", is.Target), Snapshot: is.Target,
+		}}
+	}
+	return nil
+}
+
+// stops tells where a rollout stands on its way.
+func stops(old, is *rollout.Rollout) []Event {
+	if is == nil {
+		return nil
+	}
+	var out []Event
+	was := cmp.Or(old, &rollout.Rollout{})
+	switch {
+	case is.Paused != "" && was.Paused == "":
+		out = append(out, Event{
+			Bad: true, Log: "rollout paused", Keys: []any{"reason", is.Paused}, Notice: notify.RolloutPaused, Reason: "RolloutPaused",
+			Text: fmt.Sprintf("rollout of %s is paused: %s", is.Target, FirstLine(is.Paused, LongestMessage)), Snapshot: is.Target,
+		})
+	case is.Paused == "" && was.Paused != "" && is.Target == was.Target:
+		out = append(out, Event{
+			Log: "pause of rollout ends", Notice: notify.RolloutGoesOn, Reason: "RolloutGoesOn",
+			Text: fmt.Sprintf("rollout of %s goes on after its pause", is.Target), Snapshot: is.Target,
+		})
+	}
+	if is.Noted != "" && is.Noted != was.Noted {
+		out = append(out, Event{Log: "rollout goes on all the same", Keys: []any{"noted", is.Noted}, Snapshot: is.Target})
+	}
+	if is.Phase != was.Phase || !slices.Equal(is.Members, was.Members) {
+		out = append(out, Event{
+			Log: "rollout goes on", Keys: []any{"phase", string(is.Phase), "wave", is.Wave + 1, "members", is.Members}, Snapshot: is.Target,
+		})
+	}
+	return out
+}
+
+// What was done when something was found out that is said in an Event: of what has
+// happened, and of what holds.
+const (
+	rollingOut = "Rollout"
+	watching   = "Watch"
+)
+
+// objects is what is said of objects of the cluster.
+type objects struct {
+	happened []Event        // since it was said last
+	holding  []events.Event // as it was said last
+}
+
+// Unusable is something of a Secret that cannot be used.
+type Unusable struct {
+	Secret snapshots.SecretName
+	UID    types.UID // of the Secret, "" where it is no object of a cluster, or not there
+	Fault  string
+}
+
+// Refused are the endpoints that are refused, by the port of the Service that they are of.
+type Refused map[snapshots.ServicePort][]live.Refused
+
+// say says in the cluster what has happened, and what holds, unless there is nothing new.
+func (o *Observer) say(v View, s Status) {
+	happened := o.objects.happened
+	o.objects.happened = nil
+	if o.options.Events == nil {
+		return
+	}
+	holding := slices.Concat(v.troubleOnInstances(s.Instances), v.troubleOnSecrets(), v.Refused.Events())
+	if len(happened) == 0 && slices.Equal(holding, o.objects.holding) {
+		return
+	}
+	o.objects.holding = holding
+	once := make([]events.Event, 0, len(happened))
+	for _, event := range happened {
+		once = append(once, event.said(v.pod(event.Instance)))
+	}
+	o.options.Events.Say(slices.Clone(holding), once)
+}
+
+// said returns an event as one on an object.
+func (v Event) said(regarding corev1.ObjectReference) events.Event {
+	kind := corev1.EventTypeNormal
+	if v.Bad {
+		kind = corev1.EventTypeWarning
+	}
+	return events.Event{Regarding: regarding, Action: rollingOut, Type: kind, Reason: v.Reason, Note: events.Note(v.Text)}
+}
+
+// pod returns the pod that an instance is, or nothing, which stands for the fleet.
+func (v View) pod(name string) corev1.ObjectReference {
+	n := slices.IndexFunc(v.Instances, func(i Instance) bool { return i.Name == name })
+	if n < 0 || v.Instances[n].UID == "" || !v.Pods {
+		return corev1.ObjectReference{}
+	}
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: v.PodNamespace, Name: name, UID: types.UID(v.Instances[n].UID)}
+}
+
+// troubleOnInstances says which instances are refused, or have been out of reach for
+// a while. The note is the same for as long as that lasts.
+func (v View) troubleOnInstances(instances []InstanceStatus) []events.Event {
+	var out []events.Event
+	for _, i := range instances {
+		var reason, what string
+		switch {
+		case i.Refused:
+			reason, what = "InstanceRefused", "nothing is pushed to it: "+i.Error
+		case !i.Reachable && !i.Since.IsZero() && v.Now.Sub(i.Since) >= tellAfter:
+			reason, what = "InstanceUnreachable", fmt.Sprintf("it has been out of reach since %s", i.Since.UTC().Format(time.RFC3339))
+		default:
+			continue
+		}
+		out = append(out, events.Event{
+			Regarding: v.pod(i.Name), Action: watching, Type: corev1.EventTypeWarning, Reason: reason, Note: events.Note(i.Name + ": " + what),
+		})
+	}
+	return out
+}
+
+// troubleOnSecrets says what cannot be used of the Secrets that there are.
+func (v View) troubleOnSecrets() []events.Event {
+	var out []events.Event
+	for _, b := range v.Unusable {
+		if b.UID == "" {
+			continue
+		}
+		out = append(out, events.Event{
+			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: b.Secret.Namespace, Name: b.Secret.Name, UID: b.UID},
+			Action:    watching, Type: corev1.EventTypeWarning, Reason: "Unusable", Note: events.Note(b.Fault),
+		})
+	}
+	return out
+}
+
+// Count returns how many endpoints are refused.
+func (r Refused) Count() int {
+	n := 0
+	for _, refused := range r {
+		n += len(refused)
+	}
+	return n
+}
+
+// mostRefusalsSaid bounds the Events on Services of which endpoints are refused, and
+// mostAddressesSaid the addresses in one.
+const mostRefusalsSaid, mostAddressesSaid = 100, 20
+
+// Events says on each Service which of its endpoints are refused. It does not say what an
+// address is: whoever may write EndpointSlices could find out by that where proxies listen.
+func (r Refused) Events() []events.Event {
+	var out []events.Event
+	for _, port := range slices.SortedFunc(maps.Keys(r), snapshots.ServicePort.Compare) {
+		if len(out) == mostRefusalsSaid {
+			break
+		}
+		var named []string
+		for _, refused := range r[port] {
+			if len(named) == mostAddressesSaid {
+				named = append(named, fmt.Sprintf("and %d more", len(r[port])-mostAddressesSaid))
+				break
+			}
+			named = append(named, addressOf(refused.Endpoint))
+		}
+		out = append(out, events.Event{
+			Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: port.Namespace, Name: port.Service},
+			Action:    watching, Type: corev1.EventTypeWarning, Reason: "EndpointsRefused",
+			Note: events.Note("nothing is sent to these addresses of its EndpointSlices, which no Service may have, or which are too many: " + strings.Join(named, ", ")),
+		})
+	}
+	return out
+}
+
+func addressOf(e snapshots.Endpoint) string {
+	return netip.AddrPortFrom(netip.MustParseAddr(e.Address), uint16(e.Port)).String() //nolint:gosec // ports are checked where they are read
+}
+
+// Trouble tells which endpoints are refused, nil for none.
+func (r Refused) Trouble() error {
+	if len(r) == 0 {
+		return nil
+	}
+	var first []string
+	for _, port := range slices.SortedFunc(maps.Keys(r), snapshots.ServicePort.Compare) {
+		for _, refused := range r[port] {
+			if len(first) < 4 {
+				first = append(first, fmt.Sprintf("%s of %s: %s", addressOf(refused.Endpoint), port, refused.Reason))
+			}
+		}
+	}
+	if more := r.Count() - len(first); more > 0 {
+		first = append(first, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("EndpointSlices name addresses that are refused, and nothing is sent there: %s", strings.Join(first, "; "))
+}

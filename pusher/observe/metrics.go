@@ -1,0 +1,278 @@
+package observe
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// countedJobs are the kinds of jobs on instances that are counted, besides pushes.
+var countedJobs = []string{"update", "persist", "collect", "inspect", "mend", "claim"}
+
+// metrics are what the pusher counts.
+type metrics struct {
+	instances, inSync, reachable, refused, refusedEndpoints, behind, rewound, troubles, conflicts, lastSync, foreign, ledByOther prometheus.Gauge
+	phase                                                                                                                        *prometheus.GaugeVec
+	pushes, updates                                                                                                              *prometheus.CounterVec
+	reloads, lost                                                                                                                prometheus.Counter
+	took, propagation                                                                                                            *prometheus.HistogramVec
+	gauges                                                                                                                       gauges
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "hapsnap", Subsystem: "pusher", Name: name, Help: help})
+		r.MustRegister(g)
+		return g
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "hapsnap", Subsystem: "pusher", Name: name, Help: help}, labels)
+		r.MustRegister(c)
+		return c
+	}
+	m := &metrics{
+		instances:        gauge("instances", "Instances of the fleet."),
+		inSync:           gauge("instances_in_sync", "Instances that run what is wanted, with today's servers and certificates."),
+		reachable:        gauge("instances_reachable", "Instances whose worker says what it runs."),
+		refused:          gauge("instances_refused", "Instances whose version of HAProxy or of the Dataplane API is not supported: nothing is pushed to them."),
+		refusedEndpoints: gauge("endpoints_refused", "Endpoints of EndpointSlices that are refused for their addresses: nothing is sent there."),
+
+		behind:     gauge("revisions_behind", "Snapshots in the store that are newer than what the fleet runs."),
+		rewound:    gauge("store_rewound", "1 while the store, or its channel, is behind what the pusher saw of it, or gone: what runs is held."),
+		troubles:   gauge("troubles", "Things that keep the pusher from its work, such as a store that is gone."),
+		conflicts:  gauge("fights", "Instances that are no longer repaired, because somebody else keeps undoing the repairs: of what they run, of files, or of servers."),
+		foreign:    gauge("instances_foreign", "Instances whose worker was started from another configuration than the pusher wrote, whatever it names."),
+		ledByOther: gauge("instances_led_by_other", "Instances that another pusher leads: nothing is written to them."),
+		lastSync:   gauge("last_sync_timestamp_seconds", "When all instances were last in sync, as Unix time."),
+		pushes:     counters("pushes_total", "Pushes of a snapshot to an instance, by how they ended.", "result"),
+		updates:    counters("runtime_changes_total", "Changes of instances without a reload, by kind and how they ended.", "kind", "result"),
+		reloads: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "reloads_total", Help: "Reloads of HAProxy that pushes caused.",
+		}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "map_entries_lost_total",
+			Help: "Changes of map entries that an instance acknowledged and did not make.",
+		}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "push_duration_seconds", Help: "Time that a push took, by how it ended.",
+			Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
+		}, []string{"result"}),
+		propagation: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "propagation_seconds",
+			Help:    "Time from a change in the cluster until all instances in reach had it, by what changed.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 18),
+		}, []string{"kind"}),
+		phase: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "hapsnap", Subsystem: "pusher", Name: "rollout_phase", Help: "1 for the phase that the rollout is in, else 0.",
+		}, []string{"phase"}),
+	}
+	r.MustRegister(m.reloads, m.lost, m.took, m.propagation, m.phase, &m.gauges)
+	for _, kind := range []string{propagationEndpoints, propagationSecrets} {
+		m.propagation.WithLabelValues(kind)
+	}
+	for _, o := range []rollout.Outcome{rollout.Applied, rollout.Refused, rollout.Trouble} {
+		m.pushes.WithLabelValues(string(o))
+		m.took.WithLabelValues(string(o))
+	}
+	for _, kind := range countedJobs {
+		m.updates.WithLabelValues(kind, "done")
+		m.updates.WithLabelValues(kind, "failed")
+	}
+	return m
+}
+
+func (m *metrics) pushed(p Pushed) {
+	m.pushes.WithLabelValues(string(p.Outcome)).Inc()
+	m.took.WithLabelValues(string(p.Outcome)).Observe(p.Took.Seconds())
+	if p.Reloaded {
+		m.reloads.Inc()
+	}
+}
+
+func (m *metrics) worked(w Worked) {
+	result := "done"
+	if w.Failed {
+		result = "failed"
+	}
+	m.updates.WithLabelValues(w.Kind, result).Inc()
+}
+
+func (m *metrics) observe(v View, s Status) {
+	m.refusedEndpoints.Set(float64(v.Refused.Count()))
+	m.gauges.set(v, s)
+	reachable, refused, conflicts, foreign, ledByOther := 0, 0, 0, 0, 0
+	for _, i := range s.Instances {
+		if i.Refused {
+			refused++
+		}
+		if i.Conflict != nil {
+			conflicts++
+		}
+		if i.Foreign != "" {
+			foreign++
+		}
+		if i.LedBy != "" {
+			ledByOther++
+		}
+		if i.Reachable {
+			reachable++
+		}
+	}
+	m.instances.Set(float64(len(s.Instances)))
+	m.inSync.Set(float64(s.InSync()))
+	m.reachable.Set(float64(reachable))
+	m.refused.Set(float64(refused))
+	m.behind.Set(float64(s.Channel.Behind))
+	m.conflicts.Set(float64(conflicts))
+	m.foreign.Set(float64(foreign))
+	m.ledByOther.Set(float64(ledByOther))
+	m.rewound.Set(0)
+	if s.Channel.Rewound {
+		m.rewound.Set(1)
+	}
+	m.troubles.Set(float64(len(s.Troubles)))
+	if len(s.Instances) > 0 && s.InSync() == len(s.Instances) {
+		m.lastSync.Set(float64(s.Updated.Unix()))
+	}
+	for _, phase := range []rollout.Phase{"idle", rollout.Pushing, rollout.Soaking, rollout.Undoing} {
+		value := 0.0
+		if s.Phase() == phase || (s.Rollout == nil && phase == "idle") {
+			value = 1
+		}
+		m.phase.WithLabelValues(string(phase)).Set(value)
+	}
+}
+
+// What the gauges are called, and say. An instance is told by its name: a label of the
+// name instance is Prometheus' own, for whom it asks.
+var (
+	instanceInSyncDescription = prometheus.NewDesc("hapsnap_pusher_instance_in_sync",
+		"1 while the instance runs what is wanted, with today's servers and certificates, else 0.", []string{"name"}, nil)
+	instanceBudgetDescription = prometheus.NewDesc("hapsnap_pusher_instance_reload_budget",
+		"Reloads that the instance may have now, by the limits for each; none where there is no limit.", []string{"name"}, nil)
+	budgetDescription = prometheus.NewDesc("hapsnap_pusher_reload_budget",
+		"Reloads that the fleet may begin now, which are tokens in its bucket; none where there is no limit.", nil, nil)
+	lackingDescription = prometheus.NewDesc("hapsnap_pusher_needs_lacking",
+		"Lists of EndpointSlices, Secrets and sources that snapshots in use need and the pusher cannot have, such as what it may not read.", nil, nil)
+	keptDescription = prometheus.NewDesc("hapsnap_pusher_endpoints_kept",
+		"Service ports whose endpoints are kept though their source has none of them any more, until they are seen again or a person confirms the loss.", nil, nil)
+	emptyDescription = prometheus.NewDesc("hapsnap_pusher_backends_without_servers",
+		"Backends of what should run that have no server up, by why: endpoints (there are none), checks (no server passes its checks on an instance).", []string{"why"}, nil)
+	expiryDescription = prometheus.NewDesc("hapsnap_pusher_certificate_expiry_timestamp_seconds",
+		"When a certificate that is served expires, as Unix time, by its Secret; of the 100 that expire first.", []string{"secret_namespace", "secret"}, nil)
+	pinAgeDescription = prometheus.NewDesc("hapsnap_pusher_pin_age_seconds",
+		"For how long a snapshot has been pinned; 0 while none is, or where the pin does not say.", nil, nil)
+)
+
+// gauges are values that have no place in the status, for they change with the time
+// alone, and those of each instance, which leave with it.
+type gauges struct {
+	mu     sync.Mutex
+	inSync map[string]bool
+	left   rollout.Left
+	pinAge time.Duration
+	live   liveGauges
+	// expiries are those of the certificates that expire first.
+	expiries []Expiry
+}
+
+// Expiry is when the certificate of a Secret expires.
+type Expiry struct {
+	Secret snapshots.SecretName
+	At     time.Time
+}
+
+// MostExpiries is of how many certificates the metrics say when they expire: tenants make
+// them, and must not make metrics without end.
+const MostExpiries = 100
+
+// SoonestExpiries returns of some certificates those that expire first, and no more than
+// [MostExpiries]. Those that do not say when are left out.
+func SoonestExpiries(ends map[snapshots.SecretName]time.Time) []Expiry {
+	out := make([]Expiry, 0, len(ends))
+	for name, at := range ends {
+		if !at.IsZero() {
+			out = append(out, Expiry{name, at})
+		}
+	}
+	slices.SortFunc(out, func(a, b Expiry) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Secret.Namespace, b.Secret.Namespace), cmp.Compare(a.Secret.Name, b.Secret.Name))
+	})
+	return out[:min(len(out), MostExpiries)]
+}
+
+// liveGauges say what is wrong with the live data.
+type liveGauges struct {
+	lacking, kept, withoutEndpoints, failingChecks int
+}
+
+// set replaces them all.
+func (g *gauges) set(v View, s Status) {
+	inSync := make(map[string]bool, len(s.Instances))
+	for _, i := range s.Instances {
+		inSync[i.Name] = i.InSync
+	}
+	without, failing := s.Backends.gauges()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inSync, g.left, g.pinAge = inSync, v.Budget, pinAge(v.Channel, v.Now)
+	g.expiries = v.Expiries
+	g.live = liveGauges{lacking: v.Lacking, kept: v.KeptPorts, withoutEndpoints: without, failingChecks: failing}
+}
+
+// Describe and Collect are those of [prometheus.Collector].
+func (g *gauges) Describe(out chan<- *prometheus.Desc) {
+	out <- instanceInSyncDescription
+	out <- instanceBudgetDescription
+	out <- budgetDescription
+	out <- pinAgeDescription
+	out <- lackingDescription
+	out <- keptDescription
+	out <- emptyDescription
+	out <- expiryDescription
+}
+
+// Collect tells what was set last.
+func (g *gauges) Collect(out chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	tell := func(what *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(what, prometheus.GaugeValue, value, labels...)
+	}
+	for name, is := range g.inSync {
+		value := 0.0
+		if is {
+			value = 1
+		}
+		tell(instanceInSyncDescription, value, name)
+	}
+	for name, n := range g.left.Instances {
+		tell(instanceBudgetDescription, float64(n), name)
+	}
+	if g.left.Limited {
+		tell(budgetDescription, float64(g.left.Fleet))
+	}
+	for _, e := range g.expiries {
+		tell(expiryDescription, float64(e.At.Unix()), e.Secret.Namespace, e.Secret.Name)
+	}
+	tell(pinAgeDescription, g.pinAge.Seconds())
+	tell(lackingDescription, float64(g.live.lacking))
+	tell(keptDescription, float64(g.live.kept))
+	tell(emptyDescription, float64(g.live.withoutEndpoints), "endpoints")
+	tell(emptyDescription, float64(g.live.failingChecks), "checks")
+}
+
+// pinAge returns for how long a channel has had its pin.
+func pinAge(c channel.Channel, now time.Time) time.Duration {
+	if p := c.Spec.Pin; p != nil && !p.At.IsZero() {
+		return max(0, now.Sub(p.At))
+	}
+	return 0
+}

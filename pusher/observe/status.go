@@ -1,0 +1,306 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// Status is what a pusher says of itself. It is a part of the state file.
+type Status struct {
+	// Updated is when the pusher last said so.
+	Updated time.Time `json:"updated"`
+	// Leader is the name of the process that pushes, where several could; "" if that is
+	// not known.
+	Leader string `json:"leader,omitempty"`
+	// Term tells the one that pushes from those before it, 0 where there is no other.
+	Term int64 `json:"term,omitempty"`
+	// Standby is set by a pusher that another leads: it knows nothing of the fleet.
+	Standby bool          `json:"standby,omitempty"`
+	Channel ChannelStatus `json:"channel"`
+	// Fleet is the name of the fleet, "" while it is not known.
+	Fleet string `json:"fleet,omitempty"`
+	// Good is the last snapshot that reached the whole fleet, and Proven are the latest
+	// that did, oldest first.
+	Good   snapshots.ID   `json:"good,omitzero"`
+	Proven []snapshots.ID `json:"proven,omitempty"`
+	// Rollout is the one in progress, nil for none.
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Waits are what the rollout, or an instance, waits for.
+	Waits []rollout.Wait `json:"waits,omitempty"`
+	// Rejected are the snapshots that failed.
+	Rejected []rollout.Failure `json:"rejected,omitempty"`
+	// Troubles are what keeps the pusher from doing its work, such as a store that
+	// is gone, by what they are about.
+	Troubles []Trouble `json:"troubles,omitempty"`
+	// Kept is set while endpoints are kept though their source has none of them.
+	Kept *KeptStatus `json:"kept,omitempty"`
+	// Backends says which have no server up, nil while that is not known.
+	Backends *BackendsStatus `json:"backends,omitempty"`
+	// Changes are what it took to bring instances to the latest snapshots, the newest last.
+	Changes   []Change         `json:"changes,omitempty"`
+	Instances []InstanceStatus `json:"instances"`
+}
+
+// NotRead is the message of a channel that was not read yet.
+const NotRead = "the store was not read yet"
+
+// ChannelStatus is what should run.
+type ChannelStatus struct {
+	Wanted  snapshots.ID   `json:"wanted,omitzero"`
+	Because channel.Reason `json:"because,omitempty"`
+	Hold    bool           `json:"hold,omitempty"`
+	Message string         `json:"message,omitempty"`
+	// Newest is the newest snapshot of the store, whether it should run or not.
+	Newest snapshots.ID `json:"newest,omitzero"`
+	// Rewound is set while the store, or its channel, is behind what was seen of it, or
+	// gone. What runs is held until that is back, or given up: pusher accept-rewind.
+	Rewound bool `json:"rewound,omitempty"`
+	// Behind is how many snapshots are newer than what the fleet runs.
+	Behind int `json:"behind"`
+}
+
+// RolloutStatus is how far a rollout has come.
+type RolloutStatus struct {
+	Target  snapshots.ID  `json:"target"`
+	Phase   rollout.Phase `json:"phase"`
+	Wave    int           `json:"wave"` // from 1
+	Members []string      `json:"members,omitempty"`
+	Since   time.Time     `json:"since"`
+	// Reason is why it is being undone, and Paused why it goes no further.
+	Reason string `json:"reason,omitempty"`
+	Paused string `json:"paused,omitempty"`
+	// Noted is what was seen on the way that does not speak against the snapshot.
+	Noted string `json:"noted,omitempty"`
+	// Change is what it takes, nil until the first instance has tried.
+	Change *Change `json:"change,omitempty"`
+}
+
+// KeptStatus is what is kept of endpoints that were lost too many at once to be believed.
+type KeptStatus struct {
+	// Loss names it, for pusher confirm-endpoints.
+	Loss  string    `json:"loss"`
+	Since time.Time `json:"since"`
+	// Count is of how many Service ports, and Services lists the first of them.
+	Count    int      `json:"count"`
+	Services []string `json:"services,omitempty"`
+}
+
+// InstanceStatus is how one instance stands.
+type InstanceStatus struct {
+	Name      string `json:"name"`
+	Zone      string `json:"zone,omitempty"`
+	Reachable bool   `json:"reachable"`
+	// Refused is set when its version of HAProxy or of the API is not worked with;
+	// Error says which it is. Nothing is pushed to it.
+	Refused bool         `json:"refused,omitempty"`
+	Since   time.Time    `json:"since,omitzero"` // of being in reach, or out of it
+	Running snapshots.ID `json:"running,omitzero"`
+	// Node names what its worker runs, and Loaded what that was loaded with, where it
+	// was changed since without a reload.
+	Node   string `json:"node,omitempty"`
+	Loaded string `json:"loaded,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	// Foreign says why its worker was started from another configuration than what was
+	// written for it, whatever it names.
+	Foreign string `json:"foreign,omitempty"`
+	// LedBy is the other pusher that leads it. Nothing is written to it then.
+	LedBy string `json:"ledBy,omitempty"`
+	// InSync is set when it runs what is wanted, with today's servers and
+	// certificates.
+	InSync bool `json:"inSync"`
+	// ManualDrains are the servers that somebody else took out of traffic.
+	ManualDrains []push.ManualDrain `json:"byHand,omitempty"`
+	// Findings are what is wrong with how it is set up, as the verb check says it.
+	Findings []preflight.Finding `json:"findings,omitempty"`
+	// Conflict is set while there are no repairs, because somebody else undid the last ones.
+	Conflict *Conflict `json:"fight,omitempty"`
+	Doing    string    `json:"doing,omitempty"`
+	// Pending says what is on its way to it while it is not in sync, and nothing failed.
+	Pending string    `json:"pending,omitempty"`
+	Error   string    `json:"error,omitempty"`
+	ErrorAt time.Time `json:"errorAt,omitzero"`
+}
+
+// Names returns the node of what a worker of the instance runs that was asked: it names
+// what it has loaded, also where that was changed since.
+func (i InstanceStatus) Names(info dataplane.RuntimeInfo) string {
+	if i.Loaded != "" && i.Loaded == info.Node && i.PID == info.PID {
+		return i.Node
+	}
+	return info.Node
+}
+
+// InSync returns how many instances are.
+func (s Status) InSync() int {
+	n := 0
+	for _, i := range s.Instances {
+		if i.InSync {
+			n++
+		}
+	}
+	return n
+}
+
+// Phase returns what the rollout is doing, "" if there is none.
+func (s Status) Phase() rollout.Phase {
+	if s.Rollout == nil {
+		return ""
+	}
+	return s.Rollout.Phase
+}
+
+// SameAs reports whether two statuses differ in nothing but their time.
+func (s Status) SameAs(o Status) bool {
+	s.Updated, o.Updated = time.Time{}, time.Time{}
+	a, errA := json.Marshal(s)
+	b, errB := json.Marshal(o)
+	return errA == nil && errB == nil && string(a) == string(b)
+}
+
+// BackendsStatus says which backends of the snapshot that should run have no server up.
+type BackendsStatus struct {
+	// All is how many backends have servers that endpoints are given to, and Empty how
+	// many of them have no server up. Failing is how many of these have endpoints, none of
+	// which passes its checks.
+	All     int `json:"all"`
+	Empty   int `json:"empty"`
+	Failing int `json:"failing,omitempty"`
+	// List are the first of those, by name.
+	List []EmptyBackend `json:"list,omitempty"`
+}
+
+// EmptyBackend is a backend without a server up.
+type EmptyBackend struct {
+	Backend string `json:"backend"`
+	// Since is when the pusher saw it first.
+	Since time.Time `json:"since"`
+	// Instances are those on which no server passes its checks, though there are
+	// endpoints; none where there are no endpoints, which is so on all.
+	Instances []string `json:"instances,omitempty"`
+}
+
+// gauges returns how many backends have no endpoints, and how many have only such that
+// fail their checks.
+func (s *BackendsStatus) gauges() (withoutEndpoints, failing int) {
+	if s == nil {
+		return 0, 0
+	}
+	return s.Empty - s.Failing, s.Failing
+}
+
+// KeptChanges is how many changes are remembered, for the history.
+const KeptChanges = 20
+
+// Change is what it took to bring an instance to a snapshot, and the line that decided:
+// of the snapshot, or of what ran before where Old is set. Text has no secrets.
+type Change struct {
+	Snapshot snapshots.ID `json:"snapshot"`
+	// From is what ran before, zero where that is not at hand.
+	From  snapshots.ID `json:"from,omitzero"`
+	Class bind.Verdict `json:"class"`
+	Old   bool         `json:"old,omitempty"`
+	// File is a path in the snapshot, "" where none is known to decide. Line counts from
+	// 1, and is 0 where no line shows it; what was joined to a directive has its line.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+	Text string `json:"text,omitempty"`
+	// Began is when the rollout did.
+	Began time.Time `json:"began,omitzero"`
+}
+
+// Because says what decided, "" where that is not known.
+func (c Change) Because() string {
+	sign := "+"
+	if c.Old {
+		sign = "-"
+	}
+	switch {
+	case c.Class == bind.Reload && c.From.IsZero():
+		return "what ran before is not known"
+	case c.File == "":
+		return ""
+	case c.Line == 0:
+		return sign + c.File
+	}
+	return fmt.Sprintf("%s:%d: %s%s", c.File, c.Line, sign, c.Text)
+}
+
+// String says what it took, and why.
+func (c Change) String() string {
+	return strings.TrimSuffix(string(c.Class)+": "+c.Because(), ": ")
+}
+
+// Logged returns the keys of the log and their values, none where nothing was bound.
+func (c Change) Logged() []any {
+	if c.Class == "" {
+		return nil
+	}
+	out := []any{"class", string(c.Class)}
+	if because := c.Because(); because != "" {
+		out = append(out, "because", because)
+	}
+	return out
+}
+
+// changeTo returns the change to a snapshot, if it is known.
+func changeTo(list []Change, id snapshots.ID) (Change, bool) {
+	i := slices.IndexFunc(list, func(c Change) bool { return c.Snapshot == id })
+	if i < 0 {
+		return Change{}, false
+	}
+	return list[i], true
+}
+
+// ChangeTo returns what it took to bring instances to a snapshot, if it is known.
+func (s Status) ChangeTo(id snapshots.ID) (Change, bool) { return changeTo(s.Changes, id) }
+
+// WithChange returns the changes with one of a rollout: there is one for each snapshot, as
+// the first instance of its rollout took it, the newest last.
+func WithChange(list []Change, c Change, r *rollout.Rollout) []Change {
+	if r == nil || r.Target != c.Snapshot || c.From.Short == c.Snapshot.Short {
+		return list
+	}
+	c.Began = r.Started.UTC().Truncate(time.Second)
+	if known, ok := changeTo(list, c.Snapshot); ok && known.Began.Equal(c.Began) {
+		return list
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(old Change) bool { return old.Snapshot == c.Snapshot })
+	list = append(list, c)
+	return list[max(0, len(list)-KeptChanges):]
+}
+
+// Conflict is what the pusher does not repair any more, because somebody else undoes each
+// repair. It ends when what is found is what is wanted, or after an hour.
+type Conflict struct {
+	Since time.Time `json:"since"`
+	// Faults are what is wanted and what was found instead.
+	Faults []push.Fault `json:"faults"`
+}
+
+// String says what both sides want.
+func (c Conflict) String() string {
+	var sides []string
+	for _, fault := range c.Faults {
+		sides = append(sides, fault.String())
+	}
+	return rollout.DescribeConflict(strings.Join(sides, "; "))
+}
+
+// ConflictOver returns the conflict over the snapshot that an instance runs, nil for none.
+func ConflictOver(r rollout.Repairs) *Conflict {
+	if !r.InConflict() {
+		return nil
+	}
+	return &Conflict{r.Stopped.UTC().Truncate(time.Second), []push.Fault{{What: "what it runs", Want: r.Snapshot.String(), Found: r.Found}}}
+}

@@ -1,0 +1,226 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// View is what a pusher knows at the end of a turn, as far as people see it.
+type View struct {
+	Now time.Time
+	// Leader and Term are those of the status.
+	Leader string
+	Term   int64
+	// Fleet is the name of the fleet.
+	Fleet string
+	// Decision is what should run; StoreRead is set once the store was read, and Rewound
+	// while it is behind what was seen of it.
+	Decision           channel.Decision
+	StoreRead, Rewound bool
+	// Snapshots are those of the store, Newest is the newest of them.
+	Snapshots []snapshots.ID
+	Newest    snapshots.ID
+	Rollout   rollout.State
+	Waits     []rollout.Wait
+	Changes   []Change
+	Troubles  Troubles
+	Kept      *KeptStatus
+	Backends  *BackendsStatus
+	// Instances are those of the fleet, by name. Some are pods of a namespace if Pods is set.
+	Instances    []Instance
+	Pods         bool
+	PodNamespace string
+
+	// Channel is what people said should run, and Budget what is left of that of reloads.
+	Channel channel.Channel
+	Budget  rollout.Left
+	// Lacking is how many things snapshots in use need and cannot have, and KeptPorts how
+	// many Service ports have endpoints that are kept.
+	Lacking, KeptPorts int
+	// Expiries are those of the certificates that expire first.
+	Expiries []Expiry
+	Refused  Refused
+	Unusable []Unusable
+	// Traceparent is the trace of the target of the rollout, if TargetAtHand is set.
+	Traceparent  string
+	TargetAtHand bool
+}
+
+// Instance is what a pusher knows of one instance.
+type Instance struct {
+	Name, Zone   string
+	UID          string // of its pod, "" without one
+	Reachable    bool
+	Refused      bool      // for its version
+	Err          error     // why it is out of reach, or refused
+	Since        time.Time // of being in reach, or out of it
+	Running      snapshots.ID
+	Info         dataplane.RuntimeInfo
+	Started      time.Time // when its worker did
+	Foreign      string
+	LedBy        string
+	ManualDrains []push.ManualDrain
+	Findings     []preflight.Finding
+	Conflict     *Conflict // over files and servers, nil for none
+	// Doing is the job under way, of which Pushing and Updating are two kinds.
+	Doing             string
+	Pushing, Updating bool
+	// JobError is how the last job failed that is no push.
+	JobError   string
+	JobErrorAt time.Time
+	// Unclaimed is set while it is being looked at who leads it, and Unknown while
+	// something is not known that the snapshot needs which it runs.
+	Unclaimed, Unknown bool
+	// UpToDate is set when it has today's servers and certificates of what it runs. Ahead
+	// says what is to come where it does not.
+	UpToDate bool
+	Ahead    string
+	// Arrived is set when its worker has all that is live, whatever it is busy with, and
+	// for one that is not waited for.
+	Arrived bool
+}
+
+// Target returns what the fleet should run in the end.
+func (v View) Target() snapshots.ID {
+	if v.Decision.Hold {
+		return v.Rollout.Good
+	}
+	return v.Decision.ID
+}
+
+// Status returns what the pusher says of itself.
+func (v View) Status() Status {
+	s := Status{
+		Updated: v.Now.UTC().Truncate(time.Second), Leader: v.Leader, Term: v.Term, Channel: v.channel(), Rollout: v.rollout(),
+		Good: v.Rollout.Good, Rejected: v.Rollout.Failed, Waits: wholeSeconds(v.Waits), Instances: []InstanceStatus{},
+		Changes: v.Changes, Fleet: v.Fleet, Proven: v.Rollout.Proven, Troubles: v.Troubles.list(),
+		Kept: v.Kept, Backends: v.Backends,
+	}
+	for _, i := range v.Instances {
+		s.Instances = append(s.Instances, v.instance(i))
+	}
+	return s
+}
+
+// wholeSeconds returns the waits with their ends as they are told.
+func wholeSeconds(waits []rollout.Wait) []rollout.Wait {
+	out := slices.Clone(waits)
+	for i, w := range out {
+		if !w.Until.IsZero() {
+			out[i].Until = w.Until.UTC().Truncate(time.Second)
+		}
+	}
+	return out
+}
+
+func (v View) channel() ChannelStatus {
+	d := v.Decision
+	if !v.StoreRead {
+		return ChannelStatus{Hold: true, Message: NotRead, Rewound: v.Rewound}
+	}
+	s := ChannelStatus{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message, Rewound: v.Rewound, Newest: v.Newest}
+	for _, id := range v.Snapshots {
+		if id.Compare(v.Rollout.Good) > 0 {
+			s.Behind++
+		}
+	}
+	return s
+}
+
+func (v View) rollout() *RolloutStatus {
+	r := v.Rollout.Rollout
+	if r == nil {
+		return nil
+	}
+	s := &RolloutStatus{
+		Target: r.Target, Phase: r.Phase, Wave: r.Wave + 1, Members: r.Members,
+		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason, Paused: r.Paused, Noted: FirstLine(r.Noted, LongestMessage),
+	}
+	if c, ok := changeTo(v.Changes, r.Target); ok && c.Began.Equal(r.Started.UTC().Truncate(time.Second)) {
+		s.Change = &c
+	}
+	return s
+}
+
+func (v View) instance(i Instance) InstanceStatus {
+	remembered := v.Rollout.Instances[i.Name]
+	s := InstanceStatus{
+		Name: i.Name, Zone: i.Zone, Reachable: i.Reachable, Since: i.Since.UTC().Truncate(time.Second),
+		Running: i.Running, Node: i.Info.Node, Loaded: i.Info.Loaded, PID: i.Info.PID, Doing: i.Doing,
+		ManualDrains: i.ManualDrains, Conflict: i.Conflict, Findings: i.Findings, LedBy: i.LedBy, Foreign: i.Foreign,
+		Error: cmp.Or(remembered.Error, i.JobError),
+	}
+	if s.ErrorAt = remembered.ErrorAt; remembered.Error == "" {
+		s.ErrorAt = i.JobErrorAt
+	}
+	if s.Conflict == nil {
+		s.Conflict = ConflictOver(v.Rollout.Repairs[i.Name])
+	}
+	if s.Conflict != nil {
+		s.Error, s.ErrorAt = s.Conflict.String(), s.Conflict.Since
+	}
+	if i.Err != nil {
+		s.Error, s.ErrorAt, s.Refused = Brief(i.Err), i.Since, i.Refused
+	}
+	if s.Foreign != "" && s.Error == "" {
+		s.Error, s.ErrorAt = push.ErrForeign.Error()+": "+s.Foreign, i.Started
+	}
+	s.ErrorAt = s.ErrorAt.UTC().Truncate(time.Second)
+	s.InSync = s.Reachable && !i.Unknown && s.Error == "" && !s.Running.IsZero() && s.Running == v.Target() &&
+		!i.Pushing && !i.Updating && i.UpToDate
+	if s.Reachable && !s.InSync && s.Error == "" {
+		s.Pending = v.pending(i)
+	}
+	return s
+}
+
+// pending says what is on its way to an instance that is not in sync though nothing failed.
+func (v View) pending(i Instance) string {
+	target := v.Target()
+	switch {
+	case i.Pushing:
+		return "a snapshot is being pushed to it"
+	case target.IsZero():
+		return "no snapshot is wanted yet"
+	case i.Running.IsZero():
+		return fmt.Sprintf("runs another configuration, %s is to come", target)
+	case i.Running != target:
+		return fmt.Sprintf("%s is to come", target)
+	case i.Unclaimed:
+		return "looks what its worker was started from"
+	case i.Unknown:
+		return "waits for endpoints and certificates to be read"
+	}
+	return i.Ahead
+}
+
+// Standby is the status of a pusher that does not push.
+func Standby(holder string, leads bool, troubles map[string]Trouble, now time.Time) Status {
+	s := Status{Updated: now.UTC().Truncate(time.Second), Standby: true, Leader: holder, Instances: []InstanceStatus{}}
+	_, unheard := troubles["election"]
+	said := "another pusher leads: " + holder
+	switch {
+	case leads:
+		said = "this pusher leads, and could not begin: instances stay as they are"
+	case unheard:
+		said = "it is not known who leads: instances stay as they are"
+	case holder == "":
+		said = "no pusher leads: instances stay as they are"
+	}
+	s.Channel = ChannelStatus{Hold: true, Message: said}
+	for _, about := range []string{"election", "state"} {
+		if t, ok := troubles[about]; ok {
+			s.Troubles = append(s.Troubles, t)
+		}
+	}
+	return s
+}

@@ -1,0 +1,125 @@
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// ErrNeedsReload is returned if a change at run time cannot bring the worker to what was
+// bound. The worker may have been changed in part by then.
+var ErrNeedsReload = errors.New("it takes a reload")
+
+// ApplyAtRuntime makes the worker run what was bound without a reload. The snapshot that it
+// runs has to allow that. It writes the file on disk first, so that any reload runs the
+// same. From then on [Instance.RuntimeInfo] names what was bound as the worker's node. Have
+// is what is known of the worker. Certificates are left to [Instance.Update].
+func (i Instance) ApplyAtRuntime(ctx context.Context, want, running bind.Bound, have Running, known Known) (Done, error) {
+	if running.Shape != want.Shape {
+		c := bind.Classify(running, want)
+		return Done{}, fmt.Errorf("%w: %s:%d", ErrNeedsReload, c.File, c.Line)
+	}
+	if err := checkText(want.Config); err != nil {
+		return Done{}, err
+	}
+	s, err := i.look(ctx)
+	if err != nil {
+		return Done{}, err
+	}
+	if !bind.SameNode(s.info.Node, running.Node) {
+		return Done{}, fmt.Errorf("%w: %s", ErrElsewhere, s.info.Node)
+	}
+	if s.foreign != "" {
+		return Done{}, fmt.Errorf("%w: %w: %s", ErrNeedsReload, ErrForeign, s.foreign)
+	}
+	if have, err = i.before(ctx, want, running, have, s.info); err != nil {
+		return Done{}, err
+	}
+	if err := i.upload(ctx, want.Files, known); err != nil {
+		return Done{}, err
+	}
+	if have.Disk = digestOf(s.raw.Config); !s.disk.holds(want) || s.disk.version != s.memory {
+		have.Disk, err = i.post(ctx, want.Config, nil) // unless an earlier try did
+	}
+	if errors.Is(err, dataplane.ErrValidation) {
+		i.tidy(ctx)
+		p := attempt{Instance: i, want: want, good: &running}
+		return Done{}, p.refused(ctx, s, err)
+	}
+	if err != nil {
+		return Done{}, err
+	}
+	have.Written = want.Servers
+	done, err := i.change(ctx, want, have)
+	if err != nil && !errors.Is(err, ErrElsewhere) {
+		// It restores the name that the worker has. If that fails too, the next push waits
+		// for a reload that nobody asked for, and then asks for one.
+		_, _ = i.post(ctx, running.Config, nil)
+	}
+	return done, err
+}
+
+// before returns what the worker has, servers included. If it has to read them, only the
+// file on disk knows their weights, and an earlier try may have been interrupted after it
+// wrote that file. So the weights that change are set in any case.
+func (i Instance) before(ctx context.Context, want, running bind.Bound, have Running, info dataplane.RuntimeInfo) (Running, error) {
+	known := have.Servers != nil && have.Info.PID == info.PID && aligned(have.Servers, want.Servers)
+	have.Info, have.Lost = info, 0
+	if known {
+		return have, nil
+	}
+	have, err := i.readAll(ctx, Wanted{Node: running.Node, Servers: running.Servers}, have)
+	if err != nil {
+		return have, err
+	}
+	for n, s := range want.Servers {
+		if s.Weight != running.Servers[n].Weight {
+			have.Servers[n].Weight = unknownWeight
+		}
+	}
+	return have, nil
+}
+
+// unknownWeight is a weight that no server can have.
+const unknownWeight = -1
+
+// change changes the maps and servers of the worker. The worker must be the same process
+// afterwards.
+func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Done, error) {
+	files, lost, err := i.setMaps(ctx, want.Maps)
+	if isVain(err) {
+		err = fmt.Errorf("%w: %w", ErrNeedsReload, err)
+	}
+	if err != nil {
+		return Done{Lost: lost}, err
+	}
+	before := have.Info
+	whole := func() (bind.Bound, error) { return want, nil }
+	if have, err = i.setServers(ctx, Wanted{Node: want.Node, Servers: want.Servers, Bind: whole}, have); err != nil {
+		return Done{Lost: lost}, err
+	}
+	info, err := i.info(ctx)
+	if err != nil {
+		return Done{Lost: lost}, err
+	}
+	if info.PID != before.PID || info.Node != before.Node {
+		return Done{Lost: lost}, fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	}
+	i.setOverride(info, want, files)
+	if info, err = i.info(ctx); err == nil && !bind.SameNode(info.Node, want.Node) {
+		err = fmt.Errorf("%w: %s", ErrElsewhere, info.Node)
+	}
+	have.Info, have.Maps, have.Persisted = info, want.Entries, true
+	return Done{Info: info, Disk: have.Disk, Lost: lost, Running: have}, err
+}
+
+// isVain reports whether another try to change maps would fail the same way.
+func isVain(err error) bool {
+	return slices.ContainsFunc([]error{errMaps, dataplane.ErrNotFound, dataplane.ErrRejected, dataplane.ErrUnsupported}, func(class error) bool {
+		return errors.Is(err, class)
+	})
+}

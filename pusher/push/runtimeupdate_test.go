@@ -1,0 +1,225 @@
+package push
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// entriesOf reads "key=value" words.
+func entriesOf(text string) (out []bind.MapEntry) {
+	for word := range strings.FieldsSeq(text) {
+		key, value, _ := strings.Cut(word, "=")
+		out = append(out, bind.MapEntry{Key: key, Value: value})
+	}
+	return out
+}
+
+func inWorker(text string) (out []dataplane.MapEntry) {
+	for _, e := range entriesOf(text) {
+		out = append(out, dataplane.MapEntry(e))
+	}
+	return out
+}
+
+// mapped is a bound snapshot with a map of hosts and one of paths.
+func mapped(revision uint64, hosts, paths string) bind.Bound {
+	b := bound(revision, nil)
+	b.Shape = "sha256:one"
+	b.Maps = []bind.Map{{Source: "maps/host.map", Entries: entriesOf(hosts)}, {Source: "maps/path.map", Entries: entriesOf(paths)}}
+	b.Entries = snapshots.Digest("sha256:" + hosts + paths)
+	return b
+}
+
+func TestChangesOfMaps(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		have, want    string
+		add, set, del string
+	}{
+		"nothing":                      {have: "a=1 b=2", want: "b=2 a=1"},
+		"one of each":                  {have: "a=1 b=2 c=3", want: "a=1 b=5 d=4", add: "d=4", set: "b=5", del: "c"},
+		"twice, and right":             {have: "a=1 a=1", want: "a=1"},
+		"twice, and once wrong":        {have: "a=1 a=2", want: "a=2", set: "a=2"},
+		"twice, and nobody's":          {have: "a=1 a=2", want: "", del: "a"},
+		"an empty map gets its first":  {want: "a=1", add: "a=1"},
+		"a map loses all that it has":  {have: "a=1 b=2", del: "a b"},
+		"all values change, no key is": {have: "a=1 b=1", want: "a=2 b=2", set: "a=2 b=2"},
+	} {
+		c := changeMap(bind.Map{Source: "maps/x.map", Entries: entriesOf(test.want)}, "x-1.map", inWorker(test.have))
+		want := mapChange{source: "maps/x.map", name: "x-1.map", add: inWorker(test.add), set: inWorker(test.set), del: strings.Fields(test.del)}
+		if c.String() != want.String() || !slices.Equal(c.add, want.add) || !slices.Equal(c.set, want.set) || !slices.Equal(c.del, want.del) {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+func TestEntriesAreSharedOutOverCommands(t *testing.T) {
+	t.Parallel()
+	long := dataplane.MapEntry{Key: strings.Repeat("k", bind.MaxMapPayload/2), Value: "v"}
+	if got := payloads([]dataplane.MapEntry{long, {Key: "a", Value: "b"}, long, long}); len(got) != 3 || len(got[0]) != 2 {
+		t.Errorf("%d commands", len(got))
+	}
+	if payloads(nil) != nil {
+		t.Error("a command for nothing")
+	}
+}
+
+// lightTests bring a worker that runs the first of two snapshots to the second.
+var runtimeTests = map[string]struct {
+	edit  func(f *fake, from *bind.Bound)
+	err   error
+	calls []string
+	lost  int
+}{
+	"all goes well": {calls: []string{
+		post2, "add 1 to path-22222222.map", "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take b/ out of path-22222222.map",
+	}},
+	"somebody else was there": {
+		edit: func(f *fake, _ *bind.Bound) { f.maps["path-22222222.map"] = inWorker("a/=x c/=z x/=x") },
+		calls: []string{
+			post2, "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take x/ out of path-22222222.map",
+		},
+	},
+	"a change is lost": {
+		edit:  func(f *fake, _ *bind.Bound) { f.lose = 1 },
+		calls: []string{post2, "add 1 to path-22222222.map", "add 1 to host-11111111.map", "set a in host-11111111.map", "take b out of host-11111111.map", "take b/ out of path-22222222.map", "add 1 to path-22222222.map"},
+		lost:  1,
+	},
+	"changes are lost for ever": {
+		edit: func(f *fake, _ *bind.Bound) { f.lose = 1000 }, err: ErrNeedsReload, lost: 10,
+	},
+	"the worker has no such map": {
+		edit: func(f *fake, _ *bind.Bound) { delete(f.maps, "host-11111111.map") }, err: ErrNeedsReload, calls: []string{post2, post1},
+	},
+	"it runs something else": {
+		edit: func(f *fake, _ *bind.Bound) { f.node = "bootstrap" }, err: ErrElsewhere,
+	},
+	"another shape": {
+		edit: func(_ *fake, from *bind.Bound) { from.Shape = "sha256:two" }, err: ErrNeedsReload,
+	},
+	"HAProxy refuses the file": {
+		edit: func(f *fake, _ *bind.Bound) { f.failPosts(1, classed{dataplane.ErrValidation}) }, err: ErrRefused, calls: []string{post2, tidy, "validate r000001-0000000001_aaaaaaaa"},
+	},
+}
+
+func TestApplyAtRuntime(t *testing.T) {
+	t.Parallel()
+	for name, test := range runtimeTests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			from, to := mapped(1, "a=1 b=2", "a/=x b/=y"), mapped(2, "a=2 c=3", "a/=x c/=z")
+			f.put(from)
+			f.load()
+			f.maps = map[string][]dataplane.MapEntry{"host-11111111.map": inWorker("a=1 b=2"), "path-22222222.map": inWorker("a/=x b/=y")}
+			f.calls = nil
+			if test.edit != nil {
+				test.edit(f, &from)
+			}
+			pid := f.pid
+			i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
+			done, err := i.ApplyAtRuntime(t.Context(), to, from, Running{}, Known{})
+			if !errors.Is(err, test.err) || (err == nil) != (test.err == nil) || done.Lost != test.lost || f.pid != pid {
+				t.Errorf("%v, %d lost, worker %d of %d", err, done.Lost, f.pid, pid)
+			}
+			if diff := cmp.Diff(test.calls, f.calls); diff != "" && test.calls != nil {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			f.checkLight(i, err, from, to, done)
+		})
+	}
+}
+
+// checkLight checks that the worker is known by what it runs if it does, and that the
+// disk says the same.
+func (f *fake) checkLight(i Instance, err error, from, to bind.Bound, done Done) {
+	f.t.Helper()
+	info, askErr := i.RuntimeInfo(f.t.Context())
+	if askErr != nil {
+		f.t.Fatal(askErr)
+	}
+	if err != nil {
+		if info.Node != f.node || info.Loaded != "" || (f.node == from.Node && !readText([]byte(f.disk)).holds(from)) {
+			f.t.Errorf("the worker is known as %+v, and on disk is\n%s", info, f.disk)
+		}
+		return
+	}
+	if info.Node != to.Node || info.Loaded != from.Node || done.Info != info || !readText([]byte(f.disk)).holds(to) {
+		f.t.Errorf("the worker is known as %+v, and on disk is\n%s", info, f.disk)
+	}
+	for n, m := range to.Maps {
+		name := []string{"host-11111111.map", "path-22222222.map"}[n]
+		if c := changeMap(m, name, f.maps[name]); c.count() > 0 {
+			f.t.Error(c)
+		}
+	}
+	// Settled: a push finds nothing to do, and another worker is known by its own name.
+	f.calls = nil
+	if _, err := i.Push(f.t.Context(), to, nil, Known{}); err != nil || f.calls != nil {
+		f.t.Errorf("a push does %v, %v", f.calls, err)
+	}
+	f.pid++
+	if info, _ = i.RuntimeInfo(f.t.Context()); info.Node != from.Node || info.Loaded != "" {
+		f.t.Errorf("another worker is known as %+v", info)
+	}
+}
+
+func TestUpdateKeepsMaps(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	b := mapped(1, "a=1 b=2", "")
+	f.put(b)
+	f.load()
+	f.maps = map[string][]dataplane.MapEntry{"host-11111111.map": inWorker("a=1 x=2"), "path-22222222.map": nil}
+	i := Instance{API: f, ReloadTimeout: time.Minute, Poll: time.Millisecond, Override: &RunningOverride{}}
+	have, err := i.Update(t.Context(), wanted(b), Running{})
+	if err != nil || have.Maps != b.Entries || have.Lost != 0 {
+		t.Fatalf("%+v, %v", have, err)
+	}
+	if !slices.Equal(f.maps["host-11111111.map"], inWorker("a=1 b=2")) {
+		t.Errorf("the map has %v", f.maps["host-11111111.map"])
+	}
+	f.maps["host-11111111.map"] = inWorker("a=1")
+	found, err := i.Inspect(t.Context(), b, have, 0)
+	if err != nil || len(found.Faults) != 1 || found.Faults[0].What != "map maps/host.map" || found.Running.Maps != "" {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	f.lose = 1000
+	f.pid--
+	i.Override.Set(Override{PID: f.pid, Loaded: f.node, Runs: b.Node, Started: time.Now()})
+	if have, err = i.Update(t.Context(), wanted(b), found.Running); !errors.Is(err, errMaps) || have.Maps != "" || have.Lost != 2 || i.Override.Get().Runs != "" {
+		t.Errorf("%+v, %v", have, err)
+	}
+}
+
+func TestOverrideIsOfOneWorker(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
+	a := Override{PID: 7, Loaded: "one", Runs: "two", Started: at.Add(-time.Minute)}
+	for name, test := range map[string]struct {
+		override Override
+		info     dataplane.RuntimeInfo
+		want     bool
+	}{
+		"it":                         {a, dataplane.RuntimeInfo{PID: 7, Node: "one", Uptime: time.Minute}, true},
+		"it, a second off":           {a, dataplane.RuntimeInfo{PID: 7, Node: "one", Uptime: 59 * time.Second}, true},
+		"another worker":             {a, dataplane.RuntimeInfo{PID: 8, Node: "one", Uptime: time.Minute}, false},
+		"another configuration":      {a, dataplane.RuntimeInfo{PID: 7, Node: "three", Uptime: time.Minute}, false},
+		"by a clock that is ahead":   {a, dataplane.RuntimeInfo{PID: 7, Node: "one", Uptime: 30 * time.Second}, true},
+		"another of the same number": {Override{PID: 7, Loaded: "one", Runs: "two", Started: at.Add(-time.Hour)}, dataplane.RuntimeInfo{PID: 7, Node: "one", Uptime: 30 * time.Second}, false},
+		"nothing is known":           {Override{}, dataplane.RuntimeInfo{}, false},
+	} {
+		if got := test.override.of(test.info, at); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
