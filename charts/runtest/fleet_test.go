@@ -1,6 +1,7 @@
 package runtest
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -58,6 +59,12 @@ func TestFleet(t *testing.T) {
 			r.served(t, name+".example")
 		})
 	}
+	t.Run("the password of the Dataplane API changes", func(t *testing.T) {
+		r.server.Apply(t, r.credentials("another"))
+		eventually(t, "the Dataplane APIs take the new password", func() bool { return r.accepts(t, "another") })
+		r.server.Apply(t, tenant("renewed", port))
+		r.served(t, "renewed.example")
+	})
 	t.Run("the status in the pusher's image", func(t *testing.T) {
 		out, err := r.statusInImage(t)
 		for name := range r.pods(t, "haproxy") {
@@ -176,6 +183,28 @@ func (q *request) finish(t *testing.T) int {
 	t.Helper()
 	q.release()
 	return <-q.status
+}
+
+// accepts reports whether all Dataplane APIs of the fleet take a password.
+func (r *release) accepts(t *testing.T, password string) bool {
+	t.Helper()
+	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // its certificate is not what is asked about
+	for _, pod := range r.pods(t, "haproxy") {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+pod.Status.PodIP+":5555/v3/info", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.SetBasicAuth("hapsnap", password)
+		response, err := c.Do(request)
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return false
+		}
+	}
+	return true
 }
 
 func refuses(address string) bool {

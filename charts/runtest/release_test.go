@@ -105,10 +105,14 @@ func (r *release) secrets(t *testing.T) string {
 		t.Fatal(err)
 	}
 	crt := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
-	return fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: dataplane, namespace: %[1]s}, stringData: {username: hapsnap, password: "it's s3cr3t"}}
----
+	return r.credentials("it's s3cr3t") + fmt.Sprintf(`---
 {apiVersion: v1, kind: Secret, metadata: {name: dataplane-tls, namespace: %[1]s}, stringData: {tls.crt: %[2]q, ca.crt: %[2]q, tls.key: %[3]q}}
 `, r.namespace, crt, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
+}
+
+// credentials are those of the Dataplane API.
+func (r *release) credentials(password string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: dataplane, namespace: %s}, stringData: {username: hapsnap, password: %q}}\n", r.namespace, password)
 }
 
 // addresses are where clients of a Service are sent: its ready endpoints.

@@ -42,6 +42,9 @@ type podRun struct {
 // again is how long it takes until what failed is tried again.
 const again = 200 * time.Millisecond
 
+// refresh is how often volumes are brought up to date.
+const refresh = time.Second
+
 // run is the life of a pod, until the context ends.
 func (p *podRun) run(ctx context.Context) {
 	if !p.begin(ctx) {
@@ -53,6 +56,18 @@ func (p *podRun) run(ctx context.Context) {
 	}
 }
 
+// keepVolumes brings the pod's volumes up to date until it ends. One whose ConfigMap or
+// Secret cannot be had stays as it is.
+func (p *podRun) keepVolumes(ctx context.Context) {
+	for pause(ctx, refresh); ctx.Err() == nil; pause(ctx, refresh) {
+		if _, err := p.kubelet.volumes(ctx, p.pod, p.volumesDir()); err != nil && ctx.Err() == nil && !p.ending.Load() {
+			p.kubelet.note("pod %s: %v", p.pod.Name, err)
+		}
+	}
+}
+
+func (p *podRun) volumesDir() string { return filepath.Join(p.dir, "volumes") }
+
 // begin starts the containers in the kubelet's order. It reports false if the pod ended first.
 func (p *podRun) begin(ctx context.Context) bool {
 	defer close(p.settled)
@@ -62,6 +77,7 @@ func (p *podRun) begin(ctx context.Context) bool {
 		}
 		pause(ctx, again)
 	}
+	p.lives.Go(func() { p.keepVolumes(ctx) })
 	for _, c := range p.pod.Spec.InitContainers {
 		run := p.container(c)
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
@@ -103,7 +119,7 @@ func (p *podRun) prepared(ctx context.Context) bool {
 			return false
 		}
 	}
-	if p.volumes, err = p.kubelet.volumes(ctx, p.pod, filepath.Join(p.dir, "volumes")); err != nil {
+	if p.volumes, err = p.kubelet.volumes(ctx, p.pod, p.volumesDir()); err != nil {
 		p.kubelet.note("pod %s: %v", p.pod.Name, err)
 		return false
 	}

@@ -1,15 +1,20 @@
 package podtest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -20,7 +25,8 @@ const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 // token is the name of the volume that admission adds to a pod.
 const token = "kube-api-access"
 
-// volumes makes the folders of a pod's volumes, by name.
+// volumes makes the folders of a pod's volumes, by name. Those that are there already are
+// brought up to date, except for the token's.
 func (k *Kubelet) volumes(ctx context.Context, pod *corev1.Pod, dir string) (map[string]string, error) {
 	out := map[string]string{}
 	group := 0
@@ -61,6 +67,9 @@ func (k *Kubelet) volumes(ctx context.Context, pod *corev1.Pod, dir string) (map
 		return out, err
 	}
 	out[token] = filepath.Join(dir, token)
+	if _, err := os.Stat(out[token]); err == nil {
+		return out, nil
+	}
 	return out, k.writeToken(ctx, pod, out[token], group)
 }
 
@@ -81,28 +90,96 @@ func makeDir(path string, mode os.FileMode, group int) error {
 	return os.Chmod(path, mode)
 }
 
+// dataLink is what files of a volume are read through, so that all of them change at once.
+const dataLink = "..data"
+
+// writeVolume brings the files of a volume to what they are to be, as a kubelet does: they
+// are links through one link to a folder, and a new folder takes the place of the old one
+// in one step. A volume whose files are as they should be stays untouched.
 func writeVolume(path string, files map[string][]byte, mode os.FileMode, group int) error {
+	if same, err := volumeHas(path, files); same || err != nil {
+		return err
+	}
 	if err := makeDir(path, 0o755, group); err != nil {
 		return err
 	}
+	next, err := os.MkdirTemp(path, "..")
+	if err != nil {
+		return err
+	}
+	if err := makeDir(next, 0o755, group); err != nil {
+		return err
+	}
 	for name, content := range files {
-		file := filepath.Join(path, name)
-		if err := os.WriteFile(file, content, 0o600); err != nil {
+		file := filepath.Join(next, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o600), os.Chown(file, 0, group), os.Chmod(file, mode)); err != nil { //nolint:gosec // others read it
 			return err
 		}
-		if err := os.Chown(file, 0, group); err != nil {
+	}
+	link := filepath.Join(path, dataLink)
+	before, _ := os.Readlink(link) // none at first
+	if err := errors.Join(os.Symlink(filepath.Base(next), link+"_tmp"), os.Rename(link+"_tmp", link)); err != nil {
+		return err
+	}
+	if err := linkFiles(path, files); err != nil || before == "" {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(path, before))
+}
+
+// linkFiles makes the links of files that are new, and removes those of others.
+func linkFiles(path string, files map[string][]byte) error {
+	wanted := map[string]bool{}
+	for name := range files {
+		first, _, _ := strings.Cut(name, "/") // a file of an item may be in a folder
+		wanted[first] = true
+		if err := os.Symlink(filepath.Join(dataLink, first), filepath.Join(path, first)); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := os.Chmod(file, mode); err != nil {
-			return err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !wanted[e.Name()] && !strings.HasPrefix(e.Name(), "..") {
+			if err := os.Remove(filepath.Join(path, e.Name())); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
+// volumeHas reports whether a volume has these files and no others.
+func volumeHas(path string, files map[string][]byte) (bool, error) {
+	data := filepath.Join(path, dataLink)
+	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	found := 0
+	data, err := filepath.EvalSymlinks(data)
+	if err != nil {
+		return false, err
+	}
+	same := true
+	err = filepath.WalkDir(data, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(file)
+		wanted, ok := files[strings.TrimPrefix(file, data+"/")]
+		same = same && ok && bytes.Equal(content, wanted)
+		found++
+		return err
+	})
+	return same && found == len(files), err
+}
+
 func (k *Kubelet) configMap(ctx context.Context, namespace string, source *corev1.ConfigMapVolumeSource) (map[string][]byte, error) {
 	var o corev1.ConfigMap
-	if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: source.Name}, &o); err != nil {
+	optional := source.Optional != nil && *source.Optional
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: source.Name}, &o); err != nil && (!optional || !apierrors.IsNotFound(err)) {
 		return nil, err
 	}
 	all := maps.Clone(o.BinaryData)
@@ -112,25 +189,30 @@ func (k *Kubelet) configMap(ctx context.Context, namespace string, source *corev
 	for name, content := range o.Data {
 		all[name] = []byte(content)
 	}
-	return items(all, source.Items, source.Name)
+	return items(all, source.Items, source.Name, optional)
 }
 
 func (k *Kubelet) secret(ctx context.Context, namespace string, source *corev1.SecretVolumeSource) (map[string][]byte, error) {
 	var o corev1.Secret
-	if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: source.SecretName}, &o); err != nil {
+	optional := source.Optional != nil && *source.Optional
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: source.SecretName}, &o); err != nil && (!optional || !apierrors.IsNotFound(err)) {
 		return nil, err
 	}
-	return items(o.Data, source.Items, source.SecretName)
+	return items(o.Data, source.Items, source.SecretName, optional)
 }
 
-func items(all map[string][]byte, wanted []corev1.KeyToPath, name string) (map[string][]byte, error) {
+// items are the files of a volume. One that is optional goes without those that are missing.
+func items(all map[string][]byte, wanted []corev1.KeyToPath, name string, optional bool) (map[string][]byte, error) {
 	if len(wanted) == 0 {
 		return all, nil
 	}
 	out := map[string][]byte{}
 	for _, i := range wanted {
 		content, ok := all[i.Key]
-		if !ok {
+		switch {
+		case !ok && optional:
+			continue
+		case !ok:
 			return nil, fmt.Errorf("%s has no key %s", name, i.Key)
 		}
 		out[i.Path] = content
