@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -37,7 +38,7 @@ func (u *userlists) take(d usersDemand) {
 		u.lists[d.secret] = list
 		u.check(d.secret)
 	}
-	if _, exists := u.secrets.find(d.secret); !exists {
+	if _, exists := u.secrets.find(types.NamespacedName(d.secret)); !exists {
 		u.add(d.spot.finding(diag.Warning, ": "+notSeen(d.secret, u.secretsUnseen), "nobody gets in until it does where snapshots are pushed"))
 	}
 	if n := len(list.Origins); n == 0 || list.Origins[n-1] != d.spot.origin {
@@ -47,7 +48,7 @@ func (u *userlists) take(d usersDemand) {
 
 // check reports the users of a Secret who cannot be let in, or at a cost.
 func (u *userlists) check(name snapshots.SecretName) {
-	secret, exists := u.secrets.find(name)
+	secret, exists := u.secrets.find(types.NamespacedName(name))
 	if !exists {
 		return
 	}
@@ -108,7 +109,7 @@ func (n *networkLists) take(demands lists) bool {
 
 // find takes a list into the model, or says why it cannot.
 func (n *networkLists) find(d listDemand) (message, hint string) {
-	list, name := d.list, snapshots.SecretName{Namespace: d.list.Namespace, Name: d.list.ConfigMap}
+	list, name := d.list, types.NamespacedName{Namespace: d.list.Namespace, Name: d.list.ConfigMap}
 	isShared := slices.Contains(n.shared, name.String())
 	if name.Namespace != d.by && !isShared {
 		return "is of another namespace, which does not share it", "copy it, or have " + name.String() + " added to shared.networkLists of the configuration"
@@ -191,6 +192,20 @@ var clientsHeaders = map[string]bool{
 	"origin": true, "referer": true, "user-agent": true, "x-requested-with": true, "x-request-id": true, "x-csrf-token": true, "x-xsrf-token": true,
 }
 
+// answerHeaders returns the names, in lower case, of the headers that filters take from the answer
+// of a service that is asked for authentication.
+func answerHeaders(filters []policy.Filter) map[string]bool {
+	names := map[string]bool{}
+	for _, f := range filters {
+		if external, ok := f.(policy.ExternalAuth); ok {
+			for _, name := range external.AnswerHeaders {
+				names[strings.ToLower(name)] = true
+			}
+		}
+	}
+	return names
+}
+
 // reserveHeaders has requests lose, on all routes to a Service, the headers by which a service
 // that is asked for authentication on some of them tells of the user. Endpoints do not see by
 // which route a request came, and would believe what a client wrote.
@@ -199,7 +214,7 @@ func reserveHeaders(backends map[string]*routing.Backend, allow []string) {
 	for _, name := range allow {
 		allowed[strings.ToLower(name)] = true
 	}
-	reserved := map[snapshots.SecretName]map[string]bool{} // names in lower case, by Service
+	reserved := map[types.NamespacedName]map[string]bool{} // names in lower case, by Service
 	for _, b := range backends {
 		for name := range answerHeaders(b.Filters) {
 			if clientsHeaders[name] || allowed[name] {
@@ -228,18 +243,4 @@ func reserveHeaders(backends map[string]*routing.Backend, allow []string) {
 			b.Filters = append([]policy.Filter{policy.ReservedHeaders{Names: slices.Sorted(maps.Keys(names))}}, b.Filters...)
 		}
 	}
-}
-
-// answerHeaders returns the names, in lower case, of the headers that filters take from the answer
-// of a service that is asked for authentication.
-func answerHeaders(filters []policy.Filter) map[string]bool {
-	names := map[string]bool{}
-	for _, f := range filters {
-		if external, ok := f.(policy.ExternalAuth); ok {
-			for _, name := range external.AnswerHeaders {
-				names[strings.ToLower(name)] = true
-			}
-		}
-	}
-	return names
 }

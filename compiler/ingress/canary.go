@@ -5,14 +5,24 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/internal/printable"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
+
+// canaries adds canaries to the routes that they share.
+type canaries struct {
+	*findings
+	resolver resolver
+	hosts    *hosts
+	backends *backends
+	aliases  map[diag.Object][]string // of Ingresses
+}
 
 // canary is an Ingress that shares the routes of others, and how.
 type canary struct {
@@ -23,7 +33,7 @@ type canary struct {
 // canary adds a canary to the routes that it shares. All others must have been
 // added before. What it sends requests to has the backends' options of those
 // who have the routes: it is no way around what protects them.
-func (t *merge) canary(c *claims) {
+func (t *canaries) canary(c *claims) {
 	t.add(c.found...)
 	if c.canary == nil {
 		return
@@ -36,11 +46,11 @@ func (t *merge) canary(c *claims) {
 }
 
 // share adds a canary to one route, under all names of its host.
-func (t *merge) share(c canary, host string, p path) {
+func (t *canaries) share(c canary, host string, p path) {
 	match, taken := t.sharedMatch(host, p)
 	at := p.origin
 	what := fmt.Sprintf("path %s (%s)%s", printable.Quoted(orSlash(p.text)), p.kind, ofHost(host))
-	main := t.claimOf(host, match)
+	main := t.hosts.claimOf(host, match)
 	switch {
 	case !taken:
 		t.report(diag.Warning, c.Claimant, at.Position, what+" is no route that the canary could share; it gets nothing",
@@ -58,8 +68,12 @@ func (t *merge) share(c canary, host string, p path) {
 		return
 	}
 	before, backend := t.sharedRoutes(c, main, target, at)
-	for _, name := range t.namesOf(main.by, host) {
-		routes := t.hosts[hostname.Of(name)].routes
+	names := []string{host}
+	if slices.Contains(main.by.ruleHosts, hostname.Normal(host)) {
+		names = append(names, t.aliases[main.by.Ref]...)
+	}
+	for _, name := range names {
+		routes := t.hosts.byName[hostname.Of(name)].routes
 		match, _ := t.sharedMatch(name, p)
 		if other, ok := routes[match]; ok && other.by.Ref == main.by.Ref && other.backend == main.backend {
 			other.before, other.backend, other.sharedBy = before, backend, c.claims
@@ -70,49 +84,31 @@ func (t *merge) share(c canary, host string, p path) {
 
 // sharedMatch returns the match that a path of a canary shares. One that is
 // ImplementationSpecific means what it means to the Ingress that has the route.
-func (t *merge) sharedMatch(host string, p path) (routing.PathMatch, bool) {
+func (t *canaries) sharedMatch(host string, p path) (routing.PathMatch, bool) {
 	for _, exact := range []bool{false, true} {
 		form := routing.NormalForm
-		if h := t.hosts[hostname.Of(host)]; h != nil {
+		if h := t.hosts.byName[hostname.Of(host)]; h != nil {
 			form = h.form
 		}
 		match := p.matchIn(exact, form)
-		if t.claimOf(host, match).backend != "" {
+		if t.hosts.claimOf(host, match).backend != "" {
 			return match, true
 		}
 	}
 	match := routing.PathMatch{Type: routing.Expression, Path: p.text}
-	return match, p.isSpecific() && t.claimOf(host, match).backend != ""
-}
-
-// claimOf returns who has a route, or the zero claim.
-func (t *merge) claimOf(host string, match routing.PathMatch) claim {
-	h := t.hosts[hostname.Of(host)]
-	if h == nil {
-		return claim{}
-	}
-	return h.routes[match]
-}
-
-// namesOf returns a host and the aliases that an Ingress gives it.
-func (t *merge) namesOf(by *claims, host string) []string {
-	names := []string{host}
-	if slices.Contains(by.ruleHosts, hostname.Normal(host)) {
-		names = append(names, t.aliases[by.Ref]...)
-	}
-	return names
+	return match, p.isSpecific() && t.hosts.claimOf(host, match).backend != ""
 }
 
 // canaryTarget returns what a canary sends the requests of a route to, unless
 // something stands in the way.
-func (t *merge) canaryTarget(c canary, main claim, d demand) (resolved, bool) {
+func (t *canaries) canaryTarget(c canary, main claim, d demand) (resolved, bool) {
 	at, r := d.origin.Position, d.resolved
 	if d.problem != nil {
 		problem := *d.problem
 		problem.Message += "; the canary gets nothing"
 		t.add(problem)
 	}
-	served := t.backends[main.backend].Targets
+	served := t.backends.byName[main.backend].Targets
 	switch {
 	case len(r.targets) != 1:
 		return r, false
@@ -129,13 +125,14 @@ func (t *merge) canaryTarget(c canary, main claim, d demand) (resolved, bool) {
 
 // canaryProtocol reports a canary whose endpoints speak another protocol than
 // those of the route, and whether the canary can be used.
-func (t *merge) canaryProtocol(c canary, main claim, served, own routing.Target) bool {
+func (t *canaries) canaryProtocol(c canary, main claim, served, own routing.Target) bool {
 	_, asked := main.by.annotations[options.Prefix+"backend-protocol"]
-	_, offered := t.services[serviceOf(served)].Value.Annotations[options.Prefix+"backend-protocol"]
-	if asked || offered || options.SameProtocol(t.appProtocol(served), t.appProtocol(own)) {
+	mainService, _ := t.resolver.service(serviceOf(served))
+	_, offered := mainService.Value.Annotations[options.Prefix+"backend-protocol"]
+	if asked || offered || options.SameProtocol(t.resolver.appProtocol(served), t.resolver.appProtocol(own)) {
 		return true
 	}
-	service := t.services[serviceOf(own)]
+	service, _ := t.resolver.service(serviceOf(own))
 	t.add(diag.Diagnostic{
 		Severity: diag.Error, Object: service.Ref, Position: service.Position("spec", "ports"),
 		Message: fmt.Sprintf("appProtocol is not that of Service %s, so that %s gets nothing", serviceOf(served), c.Ref),
@@ -144,27 +141,13 @@ func (t *merge) canaryProtocol(c canary, main claim, served, own routing.Target)
 	return false
 }
 
-// appProtocol returns the appProtocol of a Service's port, or "".
-func (t *merge) appProtocol(target routing.Target) string {
-	service, exists := t.services[serviceOf(target)]
-	if !exists {
-		return ""
-	}
-	for _, port := range service.Value.Spec.Ports {
-		if port.Name == target.Service.Port && port.AppProtocol != nil {
-			return *port.AppProtocol
-		}
-	}
-	return ""
-}
-
-func serviceOf(target routing.Target) snapshots.SecretName {
-	return snapshots.SecretName{Namespace: target.Service.Namespace, Name: target.Service.Service}
+func serviceOf(target routing.Target) types.NamespacedName {
+	return types.NamespacedName{Namespace: target.Service.Namespace, Name: target.Service.Service}
 }
 
 // canaryOptions reports what a canary and its Service ask for beyond what holds
 // for the route, and whether the canary can be used all the same.
-func (t *merge) canaryOptions(c canary, main claim, served, own snapshots.SecretName) bool {
+func (t *canaries) canaryOptions(c canary, main claim, served, own types.NamespacedName) bool {
 	usable := true
 	of := main.by.Ref.String()
 	for _, name := range options.Different(c.annotations, main.by.annotations) {
@@ -175,7 +158,8 @@ func (t *merge) canaryOptions(c canary, main claim, served, own snapshots.Secret
 		}
 		t.report(severity, c.Claimant, c.Position(annotationPath(name)...), "annotation "+options.Prefix+name+" "+message, "set it there, or remove it here")
 	}
-	canaryService, mainService := t.services[own], t.services[served]
+	canaryService, _ := t.resolver.service(own)
+	mainService, _ := t.resolver.service(served)
 	_, problems := options.Read(options.OnService, canaryService.Value.Annotations)
 	t.add(problemsOf(canaryService.Ref, canaryService.Position, problems)...)
 	for _, name := range options.Different(canaryService.Value.Annotations, mainService.Value.Annotations, main.by.annotations) {
@@ -192,12 +176,12 @@ func (t *merge) canaryOptions(c canary, main claim, served, own snapshots.Secret
 // sharedRoutes returns the routes that a canary adds before one, and the
 // backend that the route then leads to. The header decides first, then the
 // cookie, then the weight.
-func (t *merge) sharedRoutes(c canary, main claim, target resolved, at routing.Origin) (before []routing.Route, backend string) {
-	from := t.backends[main.backend]
+func (t *canaries) sharedRoutes(c canary, main claim, target resolved, at routing.Origin) (before []routing.Route, backend string) {
+	from := t.backends.byName[main.backend]
 	alone := from.Name + "_" + serviceAndPort(target)
 	add := func(of routing.Part, name, value, to string) {
 		if to == alone {
-			t.variant(from, main, alone, target.targets, at)
+			t.backends.variant(from, main, alone, target.targets, at)
 		}
 		before = append(before, routing.Route{
 			Match: routing.Match{Conditions: []routing.Condition{{Of: of, Name: name, Value: value}}}, Backend: to, Yields: to == alone, Origin: at,
@@ -221,8 +205,8 @@ func (t *merge) sharedRoutes(c canary, main claim, target resolved, at routing.O
 	}
 	shares[0].Weight, shares[1].Weight = 100-*c.Weight, *c.Weight
 	split := alone + "." + c.Ref.Name
-	t.variant(from, main, split, shares, at)
-	t.replaced[main.backend] = true
+	t.backends.variant(from, main, split, shares, at)
+	t.backends.replaced[main.backend] = true
 	return before, split
 }
 
@@ -233,7 +217,7 @@ func serviceAndPort(r resolved) string {
 }
 
 // weighable reports whether a backend can share requests by weight.
-func (t *merge) weighable(c canary, b *routing.Backend, shares []routing.Target) bool {
+func (t *canaries) weighable(c canary, b *routing.Backend, shares []routing.Target) bool {
 	var message, hint string
 	switch {
 	case slices.ContainsFunc(shares, func(s routing.Target) bool { return s.Name != nil }):
@@ -246,43 +230,4 @@ func (t *merge) weighable(c canary, b *routing.Backend, shares []routing.Target)
 	}
 	t.report(diag.Error, c.Claimant, c.Position(annotationPath("canary-weight")...), "annotation "+options.Prefix+"canary-weight is not used: "+message, hint)
 	return false
-}
-
-// variant makes a backend that is like another one but for its targets.
-func (t *merge) variant(from *routing.Backend, main claim, name string, targets []routing.Target, origin routing.Origin) {
-	b := t.backends[name]
-	if b == nil {
-		made := *from
-		made.Name, made.Targets = name, targets
-		made.Origins = slices.DeleteFunc(slices.Clone(from.Origins), func(o routing.Origin) bool {
-			return o.Object.Kind == main.by.Ref.Kind && o.Object != main.by.Ref
-		})
-		b = &made
-		t.backends[name] = b
-	}
-	if !slices.ContainsFunc(b.Origins, func(o routing.Origin) bool { return o.Object == origin.Object }) {
-		b.Origins = append(b.Origins, origin)
-	}
-}
-
-// dropReplaced drops the backends that no route leads to any more since canaries
-// share them.
-func (t *merge) dropReplaced() {
-	if len(t.replaced) == 0 {
-		return
-	}
-	for _, h := range t.hosts {
-		for _, c := range h.routes {
-			delete(t.replaced, c.backend)
-			for _, r := range c.before {
-				delete(t.replaced, r.Backend)
-			}
-		}
-	}
-	if t.fallback != nil {
-		delete(t.replaced, t.fallback.backend)
-	}
-	for name := range t.replaced {
-		delete(t.backends, name)
-	}
 }

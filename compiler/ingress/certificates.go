@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -77,7 +78,7 @@ func (t *certificates) of(name snapshots.SecretName, named routing.Origin, witho
 	}
 	c = &routing.Certificate{File: file, Secret: name, Origin: named}
 	t.files[file] = c
-	secret, exists := t.secrets.find(name)
+	secret, exists := t.secrets.find(types.NamespacedName(name))
 	if !exists {
 		return c, !t.cfg.SecretsUnseen
 	}
@@ -141,7 +142,7 @@ func (t *certificates) authorityOf(name snapshots.SecretName, named routing.Orig
 	}
 	c = &routing.Certificate{File: file, Secret: name, Use: snapshots.UseCA, Origin: named}
 	t.files[file] = c
-	secret, exists := t.secrets.find(name)
+	secret, exists := t.secrets.find(types.NamespacedName(name))
 	if !exists {
 		return c, true
 	}

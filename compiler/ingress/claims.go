@@ -224,7 +224,7 @@ func (s source) rule(c *claims, i int, r networkingv1.IngressRule, demandOf func
 		at := []any{"spec", "rules", i, "http", "paths", j}
 		claimed := path{at: pathAt{i, j}, text: p.Path, kind: *p.PathType, origin: originOf(s.ingress, append(at, "path")...), backend: demandOf(p.Backend, sub(at, "backend"))}
 		claimed.match = claimed.matchIn(c.exactPaths, c.pathRules.form)
-		if c.passthrough && claimed.isRoot(c.exactPaths) {
+		if c.passthrough && (claimed.matchIn(c.exactPaths, routing.NormalForm) == routing.PathMatch{Type: routing.Prefix}) {
 			claimed.passed = s.passOn(c, p.Backend)
 		}
 		out.paths = append(out.paths, claimed)
@@ -240,11 +240,6 @@ func (p path) matchIn(exact bool, form routing.PathForm) routing.PathMatch {
 		return routing.PathMatch{Type: routing.Exact, Path: text}
 	}
 	return routing.PathMatch{Type: routing.Prefix, Path: strings.TrimSuffix(text, "/")}
-}
-
-// isRoot reports whether a path takes all requests of a host.
-func (p path) isRoot(exact bool) bool {
-	return p.matchIn(exact, routing.NormalForm) == routing.PathMatch{Type: routing.Prefix}
 }
 
 func (p path) isSpecific() bool { return p.kind == networkingv1.PathTypeImplementationSpecific }

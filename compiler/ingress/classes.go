@@ -5,16 +5,15 @@ import (
 	"fmt"
 	"slices"
 
-	networkingv1 "k8s.io/api/networking/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/printable"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // The annotation that named an Ingress's class before there was a field.
@@ -134,17 +133,6 @@ func (p *parameters) originOf(annotation string) routing.Origin {
 	return originOf(p.source, "data", key)
 }
 
-// readParameters reads the parameters of the classes that are ours.
-func readParameters(objects []inputs.Object[networkingv1.IngressClass], controller string, configMaps lookup[corev1.ConfigMap]) map[string]*parameters {
-	out := map[string]*parameters{}
-	for _, class := range objects {
-		if class.Value.Spec.Controller == controller && class.Value.Spec.Parameters != nil {
-			out[class.Ref.Name] = parametersOf(class, configMaps)
-		}
-	}
-	return out
-}
-
 func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps lookup[corev1.ConfigMap]) *parameters {
 	ref := *class.Value.Spec.Parameters
 	closed := &parameters{class: class, origin: originOf(class, "spec", "parameters"), values: options.Values{Closed: true}}
@@ -164,7 +152,7 @@ func parametersOf(class inputs.Object[networkingv1.IngressClass], configMaps loo
 	case ref.Scope == nil || *ref.Scope != networkingv1.IngressClassParametersReferenceScopeNamespace || ref.Namespace == nil || *ref.Namespace == "":
 		return refuse("scope", "parameters name no namespace, and a ConfigMap has one", want)
 	}
-	name := snapshots.SecretName{Namespace: *ref.Namespace, Name: ref.Name}
+	name := types.NamespacedName{Namespace: *ref.Namespace, Name: ref.Name}
 	source, exists := configMaps.find(name)
 	if !exists {
 		return refuse("name", fmt.Sprintf("ConfigMap %s does not exist", name), "create it, or correct the name")

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -35,12 +36,24 @@ type claimant struct {
 type wish struct {
 	by      claimant
 	port    int
-	service snapshots.SecretName
+	service types.NamespacedName
 	target  string // the name or number of the Service's port; "" finds it
 	hosts   []string
 	secret  snapshots.SecretName // zero: TLS does not end here
 	trusted []netip.Prefix
 	send    int // the version of the PROXY protocol, or 0
+}
+
+// connections are the ports for connections, and the TLS connections that are passed on as they are.
+type connections struct {
+	*findings
+	cfg       *Config
+	resolver  resolver
+	hosts     *hosts
+	certs     *certificates
+	lists     *networkLists
+	listeners map[int]*connectionListener // by port
+	backends  map[string]*routing.Backend
 }
 
 // connectionListener is a listener that is being collected, and who has its
@@ -58,9 +71,9 @@ type connectionClaim struct {
 
 // tcpServices opens the ports that are asked for. The configuration comes before
 // Services, then the older Service before the younger.
-func (t *merge) tcpServices(services []inputs.Object[corev1.Service]) {
+func (t *connections) tcpServices(services []inputs.Object[corev1.Service]) {
 	for i, entry := range t.cfg.TCPServices {
-		t.claimPort(configuredWish(t, i, entry))
+		t.claimPort(configuredWish(t.findings, i, entry))
 	}
 	var asking []inputs.Object[corev1.Service]
 	for _, s := range services {
@@ -77,7 +90,7 @@ func (t *merge) tcpServices(services []inputs.Object[corev1.Service]) {
 }
 
 // configuredWish is what an entry of the configuration asks for.
-func configuredWish(t *merge, i int, entry config.TCPService) wish {
+func configuredWish(f *findings, i int, entry config.TCPService) wish {
 	namespace, name, port := entry.Target()
 	secretNamespace, secret := entry.CertificateSecret()
 	place := fmt.Sprintf("spec.tcpServices[%d]", i)
@@ -86,10 +99,10 @@ func configuredWish(t *merge, i int, entry config.TCPService) wish {
 		by: claimant{
 			name: place + " of the configuration",
 			report: func(severity diag.Severity, field, message, hint string) {
-				t.add(diag.Diagnostic{Severity: severity, Message: place + fields[field] + ": " + message, Hint: hint})
+				f.add(diag.Diagnostic{Severity: severity, Message: place + fields[field] + ": " + message, Hint: hint})
 			},
 		},
-		port: entry.Port, service: snapshots.SecretName{Namespace: namespace, Name: name}, target: port,
+		port: entry.Port, service: types.NamespacedName{Namespace: namespace, Name: name}, target: port,
 		hosts: entry.SNI, secret: snapshots.SecretName{Namespace: secretNamespace, Name: secret},
 		trusted: entry.ProxyProtocol.Networks(), send: entry.SendProxyProtocol,
 	}
@@ -97,7 +110,7 @@ func configuredWish(t *merge, i int, entry config.TCPService) wish {
 
 // annotatedService opens the ports that a Service asks for, if it may. If a part
 // of what it says of them cannot be used, none is opened.
-func (t *merge) annotatedService(s inputs.Object[corev1.Service]) {
+func (t *connections) annotatedService(s inputs.Object[corev1.Service]) {
 	values, problems := options.Read(options.OnService, s.Value.Annotations)
 	t.add(problemsOf(s.Ref, s.Position, problems)...)
 	for name := range s.Value.Annotations {
@@ -119,7 +132,7 @@ func (t *merge) annotatedService(s inputs.Object[corev1.Service]) {
 		},
 	}
 	c := settings.Connections
-	w := wish{by: by, service: snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}, hosts: c.SNI, trusted: c.Trusted}
+	w := wish{by: by, service: types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}, hosts: c.SNI, trusted: c.Trusted}
 	if c.Secret != "" {
 		w.secret = snapshots.SecretName{Namespace: s.Ref.Namespace, Name: c.Secret}
 	}
@@ -136,9 +149,9 @@ func (t *merge) annotatedService(s inputs.Object[corev1.Service]) {
 
 // ownHosts returns the hosts that Services of a namespace may have connections of, and tells
 // a Service of others.
-func (t *merge) ownHosts(by claimant, namespace string, hosts []string) []string {
+func (t *connections) ownHosts(by claimant, namespace string, hosts []string) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
-		s, o := t.owners.StandingOf(namespace, hostname.Of(host))
+		s, o := t.hosts.owners.StandingOf(namespace, hostname.Of(host))
 		switch {
 		case s != ownership.Strange:
 			return false
@@ -152,7 +165,7 @@ func (t *merge) ownHosts(by claimant, namespace string, hosts []string) []string
 }
 
 // mayOpen reports whether a Service may open a port, and tells it if not.
-func (t *merge) mayOpen(by claimant, namespace string, port int) bool {
+func (t *connections) mayOpen(by claimant, namespace string, port int) bool {
 	allowed := t.cfg.TCPAnnotations
 	listener, taken := t.cfg.Ports[port]
 	switch {
@@ -172,7 +185,7 @@ func (t *merge) mayOpen(by claimant, namespace string, port int) bool {
 
 // claimPort takes the connections of a port for a Service, as far as nobody else
 // has them.
-func (t *merge) claimPort(w wish) {
+func (t *connections) claimPort(w wish) {
 	trusted := slices.SortedFunc(slices.Values(w.trusted), netip.Prefix.Compare)
 	l := t.listeners[w.port]
 	if l != nil && !slices.Equal(l.trusted, trusted) {
@@ -229,7 +242,7 @@ func connectionsOf(port int, host string) string {
 }
 
 // modelListeners returns the listeners as the model has them.
-func (t *merge) modelListeners() []routing.Listener {
+func (t *connections) modelListeners() []routing.Listener {
 	out := t.passthroughListener()
 	for port, l := range t.listeners {
 		m := routing.Listener{Name: routing.TCPListenerName(port), Port: port, Protocol: routing.TCP, Trusted: l.trusted}
@@ -252,12 +265,12 @@ const closesConnections = "; its connections are closed"
 // port of a Service share it, unless they send the client's address differently:
 // the first part of the name, which no namespace can be before three more parts,
 // tells them apart.
-func (t *merge) tcpBackend(w wish) string {
+func (t *connections) tcpBackend(w wish) string {
 	prefix := "tcp"
 	if w.send > 0 {
 		prefix = fmt.Sprintf("tcp-v%d", w.send)
 	}
-	service, exists := t.services[w.service]
+	service, exists := t.resolver.service(w.service)
 	r := t.resolveTarget(w, service, exists)
 	if f := r.finding; f.message != "" {
 		w.by.report(f.severity, "target", f.message+closesConnections, f.hint)
@@ -276,12 +289,12 @@ func (t *merge) tcpBackend(w wish) string {
 }
 
 // connectionBackend returns the backend of a demand for connections, which it makes if it is new.
-func (t *merge) connectionBackend(d *connectionDemand, origin routing.Origin) *routing.Backend {
-	b := t.connections[d.backend.Name]
+func (t *connections) connectionBackend(d *connectionDemand, origin routing.Origin) *routing.Backend {
+	b := t.backends[d.backend.Name]
 	if b == nil {
 		made := d.backend
 		b = &made
-		t.connections[b.Name] = b
+		t.backends[b.Name] = b
 		t.add(d.found...)
 		b.Origins = slices.Clone(d.origins)
 		if !t.lists.take(d.lists) || d.closed {
@@ -296,7 +309,7 @@ func (t *merge) connectionBackend(d *connectionDemand, origin routing.Origin) *r
 }
 
 // resolveTarget finds the port of the Service that a wish leads to.
-func (t *merge) resolveTarget(w wish, service inputs.Object[corev1.Service], exists bool) resolved {
+func (t *connections) resolveTarget(w wish, service inputs.Object[corev1.Service], exists bool) resolved {
 	if !exists {
 		return resolved{name: backendName(w.service, orPort(w)), finding: finding{
 			diag.Warning, nil, fmt.Sprintf("Service %s does not exist", w.service), "create it, or correct the name",
@@ -329,25 +342,20 @@ func portFor(ports []corev1.ServicePort, wanted int32) int32 {
 
 // connectionCertificate returns the file of a wish's certificate, which is
 // referenced even if it cannot be served as it is here.
-func (t *merge) connectionCertificate(w wish) string {
+func (t *connections) connectionCertificate(w wish) string {
 	const without = "connections get the default certificate"
 	c, missing := t.certs.of(w.secret, w.by.origin, without)
 	switch {
 	case missing:
 		w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("Secret %s does not exist here", w.secret), without+" until it does"+t.certs.wherePushed())
 	case c.Observed != nil:
-		t.checkCovers(w, c.Observed.Names)
-	}
-	return c.File
-}
-
-// checkCovers warns of hosts of a wish that its certificate is not for.
-func (t *merge) checkCovers(w wish, names []string) {
-	for _, host := range w.hosts {
-		if !hostname.Covers(names, host) {
-			w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("the certificate in Secret %s is not for host %s", w.secret, host), "clients will refuse it")
+		for _, host := range w.hosts {
+			if !hostname.Covers(c.Observed.Names, host) {
+				w.by.report(diag.Warning, "tcp-tls-secret", fmt.Sprintf("the certificate in Secret %s is not for host %s", w.secret, host), "clients will refuse it")
+			}
 		}
 	}
+	return c.File
 }
 
 // passthroughOption is named in what is said of connections that are passed on.
@@ -361,24 +369,23 @@ type hostClaim struct {
 	origin  routing.Origin
 }
 
-// claimConnections takes the TLS connections of a host that a rule names. They
-// belong to the oldest Ingress with the host, whether it passes them on or not:
-// on what a host's connections end, one Ingress alone can decide. It is one of the namespace
-// that the host belongs to.
-func (t *merge) claimConnections(r rule) {
-	passes := t.turn.passthrough && !t.turn.denied
-	by, at, host, key := t.turn.Claimant, r.origin, r.host, r.key
-	winner, taken := t.passed[key]
-	standing, owner := t.owners.StandingOf(by.Ref.Namespace, key)
+// take decides what becomes of the TLS connections for a host that a rule names. They belong to the
+// oldest Ingress with the host, whether it passes them on or not: one Ingress alone can decide where a
+// host's connections end. It is one of the namespace that the host belongs to. Passes says that the
+// Ingress asks for its connections to be passed on.
+func (t *connections) take(by ownership.Claimant, r rule, passes bool) {
+	at, host, key := r.origin, r.host, r.key
+	winner, taken := t.hosts.passed[key]
+	standing, owner := t.hosts.owners.StandingOf(by.Ref.Namespace, key)
 	if standing == ownership.Owns && taken && owner != nil && winner.by.Ref.Namespace != by.Ref.Namespace {
 		taken = false // by one who had it only as long as no Ingress of the owner's did
 	}
 	switch {
 	case !taken && standing != ownership.Owns:
 		if passes {
-			t.mayDecide(by, at.Position, strings.TrimSpace(passthroughOption), host)
+			t.hosts.mayDecide(by, at.Position, strings.TrimSpace(passthroughOption), host)
 		}
-		t.passed[key] = hostClaim{by: by, origin: at}
+		t.hosts.passed[key] = hostClaim{by: by, origin: at}
 	case taken && winner.by.Ref == by.Ref:
 	case taken && passes:
 		t.reportLost(diag.Error, by, winner.by, at.Position, passthroughOption+"is not heeded for host "+host+": what becomes of its TLS connections is up to "+winner.by.Precedes(by),
@@ -390,15 +397,15 @@ func (t *merge) claimConnections(r rule) {
 	default:
 		claim := hostClaim{by: by, origin: at}
 		if passes {
-			claim.backend = t.passOn(r)
+			claim.backend = t.passOn(by, r)
 		}
-		t.passed[key] = claim
+		t.hosts.passed[key] = claim
 	}
 }
 
 // passOn returns the backend for connections of a host, "" if there can be none.
-func (t *merge) passOn(r rule) string {
-	by, at, host := t.turn.Claimant, r.origin, r.host
+func (t *connections) passOn(by ownership.Claimant, r rule) string {
+	at, host := r.origin, r.host
 	switch {
 	case t.cfg.HTTPSPort == 0:
 		t.report(diag.Warning, by, at.Position, passthroughOption+"has no effect: nothing listens for HTTPS", "")
@@ -421,33 +428,28 @@ func (t *merge) passOn(r rule) string {
 	return t.connectionBackend(r.paths[root].passed, at).Name
 }
 
-// keepApart has the TLS connections end here that ask for hosts in which a wildcard that
-// matches them has no say.
-func (t *merge) keepApart() {
-	for _, host := range t.owners.Apart() {
-		if _, known := t.passed[host]; known {
+// passthroughListener returns the listener for HTTPS, if any connection to it is
+// passed on. Hosts that are not, but that one which is has a wildcard for, are
+// among its routes.
+func (t *connections) passthroughListener() []routing.Listener {
+	l := routing.Listener{Name: "https", Port: t.cfg.HTTPSPort, Protocol: routing.HTTPS}
+	// A host in which the wildcard that matches it has no say ends its TLS connections here.
+	for _, host := range t.hosts.owners.Apart() {
+		if _, known := t.hosts.passed[host]; known {
 			continue
 		}
 		c := hostClaim{}
-		if o := t.owners.First(host); o != nil {
-			if t.isReleased(o) {
+		if o := t.hosts.owners.First(host); o != nil {
+			if t.hosts.isReleased(o) {
 				continue
 			}
 			c.by, c.origin = o.By, o.Origin()
 		}
-		t.passed[host] = c
+		t.hosts.passed[host] = c
 	}
-}
-
-// passthroughListener returns the listener for HTTPS, if any connection to it is
-// passed on. Hosts that are not, but that one which is has a wildcard for, are
-// among its routes.
-func (t *merge) passthroughListener() []routing.Listener {
-	l := routing.Listener{Name: "https", Port: t.cfg.HTTPSPort, Protocol: routing.HTTPS}
-	t.keepApart()
-	for host, c := range t.passed {
+	for host, c := range t.hosts.passed {
 		_, parent, _ := strings.Cut(host, ".")
-		switch wildcard := t.passed["."+parent]; {
+		switch wildcard := t.hosts.passed["."+parent]; {
 		case c.backend != "":
 			l.Routes = append(l.Routes, routing.ConnectionRoute{SNI: host, Backend: c.backend, Origin: c.origin})
 		case host != "" && !strings.HasPrefix(host, ".") && wildcard.backend != "":

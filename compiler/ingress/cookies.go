@@ -28,7 +28,19 @@ func (f *findings) reportSharedCookies(hosts map[string]*virtualHost, backends m
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		owners := map[stickyCookie]stickyClaim{}
 		reported := map[diag.Object]bool{}
-		for _, c := range stickyClaims(hosts[host], backends) {
+		var sticky []stickyClaim // those of the oldest Ingress first
+		for _, c := range hosts[host].routes {
+			b := backends[c.backend]
+			if b == nil || b.Upstream == nil || b.Upstream.Affinity == nil || len(b.Targets) == 0 {
+				continue
+			}
+			a := b.Upstream.Affinity
+			sticky = append(sticky, stickyClaim{c, stickyCookie{a.Cookie, cmp.Or(a.Path, "/")}, b.Targets[0].Service})
+		}
+		slices.SortFunc(sticky, func(a, b stickyClaim) int {
+			return cmp.Or(a.by.Compare(b.by.Claimant), cmp.Compare(a.service.String(), b.service.String()), a.origin.Compare(b.origin))
+		})
+		for _, c := range sticky {
 			owner, taken := owners[c.cookie]
 			switch {
 			case !taken:
@@ -41,22 +53,4 @@ func (f *findings) reportSharedCookies(hosts map[string]*virtualHost, backends m
 			}
 		}
 	}
-}
-
-// stickyClaims returns the routes of a host whose sessions stay with servers, those of
-// the oldest Ingress first.
-func stickyClaims(host *virtualHost, backends map[string]*routing.Backend) []stickyClaim {
-	var out []stickyClaim
-	for _, c := range host.routes {
-		b := backends[c.backend]
-		if b == nil || b.Upstream == nil || b.Upstream.Affinity == nil || len(b.Targets) == 0 {
-			continue
-		}
-		a := b.Upstream.Affinity
-		out = append(out, stickyClaim{c, stickyCookie{a.Cookie, cmp.Or(a.Path, "/")}, b.Targets[0].Service})
-	}
-	slices.SortFunc(out, func(a, b stickyClaim) int {
-		return cmp.Or(a.by.Compare(b.by.Claimant), cmp.Compare(a.service.String(), b.service.String()), a.origin.Compare(b.origin))
-	})
-	return out
 }

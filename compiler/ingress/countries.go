@@ -8,13 +8,13 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // mostCountryNetworks bounds what a list costs HAProxy, which takes about 200 bytes for each.
@@ -65,7 +65,7 @@ func (c *countries) list() (list *routing.CountryList, why, hint string) {
 	missing := false
 	for _, text := range slices.Sorted(slices.Values(c.cfg.Countries)) {
 		namespace, name, _ := strings.Cut(text, "/")
-		configMap, exists := c.configMaps.find(snapshots.SecretName{Namespace: namespace, Name: name})
+		configMap, exists := c.configMaps.find(types.NamespacedName{Namespace: namespace, Name: name})
 		switch {
 		case !exists:
 			c.reportCountries(routing.Origin{Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name}}, "does not exist", "create it, or correct countries.configMaps of the configuration")

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
@@ -142,7 +143,7 @@ type demandMaker struct {
 func (m demandMaker) demand(ref networkingv1.IngressBackend, at []any) demand {
 	r := m.resolver().resolve(m.ingress.Ref.Namespace, ref)
 	if ref.Service != nil {
-		r.service = snapshots.SecretName{Namespace: m.ingress.Ref.Namespace, Name: ref.Service.Name}
+		r.service = types.NamespacedName{Namespace: m.ingress.Ref.Namespace, Name: ref.Service.Name}
 		if m.wishes.needsOwnBackend {
 			r.name += "." + m.ingress.Ref.Name
 		}
@@ -270,7 +271,7 @@ func (m demandMaker) externalAuth(s *options.Settings, by asker) *authDemand {
 		a.Service.Namespace = by.namespace
 	}
 	out := &authDemand{origin: originOf(*by.ingress, annotationPath("auth-url")...)}
-	name := snapshots.SecretName{Namespace: a.Service.Namespace, Name: a.Service.Name}
+	name := types.NamespacedName{Namespace: a.Service.Namespace, Name: a.Service.Name}
 	refuse := func(message, hint string) *authDemand {
 		d := by.spot("auth-url").closes(": "+message, hint)
 		out.refused = &d
@@ -390,7 +391,7 @@ func (s source) passOn(c *claims, ref networkingv1.IngressBackend) *connectionDe
 		return &connectionDemand{backend: routing.Backend{Name: "tls_" + routing.Unavailable}, closed: true}
 	}
 	d := &connectionDemand{backend: routing.Backend{Name: "tls_" + r.name + "." + s.ingress.Ref.Name, Targets: r.targets}}
-	if service, exists := s.service(snapshots.SecretName{Namespace: s.ingress.Ref.Namespace, Name: ref.Service.Name}); exists {
+	if service, exists := s.service(types.NamespacedName{Namespace: s.ingress.Ref.Namespace, Name: ref.Service.Name}); exists {
 		d.addOptions(service, c.values, &s.ingress, c.class)
 	}
 	return d

@@ -1,28 +1,29 @@
 // Package ingress translates Ingress objects into the model of package routing.
 //
-// Translation is a pure function of the objects. A conflict has one rule, the
-// oldest object wins, then namespace/name, and the loser hears of it; an
-// object that cannot be translated gets a diagnostic and harms only itself.
+// Translation is a pure function of the objects. Where two objects claim the same, the older one gets
+// it, then the first by namespace/name, and the other gets a finding. An object that cannot be
+// translated gets a finding and harms only itself.
 //
 // It has two phases. The claims of an Ingress (claims.go, demands.go) are what it asks for,
 // whatever other Ingresses there are: hosts, routes, backends with their options, certificates,
-// and what is to be said of it. They are a pure function of the Ingress, of the Services that it
-// names, of its class and of a part of the configuration; Secrets and ConfigMaps are only named.
-// The merge (merge.go, routes.go, hosts.go, canary.go, connections.go) takes the claims of all,
-// oldest first, decides who gets what, looks up what is named, and makes the model. It reads no
-// Ingress.
+// and findings. They are a pure function of the Ingress, of the Services that it names, of its class
+// and of a part of the configuration; they only name Secrets and ConfigMaps. The merge (merge.go)
+// takes the claims of all, oldest first, and decides who gets what. It reads no Ingress. What it
+// collects is in types of their own: hosts with their owners and routes (hosts.go, routes.go), backends
+// and what their options name (backends.go), canaries (canary.go), ports for connections
+// (connections.go), and certificates by server name (servernames.go).
 //
 // # Decisions
 //
-// Claims are remembered for the next translation, and looked for by the place of the object's value
-// in memory. The version of an object would not do: the Ingress of an admission review that updates
-// one has the version of that one, and other content. What else claims were made of is compared
-// before they are used: a source hands out nothing that is not.
+// The next translation uses claims again, and finds them by the address of the object's value in
+// memory. The version of an object would not do: the Ingress of an admission review has the version of
+// the one that it updates, and other content. Before claims are used again, everything else that they
+// were made of is compared; a source gives access to nothing else.
 //
-// What depends on others is left to the merge, though it may be the claims' largest part that is
-// then not used: aliases, passthrough, the form in which paths of a host are compared, limits of a
-// namespace, whether clients of a host can be asked for certificates. A backend of an Ingress is
-// made with its options in the claims, and the merge closes it where these cannot be had.
+// The merge decides everything that depends on other objects: aliases, passthrough, the form in which
+// paths of a host are compared, limits of a namespace, whether clients of a host can be asked for
+// certificates. The claims hold the backends of an Ingress with their options, and the merge closes a
+// backend whose options cannot be had.
 //
 // A canary has the backends of the Ingress whose routes it shares, with other targets. So
 // nothing that protects the other can be forgotten. Options that the canary or its

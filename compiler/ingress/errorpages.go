@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/printable"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // maxErrorPage is the most bytes of a page. HAProxy keeps an answer in a buffer
@@ -40,7 +40,7 @@ func errorPages(of string, configMaps lookup[corev1.ConfigMap], f *findings) []r
 	if !named {
 		return nil
 	}
-	pages, exists := configMaps.find(snapshots.SecretName{Namespace: namespace, Name: name})
+	pages, exists := configMaps.find(types.NamespacedName{Namespace: namespace, Name: name})
 	if !exists {
 		f.add(diag.Diagnostic{
 			Severity: diag.Error, Object: diag.Object{Kind: "ConfigMap", Namespace: namespace, Name: name},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/internal/printable"
@@ -53,7 +54,7 @@ func TestNamesAreUnique(t *testing.T) {
 			object := snapshots.SecretName{Namespace: namespace, Name: name}
 			claim(files, routing.CertificateFile(object), object.String())
 			for _, port := range append(labels, "80") {
-				claim(backends, backendName(object, port), object.String()+":"+port)
+				claim(backends, backendName(types.NamespacedName(object), port), object.String()+":"+port)
 			}
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Objects of absurd size cost their namespace, and nobody else: what is over a limit is left
@@ -156,7 +156,7 @@ func (s source) expandedBytes(own int) int {
 	}
 	n := own
 	for b := range seen {
-		service, exists := s.service(snapshots.SecretName{Namespace: ing.Ref.Namespace, Name: b.Name})
+		service, exists := s.service(types.NamespacedName{Namespace: ing.Ref.Namespace, Name: b.Name})
 		n += own
 		if exists {
 			n += optionBytes(service.Value.Annotations)

@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // Memo remembers the claims of the Ingresses of the last translation, for the next one. Claims are
@@ -79,7 +79,7 @@ type remembered struct {
 
 // asking is a Service that was asked for, and what was there: nil for none.
 type asking struct {
-	name  snapshots.SecretName
+	name  types.NamespacedName
 	found *corev1.Service
 }
 
@@ -96,15 +96,18 @@ type claimer struct {
 // claimer returns what makes the claims of a translation.
 func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	c := &claimer{
-		memo: m, classes: newClasses(in.Classes, t.cfg), find: t.service,
+		memo: m, classes: newClasses(in.Classes, t.cfg), classOf: map[string]*parameters{}, find: t.resolver.service,
 		now: memory{scope: scopeOf(t.cfg)},
 	}
 	if m != nil {
 		c.now.known = make(map[place]remembered, 2*len(in.Ingresses))
 	}
-	c.classOf = readParameters(in.Classes, t.cfg.ControllerClass, t.lists.configMaps)
-	for _, p := range c.classOf {
-		t.add(p.found...)
+	for _, class := range in.Classes {
+		if class.Value.Spec.Controller == t.cfg.ControllerClass && class.Value.Spec.Parameters != nil {
+			p := parametersOf(class, t.backends.lists.configMaps)
+			c.classOf[class.Ref.Name] = p
+			t.add(p.found...)
+		}
 	}
 	if last := m.memory(); last != nil && reflect.DeepEqual(last.scope, c.now.scope) {
 		c.before = last.known
@@ -148,7 +151,7 @@ func of[T any](c *claimer, ing ingress, kind kind, routes int, build func(source
 		return build(s)
 	}
 	r := remembered{className: className, class: class}
-	s.service = func(name snapshots.SecretName) (service, bool) {
+	s.service = func(name types.NamespacedName) (service, bool) {
 		found, exists := c.find(name)
 		if !slices.ContainsFunc(r.asked, func(a asking) bool { return a.name == name }) {
 			r.asked = append(r.asked, asking{name, found.Value})

@@ -3,15 +3,14 @@ package ingress
 import (
 	"maps"
 	"slices"
-	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
-	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -32,12 +31,12 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 	claimer := m.claimer(in, t)
 	ours := claimer.candidates(in, t)
 	limit(ours, t.cfg.Limits)
-	t.findOwners(ours)
+	t.hosts.findOwners(ours)
 	t.bar(ours)
-	var canaries []*claims
+	var canaryClaims []*claims
 	for _, c := range ours {
 		if t.leftOut(c.outline) {
-			t.held = append(t.held, c.outline)
+			t.hosts.held = append(t.hosts.held, c.outline)
 			continue
 		}
 		if c.broken { // what is wrong with it was said when it was read
@@ -63,21 +62,24 @@ func (m *Memo) Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Di
 			continue
 		}
 		if c.isCanary {
-			canaries = append(canaries, claims)
+			canaryClaims = append(canaryClaims, claims)
 			continue
 		}
 		t.merge(claims, c.protects != "")
 	}
 	claimer.remember()
-	t.tcpServices(in.Services)
-	t.standard = t.certs.takeDefault()
-	for _, c := range canaries {
-		t.canary(c)
+	t.connections.tcpServices(in.Services)
+	standard := t.backends.certs.takeDefault()
+	shared := canaries{findings: t.findings, resolver: t.resolver, hosts: t.hosts, backends: t.backends, aliases: t.aliases}
+	for _, c := range canaryClaims {
+		shared.canary(c)
 	}
-	t.dropReplaced()
-	t.reportSharedCookies(t.hosts, t.backends)
-	t.tellOwners()
-	return t.model(), bounded(t.all)
+	t.backends.dropReplaced(t.hosts)
+	t.reportSharedCookies(t.hosts.byName, t.backends.byName)
+	t.hosts.tellOwners()
+	model := t.model()
+	model.DefaultCertificate = standard
+	return model, bounded(t.all)
 }
 
 // candidate is an Ingress of ours.
@@ -90,41 +92,25 @@ type candidate struct {
 	cut    func(routes int)
 }
 
-// merge collects the model of one call of [Translate] from the claims of all Ingresses, oldest
-// first. What the claims depend on was decided when they were made; here is decided who gets what,
-// and joined what claims only name.
+// merge makes the model of one call of [Translate] from the claims of all Ingresses, oldest first. It
+// decides what depends on several Ingresses, and looks up the Secrets and ConfigMaps that claims name.
 type merge struct {
 	*findings
-	cfg      Config
-	services map[snapshots.SecretName]service
-	resolver resolver
-	owners   *ownership.Owners
-	certs    *certificates
-	names    *serverNames
-	lists    *networkLists
-	users    *userlists
-	pages    []routing.ErrorPage
-	asked    func() routing.Asked
+	cfg         Config
+	resolver    resolver
+	hosts       *hosts
+	backends    *backends
+	connections *connections
+	names       *serverNames
+	pages       []routing.ErrorPage
+	asked       func() routing.Asked
 
 	turn turn // of the Ingress whose claims are merged
 
-	routed      map[string]bool // hosts of the model that a rule or an alias names
-	hosts       map[string]*virtualHost
-	backends    map[string]*routing.Backend
 	aliases     map[diag.Object][]string
-	replaced    map[string]bool // backends that a route has left
-	closed      map[string]bool // backends that lack what is to protect them
-	fallback    *claim          // of the default backend
-	expressions map[string]int  // how many, by namespace
-	standard    string          // the file of the default certificate
-
-	listeners   map[int]*connectionListener // by port
-	connections map[string]*routing.Backend
-	passed      map[string]hostClaim // by host
-
-	held     []*outline              // that are left out, and protect nothing
-	shutOnes []diag.Object           // Ingresses: see [merge.deny]
-	barred   map[barring]diag.Object // by which dropped Ingress: see [merge.bar]
+	expressions map[string]int          // how many, by namespace
+	shut        []diag.Object           // Ingresses whose routes answer 503: see [merge.close]
+	barred      map[barring]diag.Object // by which dropped Ingress: see [merge.bar]
 }
 
 // turn is what holds while the claims of one Ingress are merged.
@@ -170,47 +156,43 @@ type claim struct {
 }
 
 func newMerge(in inputs.Inputs, cfg Config) *merge {
-	t := &merge{
-		findings: &findings{}, cfg: cfg, services: byName(in.Services),
-		owners: ownership.New(ownership.Rules{Owned: cfg.OwnedHosts, Shared: cfg.SharedHosts, Reserved: cfg.ReservedDomains}),
-
-		routed:      map[string]bool{},
-		hosts:       map[string]*virtualHost{},
-		backends:    map[string]*routing.Backend{},
-		aliases:     map[diag.Object][]string{},
-		replaced:    map[string]bool{},
-		closed:      map[string]bool{},
-		expressions: map[string]int{},
-		listeners:   map[int]*connectionListener{},
-		connections: map[string]*routing.Backend{},
-		passed:      map[string]hostClaim{},
-		barred:      map[barring]diag.Object{},
-	}
-	t.resolver = resolver{cfg.ExternalNames, t.service}
+	f := &findings{}
+	t := &merge{findings: f, cfg: cfg, aliases: map[diag.Object][]string{}, expressions: map[string]int{}, barred: map[barring]diag.Object{}}
+	services := byName(in.Services)
+	t.resolver = resolver{cfg.ExternalNames, func(name types.NamespacedName) (service, bool) {
+		s, exists := services[name]
+		return s, exists
+	}}
 	secrets, configMaps := newLookup(in.Secrets), newLookup(in.ConfigMaps)
 	t.asked = func() routing.Asked {
 		return routing.Asked{Secrets: secrets.names(), ConfigMaps: configMaps.names()}
 	}
-	t.certs = &certificates{findings: t.findings, secrets: secrets, cfg: &t.cfg, files: map[string]*routing.Certificate{}, kinds: map[string]string{}}
-	t.names = &serverNames{findings: t.findings, owners: t.owners, certs: t.certs, hosts: t.hosts, tls: map[string]*tlsClaim{}, clients: map[string]*clientClaim{}}
-	t.users = &userlists{findings: t.findings, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}}
-	t.lists = &networkLists{
-		findings: t.findings, configMaps: configMaps, countries: &countries{findings: t.findings, cfg: &t.cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.Limits.NamespaceListBytes,
-		lists: map[policy.NetworkList]*routing.NetworkList{}, bytes: map[string]int{},
+	t.hosts = &hosts{
+		findings: f, cfg: &t.cfg, byName: map[string]*virtualHost{}, routed: map[string]bool{}, passed: map[string]hostClaim{},
+		owners: ownership.New(ownership.Rules{Owned: cfg.OwnedHosts, Shared: cfg.SharedHosts, Reserved: cfg.ReservedDomains}),
 	}
-	t.pages = errorPages(cfg.ErrorPages, configMaps, t.findings)
+	t.backends = &backends{
+		findings: f, byName: map[string]*routing.Backend{}, replaced: map[string]bool{}, closed: map[string]bool{},
+		certs: &certificates{findings: f, secrets: secrets, cfg: &t.cfg, files: map[string]*routing.Certificate{}, kinds: map[string]string{}},
+		users: &userlists{findings: f, secrets: secrets, secretsUnseen: cfg.SecretsUnseen, lists: map[snapshots.SecretName]*routing.Userlist{}},
+		lists: &networkLists{
+			findings: f, configMaps: configMaps, countries: &countries{findings: f, cfg: &t.cfg, configMaps: configMaps}, shared: cfg.SharedLists, most: cfg.Limits.NamespaceListBytes,
+			lists: map[policy.NetworkList]*routing.NetworkList{}, bytes: map[string]int{},
+		},
+	}
+	t.names = &serverNames{findings: f, owners: t.hosts.owners, certs: t.backends.certs, hosts: t.hosts.byName, tls: map[string]*tlsClaim{}, clients: map[string]*clientClaim{}}
+	t.connections = &connections{
+		findings: f, cfg: &t.cfg, resolver: t.resolver, hosts: t.hosts, certs: t.backends.certs, lists: t.backends.lists,
+		listeners: map[int]*connectionListener{}, backends: map[string]*routing.Backend{},
+	}
+	t.pages = errorPages(cfg.ErrorPages, configMaps, f)
 	return t
 }
 
-func (t *merge) service(name snapshots.SecretName) (service, bool) {
-	s, exists := t.services[name]
-	return s, exists
-}
-
-func byName[T any](objects []inputs.Object[T]) map[snapshots.SecretName]inputs.Object[T] {
-	out := make(map[snapshots.SecretName]inputs.Object[T], len(objects))
+func byName[T any](objects []inputs.Object[T]) map[types.NamespacedName]inputs.Object[T] {
+	out := make(map[types.NamespacedName]inputs.Object[T], len(objects))
 	for _, o := range objects {
-		out[snapshots.SecretName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
+		out[types.NamespacedName{Namespace: o.Ref.Namespace, Name: o.Ref.Name}] = o
 	}
 	return out
 }
@@ -221,11 +203,63 @@ func (t *merge) leftOut(o *outline) bool {
 	return t.cfg.Dropped[o.Ref] || t.cfg.Refused[o.Ref] && o.protects == ""
 }
 
-// close closes the routes of an Ingress that is left out, if it protects something, and holds its
-// hosts.
+// close answers the routes of an Ingress that is left out with 503 if it protects something, and
+// holds its hosts. Otherwise its requests might match a route of another Ingress, which does not protect
+// them. A canary has no routes of its own to close.
 func (t *merge) close(c *candidate) {
-	t.deny(c)
-	t.hold(c.outline)
+	if c.protects != "" && !c.isCanary {
+		t.report(diag.Warning, c.Claimant, c.protectsAt,
+			c.protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see what else is said of this Ingress")
+		t.begin(c.closed(), true)
+		t.turn.denied = true
+		t.shut = append(t.shut, c.Ref)
+		t.mergeRules()
+		t.mergeDefault()
+		t.mergeTLS()
+	}
+	t.hosts.hold(c.outline)
+}
+
+// A dropped Ingress is one that protects something and has no routes, not even closed ones,
+// since HAProxy or a check refuses those too. Its requests get to whatever else matches them.
+// Only routes of its own namespace lead to the Services that it protects. So those that may
+// match its requests now are closed, and nobody else pays for it.
+
+// barring is a host that is closed to Ingresses of a namespace.
+type barring struct{ host, namespace string }
+
+// bar finds out which hosts of which namespaces are closed for Ingresses that were dropped.
+func (t *merge) bar(ingresses []*candidate) {
+	for _, ing := range ingresses {
+		if !t.cfg.Dropped[ing.Ref] || ing.isCanary || ing.protects == "" {
+			continue
+		}
+		bar := func(host string) {
+			if _, known := t.barred[barring{host, ing.Ref.Namespace}]; !known {
+				t.barred[barring{host, ing.Ref.Namespace}] = ing.Ref
+			}
+		}
+		bar("") // where a request goes whose host has no other route, and the default backend
+		for _, h := range ing.hosts {
+			bar(h.name)
+			bar(hostname.WildcardOf(h.name))
+		}
+	}
+}
+
+// closeBarred has the Ingress at hand refuse requests for a host of the model that were those of
+// an Ingress which was dropped. What it returns ends that.
+func (t *merge) closeBarred(host string, at diag.Position) (end func()) {
+	by, barred := t.barred[barring{host, t.turn.Ref.Namespace}]
+	was := t.turn.denied
+	if !barred || was {
+		return func() {}
+	}
+	t.turn.denied = true
+	t.report(diag.Warning, t.turn.Claimant, at,
+		"the routes"+ofHost(host)+" answer 503: "+by.String()+", which protects something there, cannot be used as it is, and its routes cannot even be closed",
+		"mend "+by.String())
+	return func() { t.turn.denied = was }
 }
 
 // originOf returns an object and the place of a field in it.
@@ -235,86 +269,22 @@ func originOf[T any](o inputs.Object[T], path ...any) routing.Origin {
 
 // model returns what was collected, sorted.
 func (t *merge) model() routing.Model {
-	m := routing.Model{DefaultCertificate: t.standard, Asked: t.asked()}
-	reserveHeaders(t.backends, t.cfg.AllowHeaders)
-	m.Held, m.Shut = t.heldHosts(), t.shutOnes
-	for _, name := range slices.Sorted(maps.Keys(t.hosts)) {
-		m.Hosts = append(m.Hosts, t.modelHost(name))
+	m := routing.Model{Asked: t.asked(), Shut: t.shut, ErrorPages: t.pages}
+	reserveHeaders(t.backends.byName, t.cfg.AllowHeaders)
+	m.Held = t.hosts.heldHosts()
+	for _, name := range slices.Sorted(maps.Keys(t.hosts.byName)) {
+		m.Hosts = append(m.Hosts, t.hosts.model(name, t.backends.byName))
 	}
-	m.Backends = modelBackends(t.backends)
-	m.Listeners, m.ConnectionBackends = t.modelListeners(), modelBackends(t.connections)
+	m.Backends = modelBackends(t.backends.byName)
+	m.Listeners, m.ConnectionBackends = t.connections.modelListeners(), modelBackends(t.connections.backends)
 	m.ServerNames = t.names.model()
-	for _, file := range slices.Sorted(maps.Keys(t.certs.files)) {
-		m.Certificates = append(m.Certificates, *t.certs.files[file])
+	for _, file := range slices.Sorted(maps.Keys(t.backends.certs.files)) {
+		m.Certificates = append(m.Certificates, *t.backends.certs.files[file])
 	}
-	m.Userlists, m.NetworkLists = t.users.model(), t.lists.model()
-	m.Countries, m.ErrorPages = t.lists.countries.model(), t.pages
-	if t.fallback != nil {
-		m.Default, m.DefaultOrigin = t.fallback.backend, t.fallback.origin
+	m.Userlists, m.NetworkLists = t.backends.users.model(), t.backends.lists.model()
+	m.Countries = t.backends.lists.countries.model()
+	if t.hosts.fallback != nil {
+		m.Default, m.DefaultOrigin = t.hosts.fallback.backend, t.hosts.fallback.origin
 	}
 	return m
-}
-
-// modelBackends returns backends as the model has them.
-func modelBackends(backends map[string]*routing.Backend) []routing.Backend {
-	var out []routing.Backend
-	for _, name := range slices.Sorted(maps.Keys(backends)) {
-		b := *backends[name]
-		slices.SortFunc(b.Origins, routing.Origin.Compare)
-		slices.Sort(b.Prefixes)
-		b.Prefixes = slices.Compact(b.Prefixes)
-		b.Expressions = routing.SortExpressions(b.Expressions)
-		out = append(out, b)
-	}
-	return out
-}
-
-// modelHost returns a virtual host as the model has it, and tells backends
-// which prefixes their filters replace.
-func (t *merge) modelHost(name string) routing.Host {
-	h := t.hosts[name]
-	out := routing.Host{Name: name, Form: h.form, Origin: h.origin}
-	_, all := h.routes[routing.PathMatch{Type: routing.Prefix}]
-	out.Closed = !all && t.isClosed(name, h.held)
-	out.Guards = t.guards(name, out.Closed)
-	for match, c := range h.routes {
-		for _, r := range c.modelRoutes() {
-			b := t.backends[r.Backend]
-			r.Match.PathMatch, r.Filters = match, b.Filters
-			out.Routes = append(out.Routes, r)
-			switch {
-			case !routing.ReplacesPrefix(b.Filters):
-			case match.Type == routing.Expression:
-				b.Expressions = append(b.Expressions, routing.NewBackendExpression(match.Path))
-			default:
-				b.Prefixes = append(b.Prefixes, strings.TrimSuffix(match.Path, "/"))
-			}
-		}
-	}
-	out.Expressions = h.expressionRoutes()
-	t.reportUnreached(h, name)
-	slices.SortStableFunc(out.Routes, func(a, b routing.Route) int { return a.Match.Compare(b.Match.PathMatch) })
-	return out
-}
-
-// Mistakes returns the errors of an Ingress that are there whatever else there is, sorted:
-// fields that break a rule of the API, paths that cannot be matched, values of options, and
-// what another controller would have protected. It costs next to nothing. An Ingress without
-// any may still be at fault beside others, or for HAProxy.
-func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagnostic {
-	scope := scopeOf(cfg.withDefaults())
-	s := source{ingress: ing, scope: &scope, service: func(snapshots.SecretName) (service, bool) { return service{}, false }}
-	found, unusable := validate(ing, s.usesExpressions())
-	if _, own := ing.Value.Annotations[options.Prefix+options.PathType]; !own {
-		// Its class may say that paths are expressions.
-		_, asExpressions := validate(ing, true)
-		maps.DeleteFunc(unusable, func(at pathAt, _ diag.Diagnostic) bool { _, wrong := asExpressions[at]; return !wrong })
-	}
-	found = slices.Concat(found, slices.Collect(maps.Values(unusable)))
-	_, problems := options.Read(options.OnIngress, ing.Value.Annotations)
-	found = append(found, problemsOf(ing.Ref, ing.Position, problems)...)
-	var c claims
-	s.addForeign(&c)
-	found = append(found, c.foreign...)
-	return diag.Sort(slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Severity != diag.Error }))
 }

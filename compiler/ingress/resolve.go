@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -27,7 +27,7 @@ const targetWeight = 100
 // says why.
 type resolved struct {
 	name    string
-	service snapshots.SecretName
+	service types.NamespacedName
 	targets []routing.Target
 	// port are the options that the Service's port stands for by itself.
 	port    options.Values
@@ -58,7 +58,7 @@ func (f resolver) resolve(namespace string, ref networkingv1.IngressBackend) res
 			"use a Service",
 		}}
 	}
-	name := snapshots.SecretName{Namespace: namespace, Name: ref.Service.Name}
+	name := types.NamespacedName{Namespace: namespace, Name: ref.Service.Name}
 	asked := ref.Service.Port.Name
 	if asked == "" {
 		asked = strconv.Itoa(int(ref.Service.Port.Number))
@@ -74,7 +74,7 @@ func (f resolver) resolve(namespace string, ref networkingv1.IngressBackend) res
 }
 
 // port finds the port on a Service that exists.
-func (f resolver) port(service *corev1.Service, name snapshots.SecretName, ref networkingv1.ServiceBackendPort, asked string) resolved {
+func (f resolver) port(service *corev1.Service, name types.NamespacedName, ref networkingv1.ServiceBackendPort, asked string) resolved {
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return f.external(service, name, ref, asked)
 	}
@@ -106,7 +106,7 @@ func portOf(ports []corev1.ServicePort, ref networkingv1.ServiceBackendPort) (po
 }
 
 // noPort is a backend whose Service lacks the port.
-func noPort(service *corev1.Service, name snapshots.SecretName, asked string) resolved {
+func noPort(service *corev1.Service, name types.NamespacedName, asked string) resolved {
 	return resolved{name: backendName(name, asked), finding: finding{
 		diag.Warning, []any{"service", "port"},
 		fmt.Sprintf("Service %s has no TCP port %s", name, asked), portsHint(service.Spec.Ports),
@@ -116,7 +116,7 @@ func noPort(service *corev1.Service, name snapshots.SecretName, asked string) re
 // backendName names the backend of a Service port. Neither part can hold an
 // underscore or a dot, so that no two are confused, nor with those of a single
 // Ingress, whose name follows a dot.
-func backendName(service snapshots.SecretName, port string) string {
+func backendName(service types.NamespacedName, port string) string {
 	return service.Namespace + "_" + service.Name + "_" + port
 }
 
@@ -205,7 +205,7 @@ func leavesNamespace(name, namespace string) bool {
 }
 
 // external finds what a Service of type ExternalName leads to.
-func (f resolver) external(service *corev1.Service, name snapshots.SecretName, ref networkingv1.ServiceBackendPort, asked string) resolved {
+func (f resolver) external(service *corev1.Service, name types.NamespacedName, ref networkingv1.ServiceBackendPort, asked string) resolved {
 	host := hostname.Normal(service.Spec.ExternalName)
 	if message, hint := f.names.check(name.Namespace, host); message != "" {
 		what := fmt.Sprintf("Service %s is of type ExternalName, ", name)
@@ -249,4 +249,18 @@ func firstPort(service *corev1.Service) int32 {
 		}
 	}
 	return 0
+}
+
+// appProtocol returns the appProtocol of a Service's port, or "".
+func (f resolver) appProtocol(target routing.Target) string {
+	service, exists := f.service(serviceOf(target))
+	if !exists {
+		return ""
+	}
+	for _, port := range service.Value.Spec.Ports {
+		if port.Name == target.Service.Port && port.AppProtocol != nil {
+			return *port.AppProtocol
+		}
+	}
+	return ""
 }

@@ -2,13 +2,14 @@ package ingress
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -16,11 +17,10 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
 	"github.com/hapsnap/hapsnap/internal/printable"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// merge adds what one valid Ingress asks for, as far as no older one has it, without the
-// paths that cannot be matched.
+// merge adds what one valid Ingress asks for, as far as no older one has it. Paths that cannot be matched
+// are left out.
 func (t *merge) merge(c *claims, protects bool) {
 	t.begin(c, protects)
 	t.add(c.foreign...)
@@ -40,7 +40,7 @@ func (t *merge) begin(c *claims, protects bool) {
 		return
 	}
 	for _, alias := range c.aliases {
-		if t.mayDecide(c.Claimant, c.Position(annotationPath("server-alias")...), "the alias", alias) {
+		if t.hosts.mayDecide(c.Claimant, c.Position(annotationPath("server-alias")...), "the alias", alias) {
 			t.turn.aliases = append(t.turn.aliases, alias)
 		}
 	}
@@ -58,15 +58,15 @@ func (t *merge) mergeTLS() {
 	for _, entry := range c.tls {
 		t.add(entry.found...)
 		for _, h := range entry.hosts {
-			if t.mayDecide(c.Claimant, h.origin.Position, "Secret "+entry.secret.String(), h.host) {
+			if t.hosts.mayDecide(c.Claimant, h.origin.Position, "Secret "+entry.secret.String(), h.host) {
 				t.names.take(c.Claimant, entry, h.host, h.origin)
 			}
 		}
 	}
 }
 
-// mergeDefault takes the default backend, which there is one of for all
-// Ingresses together.
+// mergeDefault takes the default backend of the Ingress, unless an older one gave it: there is one for
+// all Ingresses together.
 func (t *merge) mergeDefault() {
 	by, f := t.turn.claims, t.turn.fallback
 	if f == nil {
@@ -74,18 +74,18 @@ func (t *merge) mergeDefault() {
 	}
 	defer t.closeBarred("", f.origin.Position)()
 	switch {
-	case t.fallback == nil:
-		t.fallback = &claim{by: by, backend: t.backend(f.backend), origin: f.origin}
-		t.fallback.guard = t.guardFor(t.fallback.backend, routing.FormOf(t.cfg.Paths))
-	case t.fallback.backend != t.nameOf(f.backend):
-		t.reportLost(diag.Error, by.Claimant, t.fallback.by.Claimant, f.origin.Position,
-			"defaultBackend is not used: it was taken by "+t.fallback.by.Precedes(by.Claimant),
-			"there is one for all Ingresses; use a rule with a host and path / instead"+winnerAt(t.fallback.origin))
+	case t.hosts.fallback == nil:
+		t.hosts.fallback = &claim{by: by, backend: t.backends.take(f.backend, &t.turn), origin: f.origin}
+		t.hosts.fallback.guard = t.guardFor(t.hosts.fallback.backend, routing.FormOf(t.cfg.Paths))
+	case t.hosts.fallback.backend != t.turn.nameOf(f.backend):
+		t.reportLost(diag.Error, by.Claimant, t.hosts.fallback.by.Claimant, f.origin.Position,
+			"defaultBackend is not used: it was taken by "+t.hosts.fallback.by.Precedes(by.Claimant),
+			"there is one for all Ingresses; use a rule with a host and path / instead"+winnerAt(t.hosts.fallback.origin))
 	}
 }
 
-// rule adds the routes of one rule. A host without paths is known all the
-// same: its requests get the default backend, and not the rules of others.
+// rule adds the routes of one rule, for its host and the aliases of the Ingress. The model knows a host
+// without paths too: its requests get the default backend, and not the rules of others.
 func (t *merge) rule(r rule) {
 	t.ruleOf(r)
 	if r.host == "" {
@@ -103,20 +103,21 @@ func (t *merge) rule(r rule) {
 // ruleOf adds the routes of a rule for one host.
 func (t *merge) ruleOf(r rule) {
 	by := t.turn.claims
-	standing, owner := t.owners.StandingOf(by.Ref.Namespace, r.key)
+	standing, owner := t.hosts.owners.StandingOf(by.Ref.Namespace, r.key)
 	if standing == ownership.Strange {
-		t.reportStrange(by.Claimant, r.origin.Position, "the rule", r.host, owner)
+		t.hosts.reportStrange(by.Claimant, r.origin.Position, "the rule", r.host, owner)
 		return
 	}
 	defer t.closeBarred(r.key, r.origin.Position)()
-	host := t.hosts[r.key]
+	host := t.hosts.byName[r.key]
 	if host == nil {
 		host = &virtualHost{origin: r.origin, form: t.formOf(r.key), routes: map[routing.PathMatch]claim{}}
-		t.hosts[r.key] = host
+		t.hosts.byName[r.key] = host
 	}
-	host.open = host.open || standing == ownership.Owns && t.servesAll()
+	servesAll := t.turn.clients.Authority == "" && !t.turn.denied && !t.turn.values.Closed // clients without a certificate too
+	host.open = host.open || standing == ownership.Owns && servesAll
 	t.reportForm(r, host)
-	t.claimConnections(r)
+	t.connections.take(by.Claimant, r, t.turn.passthrough && !t.turn.denied)
 	for _, p := range r.paths {
 		if _, left := by.unusable[p.at]; !left {
 			t.route(r, p)
@@ -126,12 +127,6 @@ func (t *merge) ruleOf(r rule) {
 			host.held = true
 		}
 	}
-}
-
-// servesAll reports whether the Ingress at hand serves clients without a
-// certificate too.
-func (t *merge) servesAll() bool {
-	return t.turn.clients.Authority == "" && !t.turn.denied && !t.turn.values.Closed
 }
 
 // reportForm reports that another Ingress says how the paths of a host are compared.
@@ -149,8 +144,8 @@ func (t *merge) reportForm(r rule, host *virtualHost) {
 		"say it there")
 }
 
-// shutPath has an Ingress that protects something refuse the requests that a path may have
-// been meant for, which would else match a shorter path of somebody else.
+// shutPath answers 503 to the requests that an unusable path of a protecting Ingress may have been meant
+// for. They would otherwise match a shorter path of another Ingress.
 func (t *merge) shutPath(r rule, p path) {
 	if t.turn.expressions && p.isSpecific() {
 		t.shutExpression(r, p)
@@ -171,7 +166,7 @@ func (p path) as(text string) path {
 	return p
 }
 
-// matchOf returns what a path of the Ingress at hand matches of those in a form.
+// matchOf returns what a path of the Ingress whose turn it is matches, if paths are compared in a form.
 func (t *merge) matchOf(p path, form routing.PathForm) routing.PathMatch {
 	if p.match.Type != "" && form == t.turn.pathRules.form && t.turn.exactPaths == t.turn.claims.exactPaths {
 		return p.match // as nearly always
@@ -181,7 +176,7 @@ func (t *merge) matchOf(p path, form routing.PathForm) routing.PathMatch {
 
 // route adds one route unless its match is taken.
 func (t *merge) route(r rule, p path) {
-	host, by := t.hosts[r.key], t.turn.claims
+	host, by := t.hosts.byName[r.key], t.turn.claims
 	match := t.matchOf(p, host.form)
 	if t.turn.expressions && p.isSpecific() {
 		var usable bool
@@ -194,7 +189,7 @@ func (t *merge) route(r rule, p path) {
 	}
 	winner, taken := host.routes[match]
 	if !taken {
-		backend := t.backend(p.backend)
+		backend := t.backends.take(p.backend, &t.turn)
 		c := claim{by: by, backend: backend, origin: p.origin, guard: t.guardFor(backend, host.form)}
 		c.fallback = t.fallbackOf(c)
 		host.routes[match] = c
@@ -205,7 +200,7 @@ func (t *merge) route(r rule, p path) {
 		what += fmt.Sprintf(", which is compared as %s,", printable.Quoted(same))
 	}
 	hint := "remove one of the two" + winnerAt(winner.origin)
-	if winner.backend == t.nameOf(p.backend) {
+	if winner.backend == t.turn.nameOf(p.backend) {
 		t.reportLost(diag.Warning, by.Claimant, winner.by.Claimant, p.origin.Position, what+" is sent to the same backend by "+winner.by.Precedes(by.Claimant), hint)
 		return
 	}
@@ -225,12 +220,12 @@ func (c claim) modelRoutes() []routing.Route {
 	return append(out, routing.Route{Backend: c.fallback, Protects: c.guard.unsafe, Origin: c.origin})
 }
 
-// fallbackOf returns the backend that is like the one of a route of the Ingress at hand, but has
-// the endpoints of the fallback Service. It is "" where there is none, and where the route is
-// answered 503 whatever endpoints there are: what is closed stays so.
+// fallbackOf returns the backend with the options of a route's backend and the endpoints of the fallback
+// Service. It returns "" if the Ingress has no fallback Service, and if the route answers 503 whatever
+// endpoints there are: what is closed stays closed.
 func (t *merge) fallbackOf(c claim) string {
 	by, ref := t.turn.claims, t.turn.sorry
-	if ref.Name == "" || t.turn.denied || t.closed[c.backend] || c.backend == routing.Unavailable {
+	if ref.Name == "" || t.turn.denied || t.backends.closed[c.backend] || c.backend == routing.Unavailable {
 		return ""
 	}
 	const option = "fallback-service"
@@ -239,16 +234,17 @@ func (t *merge) fallbackOf(c claim) string {
 		t.report(diag.Warning, by.Claimant, at.Position, "annotation "+options.Prefix+option+": "+message+"; without it, requests are answered 503", hint)
 		return ""
 	}
-	name := snapshots.SecretName{Namespace: by.Ref.Namespace, Name: ref.Name}
-	service, exists := t.services[name]
+	name := types.NamespacedName{Namespace: by.Ref.Namespace, Name: ref.Name}
+	service, exists := t.resolver.service(name)
 	switch {
 	case !exists:
 		return refuse(fmt.Sprintf("Service %s does not exist", name), "create it, or correct the name")
 	}
-	from := t.backends[c.backend]
+	from := t.backends.byName[c.backend]
 	var served corev1.Service
 	if len(from.Targets) > 0 {
-		served = *t.services[serviceOf(from.Targets[0])].Value
+		main, _ := t.resolver.service(serviceOf(from.Targets[0]))
+		served = *main.Value
 	}
 	if own := options.Different(service.Value.Annotations, served.Annotations, by.annotations); len(own) > 0 {
 		return refuse(fmt.Sprintf("Service %s has %s%s, which does not hold for the route", name, options.Prefix, own[0]), "its endpoints are asked as those of the route are: set it on the Ingress")
@@ -263,17 +259,17 @@ func (t *merge) fallbackOf(c claim) string {
 		return refuse(r.finding.message, r.finding.hint)
 	case len(from.Targets) > 0 && from.Targets[0].Service == r.targets[0].Service:
 		return refuse(fmt.Sprintf("Service %s is that of the route", name), "name another one")
-	case len(from.Targets) > 0 && by.annotations[options.Prefix+"backend-protocol"] == "" && !options.SameProtocol(t.appProtocol(from.Targets[0]), t.appProtocol(r.targets[0])):
+	case len(from.Targets) > 0 && by.annotations[options.Prefix+"backend-protocol"] == "" && !options.SameProtocol(t.resolver.appProtocol(from.Targets[0]), t.resolver.appProtocol(r.targets[0])):
 		return refuse(fmt.Sprintf("Service %s has another appProtocol than that of the route", name), "give both ports the same, or set "+options.Prefix+"backend-protocol")
 	}
 	backend := from.Name + "_" + serviceAndPort(r)
-	t.variant(from, c, backend, r.targets, at)
+	t.backends.variant(from, c, backend, r.targets, at)
 	return backend
 }
 
-// redirectWWW gives the Ingress at hand the names of its hosts with www. before them, or without
-// it, to redirect from. Whoever names such a host in a rule, or as an alias, keeps it, however
-// young: nobody is redirected from what somebody serves.
+// redirectWWW redirects to the hosts of the Ingress from the same names with www. before them, or
+// without it. An Ingress that names such a host in a rule, or as an alias, keeps it, however young it is:
+// a host that is served is not redirected.
 func (t *merge) redirectWWW() {
 	if !t.turn.redirectWWW || t.turn.denied {
 		return
@@ -283,18 +279,18 @@ func (t *merge) redirectWWW() {
 	for _, host := range by.ruleHosts {
 		host = hostname.Normal(host)
 		from := otherName(host)
-		if message, _ := hostname.Check(from); strings.HasPrefix(host, "*.") || message != "" || t.routed[from] || t.hosts[from] != nil {
+		if message, _ := hostname.Check(from); strings.HasPrefix(host, "*.") || message != "" || t.hosts.routed[from] || t.hosts.byName[from] != nil {
 			continue
 		}
-		if !t.mayDecide(by.Claimant, at.Position, "annotation redirect-www", host) || !t.mayDecide(by.Claimant, at.Position, "annotation redirect-www", from) {
+		if !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", host) || !t.hosts.mayDecide(by.Claimant, at.Position, "annotation redirect-www", from) {
 			continue
 		}
 		// Names of Services hold no underscore, so that no other backend has this name.
 		backend := "hapsnap_www_" + host
-		t.backends[backend] = &routing.Backend{Name: backend, Filters: []policy.Filter{policy.HostRedirect{Host: host, Code: 308}}, Origins: []routing.Origin{at}}
+		t.backends.byName[backend] = &routing.Backend{Name: backend, Filters: []policy.Filter{policy.HostRedirect{Host: host, Code: 308}}, Origins: []routing.Origin{at}}
 		h := &virtualHost{origin: at, form: t.formOf(from), routes: map[routing.PathMatch]claim{}}
 		h.routes[routing.PathMatch{Type: routing.Prefix}] = claim{by: by, backend: backend, origin: at}
-		t.hosts[from] = h
+		t.hosts.byName[from] = h
 	}
 }
 
@@ -306,8 +302,8 @@ func otherName(host string) string {
 	return "www." + host
 }
 
-// expression returns what a path matches that is an expression, unless there are too many.
-// What is too many is left out, or closed if the Ingress protects something.
+// expression returns the match of a path that is an expression, and false if there are too many
+// expressions: then the path is left out, or closed if the Ingress protects something.
 func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch, bool) {
 	match := routing.PathMatch{Type: routing.Expression, Path: p.text}
 	if _, taken := host.routes[match]; taken {
@@ -338,10 +334,10 @@ func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch
 	return match, false
 }
 
-// shutExpression refuses the requests that an expression may have been meant for, as far as no
-// other path has them.
+// shutExpression answers 503 to the requests that an expression may have been meant for, unless another
+// path of the host has them.
 func (t *merge) shutExpression(r rule, p path) {
-	was, host := t.turn, t.hosts[r.key]
+	was, host := t.turn, t.hosts.byName[r.key]
 	t.turn.denied, t.turn.expressions, t.turn.exactPaths = true, false, false
 	for _, text := range routing.ClosedPrefixes(p.text) {
 		p = p.as(text)
@@ -352,106 +348,29 @@ func (t *merge) shutExpression(r rule, p path) {
 	t.turn = was
 }
 
-// reportUnreached reports expressions that a prefix keeps all requests from.
-func (t *merge) reportUnreached(h *virtualHost, name string) {
-	for _, e := range h.expressions {
-		c := h.routes[routing.PathMatch{Type: routing.Expression, Path: e}]
-		literal := routing.LiteralOf(e)
-		for _, prefix := range slices.SortedFunc(maps.Keys(h.routes), routing.PathMatch.Compare) {
-			if prefix.Type != routing.Prefix || !strings.HasPrefix(literal+"/", strings.ToLower(prefix.Path)+"/") || h.precedes(routing.PathMatch{Type: routing.Expression, Path: e}, prefix) {
-				continue
-			}
-			t.reportLost(diag.Warning, c.by.Claimant, h.routes[prefix].by.Claimant, c.origin.Position,
-				fmt.Sprintf("path %s%s gets no request that the prefix %s of %s takes", printable.Quoted(e), ofHost(name), printable.Quoted(orSlash(prefix.Path)), h.routes[prefix].by.Ref),
-				"an expression comes before shorter prefixes of its namespace only")
-		}
-	}
-}
-
-// backend adds what the Ingress at hand sends requests to, and returns its name. What
-// stands in the way of a backend is said once for each Ingress.
-func (t *merge) backend(d demand) string {
-	name := t.nameOf(d)
-	b := t.backends[name]
-	if b == nil {
-		b = &routing.Backend{Name: name}
-		t.backends[name] = b
-		if !t.turn.denied {
-			b.Targets = d.targets
-			t.applyOptions(b, d.options)
-		}
-	}
-	// The claims of one Ingress are merged after those of the other, so that this one is the last.
-	if n := len(b.Origins); n > 0 && b.Origins[n-1].Object == t.turn.Ref {
-		return name
-	}
-	b.Origins = append(b.Origins, d.origin)
-	if d.problem != nil && !t.turn.denied {
-		problem := *d.problem
-		problem.Message += "; requests for it are answered 503"
-		t.add(problem)
-	}
-	return name
-}
-
-// nameOf returns the name of the backend that a demand of the Ingress at hand leads to.
-func (t *merge) nameOf(d demand) string {
-	if t.turn.denied {
+// nameOf returns the name of the backend that a demand of the Ingress leads to.
+func (t *turn) nameOf(d demand) string {
+	if t.denied {
 		return routing.Unavailable
 	}
 	return d.name
 }
 
-// applyOptions gives a new backend what its Ingress and its Service ask for. If a part
-// of it that protects something cannot be had, nothing is served.
-func (t *merge) applyOptions(b *routing.Backend, o *backendOptions) {
-	t.add(o.found...)
-	if o.plain {
-		return
+// guardFor returns how the Ingress whose turn it is guards a host on which it has a route to a backend.
+func (t *merge) guardFor(backend string, form routing.PathForm) guarding {
+	rules := t.turn.pathRules
+	if rules.unsafe != config.RejectUnsafe || !t.backends.protecting(backend, t.turn.denied) {
+		return guarding{}
 	}
-	b.Origins = append(b.Origins, o.origins...)
-	if !t.canHave(o) {
-		b.Targets = nil
-		t.closed[b.Name] = true
-		return
-	}
-	b.Filters, b.Protection, b.Upstream, b.Snippet = o.filters, o.protects, o.upstream, o.snippet
-	t.certs.takeForServers(o.secrets)
+	matched := rules.parameters == config.MatchParameters || rules.parameters == config.IgnoreParameters && form == routing.WithoutParameters
+	return guarding{unsafe: true, parameters: !matched}
 }
 
-// canHave reports whether all can be had of options that protect something, and takes it. What
-// comes after the first that cannot is not looked at.
-func (t *merge) canHave(o *backendOptions) bool {
-	if o.closed || t.turn.refused || !t.lists.take(o.lists) || !t.authenticate(o) {
-		return false
+// formOf returns the form in which paths of a host are compared. The Ingress whose turn it is, the oldest
+// with routes of the host, chooses the form if it is the owner's; otherwise the configuration does.
+func (t *merge) formOf(host string) routing.PathForm {
+	if o := t.hosts.owners.First(host); o != nil && o.Namespace() != t.turn.Ref.Namespace {
+		return routing.FormOf(t.cfg.Paths)
 	}
-	if o.refused != nil {
-		t.add(*o.refused)
-	}
-	return o.refused == nil
-}
-
-// authenticate takes what clients are let in by, and reports whether all of it can be had.
-func (t *merge) authenticate(o *backendOptions) bool {
-	if o.users != nil {
-		t.users.take(*o.users)
-	}
-	if o.auth == nil {
-		return true
-	}
-	t.add(o.auth.found...)
-	if o.auth.refused != nil {
-		t.add(*o.auth.refused)
-		return false
-	}
-	b := t.backends[o.auth.backend.Name]
-	if b == nil {
-		made := o.auth.backend
-		b = &made
-		t.backends[b.Name] = b
-	}
-	if n := len(b.Origins); n == 0 || b.Origins[n-1].Object != t.turn.Ref {
-		b.Origins = append(b.Origins, o.auth.origin)
-	}
-	return true
+	return t.turn.pathRules.form
 }

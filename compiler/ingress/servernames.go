@@ -82,11 +82,6 @@ func (t *serverNames) cannotAsk(c *claims, authority snapshots.SecretName, hosts
 	return "", ""
 }
 
-func (t *serverNames) isOpen(host string) bool {
-	h := t.hosts[host]
-	return h != nil && h.open
-}
-
 // clientCheck returns what the clients of a host are asked for when they
 // connect, nil if nothing. One who shows none is only refused then if no Ingress
 // serves the host to such; else its requests are, where they are not served.
@@ -95,7 +90,8 @@ func (t *serverNames) clientCheck(host string) *routing.ClientCheck {
 	if claim == nil {
 		return nil
 	}
-	return &routing.ClientCheck{Authority: routing.AuthorityFile(claim.authority), Required: claim.required && !t.isOpen(hostname.Of(host))}
+	h := t.hosts[hostname.Of(host)]
+	return &routing.ClientCheck{Authority: routing.AuthorityFile(claim.authority), Required: claim.required && (h == nil || !h.open)}
 }
 
 // tlsClaim is what serves a TLS host: the Secrets that one Ingress named for it,
@@ -155,7 +151,12 @@ func (t *serverNames) sameKind(by ownership.Claimant, host string, earlier []sna
 func (t *serverNames) model() []routing.ServerName {
 	var out []routing.ServerName
 	names := t.tlsNames()
-	below := belowWildcards(names)
+	below := map[string][]string{}
+	for _, name := range names {
+		if wildcard := hostname.WildcardName(name); wildcard != "" {
+			below[wildcard] = append(below[wildcard], name)
+		}
+	}
 	for _, host := range names {
 		name := routing.ServerName{Host: host, Certificates: t.filesOf(host), Clients: t.clientCheck(host), Origin: t.tlsOrigin(host)}
 		name.Except = t.except(name, below[host])
@@ -228,17 +229,6 @@ func (c *tlsClaim) files() []string {
 		out[i] = routing.CertificateFile(secret)
 	}
 	slices.Sort(out)
-	return out
-}
-
-// belowWildcards returns the names that a wildcard would match, by wildcard.
-func belowWildcards(names []string) map[string][]string {
-	out := map[string][]string{}
-	for _, name := range names {
-		if wildcard := hostname.WildcardName(name); wildcard != "" {
-			out[wildcard] = append(out[wildcard], name)
-		}
-	}
 	return out
 }
 

@@ -3,9 +3,9 @@ package ingress
 import (
 	"slices"
 
-	networkingv1 "k8s.io/api/networking/v1"
-
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -13,7 +13,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/compiler/routing/ownership"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 type (
@@ -51,7 +50,7 @@ func scopeOf(c Config) scope {
 }
 
 // serviceFinder finds Services by name.
-type serviceFinder func(snapshots.SecretName) (service, bool)
+type serviceFinder func(types.NamespacedName) (service, bool)
 
 // outline is what is known of an Ingress at a glance: enough to say who has which host, and
 // whether the Ingress is within its limits.

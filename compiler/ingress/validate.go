@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,11 +12,11 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/printable"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // validate returns the rules of the API that an Ingress breaks, and ours on
@@ -184,15 +185,15 @@ func sub(path []any, steps ...any) []any { return append(slices.Clone(path), ste
 
 // lookup finds objects by name, and remembers which ones it was asked for.
 type lookup[T any] struct {
-	byName map[snapshots.SecretName]inputs.Object[T]
-	asked  map[snapshots.SecretName]bool
+	byName map[types.NamespacedName]inputs.Object[T]
+	asked  map[types.NamespacedName]bool
 }
 
 func newLookup[T any](objects []inputs.Object[T]) lookup[T] {
-	return lookup[T]{byName: byName(objects), asked: map[snapshots.SecretName]bool{}}
+	return lookup[T]{byName: byName(objects), asked: map[types.NamespacedName]bool{}}
 }
 
-func (l lookup[T]) find(name snapshots.SecretName) (o inputs.Object[T], exists bool) {
+func (l lookup[T]) find(name types.NamespacedName) (o inputs.Object[T], exists bool) {
 	l.asked[name] = true
 	o, exists = l.byName[name]
 	return o, exists
@@ -237,4 +238,26 @@ func checkSequences(path string) (message, hint string) {
 		}
 	}
 	return "", ""
+}
+
+// Mistakes returns the errors of an Ingress that are there whatever else there is, sorted:
+// fields that break a rule of the API, paths that cannot be matched, values of options, and
+// what another controller would have protected. It costs next to nothing. An Ingress without
+// any may still be at fault beside others, or for HAProxy.
+func Mistakes(ing inputs.Object[networkingv1.Ingress], cfg Config) []diag.Diagnostic {
+	scope := scopeOf(cfg.withDefaults())
+	s := source{ingress: ing, scope: &scope, service: func(types.NamespacedName) (service, bool) { return service{}, false }}
+	found, unusable := validate(ing, s.usesExpressions())
+	if _, own := ing.Value.Annotations[options.Prefix+options.PathType]; !own {
+		// Its class may say that paths are expressions.
+		_, asExpressions := validate(ing, true)
+		maps.DeleteFunc(unusable, func(at pathAt, _ diag.Diagnostic) bool { _, wrong := asExpressions[at]; return !wrong })
+	}
+	found = slices.Concat(found, slices.Collect(maps.Values(unusable)))
+	_, problems := options.Read(options.OnIngress, ing.Value.Annotations)
+	found = append(found, problemsOf(ing.Ref, ing.Position, problems)...)
+	var c claims
+	s.addForeign(&c)
+	found = append(found, c.foreign...)
+	return diag.Sort(slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Severity != diag.Error }))
 }
