@@ -2,9 +2,15 @@ package testscripts
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
@@ -53,4 +59,41 @@ func writeAccount(w *world, ts *testscript.TestScript, account, file string) err
 		return err
 	}
 	return replaceFile(ts.MkAbs(file), content)
+}
+
+// changing are the commands of kubectl that scripts change roles and bindings with.
+var changing = []string{"apply", "create", "delete", "patch", "replace"}
+
+// runKubectl runs kubectl. Where it changed what accounts may do, that holds when it
+// returns. kubectl names each object that it changed with the group of its kind.
+func runKubectl(w *world, ts *testscript.TestScript, args []string) error {
+	if w.cluster == nil || len(args) == 0 {
+		return errUsage
+	}
+	if err := ts.Exec("kubectl", args...); err != nil {
+		return err
+	}
+	if !slices.Contains(changing, args[0]) || !strings.Contains(ts.ReadFile("stdout"), "."+rbacv1.GroupName+"/") {
+		return nil
+	}
+	return w.cluster.AwaitRights(context.Background())
+}
+
+// A story that has kubectl write does so with the command that waits until it holds.
+func TestStoriesWaitForRights(t *testing.T) {
+	t.Parallel()
+	stories, err := filepath.Glob("*.txtar")
+	if err != nil || len(stories) == 0 {
+		t.Fatal("no stories:", err)
+	}
+	past := regexp.MustCompile(`(?m)^(! )?exec kubectl (` + strings.Join(changing, "|") + `) .*$`)
+	for _, story := range stories {
+		content, err := os.ReadFile(story)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range past.FindAllString(string(content), -1) {
+			t.Errorf("%s: %s\n\thint: write kubectl without exec", story, line)
+		}
+	}
 }

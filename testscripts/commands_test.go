@@ -41,6 +41,7 @@ var commands = map[string]command{
 	"pushes":    {"NAME N", countPushes},
 	"workers":   {"", printWorkers},
 	"cluster":   {"start | stop | resume | expire | account NAMESPACE/NAME FILE", changeCluster},
+	"kubectl":   {"ARG...", runKubectl},
 	"health":    {"PHASE NAMESPACE/NAME", checkHealth},
 	"service":   {"[-app PROTOCOL] [-tcp PORT] FILE NAMESPACE/NAME [POD...]", writeService},
 	"gone":      {"POD...", endPods},

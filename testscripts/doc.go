@@ -57,6 +57,9 @@
 //		Restarts it such that no watch can go on from where it was (410).
 //	cluster account NAMESPACE/NAME FILE
 //		Makes a ServiceAccount, and writes a kubeconfig with a token for it.
+//	kubectl ARG...
+//		Runs kubectl as exec does. Where it changed roles or bindings, accounts may do what
+//		they say, and no more, when the next line runs.
 //
 //	health PHASE NAMESPACE/NAME
 //		The health checks in docs/how-to/argo-cd.md and flux.md say so of a ConfigMap.

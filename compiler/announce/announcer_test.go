@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -124,17 +123,8 @@ func newWorld(t *testing.T) world {
 	if w.client, err = kubernetes.NewForConfig(server.Config()); err != nil {
 		t.Fatal(err)
 	}
-	if w.config, err = clientcmd.BuildConfigFromFlags("", server.ServiceAccount(t, w.namespace, "compiler")); err != nil {
-		t.Fatal(err)
-	}
-	meta := metav1.ObjectMeta{Namespace: w.namespace, Name: "compiler"}
-	if err := server.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: append(events.Rules(), announce.StatusRules()...)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Client().Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: meta.Name}},
-	}); err != nil {
+	rules := append(events.Rules(), announce.StatusRules()...)
+	if w.config, err = clientcmd.BuildConfigFromFlags("", server.Grant(t, w.namespace, "compiler", rules)); err != nil {
 		t.Fatal(err)
 	}
 	return w

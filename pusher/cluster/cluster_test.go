@@ -11,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
@@ -143,8 +141,7 @@ func TestFollow(t *testing.T) {
 	namespace := server.Namespace(t)
 	server.Apply(t, slice(namespace, "web", "10.244.0.1")+secret(namespace, "tls", "1")+secret(namespace, "other", "x"))
 	w := wanted(namespace, "tls", "later")
-	allow(t, server, cluster.Plan(w, false))
-	f := follow(t, server.ServiceAccount(t, namespace, "pusher"), false, w)
+	f := follow(t, allowed(t, server, cluster.Plan(w, false)), false, w)
 	f.await(t, "tls=1 web=10.244.0.1:80")
 	f.awaitThat(t, "what is not there is known", func() bool { return f.status.Knows(w) })
 	if f.status.Trouble != nil || len(f.since) > 0 {
@@ -211,24 +208,15 @@ func TestFollowAllNamespaces(t *testing.T) {
 	}
 }
 
-// allow lets the account pusher of each namespace do what a plan takes.
-func allow(t *testing.T, server *kubetest.Server, plan []kubewatch.Query) {
+// allowed lets the account pusher do what a plan for a namespace takes, and returns its
+// kubeconfig.
+func allowed(t *testing.T, server *kubetest.Server, plan []kubewatch.Query) string {
 	t.Helper()
-	for _, grant := range kubewatch.Rules(plan, func(kubewatch.Query) string { return "" }, nil) {
-		namespace, rules := grant.Namespace, grant.Rules
-		meta := metav1.ObjectMeta{Namespace: namespace, Name: "pusher"}
-		role := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
-		binding := &rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "pusher"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "pusher"}},
-		}
-		if err := server.Client().Create(t.Context(), role); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Client().Create(t.Context(), binding); err != nil {
-			t.Fatal(err)
-		}
+	grants := kubewatch.Rules(plan, func(kubewatch.Query) string { return "" }, nil)
+	if len(grants) != 1 {
+		t.Fatalf("the plan is for %d namespaces", len(grants))
 	}
+	return server.Grant(t, grants[0].Namespace, "pusher", grants[0].Rules)
 }
 
 // A Secret that may not be read keeps nobody waiting, unless that is so of all.
@@ -237,8 +225,7 @@ func TestForbiddenSecret(t *testing.T) {
 	server := shared.Server(t)
 	namespace := server.Namespace(t)
 	server.Apply(t, slice(namespace, "web", "10.244.0.1")+secret(namespace, "tls", "1")+secret(namespace, "hidden", "2"))
-	allow(t, server, cluster.Plan(wanted(namespace, "tls"), false))
-	f := follow(t, server.ServiceAccount(t, namespace, "pusher"), false, wanted(namespace, "hidden"))
+	f := follow(t, allowed(t, server, cluster.Plan(wanted(namespace, "tls"), false)), false, wanted(namespace, "hidden"))
 	f.awaitThat(t, "the only Secret is waited for", func() bool {
 		return len(f.status.Waits) == 1 && strings.Contains(f.status.Waits[0], "forbidden") && len(f.endpoints) == 1
 	})

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -298,19 +297,7 @@ func TestTooLarge(t *testing.T) {
 func TestTheRulesAreEnough(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	server, meta := cluster.Server(t), metav1.ObjectMeta{Namespace: p.namespace, Name: "pusher"}
-	kubeconfig := server.ServiceAccount(t, p.namespace, meta.Name)
-	for _, err := range []error{
-		server.Client().Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: Rules("edge")}),
-		server.Client().Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: meta.Name}},
-		}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	kubeconfig := cluster.Server(t).Grant(t, p.namespace, "pusher", Rules("edge"))
 	var err error
 	if p.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
 		t.Fatal(err)

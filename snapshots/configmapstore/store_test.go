@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -276,19 +275,7 @@ func TestNamesThatAreNone(t *testing.T) {
 // as opens the store as a service account that may do what the rules say.
 func (p *place) as(name string, rules []rbacv1.PolicyRule) *Store {
 	p.Helper()
-	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: name}
-	kubeconfig := cluster.Server(p.T).ServiceAccount(p.T, p.namespace, name)
-	for _, err := range []error{
-		p.client.Create(p.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}),
-		p.client.Create(p.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: name}},
-		}),
-	} {
-		if err != nil {
-			p.Fatal(err)
-		}
-	}
+	kubeconfig := cluster.Server(p.T).Grant(p.T, p.namespace, name, rules)
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		p.Fatal(err)

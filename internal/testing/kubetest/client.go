@@ -55,7 +55,8 @@ func (s *Server) Namespace(tb testing.TB) string {
 
 // Apply brings objects to what YAML documents say, by server-side apply. Those
 // without a namespace are in "default". It returns when the kinds of
-// CustomResourceDefinitions are served.
+// CustomResourceDefinitions are served, and when accounts may do what roles and
+// bindings say, and no more (AwaitRights).
 func (s *Server) Apply(tb testing.TB, documents string) {
 	tb.Helper()
 	if err := s.ApplyYAML(tb.Context(), documents); err != nil {
@@ -63,10 +64,17 @@ func (s *Server) Apply(tb testing.TB, documents string) {
 	}
 }
 
-// Delete deletes the objects that YAML documents name.
+// Delete deletes the objects that YAML documents name. It returns when accounts may no
+// more do what deleted roles and bindings said, and when CustomResourceDefinitions are gone
+// with their objects.
 func (s *Server) Delete(tb testing.TB, documents string) {
 	tb.Helper()
-	err := s.each(documents, func(o *unstructured.Unstructured) error { return s.client.Delete(tb.Context(), o) })
+	err := s.each(tb.Context(), documents, func(o *unstructured.Unstructured) error {
+		if err := s.client.Delete(tb.Context(), o); err != nil {
+			return err
+		}
+		return s.gone(tb.Context(), o)
+	})
 	if err != nil {
 		tb.Fatal("delete", err)
 	}
@@ -74,7 +82,7 @@ func (s *Server) Delete(tb testing.TB, documents string) {
 
 // ApplyYAML is Apply where there is no test.
 func (s *Server) ApplyYAML(ctx context.Context, documents string) error {
-	err := s.each(documents, func(o *unstructured.Unstructured) error {
+	err := s.each(ctx, documents, func(o *unstructured.Unstructured) error {
 		apply := client.ApplyConfigurationFromUnstructured(o)
 		if err := s.client.Apply(ctx, apply, client.FieldOwner("kubetest"), client.ForceOwnership); err != nil {
 			return err
@@ -87,20 +95,29 @@ func (s *Server) ApplyYAML(ctx context.Context, documents string) error {
 	return nil
 }
 
-// each calls a function with every object of YAML documents.
-func (s *Server) each(documents string, do func(*unstructured.Unstructured) error) error {
+// each calls a function, which writes, with every object of YAML documents. What comes
+// after roles and bindings finds that they hold.
+func (s *Server) each(ctx context.Context, documents string, do func(*unstructured.Unstructured) error) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewBufferString(documents), 4096)
+	unknown := false // roles or bindings were written that the API server may not know yet
 	for {
 		o := &unstructured.Unstructured{}
 		err := decoder.Decode(o)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
+		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("documents: %w", err)
-		case len(o.Object) == 0:
+		}
+		if err == nil && len(o.Object) == 0 {
 			continue
 		}
+		if unknown && !isRights(o) {
+			if err := s.AwaitRights(ctx); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+		unknown = isRights(o)
 		if err := s.placed(o); err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}
@@ -165,7 +182,7 @@ func firstList(crd *unstructured.Unstructured) (*unstructured.UnstructuredList, 
 
 // ServiceAccount makes a ServiceAccount if there is none, and returns the path of a
 // kubeconfig with a token for it. It may do what RBAC lets it do: nothing, unless
-// the test applies rules.
+// the test applies rules; Grant does both.
 func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) (kubeconfig string) {
 	tb.Helper()
 	content, err := s.ServiceAccountConfig(tb.Context(), namespace, name)

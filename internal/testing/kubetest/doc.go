@@ -24,6 +24,12 @@
 //		…
 //	}
 //
+// # Rights
+//
+// The API server learns of roles and bindings by a watch of its own. What writes some
+// therefore waits until they hold: Grant, Apply and Delete do, and after something else
+// wrote some, such as kubectl, AwaitRights does.
+//
 // # Addresses of pods
 //
 // The API server refuses 127.0.0.0/8 and ::1 in EndpointSlices. Main runs the tests

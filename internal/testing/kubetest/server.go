@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -37,6 +38,9 @@ type Server struct {
 	// thread runs functions on the thread that lives as long as the processes do.
 	thread *heldThread
 	client client.Client
+	// rights is held while AwaitRights writes objects of its own.
+	rights        sync.Mutex
+	rightsAwaited int
 }
 
 // New starts an API server. Close ends it.
@@ -153,7 +157,7 @@ func (s *Server) ResumeAPI() error {
 	if err := inTurn(func() error { return s.thread.run(s.env.ControlPlane.APIServer.Start) }); err != nil {
 		return fmt.Errorf("start the API server again: %w\n%s", err, s.log())
 	}
-	return nil
+	return s.AwaitRights(context.Background())
 }
 
 // Shared is the API server that the tests of a package share. It is started when
