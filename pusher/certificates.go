@@ -28,7 +28,7 @@ var errNoIdentity = errors.New("no file of identities is named with --age-identi
 // carry. What is opened stays in memory.
 func (e *engine) openSnapshots(now time.Time) {
 	for _, s := range e.live.ToDecrypt(now) {
-		e.begin(openCertificates{e.Store, e.Identity, s})
+		e.begin(OpenCertificates{s})
 	}
 	e.troubleWithVersions(now)
 }

@@ -1,10 +1,10 @@
 package pusher
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 )
@@ -12,24 +12,29 @@ import (
 // Only what is wrong and new is logged; what works with a warning is not.
 func TestFindingsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
-	var log strings.Builder
-	e := &engine{Options: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
-	i := &instanceState{}
-	i.Name = "edge-1"
+	e := newEngine(Options{State: "none"}.withDefaults(), state{}, nil, noon)
+	i := &instanceState{Instance: fleet.Instance{Name: "edge-1"}}
+	e.instances["edge-1"] = i
 	users := preflight.Finding{Check: "users", Message: "they vanish", Hint: "move them"}
 	slow := preflight.Finding{Check: "reloads", Message: "by a command", Warning: true}
 	disk := preflight.Finding{Check: "disk", Message: "full"}
-	e.instances = map[string]*instanceState{"edge-1": i}
 	check := func(found ...preflight.Finding) {
-		instanceEvent{instance.Checked{About: instance.About{Ref: i.ref()}, Found: found}}.apply(e, noon)
+		OfInstance{instance.Checked{About: instance.About{Ref: i.ref()}, Found: found}}.apply(e, noon)
+	}
+	logged := func() string {
+		var lines strings.Builder
+		for _, fact := range e.facts {
+			lines.WriteString(fact.String() + "\n")
+		}
+		return lines.String()
 	}
 	check(users, slow)
 	check(users, disk, slow)
-	if n := strings.Count(log.String(), "check=users"); n != 1 || len(i.findings) != 2 {
-		t.Errorf("logged it %d times, %v are known:\n%s", n, i.findings, log.String())
+	if n := strings.Count(logged(), "check=users"); n != 1 || len(i.findings) != 2 {
+		t.Errorf("logged it %d times, %v are known:\n%s", n, i.findings, logged())
 	}
-	if strings.Contains(log.String(), "check=reloads") || !strings.Contains(log.String(), "check=disk") {
-		t.Errorf("logged %s", log.String())
+	if strings.Contains(logged(), "check=reloads") || !strings.Contains(logged(), "check=disk") {
+		t.Errorf("logged %s", logged())
 	}
 	check()
 	if len(i.findings) > 0 {

@@ -94,7 +94,7 @@ func (c *churn) until(tb testing.TB, ok func() bool) {
 		}
 		select {
 		case ev := <-c.inbox.events:
-			c.take(ev)
+			c.take(ev, time.Now())
 			c.takeWaiting()
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
@@ -221,7 +221,7 @@ func BenchmarkChurn(b *testing.B) {
 				for len(took) <= n && b.Context().Err() == nil {
 					select {
 					case ev := <-c.inbox.events:
-						c.take(ev)
+						c.take(ev, time.Now())
 						c.takeWaiting()
 					case <-tick.C:
 						backend := (c.came * 7) % benchBackends

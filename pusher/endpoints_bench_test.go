@@ -78,7 +78,7 @@ func (e *engine) untilSettled(b *testing.B) {
 		}
 		select {
 		case ev := <-e.inbox.events:
-			e.take(ev)
+			e.take(ev, time.Now())
 			e.takeWaiting()
 		case <-time.After(20 * time.Millisecond): // a soak may be over
 		case <-deadline:
@@ -120,7 +120,7 @@ func BenchmarkEndpoint(b *testing.B) {
 		list[0].Draining = !list[0].Draining
 		e.live.TakeCluster(cluster.Change{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{port: list}}, time.Now())
 		for e.turnOnce(b); i.busy != ""; {
-			e.take(<-e.inbox.events)
+			e.take(<-e.inbox.events, time.Now())
 		}
 		calls, changes = append(calls, called.Sub(began)), append(changes, time.Since(called))
 		if e.turnOnce(b); !statusOf(e.status(time.Now()), i.Name).InSync {

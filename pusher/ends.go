@@ -17,11 +17,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// instanceEvent is an event of package instance.
-type instanceEvent struct{ instance.Event }
-
 // apply takes what is known of the instance, and how the effect ended.
-func (v instanceEvent) apply(e *engine, now time.Time) {
+func (v OfInstance) apply(e *engine, now time.Time) {
 	about := v.From()
 	i := e.instanceOf(about.Ref)
 	i.takeKnown(about.Known)
@@ -35,7 +32,7 @@ func (v instanceEvent) apply(e *engine, now time.Time) {
 	case instance.Probed:
 		e.probed(i, ev, now)
 	case instance.Checked:
-		e.checked(i, ev)
+		e.checked(i, ev, now)
 	case instance.ClaimEnded:
 		e.claimEnded(i, ev, now)
 	case instance.PushEnded:
@@ -54,7 +51,7 @@ func (v instanceEvent) apply(e *engine, now time.Time) {
 	case instance.MendEnded:
 		e.mendEnded(i, ev, now)
 	case instance.Sampled:
-		e.sampled(i, ev)
+		e.sampled(i, ev, now)
 	}
 }
 
@@ -72,7 +69,7 @@ func (e *engine) instanceOf(r instance.Ref) *instanceState {
 // probed takes what an instance answered, or why it did not.
 func (e *engine) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	if isRefused(ev.Err) && !isRefused(i.err) {
-		e.logger(i.Name).Error("instance refused, nothing is pushed to it", "err", ev.Err)
+		e.tell(observe.Error("instance refused, nothing is pushed to it", "instance", i.Name, "err", ev.Err), now)
 	}
 	i.takeProbe(ev.Info, ev.Err, ev.Asked, now)
 	e.checkOnce(i)
@@ -86,14 +83,14 @@ func isRefused(err error) bool {
 
 // checked keeps what is wrong with an instance, and logs what is new. Warnings are for the verb
 // check: what works may stay as it is.
-func (e *engine) checked(i *instanceState, ev instance.Checked) {
+func (e *engine) checked(i *instanceState, ev instance.Checked, now time.Time) {
 	if ev.Err != nil {
 		return // that it is out of reach is seen elsewhere
 	}
 	found := slices.DeleteFunc(ev.Found, func(f preflight.Finding) bool { return f.Warning })
 	for _, f := range found {
 		if !slices.Contains(i.findings, f) {
-			e.logger(i.Name).Warn("instance is not set up well", "check", f.Check, "err", f.Message, "hint", f.Hint)
+			e.tell(observe.Warn("instance is not set up well", "instance", i.Name, "check", f.Check, "err", f.Message, "hint", f.Hint), now)
 		}
 	}
 	i.findings = found
@@ -117,7 +114,7 @@ func (e *engine) ended(i *instanceState, w work, err error, now time.Time) {
 	e.free(i, now)
 	e.tell(observe.Worked{Kind: string(w), Failed: err != nil}, now)
 	if err != nil {
-		e.logger(i.Name).Warn("instance not brought up to date", "work", string(w), "err", err)
+		e.tell(observe.Warn("instance not brought up to date", "instance", i.Name, "work", string(w), "err", err), now)
 		e.outranked(i, err)
 		e.notLed(i, err)
 	}
@@ -142,7 +139,7 @@ func (e *engine) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.T
 	}
 	i.claimAfter = now.Add(claimRetry)
 	if !i.ledByOther() { // that is told once
-		e.logger(i.Name).Warn("instance not claimed", "term", ev.Term, "err", err)
+		e.tell(observe.Warn("instance not claimed", "instance", i.Name, "term", ev.Term, "err", err), now)
 	}
 	if !e.outranked(i, err) {
 		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
@@ -158,7 +155,7 @@ func (e *engine) pushEnded(i *instanceState, p instance.PushEnded, now time.Time
 	if current := e.instances[p.Push.Instance]; current != nil && current.UID != i.UID {
 		return // it was a push to another pod, which is gone
 	}
-	log := e.Log.With("instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", string(p.Push.Purpose), "took", p.Took.Round(time.Millisecond)).With(p.Change.Logged()...)
+	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", string(p.Push.Purpose), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
 	e.noteChange(p.Push, p.Change, done.Reloaded, err)
 	e.tell(observe.Pushed{Outcome: r.Outcome, Reloaded: done.Reloaded, Took: p.Took}, now)
 	e.lost(done.Lost, now)
@@ -170,12 +167,12 @@ func (e *engine) pushEnded(i *instanceState, p instance.PushEnded, now time.Time
 		r.Error = push.Gist(err)
 		e.outranked(i, err)
 		e.notLed(i, err)
-		log.Warn("push failed", "outcome", string(r.Outcome), "err", err)
+		e.tell(observe.Warn("push failed", keys...).With("outcome", string(r.Outcome), "err", err), now)
 	} else {
 		if done.Why != "" {
-			log = log.With("for", done.Why)
+			keys = append(keys, "for", done.Why)
 		}
-		log.Info("push done", "node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.Push.AtRuntime)
+		e.tell(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.Push.AtRuntime), now)
 		i.asked, i.err = true, nil
 		i.takeInfo(done.Info, now)
 		if done.Reloaded {
@@ -186,7 +183,7 @@ func (e *engine) pushEnded(i *instanceState, p instance.PushEnded, now time.Time
 			}
 		}
 		if p.Push.AtRuntime {
-			e.noteManualDrains(i, done.Running.ManualDrains)
+			e.noteManualDrains(i, done.Running.ManualDrains, now)
 			i.running = done.Running
 		}
 		i.running.Disk, i.inspectAfter = done.Disk, now.Add(e.InspectInterval)
@@ -201,7 +198,7 @@ func (e *engine) updateEnded(i *instanceState, u instance.UpdateEnded, now time.
 	if have.Info.PID != 0 {
 		i.takeInfo(have.Info, u.Began) // rather too early, which is on the safe side
 	}
-	e.noteManualDrains(i, have.ManualDrains)
+	e.noteManualDrains(i, have.ManualDrains, now)
 	e.lost(have.Lost, now)
 	if u.Err == nil {
 		e.tell(observe.InstanceUpdated{Instance: i.Name}, now)
@@ -212,7 +209,7 @@ func (e *engine) updateEnded(i *instanceState, u instance.UpdateEnded, now time.
 		i.running.Reloaded = false
 	}
 	if u.Err == nil && u.Had.Servers != nil {
-		e.logger(i.Name).Debug("servers and certificates changed at run time", "node", u.Node)
+		e.tell(observe.Debug("servers and certificates changed at run time", "instance", i.Name, "node", u.Node), now)
 	}
 }
 
@@ -220,7 +217,7 @@ func (e *engine) updateEnded(i *instanceState, u instance.UpdateEnded, now time.
 func (e *engine) persistEnded(i *instanceState, p instance.PersistEnded, now time.Time) {
 	e.ended(i, workPersist, p.Err, now)
 	i.persisted, i.persistTook = now, p.Took
-	e.noteManualDrains(i, p.Have.ManualDrains)
+	e.noteManualDrains(i, p.Have.ManualDrains, now)
 	i.running = p.Have
 }
 
@@ -241,7 +238,7 @@ func (e *engine) collectEnded(i *instanceState, c instance.CollectEnded, now tim
 		i.collectAfter = now.Add(collectRetry)
 	}
 	if failed != nil {
-		e.logger(i.Name).Warn("files not removed that nothing needs", "files", len(c.Garbage)-len(c.Removed), "err", failed)
+		e.tell(observe.Warn("files not removed that nothing needs", "instance", i.Name, "files", len(c.Garbage)-len(c.Removed), "err", failed), now)
 		e.outranked(i, failed)
 	}
 	if len(c.Removed) == 0 {
@@ -251,7 +248,7 @@ func (e *engine) collectEnded(i *instanceState, c instance.CollectEnded, now tim
 		return slices.Contains(c.Removed, u.Stored)
 	})
 	e.dirty = true
-	e.logger(i.Name).Info("files removed that nothing needs", "files", len(c.Removed))
+	e.tell(observe.Info("files removed that nothing needs", "instance", i.Name, "files", len(c.Removed)), now)
 }
 
 // inspectEnded takes the end of an inspection.
@@ -274,10 +271,10 @@ func (e *engine) mendEnded(i *instanceState, m instance.MendEnded, now time.Time
 }
 
 // sampled takes the statistics of an instance.
-func (e *engine) sampled(i *instanceState, s instance.Sampled) {
+func (e *engine) sampled(i *instanceState, s instance.Sampled, now time.Time) {
 	i.sampling = false
 	if s.Err != nil {
-		e.logger(i.Name).Debug("statistics not had", "err", s.Err)
+		e.tell(observe.Debug("statistics not had", "instance", i.Name, "err", s.Err), now)
 		return
 	}
 	i.samples = i.samples.add(s.Sample)
@@ -325,7 +322,7 @@ const workMend work = "mend"
 // inspected takes what an inspection found, and has it repaired unless somebody else keeps
 // undoing that.
 func (e *engine) inspected(i *instanceState, found push.Inspection, want binding.Unbound, now time.Time) {
-	e.noteManualDrains(i, found.Running.ManualDrains)
+	e.noteManualDrains(i, found.Running.ManualDrains, now)
 	before := i.kept
 	var repair bool
 	i.kept, repair = i.judge(found.Faults, now)
@@ -348,10 +345,9 @@ func onDisk(f push.Fault) bool {
 
 // tellDrift tells what an inspection found.
 func (e *engine) tellDrift(i *instanceState, before kept, faults []push.Fault, repair bool, now time.Time) {
-	log := e.logger(i.Name)
 	for _, f := range faults {
 		if repair {
-			log.Warn("drift is repaired", "what", f.What, "want", f.Want, "found", f.Found)
+			e.tell(observe.Warn("drift is repaired", "instance", i.Name, "what", f.What, "want", f.Want, "found", f.Found), now)
 		}
 	}
 	switch {
@@ -363,15 +359,15 @@ func (e *engine) tellDrift(i *instanceState, before kept, faults []push.Fault, r
 }
 
 // noteManualDrains tells of servers that somebody else took out of traffic, or gave back.
-func (e *engine) noteManualDrains(i *instanceState, drains []push.ManualDrain) {
+func (e *engine) noteManualDrains(i *instanceState, drains []push.ManualDrain, now time.Time) {
 	for _, d := range drains {
 		if !slices.Contains(i.running.ManualDrains, d) {
-			e.logger(i.Name).Info("somebody took a server out of traffic, it stays out", "server", d.String())
+			e.tell(observe.Info("somebody took a server out of traffic, it stays out", "instance", i.Name, "server", d.String()), now)
 		}
 	}
 	for _, d := range i.running.ManualDrains {
 		if !slices.ContainsFunc(drains, func(o push.ManualDrain) bool { return o.Backend == d.Backend && o.Server == d.Server }) {
-			e.logger(i.Name).Info("a server that somebody took out of traffic is back, or gone", "server", d.Backend+"/"+d.Server)
+			e.tell(observe.Info("a server that somebody took out of traffic is back, or gone", "instance", i.Name, "server", d.Backend+"/"+d.Server), now)
 		}
 	}
 	i.running.ManualDrains = drains

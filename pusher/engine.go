@@ -3,13 +3,11 @@ package pusher
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
-	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -32,11 +30,10 @@ type engine struct {
 	Options
 	started time.Time
 	inbox   inbox
-	effects []effect // decided in this turn, and not started yet
+	effects []Effect // decided in this turn, and not started yet
 
-	policy      rollout.Policy
-	instances   map[string]*instanceState
-	connections *instance.Connections // what effects on instances are carried out with
+	policy    rollout.Policy
+	instances map[string]*instanceState
 	membership
 
 	view      channel.View
@@ -70,7 +67,7 @@ type engine struct {
 	facts    []observe.Told
 	shown    observe.View
 	reported observe.Status // of that
-	observer *observe.Observer
+	services *services      // of the runner
 
 	// missedSecrets is what the snapshots that run take in vain from Secrets.
 	missedSecrets []binding.SecretFault
@@ -78,17 +75,20 @@ type engine struct {
 	saves         saves
 	reviewed      time.Time // the uploads
 	pruning       bool      // slots are to be dropped that no snapshot in use has
-	keeper        Keeper
-	leadership    leadership
+	// forgetting is set while snapshots that are not needed are removed from this machine's disk:
+	// those that are in it stay, and others are not read meanwhile.
+	forgetting map[snapshots.ID]bool
+	toForget   bool // some are to be removed
+	leadership leadership
 }
 
 func newEngine(o Options, s state, fallback []byte, now time.Time) *engine {
 	e := &engine{
 		Options: o, started: now, state: s,
-		inbox: newInbox(), instances: map[string]*instanceState{}, connections: instance.New(o.connectionOptions(), nil),
-		snapshotCache: binding.NewCache(o.cache()), keeper: o.keeper(), bindings: binding.New(s.Slots, o.endpointsFrom(), o.refusals()),
+		inbox: newInbox(), instances: map[string]*instanceState{},
+		snapshotCache: binding.NewCache(o.cache()), bindings: binding.New(s.Slots, o.endpointsFrom(), o.refusals()),
 		policy: rollout.DefaultPolicy(), troubles: observe.Troubles{}, reloads: map[string]int{},
-		observer: observe.New(o.observed()),
+		services: o.services(),
 	}
 	if o.eventsTo != nil {
 		e.eventLog = newEventLog(o.eventsTo, s, o.Log, now)
@@ -209,28 +209,32 @@ func (e *engine) traceparent(id snapshots.ID) string {
 	return s.Manifest.Provenance.Traceparent
 }
 
-// logger returns a logger for an instance.
-func (e *engine) logger(name string) *slog.Logger { return e.Log.With("instance", name) }
-
 // readSnapshots sees to it that the snapshots in use are at hand.
 func (e *engine) readSnapshots(now time.Time) {
 	needed := e.inUse()
-	for _, id := range e.snapshotCache.Due(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), now) {
-		e.begin(readSnapshot{e.Store, e.cache(), id})
+	may := slices.DeleteFunc(slices.SortedFunc(maps.Keys(needed), snapshots.ID.Compare), func(id snapshots.ID) bool {
+		return e.forgetting != nil && !e.forgetting[id] // what is read now might be removed at once
+	})
+	for _, id := range e.snapshotCache.Due(may, now) {
+		e.begin(ReadSnapshot{id})
 	}
 	for _, s := range e.snapshotCache.KeepAgain(now) {
-		e.begin(keepSnapshot{e.cache(), s})
+		e.begin(KeepSnapshot{s})
 	}
 	e.trouble("cache", e.snapshotCache.Trouble(), now)
 	dropped := e.snapshotCache.Keep(needed)
-	if len(dropped) > 0 {
-		forget(e.cache(), needed)
+	if e.toForget = e.toForget || len(dropped) > 0; e.toForget && e.forgetting == nil && e.cache() != "" {
+		e.toForget, e.forgetting = false, maps.Clone(needed)
+		for _, id := range e.snapshotCache.Reading() {
+			e.forgetting[id] = true
+		}
+		e.begin(ForgetSnapshots{e.forgetting})
 	}
 	e.pruning = e.pruning || len(dropped) > 0
 	e.troubleWithSnapshots(now)
 	if n, changed := e.live.Use(e.snapshotCache.All(), now); changed {
 		e.takeNews(n, now)
-		e.want()
+		e.followCluster()
 	}
 	e.pruneSlots(needed)
 }

@@ -29,7 +29,7 @@ import (
 // Nothing waits for the log. A line that cannot be written is dropped, and said once.
 
 // eventLogVersion changes when a log of before cannot be replayed.
-const eventLogVersion = 1
+const eventLogVersion = 2
 
 // logLine is a line of an event log.
 type logLine struct {
@@ -55,7 +55,6 @@ type logBegin struct {
 	State   json.RawMessage `json:"state"`
 	Term    int64           `json:"term,omitempty"`
 	Fenced  bool            `json:"fenced,omitempty"`
-	Leader  string          `json:"leader,omitempty"`
 	Options loggedOptions   `json:"options"`
 }
 
@@ -63,6 +62,7 @@ type logBegin struct {
 type loggedOptions struct {
 	Source            binding.Source `json:"source"`
 	StateElsewhere    bool           `json:"stateElsewhere,omitempty"`
+	KeepsSnapshots    bool           `json:"keepsSnapshots,omitempty"`
 	Identity          bool           `json:"identity,omitempty"`
 	RefuseEndpoints   []netip.Prefix `json:"refuseEndpoints,omitempty"`
 	AllowEndpoints    []netip.Prefix `json:"allowEndpoints,omitempty"`
@@ -79,7 +79,7 @@ type loggedOptions struct {
 
 func (o Options) logged() loggedOptions {
 	return loggedOptions{
-		Source: o.endpointsFrom(), StateElsewhere: o.Keeper != nil, Identity: o.Identity != "",
+		Source: o.endpointsFrom(), StateElsewhere: o.Keeper != nil, KeepsSnapshots: o.cache() != "", Identity: o.Identity != "",
 		RefuseEndpoints: o.RefuseEndpoints, AllowEndpoints: o.AllowEndpoints, RefuseInManifests: o.RefuseInManifests,
 		Waves: o.Waves, Soak: o.Soak, PollInterval: o.PollInterval, ReloadTimeout: o.ReloadTimeout, DrainTime: o.DrainTime,
 		PersistInterval: o.PersistInterval, InspectInterval: o.InspectInterval, CollectAfter: o.CollectAfter,
@@ -134,13 +134,13 @@ func (l *eventLog) begin(e *engine) {
 	l.began = true
 	e.bindings.RecordNodes(func(n binding.RecordedNode) { l.nodes = append(l.nodes, n) })
 	l.add(logLine{At: l.at, Begin: &logBegin{
-		Version: eventLogVersion, State: l.state, Term: e.leadership.term, Fenced: e.leadership.fence != nil, Leader: e.leader(), Options: e.Options.logged(),
+		Version: eventLogVersion, State: l.state, Term: e.leadership.term, Fenced: e.leadership.fenced, Options: e.Options.logged(),
 	}})
 	l.state = nil
 }
 
 // take has the engine take an event, and records it.
-func (l *eventLog) take(e *engine, ev event, now time.Time) {
+func (l *eventLog) take(e *engine, ev Event, now time.Time) {
 	if l == nil {
 		ev.apply(e, now)
 		return

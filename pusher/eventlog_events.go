@@ -35,44 +35,48 @@ type loggedEvent struct {
 }
 
 // encode returns an event as the log has it.
-func (l *eventLog) encode(ev event) (loggedEvent, error) {
+func (l *eventLog) encode(ev Event) (loggedEvent, error) {
 	switch v := ev.(type) {
-	case fleetRead:
-		l.hide(v.fleet.Instances)
-	case podsFound:
-		l.hide(v.found)
+	case FleetRead:
+		l.hide(v.Fleet.Instances)
+	case PodsFound:
+		l.hide(v.Found)
 	}
 	out := loggedEvent{Text: l.text(ev.String())}
 	var data any
 	switch v := ev.(type) {
-	case viewRead:
-		out.Kind, out.Err, data = "view", l.error(v.err), v.view
-	case liveRead:
-		out.Kind, out.Err, data = "live", l.error(v.err), v.live.Record(l.digest)
-	case fleetRead:
-		out.Kind, out.Err, data = "fleet", l.error(v.err), l.fleet(v.fleet)
-	case podsFound:
-		out.Kind, out.Err, data = "pods", l.error(v.err), loggedPods{v.of, l.members(v.found), v.found != nil}
-	case clusterChanged:
-		out.Kind, data = "cluster", binding.RecordChange(v.change, l.digest)
-	case snapshotRead:
-		out.Kind, out.Err, data = "snapshot", l.error(v.err), v.id
-	case certificatesOpened:
+	case ViewRead:
+		out.Kind, out.Err, data = "view", l.error(v.Err), v.View
+	case LiveRead:
+		out.Kind, out.Err, data = "live", l.error(v.Err), v.Live.Record(l.digest)
+	case FleetRead:
+		out.Kind, out.Err, data = "fleet", l.error(v.Err), l.fleet(v.Fleet)
+	case PodsFound:
+		out.Kind, out.Err, data = "pods", l.error(v.Err), loggedPods{v.Of, l.members(v.Found), v.Found != nil}
+	case ClusterChanged:
+		out.Kind, data = "cluster", binding.RecordChange(v.Change, l.digest)
+	case SnapshotRead:
+		out.Kind, out.Err, data = "snapshot", l.error(v.Err), v.ID
+	case LeaderSeen:
+		out.Kind, data = "leader", v.Holder
+	case SnapshotsForgotten:
+		out.Kind = "forgotten"
+	case CertificatesOpened:
 		found := map[string]string{}
-		for version, content := range v.found {
+		for version, content := range v.Found {
 			found[version] = l.digest(content)
 		}
-		out.Kind, out.Err, data = "certificates", l.error(v.err), loggedCertificates{v.id, found}
-	case rejectionWritten:
-		out.Kind, out.Err, data = "rejection", l.error(v.err), v.id
-	case saveEnded:
-		out.Kind, out.Err = "save", l.error(v.err)
-	case raised:
-		out.About = &instance.About{Ref: v.of}
-		out.Kind, out.Err, data = "raised", l.error(v.err), loggedRaise{v.above, v.term}
+		out.Kind, out.Err, data = "certificates", l.error(v.Err), loggedCertificates{v.ID, found}
+	case RejectionWritten:
+		out.Kind, out.Err, data = "rejection", l.error(v.Err), v.ID
+	case SaveEnded:
+		out.Kind, out.Err = "save", l.error(v.Err)
+	case Raised:
+		out.About = &instance.About{Ref: v.Of}
+		out.Kind, out.Err, data = "raised", l.error(v.Err), loggedRaise{v.Above, v.Term}
 	default:
 		return out, fmt.Errorf("an event of type %T has no form in the event log", ev)
-	case instanceEvent:
+	case OfInstance:
 		return l.encodeOfInstance(v.Event, out)
 	}
 	return out, out.set(data)
@@ -131,7 +135,7 @@ func (v *loggedEvent) set(data any) (err error) {
 // The data of events.
 type (
 	loggedPods struct {
-		Of    *fleet.Pods    `json:"of"`
+		Of    fleet.Pods     `json:"of"`
 		Found []loggedMember `json:"found"`
 		Known bool           `json:"known"`
 	}

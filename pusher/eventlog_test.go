@@ -71,18 +71,18 @@ func TestEventLogHasNoSecrets(t *testing.T) {
 	secret := func(token string) *corev1.Secret {
 		return &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"token": []byte(token), corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: certificate}}
 	}
-	for _, ev := range []event{
-		fleetRead{fleet.Fleet{Instances: []fleet.Instance{{Name: "a", URL: "http://me:in-the-url@a.test", Username: "us3r", Password: "passw0rd"}}}, nil},
-		liveRead{binding.Objects{Live: bind.Live{
+	for _, ev := range []Event{
+		FleetRead{fleet.Fleet{Instances: []fleet.Instance{{Name: "a", URL: "http://me:in-the-url@a.test", Username: "us3r", Password: "passw0rd"}}}, nil},
+		LiveRead{binding.Objects{Live: bind.Live{
 			Certificates: map[snapshots.SecretName][]byte{name: certificate}, Authorities: map[snapshots.SecretName][]byte{name: []byte("auth0rity")},
 			Users: map[snapshots.SecretName][]htpasswd.User{name: {{Name: "al1ce", Hash: "h4sh"}}}, Values: map[bind.SecretKey]string{{Secret: name, Key: "token"}: "v4lue"},
 		}}, nil},
-		clusterChanged{cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{name: secret("t0ken")}}},
-		clusterChanged{cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{name: secret("t0ken")}}},
-		clusterChanged{cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{name: secret("an0ther")}}},
-		certificatesOpened{snapshots.ID{Revision: 1}, map[string][]byte{"v1": []byte("0pened")}, nil},
-		podsFound{found: []fleet.Instance{{Name: "pod", Password: "p0dpass"}}, err: errors.New("it said p0dpass")},
-		viewRead{err: errors.New("GET http://x: 401 for passw0rd")},
+		ClusterChanged{cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{name: secret("t0ken")}}},
+		ClusterChanged{cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{name: secret("t0ken")}}},
+		ClusterChanged{cluster.Change{Secrets: map[snapshots.SecretName]*corev1.Secret{name: secret("an0ther")}}},
+		CertificatesOpened{snapshots.ID{Revision: 1}, map[string][]byte{"v1": []byte("0pened")}, nil},
+		PodsFound{Found: []fleet.Instance{{Name: "pod", Password: "p0dpass"}}, Err: errors.New("it said p0dpass")},
+		ViewRead{Err: errors.New("GET http://x: 401 for passw0rd")},
 	} {
 		logged, err := func() (loggedEvent, error) { e.eventLog.begin(e); return e.eventLog.encode(ev) }()
 		if err != nil {

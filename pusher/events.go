@@ -1,53 +1,42 @@
 package pusher
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"reflect"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// event is something that the engine learns: what a source says, or how an effect ended. It
-// is a value, which the log and tests can print. Those of instances are in
-// package instance, and ends.go takes them.
-type event interface {
+// Event is something that the engine learns: what a source says, or how an effect ended. It
+// is a value, which the log and tests can print.
+type Event interface {
 	// apply has the engine take the event. It waits for nothing.
 	apply(e *engine, now time.Time)
 	// String says what happened, and to whom. It contains no secrets.
 	String() string
 }
 
-// levelEvent is the level at which the log has every event: below debug, as there are
-// several for each instance and second.
-const levelEvent = slog.LevelDebug - 4
+// OfInstance is an event of package instance.
+type OfInstance struct{ instance.Event }
 
-// take applies an event.
-func (e *engine) take(ev event) {
-	if e.Log.Enabled(context.Background(), levelEvent) {
-		e.Log.Log(context.Background(), levelEvent, "event", "event", ev.String())
-	}
-	e.eventLog.take(e, ev, time.Now())
+// ViewRead is the end of a look into the store.
+type ViewRead struct {
+	View channel.View
+	Err  error
 }
 
-// viewRead is the end of a look into the store.
-type viewRead struct {
-	view channel.View
-	err  error
-}
+func (v ViewRead) apply(e *engine, now time.Time) { e.takeView(v.View, v.Err, now) }
 
-func (v viewRead) apply(e *engine, now time.Time) { e.takeView(v.view, v.err, now) }
-
-func (v viewRead) String() string {
-	return observe.Describe("store read", "newest", v.view.Head(), "snapshots", len(v.view.IDs), "err", v.err)
+func (v ViewRead) String() string {
+	return observe.Describe("store read", "newest", v.View.Head(), "snapshots", len(v.View.IDs), "err", v.Err)
 }
 
 // takeView takes what the store said.
@@ -65,28 +54,28 @@ func (e *engine) takeView(view channel.View, err error, now time.Time) {
 	e.confirmLosses(now)
 }
 
-// liveRead is the end of a read of the directory with live objects.
-type liveRead struct {
-	live binding.Objects
-	err  error
+// LiveRead is the end of a read of the directory with live objects.
+type LiveRead struct {
+	Live binding.Objects
+	Err  error
 }
 
-func (l liveRead) apply(e *engine, now time.Time) { e.takeLive(l.live, l.err, now) }
+func (l LiveRead) apply(e *engine, now time.Time) { e.takeLive(l.Live, l.Err, now) }
 
-func (l liveRead) String() string {
-	return observe.Describe("live objects read", "services", len(l.live.Endpoints), "certificates", len(l.live.Certificates), "err", l.err)
+func (l LiveRead) String() string {
+	return observe.Describe("live objects read", "services", len(l.Live.Endpoints), "certificates", len(l.Live.Certificates), "err", l.Err)
 }
 
-// fleetRead is the end of a read of the fleet's file.
-type fleetRead struct {
-	fleet fleet.Fleet
-	err   error
+// FleetRead is the end of a read of the fleet's file.
+type FleetRead struct {
+	Fleet fleet.Fleet
+	Err   error
 }
 
-func (f fleetRead) apply(e *engine, now time.Time) { e.takeFleet(f.fleet, f.err, now) }
+func (f FleetRead) apply(e *engine, now time.Time) { e.takeFleet(f.Fleet, f.Err, now) }
 
-func (f fleetRead) String() string {
-	return observe.Describe("fleet read", "fleet", f.fleet.Name, "instances", len(f.fleet.Instances), "err", f.err)
+func (f FleetRead) String() string {
+	return observe.Describe("fleet read", "fleet", f.Fleet.Name, "instances", len(f.Fleet.Instances), "err", f.Err)
 }
 
 // takeFleet takes the fleet's file. The pusher connects anew to instances that changed.
@@ -95,14 +84,14 @@ func (e *engine) takeFleet(f fleet.Fleet, err error, now time.Time) {
 	if err != nil {
 		return
 	}
-	e.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()))
+	e.takePolicy(f.Rollout.Apply(rollout.DefaultPolicy()), now)
 	e.listed, e.fleetName, e.view.Fleet = f.Instances, f.Name, f.Name
 	e.followPods(f.Pods, now)
 	e.gather(now)
 }
 
 // takePolicy takes what the fleet's file says of rollouts, where flags do not.
-func (e *engine) takePolicy(p rollout.Policy) {
+func (e *engine) takePolicy(p rollout.Policy, now time.Time) {
 	if len(e.Waves) > 0 {
 		p.Waves = e.Waves
 	}
@@ -110,75 +99,105 @@ func (e *engine) takePolicy(p rollout.Policy) {
 		p.Soak = *e.Soak
 	}
 	if len(e.instances) > 0 && !reflect.DeepEqual(p, e.policy) {
-		e.Log.Info("settings of the rollout changed")
+		e.tell(observe.Info("settings of the rollout changed"), now)
 	}
 	e.policy = p
 }
 
-// podsFound is what discovery knows of the pods that are looked for.
-type podsFound struct {
-	of    *fleet.Pods
-	found []fleet.Instance
-	err   error
+// PodsFound is what discovery knows of the pods that are looked for.
+type PodsFound struct {
+	Of    fleet.Pods
+	Found []fleet.Instance
+	Err   error
 }
 
-func (p podsFound) apply(e *engine, now time.Time) { e.takePods(p.of, p.found, p.err, now) }
+func (p PodsFound) apply(e *engine, now time.Time) { e.takePods(p.Of, p.Found, p.Err, now) }
 
-func (p podsFound) String() string {
-	return observe.Describe("pods found", "pods", len(p.found), "err", p.err)
+func (p PodsFound) String() string {
+	return observe.Describe("pods found", "pods", len(p.Found), "err", p.Err)
 }
 
-// clusterChanged is what changed in the cluster since the last time.
-type clusterChanged struct{ change cluster.Change }
+// ClusterChanged is what changed in the cluster since the last time.
+type ClusterChanged struct{ Change cluster.Change }
 
-func (c clusterChanged) apply(e *engine, now time.Time) { e.takeCluster(c.change, now) }
+func (c ClusterChanged) apply(e *engine, now time.Time) { e.takeCluster(c.Change, now) }
 
-func (c clusterChanged) String() string {
-	return observe.Describe("cluster changed", "services", len(c.change.Endpoints), "secrets", len(c.change.Secrets), "status", c.change.Status != nil)
+func (c ClusterChanged) String() string {
+	return observe.Describe("cluster changed", "services", len(c.Change.Endpoints), "secrets", len(c.Change.Secrets), "status", c.Change.Status != nil)
 }
 
-// snapshotRead is the end of a read of a snapshot, or of keeping it on disk once more.
-type snapshotRead struct {
-	id       snapshots.ID
-	snapshot snapshots.Snapshot
-	err      error
+// LeaderSeen is that another pusher than before, or this one, was last seen to lead.
+type LeaderSeen struct{ Holder string }
+
+func (l LeaderSeen) apply(e *engine, _ time.Time) { e.leadership.holder = l.Holder }
+
+func (l LeaderSeen) String() string { return observe.Describe("leader seen", "holder", l.Holder) }
+
+// SnapshotRead is the end of a read of a snapshot, or of keeping it on disk once more.
+type SnapshotRead struct {
+	ID       snapshots.ID
+	Snapshot snapshots.Snapshot
+	Err      error
 }
 
-func (s snapshotRead) apply(e *engine, now time.Time) {
-	e.snapshotCache.Take(s.id, s.snapshot, s.err, now)
+func (s SnapshotRead) apply(e *engine, now time.Time) {
+	e.snapshotCache.Take(s.ID, s.Snapshot, s.Err, now)
 }
 
-func (s snapshotRead) String() string {
-	return observe.Describe("snapshot read", "snapshot", s.id, "err", s.err)
+func (s SnapshotRead) String() string {
+	return observe.Describe("snapshot read", "snapshot", s.ID, "err", s.Err)
 }
 
-// certificatesOpened is the end of opening the certificates that a snapshot carries, which
+// SnapshotsForgotten is the end of removing snapshots from this machine's disk.
+type SnapshotsForgotten struct{}
+
+func (SnapshotsForgotten) apply(e *engine, _ time.Time) { e.forgetting = nil }
+
+func (SnapshotsForgotten) String() string { return "snapshots forgotten" }
+
+// CertificatesOpened is the end of opening the certificates that a snapshot carries, which
 // are found by version.
-type certificatesOpened struct {
-	id    snapshots.ID
-	found map[string][]byte
-	err   error
+type CertificatesOpened struct {
+	ID    snapshots.ID
+	Found map[string][]byte
+	Err   error
 }
 
-func (c certificatesOpened) apply(e *engine, now time.Time) {
-	e.live.Decrypted(c.id, c.found, c.err, now)
+func (c CertificatesOpened) apply(e *engine, now time.Time) {
+	e.live.Decrypted(c.ID, c.Found, c.Err, now)
 }
 
-func (c certificatesOpened) String() string {
-	return observe.Describe("certificates opened", "snapshot", c.id, "certificates", len(c.found), "err", c.err)
+func (c CertificatesOpened) String() string {
+	return observe.Describe("certificates opened", "snapshot", c.ID, "certificates", len(c.Found), "err", c.Err)
 }
 
-// rejectionWritten is the end of noting a failed snapshot in the channel.
-type rejectionWritten struct {
-	id  snapshots.ID
-	err error
+// RejectionWritten is the end of noting a failed snapshot in the channel.
+type RejectionWritten struct {
+	ID  snapshots.ID
+	Err error
 }
 
-func (r rejectionWritten) apply(e *engine, now time.Time) {
+func (r RejectionWritten) apply(e *engine, now time.Time) {
 	e.rejecting, e.rejectAt = false, now.Add(5*time.Second)
-	e.trouble("channel", r.err, now)
+	e.trouble("channel", r.Err, now)
 }
 
-func (r rejectionWritten) String() string {
-	return observe.Describe("rejection written", "snapshot", r.id, "err", r.err)
+func (r RejectionWritten) String() string {
+	return observe.Describe("rejection written", "snapshot", r.ID, "err", r.Err)
+}
+
+// SaveEnded is the end of saving the state.
+type SaveEnded struct{ Err error }
+
+func (s SaveEnded) String() string { return observe.Describe("save ended", "err", s.Err) }
+
+// Raised is the end of raising the term.
+type Raised struct {
+	RaiseTerm
+	Term int64
+	Err  error
+}
+
+func (r Raised) String() string {
+	return observe.Describe("term raised", "instance", r.Of.Name, "above", r.Above, "term", r.Term, "err", r.Err)
 }

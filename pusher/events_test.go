@@ -30,18 +30,18 @@ func TestEventsAndEffectsPrint(t *testing.T) {
 		},
 		`push instance=edge-1 snapshot=r000001-aaaaaaaaaa why=wave`: instance.Push{Ref: i.ref(), Push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}},
 		`join instance=edge-1`: instance.Join{Ref: i.ref(), Spec: i.Instance},
-		`certificates opened snapshot=r000001-aaaaaaaaaa certificates=1`: certificatesOpened{
-			id: one, found: map[string][]byte{"web": []byte("-----BEGIN PRIVATE KEY-----")},
+		`certificates opened snapshot=r000001-aaaaaaaaaa certificates=1`: CertificatesOpened{
+			ID: one, Found: map[string][]byte{"web": []byte("-----BEGIN PRIVATE KEY-----")},
 		},
-		`live objects read certificates=1`: liveRead{live: binding.Objects{Live: bind.Live{
+		`live objects read certificates=1`: LiveRead{Live: binding.Objects{Live: bind.Live{
 			Certificates: map[snapshots.SecretName][]byte{{Namespace: "shop", Name: "web"}: []byte("-----BEGIN PRIVATE KEY-----")},
 		}}},
-		`fleet read fleet=edge instances=1`:                      fleetRead{fleet: fleet.Fleet{Name: "edge", Instances: []fleet.Instance{i.Instance}}},
-		`store read err="the store is gone"`:                     viewRead{err: errors.New("the store is gone")},
-		`read snapshot snapshot=r000001-aaaaaaaaaa`:              readSnapshot{id: one},
+		`fleet read fleet=edge instances=1`:                      FleetRead{Fleet: fleet.Fleet{Name: "edge", Instances: []fleet.Instance{i.Instance}}},
+		`store read err="the store is gone"`:                     ViewRead{Err: errors.New("the store is gone")},
+		`read snapshot snapshot=r000001-aaaaaaaaaa`:              ReadSnapshot{ID: one},
 		`collect instance=edge-1 files=1`:                        instance.Collect{Ref: i.ref(), Garbage: []push.Stored{{Name: "a.map"}}},
 		`update ended instance=edge-1 node=here`:                 instance.UpdateEnded{About: about, Node: "here"},
-		`rejection written snapshot=r000001-aaaaaaaaaa err=gone`: rejectionWritten{one, errors.New("gone")},
+		`rejection written snapshot=r000001-aaaaaaaaaa err=gone`: RejectionWritten{one, errors.New("gone")},
 	} {
 		if got := value.String(); got != want {
 			t.Errorf("%T prints\n%s\nwant\n%s", value, got, want)

@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -262,34 +261,26 @@ type membership struct {
 	pods      *fleet.Pods      // which pods are looked for, nil for none
 	// podsRead is set once the pods were read that are looked for.
 	podsRead bool
-	stopPods chan struct{}
 	joins    int // counts connections
 }
-
-var errNoCluster = errors.New("the fleet has pods, and no cluster is known to look for them in")
 
 // followPods looks for other pods from now on, if the fleet's file says so.
 func (e *engine) followPods(pods *fleet.Pods, now time.Time) {
 	if e.pods == pods || (e.pods != nil && pods != nil && *e.pods == *pods) {
 		return
 	}
-	if e.stopPods != nil {
-		close(e.stopPods)
-	}
-	e.pods, e.podsRead, e.stopPods = pods, false, nil
+	e.pods, e.podsRead = pods, false
 	if pods == nil {
 		e.found = nil
 		e.trouble("pods", nil, now)
-		return
 	}
-	e.stopPods = make(chan struct{})
-	e.begin(watchPods{e.Options, pods, e.stopPods})
+	e.begin(WatchPods{pods})
 }
 
 // takePods takes which pods are instances. Those that were known stay where nothing
 // new is known.
-func (e *engine) takePods(of *fleet.Pods, found []fleet.Instance, err error, now time.Time) {
-	if e.pods != of {
+func (e *engine) takePods(of fleet.Pods, found []fleet.Instance, err error, now time.Time) {
+	if e.pods == nil || *e.pods != of {
 		return // others are looked for by now
 	}
 	e.trouble("pods", err, now)
@@ -324,7 +315,7 @@ func (e *engine) gather(now time.Time) {
 			if i.UID != "" {
 				delete(e.state.Uploads, name) // they went with the pod
 			}
-			e.Log.Info("instance left the fleet", "instance", name)
+			e.tell(observe.Info("instance left the fleet", "instance", name), now)
 		}
 	}
 }
@@ -351,7 +342,7 @@ func (e *engine) renew(i *instanceState, spec fleet.Instance, now time.Time) {
 	}
 	i.Instance = spec
 	e.do(instance.Renew{Ref: i.ref(), Spec: spec})
-	e.Log.Info("credentials of instance renewed", "instance", spec.Name)
+	e.tell(observe.Info("credentials of instance renewed", "instance", spec.Name), now)
 }
 
 // join begins to ask an instance what it runs.
@@ -367,7 +358,7 @@ func (e *engine) join(spec fleet.Instance, now time.Time) {
 	switch {
 	case old == nil:
 		i.kept = e.state.Instances[spec.Name]
-		e.Log.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL)
+		e.tell(observe.Info("instance joined the fleet", "instance", spec.Name, "url", spec.URL), now)
 	case same:
 		e.change(func(s rollout.State) rollout.State { return s.Forgive(spec.Name) })
 		i.busy = old.busy // its job ends as it began
@@ -375,7 +366,7 @@ func (e *engine) join(spec fleet.Instance, now time.Time) {
 		i.ByHand, i.running.Disk = old.running.ManualDrains, old.running.Disk
 	default:
 		i.kept = old.kept
-		e.Log.Info("instance was replaced by another of its name", "instance", spec.Name, "url", spec.URL)
+		e.tell(observe.Info("instance was replaced by another of its name", "instance", spec.Name, "url", spec.URL), now)
 	}
 	if i.Of != spec.UID {
 		i.kept = kept{Of: spec.UID}

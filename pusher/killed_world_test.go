@@ -156,11 +156,13 @@ func (l *life) run(ctx context.Context, o Options) error {
 	e := newEngine(o, s, fallback, time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.lead(newLeadership(l.term(), nil, func() error { return ctx.Err() }))
-	e.leadership.fence.Sign(push.Pusher{State: s.ID, Place: "play"}, false)
-	e.take(fleetRead{members, nil})
+	term := l.term()
+	fence := push.NewFence(term, func() error { return ctx.Err() })
+	fence.Sign(push.Pusher{State: s.ID, Place: "play"}, false)
+	e.lead(term, fence, nil)
+	e.take(FleetRead{members, nil}, time.Now())
 	if o.Cluster == nil {
-		e.take(liveRead{cloned(l.live), nil})
+		e.take(LiveRead{cloned(l.live), nil}, time.Now())
 	} else {
 		e.inbox.start(func() { o.Cluster.Run(ctx) })
 		e.inbox.start(func() { e.inbox.watchCluster(ctx, o.Cluster) })
@@ -364,7 +366,7 @@ func (p *play) take(live binding.Objects) {
 	p.live = live
 	e := <-p.life.engine
 	p.life.engine <- e
-	e.inbox.sendUntil(p.t.Context(), liveRead{cloned(live), nil})
+	e.inbox.sendUntil(p.t.Context(), LiveRead{cloned(live), nil})
 }
 
 // The pace at which a play is looked at, and for how long nothing may move.

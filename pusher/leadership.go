@@ -26,36 +26,17 @@ const (
 // others beside it.
 type leadership struct {
 	term   int64
-	fence  *push.Fence
-	end    context.CancelCauseFunc
+	fenced bool   // what is written to instances says who leads
+	holder string // who was last seen to lead, "" where nobody is elected
 	raised int
 }
 
-// newLeadership begins to lead in a term, 0 where there are none, until end is called or leads
-// returns an error.
-func newLeadership(term int64, end context.CancelCauseFunc, leads func() error) leadership {
-	return leadership{term: term, end: end, fence: push.NewFence(term, leads)}
-}
-
-// lose ends it.
-func (l *leadership) lose(why error) {
-	if l.end != nil {
-		l.end(why)
-	}
-}
-
-// lead has the engine lead in a term, before any instance has joined.
-func (e *engine) lead(l leadership) {
-	e.leadership = l
-	e.connections = instance.New(e.connectionOptions(), l.fence)
-}
-
-// leader names who leads.
-func (e *engine) leader() string {
-	if e.Leader == nil {
-		return ""
-	}
-	return e.Leader.Holder()
+// lead has the pusher lead in a term, 0 where there are none, before any instance has joined. It
+// ends when end is called, or leads returns an error.
+func (e *engine) lead(term int64, fence *push.Fence, end context.CancelCauseFunc) {
+	e.leadership = leadership{term: term, fenced: true}
+	e.services.fence, e.services.end = fence, end
+	e.services.connections = instance.New(e.connectionOptions(), fence)
 }
 
 // outranked sees to an instance on which a later term was found. Either another pusher
@@ -66,8 +47,8 @@ func (e *engine) outranked(i *instanceState, err error) bool {
 	if !ok || by.By <= e.leadership.term || e.leadership.raised >= maxRaises {
 		return false
 	}
-	if r := e.saves.raise; r == nil || by.By > r.above {
-		e.saves.raise = &raising{e.keeper, e.leadership.fence, by.By, i.ref()}
+	if r := e.saves.raise; r == nil || by.By > r.Above {
+		e.saves.raise = &RaiseTerm{by.By, i.ref()}
 	}
 	return true
 }
@@ -94,7 +75,7 @@ func (e *engine) claimedAndJudged(i *instanceState) bool {
 // unclaimed reports whether nothing may begin on an instance before it was looked at. An
 // instance that could not be looked at is left to the work itself, which looks first.
 func (e *engine) unclaimed(i *instanceState) bool {
-	return e.leadership.fence != nil && i.reachable() && !i.claimFailed && !e.claimedAndJudged(i)
+	return e.leadership.fenced && i.reachable() && !i.claimFailed && !e.claimedAndJudged(i)
 }
 
 // beginClaims begins to look at the instances that are to be looked at. Where the term and
@@ -104,7 +85,7 @@ func (e *engine) unclaimed(i *instanceState) bool {
 func (e *engine) beginClaims(now time.Time) {
 	for _, name := range e.names() {
 		i := e.instances[name]
-		if e.leadership.fence != nil && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !e.claimedAndJudged(i) {
+		if e.leadership.fenced && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !e.claimedAndJudged(i) {
 			i.begin(workClaim)
 			e.do(instance.Claim{Ref: i.ref(), Term: e.leadership.term})
 		}
@@ -164,7 +145,7 @@ func (e *engine) tellRecord(i *instanceState, now time.Time) {
 	}
 	if !led && i.toldLed != "" {
 		i.toldLed = ""
-		e.logger(i.Name).Info("instance is led by this pusher again")
+		e.tell(observe.Info("instance is led by this pusher again", "instance", i.Name), now)
 	}
 	if why := i.foreign(); why != i.toldForeign {
 		if i.toldForeign = why; why != "" {

@@ -44,10 +44,10 @@ func (e *engine) takeNews(n binding.News, now time.Time) {
 	}
 }
 
-// want tells the cluster what the snapshots in use need of it.
-func (e *engine) want() {
+// followCluster has the cluster told what the snapshots in use need of it.
+func (e *engine) followCluster() {
 	if e.endpointsFrom() == binding.FromCluster {
-		e.Cluster.Want(e.live.Wanted())
+		e.begin(FollowCluster{e.live.Wanted()})
 	}
 }
 
@@ -59,7 +59,7 @@ func (e *engine) confirmLosses(now time.Time) {
 		return
 	}
 	if n, services, confirmed := e.live.Confirm(c.Loss); confirmed {
-		e.Log.Info("loss of endpoints confirmed", "loss", c.Loss, "by", c.By, "reason", c.Reason, "services", services)
+		e.tell(observe.Info("loss of endpoints confirmed", "loss", c.Loss, "by", c.By, "reason", c.Reason, "services", services), now)
 		e.dirty = true
 		e.takeNews(n, now)
 	}

@@ -41,7 +41,8 @@ func followCluster(t *testing.T, server *apiServer) *follows {
 	ctx, stop := context.WithCancel(t.Context())
 	e.inbox.start(func() { e.Cluster.Run(ctx) })
 	t.Cleanup(func() { stop(); e.inbox.jobs.Wait() })
-	e.want()
+	e.followCluster()
+	e.startEffects(ctx)
 	return &follows{t: t, engine: e}
 }
 

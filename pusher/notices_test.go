@@ -111,8 +111,8 @@ func TestFailureDiskOfTheStateFull(t *testing.T) {
 	w.publish()
 	var log bytes.Buffer
 	k := &fullKeeper{full: true}
-	w.e.keeper, w.e.Log, w.e.Metrics = k, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry()
-	w.e.observer = observe.New(w.e.observed())
+	w.e.services.keeper, w.e.Log, w.e.Metrics = k, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry()
+	w.e.services.observer = observe.New(w.e.observed())
 	pushes := 0
 	for range 600 { // a minute of turns
 		w.now = w.now.Add(100 * time.Millisecond)

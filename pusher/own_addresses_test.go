@@ -80,7 +80,7 @@ func TestRefusalsInManifests(t *testing.T) {
 			e.troubleWithLive(now)
 			refused := 2 + len(own) - len(test.used)
 			e.look(now)
-			e.observer.Show(e.shown, e.reported)
+			e.services.observer.Show(e.shown, e.reported)
 			metric := fmt.Sprintf("# HELP hapsnap_pusher_endpoints_refused Endpoints of EndpointSlices that are refused for their addresses: nothing is sent there.\n# TYPE hapsnap_pusher_endpoints_refused gauge\nhapsnap_pusher_endpoints_refused %d\n", refused)
 			if err := testutil.GatherAndCompare(o.Metrics.(prometheus.Gatherer), strings.NewReader(metric), "hapsnap_pusher_endpoints_refused"); err != nil {
 				t.Error(err)

@@ -95,7 +95,7 @@ func (w *world) begin() {
 	w.e.takePolicy(rollout.Policy{
 		Waves: []rollout.Size{{Count: 1}, {Percent: 100}}, Deadline: 5 * time.Minute, Grace: 10 * time.Second,
 		Retry: time.Second, RetryMax: 2 * time.Minute,
-	})
+	}, w.now)
 	w.seen = newModel()
 	clear(w.pending)
 	for name, runs := range w.workers {
@@ -211,7 +211,7 @@ func (w *world) record() {
 			return
 		}
 		w.tell("%s failed: %s", f.Snapshot, f.Reason)
-		if err := rejectInChannel(w.t.Context(), w.store, f, w.e.view.Fleet, w.whole[f.Snapshot.Short], true, w.now); err != nil {
+		if err := reject(w.t.Context(), w.store, WriteRejection{f, w.e.view.Fleet, w.whole[f.Snapshot.Short], w.now}); err != nil {
 			w.fatalf("%v", err)
 		}
 		if short := f.Snapshot.Short; w.model.rejects(short, w.tried[short], w.now) {
@@ -230,7 +230,7 @@ func (w *world) end(p rollout.Push, err error) {
 		w.run(p)
 		done = push.Done{Info: w.says(w.workers[p.Instance]), Reloaded: true}
 	}
-	instanceEvent{instance.PushEnded{About: instance.About{Ref: i.ref()}, Push: p, Done: done, Err: err}}.apply(w.e, w.now)
+	OfInstance{instance.PushEnded{About: instance.About{Ref: i.ref()}, Push: p, Done: done, Err: err}}.apply(w.e, w.now)
 }
 
 // run has an instance run what it was told to.

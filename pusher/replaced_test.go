@@ -36,13 +36,13 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 		return fleet.Instance{Name: name, UID: uid, URL: "http://127.0.0.1:1", Username: "u", Password: "p", Layout: bind.Layout{Maps: "/m", Certificates: "/c", General: "/g"}}
 	}
 	e.pods = &fleet.Pods{Namespace: "edge"}
-	e.takePods(e.pods, []fleet.Instance{pod("edge-0", "u0"), pod("edge-1", "u1")}, nil, now)
+	e.takePods(*e.pods, []fleet.Instance{pod("edge-0", "u0"), pod("edge-1", "u1")}, nil, now)
 	old := e.instances["edge-0"]
 	if len(old.Repairs) != 1 || len(e.state.Rollout.Rollout.Touched) != 2 {
 		t.Fatalf("after a restart of the pusher the pods are the same: %+v", old.kept)
 	}
 
-	e.takePods(e.pods, []fleet.Instance{pod("edge-0", "new"), pod("edge-1", "u1")}, nil, now)
+	e.takePods(*e.pods, []fleet.Instance{pod("edge-0", "new"), pod("edge-1", "u1")}, nil, now)
 	is, r := e.instances["edge-0"], e.state.Rollout
 	switch {
 	case is == old || is.UID != "new":
@@ -57,7 +57,7 @@ func TestPodReplacedUnderTheSameName(t *testing.T) {
 		t.Errorf("of the other one is remembered %+v", e.instances["edge-1"].kept)
 	}
 	end := instance.PushEnded{About: instance.About{Ref: old.ref()}, Push: rollout.Push{Instance: "edge-0", Snapshot: two}}
-	instanceEvent{end}.apply(e, now)
+	OfInstance{end}.apply(e, now)
 	if len(e.results) > 0 || is.asked {
 		t.Errorf("a push to the old one counts for the new one: %+v", e.results)
 	}
@@ -75,7 +75,7 @@ func TestEventsOfFormerConnectionsAreNoNews(t *testing.T) {
 	i := e.instances["a"]
 	take := func(r instance.Ref, number int, by string, pid int) {
 		known := instance.Known{Number: number, Record: push.RecordView{Leader: push.Pusher{State: by}}}
-		instanceEvent{instance.Probed{About: instance.About{Ref: r, Known: known}, Info: dataplane.RuntimeInfo{PID: pid}, Asked: noon.Add(time.Second)}}.apply(e, noon)
+		OfInstance{instance.Probed{About: instance.About{Ref: r, Known: known}, Info: dataplane.RuntimeInfo{PID: pid}, Asked: noon.Add(time.Second)}}.apply(e, noon)
 	}
 	take(former, 9, "former", 7)
 	if i.asked || i.known.Record.Leader.State != "" || i.info.PID != 0 {
@@ -84,7 +84,7 @@ func TestEventsOfFormerConnectionsAreNoNews(t *testing.T) {
 	if i.busy != workUpdate {
 		t.Errorf("the job that goes on is forgotten: %q", i.busy)
 	}
-	instanceEvent{instance.UpdateEnded{About: instance.About{Ref: former}, Have: push.Running{Persisted: true}}}.apply(e, noon)
+	OfInstance{instance.UpdateEnded{About: instance.About{Ref: former}, Have: push.Running{Persisted: true}}}.apply(e, noon)
 	if i.busy != "" || i.running.Persisted {
 		t.Errorf("after its end it is busy with %q, and %+v is known", i.busy, i.running)
 	}

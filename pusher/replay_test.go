@@ -167,14 +167,6 @@ func (deaf) Want(cluster.Wanted)      {}
 func (deaf) Changes() <-chan struct{} { return nil }
 func (deaf) Take() cluster.Change     { return cluster.Change{} }
 
-// elected is a leader of a name.
-type elected struct {
-	Leader
-	name string
-}
-
-func (l elected) Holder() string { return l.name }
-
 func (r *replaying) begin(b logBegin, at time.Time) {
 	r.t.Helper()
 	if b.Version != eventLogVersion {
@@ -204,12 +196,12 @@ func (r *replaying) begin(b logBegin, at time.Time) {
 	if l.StateElsewhere {
 		o.Keeper = &stateFile{file: o.State}
 	}
-	if b.Leader != "" {
-		o.Leader = elected{name: b.Leader}
+	if l.KeepsSnapshots {
+		o.Cache = "recorded"
 	}
 	r.engine = newEngine(o.withDefaults(), s, nil, at)
 	if b.Fenced {
-		r.engine.lead(newLeadership(b.Term, nil, func() error { return nil }))
+		r.engine.lead(b.Term, push.NewFence(b.Term, func() error { return nil }), nil)
 	}
 	r.replay = r.engine.bindings.Replay()
 }
@@ -224,45 +216,46 @@ func (r *replaying) know(line logLine) {
 func (r *replaying) turn(now time.Time) { r.engine.turn(now) }
 
 // event returns an event of the log.
-func (r *replaying) event(v loggedEvent) event {
+func (r *replaying) event(v loggedEvent) Event {
 	r.t.Helper()
 	err := v.Err.error()
 	switch v.Kind {
 	case "view":
-		return viewRead{read[channel.View](r, v), err}
+		return ViewRead{read[channel.View](r, v), err}
 	case "live":
-		return liveRead{r.replay.Objects(read[binding.RecordedObjects](r, v)), err}
+		return LiveRead{r.replay.Objects(read[binding.RecordedObjects](r, v)), err}
 	case "fleet":
-		return fleetRead{read[loggedFleet](r, v).fleet(r), err}
+		return FleetRead{read[loggedFleet](r, v).fleet(r), err}
 	case "pods":
 		data := read[loggedPods](r, v)
 		of, found := data.Of, membersOf(data.Found)
-		if pods := r.engine.pods; pods != nil && of != nil && *pods == *of {
-			of = pods
-		}
 		if data.Known && found == nil {
 			found = []fleet.Instance{}
 		}
-		return podsFound{of, found, err}
+		return PodsFound{of, found, err}
 	case "cluster":
-		return clusterChanged{r.replay.Change(read[binding.RecordedChange](r, v))}
+		return ClusterChanged{r.replay.Change(read[binding.RecordedChange](r, v))}
 	case "snapshot":
 		return r.snapshot(read[snapshots.ID](r, v), v.Err)
+	case "leader":
+		return LeaderSeen{read[string](r, v)}
+	case "forgotten":
+		return SnapshotsForgotten{}
 	case "certificates":
 		data, found := read[loggedCertificates](r, v), map[string][]byte{}
 		for version, digest := range data.Found {
 			found[version] = []byte(digest)
 		}
-		return certificatesOpened{data.Snapshot, found, err}
+		return CertificatesOpened{data.Snapshot, found, err}
 	case "rejection":
-		return rejectionWritten{read[snapshots.ID](r, v), err}
+		return RejectionWritten{read[snapshots.ID](r, v), err}
 	case "save":
-		return saveEnded{err}
+		return SaveEnded{err}
 	}
 	return r.eventOfInstance(v, err)
 }
 
-func (r *replaying) eventOfInstance(v loggedEvent, err error) event {
+func (r *replaying) eventOfInstance(v loggedEvent, err error) Event {
 	r.t.Helper()
 	if v.About == nil {
 		r.t.Fatalf("event %q is not known", v.Kind)
@@ -271,44 +264,44 @@ func (r *replaying) eventOfInstance(v loggedEvent, err error) event {
 	switch v.Kind {
 	case "raised":
 		data := read[loggedRaise](r, v)
-		return raised{raising{above: data.Above, of: about.Ref}, data.Term, err}
+		return Raised{RaiseTerm{data.Above, about.Ref}, data.Term, err}
 	case "join-failed":
-		return instanceEvent{instance.JoinFailed{About: about, Err: err}}
+		return OfInstance{instance.JoinFailed{About: about, Err: err}}
 	case "renewed":
-		return instanceEvent{instance.Renewed{About: about, Err: err}}
+		return OfInstance{instance.Renewed{About: about, Err: err}}
 	case "probed":
 		data := read[loggedProbe](r, v)
-		return instanceEvent{instance.Probed{About: about, Info: data.Info, Err: err, Asked: data.Asked}}
+		return OfInstance{instance.Probed{About: about, Info: data.Info, Err: err, Asked: data.Asked}}
 	case "checked":
-		return instanceEvent{instance.Checked{About: about, Found: read[[]preflight.Finding](r, v), Err: err}}
+		return OfInstance{instance.Checked{About: about, Found: read[[]preflight.Finding](r, v), Err: err}}
 	case "claim":
-		return instanceEvent{instance.ClaimEnded{About: about, Term: read[int64](r, v), Err: err}}
+		return OfInstance{instance.ClaimEnded{About: about, Term: read[int64](r, v), Err: err}}
 	case "push":
-		return instanceEvent{r.push(about, read[loggedPush](r, v), err)}
+		return OfInstance{r.push(about, read[loggedPush](r, v), err)}
 	case "update":
 		data := read[loggedUpdate](r, v)
 		had := push.Running{}
 		if data.Had {
 			had.Servers = []bind.Server{}
 		}
-		return instanceEvent{instance.UpdateEnded{About: about, Node: data.Node, Began: data.Began, Had: had, Have: r.running(about, data.Have), Err: err}}
+		return OfInstance{instance.UpdateEnded{About: about, Node: data.Node, Began: data.Began, Had: had, Have: r.running(about, data.Have), Err: err}}
 	case "persist":
 		data := read[loggedPersist](r, v)
-		return instanceEvent{instance.PersistEnded{About: about, Have: r.running(about, data.Have), Took: data.Took, Err: err}}
+		return OfInstance{instance.PersistEnded{About: about, Have: r.running(about, data.Have), Took: data.Took, Err: err}}
 	case "tidy":
-		return instanceEvent{instance.TidyEnded{About: about, Have: r.running(about, read[loggedRunning](r, v)), Err: err}}
+		return OfInstance{instance.TidyEnded{About: about, Have: r.running(about, read[loggedRunning](r, v)), Err: err}}
 	case "collect":
 		data := read[loggedCollect](r, v)
-		return instanceEvent{instance.CollectEnded{About: about, Garbage: data.Garbage, Removed: data.Removed, Err: err}}
+		return OfInstance{instance.CollectEnded{About: about, Garbage: data.Garbage, Removed: data.Removed, Err: err}}
 	case "inspect":
 		data := read[loggedInspect](r, v)
 		x := instance.Inspect{Have: push.Running{Info: dataplane.RuntimeInfo{PID: data.Had}}, Want: binding.Unbound{ID: data.Want}}
-		return instanceEvent{instance.InspectEnded{About: about, Inspect: x, Found: push.Inspection{Running: r.running(about, data.Found), Faults: data.Faults}, Err: err}}
+		return OfInstance{instance.InspectEnded{About: about, Inspect: x, Found: push.Inspection{Running: r.running(about, data.Found), Faults: data.Faults}, Err: err}}
 	case "mend":
 		data := read[loggedMend](r, v)
-		return instanceEvent{instance.MendEnded{About: about, Disk: data.Disk, Servers: data.Servers, Err: err}}
+		return OfInstance{instance.MendEnded{About: about, Disk: data.Disk, Servers: data.Servers, Err: err}}
 	case "sample":
-		return instanceEvent{instance.Sampled{About: about, Sample: read[rollout.Sample](r, v), Err: err}}
+		return OfInstance{instance.Sampled{About: about, Sample: read[rollout.Sample](r, v), Err: err}}
 	}
 	r.t.Fatalf("event %q is not known", v.Kind)
 	return nil
@@ -323,16 +316,16 @@ func read[T any](r *replaying, v loggedEvent) T {
 	return out
 }
 
-func (r *replaying) snapshot(id snapshots.ID, failed *loggedError) event {
+func (r *replaying) snapshot(id snapshots.ID, failed *loggedError) Event {
 	r.t.Helper()
 	if failed != nil && !failed.Unkept {
-		return snapshotRead{id, snapshots.Snapshot{}, failed.error()}
+		return SnapshotRead{id, snapshots.Snapshot{}, failed.error()}
 	}
 	s, err := r.store.Get(r.t.Context(), id)
 	if err != nil {
 		r.t.Fatalf("the log names a snapshot that the store does not have: %v", err)
 	}
-	return snapshotRead{id, s, failed.error()}
+	return SnapshotRead{id, s, failed.error()}
 }
 
 func (r *replaying) push(about instance.About, data loggedPush, err error) instance.PushEnded {
@@ -435,20 +428,20 @@ func TestEachEventIsRecorded(t *testing.T) {
 	failed := fmt.Errorf("%w: it says why", push.ErrRefused)
 	about := instance.About{Ref: instance.Ref{Name: "edge-1", UID: "u1", Joined: 2}, Known: instance.Known{Number: 3}}
 	running := push.Running{Servers: []bind.Server{{Backend: "b", Name: "s1", Port: 80}}, Info: dataplane.RuntimeInfo{PID: 7}}
-	for _, ev := range []event{
-		viewRead{channel.View{IDs: []snapshots.ID{one}}, nil}, liveRead{binding.Objects{}, failed},
-		fleetRead{fleet.Fleet{Name: "edge", Instances: []fleet.Instance{{Name: "edge-1"}}}, nil}, podsFound{&fleet.Pods{Namespace: "edge"}, []fleet.Instance{{Name: "a"}}, failed},
-		clusterChanged{cluster.Change{Status: &cluster.Status{Slices: 3, Waits: []string{"more"}}}}, snapshotRead{one, snapshots.Snapshot{}, failed},
-		certificatesOpened{one, map[string][]byte{"v": nil}, failed}, rejectionWritten{one, failed}, saveEnded{failed},
-		raised{raising{above: 3, of: about.Ref}, 4, failed},
-		instanceEvent{instance.JoinFailed{About: about, Err: failed}}, instanceEvent{instance.Renewed{About: about, Err: failed}},
-		instanceEvent{instance.Probed{About: about, Info: running.Info, Asked: noon}}, instanceEvent{instance.Checked{About: about, Found: []preflight.Finding{{Check: "a"}}}},
-		instanceEvent{instance.ClaimEnded{About: about, Term: 4, Err: push.OutrankedError{Term: 4, By: 5}}},
-		instanceEvent{instance.PushEnded{About: about, Push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}, Err: failed}},
-		instanceEvent{instance.UpdateEnded{About: about, Node: "n", Had: running, Have: running}}, instanceEvent{instance.PersistEnded{About: about, Have: running}},
-		instanceEvent{instance.TidyEnded{About: about, Have: running}}, instanceEvent{instance.CollectEnded{About: about, Removed: []push.Stored{{Name: "a"}}}},
-		instanceEvent{instance.InspectEnded{About: about, Found: push.Inspection{Faults: []push.Fault{{What: "w"}}}}},
-		instanceEvent{instance.MendEnded{About: about, Err: failed}}, instanceEvent{instance.Sampled{About: about, Err: failed}},
+	for _, ev := range []Event{
+		ViewRead{channel.View{IDs: []snapshots.ID{one}}, nil}, LiveRead{binding.Objects{}, failed},
+		FleetRead{fleet.Fleet{Name: "edge", Instances: []fleet.Instance{{Name: "edge-1"}}}, nil}, PodsFound{fleet.Pods{Namespace: "edge"}, []fleet.Instance{{Name: "a"}}, failed},
+		ClusterChanged{cluster.Change{Status: &cluster.Status{Slices: 3, Waits: []string{"more"}}}}, SnapshotRead{one, snapshots.Snapshot{}, failed},
+		CertificatesOpened{one, map[string][]byte{"v": nil}, failed}, RejectionWritten{one, failed}, SaveEnded{failed}, LeaderSeen{"pusher-0"}, SnapshotsForgotten{},
+		Raised{RaiseTerm{3, about.Ref}, 4, failed},
+		OfInstance{instance.JoinFailed{About: about, Err: failed}}, OfInstance{instance.Renewed{About: about, Err: failed}},
+		OfInstance{instance.Probed{About: about, Info: running.Info, Asked: noon}}, OfInstance{instance.Checked{About: about, Found: []preflight.Finding{{Check: "a"}}}},
+		OfInstance{instance.ClaimEnded{About: about, Term: 4, Err: push.OutrankedError{Term: 4, By: 5}}},
+		OfInstance{instance.PushEnded{About: about, Push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}, Err: failed}},
+		OfInstance{instance.UpdateEnded{About: about, Node: "n", Had: running, Have: running}}, OfInstance{instance.PersistEnded{About: about, Have: running}},
+		OfInstance{instance.TidyEnded{About: about, Have: running}}, OfInstance{instance.CollectEnded{About: about, Removed: []push.Stored{{Name: "a"}}}},
+		OfInstance{instance.InspectEnded{About: about, Found: push.Inspection{Faults: []push.Fault{{What: "w"}}}}},
+		OfInstance{instance.MendEnded{About: about, Err: failed}}, OfInstance{instance.Sampled{About: about, Err: failed}},
 	} {
 		logged, err := e.eventLog.encode(ev)
 		if err != nil {
@@ -467,7 +460,7 @@ func TestEachEventIsRecorded(t *testing.T) {
 		if read.String() != ev.String() || reflect.TypeOf(read) != reflect.TypeOf(ev) {
 			t.Errorf("%s is read as %s from\n%s", ev, read, data)
 		}
-		if is, ok := ev.(instanceEvent); ok && (!reflect.DeepEqual(read.(instanceEvent).From(), is.From()) || reflect.TypeOf(read.(instanceEvent).Event) != reflect.TypeOf(is.Event)) {
+		if is, ok := ev.(OfInstance); ok && (!reflect.DeepEqual(read.(OfInstance).From(), is.From()) || reflect.TypeOf(read.(OfInstance).Event) != reflect.TypeOf(is.Event)) {
 			t.Errorf("%s is read as %s from\n%s", ev, read, data)
 		}
 	}

@@ -3,12 +3,12 @@ package pusher
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
-	"github.com/hapsnap/hapsnap/pusher/instance"
 
 	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -61,9 +61,10 @@ func lead(ctx context.Context, o Options) error {
 		o.eventsTo = file.write
 	}
 	e := newEngine(o, s, taken.Fallback, now)
-	e.keeper = keeper
-	e.lead(newLeadership(taken.Term, end, func() error { return leads(ctx, o.Leader) }))
-	e.leadership.fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
+	e.services.keeper = keeper
+	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
+	fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
+	e.lead(taken.Term, fence, end)
 	e.run(ctx, instances)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
 		return err
@@ -87,11 +88,11 @@ func leads(ctx context.Context, l Leader) error {
 
 // inbox is where events come in, and what sends them.
 type inbox struct {
-	events chan event
+	events chan Event
 	jobs   *sync.WaitGroup // effects and sources that have not ended
 }
 
-func newInbox() inbox { return inbox{events: make(chan event, 64), jobs: new(sync.WaitGroup)} }
+func newInbox() inbox { return inbox{events: make(chan Event, 64), jobs: new(sync.WaitGroup)} }
 
 // start runs a job in a goroutine of its own.
 func (b inbox) start(job func()) {
@@ -104,27 +105,14 @@ func (b inbox) start(job func()) {
 
 // send gives the engine an event, whatever happened to the pusher meanwhile: the end of an
 // effect is taken until all of them have ended.
-func (b inbox) send(ev event) { b.events <- ev }
+func (b inbox) send(ev Event) { b.events <- ev }
 
 // sendUntil gives the engine an event, unless ctx is done.
-func (b inbox) sendUntil(ctx context.Context, ev event) {
+func (b inbox) sendUntil(ctx context.Context, ev Event) {
 	select {
 	case b.events <- ev:
 	case <-ctx.Done():
 	}
-}
-
-// untilClosed returns a context that ends when a channel is closed, too.
-func untilClosed(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-closed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }
 
 // lastLines is how long a pusher that ends waits for its event log to be written.
@@ -146,15 +134,11 @@ func (f *eventFile) start() (end func()) {
 	}
 }
 
-// startEffects starts what was decided.
+// startEffects has what was decided carried out.
 func (e *engine) startEffects(ctx context.Context) {
 	for _, x := range e.effects {
-		switch x := x.(type) {
-		case onInstance:
-			ctx, run := x.trace(ctx, e.observer), e.connections.Job(x.Effect)
-			e.inbox.start(func() { run(ctx, func(ev instance.Event) { e.inbox.send(instanceEvent{ev}) }) })
-		case job:
-			e.inbox.start(func() { x.run(ctx, e.inbox.send) })
+		if run := e.services.job(ctx, x); run != nil {
+			e.inbox.start(func() { run(ctx, e.inbox.send) })
 		}
 	}
 	clear(e.effects)
@@ -163,7 +147,7 @@ func (e *engine) startEffects(ctx context.Context) {
 
 // tellPeople tells what has happened since it was told last.
 func (e *engine) tellPeople() {
-	e.observer.Tell(e.facts...)
+	e.services.observer.Tell(e.facts...)
 	clear(e.facts)
 	e.facts = e.facts[:0]
 }
@@ -175,7 +159,7 @@ func (e *engine) run(ctx context.Context, instances fleet.Fleet) {
 	if e.cache() != "" {
 		removeTemporaries(e.cache(), temporaryAge, "*.json")
 	}
-	e.take(fleetRead{instances, nil})
+	e.take(FleetRead{instances, nil}, time.Now())
 	e.inbox.start(func() { e.inbox.watchFleet(ctx, e.Options, instances.Files) })
 	e.inbox.start(func() { e.inbox.watchStore(ctx, e.Options) })
 	switch e.endpointsFrom() {
@@ -185,10 +169,10 @@ func (e *engine) run(ctx context.Context, instances fleet.Fleet) {
 		e.inbox.start(func() { e.inbox.watchCluster(ctx, e.Cluster) })
 	case binding.FromDirectory:
 		e.inbox.start(func() {
-			binding.WatchObjects(ctx, e.Live, e.Log, func(read binding.Objects, err error) { e.inbox.sendUntil(ctx, liveRead{read, err}) })
+			binding.WatchObjects(ctx, e.Live, e.Log, func(read binding.Objects, err error) { e.inbox.sendUntil(ctx, LiveRead{read, err}) })
 		})
 	}
-	for _, job := range e.observer.Jobs() {
+	for _, job := range e.services.observer.Jobs() {
 		e.inbox.start(func() { job(ctx) })
 	}
 	e.loop(ctx)
@@ -201,10 +185,15 @@ func (e *engine) loop(ctx context.Context) {
 	ticker := time.NewTicker(min(e.PollInterval, time.Second))
 	defer ticker.Stop()
 	for ctx.Err() == nil {
+		if e.Leader != nil {
+			if holder := e.Leader.Holder(); holder != e.leadership.holder {
+				e.take(LeaderSeen{holder}, time.Now())
+			}
+		}
 		e.tellPeople()
 		e.eventLog.turn(e, time.Now())
 		e.tellPeople()
-		e.observer.Show(e.shown, e.reported)
+		e.services.observer.Show(e.shown, e.reported)
 		e.startEffects(ctx)
 		var drained <-chan time.Time
 		if _, due := e.bindings.Table(); !due.IsZero() {
@@ -213,7 +202,7 @@ func (e *engine) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case ev := <-e.inbox.events:
-			e.take(ev)
+			e.take(ev, time.Now())
 			e.takeWaiting()
 		case <-ticker.C:
 		case <-drained:
@@ -221,12 +210,24 @@ func (e *engine) loop(ctx context.Context) {
 	}
 }
 
+// levelEvent is the level at which the log has every event: below debug, as there are
+// several for each instance and second.
+const levelEvent = slog.LevelDebug - 4
+
+// take takes an event, which happened at a time.
+func (e *engine) take(ev Event, now time.Time) {
+	if e.Log.Enabled(context.Background(), levelEvent) {
+		e.Log.Log(context.Background(), levelEvent, "event", "event", ev.String())
+	}
+	e.eventLog.take(e, ev, now)
+}
+
 // takeWaiting takes the events that are waiting, so that a turn sees them all.
 func (e *engine) takeWaiting() {
 	for range cap(e.inbox.events) {
 		select {
 		case ev := <-e.inbox.events:
-			e.take(ev)
+			e.take(ev, time.Now())
 		default:
 			return
 		}
@@ -244,12 +245,14 @@ func (e *engine) finish(ctx context.Context) {
 	for {
 		select {
 		case ev := <-e.inbox.events:
-			e.take(ev)
+			e.take(ev, time.Now())
 		case <-ended:
 			e.takeWaiting()
-			e.saveLast(ctx, time.Now())
+			// How it ended is noted as trouble, and there is nobody left to tell.
+			last := SaveEnded{save(ctx, e.services.keeper, e.lastSave(time.Now()))}
+			last.apply(e, time.Now())
 			e.tellPeople()
-			e.observer.End()
+			e.services.observer.End()
 			return
 		}
 	}
@@ -263,7 +266,7 @@ func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
 		for watched := files; slices.Equal(watched, files); {
 			// What changed before the watch began is seen now.
 			f, err := fleet.Read(o.Fleet)
-			b.sendUntil(ctx, fleetRead{f, err})
+			b.sendUntil(ctx, FleetRead{f, err})
 			if len(f.Files) > 0 {
 				files = f.Files
 			}
@@ -285,7 +288,7 @@ func (b inbox) watchCluster(ctx context.Context, c Cluster) {
 		case <-ctx.Done():
 			return
 		case <-c.Changes():
-			b.sendUntil(ctx, clusterChanged{c.Take()})
+			b.sendUntil(ctx, ClusterChanged{c.Take()})
 		}
 	}
 }
@@ -323,7 +326,7 @@ func (b inbox) watchStore(ctx context.Context, o Options) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.sendUntil(ctx, viewRead{view, err})
+		b.sendUntil(ctx, ViewRead{view, err})
 		select {
 		case <-ctx.Done():
 			return

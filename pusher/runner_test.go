@@ -151,7 +151,7 @@ func TestStoreThatTells(t *testing.T) {
 	see := func() channel.View {
 		select {
 		case ev := <-e.inbox.events:
-			e.take(ev)
+			e.take(ev, time.Now())
 		case <-time.After(patience):
 			t.Fatal("the store was not looked into")
 		}

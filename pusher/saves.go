@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -36,7 +34,7 @@ type saves struct {
 	retry    retrying
 	proposed *proposal // its state is being saved
 	approved []approval
-	raise    *raising // waits until nothing is under way
+	raise    *RaiseTerm // waits until nothing is under way
 }
 
 // proposal is a step of the rollout whose state is not saved yet.
@@ -125,12 +123,12 @@ func (e *engine) beginApproved(may bool, now time.Time) {
 	for _, a := range e.saves.approved {
 		switch i := e.instances[a.Instance]; {
 		case !may || i == nil || i.ref() != a.on || !i.reachable() || i.ledByOther() || e.unclaimed(i) || !a.holds(e.decision, e.view):
-			e.Log.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", string(a.Purpose))
+			e.tell(observe.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", string(a.Purpose)), now)
 			e.results = append(e.results, rollout.Result{Instance: a.Instance, Snapshot: a.Snapshot, Outcome: rollout.NotBegun})
 		case i.busy != "":
 			waiting = append(waiting, a)
 		default:
-			e.beginPush(a.Push)
+			e.beginPush(a.Push, now)
 		}
 	}
 	e.saves.approved = waiting
@@ -206,15 +204,15 @@ func (e *engine) beginSave(now time.Time) {
 	data, err := e.encoded(now)
 	e.dirty = false
 	e.saves.underWay, e.saves.began = true, now
-	e.begin(saveState{e.keeper, data, err})
+	e.begin(SaveState{data, err})
 }
 
-// saveLast saves what is known in the end, when nothing else is under way. A step that was
-// proposed is dropped: none of it was begun.
-func (e *engine) saveLast(ctx context.Context, now time.Time) {
+// lastSave returns the effect that saves what is known in the end, when nothing else is under way.
+// A step that was proposed is dropped: none of it was begun.
+func (e *engine) lastSave(now time.Time) SaveState {
 	e.saves.proposed = nil
 	data, err := e.encoded(now)
-	saveEnded{saveState{e.keeper, data, err}.save(ctx)}.apply(e, now) // noted as trouble, and there is nobody left to tell
+	return SaveState{data, err}
 }
 
 // keepState saves the state when that is due, and raises the term.
@@ -243,98 +241,33 @@ func (e *engine) saveInterval() time.Duration {
 	return saveInterval
 }
 
-// saveState saves the state.
-type saveState struct {
-	keeper Keeper
-	data   []byte
-	err    error // why there is no data
-}
-
-// run saves though the pusher ends: it is not known how far an interrupted save came.
-func (s saveState) run(ctx context.Context, send func(event)) {
-	send(saveEnded{s.save(ctx)})
-}
-
-func (s saveState) save(ctx context.Context) error {
-	if s.err != nil {
-		return s.err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
-	defer cancel()
-	err := s.keeper.Save(ctx, s.data)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", errStateHangs, err)
-	}
-	return err
-}
-
-func (s saveState) String() string { return observe.Describe("save state", "bytes", len(s.data)) }
-
-// saveEnded is the end of saving the state.
-type saveEnded struct{ err error }
-
-func (s saveEnded) apply(e *engine, now time.Time) {
+func (s SaveEnded) apply(e *engine, now time.Time) {
 	e.saves.underWay = false
-	e.saves.saved, e.saves.retry = now, e.saves.retry.after(s.err, now)
-	e.dirty = e.dirty || s.err != nil
-	if errors.Is(s.err, statestore.ErrTaken) {
-		e.leadership.lose(s.err)
+	e.saves.saved, e.saves.retry = now, e.saves.retry.after(s.Err, now)
+	e.dirty = e.dirty || s.Err != nil
+	if errors.Is(s.Err, statestore.ErrTaken) {
+		e.begin(EndTerm{s.Err})
 	}
-	e.trouble("state", s.err, now)
+	e.trouble("state", s.Err, now)
 	if p := e.saves.proposed; p != nil {
-		e.settle(p, s.err, now)
+		e.settle(p, s.Err, now)
 	}
 }
 
-func (s saveEnded) String() string { return observe.Describe("save ended", "err", s.err) }
-
-// raising raises the term above one that was met on an instance.
-type raising struct {
-	keeper Keeper
-	fence  *push.Fence // which is raised, too
-	above  int64
-	of     instance.Ref
-}
-
-func (r raising) run(ctx context.Context, send func(event)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
-	defer cancel()
-	term, err := r.keeper.Raise(ctx, r.above)
-	if err == nil {
-		r.fence.Raise(term)
-	}
-	send(raised{r, term, err})
-}
-
-func (r raising) String() string {
-	return observe.Describe("raise term", "instance", r.of.Name, "above", r.above)
-}
-
-// raised is the end of raising the term.
-type raised struct {
-	raising
-	term int64
-	err  error
-}
-
-func (r raised) apply(e *engine, now time.Time) {
+func (r Raised) apply(e *engine, now time.Time) {
 	e.saves.underWay = false
-	if r.err != nil {
-		e.trouble("state", r.err, now)
-		if errors.Is(r.err, statestore.ErrTaken) {
-			e.leadership.lose(fmt.Errorf("instance %s is of term %d: %w", r.of.Name, r.above, r.err))
+	if r.Err != nil {
+		e.trouble("state", r.Err, now)
+		if errors.Is(r.Err, statestore.ErrTaken) {
+			e.begin(EndTerm{fmt.Errorf("instance %s is of term %d: %w", r.Of.Name, r.Above, r.Err)})
 		}
 		return
 	}
-	e.Log.Warn("term raised above one that was met", "instance", r.of.Name, "met", r.above, "term", r.term)
+	e.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
 	e.leadership.raised++
-	e.leadership.term = r.term
-	e.instanceOf(r.of).claimAfter = now
+	e.leadership.term = r.Term
+	e.instanceOf(r.Of).claimAfter = now
 	e.dirty = true
-}
-
-func (r raised) String() string {
-	return observe.Describe("term raised", "instance", r.of.Name, "above", r.above, "term", r.term, "err", r.err)
 }
 
 // retrying is when to try again what failed. Each failure in a row doubles the wait.

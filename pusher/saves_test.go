@@ -25,9 +25,9 @@ func (e *engine) endSave(t *testing.T, now time.Time) bool {
 	effects := e.effects
 	e.effects = nil
 	for _, x := range effects {
-		if s, is := x.(saveState); is {
-			err := s.save(t.Context())
-			saveEnded{err}.apply(e, now)
+		if s, is := x.(SaveState); is {
+			err := save(t.Context(), e.services.keeper, s)
+			SaveEnded{err}.apply(e, now)
 			return err == nil
 		}
 	}
@@ -190,7 +190,7 @@ func proposing(t *testing.T) (*engine, *instanceState, rollout.Push) {
 // of those that were not.
 func (e *engine) begun() (begun []string, results []rollout.Result) {
 	for _, x := range e.effects {
-		if on, is := x.(onInstance); is {
+		if on, is := x.(OnInstance); is {
 			if p, is := on.Effect.(instance.Push); is {
 				begun = append(begun, p.Name)
 			}
@@ -244,7 +244,7 @@ func TestApprovedPushes(t *testing.T) {
 			if begun, _ := e.begun(); len(begun) > 0 {
 				t.Fatalf("begun before it was saved: %v", begun)
 			}
-			saveEnded{test.err}.apply(e, noon)
+			SaveEnded{test.err}.apply(e, noon)
 			if test.meanwhile != nil {
 				test.meanwhile(e, i)
 			}
@@ -272,7 +272,7 @@ func TestApprovedPushWaitsForAJob(t *testing.T) {
 	t.Parallel()
 	e, i, _ := proposing(t)
 	i.busy = workUpdate
-	saveEnded{}.apply(e, noon)
+	SaveEnded{}.apply(e, noon)
 	e.beginApproved(true, noon)
 	if begun, results := e.begun(); len(begun) > 0 || len(results) > 0 || !e.saves.reservedFor(i, noon.Add(time.Hour)) {
 		t.Fatalf("begun %v, results %v", begun, results)
@@ -293,7 +293,7 @@ func TestResultsAreTakenOnce(t *testing.T) {
 		e.results, e.reloads = []rollout.Result{{Instance: "a"}}, map[string]int{"a": 1, "b": 1}
 		e.propose(rollout.State{Good: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}}, nil, nil, noon)
 		e.results, e.reloads["b"] = append(e.results, rollout.Result{Instance: "b"}), 2
-		saveEnded{err}.apply(e, noon)
+		SaveEnded{err}.apply(e, noon)
 		results, reloads := len(e.results), len(e.reloads)
 		if err == nil && (results != 1 || e.results[0].Instance != "b" || reloads != 1) || err != nil && (results != 2 || reloads != 2) || e.reloads["b"] != 2 {
 			t.Errorf("after %v there are %v and %v", err, e.results, e.reloads)
@@ -315,7 +315,7 @@ func TestSaveThatDoesNotEndIsTold(t *testing.T) {
 			t.Errorf("after %s it is told: %v, and effects are %v", test.after, told, e.effects)
 		}
 	}
-	saveEnded{}.apply(e, noon.Add(time.Hour))
+	SaveEnded{}.apply(e, noon.Add(time.Hour))
 	if len(e.troubles) > 0 {
 		t.Errorf("troubles are %v", e.troubles)
 	}
@@ -326,7 +326,7 @@ func TestForgottenWhileAStepIsSaved(t *testing.T) {
 	t.Parallel()
 	e, _, _ := proposing(t)
 	e.change(func(s rollout.State) rollout.State { return s.Forget("a") })
-	saveEnded{}.apply(e, noon)
+	SaveEnded{}.apply(e, noon)
 	if len(e.state.Rollout.Instances) > 0 || e.state.Rollout.Rollout == nil {
 		t.Errorf("the state is %+v", e.state.Rollout)
 	}

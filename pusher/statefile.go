@@ -160,7 +160,7 @@ func (s state) encoded() ([]byte, error) {
 
 func (s state) save(ctx context.Context, k Keeper) error {
 	data, err := s.encoded()
-	return saveState{k, data, err}.save(ctx)
+	return save(ctx, k, SaveState{data, err})
 }
 
 // fallbackFile is the name of the file next to the state with the fallback certificate.

@@ -97,7 +97,7 @@ func (e *engine) expiries() []observe.Expiry {
 // seen returns what the engine knows, as far as people see it.
 func (e *engine) seen(now time.Time) observe.View {
 	v := observe.View{
-		Now: now, Leader: e.leader(), Term: e.leadership.term, Fleet: e.view.Fleet,
+		Now: now, Leader: e.leadership.holder, Term: e.leadership.term, Fleet: e.view.Fleet,
 		Decision: e.decision.Decision, StoreRead: e.viewRead, Rewound: e.rewound, Snapshots: e.view.IDs, Newest: e.view.Head(),
 		Rollout: e.state.Rollout, Waits: e.waits, Changes: e.changes, Troubles: e.troubles,
 		Kept: e.keptStatus(), Backends: e.backendsStatus(now),

@@ -30,7 +30,7 @@ func TestTerminatingPodIsNeitherRepairedNorCounted(t *testing.T) {
 		name := members.Instances[0].Name // the canary of the next rollout
 		members.Instances = members.Instances[1:]
 		e := <-p.life.engine
-		e.inbox.send(fleetRead{fleet: members})
+		e.inbox.send(FleetRead{Fleet: members})
 		pass(time.Minute)
 		ends := p.instances[name]
 		ends.mu.Lock()

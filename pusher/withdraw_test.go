@@ -7,7 +7,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
-	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
 // What failed for one wish is not rejected where people named it anew meanwhile, seen by
@@ -46,25 +45,13 @@ func TestRejectInChannel(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := dirstore.Open(t.TempDir(), dirstore.Options{})
-			err := store.UpdateChannel(t.Context(), "a test", noon, func(c *channel.Channel) error {
-				for _, say := range test.says {
-					*c = say(*c)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
+			var c channel.Channel
+			for _, say := range test.says {
+				c = say(c)
 			}
 			f := rollout.Failure{Snapshot: r2, Intent: test.intent, At: noon}
-			if err := rejectInChannel(t.Context(), store, f, "edge", digestLike(r2), true, noon); err != nil {
-				t.Fatal(err)
-			}
-			view, err := store.View(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, got := view.Channel.Rejection(r2); got != test.want {
+			c = WriteRejection{Failure: f, Fleet: "edge", At: noon}.Edit(c, digestLike(r2))
+			if _, got := c.Rejection(r2); got != test.want {
 				t.Errorf("rejected: %v, want %v", got, test.want)
 			}
 		})

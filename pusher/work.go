@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -16,9 +17,9 @@ import (
 )
 
 // beginPush begins a push.
-func (e *engine) beginPush(p rollout.Push) {
+func (e *engine) beginPush(p rollout.Push, now time.Time) {
 	i := e.instances[p.Instance]
-	e.Log.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose))
+	e.tell(observe.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose)), now)
 	i.begin(workPush)
 	e.do(instance.Push{
 		Ref: i.ref(), Push: p, Want: e.bindings.Unbound(p.Snapshot, i.Layout), Whole: i.snapshot() != p.Snapshot,
@@ -96,9 +97,9 @@ func (e *engine) reject(now time.Time) {
 		return
 	}
 	f := failures[0]
-	snapshot, known := e.snapshotCache.Get(f.Snapshot)
+	snapshot, _ := e.snapshotCache.Get(f.Snapshot)
 	e.rejecting = true
-	e.begin(writeRejection{e.Store, f, e.view.Fleet, snapshot.Manifest.Spec.Digest, known, now})
+	e.begin(WriteRejection{f, e.view.Fleet, snapshot.Manifest.Spec.Digest, now})
 }
 
 // sameJSON reports whether two values are stored alike. Values that are the same, as they

@@ -90,6 +90,11 @@ func (l *Cache) Due(needed []snapshots.ID, now time.Time) []snapshots.ID {
 	return out
 }
 
+// Reading returns the snapshots that are being read, or kept on disk once more.
+func (l *Cache) Reading() []snapshots.ID {
+	return slices.SortedFunc(maps.Keys(l.asked), snapshots.ID.Compare)
+}
+
 // Take notes how reading a snapshot ended.
 func (l *Cache) Take(id snapshots.ID, s snapshots.Snapshot, err error, now time.Time) {
 	delete(l.asked, id)

@@ -1,0 +1,209 @@
+package pusher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/discovery"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/sealing"
+)
+
+// services is what effects are carried out with. The runner has them, and nothing that decides
+// does.
+type services struct {
+	store    Store
+	cache    string // the folder with the snapshots in use, "" for none
+	identity string // the file of identities, "" for none
+	keeper   Keeper
+	cluster  Cluster                              // nil: there is none
+	pods     func() (kubernetes.Interface, error) // nil: there is no cluster
+	fence    *push.Fence                          // nil: there is none
+	end      context.CancelCauseFunc              // of the term, nil where others do not lead
+	log      *slog.Logger
+	observer *observe.Observer
+
+	connections *instance.Connections
+	podsWatched context.CancelFunc // ends the watch of pods that there is
+}
+
+func (o Options) services() *services {
+	return &services{
+		store: o.Store, cache: o.cache(), identity: o.Identity, keeper: o.keeper(), cluster: o.Cluster, pods: o.Pods,
+		log: o.Log, observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), nil),
+	}
+}
+
+// job is how an effect is carried out, which may take long. What there is to know goes back as
+// events: one at the end, or several from an effect that watches something.
+type job func(ctx context.Context, send func(Event))
+
+// job returns how to carry out an effect, nil for one that is carried out by then. It is called in
+// the order in which effects were decided, and waits for nothing. Context ctx ends with the pusher.
+func (s *services) job(ctx context.Context, x Effect) job {
+	switch x := x.(type) {
+	case OnInstance:
+		traced, run := s.trace(ctx, x.Effect), s.connections.Job(x.Effect)
+		return func(_ context.Context, send func(Event)) {
+			run(traced, func(ev instance.Event) { send(OfInstance{ev}) })
+		}
+	case ReadSnapshot:
+		return one(func(ctx context.Context) Event {
+			read, err := fetch(ctx, s.store, s.cache, x.ID)
+			return SnapshotRead{x.ID, read, err}
+		})
+	case KeepSnapshot:
+		return one(func(context.Context) Event {
+			return SnapshotRead{x.Snapshot.ID(), x.Snapshot, keep(s.cache, x.Snapshot)}
+		})
+	case ForgetSnapshots:
+		return one(func(context.Context) Event {
+			forget(s.cache, x.Needed)
+			return SnapshotsForgotten{}
+		})
+	case OpenCertificates:
+		return one(func(ctx context.Context) Event {
+			found, err := s.open(ctx, x.Snapshot)
+			return CertificatesOpened{x.Snapshot.ID(), found, err}
+		})
+	case WriteRejection:
+		return one(func(ctx context.Context) Event { return RejectionWritten{x.Failure.Snapshot, reject(ctx, s.store, x)} })
+	case SaveState:
+		return one(func(ctx context.Context) Event { return SaveEnded{save(ctx, s.keeper, x)} })
+	case RaiseTerm:
+		return one(func(ctx context.Context) Event { return s.raise(ctx, x) })
+	case WatchPods:
+		return s.watchPods(ctx, x.Pods)
+	case FollowCluster:
+		s.cluster.Want(x.Wanted)
+		return nil
+	case EndTerm:
+		if s.end != nil {
+			s.end(x.Why)
+		}
+		return nil
+	}
+	panic(fmt.Sprintf("an effect of a kind that is not known: %T", x))
+}
+
+// one is a job that ends with an event.
+func one(run func(context.Context) Event) job {
+	return func(ctx context.Context, send func(Event)) { send(run(ctx)) }
+}
+
+// trace begins the span of a push or an update.
+func (s *services) trace(ctx context.Context, x instance.Effect) context.Context {
+	switch x := x.(type) {
+	case instance.Push:
+		return s.observer.PushSpan(ctx, x.Push, x.Traceparent)
+	case instance.Update:
+		return s.observer.UpdateSpan(ctx, x.Name, x.Running, x.Traceparent)
+	}
+	return ctx
+}
+
+// open returns the certificates that a snapshot carries, or those beside it. The file of identities
+// is read each time, as it may be another by now.
+func (s *services) open(ctx context.Context, of snapshots.Snapshot) (map[string][]byte, error) {
+	if slices.ContainsFunc(binding.VersionsOf(of), func(ref snapshots.CertificateRef) bool { return ref.Mode == snapshots.ModeCompanion }) {
+		return companions(ctx, s.store, of.ID())
+	}
+	if s.identity == "" {
+		return sealing.Identities{}.Certificates(of)
+	}
+	identities, err := sealing.ReadIdentities(s.identity)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", of.ID(), err)
+	}
+	return identities.Certificates(of)
+}
+
+// reject notes a failure in the channel. The digest is that of the snapshot, which is read again
+// where it is no longer at hand.
+func reject(ctx context.Context, store Store, w WriteRejection) error {
+	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
+	defer cancel()
+	failed, digest := w.Failure.Snapshot, w.Digest
+	if digest == "" {
+		s, err := store.Get(ctx, failed)
+		if err != nil {
+			return fmt.Errorf("reject %s: %w", failed, err)
+		}
+		digest = s.Manifest.Spec.Digest
+	}
+	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", failed, observe.FirstLine(w.Failure.Reason, 80)), w.At, func(c *channel.Channel) error {
+		*c = w.Edit(*c, digest)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reject %s: %w", failed, err)
+	}
+	return nil
+}
+
+// save saves the state though the pusher ends: it is not known how far an interrupted save came.
+func save(ctx context.Context, k Keeper, x SaveState) error {
+	if x.Err != nil {
+		return x.Err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	err := k.Save(ctx, x.Data)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", errStateHangs, err)
+	}
+	return err
+}
+
+// raise raises the term, and with it the fence.
+func (s *services) raise(ctx context.Context, x RaiseTerm) Event {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	term, err := s.keeper.Raise(ctx, x.Above)
+	if err == nil {
+		s.fence.Raise(term)
+	}
+	return Raised{x, term, err}
+}
+
+var errNoCluster = errors.New("the fleet has pods, and no cluster is known to look for them in")
+
+// watchPods looks for the pods of a fleet until others are looked for.
+func (s *services) watchPods(ctx context.Context, pods *fleet.Pods) job {
+	if s.podsWatched != nil {
+		s.podsWatched()
+		s.podsWatched = nil
+	}
+	if pods == nil {
+		return nil
+	}
+	ctx, s.podsWatched = context.WithCancel(ctx)
+	return func(_ context.Context, send func(Event)) {
+		report := func(found []fleet.Instance, err error) {
+			if ctx.Err() == nil {
+				send(PodsFound{*pods, found, err})
+			}
+		}
+		if s.pods == nil {
+			report(nil, errNoCluster)
+			return
+		}
+		client, err := s.pods()
+		if err != nil {
+			report(nil, err)
+			return
+		}
+		discovery.Watch(ctx, client, *pods, s.log, report)
+	}
+}
