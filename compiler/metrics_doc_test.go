@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/testing/metricsdoc"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -34,6 +35,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	registry.MustRegister(watching)
 	registerOthers(t, registry)
 	announce.New(announce.Options{Metrics: registry})
+	credentials.NewMetrics(registry, "compiler").Example()
 	metricsdoc.Check(t, registry, file, section, prefix, *update)
 }
 

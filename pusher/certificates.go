@@ -1,21 +1,17 @@
 package pusher
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	stdpem "encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
@@ -101,35 +97,10 @@ func newFallback(now time.Time) func() ([]byte, error) {
 
 // selfSigned returns a certificate for ten years and its key.
 func selfSigned(now time.Time) ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "hapsnap fallback certificate"},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.AddDate(10, 0, 0),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	for _, block := range []*stdpem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := stdpem.Encode(&out, block); err != nil {
-			return nil, err
-		}
-	}
-	return out.Bytes(), nil
+	certificate, key, err := credentials.SelfSigned(x509.Certificate{
+		Subject:   pkix.Name{CommonName: "hapsnap fallback certificate"},
+		NotBefore: now.Add(-time.Hour),
+		NotAfter:  now.AddDate(10, 0, 0),
+	})
+	return slices.Concat(certificate, key), err
 }

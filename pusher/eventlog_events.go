@@ -53,6 +53,8 @@ func (l *eventLog) encode(ev Event) (loggedEvent, error) {
 		out.Kind, out.Err, data = "fleet", l.error(v.Err), l.fleet(v.Fleet)
 	case PodsFound:
 		out.Kind, out.Err, data = "pods", l.error(v.Err), loggedPods{v.Of, l.members(v.Found), v.Found != nil}
+	case CredentialsMade:
+		out.Kind, out.Err, data = "credentials", l.error(v.Err), v.Of
 	case ClusterChanged:
 		out.Kind, data = "cluster", binding.RecordChange(v.Change, l.digest)
 	case SnapshotRead:

@@ -273,6 +273,7 @@ func (e *engine) followPods(pods *fleet.Pods, now time.Time) {
 	if pods == nil {
 		e.found = nil
 		e.trouble("pods", nil, now)
+		e.trouble(observe.AboutCredentials, nil, now)
 	}
 	e.begin(WatchPods{pods})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/internal/testing/metricsdoc"
@@ -29,6 +30,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	announce.New(announce.Options{Metrics: registry})
+	credentials.NewMetrics(registry, "pusher").Example()
 	metricsdoc.Check(t, registry, file, section, prefix, *update)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 
@@ -55,6 +56,10 @@ type Options struct {
 	// Pods returns a client of the cluster in which a fleet's pods are. It is asked for
 	// one where the fleet's file speaks of pods; nil: there is no cluster.
 	Pods func() (kubernetes.Interface, error)
+	// MakeCredentials are the names of Secrets that the fleet's file names for its pods, and
+	// that this pusher fills and renews; their metrics may be nil.
+	MakeCredentials    []string
+	CredentialsMetrics *credentials.Metrics
 	// Live is the directory with the manifests of EndpointSlices and Secrets; it is
 	// watched.
 	Live string

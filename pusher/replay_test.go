@@ -233,6 +233,8 @@ func (r *replaying) event(v loggedEvent) Event {
 			found = []fleet.Instance{}
 		}
 		return PodsFound{of, found, err}
+	case "credentials":
+		return CredentialsMade{read[fleet.Pods](r, v), err}
 	case "cluster":
 		return ClusterChanged{r.replay.Change(read[binding.RecordedChange](r, v))}
 	case "snapshot":
@@ -431,6 +433,7 @@ func TestEachEventIsRecorded(t *testing.T) {
 	for _, ev := range []Event{
 		ViewRead{channel.View{IDs: []snapshots.ID{one}}, nil}, LiveRead{binding.Objects{}, failed},
 		FleetRead{fleet.Fleet{Name: "edge", Instances: []fleet.Instance{{Name: "edge-1"}}}, nil}, PodsFound{fleet.Pods{Namespace: "edge"}, []fleet.Instance{{Name: "a"}}, failed},
+		CredentialsMade{fleet.Pods{Namespace: "edge"}, failed},
 		ClusterChanged{cluster.Change{Status: &cluster.Status{Slices: 3, Waits: []string{"more"}}}}, SnapshotRead{one, snapshots.Snapshot{}, failed},
 		CertificatesOpened{one, map[string][]byte{"v": nil}, failed}, RejectionWritten{one, failed}, SaveEnded{failed}, LeaderSeen{"pusher-0"}, SnapshotsForgotten{},
 		Raised{RaiseTerm{3, about.Ref}, 4, failed},

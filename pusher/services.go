@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -34,6 +35,7 @@ type services struct {
 	log      *slog.Logger
 	observer *observe.Observer
 
+	credentials credentialsMaker
 	connections *instance.Connections
 	podsWatched context.CancelFunc // ends the watch of pods that there is
 }
@@ -41,7 +43,7 @@ type services struct {
 func (o Options) services() *services {
 	return &services{
 		store: o.Store, cache: o.cache(), identity: o.Identity, keeper: o.keeper(), cluster: o.Cluster, pods: o.Pods,
-		log: o.Log, observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), nil),
+		log: o.Log, credentials: credentialsMaker{o.MakeCredentials, o.CredentialsMetrics, o.Log}, observer: observe.New(o.observed()), connections: instance.New(o.connectionOptions(), nil),
 	}
 }
 
@@ -204,6 +206,9 @@ func (s *services) watchPods(ctx context.Context, pods *fleet.Pods) job {
 			report(nil, err)
 			return
 		}
+		var making sync.WaitGroup
+		defer making.Wait()
+		making.Go(func() { s.credentials.run(ctx, client, *pods, send) })
 		discovery.Watch(ctx, client, *pods, s.log, report)
 	}
 }

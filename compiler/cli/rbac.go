@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/kubewatch"
@@ -34,6 +36,7 @@ type rbacFlags struct {
 	store, scope  string
 
 	withoutNamespaces bool
+	webhook           webhookFlags
 }
 
 func rbacCommand() *cobra.Command {
@@ -47,7 +50,8 @@ binding for each concern. Each role has a name of its own, so that nothing that 
 applied before is replaced by something else.
 
 The compiler watches what is compiled, holds the Lease, and writes snapshots, Events
-and, if the configuration asks for it, the status of Ingresses. The Lease is where a
+and, if the configuration asks for it, the status of Ingresses. With --webhook-secret it
+writes that Secret and the caBundle of --webhook-configuration. The Lease is where a
 compiler that runs as the account looks for it: in the namespace of the account, unless
 --lease names it.
 
@@ -66,6 +70,7 @@ Leave them out with --without-namespaces.`,
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.leader.Lease, "lease", "", "as for run; by default hapsnap-compiler in the namespace of the service account")
+	f.webhook.addMade(flags, "as for run; ")
 	flags.StringVar(&f.store, "store", "", "as for run; a store in a cluster needs roles too")
 	flags.StringVar(&f.scope, "scope", "cluster", rbac.ScopeHelp)
 	flags.StringVar(&f.name, "name", "hapsnap-compiler", "beginning of the names of the roles and their bindings")
@@ -184,6 +189,15 @@ func (f *rbacFlags) grant(r *rbac.Roles, c config.Config, reading []rbac.Grant) 
 	if len(c.Namespaces) > 0 {
 		// Events on what is in no namespace are there.
 		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "events", Namespace: metav1.NamespaceDefault, Rules: events.Rules()})
+	}
+	secret, made, err := f.webhook.checkMade()
+	if err != nil {
+		return err
+	}
+	if made {
+		r.Grants = rbac.Join(r.Grants,
+			rbac.Grant{Concern: "webhook", Namespace: secret.Namespace, Rules: credentials.Rules(secret.Name)},
+			rbac.Grant{Concern: "webhook", Rules: admission.RegistrationRules(f.webhook.registration)})
 	}
 	if !stores.InCluster(f.store) {
 		return nil

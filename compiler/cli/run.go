@@ -23,6 +23,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/announce"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -42,6 +43,7 @@ type runFlags struct {
 	address string
 	leader  election.Flags
 	webhook webhookFlags
+	made    *credentials.Metrics
 	options compiler.Options
 }
 
@@ -143,6 +145,7 @@ func (f *runFlags) serve(ctx context.Context, o compiler.Options, log *slog.Logg
 		registry.MustRegister(watching)
 	}
 	o.Metrics, o.Status = registry, &compiler.Status{}
+	f.made = credentials.NewMetrics(registry, "compiler")
 	reviews, err := f.webhook.start(ctx, o.Judge, registry, log)
 	if err != nil {
 		return err
@@ -182,6 +185,21 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *com
 	}
 	o.Leader, o.Announcer = w.leader, w.announcer
 	group.Go(func() error { return w.run(ctx) })
+	maker, err := f.webhook.maker(connection.Config, o.Log)
+	if err != nil || maker == nil {
+		return err
+	}
+	maker.Leading, maker.Metrics = w.leader.Leading, f.made
+	group.Go(func() error {
+		maker.Run(ctx, func(err error) {
+			if err != nil {
+				o.Log.Error("the webhook's certificate cannot be made or used", "err", err)
+			} else {
+				o.Log.Info("the webhook's certificate is in order again")
+			}
+		})
+		return nil
+	})
 	return nil
 }
 
@@ -249,6 +267,7 @@ func (w writers) run(ctx context.Context) error {
 type webhookFlags struct {
 	address, certDir, configMap, clientCA string
 	clientNames                           []string
+	secret, registration                  string
 }
 
 // defaultWebhookAddress has the port that webhooks have by custom.
@@ -257,9 +276,51 @@ const defaultWebhookAddress = ":9443"
 func (f *webhookFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.address, "webhook-address", defaultWebhookAddress, "address for the reviews of an API server over HTTPS, if --webhook-cert-dir is given")
 	flags.StringVar(&f.certDir, "webhook-cert-dir", "", "directory with tls.crt and tls.key for reviews, read again when they change; no reviews if empty")
+	f.addMade(flags, "with --webhook-configuration, ")
 	flags.StringVar(&f.clientCA, "webhook-client-ca", "", "file with the authorities of client certificates that may ask for reviews, such as the API server's, read again when it changes; if empty, anybody may")
 	flags.StringSliceVar(&f.clientNames, "webhook-client-name", nil, "common name or DNS name that a client certificate must have, besides a signature of --webhook-client-ca, to ask for reviews (default: any)")
 	flags.StringVar(&f.configMap, "webhook-config-map", "", "ConfigMap, as NAMESPACE/NAME, whose key "+admission.ConfigKey+" is reviewed as the configuration (default: that of --config-map)")
+}
+
+// addMade adds the flags about a certificate that the compiler makes.
+func (f *webhookFlags) addMade(flags *pflag.FlagSet, with string) {
+	flags.StringVar(&f.secret, "webhook-secret", "", with+"Secret, as NAMESPACE/NAME, that the elected compiler fills with a certificate for reviews if it has no data, and renews; it is what is mounted as --webhook-cert-dir")
+	flags.StringVar(&f.registration, "webhook-configuration", "", "ValidatingWebhookConfiguration whose Services the certificate in --webhook-secret is for, and which is told of its authority")
+}
+
+// checkMade returns the Secret with the certificate that the compiler makes; ok is false
+// if it makes none.
+func (f *webhookFlags) checkMade() (secret types.NamespacedName, ok bool, err error) {
+	if f.secret == "" && f.registration == "" {
+		return secret, false, nil
+	}
+	if f.secret == "" || f.registration == "" {
+		return secret, false, process.WithHint(process.Usage("--webhook-secret and --webhook-configuration go together"), "name the Secret for the certificate, and the ValidatingWebhookConfiguration that is told of its authority")
+	}
+	if secret, err = objectname.Parse(f.secret); err != nil {
+		return secret, false, process.Usage("--webhook-secret: %w", err)
+	}
+	return secret, true, nil
+}
+
+// maker returns what fills the Secret with the certificate, nil if it is filled by others.
+func (f *webhookFlags) maker(c *rest.Config, log *slog.Logger) (*credentials.Maker, error) {
+	secret, ok, err := f.checkMade()
+	if !ok {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", c.Host, err)
+	}
+	registration := admission.Registration{Client: client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), Name: f.registration}
+	return credentials.New(credentials.Options{
+		Namespace: secret.Namespace, Secrets: client.CoreV1().Secrets(secret.Namespace), Log: log, Publish: registration.Trust,
+		Wanted: func(ctx context.Context) ([]credentials.Wanted, error) {
+			names, err := registration.DNSNames(ctx)
+			return []credentials.Wanted{{Secret: secret.Name, Certificate: &credentials.Certificate{DNSNames: names}}}, err
+		},
+	}), nil
 }
 
 // enabled reports whether there are to be reviews.
@@ -267,8 +328,13 @@ func (f *webhookFlags) enabled() bool { return f.certDir != "" }
 
 // check returns a usage error for flags that do not fit.
 func (f *webhookFlags) check() error {
+	if _, _, err := f.checkMade(); err != nil {
+		return err
+	}
 	_, err := objectname.Parse(f.configMap)
 	switch {
+	case f.secret != "" && f.certDir == "":
+		return process.WithHint(process.Usage("--webhook-secret is given without a webhook"), "use --webhook-cert-dir with the folder where that Secret is mounted")
 	case f.address != defaultWebhookAddress && f.certDir == "":
 		return process.WithHint(process.Usage("the webhook has no certificate"), "use --webhook-cert-dir with a directory for tls.crt and tls.key; they may come later")
 	case f.clientCA != "" && f.certDir == "":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,9 +37,9 @@ func (s Settings) runAPI() (int, error) {
 		}
 	}
 	for {
-		read, err := s.readAPI()
-		if err != nil {
-			return exitFailure, err
+		read, ok := s.awaitAPI(got)
+		if !ok {
+			return 0, nil
 		}
 		if err := os.MkdirAll(s.APIDir, 0o700); err != nil {
 			return exitFailure, err
@@ -56,6 +57,29 @@ func (s Settings) runAPI() (int, error) {
 			return code, nil
 		}
 		fmt.Fprintln(s.stderr, "bootstrap dataplaneapi: its credentials or certificate changed; the Dataplane API starts again")
+	}
+}
+
+// awaitAPI reads what others make for the API, once it is there; ok is false if the container
+// is told to end before. In a new release the pusher makes it, and a kubelet brings it.
+func (s Settings) awaitAPI(got <-chan os.Signal) (read apiSecrets, ok bool) {
+	tick := time.NewTicker(apiLook)
+	defer tick.Stop()
+	said := ""
+	for {
+		read, err := s.readAPI()
+		if err == nil {
+			return read, true
+		}
+		if text := err.Error(); text != said {
+			said = text
+			fmt.Fprintf(s.stderr, "bootstrap dataplaneapi: waiting for credentials: %s\n", strings.ReplaceAll(text, "\n", "; "))
+		}
+		select {
+		case <-tick.C:
+		case <-got:
+			return apiSecrets{}, false
+		}
 	}
 }
 
@@ -92,24 +116,34 @@ func isSocket(path string) bool {
 }
 
 // apiSecrets are what others make for the API.
-type apiSecrets struct{ username, password, certificate, key []byte }
+type apiSecrets struct {
+	users            []apiUser // the present one, and the next one, if there is one
+	certificate, key string
+}
+
+type apiUser struct{ name, password string }
 
 func (a apiSecrets) equal(b apiSecrets) bool {
-	return bytes.Equal(a.username, b.username) && bytes.Equal(a.password, b.password) && bytes.Equal(a.certificate, b.certificate) && bytes.Equal(a.key, b.key)
+	return slices.Equal(a.users, b.users) && a.certificate == b.certificate && a.key == b.key
 }
 
 // readAPI reads the files of the API's Secrets.
 func (s Settings) readAPI() (apiSecrets, error) {
 	var out apiSecrets
-	read := func(dir, name string, into *[]byte) error {
+	read := func(dir, name string, into *string) error {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil && len(bytes.TrimSpace(content)) == 0 {
 			err = fmt.Errorf("%s is empty", filepath.Join(dir, name))
 		}
-		*into = content
+		*into = strings.TrimRight(string(content), "\r\n")
 		return err
 	}
-	err := errors.Join(read(s.CredentialsDir, "username", &out.username), read(s.CredentialsDir, "password", &out.password))
+	var present, next apiUser
+	err := errors.Join(read(s.CredentialsDir, "username", &present.name), read(s.CredentialsDir, "password", &present.password))
+	out.users = []apiUser{present}
+	if read(s.CredentialsDir, "next-username", &next.name) == nil && read(s.CredentialsDir, "next-password", &next.password) == nil {
+		out.users = append(out.users, next)
+	}
 	if s.TLSDir != "" {
 		err = errors.Join(err, read(s.TLSDir, "tls.crt", &out.certificate), read(s.TLSDir, "tls.key", &out.key))
 	}
@@ -124,36 +158,36 @@ func (s Settings) apiFile(read apiSecrets) []byte {
 		listen = fmt.Sprintf("scheme: [https]\n  tls:\n    tls_host: %s\n    tls_port: %d\n    tls_certificate: %s\n    tls_key: %s",
 			quoted(s.PodIP), s.APIPort, quoted(filepath.Join(s.TLSDir, "tls.crt")), quoted(filepath.Join(s.TLSDir, "tls.key")))
 	}
-	line := func(secret []byte) string { return quoted(strings.TrimRight(string(secret), "\r\n")) }
+	var users strings.Builder
+	for _, u := range read.users {
+		fmt.Fprintf(&users, "\n  - name: %s\n    password: %s\n    insecure: true", quoted(u.name), quoted(u.password))
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `config_version: 2
 name: %s
 dataplaneapi:
   %s
-  user:
-  - name: %s
-    password: %s
-    insecure: true
+  user:%s
   transaction:
-    transaction_dir: %[5]s/dataplane/transactions
-    backups_dir: %[5]s/dataplane/backups
+    transaction_dir: %[4]s/dataplane/transactions
+    backups_dir: %[4]s/dataplane/backups
     backups_number: 10
   resources:
-    maps_dir: %[5]s/maps
-    ssl_certs_dir: %[5]s/ssl
-    general_storage_dir: %[5]s/general
-    dataplane_storage_dir: %[5]s/dataplane/storage
+    maps_dir: %[4]s/maps
+    ssl_certs_dir: %[4]s/ssl
+    general_storage_dir: %[4]s/general
+    dataplane_storage_dir: %[4]s/dataplane/storage
 haproxy:
-  config_file: %[5]s/haproxy.cfg
-  haproxy_bin: %[6]s
+  config_file: %[4]s/haproxy.cfg
+  haproxy_bin: %[5]s
   master_worker_mode: true
-  master_runtime: %[7]s
+  master_runtime: %[6]s
   reload:
     reload_delay: 1
     reload_strategy: custom
     reload_cmd: /bin/false
     restart_cmd: /bin/false
-`, quoted(s.PodName), listen, line(read.username), line(read.password), s.ConfigDir, s.HAProxy, s.MasterSocket)
+`, quoted(s.PodName), listen, &users, s.ConfigDir, s.HAProxy, s.MasterSocket)
 	return b.Bytes()
 }
 

@@ -56,24 +56,61 @@ func TestAPIIsConfigured(t *testing.T) {
 	}
 }
 
-// A container whose Secret is empty ends with a fault that says so.
-func TestAPIWithoutAPassword(t *testing.T) {
+// A container whose Secret is empty says so, and waits until it is filled. Told to end
+// before, it does.
+func TestAPIWaitsForItsPassword(t *testing.T) {
 	t.Parallel()
-	p := newAPIPod(t, apiCase{" \n", ""})
+	for name, filled := range map[string]bool{"filled": true, "told to end": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newAPIPod(t, apiCase{" \n", ""})
+			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			eventually(t, "it says what it waits for", func() bool {
+				text, _ := os.ReadFile(p.log)
+				return strings.Contains(string(text), "waiting for credentials: "+p.dir+"/password is empty")
+			})
+			if filled {
+				write(t, filepath.Join(p.dir, "password"), "s3cr3t")
+				eventually(t, "the API starts", func() bool { return count(t, filepath.Join(p.dir, "started")) == 1 })
+				checkAPI(t, filepath.Join(p.dir, "api", "dataplaneapi.yml"), apiCase{"s3cr3t", ""})
+			}
+			p.signal(t, syscall.SIGTERM)
+			if err := <-p.ended; err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+// While a password is renewed the API takes the present one and the next one.
+func TestAPITakesTheNextPassword(t *testing.T) {
+	t.Parallel()
+	p := newAPIPod(t, apiCase{"s3cr3t", ""})
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	if err := <-p.ended; err == nil {
-		t.Error("it ended well")
-	}
+	started := filepath.Join(p.dir, "started")
+	eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
+	write(t, filepath.Join(p.dir, "next-username"), "hapsnap-2")
+	write(t, filepath.Join(p.dir, "next-password"), "an0ther")
+	path := filepath.Join(p.dir, "api", "dataplaneapi.yml")
+	eventually(t, "it takes both", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), "- name: 'hapsnap'\n    password: 's3cr3t'\n    insecure: true\n  - name: 'hapsnap-2'\n    password: 'an0ther'\n    insecure: true\n")
+	})
+	eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
 }
 
 // newAPIPod starts the API's container. Its API notes that it started, and waits.
 func newAPIPod(t *testing.T, c apiCase) *pod {
 	t.Helper()
-	p := &pod{dir: t.TempDir()}
+	p := &pod{dir: t.TempDir(), log: filepath.Join(t.TempDir(), "log")}
 	write(t, filepath.Join(p.dir, "username"), "hapsnap")
 	write(t, filepath.Join(p.dir, "password"), c.password)
 	api := filepath.Join(p.dir, "dataplaneapi")

@@ -26,7 +26,8 @@ type Settings struct {
 	HAProxy, DataplaneAPI string // HAPROXY, DATAPLANEAPI
 	// APIDir is where the API's file is written. Nobody else reads it.
 	APIDir string // API_DIR
-	// CredentialsDir has the files username and password of the API.
+	// CredentialsDir has the files username and password of the API. It may have next-username
+	// and next-password, which the API takes too.
 	CredentialsDir string // CREDENTIALS_DIR
 	// TLSDir has tls.crt and tls.key of the API, which speaks plain HTTP without it.
 	TLSDir  string // TLS_DIR

@@ -23,6 +23,7 @@ const limit = 20 * time.Second
 // A pod is one HAProxy with the folders that its containers share.
 type pod struct {
 	dir, web, status string
+	log              string // a file with what it says, if there is one
 	env              []string
 	process          *exec.Cmd
 	ended            chan error
@@ -82,6 +83,14 @@ func (p *pod) start(t *testing.T, path string, args ...string) {
 func (p *pod) launch(t *testing.T) {
 	t.Helper()
 	p.process.Stderr = os.Stderr
+	if p.log != "" {
+		file, err := os.Create(p.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		p.process.Stderr = file
+	}
 	p.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.process.Start(); err != nil {
 		t.Fatal(err)

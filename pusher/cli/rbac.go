@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
@@ -19,6 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/rbac"
+	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -33,6 +35,7 @@ import (
 type rbacFlags struct {
 	storeFlags
 	name, account, fleet, live    string
+	made                          []string
 	state, scope                  string
 	leader                        election.Flags
 	gc, allNamespaces, companions bool
@@ -58,7 +61,7 @@ before is replaced by something else.
 - For a store in the cluster it reads snapshots and the channel, notes in the channel what
   failed, and writes the status of the fleet, and Events.
 - With --instances, where instances are pods, it reads these and the Secrets with their
-  credentials.
+  credentials. It writes those of --make-credentials.
 - With --state, where that is in a Secret, it keeps it, and holds the Lease by which a
   leader is elected.
 
@@ -85,6 +88,7 @@ such as snapshots. Leave them out with --without-namespaces.`,
 	flags.StringVar(&f.name, "name", "hapsnap-pusher", "beginning of the names of the roles and their bindings")
 	flags.StringVar(&f.account, "service-account", "hapsnap/hapsnap-pusher", "service account that gets the roles, as namespace/name")
 	flags.StringVar(&f.fleet, "instances", "", "as for run")
+	flags.StringSliceVar(&f.made, "make-credentials", nil, "as for run")
 	flags.StringVar(&f.state, "state", "", "as for run")
 	flags.StringVar(&f.leader.Lease, "lease", "", "as for run")
 	flags.StringVar(&f.live, "live", "", "as for run; endpoints and Secrets then need no roles")
@@ -239,6 +243,17 @@ func (f *rbacFlags) grantInstances(r *rbac.Roles) error {
 		return "instances"
 	}
 	r.Grants = rbac.Join(r.Grants, kubewatch.Rules(discovery.Plan(*file.Pods), concern, nil)...)
+	if len(f.made) > 0 {
+		wanted, err := pusher.WantedCredentials(*file.Pods, f.made)
+		if err != nil {
+			return process.Usage("--make-credentials: %w", err)
+		}
+		var names []string
+		for _, w := range wanted {
+			names = append(names, w.Secret)
+		}
+		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "credentials", Namespace: file.Pods.Namespace, Rules: credentials.Rules(names...)})
+	}
 	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "instance-events", Namespace: file.Pods.Namespace, Rules: events.Rules()})
 	return nil
 }

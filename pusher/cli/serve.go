@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -190,6 +191,7 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	if f.cluster != nil {
 		registry.MustRegister(f.cluster)
 	}
+	o.CredentialsMetrics = credentials.NewMetrics(registry, "pusher")
 	elector, err := f.share(&o, registry, log)
 	if err != nil {
 		return err

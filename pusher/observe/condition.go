@@ -65,7 +65,9 @@ func (s Status) judge(c Condition) (Phase, string) {
 	if t, ok := s.Blocked(); ok {
 		return Degraded, t.About + ": " + t.Error
 	}
-	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool { return t.About == AboutNeeds || t.About == AboutKept || t.About == AboutSigned }); i >= 0 {
+	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool {
+		return slices.Contains([]string{AboutCredentials, AboutKept, AboutNeeds, AboutSigned}, t.About)
+	}); i >= 0 {
 		return Degraded, s.Troubles[i].Error
 	}
 	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == channel.BecauseNewest {

@@ -13,9 +13,10 @@ import (
 
 // The troubles that a phase depends on, or that the engine looks up.
 const (
-	AboutKept   = "live endpoints" // endpoints that are kept
-	AboutNeeds  = "needs"          // what snapshots need and the pusher cannot have
-	AboutSigned = "signatures"     // snapshots that nobody who may has signed
+	AboutKept        = "live endpoints" // endpoints that are kept
+	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have
+	AboutSigned      = "signatures"     // snapshots that nobody who may has signed
+	AboutCredentials = "credentials"    // Secrets that the pusher is to fill and renew
 )
 
 // Trouble is something that a person may have to look at.
@@ -66,23 +67,24 @@ type TroubleChanged struct {
 
 // troubleMessages say for the log what the pusher cannot do, and what it does meanwhile.
 var troubleMessages = map[string]string{
-	"cache":        "cannot keep snapshots on this machine, trying again",
-	"certificates": "cannot open the certificates of a snapshot, it is not rolled out",
-	"channel":      "cannot write the channel, trying again",
-	"cluster":      "cannot watch the cluster, the endpoints and Secrets known so far stay in use",
-	"endpoints":    "endpoints are refused, their Services go without them",
-	"fleet":        "cannot use the file of the fleet, the fleet known so far stays",
-	"live":         "cannot read endpoints and Secrets, those known so far stay in use",
-	"live objects": "some endpoints or Secrets cannot be used",
-	"pods":         "cannot read the pods, the instances known so far stay",
-	"pusher":       "another pusher leads instances, nothing is written to them",
-	"secrets":      "some Secrets that snapshots name cannot be used",
-	"snapshots":    "cannot read a snapshot, it is not rolled out",
-	"state":        "cannot save the state, nothing new is pushed until it is saved",
-	"store":        "cannot read the store, instances keep what they run",
-	AboutKept:      "many endpoints are gone, those known so far stay in use",
-	AboutNeeds:     "a snapshot needs what the pusher may not read, its rollout waits",
-	AboutSigned:    "the newest snapshot is not signed by anybody on the lists, it is not run",
+	"cache":          "cannot keep snapshots on this machine, trying again",
+	"certificates":   "cannot open the certificates of a snapshot, it is not rolled out",
+	"channel":        "cannot write the channel, trying again",
+	"cluster":        "cannot watch the cluster, the endpoints and Secrets known so far stay in use",
+	"endpoints":      "endpoints are refused, their Services go without them",
+	"fleet":          "cannot use the file of the fleet, the fleet known so far stays",
+	"live":           "cannot read endpoints and Secrets, those known so far stay in use",
+	"live objects":   "some endpoints or Secrets cannot be used",
+	"pods":           "cannot read the pods, the instances known so far stay",
+	"pusher":         "another pusher leads instances, nothing is written to them",
+	"secrets":        "some Secrets that snapshots name cannot be used",
+	"snapshots":      "cannot read a snapshot, it is not rolled out",
+	"state":          "cannot save the state, nothing new is pushed until it is saved",
+	"store":          "cannot read the store, instances keep what they run",
+	AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
+	AboutKept:        "many endpoints are gone, those known so far stay in use",
+	AboutNeeds:       "a snapshot needs what the pusher may not read, its rollout waits",
+	AboutSigned:      "the newest snapshot is not signed by anybody on the lists, it is not run",
 }
 
 // TroubleMessage returns what the log says of a trouble.

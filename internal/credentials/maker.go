@@ -1,0 +1,192 @@
+package credentials
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// look is how often Secrets are looked at, and wait how often a process that does not
+	// lead asks whether it does by now.
+	look = 10 * time.Second
+	wait = time.Second
+	// passLimit bounds what is asked of the API server for all Secrets.
+	passLimit = 30 * time.Second
+	// maxTries is how often a write is tried that another one came before.
+	maxTries = 5
+)
+
+// Client is what is needed of a cluster: the Secrets of one namespace.
+type Client interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error)
+	Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error)
+}
+
+// Options are those of a [Maker].
+type Options struct {
+	Namespace string
+	Secrets   Client
+	Log       *slog.Logger
+	// Wanted returns what the Secrets are to hold, or why that is not known now.
+	Wanted func(ctx context.Context) ([]Wanted, error)
+	// Publish gives the authorities of a Secret's certificate to what verifies it and cannot
+	// read them itself, each time; nil where it can. A certificate that those do not have
+	// is not served.
+	Publish func(ctx context.Context, authorities []byte) error
+	// Leading reports whether this process is the one that fills them, nil for always.
+	Leading func() bool
+	// Metrics may be nil.
+	Metrics *Metrics
+}
+
+// Maker fills and renews Secrets. It is for one goroutine.
+type Maker struct {
+	Options
+}
+
+// New returns a Maker.
+func New(o Options) *Maker { return &Maker{o} }
+
+// Run looks at the Secrets again and again until ctx is done, and reports what is wrong,
+// or nil, when that has changed.
+func (m *Maker) Run(ctx context.Context, report func(error)) {
+	defer m.Metrics.forget()
+	said := fmt.Sprint(nil)
+	for ctx.Err() == nil {
+		var err error
+		next := look
+		if m.Leading == nil || m.Leading() {
+			err = m.Once(ctx, time.Now())
+		} else {
+			next = wait
+			m.Metrics.forget()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if text := fmt.Sprint(err); text != said {
+			said = text
+			report(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(next):
+		}
+	}
+}
+
+// Once looks at each Secret, and fills or renews it if it has to. It returns what keeps
+// one of them from being used, or will.
+func (m *Maker) Once(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, passLimit)
+	defer cancel()
+	wanted, err := m.Wanted(ctx)
+	if err != nil {
+		m.Metrics.failed(1)
+		return err
+	}
+	var errs []error
+	for _, w := range wanted {
+		if err := m.settle(ctx, w, now); err != nil {
+			errs = append(errs, fmt.Errorf("Secret %s/%s: %w", m.Namespace, w.Secret, err))
+		}
+	}
+	m.Metrics.failed(len(errs))
+	return errors.Join(errs...)
+}
+
+var errGone = errors.New("it is gone, and whoever made it has to make it again, such as the next upgrade of the chart; what has its values goes on with them")
+
+// settle brings one Secret to what it is to be. What another has written meanwhile is
+// looked at anew.
+func (m *Maker) settle(ctx context.Context, w Wanted, now time.Time) error {
+	for range maxTries {
+		found, err := m.Secrets.Get(ctx, w.Secret, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return errGone
+		}
+		if err != nil {
+			return err
+		}
+		trusted, unpublished := true, error(nil)
+		if w.Certificate != nil && m.Publish != nil && len(parseAll(found.Data[CAKey])) > 0 {
+			unpublished = m.Publish(ctx, found.Data[CAKey])
+			trusted = unpublished == nil
+		}
+		d, err := w.decide(found, now, trusted)
+		if err != nil {
+			return err
+		}
+		if d.data == nil {
+			m.Metrics.expires(w.Secret, expiry(found))
+			return errors.Join(d.problem, unpublished)
+		}
+		_, err = m.Secrets.Update(ctx, filled(found, d), metav1.UpdateOptions{})
+		switch {
+		case err == nil:
+			m.Log.Info("credentials made", "secret", m.Namespace+"/"+w.Secret, "why", d.why)
+		case !apierrors.IsConflict(err):
+			return err
+		}
+	}
+	return errors.New("others write it again and again")
+}
+
+// Rules returns what a Maker needs in the namespace of its Secrets.
+func Rules(names ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: names, Verbs: []string{"get", "update"}}}
+}
+
+// Metrics are those of a Maker.
+type Metrics struct {
+	failing prometheus.Gauge
+	expiry  *prometheus.GaugeVec
+}
+
+// NewMetrics registers the metrics of a program.
+func NewMetrics(registry prometheus.Registerer, program string) *Metrics {
+	m := &Metrics{
+		failing: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hapsnap_" + program + "_credentials_failing",
+			Help: "Secrets that the leader is to fill or renew and cannot, or whose values cannot be used; 0 for a program that does not lead.",
+		}),
+		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hapsnap_" + program + "_credentials_expiry_timestamp_seconds",
+			Help: "When the certificate of a Secret that the leader renews expires.",
+		}, []string{"secret"}),
+	}
+	registry.MustRegister(m.failing, m.expiry)
+	return m
+}
+
+// Example has every metric have a value, for their documentation.
+func (m *Metrics) Example() { m.expires("hapsnap-dataplane-tls", time.Unix(1, 0)) }
+
+func (m *Metrics) failed(n int) {
+	if m != nil {
+		m.failing.Set(float64(n))
+	}
+}
+
+func (m *Metrics) expires(secret string, at time.Time) {
+	if m != nil && !at.IsZero() {
+		m.expiry.WithLabelValues(secret).Set(float64(at.Unix()))
+	}
+}
+
+// forget is for a program that does not lead any more.
+func (m *Metrics) forget() {
+	if m != nil {
+		m.failing.Set(0)
+		m.expiry.Reset()
+	}
+}
