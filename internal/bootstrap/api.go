@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -71,10 +72,7 @@ func (s Settings) awaitAPI(got <-chan os.Signal) (read apiSecrets, ok bool) {
 		if err == nil {
 			return read, true
 		}
-		if text := err.Error(); text != said {
-			said = text
-			fmt.Fprintf(s.stderr, "bootstrap dataplaneapi: waiting for credentials: %s\n", strings.ReplaceAll(text, "\n", "; "))
-		}
+		said = s.sayOnce(said, "waiting for credentials: ", err)
 		select {
 		case <-tick.C:
 		case <-got:
@@ -83,11 +81,24 @@ func (s Settings) awaitAPI(got <-chan os.Signal) (read apiSecrets, ok bool) {
 	}
 }
 
+// sayOnce writes what is wrong, unless that was said last. It returns what was.
+func (s Settings) sayOnce(said, what string, err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if text != said {
+		fmt.Fprintf(s.stderr, "bootstrap dataplaneapi: %s%s\n", what, text)
+	}
+	return text
+}
+
 // watchAPI returns when the API has ended, and whether that was for new credentials.
 func (s Settings) watchAPI(api *child, got <-chan os.Signal, read apiSecrets) (changed bool, code int) {
 	tick := time.NewTicker(apiLook)
 	defer tick.Stop()
 	var over <-chan time.Time
+	said := ""
 	for {
 		select {
 		case code := <-api.ended:
@@ -99,6 +110,7 @@ func (s Settings) watchAPI(api *child, got <-chan os.Signal, read apiSecrets) (c
 			}
 		case <-tick.C:
 			next, err := s.readAPI()
+			said = s.sayOnce(said, "the Dataplane API goes on with the credentials that it has: ", err)
 			if err == nil && !changed && !next.equal(read) {
 				changed = true
 				api.signal(syscall.SIGTERM)
@@ -146,6 +158,9 @@ func (s Settings) readAPI() (apiSecrets, error) {
 	}
 	if s.TLSDir != "" {
 		err = errors.Join(err, read(s.TLSDir, "tls.crt", &out.certificate), read(s.TLSDir, "tls.key", &out.key))
+		if _, broken := tls.X509KeyPair([]byte(out.certificate), []byte(out.key)); err == nil && broken != nil {
+			err = fmt.Errorf("the API could not start with tls.crt and tls.key in %s: %w", s.TLSDir, broken)
+		}
 	}
 	return out, err
 }

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"crypto/x509"
 	"net"
 	"os"
 	"os/exec"
@@ -8,8 +9,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/credentials"
 )
 
 type apiCase struct{ password, tls string }
@@ -19,8 +23,7 @@ type apiCase struct{ password, tls string }
 func TestAPIIsConfigured(t *testing.T) {
 	t.Parallel()
 	certificates := t.TempDir()
-	write(t, filepath.Join(certificates, "tls.crt"), "a certificate")
-	write(t, filepath.Join(certificates, "tls.key"), "a key")
+	writePair(t, certificates)
 	for name, c := range map[string]apiCase{
 		"plain":    {"s3cr3t", ""},
 		"tls":      {"s3cr3t\n", certificates},
@@ -84,6 +87,42 @@ func TestAPIWaitsForItsPassword(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A renewed certificate makes the API start again; a broken one does not.
+func TestAPIKeepsItsCertificate(t *testing.T) {
+	t.Parallel()
+	certificates := t.TempDir()
+	writePair(t, certificates)
+	p := newAPIPod(t, apiCase{"s3cr3t", certificates})
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	started := filepath.Join(p.dir, "started")
+	eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
+	write(t, filepath.Join(certificates, "tls.crt"), "broken")
+	write(t, filepath.Join(p.dir, "password"), "an0ther") // which is not taken up either
+	eventually(t, "it says what is broken", func() bool {
+		text, _ := os.ReadFile(p.log)
+		return strings.Contains(string(text), "goes on with the credentials that it has: the API could not start with tls.crt and tls.key in "+certificates)
+	})
+	if n := count(t, started); n != 1 {
+		t.Errorf("the API started %d times", n)
+	}
+	writePair(t, certificates)
+	eventually(t, "the API starts again", func() bool { return count(t, started) == 2 })
+}
+
+func writePair(t *testing.T, dir string) {
+	t.Helper()
+	certificate, key, err := credentials.SelfSigned(x509.Certificate{NotAfter: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "tls.crt"), string(certificate))
+	write(t, filepath.Join(dir, "tls.key"), string(key))
 }
 
 // While a password is renewed the API takes the present one and the next one.

@@ -1,0 +1,128 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+)
+
+var shared kubetest.Shared
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m, &shared)) }
+
+const registered = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: edge}
+webhooks:
+- {name: one.hapsnap.dev, clientConfig: {service: {namespace: ns, name: edge, path: /validate}}, rules: [], sideEffects: None, admissionReviewVersions: [v1]}
+- {name: two.hapsnap.dev, clientConfig: {service: {namespace: ns, name: edge}}, rules: [], sideEffects: None, admissionReviewVersions: [v1]}
+- {name: three.hapsnap.dev, clientConfig: {url: "https://elsewhere.example"}, rules: [], sideEffects: None, admissionReviewVersions: [v1]}
+`
+
+func registration(t *testing.T, config *rest.Config) Registration {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Registration{Client: client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), Name: "edge"}
+}
+
+// The webhook's names are those of its Services, and their authority is written where a
+// Service is asked, with no more rights than the rules have, and once.
+func TestRegistration(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	namespace := server.Namespace(t)
+	config, err := clientcmd.BuildConfigFromFlags("", server.ServiceAccount(t, namespace, "compiler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registration(t, config)
+	if _, err := r.DNSNames(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("without a role: %v", err)
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}, Rules: RegistrationRules("edge")}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "webhook"}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "compiler"}}}
+	if err := server.Client().Create(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Client().Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	server.Apply(t, registered)
+	await(t, "the names are read", func() error {
+		names, err := r.DNSNames(t.Context())
+		if err == nil && !slices.Equal(names, []string{"edge.ns.svc"}) {
+			err = fmt.Errorf("they are %q", names)
+		}
+		return err
+	})
+	certificate, _ := pair(t, 1)
+	if err := r.Trust(t.Context(), certificate); err != nil {
+		t.Fatal(err)
+	}
+	found, err := r.Client.Get(t.Context(), "edge", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{string(certificate), string(certificate), ""} {
+		if got := string(found.Webhooks[i].ClientConfig.CABundle); got != want {
+			t.Errorf("webhook %s trusts %q", found.Webhooks[i].Name, got)
+		}
+	}
+	if err := r.Trust(t.Context(), certificate); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := r.Client.Get(t.Context(), "edge", metav1.GetOptions{}); err != nil || again.ResourceVersion != found.ResourceVersion {
+		t.Errorf("it was written again: %v", err)
+	}
+}
+
+// What another writes at the same time is not overwritten: the order of webhooks may be
+// another one by then.
+func TestRegistrationThatChanges(t *testing.T) {
+	t.Parallel()
+	server := shared.Server(t)
+	server.Apply(t, strings.ReplaceAll(registered, "name: edge}\nwebhooks", "name: changes}\nwebhooks"))
+	r := registration(t, server.Config())
+	r.Name = "changes"
+	r.Client = late{r.Client, func(ctx context.Context) {
+		found, err := r.Client.Get(ctx, "changes", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(found.Webhooks)
+		if err := server.Client().Update(ctx, found); err != nil {
+			t.Fatal(err)
+		}
+	}}
+	certificate, _ := pair(t, 1)
+	if err := r.Trust(t.Context(), certificate); err == nil {
+		t.Error("another's change was overwritten")
+	}
+}
+
+// late has something happen between a read and a write.
+type late struct {
+	Registrations
+	between func(ctx context.Context)
+}
+
+func (l late) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, s ...string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	l.between(ctx)
+	return l.Registrations.Patch(ctx, name, kind, data, o, s...)
+}

@@ -1,0 +1,85 @@
+package pusher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+)
+
+var edgePods = fleet.Pods{Namespace: "edge", Secret: "user", UsernameKey: "name", PasswordKey: "pass", CASecret: "tls", ServerName: "edge.edge.svc"}
+
+// Secrets are filled for what the fleet's file names, and for nothing else.
+func TestWantedCredentials(t *testing.T) {
+	t.Parallel()
+	wanted, err := WantedCredentials(edgePods, []string{"tls", "user", "tls"})
+	if err != nil || len(wanted) != 2 || wanted[0].Certificate.DNSNames[0] != "edge.edge.svc" || wanted[1].Password.PasswordKey != "pass" {
+		t.Errorf("%+v, %v", wanted, err)
+	}
+	both, nameless := edgePods, edgePods
+	both.CASecret, nameless.ServerName = "user", ""
+	for name, c := range map[string]struct {
+		pods fleet.Pods
+		want string
+	}{"other": {edgePods, "name no Secret other"}, "user": {both, "both a password and a certificate"}, "tls": {nameless, "no tls.serverName"}} {
+		if _, err := WantedCredentials(c.pods, []string{name}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The leader fills the Secrets, and reports what it cannot fill: the fleet is degraded until
+// that is mended.
+func TestCredentialsAreMade(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "user"}})
+	o := Options{
+		MakeCredentials: []string{"user", "tls"}, Log: slog.New(slog.DiscardHandler),
+		Pods: func() (kubernetes.Interface, error) { return client, nil },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	said := make(chan event, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		makeCredentials{o, &edgePods, make(chan struct{})}.run(ctx, func(ev event) { said <- ev })
+	}()
+	ev := (<-said).(credentialsMade)
+	cancel()
+	<-done
+	user, err := client.CoreV1().Secrets("edge").Get(t.Context(), "user", metav1.GetOptions{})
+	if err != nil || len(user.Data["pass"]) == 0 {
+		t.Errorf("the password is not made: %v", err)
+	}
+	if ev.err == nil || !strings.Contains(ev.err.Error(), "Secret edge/tls: it is gone") {
+		t.Errorf("of the Secret that is gone: %v", ev.err)
+	}
+	e := newEngine(Options{State: "none", Live: "live"}.withDefaults(), state{}, nil, noon)
+	e.pods = &edgePods
+	phase := func() observe.Phase {
+		return observe.Status{Channel: observe.ChannelStatus{Message: "read"}, Troubles: slices.Collect(maps.Values(e.troubles))}.Condition().Phase
+	}
+	ev.apply(e, noon)
+	if phase() != observe.Degraded {
+		t.Errorf("the fleet is %s", phase())
+	}
+	credentialsMade{&edgePods, nil}.apply(e, noon)
+	if phase() == observe.Degraded {
+		t.Error("it is degraded for ever")
+	}
+	credentialsMade{&fleet.Pods{}, errors.New("of pods that were looked for before")}.apply(e, noon)
+	if phase() == observe.Degraded {
+		t.Error("others' credentials count")
+	}
+}
