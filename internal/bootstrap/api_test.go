@@ -37,11 +37,7 @@ func TestAPIIsConfigured(t *testing.T) {
 			if _, err := os.Stat(path); err == nil {
 				t.Error("the API did not wait for the socket")
 			}
-			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer listener.Close()
+			p.listen(t)
 			started := filepath.Join(p.dir, "started")
 			eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
 			checkAPI(t, path, c)
@@ -67,11 +63,7 @@ func TestAPIWaitsForItsPassword(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newAPIPod(t, apiCase{" \n", ""})
-			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer listener.Close()
+			p.listen(t)
 			eventually(t, "it says what it waits for", func() bool {
 				text, _ := os.ReadFile(p.log)
 				return strings.Contains(string(text), "waiting for credentials: "+p.dir+"/password is empty")
@@ -95,11 +87,7 @@ func TestAPIKeepsItsCertificate(t *testing.T) {
 	certificates := t.TempDir()
 	writePair(t, certificates)
 	p := newAPIPod(t, apiCase{"s3cr3t", certificates})
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+	p.listen(t)
 	started := filepath.Join(p.dir, "started")
 	eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
 	write(t, filepath.Join(certificates, "tls.crt"), "broken")
@@ -129,11 +117,7 @@ func writePair(t *testing.T, dir string) {
 func TestAPITakesTheNextPassword(t *testing.T) {
 	t.Parallel()
 	p := newAPIPod(t, apiCase{"s3cr3t", ""})
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+	p.listen(t)
 	started := filepath.Join(p.dir, "started")
 	eventually(t, "the API starts", func() bool { return count(t, started) == 1 })
 	write(t, filepath.Join(p.dir, "next-username"), "hapsnap-2")
@@ -162,6 +146,16 @@ func newAPIPod(t *testing.T, c apiCase) *pod {
 		"TLS_DIR="+c.tls, "POD_IP=10.244.0.9", "POD_NAME=edge-0")
 	p.launch(t)
 	return p
+}
+
+// listen has the socket be there that the API waits for.
+func (p *pod) listen(t *testing.T) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
 }
 
 func count(t *testing.T, path string) int {
