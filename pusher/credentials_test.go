@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -44,26 +43,23 @@ func TestWantedCredentials(t *testing.T) {
 func TestCredentialsAreMade(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "user"}})
-	o := Options{
-		MakeCredentials: []string{"user", "tls"}, Log: slog.New(slog.DiscardHandler),
-		Pods: func() (kubernetes.Interface, error) { return client, nil },
-	}
 	ctx, cancel := context.WithCancel(t.Context())
-	said := make(chan event, 1)
+	said := make(chan Event, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		makeCredentials{o, &edgePods, make(chan struct{})}.run(ctx, func(ev event) { said <- ev })
+		m := credentialsMaker{secrets: []string{"user", "tls"}, log: slog.New(slog.DiscardHandler)}
+		m.run(ctx, client, edgePods, func(ev Event) { said <- ev })
 	}()
-	ev := (<-said).(credentialsMade)
+	ev := (<-said).(CredentialsMade)
 	cancel()
 	<-done
 	user, err := client.CoreV1().Secrets("edge").Get(t.Context(), "user", metav1.GetOptions{})
 	if err != nil || len(user.Data["pass"]) == 0 {
 		t.Errorf("the password is not made: %v", err)
 	}
-	if ev.err == nil || !strings.Contains(ev.err.Error(), "Secret edge/tls: it is gone") {
-		t.Errorf("of the Secret that is gone: %v", ev.err)
+	if ev.Err == nil || !strings.Contains(ev.Err.Error(), "Secret edge/tls: it is gone") {
+		t.Errorf("of the Secret that is gone: %v", ev.Err)
 	}
 	e := newEngine(Options{State: "none", Live: "live"}.withDefaults(), state{}, nil, noon)
 	e.pods = &edgePods
@@ -74,11 +70,11 @@ func TestCredentialsAreMade(t *testing.T) {
 	if phase() != observe.Degraded {
 		t.Errorf("the fleet is %s", phase())
 	}
-	credentialsMade{&edgePods, nil}.apply(e, noon)
+	CredentialsMade{edgePods, nil}.apply(e, noon)
 	if phase() == observe.Degraded {
 		t.Error("it is degraded for ever")
 	}
-	credentialsMade{&fleet.Pods{}, errors.New("of pods that were looked for before")}.apply(e, noon)
+	CredentialsMade{fleet.Pods{}, errors.New("of pods that were looked for before")}.apply(e, noon)
 	if phase() == observe.Degraded {
 		t.Error("others' credentials count")
 	}
