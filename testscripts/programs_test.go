@@ -20,7 +20,7 @@ import (
 
 // quitTimeout is how long a program may take to end after SIGTERM: what a kubelet
 // gives it.
-const quitTimeout = 30 * time.Second
+const quitTimeout = time.Minute
 
 // program is a compiler or a pusher that runs beside the script.
 type program struct {

@@ -31,7 +31,7 @@ import (
 )
 
 // patience is how long a change may take until it is seen, on a machine that is busy.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // A release is the chart as it is installed, and the pods that it makes.
 type release struct {
@@ -45,7 +45,7 @@ type release struct {
 const values = `
 haproxy:
   dataplane: {existingSecret: dataplane, tls: {existingSecret: dataplane-tls}}
-  drain: {seconds: 10, propagationSeconds: 2}
+  drain: {seconds: 20, propagationSeconds: 6} # clients hear of endpoints late, on a busy machine too
   service: {type: ClusterIP}
 compiler: {lease: {duration: 3s, renewDeadline: 2s, retryPeriod: 500ms}}
 pusher: {lease: {duration: 3s, renewDeadline: 2s, retryPeriod: 500ms}, drainTime: 1s}

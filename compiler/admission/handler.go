@@ -38,7 +38,7 @@ type handler struct {
 }
 
 func newHandler(o Options) *handler {
-	return &handler{judge: o.Judge, configMap: o.ConfigMap, log: o.Log, metrics: newMetrics(o.Metrics)}
+	return &handler{judge: o.Judge, configMap: o.ConfigMap, log: o.Log, metrics: newMetrics(o.Metrics), bodies: bodies{patience: o.bodyTime}}
 }
 
 // budget is how long a review may take, from the parameter by which an API

@@ -43,6 +43,8 @@ type Options struct {
 	ConfigMap types.NamespacedName
 	Metrics   prometheus.Registerer
 	Log       *slog.Logger
+
+	bodyTime time.Duration // another one, in tests
 }
 
 // Server answers the reviews of an API server over HTTPS.

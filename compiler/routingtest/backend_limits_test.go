@@ -11,14 +11,6 @@ import (
 // options of these tests ask for.
 const soon = 4 * time.Second
 
-// took fails if what began lasted as long as by default.
-func took(t *testing.T, what string, began time.Time) {
-	t.Helper()
-	if d := time.Since(began); d > soon {
-		t.Errorf("%s took %v", what, d)
-	}
-}
-
 // Requests beyond the limit wait, and not for ever.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 )
 
 // limit is how long HAProxy may take for what it does at once.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // A pod is one HAProxy with the folders that its containers share.
 type pod struct {
@@ -35,7 +35,7 @@ func newPod(t *testing.T, backend, global string) *pod {
 	p := &pod{dir: t.TempDir(), web: free(t), status: free(t)}
 	p.configure(t, backend, global)
 	p.env = append(os.Environ(), asProgram+"=1", "CONFIG_DIR="+p.dir, "FILES_DIR="+p.dir, "MASTER_SOCKET="+p.socket(), "HAPROXY="+haproxy(t),
-		"DRAIN_PROPAGATION_SECONDS=1", "DRAIN_SECONDS=10")
+		"DRAIN_PROPAGATION_SECONDS=3", "DRAIN_SECONDS=10")
 	return p
 }
 
@@ -137,7 +137,7 @@ func (p *pod) ask(t *testing.T, command string) {
 }
 
 func (p *pod) tryAsk(command string) (string, error) {
-	conn, err := net.DialTimeout("unix", p.socket(), time.Second)
+	conn, err := net.DialTimeout("unix", p.socket(), limit)
 	if err != nil {
 		return "", err
 	}
@@ -174,7 +174,7 @@ func haproxy(t *testing.T) string {
 
 // code is the status of a response, 0 where there is none.
 func code(url string) int {
-	c := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	c := http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := c.Get(url)
 	if err != nil {
 		return 0

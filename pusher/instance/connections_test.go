@@ -42,7 +42,7 @@ func received(t *testing.T, what string, events <-chan Event) Event {
 	select {
 	case ev := <-events:
 		return ev
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s: waited in vain", what)
 		return nil
 	}

@@ -41,8 +41,8 @@ func TestWebhookWhoseAnswerNeverEnds(t *testing.T) {
 		for n := range 3 {
 			select {
 			case <-tries:
-			case <-time.After(10 * time.Second):
-				t.Fatalf("answer %d: only %d of 3 notices came within 10 s", code, n)
+			case <-time.After(time.Minute):
+				t.Fatalf("answer %d: only %d of 3 notices came within a minute", code, n)
 			}
 		}
 		runtime.ReadMemStats(&after)

@@ -25,7 +25,7 @@ type Options struct {
 }
 
 // limit bounds a request.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // Load is a number of clients at work.
 type Load struct {
