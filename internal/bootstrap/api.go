@@ -30,7 +30,7 @@ func (s Settings) runAPI() (int, error) {
 	got := signals()
 	tick := time.NewTicker(socketLook)
 	defer tick.Stop()
-	for !isSocket(s.MasterSocket) {
+	for !s.serves() {
 		select {
 		case <-tick.C:
 		case <-got:
@@ -122,9 +122,11 @@ func (s Settings) watchAPI(api *child, got <-chan os.Signal, read apiSecrets) (c
 	}
 }
 
-func isSocket(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode()&os.ModeSocket != 0
+// serves reports whether HAProxy has a worker. A socket alone may be left from a HAProxy
+// that could not be started.
+func (s Settings) serves() bool {
+	_, err := master(s.MasterSocket).frontends()
+	return err == nil
 }
 
 // apiSecrets are what others make for the API.

@@ -1,7 +1,9 @@
 package bootstrap
 
 import (
+	"bufio"
 	"crypto/x509"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -148,7 +150,7 @@ func newAPIPod(t *testing.T, c apiCase) *pod {
 	return p
 }
 
-// listen has the socket be there that the API waits for.
+// listen answers on the socket as a HAProxy that has no worker at first.
 func (p *pod) listen(t *testing.T) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", p.socket())
@@ -156,6 +158,23 @@ func (p *pod) listen(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
+	answers := []string{"Can't find the target CLI!\n", "# pxname,svname,scur,status,\nstatus,FRONTEND,0,OPEN,\n"}
+	go func() {
+		for n := 0; ; n++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = bufio.NewReader(conn).ReadString('\n') // what is asked
+			if n == 0 {
+				if _, err := os.Stat(filepath.Join(p.dir, "started")); err == nil {
+					t.Error("the API did not wait for a worker")
+				}
+			}
+			_, _ = io.WriteString(conn, answers[min(n, 1)])
+			_ = conn.Close()
+		}
+	}()
 }
 
 func count(t *testing.T, path string) int {

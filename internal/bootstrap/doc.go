@@ -8,6 +8,20 @@
 // Settings come from the environment, see [Settings]. The first container has an image
 // with this program; the others run the copy of it, whatever their image is.
 //
+// # How HAProxy is started
+//
+// With the configuration on disk, which the pusher wrote. A container whose HAProxy cannot
+// start with it would start again and again, and nobody could bring another one: the Dataplane
+// API needs a HAProxy that runs. So HAProxy goes back to the first configuration, after a few
+// attempts. It serves nobody, /ready fails and says why, the worker's node is "bootstrap", and
+// the pusher brings the instance what it should run.
+//
+// It does not go back to the last configuration that started. Such a copy has endpoints that
+// may be another tenant's by now, names files that the pusher has removed since, and would be
+// ready with what a rollback took away. What is in the way of one configuration, such as a
+// port that is taken, or certificates that were lost with the node's memory, is mostly in the
+// way of the other too: private keys are kept nowhere else.
+//
 // # How HAProxy is drained
 //
 // A signal starts it, and both signals do the same: which one a kubelet sends is a matter

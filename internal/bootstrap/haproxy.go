@@ -30,20 +30,17 @@ const (
 // wait short: HAProxy then stops softly at once. What ends is not reloaded by a signal.
 func (s Settings) runHAProxy() (int, error) {
 	got := signals()
-	if err := os.Remove(s.MasterSocket); err != nil && !os.IsNotExist(err) {
-		return exitFailure, err
+	haproxy, code, err := s.startHAProxy(got)
+	if haproxy == nil {
+		return code, err
 	}
-	haproxy, err := s.start(s.HAProxy, "-W", "-db", "-S", s.MasterSocket+",mode,600,level,admin", "-f", s.config())
-	if err != nil {
-		return exitFailure, err
-	}
+	s.keepReserve()
 	for {
 		select {
 		case code := <-haproxy.ended:
 			return code, nil
 		case signal := <-got:
-			if signal == syscall.SIGUSR2 || signal == syscall.SIGHUP {
-				haproxy.signal(signal.(syscall.Signal))
+			if haproxy.reloads(signal) {
 				continue
 			}
 			fmt.Fprintf(s.stderr, "bootstrap haproxy: draining: signal=%v propagation=%v drain=%v\n", signal, s.Propagation, s.Drain)
@@ -163,14 +160,19 @@ func (m master) unready() error {
 	return err
 }
 
+// frontends are those of the present worker. It fails where there is no worker yet.
+func (m master) frontends() ([]frontend, error) {
+	out, err := m.ask("show stat -1 1 -1")
+	if err != nil {
+		return nil, err
+	}
+	return parse(out)
+}
+
 // shutTraffic has all frontends but one accept nothing more, and returns how many
 // connections they have.
 func (m master) shutTraffic() (connections int, err error) {
-	out, err := m.ask("show stat -1 1 -1")
-	if err != nil {
-		return 0, err
-	}
-	frontends, err := parse(out)
+	frontends, err := m.frontends()
 	if err != nil {
 		return 0, err
 	}
@@ -241,12 +243,18 @@ type child struct {
 
 // start starts a program, which writes to where this one does.
 func (s Settings) start(program string, args ...string) (*child, error) {
+	return s.startWith(nil, program, args...)
+}
+
+// startWith starts a program with more variables in its environment.
+func (s Settings) startWith(env []string, program string, args ...string) (*child, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", program, err)
 	}
 	c := &child{command: exec.CommandContext(context.Background(), path, args...), ended: make(chan int, 1)}
 	c.command.Stdout, c.command.Stderr = s.stdout, s.stderr
+	c.command.Env = append(os.Environ(), env...)
 	if err := c.command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
@@ -256,6 +264,15 @@ func (s Settings) start(program string, args ...string) (*child, error) {
 
 // signal tells the program something. One that has ended is told nothing.
 func (c *child) signal(s syscall.Signal) { _ = c.command.Process.Signal(s) }
+
+// reloads passes on a signal that reloads HAProxy, and reports whether it is one.
+func (c *child) reloads(s os.Signal) bool {
+	if s != syscall.SIGUSR2 && s != syscall.SIGHUP {
+		return false
+	}
+	c.signal(s.(syscall.Signal))
+	return true
+}
 
 // exitCode is what a shell would say: 128 and the signal for a program that one ended.
 func exitCode(err error) int {

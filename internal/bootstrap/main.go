@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,9 @@ type Settings struct {
 	// Propagation is how long HAProxy serves on while others hear that the pod ends,
 	// Drain how long connections may take to finish afterwards.
 	Propagation, Drain time.Duration // DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS
+	// Start is how long HAProxy may take to serve with the configuration on disk, less than
+	// the startup probe lets it.
+	Start time.Duration // START_SECONDS
 
 	stdout, stderr io.Writer // for the programs too
 }
@@ -55,7 +59,7 @@ const usage = `usage: bootstrap prepare|haproxy|dataplaneapi
 
 The environment has the settings: CONFIG_DIR, FILES_DIR, PROGRAM_DIR, MASTER_SOCKET,
 HAPROXY, DATAPLANEAPI, API_DIR, CREDENTIALS_DIR, TLS_DIR, API_PORT, POD_NAME, POD_IP,
-DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS.
+DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS, START_SECONDS.
 `
 
 // Main runs the program and returns its exit code.
@@ -113,6 +117,7 @@ func Read(environment []string) (Settings, error) {
 	}{
 		{"API_PORT", 5555, func(n int) { s.APIPort = n }},
 		{"DRAIN_PROPAGATION_SECONDS", 15, func(n int) { s.Propagation = time.Duration(n) * time.Second }},
+		{"START_SECONDS", 90, func(n int) { s.Start = time.Duration(n) * time.Second }},
 		{"DRAIN_SECONDS", 300, func(n int) { s.Drain = time.Duration(n) * time.Second }},
 	} {
 		value, err := strconv.Atoi(or(n.key, strconv.Itoa(n.standard)))
@@ -140,6 +145,7 @@ func (s Settings) prepare() error {
 	if err := s.firstConfig(); err != nil {
 		return err
 	}
+	s.keepReserve()
 	if s.ProgramDir == "" {
 		return nil
 	}
@@ -150,7 +156,7 @@ func (s Settings) firstConfig() error {
 	if info, err := os.Stat(s.config()); err == nil && info.Size() > 0 {
 		return nil
 	}
-	text, err := os.ReadFile(filepath.Join(s.FilesDir, "bootstrap.cfg"))
+	text, err := os.ReadFile(s.first())
 	if err != nil {
 		return fmt.Errorf("read the first configuration: %w", err)
 	}
@@ -167,7 +173,11 @@ func (s Settings) copyProgram() error {
 	if err != nil {
 		return fmt.Errorf("read this program: %w", err)
 	}
-	return replaceFile(filepath.Join(s.ProgramDir, "bootstrap"), content, 0o755)
+	path := filepath.Join(s.ProgramDir, "bootstrap")
+	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, content) {
+		return nil // of a pod that is set up again, whose disk may be full
+	}
+	return replaceFile(path, content, 0o755)
 }
 
 // replaceFile writes a file as a whole, or not at all.
@@ -177,6 +187,7 @@ func replaceFile(path string, content []byte, mode fs.FileMode) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.WriteFile(next, content, mode); err != nil {
+		_ = os.Remove(next) // half of it would take the room of others
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Rename(next, path); err != nil {

@@ -23,7 +23,8 @@ const limit = time.Minute
 // A pod is one HAProxy with the folders that its containers share.
 type pod struct {
 	dir, web, status string
-	log              string // a file with what it says, if there is one
+	log              string // a file with what it says
+	runDir           string // of the socket, if that is another one
 	env              []string
 	process          *exec.Cmd
 	ended            chan error
@@ -32,7 +33,10 @@ type pod struct {
 // newPod lays out a pod whose HAProxy sends requests to a backend.
 func newPod(t *testing.T, backend, global string) *pod {
 	t.Helper()
-	p := &pod{dir: t.TempDir(), web: free(t), status: free(t)}
+	p := &pod{dir: filepath.Join(t.TempDir(), "pod"), web: free(t), status: free(t)}
+	if err := os.Mkdir(p.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	p.configure(t, backend, global)
 	p.env = append(os.Environ(), asProgram+"=1", "CONFIG_DIR="+p.dir, "FILES_DIR="+p.dir, "MASTER_SOCKET="+p.socket(), "HAPROXY="+haproxy(t),
 		"DRAIN_PROPAGATION_SECONDS=3", "DRAIN_SECONDS=10")
@@ -42,7 +46,11 @@ func newPod(t *testing.T, backend, global string) *pod {
 // configure writes a configuration of the form that the compiler's have.
 func (p *pod) configure(t *testing.T, backend, global string) {
 	t.Helper()
-	write(t, filepath.Join(p.dir, "haproxy.cfg"), strings.NewReplacer("WEB", p.web, "STATUS", p.status, "BACKEND", backend, "GLOBAL", global).Replace(`global
+	write(t, filepath.Join(p.dir, "haproxy.cfg"), p.config(backend, global))
+}
+
+func (p *pod) config(backend, global string) string {
+	return strings.NewReplacer("WEB", p.web, "STATUS", p.status, "BACKEND", backend, "GLOBAL", global).Replace(`global
     maxconn 1000
     hard-stop-after 10s
     GLOBAL
@@ -64,10 +72,10 @@ backend web
     server one BACKEND
 backend hapsnap_ready
     server instance 192.0.2.1:1
-`))
+`)
 }
 
-func (p *pod) socket() string { return filepath.Join(p.dir, "m.sock") }
+func (p *pod) socket() string { return filepath.Join(cmp.Or(p.runDir, p.dir), "m.sock") }
 
 // start starts a program of the pod, and waits until its HAProxy is ready.
 func (p *pod) start(t *testing.T, path string, args ...string) {
@@ -82,16 +90,19 @@ func (p *pod) start(t *testing.T, path string, args ...string) {
 // launch starts the pod's program, which ends with the test.
 func (p *pod) launch(t *testing.T) {
 	t.Helper()
-	p.process.Stderr = os.Stderr
-	if p.log != "" {
-		file, err := os.Create(p.log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		p.process.Stderr = file
+	if p.log == "" {
+		p.log = p.dir + ".log"
 	}
-	p.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	said, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	p.process.Stderr = said
+	if p.process.SysProcAttr == nil {
+		p.process.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	p.process.SysProcAttr.Setpgid = true
 	if err := p.process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +115,20 @@ func (p *pod) launch(t *testing.T) {
 	t.Cleanup(func() {
 		_ = syscall.Kill(-p.process.Process.Pid, syscall.SIGKILL)
 		<-gone
+		if t.Failed() {
+			t.Log(p.wrote(t))
+		}
 	})
+}
+
+// wrote is what the pod's program wrote.
+func (p *pod) wrote(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // startBootstrap starts HAProxy as the pod's container does, startHAProxy without it.
