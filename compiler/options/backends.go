@@ -357,7 +357,7 @@ func canaryOptions() []Option {
 		}, number(0, 100), func(s *Settings, v int) { s.Canary.Weight = &v }),
 		define(Option{
 			Name: "canary-by-header", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a name, or a name and a value, as `NAME VALUE` or `NAME=VALUE`", Example: "X-Canary",
-			Summary: "The header that decides first: requests with `always` in it go to the canary, requests with `never` do not. If a value is given, requests with exactly that value go to the canary, `always` and `never` mean nothing, and cookie and weight decide about all other requests.",
+			Summary: "The header that decides first: requests with `always` in it go to the canary, requests with `never` do not. If a value is given, requests with exactly that value go to the canary, `always` and `never` mean nothing, and cookie and weight decide about all other requests. Of a header that is there several times, the last one counts.",
 		}, headerRule, func(s *Settings, v HeaderRule) { s.Canary.Header.Name, s.Canary.Header.Value = v.Name, v.Value }),
 		define(Option{
 			Name: "canary-by-header-pattern", Group: Splitting, On: OnIngress, Own: true, Matches: true, Needs: canaryOption, Value: "a regular expression", Example: "^beta-[0-9]+$",

@@ -127,9 +127,8 @@ func (d TemplateData) LeastUsable() int {
 	return (len(d.Served())*d.Config.Status.Ready.MinBackendsPercent + 99) / 100
 }
 
-// Choices returns, each once and by name, what maps lead to where a request's
-// host and path do not decide alone.
-func (d TemplateData) Choices() []routing.Choice { return routing.Choices(d.Hosts) }
+// Decisions returns how requests are sent on whose host and path do not decide alone.
+func (d TemplateData) Decisions() routing.Decisions { return routing.Decide(d.Hosts) }
 
 // Expressions returns the paths that are expressions, in the order in which they are tried.
 func (d TemplateData) Expressions() []routing.ExpressionEntry { return routing.Expressions(d.Hosts) }
@@ -223,6 +222,12 @@ func originsOf(v any) []routing.Origin {
 		return []routing.Origin{v.Origin}
 	case routing.Choice:
 		return routeOrigins(v.Routes)
+	case routing.ConditionEntry:
+		return []routing.Origin{v.Origin}
+	case routing.RouteEntry:
+		return []routing.Origin{v.Origin}
+	case routing.PatternEntry:
+		return v.Origins
 	case routing.Certificate:
 		return known(v.Origin)
 	case routing.SnippetLine:

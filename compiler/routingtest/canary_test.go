@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // canaryOf is an Ingress "canary" with options, given in pairs, that shares rules.
@@ -219,18 +220,106 @@ func TestCanarySessions(t *testing.T) {
 	}
 }
 
-// Another weight changes nothing that HAProxy could not be told at run time.
-func TestCanaryWeightKeepsShape(t *testing.T) {
+// Neither another weight nor another value of a header changes anything that HAProxy could
+// not be told at run time.
+func TestCanaryKeepsShape(t *testing.T) {
 	t.Parallel()
-	shape := func(weight string) string {
+	shape := func(options ...string) string {
 		yaml := serviceYAML("shop", "a", 1) + serviceYAML("shop", "b", 2) + ingress{rules: []string{"web.example P / a"}}.yaml() +
-			canaryOf("c", []string{"web.example P / b"}, "canary-weight", weight, "canary-by-header", "X-Canary").yaml()
+			canaryOf("c", []string{"web.example P / b"}, options...).yaml()
 		cfg := config.Default()
 		cfg.HTTPS.Port = 0
 		result, objects := compile(t, yaml, cfg)
 		return string(bindDraft(t, "/edge", result.Draft, objects).Shape)
 	}
-	if a, b := shape("10"), shape("20"); a != b {
-		t.Errorf("shapes differ: %s, %s", a, b)
+	if a, b := shape("canary-weight", "10", "canary-by-header", "X-Canary"), shape("canary-weight", "20", "canary-by-header", "X-Canary"); a != b {
+		t.Errorf("shapes with different weights differ: %s, %s", a, b)
+	}
+	if a, b := shape("canary-by-header", "X-Canary blue"), shape("canary-by-header", "x-canary green:2"); a != b {
+		t.Errorf("shapes with different values differ: %s, %s", a, b)
+	}
+}
+
+// Canaries of several teams on the same headers, and on ones of their own, decide about
+// requests for their own routes only, whatever characters the values have.
+func TestCanariesBesideEachOther(t *testing.T) {
+	t.Parallel()
+	main := ingress{name: "main"}
+	var canaries []ingress
+	rule := func(path, service string) string { return "web.example P " + path + " " + service }
+	add := func(path string, options ...string) {
+		main.rules = append(main.rules, rule(path, "a"))
+		canaries = append(canaries, canaryOf("c"+path[1:], []string{rule(path, "b")}, options...))
+	}
+	values := []string{"blue", "Blue", "a.b", "a_b", "a~b", "a:b", "a/b", "a@b", "a+b", "a=b", "a,b", "a;b", "a*b", "-", "1", "0", strings.Repeat("v", 200)}
+	for i, value := range values {
+		add(fmt.Sprint("/value", i), "canary-by-header", "X-Team "+value)
+	}
+	add("/other", "canary-by-header", "X-Other blue")
+	add("/pattern", "canary-by-header", "X-Team", "canary-by-header-pattern", "^b(lue|lack)$")
+	add("/pattern2", "canary-by-header", "X-Other", "canary-by-header-pattern", "^b(lue|lack)$")
+	add("/cookie", "canary-by-cookie", "team")
+	e := start(t, common(t)+main.yaml()+all(canaries))
+	clean(t, e)
+	ask := func(path, header, want string) {
+		t.Helper()
+		if got := raw(t, e.http, "GET "+path+" HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n"+header+"\r\n"); got != want {
+			t.Errorf("%s with %q: %s, want %s", path, header, got, want)
+		}
+	}
+	for i := range values {
+		for j, value := range values {
+			want := "a"
+			if i == j {
+				want = "b"
+			}
+			ask(fmt.Sprint("/value", i, "/x"), "x-tEAM: "+value+"\r\n", want)
+		}
+	}
+	for _, c := range []struct{ path, header, want string }{
+		{"/value0", "", "a"},
+		{"/value0", "X-Team:\r\n", "a"},
+		{"/value0", "X-Team: %62lue\r\n", "a"},
+		{"/value0", "X-Team: blue|header:x-team\r\n", "a"},
+		{"/value0", "X-Team: " + strings.Repeat("\xff", 6000) + "\r\n", "a"},
+		{"/value0", "X-Team: red\r\nX-Team: blue\r\n", "b"}, // the last one counts
+		{"/value0", "X-Team: blue\r\nX-Team: red\r\n", "a"},
+		{"/value0", "X-Other: blue\r\n", "a"},
+		{"/value0", "Cookie: x-team=blue\r\n", "a"},
+		{"/other", "X-Other: blue\r\n", "b"},
+		{"/other", "X-Team: blue\r\n", "a"},
+		{"/pattern", "X-Team: black\r\n", "b"},
+		{"/pattern", "X-Team: lack\r\n", "a"},
+		{"/pattern", "X-Other: black\r\n", "a"},
+		{"/pattern2", "X-Other: black\r\n", "b"},
+		{"/pattern2", "X-Team: black\r\n", "a"},
+		{"/cookie", "Cookie: team=always\r\n", "b"},
+		{"/cookie", "Cookie: x=y; team=never\r\n", "a"},
+		{"/cookie", "team: always\r\n", "a"},
+		{"/none", "X-Team: blue\r\nCookie: team=always\r\n", "404"},
+	} {
+		ask(c.path, c.header, c.want)
+	}
+}
+
+// The number of canaries costs no rules, which each request would run through: there is one
+// for each name of a header.
+func TestCanariesAreNoRules(t *testing.T) {
+	t.Parallel()
+	rules := func(canaries int) int {
+		yaml := serviceYAML("shop", "a", 1) + serviceYAML("shop", "b", 2)
+		for i := range canaries {
+			rules := func(service string) []string { return []string{fmt.Sprintf("h%d.example P / %s", i, service)} }
+			yaml += ingress{name: fmt.Sprint("main", i), rules: rules("a")}.yaml() +
+				canaryOf(fmt.Sprint("c", i), rules("b"), "canary-by-header", fmt.Sprint("X-Canary team", i), "canary-by-cookie", "canary").yaml()
+		}
+		cfg := config.Default()
+		cfg.HTTPS.Port = 0
+		result, _ := compile(t, yaml, cfg)
+		front, _, _ := strings.Cut(string(snapshots.Snapshot{Files: result.Draft.Files}.Config()), "\nbackend ")
+		return strings.Count(front, "http-request")
+	}
+	if few, many := rules(2), rules(40); few != many {
+		t.Errorf("2 canaries take %d rules, 40 take %d", few, many)
 	}
 }

@@ -1,0 +1,108 @@
+package routing_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// Decisions say the same as the routes that they were made of: here the routes are tried one
+// after the other.
+func TestDecideAgreesWithRoutes(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		routes := randomRoutes(r)
+		d := routing.Decide([]routing.Host{{Name: "h.example", Routes: routes}})
+		choice := routing.Host{Routes: routes}.Choices()[0]
+		for range 50 {
+			request := map[string]string{}
+			for _, name := range []string{"a", "b", "c"} {
+				request[name] = fmt.Sprint(r.IntN(3))
+			}
+			want := slices.IndexFunc(routes, func(route routing.Route) bool {
+				return !slices.ContainsFunc(route.Match.Conditions, func(c routing.Condition) bool { return request[c.Name] != c.Value })
+			})
+			if got := decided(d, choice.To(), request); got != routes[want].Backend {
+				t.Fatalf("seed %d, request %v: %s, want %s\n%+v", seed, request, got, routes[want].Backend, d)
+			}
+		}
+	}
+}
+
+// randomRoutes are of one path. The last one has no conditions.
+func randomRoutes(r *rand.Rand) []routing.Route {
+	out := make([]routing.Route, 1+r.IntN(6))
+	for i := range out {
+		out[i].Backend = fmt.Sprint("shop_", i)
+		for n, name := range []string{"a", "b", "c"} {
+			if n == i%3 || r.IntN(2) == 0 {
+				out[i].Match.Conditions = append(out[i].Match.Conditions, routing.Condition{Of: routing.Query, Name: name, Value: fmt.Sprint(r.IntN(3))})
+			}
+		}
+	}
+	return append(out, routing.Route{Backend: "shop_rest"})
+}
+
+// decided does with maps what HAProxy does.
+func decided(d routing.Decisions, to string, request map[string]string) string {
+	var set uint64
+	for _, p := range d.Parts {
+		for _, c := range d.Conditions {
+			if c.Key == request[p.Name]+p.Key()+to {
+				set |= c.Bits
+			}
+		}
+	}
+	for position := range d.Positions {
+		for _, r := range d.Routes {
+			if r.Key == fmt.Sprintf("%s:%d", to, position+1) && set&r.Needs == r.Needs {
+				return r.To
+			}
+		}
+	}
+	return ""
+}
+
+// Choices that say the same are there once, and what leads to a backend alone is none. Names
+// of headers have one form; a name that two parts have is two.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	route := func(ingress string, yields bool, backend string, conditions ...routing.Condition) routing.Route {
+		return routing.Route{
+			Match:   routing.Match{PathMatch: routing.PathMatch{Type: routing.Prefix}, Conditions: conditions},
+			Backend: backend, Yields: yields, Origin: routing.Origin{Object: diag.Object{Kind: "Ingress", Name: ingress}},
+		}
+	}
+	of := func(part routing.Part, name, value string) routing.Condition {
+		return routing.Condition{Of: part, Name: name, Value: value}
+	}
+	routes := []routing.Route{
+		route("one", true, "b", of(routing.Header, "X-A", "1 2|3")),
+		route("one", false, "c", of(routing.Cookie, "X-A", "1"), of(routing.HeaderPattern, "X-A", "^b$")),
+		route("main", false, "a"),
+	}
+	d := routing.Decide([]routing.Host{{Name: "1", Routes: routes}, {Name: "2", Routes: routes}, {Name: "3", Routes: []routing.Route{route("main", false, "a")}}})
+	if len(d.Conditions) != 3 || len(d.Routes) != 3 || d.Positions != 3 || len(d.Patterns) != 1 || len(d.Patterns[0].Origins) != 1 {
+		t.Fatalf("%+v", d)
+	}
+	if want := []routing.ConditionPart{{Of: routing.Cookie, Name: "X-A"}, {Of: routing.Header, Name: "x-a"}}; !slices.Equal(d.Parts, want) {
+		t.Errorf("parts %v, want %v", d.Parts, want)
+	}
+	to := routing.Host{Routes: routes}.Choices()[0].To()
+	if key := "1%202%7C3|header:x-a|" + to; !slices.ContainsFunc(d.Conditions, func(c routing.ConditionEntry) bool { return c.Key == key && c.Bits == 1 }) {
+		t.Errorf("no %s in %v", key, d.Conditions)
+	}
+	want := []routing.RouteEntry{
+		{Key: to + ":1", Needs: 1, To: "+b", Origin: routes[0].Origin},
+		{Key: to + ":2", Needs: 6, To: "c", Origin: routes[1].Origin},
+		{Key: to + ":3", Needs: 0, To: "a", Origin: routes[2].Origin},
+	}
+	if !slices.Equal(d.Routes, want) {
+		t.Errorf("routes %v, want %v", d.Routes, want)
+	}
+}
