@@ -24,6 +24,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
+var webTLS = snapshots.SecretName{Namespace: "shop", Name: "web-tls"}
+
+func newPEM(t *testing.T) []byte {
+	t.Helper()
+	crt, key, _ := newCertificate(t, time.Now().AddDate(1, 0, 0))
+	return slices.Concat(crt, key)
+}
+
 // tlsConfig serves TLS with the fallback certificate and that of shop/web-tls.
 const tlsConfig = `
 frontend secure
@@ -49,7 +57,7 @@ func draftTLS(revision string) snapshots.Draft {
 }
 
 // publishTLS publishes it.
-func (r *rig) publishTLS(revision string) snapshots.ID {
+func (r *site) publishTLS(revision string) snapshots.ID {
 	r.t.Helper()
 	id, _, err := r.store.Publish(r.t.Context(), draftTLS(revision))
 	if err != nil {
@@ -60,13 +68,13 @@ func (r *rig) publishTLS(revision string) snapshots.ID {
 
 // secret writes the Secret shop/web-tls with a new certificate, and returns its
 // serial number.
-func (r *rig) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
+func (r *site) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
 	r.t.Helper()
 	return r.secretUntil(time.Now().Add(time.Hour), edit)
 }
 
 // secretUntil is secret with a certificate that expires at a time.
-func (r *rig) secretUntil(end time.Time, edit func(crt, key []byte) ([]byte, []byte)) string {
+func (r *site) secretUntil(end time.Time, edit func(crt, key []byte) ([]byte, []byte)) string {
 	r.t.Helper()
 	crt, key, serial := newCertificate(r.t, end)
 	if edit != nil {

@@ -2,7 +2,6 @@ package pusher
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,6 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/hapsnap/hapsnap/pusher/cluster"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // apiServer is one in memory, which can be gone.
@@ -107,66 +105,54 @@ func TestFailureAPIServerGoneForAnHour(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: webTLS.Namespace, Name: webTLS.Name}, Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{corev1.TLSCertKey: crt, corev1.TLSPrivateKeyKey: key},
 		})
-		soak := 6 * time.Second
-		world := &settling{dir: t.TempDir(), instances: map[string]*fakeInstance{}, options: Options{Soak: &soak, PollInterval: 10 * time.Second}, cluster: server.connect}
-		killScenario{}.prepare(t, world)
-		p := &play{settling: world, t: t}
-		p.begin(filepath.Join(world.dir, "pusher"))
-		first := p.publish("1")
-		p.settle(first, nothing)
-		before := world.clone(t)
+		s := newStory(t)
+		expect := func(want ...string) {
+			t.Helper()
+			if got := s.news(); !slices.Equal(got, want) {
+				t.Errorf("there is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+		begin := func() { s.options.Live, s.options.Cluster = "", server.connect(); s.begin() }
+		s.command("publish 1")
+		begin()
+		expect("good 1, wanted 1", "a b c runs 1, serves [10.0.0.1], reloaded 1")
 
+		s.ask("writes", "")
 		server.leave()
-		p.away.Store(true)
-		second := p.publish("2")
+		s.gone.Store(true)
+		s.command("publish 2")
 		if err := server.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), sliceOf("10.0.0.2"), "shop"); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
 			pass(30 * time.Minute)
-			p.holds(before, first)
-			p.life.end()
-			p.begin(p.life.folder)
+			s.holds()
+			s.end()
+			begin()
 		}
 		pass(time.Minute)
-		p.holds(before, first)
+		s.holds()
 
 		server.comeBack()
-		p.away.Store(false)
-		p.settle(second, func(p *play) string {
-			for name, i := range p.instances {
-				if got := i.state().worker.ready("shop_web"); !slices.Equal(got, []string{"10.0.0.2"}) {
-					return name + " has " + strings.Join(got, ", ")
-				}
-			}
-			return ""
-		})
-		for name, is := range p.left(before) {
-			if is.reloads != 1 {
-				t.Errorf("%s was reloaded %d times, want once, for the newer snapshot", name, is.reloads)
-			}
-		}
-		if s := p.life.seen(); len(s.Troubles) > 0 {
-			t.Errorf("still in trouble: %+v", s.Troubles)
-		}
-		p.life.end()
+		s.gone.Store(false)
+		s.shown = nil
+		expect("good 2, wanted 2", "a b c runs 2, serves [10.0.0.2], reloaded 2")
+		s.end()
 		pass(outside)
 	})
 }
 
-// holds checks that the instances have what they had, and that it is said why.
-func (p *play) holds(before *settling, runs snapshots.ID) {
-	p.t.Helper()
-	for name, is := range p.left(before) {
-		if len(is.writes) > 0 || !strings.HasPrefix(is.worker.node, runs.String()) {
-			p.t.Errorf("%s runs %s, and got %q", name, is.worker.node, is.writes)
-		}
+// holds checks that nothing was written to the instances, and that it is said why.
+func (s *story) holds() {
+	s.t.Helper()
+	if writes := s.ask("writes", ""); len(writes) > 0 {
+		s.t.Errorf("they got %q", writes)
 	}
 	said := map[string]bool{}
-	for _, trouble := range p.life.seen().Troubles {
+	for _, trouble := range s.seen().Troubles {
 		said[trouble.About] = true
 	}
 	if !said["store"] || !said["cluster"] && !said["live"] {
-		p.t.Errorf("of the API server nothing is said: %+v", p.life.seen().Troubles)
+		s.t.Errorf("of the API server nothing is said: %+v", s.seen().Troubles)
 	}
 }

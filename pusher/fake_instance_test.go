@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -33,8 +32,7 @@ type fakeInstance struct {
 	name    string
 	version string // of the API
 	refuses string // a configuration with this in it does not start
-	// hangs is set while it takes requests and answers none.
-	hangs atomic.Bool
+	ails    []ailment
 	// midst is called between a commit and its reload.
 	midst func(what string)
 
@@ -137,6 +135,47 @@ func (w fakeWorker) ready(backend string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// routes are the entries of the worker's maps.
+func (s fakeState) routes() string {
+	var out []string
+	for _, m := range s.worker.maps {
+		for _, e := range m {
+			out = append(out, e.Key+"="+e.Value)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// essence is what counts of the state of an instance: not in which order it came to be so.
+func (s fakeState) essence() string {
+	onDisk := fakeState{disk: s.disk, files: s.files}
+	onDisk.load()
+	var text []string
+	for line := range strings.Lines(s.disk) {
+		if words := strings.Fields(line); len(words) > 0 && words[0] != "server" && words[0] != "#" && words[0] != "node" {
+			text = append(text, line)
+		}
+	}
+	files := maps.Clone(s.files)
+	for name, content := range files {
+		if c := leafOf(content); c.SerialNumber != nil {
+			files[name] = c.SerialNumber.String()
+		}
+	}
+	files["ssl/fallback.pem"] = "" // each pusher's own
+	var drained []string
+	for _, servers := range s.worker.servers {
+		for _, server := range servers {
+			if server.AdminState == "drain" {
+				drained = append(drained, server.Address)
+			}
+		}
+	}
+	return fmt.Sprintf("servers %v, on disk %v, drained %v\nroutes %s, on disk %s\ncertificate %s\nfiles %v\nconfiguration\n%s", s.worker.ready("shop_web"), onDisk.worker.ready("shop_web"), drained,
+		s.routes(), onDisk.routes(), leafOf(s.worker.certificates["/etc/haproxy/ssl/shop_web-tls.pem"]).SerialNumber, files, strings.Join(text, ""))
 }
 
 func parseFakeServer(words []string) fakeServer {

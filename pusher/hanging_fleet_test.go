@@ -2,15 +2,11 @@ package pusher
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hapsnap/hapsnap/pusher/binding"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -24,41 +20,47 @@ import (
 // It is not parallel: goroutines and bytes are counted of the whole process.
 func TestManyInstancesHang(t *testing.T) {
 	const all, everyThird = 30, 3 // with 1,000 it is the same, and takes eight minutes
-	w := &settling{dir: t.TempDir(), instances: map[string]*fakeInstance{}, unkilled: true}
-	soak := 30 * time.Second
-	w.options = Options{Soak: &soak, PollInterval: 30 * time.Second, InspectInterval: time.Hour}
 	synctest.Test(t, func(t *testing.T) {
-		w.live = liveWith(binding.Objects{Slices: 1}, "10.0.0.1")
-		w.live.Certificates = map[snapshots.SecretName][]byte{webTLS: newPEM(t)}
-		hanging := w.largeFleet(t, all, everyThird)
-		p := &play{settling: w, t: t}
-		p.begin(filepath.Join(w.dir, "pusher"))
-		first := p.publish("1")
-		p.runs("all run the first", first, all)
-		before := goroutines()
+		var names, hanging []string
+		for n := range all {
+			names = append(names, fmt.Sprintf("edge-%04d", n))
+			if n%everyThird == 1 && len(hanging) < 3*all/10 {
+				hanging = append(hanging, names[n])
+			}
+		}
+		s := &story{world: newWorld(t, names...), ids: map[string]snapshots.ID{}, numbers: map[string]string{}}
+		s.certificate()
+		s.command("policy waves: ['1', 25%, 100%]")
+		s.set("soak", 30*time.Second)
+		s.set("poll", 30*time.Second)
+		s.set("inspect", time.Hour)
+		s.begin()
+		s.command("publish 1")
+		s.runs("1", all)
+		before := runtime.NumGoroutine()
 
-		second := p.publish("2")
-		for n := 0; p.count(second) == 0; n++ {
+		s.command("publish 2")
+		for n := 0; s.count("2") == 0; n++ {
 			if pass(look); n > 1000 {
 				t.Fatal("no canary")
 			}
 		}
-		for _, i := range hanging {
-			i.hangs.Store(true)
+		for _, name := range hanging {
+			s.instance(name, []string{"hangs"})
 		}
 		began := time.Now()
-		p.runs("the others run the second", second, all-len(hanging))
+		s.runs("2", all-len(hanging))
 		took := time.Since(began)
-		most, settled := goroutines(), heap()
+		most, settled := runtime.NumGoroutine(), heap()
 		for range 10 { // they go on hanging
 			pass(time.Minute)
-			most = max(most, goroutines())
+			most = max(most, runtime.NumGoroutine())
 		}
 		grown := heap()
 		t.Logf("%d of %d hang: the others took %s; %d goroutines before, %d at most; heap %d and %d MB",
 			len(hanging), all, took, before, most, settled>>20, grown>>20)
 		// Of each wave the instances that hang may use up the deadline, and no more.
-		if limit := 2*w.deadline() + 10*time.Minute; took > limit {
+		if limit := 2*rollout.DefaultPolicy().Deadline + 10*time.Minute; took > limit {
 			t.Errorf("it took %s, want no more than %s", took, limit)
 		}
 		// One asks, one may have a job, and each has a request under way with some of its own.
@@ -68,69 +70,36 @@ func TestManyInstancesHang(t *testing.T) {
 		if grown > settled+settled/4+(8<<20) {
 			t.Errorf("the heap grows from %d to %d bytes", settled, grown)
 		}
-		if s := p.life.seen(); len(s.Rejected) > 0 || s.Good != second {
-			t.Errorf("good is %s, rejected %+v", s.Good, s.Rejected)
+		if seen := s.seen(); len(seen.Rejected) > 0 || seen.Good != s.ids["2"] {
+			t.Errorf("good is %s, rejected %+v", seen.Good, seen.Rejected)
 		}
-		for _, i := range hanging {
-			i.hangs.Store(false)
+		for _, name := range hanging {
+			s.instance(name, []string{"is", "well"})
 		}
-		p.runs("all run the second", second, all)
-		p.life.end()
+		s.runs("2", all)
+		s.end()
 	})
 }
 
-// largeFleet makes instances, and returns every so many of them.
-func (s *settling) largeFleet(t *testing.T, n, every int) (some []*fakeInstance) {
-	t.Helper()
-	var file strings.Builder
-	file.WriteString("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  rollout: {waves: ['1', 25%, 100%]}\n  instances:\n")
-	for i := range n {
-		name := fmt.Sprintf("edge-%04d", i)
-		s.instances[name] = newFakeInstance(name, "v3.4.2")
-		if i%every == 1 && len(some) < 3*n/10 {
-			some = append(some, s.instances[name])
-		}
-		fmt.Fprintf(&file, "  - {name: %s, url: 'http://%s.test', username: u, password: p, "+
-			"directories: {maps: /etc/haproxy/maps, certificates: /etc/haproxy/ssl, general: /etc/haproxy/general}}\n", name, name)
-	}
-	for _, folder := range []string{"store", "pusher"} {
-		if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(s.dir, "fleet.yaml"), []byte(file.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return some
-}
-
-// deadline is that of a wave.
-func (s *settling) deadline() time.Duration { return rollout.DefaultPolicy().Deadline }
-
 // count returns how many workers name a snapshot.
-func (p *play) count(id snapshots.ID) (n int) {
-	for _, i := range p.instances {
-		i.mu.Lock()
-		if strings.HasPrefix(i.worker.node, id.String()) {
+func (s *story) count(revision string) (n int) {
+	for _, i := range s.instances {
+		if strings.HasPrefix(i.state().worker.node, s.ids[revision].String()) {
 			n++
 		}
-		i.mu.Unlock()
 	}
 	return n
 }
 
 // runs waits until so many instances run a snapshot, and the rollout is over.
-func (p *play) runs(what string, id snapshots.ID, want int) {
-	p.t.Helper()
-	for began := time.Now(); p.count(id) < want || p.life.seen().Rollout != nil || p.life.seen().Good != id; pass(look) {
+func (s *story) runs(revision string, want int) {
+	s.t.Helper()
+	for began := time.Now(); s.count(revision) < want || s.seen().Rollout != nil || s.seen().Good != s.ids[revision]; pass(look) {
 		if time.Since(began) > 2*time.Hour {
-			s := p.life.seen()
-			p.t.Fatalf("%s: %d do, want %d; the rollout is %+v, good is %s, rejected %+v, troubles %+v", what, p.count(id), want, s.Rollout, s.Good, s.Rejected, s.Troubles)
+			s.t.Fatalf("%d run %s, want %d: %q", s.count(revision), revision, want, s.view())
 		}
 	}
 }
-
-func goroutines() int { return runtime.NumGoroutine() }
 
 func heap() uint64 {
 	runtime.GC()

@@ -1,29 +1,50 @@
 package pusher
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
-	"path/filepath"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// killedIn is what happens to fleets whose pushers are killed, in the words of [TestStories]:
+// what went before, and, in the last line, what happens then.
+var killedIn = map[string]string{
+	"first push":                 "publish 1",
+	"rollout in waves":           "publish 1\npusher begins\npublish 2",
+	"rollout in waves, in terms": "terms\npublish 1\npusher begins\npublish 2",
+	"last wave fails":            "publish 1\npusher begins\nb refuses 2\nc refuses 2\npublish 2",
+	"canary fails":               "publish 1\npusher begins\na refuses 2\npublish 2",
+	"pin":                        "publish 1\npusher begins\npublish 2\npin 1",
+	"endpoints, API 3.4":         "publish 1\npusher begins\nendpoints 10.0.0.2 10.0.0.3",
+	"endpoints, API 3.2":         "all has API v3.2.5\npublish 1\npusher begins\nendpoints 10.0.0.2 10.0.0.3",
+	"more endpoints than slots":  "publish 1\npusher begins\nendpoints 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7",
+	"certificate renewed":        "publish 1\npusher begins\ncertificate",
+	"certificate no longer used": "publish 1\npusher begins\npublish 2 without TLS",
+	"other routes":               "publish 1 routes shop.example.com=shop_1\npusher begins\npublish 1 routes shop.example.com=shop_web blog.example.com=shop_1",
+	"file edited by hand":        "publish 1\npusher begins\nedit b 100 5",
+	"map removed by hand":        "publish 1\npusher begins\nremove c maps/",
+}
+
 // Killed at any step of whatever it does, and started again: the fleet gets to where it
 // was going, and nobody is told anything more often than if nobody had been killed.
 func TestFailureKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
-	for name, s := range killScenarios {
+	for name, script := range killedIn {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before := s.before(t)
-			whole := s.played(t, before, never)
+			before, last := prepared(t, script)
+			whole := played(t, before, last, never)
 			if len(whole.steps) < 4 {
 				t.Fatalf("nothing happens: %q", whole.steps)
 			}
 			for n := 1; n <= len(whole.steps); n += killStride {
-				whole.compare(t, s.played(t, before, once(n)))
+				whole.compare(t, played(t, before, last, func(life int) int { return map[int]int{0: n}[life] }))
 			}
 		})
 	}
@@ -32,24 +53,22 @@ func TestFailureKilledAtEveryStep(t *testing.T) {
 // Killed again and again, sooner or later after each start.
 func TestFailureKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	for name, s := range killScenarios {
+	for name, script := range killedIn {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before := s.before(t)
+			before, last := prepared(t, script)
 			before.recorded = true
-			whole := s.played(t, before, never)
+			whole := played(t, before, last, never)
 			replayAll(t, whole.logs, whole.store)
-			for seed := range uint64(1) {
-				random := rand.New(rand.NewPCG(seed, 1))
-				again := s.played(t, before, func(life int) int {
-					if life >= 8 {
-						return 0
-					}
-					return 1 + random.IntN(6)
-				})
-				whole.compare(t, again)
-				replayAll(t, again.logs, again.store)
-			}
+			random := rand.New(rand.NewPCG(1, 1))
+			again := played(t, before, last, func(life int) int {
+				if life >= 8 {
+					return 0
+				}
+				return 1 + random.IntN(6)
+			})
+			whole.compare(t, again)
+			replayAll(t, again.logs, again.store)
 		})
 	}
 }
@@ -59,86 +78,114 @@ type kill func(life int) int
 
 func never(int) int { return 0 }
 
-func once(step int) kill {
-	return func(life int) int {
-		if life == 0 {
-			return step
+// prepared returns a story that was told but for its last line. It goes on in other bubbles of
+// time.
+func prepared(t *testing.T, script string) (before *story, last string) {
+	t.Helper()
+	lines, dir := strings.Split(script, "\n"), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		before = newStory(t)
+		for _, line := range lines[:len(lines)-1] {
+			before.command(line)
+			before.calm()
 		}
-		return 0
-	}
+		if before.life != nil {
+			before.end()
+		}
+		before.must(os.CopyFS(dir, os.DirFS(before.dir)))
+		before.dir, before.at = dir, time.Now()
+	})
+	return before, lines[len(lines)-1]
 }
 
-// ending is how a play came out.
+// ending is how a story came out.
 type ending struct {
 	steps  []string // of the first life
 	killed []string // the steps at which a life ended
-	left   map[string]fakeState
-	// stubborn are the instances that refuse something. Who is killed before that was
+	view   []string
+	left   map[string]fakeState // with what was done since the beginning
+	is     map[string]string    // what is left, in essence
+	// stubborn are the instances that refuse something. A pusher that is killed before that was
 	// saved, which is counted, has to try once more to know.
 	stubborn map[string]bool
 	unsaved  int
 	// terms is how many terms began after the first: each is written on each instance.
 	terms int
-	// logs are the event logs of the lives.
 	logs  []*eventLines
 	store getter
 }
 
 const writtenOnly = "post the configuration, reload false"
 
-// played lets a scenario happen, with pushers that are killed.
-func (s killScenario) played(t *testing.T, before *settling, at kill) (out ending) {
+// played lets the rest of a story happen, with pushers that are killed.
+func played(t *testing.T, before *story, last string, at kill) (out ending) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &play{settling: before.clone(t), t: t}
+		s := before.goesOn(t)
 		pass(time.Until(before.at))
-		p.begin(filepath.Join(p.dir, "pusher"))
-		if len(s.revisions()) > 0 {
-			p.settle(p.newest(0), nothing)
-		}
-		p.life.killAfter(at(0))
-		want := s.change(p)
-		p.settle(want, s.missing)
-		out.steps = p.life.trail()
-		for n := 1; p.life.dead(); n++ {
-			out.killed = append(out.killed, p.life.last())
-			<-p.life.ended
-			if s, err := readState(filepath.Join(p.life.folder+".left", "state.json")); err != nil {
+		s.begin()
+		s.calm()
+		s.life.killAfter(at(0))
+		s.command(last)
+		s.calm()
+		out.steps = s.life.trail()
+		for n := 1; s.life.dead(); n++ {
+			trail := s.life.trail()
+			out.killed = append(out.killed, trail[len(trail)-1])
+			s.kill()
+			pass([]time.Duration{0, fakeReload / 2, 10 * time.Second}[(n+at(0))%3])
+			s.begin()
+			if saved, err := readState(s.options.State); err != nil {
 				t.Fatal(err)
-			} else if len(s.Rollout.Failed) == 0 {
+			} else if len(saved.Rollout.Failed) == 0 {
 				out.unsaved++
 			}
-			pass([]time.Duration{0, fakeReload / 2, 10 * time.Second}[(n+at(0))%3])
-			p.begin(p.life.folder + ".left")
-			p.life.killAfter(at(n))
-			p.settle(want, s.missing)
+			s.life.killAfter(at(n))
+			s.calm()
 		}
-		p.life.end()
-		if out.logs = p.logs; p.recorded {
-			out.store = inMemory(t, p.store())
+		s.end()
+		if out.logs = s.logs; s.recorded {
+			out.store = inMemory(t, s.store)
 		}
 		if s.terms {
 			out.terms = len(out.killed)
 		}
-		out.left, out.stubborn = p.left(before), map[string]bool{}
-		for name, i := range p.instances {
-			out.stubborn[name] = i.refuses != ""
+		out.view, out.left, out.stubborn = s.view(), map[string]fakeState{}, map[string]bool{}
+		out.is = map[string]string{}
+		for name, i := range s.instances {
+			was, is := before.instances[name].state(), i.state()
+			is.reloads -= was.reloads
+			is.writes = is.writes[len(was.writes):]
+			runs, _, _ := strings.Cut(s.viewOf(statusOf(s.seen(), name), is), ", reloaded ")
+			out.is[name] = runs + "\n" + s.plain(is.essence())
+			out.left[name], out.stubborn[name] = is, i.refuses != ""
 		}
 	})
 	return out
 }
 
-// compare checks that nothing was done more often than without the kills.
+// compare checks that the fleet came to the same, and that nothing was done more often than
+// without the kills.
 func (e ending) compare(t *testing.T, got ending) {
 	t.Helper()
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("killed at %q: %s", got.killed, fmt.Sprintf(format, args...))
+	}
+	if want, got := essentials(e.view), essentials(got.view); !slices.Equal(want, got) {
+		fail("there is in the end\n%s\nand without\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.left)) {
 		usual, now := e.left[name], got.left[name]
+		if want, got := e.is[name], got.is[name]; want != got {
+			fail("%s has in the end\n%s\nand without\n%s", name, got, want)
+		}
 		more := 0
 		if e.stubborn[name] {
 			more = got.unsaved
 		}
 		if now.reloads > usual.reloads+more {
-			t.Errorf("killed at %q: %s was reloaded %d times, and %d without", got.killed, name, now.reloads, usual.reloads)
+			fail("%s was reloaded %d times, and %d without", name, now.reloads, usual.reloads)
 		}
 		for _, w := range slices.Compact(slices.Sorted(slices.Values(now.writes))) {
 			allowed := more
@@ -146,10 +193,25 @@ func (e ending) compare(t *testing.T, got ending) {
 				allowed += got.terms
 			}
 			if n, m := count(now.writes, w), count(usual.writes, w); n > m+allowed {
-				t.Errorf("killed at %q: %s had %d times %q, and %d without", got.killed, name, n, w, m)
+				fail("%s had %d times %q, and %d without", name, n, w, m)
 			}
 		}
 	}
+}
+
+// essentials returns what is the same however often something was tried, and by whom.
+func essentials(view []string) []string {
+	var out []string
+	for _, line := range view {
+		if strings.Contains(line, " runs ") {
+			continue
+		}
+		if strings.HasPrefix(line, "rejected ") {
+			line, _, _ = strings.Cut(line, ":")
+		}
+		out = append(out, line)
+	}
+	return out
 }
 
 func count(list []string, s string) int {

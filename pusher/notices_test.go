@@ -107,7 +107,7 @@ func (k *fullKeeper) String() string                              { return "full
 func TestFailureDiskOfTheStateFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w := newWorld(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
+	w := newSteps(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
 	w.publish()
 	var log bytes.Buffer
 	k := &fullKeeper{full: true}
@@ -200,7 +200,7 @@ func TestErrorsOfFilesNameTheFile(t *testing.T) {
 func TestSnapshotIsKeptOnceThereIsSpace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w := newWorld(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
+	w := newSteps(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
 	cache := filepath.Join(t.TempDir(), "cache")
 	if err := os.WriteFile(cache, nil, 0o600); err != nil { // in the way
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
@@ -137,6 +138,9 @@ type Options struct {
 	// http is what instances are asked with; nil: a client of its own for each. Tests have
 	// instances in memory.
 	http *http.Client
+	// watch says when files or directories change; nil: the kernel is asked. Tests have a
+	// clock of their own, which the kernel does not know.
+	watch func(ctx context.Context, paths ...string) <-chan struct{}
 }
 
 // endpointsFrom returns where endpoints come from.
@@ -177,6 +181,9 @@ func (o Options) withDefaults() Options {
 	set(&o.CollectAfter, time.Hour)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.watch == nil {
+		o.watch = func(ctx context.Context, paths ...string) <-chan struct{} { return manifests.Watch(ctx, paths, o.Log) }
 	}
 	if o.Metrics == nil {
 		o.Metrics = prometheus.NewRegistry()

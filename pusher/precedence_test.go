@@ -51,7 +51,7 @@ func TestPrecedenceAtRandom(t *testing.T) {
 // lifetime lets so many things happen. The same seed gives the same story.
 func lifetime(t *testing.T, seed uint64, n int, open func() worldStore) {
 	t.Helper()
-	w := newWorld(t, seed, open)
+	w := newSteps(t, seed, open)
 	w.publish()
 	w.settle()
 	for i := range n {
@@ -69,7 +69,7 @@ func lifetime(t *testing.T, seed uint64, n int, open func() worldStore) {
 }
 
 // endSome ends some of the pushes, in one way or another.
-func (w *world) endSome() {
+func (w *steps) endSome() {
 	for _, name := range slices.Sorted(maps.Keys(w.pending)) {
 		switch w.random.IntN(8) {
 		case 0:
@@ -84,7 +84,7 @@ func (w *world) endSome() {
 }
 
 // happen is one event.
-func (w *world) happen() {
+func (w *steps) happen() {
 	w.t.Helper()
 	events := []func(){
 		w.publish, w.publish, w.publish, w.pin, w.pin, w.pinWanted, w.pinWanted, w.unpin, w.unpin, w.reject, w.retry, w.approve, w.requireApproval,
@@ -94,7 +94,7 @@ func (w *world) happen() {
 }
 
 // publish publishes one of a few contents, so that some come again.
-func (w *world) publish() {
+func (w *steps) publish() {
 	if w.gone {
 		return
 	}
@@ -115,7 +115,7 @@ func (w *world) publish() {
 }
 
 // any returns a snapshot that there is or was, or one that there never was.
-func (w *world) any() snapshots.ID {
+func (w *steps) any() snapshots.ID {
 	if n := w.random.IntN(len(w.known) + 1); n < len(w.known) {
 		return w.known[n]
 	}
@@ -123,7 +123,7 @@ func (w *world) any() snapshots.ID {
 }
 
 // say changes the channel, and the model if that succeeds.
-func (w *world) say(what string, edit func(channel.Channel) channel.Channel, model func(*model)) {
+func (w *steps) say(what string, edit func(channel.Channel) channel.Channel, model func(*model)) {
 	w.t.Helper()
 	if w.gone {
 		return
@@ -139,60 +139,60 @@ func (w *world) say(what string, edit func(channel.Channel) channel.Channel, mod
 	model(&w.model)
 }
 
-func (w *world) pin() { w.pinOf(w.any()) }
+func (w *steps) pin() { w.pinOf(w.any()) }
 
-func (w *world) pinOf(id snapshots.ID) {
+func (w *steps) pinOf(id snapshots.ID) {
 	w.say("pin "+id.String(), func(c channel.Channel) channel.Channel {
 		return c.Pinned(channel.Pin{Snapshot: id, By: "ops", At: w.now})
 	}, func(m *model) { m.pin = w.wish(id); m.withdraw(id.Short) })
 }
 
 // wish notes that a person named a snapshot.
-func (w *world) wish(id snapshots.ID) wish {
+func (w *steps) wish(id snapshots.ID) wish {
 	w.named++
 	delete(w.found, id.Short)
 	return wish{id, w.named}
 }
 
 // pinWanted pins what is wanted already, and may be on its way.
-func (w *world) pinWanted() {
+func (w *steps) pinWanted() {
 	if id := w.model.wants(w.now).id; !id.IsZero() {
 		w.pinOf(id)
 	}
 }
 
-func (w *world) unpin() {
+func (w *steps) unpin() {
 	w.say("unpin", channel.Channel.Unpinned, func(m *model) { m.pin = wish{} })
 }
 
-func (w *world) override() {
+func (w *steps) override() {
 	id, expires := w.any(), w.now.Add(time.Duration(10+w.random.IntN(300))*time.Second)
 	w.say("override "+id.String()+" until "+expires.Format("15:04:05"), func(c channel.Channel) channel.Channel {
 		return c.Overridden(channel.Override{Snapshot: id, Expires: expires})
 	}, func(m *model) { m.override, m.expires = w.wish(id), expires; m.withdraw(id.Short) })
 }
 
-func (w *world) endOverride() {
+func (w *steps) endOverride() {
 	w.say("end override", channel.Channel.NotOverridden, func(m *model) { m.override = wish{} })
 }
 
-func (w *world) pause() {
+func (w *steps) pause() {
 	w.say("pause", func(c channel.Channel) channel.Channel { return c.Paused(channel.Pause{By: "ops", At: w.now}) },
 		func(m *model) { m.paused = true })
 }
 
-func (w *world) resume() {
+func (w *steps) resume() {
 	w.say("resume", channel.Channel.Resumed, func(m *model) { m.paused = false })
 }
 
-func (w *world) reject() {
+func (w *steps) reject() {
 	id := w.known[w.random.IntN(len(w.known))]
 	w.say("reject "+id.String(), func(c channel.Channel) channel.Channel {
 		return c.Reject(channel.Rejection{Digest: w.whole[id.Short], Snapshot: id, At: w.now})
 	}, func(m *model) { m.rejected[id.Short], m.byHand[id.Short] = true, true; delete(w.found, id.Short) })
 }
 
-func (w *world) retry() {
+func (w *steps) retry() {
 	id := w.known[w.random.IntN(len(w.known))]
 	w.say("retry "+id.String(), func(c channel.Channel) channel.Channel {
 		c, _ = c.Retry(w.whole[id.Short])
@@ -200,13 +200,13 @@ func (w *world) retry() {
 	}, func(m *model) { m.withdraw(id.Short); delete(w.found, id.Short) })
 }
 
-func (w *world) approve() {
+func (w *steps) approve() {
 	id := w.known[w.random.IntN(len(w.known))]
 	w.say("approve "+id.String(), func(c channel.Channel) channel.Channel { return c.Approve(id) },
 		func(m *model) { m.approved[id] = true })
 }
 
-func (w *world) requireApproval() {
+func (w *steps) requireApproval() {
 	required := w.random.IntN(3) == 0
 	w.say(fmt.Sprintf("require approval: %v", required), func(c channel.Channel) channel.Channel {
 		return c.WithApproval(required)
@@ -214,7 +214,7 @@ func (w *world) requireApproval() {
 }
 
 // collect deletes what is old and of no use, as `pusher gc` does.
-func (w *world) collect() {
+func (w *steps) collect() {
 	if w.gone {
 		return
 	}
@@ -244,13 +244,13 @@ func (w *world) collect() {
 }
 
 // remove deletes what may be in use.
-func (w *world) remove() {
+func (w *steps) remove() {
 	if older := w.model.stored[:len(w.model.stored)-1]; len(older) > 0 && !w.gone {
 		w.delete([]snapshots.ID{older[w.random.IntN(len(older))]})
 	}
 }
 
-func (w *world) delete(ids []snapshots.ID) {
+func (w *steps) delete(ids []snapshots.ID) {
 	w.t.Helper()
 	w.tell("delete %v", ids)
 	if err := w.store.Delete(w.t.Context(), ids...); err != nil {
@@ -261,7 +261,7 @@ func (w *world) delete(ids []snapshots.ID) {
 
 // killed ends the pusher and starts it again, as it saved itself. Of the pushes that
 // were under way, some get through.
-func (w *world) killed() {
+func (w *steps) killed() {
 	w.t.Helper()
 	w.tell("the pusher is killed")
 	for _, name := range slices.Sorted(maps.Keys(w.pending)) {
@@ -274,7 +274,7 @@ func (w *world) killed() {
 	w.begin()
 }
 
-func (w *world) goneOrBack() {
+func (w *steps) goneOrBack() {
 	if w.gone {
 		w.back()
 	} else {

@@ -2,7 +2,6 @@ package pusher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -30,9 +29,9 @@ type worldStore interface {
 	Close() error
 }
 
-// world is a store, a pusher's engine that looks at it and saves its state, and
+// steps is a store, a pusher's engine that looks at it and saves its state, and
 // instances that are told what to run and do it, or not. Its time is its own.
-type world struct {
+type steps struct {
 	t       *testing.T
 	random  *rand.Rand
 	open    func() worldStore
@@ -63,10 +62,10 @@ type worker struct {
 	started time.Time
 }
 
-func newWorld(t *testing.T, seed uint64, open func() worldStore) *world {
+func newSteps(t *testing.T, seed uint64, open func() worldStore) *steps {
 	t.Helper()
 	soak := 10 * time.Second
-	w := &world{
+	w := &steps{
 		t: t, random: rand.New(rand.NewPCG(seed, 1)), open: open, store: open(), now: noon,
 		options: Options{State: filepath.Join(t.TempDir(), "state", "state.json"), Soak: &soak}.withDefaults(),
 		model:   newModel(), seen: newModel(), whole: map[string]snapshots.Digest{},
@@ -78,7 +77,7 @@ func newWorld(t *testing.T, seed uint64, open func() worldStore) *world {
 }
 
 // begin starts the pusher from what it saved.
-func (w *world) begin() {
+func (w *steps) begin() {
 	w.t.Helper()
 	lock, err := lockState(w.options.State) // makes the folder
 	if err != nil {
@@ -106,7 +105,7 @@ func (w *world) begin() {
 }
 
 // says is what a worker says of itself.
-func (w *world) says(runs worker) dataplane.RuntimeInfo {
+func (w *steps) says(runs worker) dataplane.RuntimeInfo {
 	info := dataplane.RuntimeInfo{PID: runs.pid, Uptime: w.now.Sub(runs.started)}
 	if !runs.id.IsZero() {
 		info.Node = runs.id.String() + "_00000000"
@@ -115,7 +114,7 @@ func (w *world) says(runs worker) dataplane.RuntimeInfo {
 }
 
 // fatalf fails with the story so far.
-func (w *world) fatalf(format string, args ...any) {
+func (w *steps) fatalf(format string, args ...any) {
 	w.t.Helper()
 	for _, line := range w.story {
 		w.t.Log(line)
@@ -123,14 +122,12 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf(format, args...)
 }
 
-func (w *world) tell(format string, args ...any) {
+func (w *steps) tell(format string, args ...any) {
 	w.story = append(w.story, w.now.Format("15:04:05 ")+fmt.Sprintf(format, args...))
 }
 
-var errGone = errors.New("no route to the store")
-
 // step is a turn of the engine, with what it starts left to the world.
-func (w *world) step() {
+func (w *steps) step() {
 	w.t.Helper()
 	view, err := channel.View{}, errGone
 	if !w.gone {
@@ -162,7 +159,7 @@ func (w *world) step() {
 }
 
 // read has the snapshot cache hold what is needed, as far as it is there.
-func (w *world) read() {
+func (w *steps) read() {
 	for _, id := range w.e.snapshotCache.Due(slices.SortedFunc(maps.Keys(w.e.inUse()), snapshots.ID.Compare), w.now) {
 		var store Store = w.store
 		if w.gone {
@@ -182,7 +179,7 @@ func (nowhere) Get(context.Context, snapshots.ID) (snapshots.Snapshot, error) {
 }
 
 // check compares a step with what the model says.
-func (w *world) check(before, next rollout.State, pushes []rollout.Push) {
+func (w *steps) check(before, next rollout.State, pushes []rollout.Push) {
 	w.t.Helper()
 	want := w.seen.wants(w.now)
 	d := w.e.decision
@@ -204,7 +201,7 @@ func (w *world) check(before, next rollout.State, pushes []rollout.Push) {
 }
 
 // record writes what failed into the channel, as the engine does.
-func (w *world) record() {
+func (w *steps) record() {
 	w.t.Helper()
 	for _, f := range w.e.state.Rollout.Unrecorded() {
 		if w.gone {
@@ -222,7 +219,7 @@ func (w *world) record() {
 }
 
 // end ends a push: applied, refused, or in trouble.
-func (w *world) end(p rollout.Push, err error) {
+func (w *steps) end(p rollout.Push, err error) {
 	i := w.e.instances[p.Instance]
 	delete(w.pending, p.Instance)
 	var done push.Done
@@ -234,14 +231,14 @@ func (w *world) end(p rollout.Push, err error) {
 }
 
 // run has an instance run what it was told to.
-func (w *world) run(p rollout.Push) {
+func (w *steps) run(p rollout.Push) {
 	w.pids++
 	w.workers[p.Instance] = worker{p.Snapshot, w.pids, w.now}
 }
 
 // settle lets everything succeed until nothing moves. Then all instances run what
 // should, or what they ran if that is nothing.
-func (w *world) settle() {
+func (w *steps) settle() {
 	w.t.Helper()
 	w.back()
 	for range 300 {
@@ -258,7 +255,7 @@ func (w *world) settle() {
 		w.seen.wants(w.now), w.workers, w.pending, w.e.state.Rollout.Rollout, w.e.state.Rollout.Good)
 }
 
-func (w *world) settled() bool {
+func (w *steps) settled() bool {
 	want := w.seen.wants(w.now)
 	if len(w.pending) > 0 {
 		return false
@@ -276,7 +273,7 @@ func (w *world) settled() bool {
 }
 
 // back brings the store within reach, and what failed meanwhile into the channel.
-func (w *world) back() {
+func (w *steps) back() {
 	w.gone = false
 	w.record()
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
 
-	"github.com/hapsnap/hapsnap/internal/manifests"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
@@ -169,7 +168,7 @@ func (e *engine) run(ctx context.Context, instances fleet.Fleet) {
 		e.inbox.start(func() { e.inbox.watchCluster(ctx, e.Cluster) })
 	case binding.FromDirectory:
 		e.inbox.start(func() {
-			binding.WatchObjects(ctx, e.Live, e.Log, func(read binding.Objects, err error) { e.inbox.sendUntil(ctx, LiveRead{read, err}) })
+			binding.WatchObjects(ctx, e.Live, e.watch(ctx, e.Live), func(read binding.Objects, err error) { e.inbox.sendUntil(ctx, LiveRead{read, err}) })
 		})
 	}
 	for _, job := range e.services.observer.Jobs() {
@@ -262,7 +261,7 @@ func (e *engine) finish(ctx context.Context) {
 func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
 	for ctx.Err() == nil {
 		watching, cancel := context.WithCancel(ctx)
-		changed := manifests.Watch(watching, files, o.Log)
+		changed := o.watch(watching, files...)
 		for watched := files; slices.Equal(watched, files); {
 			// What changed before the watch began is seen now.
 			f, err := fleet.Read(o.Fleet)

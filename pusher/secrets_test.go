@@ -56,7 +56,7 @@ var guardedCertificates = []snapshots.CertificateRef{
 }
 
 // opaque writes a Secret of shop with one key.
-func (r *rig) opaque(name, key, value string) {
+func (r *site) opaque(name, key, value string) {
 	r.t.Helper()
 	text := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: shop}\nstringData:\n  %s: |\n", name, key)
 	for line := range strings.Lines(value) {
@@ -275,7 +275,7 @@ func TestSecretTrouble(t *testing.T) {
 }
 
 // keyPair writes a new Secret, and returns what is in it and its serial number.
-func (r *rig) keyPair() (data []byte, serial string) {
+func (r *site) keyPair() (data []byte, serial string) {
 	r.t.Helper()
 	serial = r.secret(func(crt, key []byte) ([]byte, []byte) {
 		data = slices.Concat(crt, key)
@@ -285,7 +285,7 @@ func (r *rig) keyPair() (data []byte, serial string) {
 }
 
 // withoutSecret removes it again.
-func (r *rig) withoutSecret() {
+func (r *site) withoutSecret() {
 	r.t.Helper()
 	if err := os.Remove(filepath.Join(r.dir, "live", "secret.yaml")); err != nil {
 		r.t.Fatal(err)
@@ -294,7 +294,7 @@ func (r *rig) withoutSecret() {
 
 // publishVersion publishes a snapshot that serves a version of a certificate: sealed,
 // if there are recipients.
-func (r *rig) publishVersion(revision string, data []byte, to ...string) snapshots.ID {
+func (r *site) publishVersion(revision string, data []byte, to ...string) snapshots.ID {
 	r.t.Helper()
 	version, err := pem.Version(data)
 	if err != nil {
@@ -330,7 +330,7 @@ func (r *rig) publishVersion(revision string, data []byte, to ...string) snapsho
 
 // identity writes new identities into the file of the pusher, and returns the
 // recipient of the last.
-func (r *rig) identity() string {
+func (r *site) identity() string {
 	r.t.Helper()
 	i, err := age.GenerateX25519Identity()
 	if err != nil {

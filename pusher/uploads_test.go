@@ -3,8 +3,6 @@ package pusher
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +11,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
@@ -29,47 +26,35 @@ func TestFilesStayFewWhileSnapshotsFollowOnOneAnother(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			before := killScenario{}.before(t)
-			before.options.CollectAfter = time.Hour
 			synctest.Test(t, func(t *testing.T) {
-				p := &play{settling: before.clone(t), t: t}
-				pass(time.Until(before.at))
-				p.begin(filepath.Join(p.dir, "pusher"))
-				p.settle(p.newest(0), nothing)
+				s := newStory(t)
+				s.set("collect", time.Hour)
+				s.begin()
 				most, largest, slots := 0, 0, 0
-				var ids []snapshots.ID
 				for n := range tt.n {
 					d := draftTLS(fmt.Sprint(n + 2))
 					backend := fmt.Sprintf("shop_%d", n+2)
 					d.Files[0].Content = append(d.Files[0].Content, fmt.Sprintf("backend %s\n    #hapsnap servers shop/web:http\n", backend)...)
 					d.Files[1].Content = []byte("shop.example.com " + backend + "\n")
-					id, _, err := p.store().Publish(t.Context(), d)
-					if err != nil {
+					if _, _, err := s.store.Publish(t.Context(), d); err != nil {
 						t.Fatal(err)
 					}
-					ids = append(ids, id)
 					pass(tt.every)
-					for _, i := range p.instances {
-						maps := slices.Collect(func(yield func(string) bool) {
-							for key := range i.state().files {
-								if strings.HasPrefix(key, "maps/") && !yield(key) {
-									return
-								}
-							}
-						})
-						most = max(most, len(maps))
+					for _, i := range s.instances {
+						most = max(most, strings.Count(fmt.Sprint(i.state().files), "maps/"))
 					}
-					if info, err := os.Stat(filepath.Join(p.life.folder, "state.json")); err == nil {
-						largest = max(largest, int(info.Size()))
-					}
-					s, err := readState(filepath.Join(p.life.folder, "state.json"))
-					if err != nil {
-						t.Fatal(err)
-					}
-					slots = max(slots, len(s.Slots))
+					data, err := os.ReadFile(s.options.State)
+					s.must(err)
+					kept, err := parseState(data, "")
+					s.must(err)
+					largest, slots = max(largest, len(data)), max(slots, len(kept.Slots))
 				}
-				p.settle(ids[len(ids)-1], nothing)
-				p.life.end()
+				pass(10 * time.Minute) // the budget for reloads is used up
+				s.calm()
+				if seen := s.seen(); seen.Good.Revision != uint64(tt.n) || seen.Rollout != nil {
+					t.Errorf("good is %s, the rollout %+v", seen.Good, seen.Waits)
+				}
+				s.end()
 				t.Logf("an instance had %d maps at most, the state %d bytes with %d backends", most, largest, slots)
 				// Of the last good one, the one that is rolled out, and what an instance may
 				// have beside them; and a few that came since files were removed last.
@@ -135,7 +120,7 @@ func TestUnneededFilesAreBounded(t *testing.T) {
 func TestUploadsOfInstancesThatAreGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w := newWorld(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
+	w := newSteps(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
 	e := w.e
 	e.state.Uploads = map[string][]upload{"gone": {{Stored: stored(1)}}, "pod": {{Stored: stored(1)}}}
 	e.instances["pod"] = &instanceState{Instance: fleet.Instance{Name: "pod", UID: "1"}}

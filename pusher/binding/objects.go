@@ -3,7 +3,6 @@ package binding
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +28,9 @@ type Objects struct {
 	unsure   bool // something could not be parsed: what is absent may be in there
 }
 
-// WatchObjects reads the directory now and after each change, and sends what it
+// WatchObjects reads the directory now and whenever changed receives, and sends what it
 // holds, until ctx is done.
-func WatchObjects(ctx context.Context, dir string, log *slog.Logger, send func(Objects, error)) {
-	changed := manifests.Watch(ctx, []string{dir}, log)
+func WatchObjects(ctx context.Context, dir string, changed <-chan struct{}, send func(Objects, error)) {
 	var reader manifests.Reader
 	for {
 		set, err := reader.Read(dir)

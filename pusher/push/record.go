@@ -37,6 +37,10 @@ type Remembered struct {
 	// another configuration than the pusher wrote, "" if it was not.
 	Worker  Process `json:"worker,omitzero"`
 	Foreign string  `json:"foreign,omitempty"`
+	// Former is the pusher whose place this one took, and Follows the version that its last
+	// haproxy.cfg was posted on. After a reload that failed, the API puts such a file back.
+	Former  Pusher `json:"former,omitzero"`
+	Follows int64  `json:"follows,omitempty"`
 }
 
 // Record is what is known of one instance's haproxy.cfg and of what its worker was started
@@ -197,9 +201,12 @@ func (r *Record) admit(raw dataplane.Raw, own Pusher, term int64, takeOver bool,
 		r.led, r.read = &LedByOtherError{m.Pusher}, true
 		return *r.led
 	case !found || m.Pusher == own:
+	case m.Pusher == r.kept.Former && m.follows <= r.kept.Follows: // put back by the API
 	case r.claimed, m.State != own.State && !takeOver && (m.Place != own.Place || r.kept.Marked):
 		r.led, r.read = &LedByOtherError{m.Pusher}, true
 		return *r.led
+	default:
+		r.kept.Former, r.kept.Follows = m.Pusher, m.follows
 	}
 	if found && m.Pusher == own {
 		r.kept.Marked, r.claimed = true, true

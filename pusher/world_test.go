@@ -1,0 +1,378 @@
+package pusher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/statestore"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// world is a site whose instances are in memory. It belongs in a bubble of time
+// (testing/synctest), in which hours are over at once.
+type world struct {
+	*site
+	instances map[string]*fakeInstance // of the fleet
+	all       map[string]*fakeInstance // also those that left it
+	life      *life
+	gone      atomic.Bool // the store is out of reach
+	// terms is set where each pusher has a later term, and taken is how many there were.
+	terms bool
+	taken int64
+	// watched is set where a pusher may be killed, so that its steps are counted.
+	watched bool
+	// logs are the event logs of all lives, where they are recorded.
+	recorded bool
+	logs     []*eventLines
+
+	guard   sync.Mutex
+	watches []chan struct{}
+}
+
+// newWorld has instances that run nothing yet.
+func newWorld(t *testing.T, names ...string) *world {
+	t.Helper()
+	w := &world{site: newSite(t), instances: map[string]*fakeInstance{}, all: map[string]*fakeInstance{}}
+	soak := 6 * time.Second
+	w.options.Soak, w.options.PollInterval, w.options.DrainTime, w.options.PersistInterval = &soak, 2*time.Second, 3*time.Second, 3*time.Second
+	w.options.InspectInterval, w.options.CollectAfter = 5*time.Second, 8*time.Second
+	w.rollout, w.entry = "  rollout: {waves: ['1', 100%]}\n", func(name string) string {
+		return fmt.Sprintf("  - {name: %s, url: 'http://%s.test', username: u, password: p, "+
+			"directories: {maps: /etc/haproxy/maps, certificates: /etc/haproxy/ssl, general: /etc/haproxy/general}}\n", name, name)
+	}
+	w.changed = w.filesChanged
+	for _, name := range names {
+		w.join(name)
+	}
+	if len(names) > 0 {
+		w.endpoints("10.0.0.1:80")
+	}
+	return w
+}
+
+// join has an instance join the fleet, as it was when it left.
+func (w *world) join(name string) {
+	w.instances[name] = w.named(name)
+	w.writeFleet(slices.Sorted(maps.Keys(w.instances))...)
+}
+
+// named returns an instance, which there is once it is asked for.
+func (w *world) named(name string) *fakeInstance {
+	w.guard.Lock()
+	defer w.guard.Unlock()
+	if w.all[name] == nil {
+		w.all[name] = newFakeInstance(name, "v3.4.2")
+	}
+	return w.all[name]
+}
+
+// leave has one leave it, which goes on running.
+func (w *world) leave(name string) {
+	delete(w.instances, name)
+	w.writeFleet(slices.Sorted(maps.Keys(w.instances))...)
+}
+
+// clone returns the same once more, for another bubble; no pusher lives in it.
+func (w *world) clone(t *testing.T) *world {
+	t.Helper()
+	c := newWorld(t)
+	if err := os.CopyFS(c.dir, os.DirFS(w.dir)); err != nil {
+		t.Fatal(err)
+	}
+	for name, i := range w.instances {
+		c.instances[name] = i.clone()
+		c.all[name] = c.instances[name]
+	}
+	own := c.options
+	c.options = w.options
+	c.options.Log, c.options.Status, c.options.Notify, c.options.State, c.options.Fleet, c.options.Live = own.Log, own.Status, own.Notify, own.State, own.Fleet, own.Live
+	c.terms, c.taken, c.recorded = w.terms, w.taken, w.recorded
+	return c
+}
+
+// watch is how the pusher hears of changes of files: the kernel would tell it in a time that
+// is not of the bubble.
+func (w *world) watchFiles(context.Context, ...string) <-chan struct{} {
+	w.guard.Lock()
+	defer w.guard.Unlock()
+	c := make(chan struct{}, 1)
+	w.watches = append(w.watches, c)
+	return c
+}
+
+func (w *world) filesChanged() {
+	w.guard.Lock()
+	defer w.guard.Unlock()
+	for _, c := range w.watches {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// life is that of one pusher.
+type life struct {
+	*world
+	mu     sync.Mutex
+	left   int // the step at which it is killed, from now on; 0 is never
+	killed bool
+	steps  []string // since it is known at which
+	saved  []byte
+}
+
+// begin starts a pusher.
+func (w *world) begin() {
+	w.t.Helper()
+	l := &life{world: w}
+	if w.life != nil && w.life.dead() {
+		folder := filepath.Dir(w.options.State)
+		w.must(os.RemoveAll(folder))
+		w.must(os.Rename(folder+".left", folder))
+	}
+	w.life, w.watches = l, nil
+	for _, i := range w.instances {
+		i.midst = func(what string) { l.step(i.name + " is in the middle of " + what) }
+	}
+	o := &w.options
+	o.Store, o.watch, o.http = &mortalStore{w.store, l}, w.watchFiles, &http.Client{Transport: l}
+	if w.terms {
+		w.taken++
+		o.Keeper, o.Cache = &termKeeper{&stateFile{file: o.State}, w.taken}, KeptFolder(o.State)
+	}
+	if w.recorded {
+		lines := &eventLines{}
+		o.eventsTo, w.logs = lines.add, append(w.logs, lines)
+	}
+	w.heard(l.lookAtState)
+	w.run()
+}
+
+// termKeeper has terms, which its state has not.
+type termKeeper struct {
+	Keeper
+	term int64
+}
+
+func (k *termKeeper) Take(ctx context.Context, fallback func() ([]byte, error)) (statestore.Taken, error) {
+	taken, err := k.Keeper.Take(ctx, fallback)
+	taken.Term = k.term
+	return taken, err
+}
+
+// end stops the pusher as SIGTERM does, and lets what was sent arrive.
+func (w *world) end() {
+	w.kill()
+	pass(time.Minute)
+}
+
+// step is where a pusher can be killed: whenever something that outlives it has changed,
+// or is about to, for in between there is nothing by which two kills could differ. It
+// returns false for one that is dead.
+func (l *life) step(what string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.killed {
+		return false
+	}
+	l.steps = append(l.steps, what)
+	if l.left--; l.left != 0 {
+		return true
+	}
+	l.die()
+	return false
+}
+
+// die ends a pusher. What is on disk by then is left to the next, and nothing more.
+func (l *life) die() {
+	l.killed = true
+	l.stop()
+	folder := filepath.Dir(l.options.State)
+	for { // a file may go while it is copied, for what writes there has not yet heard that it is dead
+		if err := os.CopyFS(folder+".left", os.DirFS(folder)); err == nil {
+			return
+		}
+		if err := os.RemoveAll(folder + ".left"); err != nil {
+			panic(err) // a folder of the test's
+		}
+	}
+}
+
+// killAfter has the pusher killed at one of the next steps, 0 for never.
+func (l *life) killAfter(steps int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left, l.steps = steps, nil
+}
+
+func (l *life) dead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.killed
+}
+
+func (l *life) trail() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.steps)
+}
+
+// lookAtState takes a step if the state was saved. What is worth a line, or a status, was
+// often saved just before.
+func (l *life) lookAtState() {
+	if !l.watched {
+		return
+	}
+	data, _ := os.ReadFile(l.options.State)              // absent: nothing was saved
+	_, rest, _ := bytes.Cut(data, []byte(`,"rollout":`)) // what is before tells the time
+	l.mu.Lock()
+	changed := !bytes.Equal(rest, l.saved)
+	l.saved = rest
+	l.mu.Unlock()
+	if changed {
+		l.step("the state is saved")
+	}
+}
+
+// RoundTrip brings a request to its instance. What was sent arrives, whatever becomes
+// of who sent it.
+func (l *life) RoundTrip(q *http.Request) (*http.Response, error) {
+	i := l.named(strings.TrimSuffix(q.URL.Hostname(), ".test"))
+	what, changes := fmt.Sprintf("%s %s %s", i.name, q.Method, q.URL.RequestURI()), q.Method != http.MethodGet
+	if l.dead() || (changes && !l.step("before "+what)) {
+		return nil, errKilled
+	}
+	if trace := httptrace.ContextClientTrace(q.Context()); trace != nil {
+		trace.GotConn(httptrace.GotConnInfo{})
+	}
+	sent := q.Clone(context.WithoutCancel(q.Context()))
+	if q.Body != nil {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			return nil, err
+		}
+		sent.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	answered := make(chan *http.Response, 1)
+	go func() { i.serve(sent, q.Context().Done(), answered) }()
+	if changes && !l.step("on the way is "+what) {
+		return nil, errKilled
+	}
+	select {
+	case <-q.Context().Done():
+		return nil, q.Context().Err()
+	case answer := <-answered:
+		if l.dead() || (changes && !l.step("answered was "+what)) {
+			return nil, errKilled
+		}
+		if answer == nil {
+			return nil, fmt.Errorf("read tcp %s.test: connection reset by peer", i.name)
+		}
+		return answer, nil
+	}
+}
+
+// serve answers a request, with what ails the instance: nil is a connection that is closed.
+func (f *fakeInstance) serve(q *http.Request, givenUp <-chan struct{}, answered chan<- *http.Response) {
+	ail := f.take(q)
+	pass(fakeWay + ail.takes)
+	var answer *http.Response
+	switch {
+	case ail.hangs:
+		<-givenUp
+		return
+	case ail.drops:
+	case ail.status != 0:
+		w := httptest.NewRecorder()
+		f.fail(w, ail.status, "%s", ail.says)
+		answer = w.Result()
+	default:
+		w := httptest.NewRecorder()
+		f.api.ServeHTTP(w, q)
+		if answer = w.Result(); ail.loses {
+			answer = nil
+		}
+	}
+	pass(fakeWay)
+	answered <- answer
+}
+
+// ailment is something that goes wrong with requests of a method, "" for any, to a path that
+// begins so, for as many times; 0 is until it is healed.
+type ailment struct {
+	method, path string
+	times        int
+
+	hangs, drops, loses bool // no answer; a connection closed before anything was done, or after
+	takes               time.Duration
+	status              int
+	says                string
+}
+
+// take returns the first ailment for a request and counts it.
+func (f *fakeInstance) take(q *http.Request) ailment {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	path := strings.TrimPrefix(q.URL.Path, "/v3/services/haproxy")
+	for n, a := range f.ails {
+		if a.method != "" && a.method != q.Method || !strings.HasPrefix(path, a.path) {
+			continue
+		}
+		if f.ails[n].times--; f.ails[n].times == 0 {
+			f.ails = slices.Delete(f.ails, n, n+1)
+		}
+		return a
+	}
+	return ailment{}
+}
+
+// mortalStore is what a pusher that may be dead has of the store.
+type mortalStore struct {
+	*dirstore.Store
+	life *life
+}
+
+var errGone = errors.New("no route to the store")
+
+// View implements [Store].
+func (s *mortalStore) View(ctx context.Context) (channel.View, error) {
+	if s.life.gone.Load() {
+		return channel.View{}, errGone
+	}
+	return s.Store.View(ctx)
+}
+
+// UpdateChannel implements [Store].
+func (s *mortalStore) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
+	if !s.life.step("before the channel is changed") {
+		return errKilled
+	}
+	err := s.Store.UpdateChannel(ctx, subject, now, edit)
+	if !s.life.step("the channel is changed") {
+		return errKilled
+	}
+	return err
+}
+
+// pass lets time pass in a bubble of time, where that takes none.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // it is over as soon as everybody waits for it
+}
