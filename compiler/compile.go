@@ -96,8 +96,14 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	if !in.Config.TrustFileAges {
 		in.Objects = in.Objects.OfOneAge()
 	}
+	keys := map[snapshots.SecretName]validate.KeyType{}
+	for _, s := range in.Objects.Secrets {
+		if certificates := s.Value.Data["tls.crt"]; len(certificates) > 0 {
+			keys[snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = validate.KeyTypeOf(certificates)
+		}
+	}
 	c := compilation{
-		in: in, check: check, keys: keyTypes(in.Objects), private: private,
+		in: in, check: check, keys: keys, private: private,
 		secrets: map[types.NamespacedName]bool{}, configMaps: map[types.NamespacedName]bool{}, rounds: map[string]int{},
 		yielded: yielded{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
@@ -172,7 +178,12 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	rules.Released, rules.Dropped = y.hosts, y.routes
 	model, found := c.in.Claims.Translate(routed, rules)
 	end(nil)
-	c.noteAsked(model.Asked)
+	for _, name := range model.Asked.Secrets {
+		c.secrets[name] = true
+	}
+	for _, name := range model.Asked.ConfigMaps {
+		c.configMaps[name] = true
+	}
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found, a.shut = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Shut
 	return a, err
@@ -197,14 +208,10 @@ func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
 		SharedAuthServices: in.Config.Shared.AuthServices,
 		IngressClass:       in.Config.IngressClass, ControllerClass: in.Config.ControllerClass,
 		WatchWithoutClass: in.Config.WatchIngressWithoutClass, Now: in.Now,
-		ExternalNames: externalNames(in.Config.ExternalNames),
+		ExternalNames: ingress.ExternalNames{Refuse: in.Config.ExternalNames.Policy == config.RefuseExternalNames, Domains: in.Config.ExternalNames.Domains},
 		Snippets:      in.Config.Snippets.Namespaces, TrustsForwarded: in.Config.Forwarded.Trusts(), AllowHeaders: in.Config.Forwarded.AllowHeaders, HTTPSPort: in.Config.HTTPS.Port, Ports: in.Config.Ports(), TCPServices: in.Config.TCPServices, TCPAnnotations: in.Config.TCPAnnotations,
 		DefaultCertificate: defaultCertificate(in.Config), CertificatesAsSeen: in.Config.Certificates.RefMode() != snapshots.ModeReference,
 	}
-}
-
-func externalNames(c config.ExternalNames) ingress.ExternalNames {
-	return ingress.ExternalNames{Refuse: c.Policy == config.RefuseExternalNames, Domains: c.Domains}
 }
 
 // defaultCertificate returns the Secret of the default certificate, or zero.
@@ -256,17 +263,6 @@ func describe(in inputs.Inputs) []render.Object {
 			APIVersion: o.Value.GetAPIVersion(), Labels: o.Value.GetLabels(), Annotations: o.Value.GetAnnotations(),
 			Whole: o.Value.Object,
 		})
-	}
-	return out
-}
-
-// keyTypes returns the kinds of keys that the Secrets hold.
-func keyTypes(in inputs.Inputs) map[snapshots.SecretName]validate.KeyType {
-	out := map[snapshots.SecretName]validate.KeyType{}
-	for _, s := range in.Secrets {
-		if certificates := s.Value.Data["tls.crt"]; len(certificates) > 0 {
-			out[snapshots.SecretName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = validate.KeyTypeOf(certificates)
-		}
 	}
 	return out
 }

@@ -107,7 +107,11 @@ func (l *loop) reconfigure(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		l.unreadable(err, now)
+		l.config.reread.fail(now)
+		l.config.unread = true
+		l.metrics.reconfigured("error", true)
+		l.Status.configured(nil, err, now)
+		l.Log.Error("configuration not read, the old one stays, trying again", "err", err, "in", l.config.reread.wait)
 	case len(found) > 0:
 		l.refuse(found, now)
 	case reflect.DeepEqual(c, l.Source.Config):
@@ -121,15 +125,6 @@ func (l *loop) reconfigure(ctx context.Context) {
 		l.Source.Config = c
 		l.debounce.change(now)
 	}
-}
-
-// unreadable keeps the configuration there is, and tries again.
-func (l *loop) unreadable(err error, now time.Time) {
-	l.config.reread.fail(now)
-	l.config.unread = true
-	l.metrics.reconfigured("error", true)
-	l.Status.configured(nil, err, now)
-	l.Log.Error("configuration not read, the old one stays, trying again", "err", err, "in", l.config.reread.wait)
 }
 
 // refuse goes back to the configuration that was good. Faults that are known are not

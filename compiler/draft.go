@@ -27,9 +27,29 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 		},
 	}
 	mode := c.in.Config.Certificates.RefMode()
-	d.Certificates = versioned(d.Certificates, mode)
-	if err := c.carry(&d, mode); err != nil {
-		return snapshots.Draft{}, err
+	// A reference names the version of the certificate that was seen here. Without one that can be served
+	// the version stays empty, so that a push does not take whatever is in the Secret by then.
+	references := slices.Clone(d.Certificates)
+	for i, ref := range references {
+		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
+			continue
+		}
+		references[i].Mode = mode
+		if ref.Observed != nil && mode != snapshots.ModeReference {
+			references[i].Version = ref.Observed.Version
+		}
+	}
+	d.Certificates = references
+	switch mode {
+	case snapshots.ModeSealed:
+		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeCompanion:
+		if err := accompany(&d, c.in.Objects); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeReference, snapshots.ModeExact:
 	}
 	if c.in.Config.Endpoints == config.Recorded {
 		file, err := recordEndpoints(r.Artifact, c.in.Objects)
@@ -39,18 +59,6 @@ func (c *compilation) draft(r Result) (snapshots.Draft, error) {
 		d.Files = append(d.Files[:len(d.Files):len(d.Files)], file)
 	}
 	return d, nil
-}
-
-// carry adds the certificates that go with a draft.
-func (c *compilation) carry(d *snapshots.Draft, mode snapshots.CertificateMode) error {
-	switch mode {
-	case snapshots.ModeSealed:
-		return seal(d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals)
-	case snapshots.ModeCompanion:
-		return accompany(d, c.in.Objects)
-	case snapshots.ModeReference, snapshots.ModeExact:
-	}
-	return nil
 }
 
 // quarantined lists the objects that errors were found on, each with the first
@@ -96,23 +104,6 @@ func endpointsOf(a render.Artifact, in inputs.Inputs) (map[snapshots.ServicePort
 		named[d.Service] = all[d.Service]
 	}
 	return named, nil
-}
-
-// versioned returns references to the versions of certificates that were seen. Where
-// none was that can be served, the version is empty: that too is for the snapshot to
-// say, not for whatever is there when it is pushed.
-func versioned(refs []snapshots.CertificateRef, mode snapshots.CertificateMode) []snapshots.CertificateRef {
-	refs = slices.Clone(refs)
-	for i, ref := range refs {
-		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
-			continue
-		}
-		refs[i].Mode = mode
-		if ref.Observed != nil && mode != snapshots.ModeReference {
-			refs[i].Version = ref.Observed.Version
-		}
-	}
-	return refs
 }
 
 // certificates are those of the Secrets among the inputs, as they are served.

@@ -185,7 +185,11 @@ func (j *Judge) Configuration(ctx context.Context, document []byte) (admission.V
 	j.override(&c)
 	faults, err := j.check.Settings(ctx, c)
 	if faults = append(c.Check(), faults...); err != nil || len(faults) > 0 {
-		return admission.Verdict{Faults: fieldFaults(faults)}, unableIf(err != nil, err)
+		var found []diag.Diagnostic
+		for _, f := range faults {
+			found = append(found, diag.Diagnostic{Severity: diag.Error, Message: f.Error(), Hint: f.Hint})
+		}
+		return admission.Verdict{Faults: found}, unableIf(err != nil, err)
 	}
 	if errors.Is(newest.err, errTooEarly) {
 		return admission.Verdict{}, unable(errTooEarly)

@@ -63,7 +63,7 @@ func (j *Judge) batch(reviews []*reviewOf) {
 		reviews = j.known(w, reviews)
 	}
 	switch {
-	case incomplete(err):
+	case errors.Is(err, inputs.ErrIncomplete):
 		j.queue.back(reviews, err)
 		j.ask(newest)
 		<-time.After(pollObjects) // Run handles notices of changes
@@ -309,23 +309,13 @@ func (j *Judge) group(ctx context.Context, w *world, g group) {
 		return
 	}
 	apart := g.of
-	if rest := unblamed(g.of, a.faults); err == nil && len(rest) > 0 && len(rest) < len(g.of) {
-		apart = blamed(g.of, a.faults)
+	if rest := kept(g.of, func(t translated) bool { return !isBlamed(t, a.faults) }); err == nil && len(rest) > 0 && len(rest) < len(g.of) {
+		apart = kept(g.of, func(t translated) bool { return isBlamed(t, a.faults) })
 		defer j.group(ctx, w, joined(rest))
 	}
 	inParallel(len(apart), func(i int) {
 		j.guarded([]*reviewOf{apart[i].review}, func() { j.separately(ctx, w, apart[i]) })
 	})
-}
-
-// blamed and unblamed are the reviews of a group in whose lines HAProxy finds errors, and
-// the others.
-func blamed(of []translated, faults []render.Fault) []translated {
-	return kept(of, func(t translated) bool { return isBlamed(t, faults) })
-}
-
-func unblamed(of []translated, faults []render.Fault) []translated {
-	return kept(of, func(t translated) bool { return !isBlamed(t, faults) })
 }
 
 func isBlamed(t translated, faults []render.Fault) bool {

@@ -191,9 +191,6 @@ func (p *passedMemo) add(key [sha256.Size]byte) {
 	p.young[key] = true
 }
 
-// incomplete reports whether an error may pass by itself.
-func incomplete(err error) bool { return errors.Is(err, inputs.ErrIncomplete) }
-
 // translated is an Ingress among the others.
 type translated struct {
 	review *reviewOf

@@ -159,7 +159,7 @@ func (l *loop) turn(ctx context.Context) {
 		l.compile(ctx, first)
 		l.debounce.end(time.Now())
 	}
-	if l.publishDue(time.Now()) {
+	if l.leads && l.pending != nil && due(l.republish.at, time.Now()) {
 		l.publishWhileLeading(ctx)
 	}
 	if l.leads && due(l.verify, time.Now()) {
@@ -210,7 +210,10 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 		l.reread.reset()
 		l.replace(result.Draft.Digest())
 		l.pending, l.timeline = &result, timeline
-		l.tellCompiled(objects, result)
+		l.from = objects
+		if l.Announcer != nil {
+			l.Announcer.Compiled(objects, result.Diagnostics)
+		}
 		l.republish.now(time.Now())
 	}
 }
@@ -286,7 +289,9 @@ func (l *loop) publish(ctx context.Context) {
 	if published {
 		l.Log.Info("snapshot published", "snapshot", id.String(), "subject", draft.Subject, "quarantined", len(draft.Quarantined))
 	}
-	l.tellPublished(*l.pending)
+	if l.Announcer != nil {
+		l.Announcer.Published(l.from, served(l.pending.Artifact), l.Source.Config.IngressStatus)
+	}
 	l.pending, l.held = nil, nil
 	l.republish.reset()
 }

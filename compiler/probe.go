@@ -184,17 +184,12 @@ func probeModel(cfg config.Config) routing.Model {
 		onHost(probeIngress(len(in.Ingresses)+1, nil), "*."+probePassed), onHost(probeIngress(len(in.Ingresses)+2, nil), probeShared),
 		probeCanary(len(in.Ingresses)+3), probeExpressions(len(in.Ingresses)+4))
 	model, _ := ingress.Translate(in, probeConfig(cfg, probeTCP(cfg)))
-	probeHeld(&model)
-	return model
-}
-
-// probeHeld adds hosts that the default backend does not answer for, which takes Ingresses of
-// several namespaces: one that is held, and one with routes.
-func probeHeld(model *routing.Model) {
+	// Hosts that the default backend does not answer for take Ingresses of several namespaces.
 	model.Held = append(model.Held, routing.Held{Name: "held.invalid", Closed: true, Origin: probeOrigin("Ingress")})
 	for i := range model.Hosts {
 		model.Hosts[i].Closed = model.Hosts[i].Name == ".probe.invalid"
 	}
+	return model
 }
 
 // probeCanary is an Ingress that shares a route with another one.

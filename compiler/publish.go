@@ -124,11 +124,6 @@ func (l *loop) elected(ctx context.Context, now time.Time) {
 	}
 }
 
-// publishDue reports whether the pending draft is to be published now.
-func (l *loop) publishDue(now time.Time) bool {
-	return l.leads && l.pending != nil && due(l.republish.at, now)
-}
-
 // publishWhileLeading publishes what is pending, unless this process does not
 // lead any more. What was begun is abandoned when it ceases to.
 func (l *loop) publishWhileLeading(ctx context.Context) {
@@ -172,21 +167,6 @@ type announcer interface {
 	Compiled(in inputs.Inputs, found []diag.Diagnostic)
 	// Published says which Ingresses the store's newest snapshot has lines of.
 	Published(in inputs.Inputs, served map[diag.Object]bool, c config.IngressStatus)
-}
-
-// tellCompiled passes on the diagnostics of the objects.
-func (l *loop) tellCompiled(in inputs.Inputs, r Result) {
-	l.from = in
-	if l.Announcer != nil {
-		l.Announcer.Compiled(in, r.Diagnostics)
-	}
-}
-
-// tellPublished passes on which Ingresses are served.
-func (l *loop) tellPublished(r Result) {
-	if l.Announcer != nil {
-		l.Announcer.Published(l.from, served(r.Artifact), l.Source.Config.IngressStatus)
-	}
 }
 
 // served returns the Ingresses that an artifact has lines of, be it one that keeps

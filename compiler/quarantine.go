@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/hapsnap/hapsnap/compiler/config/kinds"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
@@ -192,12 +190,30 @@ func ofOthers(line render.LineOrigin, namespace string) bool {
 	return slices.ContainsFunc(line.Objects, func(o routing.Origin) bool { return o.Object.Namespace != namespace })
 }
 
-// positionOfValue returns the position of the annotation or field with the faulty value, as
-// far as it can be found, otherwise that of the object.
+// positionOfValue returns the position of the annotation with the faulty value; of a kind that templates
+// read, of the field that the fault names, or of the only field with the value. Otherwise it returns the
+// position of the object.
 func (c *compilation) positionOfValue(x culprit) diag.Position {
 	for _, o := range c.in.Objects.Others {
 		if o.Ref == x.object {
-			return fieldPosition(o, x)
+			if path, err := kinds.FieldPath(x.fault.Field); err == nil {
+				steps := make([]any, len(path))
+				for i, name := range path {
+					steps[i] = name
+				}
+				return o.Position(steps...)
+			}
+			words := strings.Fields(x.fault.Text)
+			var found [][]any
+			inputs.EachField(o.Value.Object, func(path []any, text string) {
+				if text != "" && (text == x.fault.Value || slices.Contains(words, text)) {
+					found = append(found, slices.Clone(path))
+				}
+			})
+			if len(found) != 1 {
+				return x.at
+			}
+			return o.Position(found[0]...)
 		}
 	}
 	for _, o := range c.in.Objects.Ingresses {
@@ -211,33 +227,6 @@ func (c *compilation) positionOfValue(x culprit) diag.Position {
 		}
 	}
 	return x.at
-}
-
-// fieldPosition returns the position of the one field whose value is faulty, or that is
-// missing.
-func fieldPosition(o inputs.Object[unstructured.Unstructured], x culprit) diag.Position {
-	if path, err := kinds.FieldPath(x.fault.Field); err == nil {
-		return o.Position(anySteps(path)...)
-	}
-	words := strings.Fields(x.fault.Text)
-	var found [][]any
-	inputs.EachField(o.Value.Object, func(path []any, text string) {
-		if text != "" && (text == x.fault.Value || slices.Contains(words, text)) {
-			found = append(found, slices.Clone(path))
-		}
-	})
-	if len(found) != 1 {
-		return x.at
-	}
-	return o.Position(found[0]...)
-}
-
-func anySteps(path []string) []any {
-	out := make([]any, len(path))
-	for i, name := range path {
-		out[i] = name
-	}
-	return out
 }
 
 func annotationPosition[T any](o inputs.Object[T], annotations map[string]string, x culprit) diag.Position {

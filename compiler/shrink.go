@@ -25,7 +25,13 @@ func sizeOf(files []snapshots.File) size {
 	for _, f := range files {
 		switch path := generic(f.Path); path {
 		case snapshots.ConfigFile:
-			s.backends = serving(f.Content)
+			serving := 0
+			for section := range haproxycfg.Sections(f.Content) {
+				if section.Keyword == "backend" && section.Name != readyBackend && slices.ContainsFunc(section.Lines, isServers) {
+					serving++
+				}
+			}
+			s.backends = serving
 		case "maps/host.map", "maps/sni_*":
 			s.hosts += entries(f.Content)
 		}
@@ -35,17 +41,6 @@ func sizeOf(files []snapshots.File) size {
 
 // readyBackend represents the instance itself.
 const readyBackend = "hapsnap_ready"
-
-// serving counts the backends of a haproxy.cfg with a line for servers.
-func serving(cfg []byte) int {
-	n := 0
-	for section := range haproxycfg.Sections(cfg) {
-		if section.Keyword == "backend" && section.Name != readyBackend && slices.ContainsFunc(section.Lines, isServers) {
-			n++
-		}
-	}
-	return n
-}
 
 // isServers reports whether a line gives a backend servers.
 func isServers(line haproxycfg.Line) bool {

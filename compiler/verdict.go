@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/compiler/admission"
-	"github.com/hapsnap/hapsnap/compiler/config/field"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/routing"
@@ -30,7 +29,15 @@ func verdict(object diag.Object, before compiled, found []diag.Diagnostic, err e
 		if before.err != nil {
 			return admission.Verdict{}, fmt.Errorf("nothing can be compiled at the moment: %w", before.err)
 		}
-		return admission.Verdict{Faults: harm(object, before, found, err)}, nil
+		// Who writes an Ingress is told nothing of the objects of others, nor of the templates.
+		known := errorsOf(before.found)
+		faults := []diag.Diagnostic{{Severity: diag.Error, Message: "nothing could be compiled with this: " + err.Error()}}
+		for _, d := range found {
+			if d.Severity == diag.Error && !known[d] && (object == diag.Object{} || d.Object == object) {
+				faults = append(faults, d)
+			}
+		}
+		return admission.Verdict{Faults: faults}, nil
 	case err != nil:
 		return admission.Verdict{}, err
 	}
@@ -70,28 +77,6 @@ func errorsOf(found []diag.Diagnostic) map[diag.Diagnostic]bool {
 		if d.Severity == diag.Error {
 			out[d] = true
 		}
-	}
-	return out
-}
-
-// harm says why nothing could be compiled any more. Who writes an Ingress learns nothing
-// of the objects of others, nor of the templates.
-func harm(object diag.Object, before compiled, found []diag.Diagnostic, err error) []diag.Diagnostic {
-	known := errorsOf(before.found)
-	faults := []diag.Diagnostic{{Severity: diag.Error, Message: "nothing could be compiled with this: " + err.Error()}}
-	for _, d := range found {
-		if d.Severity == diag.Error && !known[d] && (object == diag.Object{} || d.Object == object) {
-			faults = append(faults, d)
-		}
-	}
-	return faults
-}
-
-// fieldFaults are faults of fields of the configuration.
-func fieldFaults(faults []field.Error) []diag.Diagnostic {
-	var out []diag.Diagnostic
-	for _, f := range faults {
-		out = append(out, diag.Diagnostic{Severity: diag.Error, Message: f.Error(), Hint: f.Hint})
 	}
 	return out
 }
@@ -164,16 +149,6 @@ func withoutNames(text, namespace string) string {
 		}
 		return m[1] + " another namespace"
 	})
-}
-
-// noteAsked takes note of what one try asked for by name.
-func (c *compilation) noteAsked(a routing.Asked) {
-	for _, name := range a.Secrets {
-		c.secrets[name] = true
-	}
-	for _, name := range a.ConfigMaps {
-		c.configMaps[name] = true
-	}
 }
 
 // asked returns what all tries asked for by name, and the Secrets that templates

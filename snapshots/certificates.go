@@ -2,7 +2,6 @@ package snapshots
 
 import (
 	"bytes"
-	"cmp"
 	stdpem "encoding/pem"
 	"errors"
 	"fmt"
@@ -61,18 +60,6 @@ func IsSealed(path string) bool {
 	return strings.HasPrefix(path, certificatesFolder) && strings.HasSuffix(path, ".pem"+sealedExtension)
 }
 
-func (c CertificateRef) checkMode() error {
-	switch {
-	case !slices.Contains([]CertificateMode{ModeReference, ModeExact, ModeSealed, ModeCompanion}, c.Mode):
-		return fmt.Errorf("certificate %s is kept as %q, which is not known", c.File, c.Mode)
-	case c.Versioned() && (c.Use != UseCertificate || c.Secret == SecretName{}):
-		return fmt.Errorf("certificate %s has no versions", c.File)
-	case c.Version != "" && (!c.Versioned() || !versionForm.MatchString(c.Version)):
-		return fmt.Errorf("certificate %s has the version %q", c.File, c.Version)
-	}
-	return nil
-}
-
 // checkSealed checks that every reference to a sealed certificate has its file, that there
 // are no others, and that all are encrypted. Only the holder of an identity can check their
 // content.
@@ -123,26 +110,6 @@ func checkArmour(content []byte) error {
 		return ErrNotSealed
 	}
 	return nil
-}
-
-// certificateLines returns the lines of the content digest for certificate references and
-// for the recipients of those that are sealed.
-func certificateLines(refs []CertificateRef, recipients []string) []string {
-	var lines []string
-	for _, c := range refs {
-		line := fmt.Sprintf("certificate %q %s", c.File, c.Secret)
-		if c.Versioned() {
-			line += fmt.Sprintf(" %s %s", c.Mode, cmp.Or(c.Version, "none"))
-		}
-		if c.Use != UseCertificate {
-			line = string(c.Use) + " " + line
-		}
-		lines = append(lines, line+"\n")
-	}
-	for _, r := range recipients {
-		lines = append(lines, fmt.Sprintf("recipient %q\n", r))
-	}
-	return lines
 }
 
 // WithSealed returns the draft with the ciphertext of another snapshot wherever that holds

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -113,8 +114,13 @@ func (c CertificateRef) Check() error {
 	case c.Use == UseCA && c.Secret == (SecretName{}):
 		return fmt.Errorf("certificate %s is for authorities, and of no Secret", c.File)
 	}
-	if err := c.checkMode(); err != nil {
-		return err
+	switch {
+	case !slices.Contains([]CertificateMode{ModeReference, ModeExact, ModeSealed, ModeCompanion}, c.Mode):
+		return fmt.Errorf("certificate %s is kept as %q, which is not known", c.File, c.Mode)
+	case c.Versioned() && (c.Use != UseCertificate || c.Secret == SecretName{}):
+		return fmt.Errorf("certificate %s has no versions", c.File)
+	case c.Version != "" && (!c.Versioned() || !versionForm.MatchString(c.Version)):
+		return fmt.Errorf("certificate %s has the version %q", c.File, c.Version)
 	}
 	return checkName(c.File, certificatesFolder, ".pem")
 }

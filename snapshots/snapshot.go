@@ -112,26 +112,21 @@ func (d Draft) Seal(revision uint64, parent ID) Snapshot {
 	digest := d.Digest()
 	m := Manifest{APIVersion: APIVersion, Kind: ManifestKind}
 	m.Metadata.Name = NewID(revision, digest).String()
+	// The authors of objects chose the words of these.
+	quarantined := slices.Clone(d.Quarantined)
+	for i, q := range quarantined {
+		quarantined[i] = Quarantined{
+			Kind: printable.Text(q.Kind), Namespace: printable.Text(q.Namespace), Name: printable.Text(q.Name), Reason: printable.Text(q.Reason),
+		}
+	}
 	m.Spec = Spec{
 		Revision: revision, Digest: digest, Parent: parent, Subject: printable.Text(d.Subject),
-		Files: fileDigests(files), Certificates: refs, Recipients: d.Recipients, Quarantined: printableReasons(d.Quarantined),
+		Files: fileDigests(files), Certificates: refs, Recipients: d.Recipients, Quarantined: quarantined,
 	}
 	m.Provenance = d.Provenance
 	m.Provenance.Trigger, m.Provenance.Author = printable.Text(d.Provenance.Trigger), printable.Text(d.Provenance.Author)
 	m.Provenance.Time = d.Time.UTC().Truncate(time.Second)
 	return Snapshot{Manifest: m, Files: files}
-}
-
-// printableReasons returns the quarantined objects with their texts made printable, since
-// the authors of the objects chose the words.
-func printableReasons(list []Quarantined) []Quarantined {
-	out := slices.Clone(list)
-	for i, q := range out {
-		out[i] = Quarantined{
-			Kind: printable.Text(q.Kind), Namespace: printable.Text(q.Namespace), Name: printable.Text(q.Name), Reason: printable.Text(q.Reason),
-		}
-	}
-	return out
 }
 
 // Verify checks that the files are exactly those of the manifest, and that they have the
@@ -168,7 +163,20 @@ func (s Snapshot) Verify() error {
 // also leaves out the files of sealed certificates, since age encrypts to other bytes each
 // time. It hashes their versions and recipients instead.
 func ContentDigest(files []FileDigest, certificates []CertificateRef, recipients []string) Digest {
-	lines := certificateLines(certificates, recipients)
+	var lines []string
+	for _, c := range certificates {
+		line := fmt.Sprintf("certificate %q %s", c.File, c.Secret)
+		if c.Versioned() {
+			line += fmt.Sprintf(" %s %s", c.Mode, cmp.Or(c.Version, "none"))
+		}
+		if c.Use != UseCertificate {
+			line = string(c.Use) + " " + line
+		}
+		lines = append(lines, line+"\n")
+	}
+	for _, r := range recipients {
+		lines = append(lines, fmt.Sprintf("recipient %q\n", r))
+	}
 	for _, f := range files {
 		if !IsSealed(f.Path) {
 			lines = append(lines, fmt.Sprintf("file %q %s\n", f.Path, f.SHA256))

@@ -249,9 +249,15 @@ func Default() Config {
 		Forwarded:       Forwarded{Policy: ReplaceForwarded, ClientAddress: AddressOfConnection, RequestID: true},
 		TLS:             transport.TLS{Policy: transport.Intermediate},
 		BufferSize:      "40k",
-		Status:          defaultStatus(),
-		HAProxyVersion:  "2.6",
-		HardStopAfter:   "30m",
+		Status: Status{
+			Port:       8404,
+			Addresses:  []string{},
+			Prometheus: StatusPage{Enabled: true, Path: "/metrics"},
+			Stats:      StatusPage{Path: "/stats"},
+			Ready:      Ready{Services: []string{}},
+		},
+		HAProxyVersion: "2.6",
+		HardStopAfter:  "30m",
 
 		IdleCloseOnResponse: true,
 		Timeouts: Timeouts{
@@ -269,9 +275,12 @@ func Default() Config {
 		ShrinkGuard:        ShrinkGuard{LostPercent: 50, MinLost: 5},
 		ForeignAnnotations: CloseForeign,
 		Hosts:              ShareHosts,
-		Limits:             defaultLimits(),
-		Paths:              defaultPaths(),
-		Admission:          Admission{FailurePolicy: IgnoreFailure},
+		Limits: Limits{ // far above what people use, and far below what would slow a compile down
+			IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
+			IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20,
+		},
+		Paths:     Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters},
+		Admission: Admission{FailurePolicy: IgnoreFailure},
 	}
 }
 

@@ -130,10 +130,6 @@ const (
 	MatchParameters  PathParameters = "match"
 )
 
-func defaultPaths() Paths {
-	return Paths{Normalize: true, Unsafe: RejectUnsafe, Parameters: RejectParameters}
-}
-
 func (p Paths) check(f field.Errors) {
 	if p.Unsafe != RejectUnsafe && p.Unsafe != PassUnsafe {
 		f.At("unsafe").Add(fmt.Sprintf("%q is neither reject nor pass", string(p.Unsafe)), "use reject or pass")

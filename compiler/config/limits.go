@@ -31,15 +31,6 @@ type Limits struct {
 	NamespaceListBytes int `json:"namespaceListBytes"`
 }
 
-// defaultLimits are far above what people use, and far below what would slow a compile
-// down.
-func defaultLimits() Limits {
-	return Limits{
-		IngressRoutes: 10_000, NamespaceRoutes: 50_000, IngressRouteBytes: 2 << 20, NamespaceRouteBytes: 8 << 20,
-		IngressOptionBytes: 2 << 20, NamespaceOptionBytes: 16 << 20, NamespaceListBytes: 8 << 20,
-	}
-}
-
 func (l Limits) check(f field.Errors) {
 	for _, field := range []struct {
 		name  string

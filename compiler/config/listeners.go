@@ -173,16 +173,6 @@ const (
 	readyPath  = "/ready"
 )
 
-func defaultStatus() Status {
-	return Status{
-		Port:       8404,
-		Addresses:  []string{},
-		Prometheus: StatusPage{Enabled: true, Path: "/metrics"},
-		Stats:      StatusPage{Path: "/stats"},
-		Ready:      Ready{Services: []string{}},
-	}
-}
-
 // StatusAddresses returns where the status listener listens.
 func (c Config) StatusAddresses() []string {
 	if len(c.Status.Addresses) > 0 {

@@ -106,7 +106,13 @@ func (r *reader) root(data []byte) *yaml.Node {
 	var doc yaml.Node
 	decoder := yaml.NewDecoder(strings.NewReader(string(data)))
 	if err := decoder.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
-		r.syntax(err)
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		node := &yaml.Node{}
+		if m := yamlLine.FindStringSubmatch(text); m != nil {
+			node.Line, _ = strconv.Atoi(m[1])
+			text = strings.Replace(text, m[0], "", 1)
+		}
+		r.fault(node, "not YAML: "+text, "")
 		return nil
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
@@ -119,17 +125,6 @@ func (r *reader) root(data []byte) *yaml.Node {
 		return nil
 	}
 	return doc.Content[0]
-}
-
-// syntax reports an error of the YAML parser.
-func (r *reader) syntax(err error) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	node := &yaml.Node{}
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		node.Line, _ = strconv.Atoi(m[1])
-		text = strings.Replace(text, m[0], "", 1)
-	}
-	r.fault(node, "not YAML: "+text, "")
 }
 
 // fault adds a diagnostic at a node; nil is the file as a whole.

@@ -84,15 +84,6 @@ func isMixed(run []byte) bool {
 	return seen[lower] && seen[upper] && seen[digit]
 }
 
-func putHex(v *view, at int, run []byte) {
-	for skip := range 2 {
-		v.begin(at)
-		for i := skip; i+1 < len(run); i += 2 {
-			v.text = append(v.text, hexAlphabet[run[i]]<<4|hexAlphabet[run[i+1]])
-		}
-	}
-}
-
 // joinLines calls yield with base64 that goes over several lines: the last words of
 // lines that follow one another.
 func joinLines(text []byte, yield func(at int, joined []byte)) {
@@ -295,7 +286,14 @@ func decoded(text []byte) view {
 		at += len(line)
 	}
 	eachRun(text, &base64Alphabet, leastBase64, func(at int, run []byte) { putBase64(&v, at, run) })
-	eachRun(text, &hexAlphabet, leastHex, func(at int, run []byte) { putHex(&v, at, run) })
+	eachRun(text, &hexAlphabet, leastHex, func(at int, run []byte) {
+		for skip := range 2 {
+			v.begin(at)
+			for i := skip; i+1 < len(run); i += 2 {
+				v.text = append(v.text, hexAlphabet[run[i]]<<4|hexAlphabet[run[i+1]])
+			}
+		}
+	})
 	joinLines(text, func(at int, joined []byte) { putBase64(&v, at, joined) })
 	return v
 }

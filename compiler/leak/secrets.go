@@ -81,23 +81,19 @@ func (m *Memo) Index(secrets []*corev1.Secret, p Public) *Index {
 		m = &Memo{}
 	}
 	if m.needles == nil || !slices.Equal(m.secrets, secrets) {
-		m.read(secrets)
+		known := make(map[*corev1.Secret][]needle, len(secrets))
+		var all []needle
+		for _, s := range secrets {
+			needles, ok := m.needles[s]
+			if !ok {
+				needles = needlesOf(s)
+			}
+			known[s] = needles
+			all = append(all, needles...)
+		}
+		m.secrets, m.needles, m.index = slices.Clone(secrets), known, newIndex(all)
 	}
 	return &Index{index: m.index, public: p, known: map[*needle]Knowledge{}}
-}
-
-func (m *Memo) read(secrets []*corev1.Secret) {
-	known := make(map[*corev1.Secret][]needle, len(secrets))
-	var all []needle
-	for _, s := range secrets {
-		needles, ok := m.needles[s]
-		if !ok {
-			needles = needlesOf(s)
-		}
-		known[s] = needles
-		all = append(all, needles...)
-	}
-	m.secrets, m.needles, m.index = slices.Clone(secrets), known, newIndex(all)
 }
 
 // The least that a value needs to be looked for.

@@ -230,7 +230,13 @@ func described(value string, err error) (message, hint string) {
 // Document returns the document that lists all options, in Markdown.
 func Document() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, head, ownNames())
+	var own []string
+	for _, o := range All() {
+		if o.Own {
+			own = append(own, "`"+o.Name+"`")
+		}
+	}
+	fmt.Fprintf(&b, head, strings.Join(own, ", "))
 	for _, group := range Groups {
 		fmt.Fprintf(&b, "\n## %s\n\n| annotation | on | value | default | what it does |\n|---|---|---|---|---|\n", group)
 		for _, o := range All() {
@@ -255,17 +261,6 @@ All names begin with ` + "`" + Prefix + "`" + `. Values are strings: quote numbe
 - A wrong value is an error on its object, at its line. The option is then ignored, except where a lock (🔒) follows its name: such an option protects something, and if its value cannot be used, the routes answer 503 rather than let requests through.
 - A name that is not known is ignored with a warning.
 `
-
-// ownNames lists the options that are about one Ingress.
-func ownNames() string {
-	var out []string
-	for _, o := range All() {
-		if o.Own {
-			out = append(out, "`"+o.Name+"`")
-		}
-	}
-	return strings.Join(out, ", ")
-}
 
 // row returns the option's row of its table.
 func (o Option) row() string {

@@ -117,13 +117,28 @@ func ForConnections(encrypted bool, objects ...Values) (s Settings, problems map
 			if g.option.Matches || onConnections[g.option.Name] {
 				kept[i].given = append(kept[i].given, g)
 			} else {
-				r.lookless(g.option)
+				switch { // the option needs a look at requests
+				case g.option.Closes:
+					r.closed = true
+					r.report(diag.Error, g.option.Name, "cannot protect "+whole+"; they are refused", "remove it, or serve HTTP")
+				case g.option.Group != Routing: // those are for plain HTTP all the same
+					r.report(diag.Warning, g.option.Name, "has no effect on "+whole, "")
+				}
 			}
 		}
 	}
 	s, problems, closed = Resolve(kept...)
 	r.settings = s
-	r.connections()
+	u := &r.settings.Upstream
+	if u.Balance.By.NeedsHTTP() {
+		r.report(diag.Warning, "balance", "looks at requests, and has no effect on "+whole, "use roundrobin, leastconn, random, first or source")
+		u.Balance = policy.Balance{}
+	}
+	if u.TLS != nil && u.TLS.OfRequest {
+		r.closed = true
+		r.report(diag.Error, "backend-sni", "cannot be the host of a request for "+whole+"; they are refused", "name the host")
+	}
+	u.Protocol, u.FastCGI = policy.Opaque, nil
 	for i, found := range problems {
 		r.merge(i, found)
 	}
@@ -136,29 +151,4 @@ func (r *resolution) merge(i int, found []Problem) {
 		r.problems = map[int][]Problem{}
 	}
 	r.problems[i] = slices.Concat(found, r.problems[i])
-}
-
-// lookless reports an option that cannot be applied without a look at requests.
-func (r *resolution) lookless(o Option) {
-	switch {
-	case o.Closes:
-		r.closed = true
-		r.report(diag.Error, o.Name, "cannot protect "+whole+"; they are refused", "remove it, or serve HTTP")
-	case o.Group != Routing: // those are for plain HTTP all the same
-		r.report(diag.Warning, o.Name, "has no effect on "+whole, "")
-	}
-}
-
-// connections takes out of the settings what needs a request.
-func (r *resolution) connections() {
-	u := &r.settings.Upstream
-	if u.Balance.By.NeedsHTTP() {
-		r.report(diag.Warning, "balance", "looks at requests, and has no effect on "+whole, "use roundrobin, leastconn, random, first or source")
-		u.Balance = policy.Balance{}
-	}
-	if u.TLS != nil && u.TLS.OfRequest {
-		r.closed = true
-		r.report(diag.Error, "backend-sni", "cannot be the host of a request for "+whole+"; they are refused", "name the host")
-	}
-	u.Protocol, u.FastCGI = policy.Opaque, nil
 }

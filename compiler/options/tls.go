@@ -59,7 +59,18 @@ func serverTLSOptions() []Option {
 func (r *resolution) tls() {
 	s := &r.settings
 	if !s.servers.on {
-		r.withoutTLS()
+		const hint = "set " + Prefix + "backend-protocol to one that ends in -tls"
+		if r.settings.servers.system {
+			r.refuse("backend-verify", "needs TLS to the servers", hint)
+		}
+		for _, name := range []string{"backend-ca-secret", "backend-client-secret", "backend-tls-versions", "backend-tls-ciphers"} {
+			if r.has(name) {
+				r.refuse(name, "needs TLS to the servers", hint)
+			}
+		}
+		if r.has("backend-sni") {
+			r.report(diag.Warning, "backend-sni", "has no effect without TLS to the servers", hint)
+		}
 		s.ServerSecrets = ServerSecrets{}
 		return
 	}
@@ -76,22 +87,6 @@ func (r *resolution) tls() {
 		MinVersion: s.servers.limits.MinVersion, MaxVersion: s.servers.limits.MaxVersion, Ciphers: s.servers.limits.Ciphers}
 	if verifier != "" && !r.has("backend-sni") {
 		r.refuse(verifier, "cannot verify a certificate without a name", "set "+Prefix+"backend-sni")
-	}
-}
-
-// withoutTLS reports what needs TLS where there is none.
-func (r *resolution) withoutTLS() {
-	const hint = "set " + Prefix + "backend-protocol to one that ends in -tls"
-	if r.settings.servers.system {
-		r.refuse("backend-verify", "needs TLS to the servers", hint)
-	}
-	for _, name := range []string{"backend-ca-secret", "backend-client-secret", "backend-tls-versions", "backend-tls-ciphers"} {
-		if r.has(name) {
-			r.refuse(name, "needs TLS to the servers", hint)
-		}
-	}
-	if r.has("backend-sni") {
-		r.report(diag.Warning, "backend-sni", "has no effect without TLS to the servers", hint)
 	}
 }
 

@@ -166,19 +166,6 @@ func decimals(values []any) []any {
 	return out
 }
 
-// elements returns the elements of a list.
-func elements(list any) ([]any, error) {
-	v := reflect.ValueOf(list)
-	if k := v.Kind(); k != reflect.Slice && k != reflect.Array {
-		return nil, fmt.Errorf("words: a value of type %T is not a list", list)
-	}
-	out := make([]any, v.Len())
-	for i := range out {
-		out[i] = v.Index(i).Interface()
-	}
-	return out, nil
-}
-
 // secretWord returns the word of haproxy.cfg that stands for a value of a Secret.
 func secretWord(name, key string) (Text, error) {
 	object, err := snapshots.ParseSecretName(name)
@@ -197,13 +184,6 @@ func (r *rendering) secret(name, key string) (Text, error) {
 		r.secrets[string(word)] = true
 	}
 	return word, err
-}
-
-// ask takes note of words that were asked for when something was written.
-func (r *rendering) ask(words []string) {
-	for _, word := range words {
-		r.secrets[word] = true
-	}
 }
 
 // checkSecrets refuses words for values of Secrets that no template asked for: an

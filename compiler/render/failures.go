@@ -140,14 +140,6 @@ const (
 	funcEnter = "hapsnap_enter" // DEPTH VALUE: the mark for an element of a range
 )
 
-// placeholders let a set be parsed before there is anything to bind to.
-func placeholders() template.FuncMap {
-	return template.FuncMap{
-		funcCheck: func(v any) any { return v },
-		funcEnter: func(int, any) string { return "" },
-	}
-}
-
 // marker rewrites a parse tree so that its output carries marks, and so that
 // every value that it interpolates is checked.
 type marker struct {

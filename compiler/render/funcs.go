@@ -84,13 +84,14 @@ func literal(value any) (Text, error) {
 
 // words returns the values of a list, each of which must be one word.
 func words(list any) (Text, error) {
-	items, err := elements(list)
-	if err != nil {
-		return "", err
+	v := reflect.ValueOf(list)
+	if k := v.Kind(); k != reflect.Slice && k != reflect.Array {
+		return "", fmt.Errorf("words: a value of type %T is not a list", list)
 	}
-	out := make([]string, len(items))
-	for i, item := range items {
-		if out[i], err = checkConfig(item); err != nil {
+	out := make([]string, v.Len())
+	for i := range out {
+		var err error
+		if out[i], err = checkConfig(v.Index(i).Interface()); err != nil {
 			return "", err
 		}
 	}
@@ -218,7 +219,9 @@ type answers []routing.ErrorPage
 func (pages answers) write(status int, text string) (Text, error) {
 	i := slices.IndexFunc(pages, func(p routing.ErrorPage) bool { return p.Status == status })
 	if i >= 0 {
-		return pageArguments(pages[i])
+		page := pages[i] // nothing in its body is expanded, and no cache may keep it
+		contentType, err := quote(page.ContentType)
+		return Text(fmt.Sprintf("content-type %s file %s hdr Cache-Control no-cache", contentType, page.File())), err
 	}
 	if err := checkPrintable(text); err != nil {
 		return "", err
@@ -227,11 +230,4 @@ func (pages answers) write(status int, text string) (Text, error) {
 		return "", &ValueError{text, "holds what HAProxy interprets within quotes", "use letters, digits and spaces"}
 	}
 	return Text(`content-type text/plain string "` + text + `"`), nil
-}
-
-// pageArguments are the arguments that answer with a page. Nothing in its body is
-// expanded, and no cache is to keep it.
-func pageArguments(page routing.ErrorPage) (Text, error) {
-	contentType, err := quote(page.ContentType)
-	return Text(fmt.Sprintf("content-type %s file %s hdr Cache-Control no-cache", contentType, page.File())), err
 }

@@ -136,7 +136,15 @@ type kindIndex struct {
 func newKindIndex(paths map[string]string) *kindIndex {
 	k := &kindIndex{named: true, indexes: map[string]func() map[string][]Object{}}
 	for name, path := range paths {
-		k.indexes[name] = sync.OnceValue(func() map[string][]Object { return indexBy(k.objects, path) })
+		k.indexes[name] = sync.OnceValue(func() map[string][]Object {
+			out := map[string][]Object{}
+			for _, o := range k.objects {
+				for _, text := range valuesAt(o.Whole, path) {
+					out[text] = append(out[text], o)
+				}
+			}
+			return out
+		})
 	}
 	return k
 }
@@ -156,18 +164,6 @@ func (k *kindIndex) by(index string, value any) ([]Object, error) {
 	}
 	text, err := scalar(value)
 	return find()[text], err
-}
-
-// indexBy returns the objects by the plain values that a JSONPath leads to, in
-// their order; each is there once for a value.
-func indexBy(objects []Object, path string) map[string][]Object {
-	out := map[string][]Object{}
-	for _, o := range objects {
-		for _, text := range valuesAt(o.Whole, path) {
-			out[text] = append(out[text], o)
-		}
-	}
-	return out
 }
 
 // valuesAt returns the plain values that a JSONPath leads to, each once. What it

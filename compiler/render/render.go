@@ -47,7 +47,11 @@ func (s *Set) Render(in Input) (Artifact, []Fault) {
 		a.add(page.File(), pageOf(page))
 	}
 	if len(r.faults) > 0 {
-		return Artifact{}, plain(r.faults)
+		faults := make([]Fault, len(r.faults))
+		for i, f := range r.faults {
+			faults[i] = f.Fault
+		}
+		return Artifact{}, faults
 	}
 	slices.SortFunc(a.Files, func(a, b snapshots.File) int { return cmp.Compare(a.Path, b.Path) })
 	a.Certificates = certificates(a.Files, in.Model.Certificates)
@@ -299,15 +303,6 @@ type faultOf struct {
 	Fault
 }
 
-// plain returns the faults, in the order of the templates.
-func plain(faults []faultOf) []Fault {
-	out := make([]Fault, len(faults))
-	for i, f := range faults {
-		out[i] = f.Fault
-	}
-	return out
-}
-
 // piece is what one execution of a template adds to haproxy.cfg.
 type piece struct {
 	blank   bool // nothing was written, not even a line that is taken out
@@ -352,7 +347,9 @@ func (r *rendering) backend(i int, page *backendPage) piece {
 	b, key := page.Backend, memoKey{i, page.Backend.Name}
 	answer := func(name string) string { return r.page.objects.annotation(b.Origins, name) }
 	if found, ok := r.memo.find(key, b, answer); ok {
-		r.ask(found.secrets)
+		for _, word := range found.secrets {
+			r.secrets[word] = true
+		}
 		return found
 	}
 	r.secretsOf = nil

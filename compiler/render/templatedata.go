@@ -162,23 +162,19 @@ func (d TemplateData) Annotation(name string) string { return d.objects.annotati
 // page returns the dot of templates that are executed once.
 func newPage(in Input) TemplateData {
 	m := in.Model
-	return TemplateData{
-		Config: in.Config, Hosts: m.Hosts, Held: m.Held, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
-		SeveralAuthorities: severalAuthorities(m.ServerNames),
-		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
-		Userlists: m.Userlists, KnowsCountries: m.Countries != nil,
-		connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
-	}
-}
-
-func severalAuthorities(names []routing.ServerName) bool {
 	authorities := map[string]bool{}
-	for _, name := range names {
+	for _, name := range m.ServerNames {
 		if name.Clients != nil {
 			authorities[name.Clients.Authority] = true
 		}
 	}
-	return len(authorities) > 1
+	return TemplateData{
+		Config: in.Config, Hosts: m.Hosts, Held: m.Held, Backends: m.Backends, Certificates: m.Certificates, ServerNames: m.ServerNames,
+		SeveralAuthorities: len(authorities) > 1,
+		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
+		Userlists: m.Userlists, KnowsCountries: m.Countries != nil,
+		connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
+	}
 }
 
 // each returns the dots that a template for each of something is executed
@@ -243,18 +239,13 @@ func originsOf(v any) []routing.Origin {
 	case routing.Userlist:
 		return v.Origins
 	case routing.Host:
-		return hostOrigins(v)
+		return distinctOrigins(append([]routing.Origin{v.Origin}, routeOrigins(v.Routes)...))
 	case routing.Held:
 		return known(v.Origin)
 	case routing.Listener:
 		return listenerOrigins(v)
 	}
 	return nil
-}
-
-// hostOrigins returns the objects of a host and of its routes, each once.
-func hostOrigins(h routing.Host) []routing.Origin {
-	return distinctOrigins(append([]routing.Origin{h.Origin}, routeOrigins(h.Routes)...))
 }
 
 // routeOrigins returns the objects of routes, each once.

@@ -194,7 +194,10 @@ func Parse(files Templates) (*Set, []diag.Diagnostic) {
 	if len(p.found) > 0 {
 		return nil, diag.Sort(p.found)
 	}
-	s.parsed = template.New("").Option("missingkey=error").Funcs(p.funcs).Funcs(placeholders())
+	s.parsed = template.New("").Option("missingkey=error").Funcs(p.funcs).Funcs(template.FuncMap{ // bound when a set is rendered
+		funcCheck: func(v any) any { return v },
+		funcEnter: func(int, any) string { return "" },
+	})
 	for _, name := range slices.Sorted(maps.Keys(p.trees)) {
 		tree := p.trees[name]
 		i := p.index(tree.ParseName)

@@ -80,16 +80,12 @@ func (e *enclosure) line(l line) string {
 	case haproxycfg.BeginsSection(first):
 		e.section, e.name = first, l.word(1)
 	case e.section == "global":
-		return e.global(first, l)
+		if outside[first] || first == "stats" && l.word(1) == "socket" {
+			return ""
+		}
+		return l.text
 	case proxies[e.section]:
 		return e.proxy(first, l)
-	}
-	return l.text
-}
-
-func (e *enclosure) global(first string, l line) string {
-	if outside[first] || first == "stats" && l.word(1) == "socket" {
-		return ""
 	}
 	return l.text
 }
@@ -109,7 +105,14 @@ func (e *enclosure) proxy(first string, l line) string {
 	case "source":
 		return ""
 	case "tcp-request":
-		return layer4(l)
+		// A rule moves to where the address is known that the header of the PROXY protocol names.
+		if l.word(1) != "connection" {
+			return l.text
+		}
+		if strings.HasPrefix(l.word(2), "expect-") {
+			return ""
+		}
+		return l.withWord(1, "session")
 	}
 	return l.text
 }
@@ -164,18 +167,6 @@ func trusting(text string) string {
 		}
 	}
 	return l.text
-}
-
-// layer4 moves a rule to where the address of the client is known that the PROXY
-// header names. Whether to read such a header is not asked here.
-func layer4(l line) string {
-	if l.word(1) != "connection" {
-		return l.text
-	}
-	if strings.HasPrefix(l.word(2), "expect-") {
-		return ""
-	}
-	return l.withWord(1, "session")
 }
 
 // line is a line of haproxy.cfg.

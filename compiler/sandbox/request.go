@@ -65,16 +65,11 @@ func (t *Sandbox) Ask(ctx context.Context, r Request) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("ask haproxy: %w", err)
 	}
-	return t.answer(status, header), nil
-}
-
-// answer reads who answered.
-func (t *Sandbox) answer(status int, header http.Header) Answer {
 	a := Answer{Status: status, Location: header.Get("Location")}
 	if i, err := strconv.Atoi(header.Get(answeredBy)); err == nil && i >= 0 && i < len(t.lines) {
 		a.Server = &t.lines[i]
 	}
-	return a
+	return a, nil
 }
 
 // exchange says who asks, sends the request and reads the head of the answer.

@@ -139,28 +139,18 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	for _, e := range once {
 		add(e, true)
 	}
-	l.wishes = append(next, l.unsaid(before, lasting)...)
-	l.prune(now)
-}
-
-// unsaid returns what was to be said once and has not been, unless something else
-// was found out of that object by the same action.
-func (l *ledger) unsaid(before map[string]wish, lasting []Event) []wish {
+	// What was to be said once, and has not been, stays, unless the same action found something else wrong
+	// with that object.
 	faulty := map[subject]bool{}
 	for _, e := range lasting {
 		faulty[e.subject()] = true
 	}
-	var out []wish
 	for _, w := range l.wishes {
 		if _, left := before[w.name]; left && w.once && l.said[w.name].at.Before(w.since) && !faulty[w.subject()] {
-			out = append(out, w)
+			next = append(next, w)
 		}
 	}
-	return out
-}
-
-// prune forgets what the API server has forgotten.
-func (l *ledger) prune(now time.Time) {
+	l.wishes = next
 	for name, r := range l.said {
 		if now.Sub(r.at) > forget {
 			delete(l.said, name)

@@ -21,7 +21,10 @@ type Package struct {
 // held to the rules of the package that they test, except where a rule exempts
 // them.
 func Violations(module string, packages []Package) []string {
-	g := newGraph(module, packages)
+	g := graph{module: module, imports: map[string][]string{}}
+	for _, p := range packages {
+		g.imports[g.inside(p.ImportPath)] = g.own(p.Imports)
+	}
 	var found []string
 	for _, p := range packages {
 		for _, r := range rules {
@@ -36,14 +39,6 @@ func Violations(module string, packages []Package) []string {
 type graph struct {
 	module  string
 	imports map[string][]string
-}
-
-func newGraph(module string, packages []Package) graph {
-	g := graph{module: module, imports: map[string][]string{}}
-	for _, p := range packages {
-		g.imports[g.inside(p.ImportPath)] = g.own(p.Imports)
-	}
-	return g
 }
 
 func (g graph) inside(path string) string {

@@ -143,7 +143,10 @@ func (o Object) duplicates(n *yaml.Node, path []any, found []FieldError) []Field
 	if n.Kind != yaml.MappingNode {
 		return found
 	}
-	earlier := newKeyIndex(n)
+	earlier := keyIndex{content: n.Content}
+	if len(n.Content) > 2*indexedKeys {
+		earlier.byName = make(map[string]*yaml.Node, len(n.Content)/2)
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		here := append(path, key.Value)
@@ -169,14 +172,6 @@ type keyIndex struct {
 
 // indexedKeys is the number of fields from which on an index is made.
 const indexedKeys = 16
-
-func newKeyIndex(n *yaml.Node) keyIndex {
-	index := keyIndex{content: n.Content}
-	if len(n.Content) > 2*indexedKeys {
-		index.byName = make(map[string]*yaml.Node, len(n.Content)/2)
-	}
-	return index
-}
 
 // first returns the first key that equals the one at i. It is called for each
 // key in order.
@@ -266,7 +261,12 @@ func fieldNames(t reflect.Type, path []any) []string {
 		default:
 			fields := jsonFields(t, map[string]reflect.Type{})
 			if i == len(path)-1 {
-				return sortedKeys(fields)
+				names := make([]string, 0, len(fields))
+				for name := range fields {
+					names = append(names, name)
+				}
+				slices.Sort(names)
+				return names
 			}
 			name, _ := step.(string)
 			if t = fields[name]; t == nil {
@@ -290,13 +290,4 @@ func jsonFields(t reflect.Type, into map[string]reflect.Type) map[string]reflect
 		}
 	}
 	return into
-}
-
-func sortedKeys(m map[string]reflect.Type) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

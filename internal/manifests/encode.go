@@ -31,9 +31,6 @@ func encode(n *yaml.Node) []byte {
 	return e.out
 }
 
-// wants reports whether a node is still to be written.
-func (e *encoder) wants(n *yaml.Node) bool { return e.written < e.limit && !e.omit[n] }
-
 func (e *encoder) value(n *yaml.Node) {
 	e.written++
 	if e.written == e.limit {
@@ -41,53 +38,45 @@ func (e *encoder) value(n *yaml.Node) {
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
-		e.mapping(n)
+		e.out = append(e.out, '{')
+		first := true
+		for i := 0; i+1 < len(n.Content) && e.written < e.limit; i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			if e.omit[value] {
+				continue
+			}
+			if !first {
+				e.out = append(e.out, ',')
+			}
+			first = false
+			e.out = append(append(e.out, quote(key.Value)...), ':')
+			e.path = append(e.path, key.Value)
+			e.value(value)
+			e.path = e.path[:len(e.path)-1]
+		}
+		e.out = append(e.out, '}')
 	case yaml.SequenceNode:
-		e.sequence(n)
+		e.out = append(e.out, '[')
+		for i, item := range n.Content {
+			if e.written >= e.limit {
+				break
+			}
+			if i > 0 {
+				e.out = append(e.out, ',')
+			}
+			if e.omit[item] {
+				// The items after it keep their indices.
+				e.out = append(e.out, "null"...)
+				continue
+			}
+			e.path = append(e.path, i)
+			e.value(item)
+			e.path = e.path[:len(e.path)-1]
+		}
+		e.out = append(e.out, ']')
 	default:
 		e.out = append(e.out, scalar(n)...)
 	}
-}
-
-func (e *encoder) mapping(n *yaml.Node) {
-	e.out = append(e.out, '{')
-	first := true
-	for i := 0; i+1 < len(n.Content) && e.written < e.limit; i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		if !e.wants(value) {
-			continue
-		}
-		if !first {
-			e.out = append(e.out, ',')
-		}
-		first = false
-		e.out = append(append(e.out, quote(key.Value)...), ':')
-		e.path = append(e.path, key.Value)
-		e.value(value)
-		e.path = e.path[:len(e.path)-1]
-	}
-	e.out = append(e.out, '}')
-}
-
-func (e *encoder) sequence(n *yaml.Node) {
-	e.out = append(e.out, '[')
-	for i, item := range n.Content {
-		if e.written >= e.limit {
-			break
-		}
-		if i > 0 {
-			e.out = append(e.out, ',')
-		}
-		if e.omit[item] {
-			// The items after it keep their indices.
-			e.out = append(e.out, "null"...)
-			continue
-		}
-		e.path = append(e.path, i)
-		e.value(item)
-		e.path = e.path[:len(e.path)-1]
-	}
-	e.out = append(e.out, ']')
 }
 
 // scalar returns the JSON of a plain value. Times and everything else that

@@ -61,20 +61,16 @@ func Compact(table Slots, directives []Directive) Slots {
 	for _, d := range directives {
 		key := d.Key()
 		if group, ok := table[key]; ok {
-			next[key] = compactGroup(group, least[key])
+			used, end := 0, 0
+			for i, slot := range group {
+				if slot.State != SlotSpare {
+					used, end = used+1, i+1
+				}
+			}
+			next[key] = slices.Clone(group[:min(len(group), max(end, groupSize(used, least[key])))])
 		}
 	}
 	return next
-}
-
-func compactGroup(group []Slot, least int) []Slot {
-	used, end := 0, 0
-	for i, slot := range group {
-		if slot.State != SlotSpare {
-			used, end = used+1, i+1
-		}
-	}
-	return slices.Clone(group[:min(len(group), max(end, groupSize(used, least)))])
 }
 
 // leastSlots returns the number of slots that the directives ask for: the larger one, if
@@ -93,7 +89,13 @@ func groupSize(n, least int) int { return max(n+2, n+(n+3)/4, least) }
 // assignGroup is AssignSlots for the slots of one directive. It changes old, which is the
 // caller's copy.
 func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least int, now time.Time, drainFor time.Duration) []Slot {
-	present := lastServing(distinct(endpoints))
+	present := slices.SortedFunc(slices.Values(endpoints), func(a, b snapshots.Endpoint) int {
+		return cmp.Or(a.Compare(b), compareBool(a.Draining, b.Draining))
+	})
+	// An endpoint that is listed as draining and as serving is serving. Those that serve come first.
+	present = slices.CompactFunc(present, func(a, b snapshots.Endpoint) bool { return a.Compare(b) == 0 })
+	slices.SortStableFunc(present, func(a, b snapshots.Endpoint) int { return compareBool(a.Draining, b.Draining) })
+	present = lastServing(present)
 	until := now.Add(drainFor).UTC().Round(0) // as it is read back from JSON
 	arriving := keepSlots(old, present, until, now)
 	group := old
@@ -113,17 +115,6 @@ func assignGroup(old []Slot, endpoints []snapshots.Endpoint, least int, now time
 		group[at] = Slot{Address: e.Address, Port: e.Port, State: stateOf(e)}
 	}
 	return group
-}
-
-// distinct returns the endpoints sorted and without duplicates, those that are
-// not draining first. An endpoint that is listed as both is not draining.
-func distinct(endpoints []snapshots.Endpoint) []snapshots.Endpoint {
-	out := slices.SortedFunc(slices.Values(endpoints), func(a, b snapshots.Endpoint) int {
-		return cmp.Or(a.Compare(b), compareBool(a.Draining, b.Draining))
-	})
-	out = slices.CompactFunc(out, func(a, b snapshots.Endpoint) bool { return a.Compare(b) == 0 })
-	slices.SortStableFunc(out, func(a, b snapshots.Endpoint) int { return compareBool(a.Draining, b.Draining) })
-	return out
 }
 
 // lastServing returns the endpoints unchanged, or all as not draining if all of them are.

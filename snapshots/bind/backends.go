@@ -128,7 +128,14 @@ func DynamicBackends(config []byte, directives []Directive) map[string][]string 
 	for section := range haproxycfg.Sections(config) {
 		said := defaults.of(section)
 		for _, line := range section.Lines {
-			said = said.with(line)
+			switch line.First() {
+			case "balance":
+				said.balance = argument(line)
+			case "cookie", "stick", "persist", "use-server", "server", "server-template", "dispatch":
+				said.sticks = true
+			case "default-server":
+				said.words = slices.Concat(said.words, written(line.Text)[1:]) // other sections inherit the words
+			}
 		}
 		defaults.end(section, said)
 		if d, ok := single[section.Name]; ok && section.HasServers() && said.takesDynamic() {
@@ -143,18 +150,6 @@ type serverSection struct {
 	balance string
 	sticks  bool
 	words   []string // of default-server lines
-}
-
-func (s serverSection) with(line haproxycfg.Line) serverSection {
-	switch line.First() {
-	case "balance":
-		s.balance = argument(line)
-	case "cookie", "stick", "persist", "use-server", "server", "server-template", "dispatch":
-		s.sticks = true
-	case "default-server":
-		s.words = slices.Concat(s.words, written(line.Text)[1:]) // other sections inherit the words
-	}
-	return s
 }
 
 // written returns the words of a line as they are written. A dynamic server cannot be given

@@ -127,8 +127,11 @@ func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 	if !ok {
 		return Bound{}, fmt.Errorf("there is no %s", snapshots.ConfigFile)
 	}
-	if err := checkLayout(in.Layout); err != nil {
-		return Bound{}, err
+	// The directories are absolute, and of bytes that need no quoting in haproxy.cfg.
+	for _, dir := range []string{in.Layout.Maps, in.Layout.Certificates, in.Layout.General} {
+		if !strings.HasPrefix(dir, "/") || !isName(strings.ReplaceAll(dir, "/", ""), "+@=~") {
+			return Bound{}, fmt.Errorf("directory %q of the instance is not absolute and plain", dir)
+		}
 	}
 	found, err := parseDirectives(config)
 	if err != nil {
@@ -147,23 +150,18 @@ func (b *Binder) bind(s snapshots.Snapshot, in Inputs) (Bound, error) {
 	if err := text.write(config); err != nil {
 		return Bound{}, err
 	}
-	bound := Bound{ID: s.ID(), Servers: servers, Maps: text.maps, Entries: entriesDigest(text.maps), Missing: missingNeeds(files, text.secrets), secrets: text.secrets.written()}
+	missing := slices.AppendSeq(slices.Collect(maps.Values(files.missing)), maps.Keys(text.secrets.missing))
+	missing = append(missing, files.fallen...)
+	slices.SortFunc(missing, Need.Compare)
+	bound := Bound{ID: s.ID(), Servers: servers, Maps: text.maps, Entries: entriesDigest(text.maps), Missing: slices.Compact(missing), secrets: text.secrets.written()}
 	if bound.Files, err = files.sorted(); err != nil {
 		return Bound{}, err
 	}
 	bound.Absent = slices.Sorted(slices.Values(files.absent))
 	bound.Shape = shapeOf(text.shape, bound.Files, bound.Maps, bound.Absent)
-	bound.Node = nodeName(bound.ID, bound.Shape)
+	bound.Node = bound.ID.String() + "_" + bound.Shape.Short()[:shapeDigits]
 	bound.Config, bound.Lines = text.finish(bound.Node)
 	return bound, nil
-}
-
-// missingNeeds returns what was missing in files and in the text.
-func missingNeeds(files *fileBinder, secrets *secretBinder) []Need {
-	out := slices.AppendSeq(slices.Collect(maps.Values(files.missing)), maps.Keys(secrets.missing))
-	out = append(out, files.fallen...)
-	slices.SortFunc(out, Need.Compare)
-	return slices.Compact(out)
 }
 
 // shapeOf completes the digest of the text with the paths of the files. The paths of maps
@@ -187,11 +185,6 @@ func shapeOf(text hash.Hash, files []File, changeable []Map, absent []string) sn
 
 // shapeDigits is how many hexadecimal digits of the shape a node carries.
 const shapeDigits = 8
-
-// nodeName returns the value of `node`: the snapshot and the shape.
-func nodeName(id snapshots.ID, shape snapshots.Digest) string {
-	return id.String() + "_" + shape.Short()[:shapeDigits]
-}
 
 // ParseNode reads the `node` of a running worker: the snapshot that it runs, and the first
 // 8 hexadecimal digits of the shape ([Bound].Shape) that it was loaded with. An error means

@@ -36,7 +36,15 @@ type Classified struct {
 // be possible at run time need a reload.
 func Classify(from, to Bound) Classified {
 	if from.Shape != to.Shape {
-		return classifyReload(from, to)
+		line, old, differ := firstDifference(from.shapeLines(), to.shapeLines())
+		switch {
+		case !differ:
+			return classifyFiles(from, to)
+		case old:
+			return from.decide(Reload, line.number, true)
+		default:
+			return to.decide(Reload, line.number, false)
+		}
 	}
 	for i, server := range to.Servers {
 		if i < len(from.Servers) && from.Servers[i] != server {
@@ -74,19 +82,6 @@ func numbered(content []byte) []shapeLine {
 		out = append(out, shapeLine{line.Number, string(line.Text)})
 	}
 	return out
-}
-
-// classifyReload finds the line by which the shapes differ.
-func classifyReload(from, to Bound) Classified {
-	line, old, differ := firstDifference(from.shapeLines(), to.shapeLines())
-	switch {
-	case !differ:
-		return classifyFiles(from, to)
-	case old:
-		return from.decide(Reload, line.number, true)
-	default:
-		return to.decide(Reload, line.number, false)
-	}
 }
 
 // firstDifference returns the first line that differs, and whether it is one of the first

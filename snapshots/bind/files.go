@@ -280,17 +280,6 @@ func hashedName(name string, content []byte) string {
 	return stem + "-" + hex.EncodeToString(sum[:4]) + "." + ext
 }
 
-// checkLayout checks the directories of an instance: absolute, and of bytes
-// that need no quoting in haproxy.cfg.
-func checkLayout(l Layout) error {
-	for _, dir := range []string{l.Maps, l.Certificates, l.General} {
-		if !strings.HasPrefix(dir, "/") || !isName(strings.ReplaceAll(dir, "/", ""), "+@=~") {
-			return fmt.Errorf("directory %q of the instance is not absolute and plain", dir)
-		}
-	}
-	return nil
-}
-
 // rewriteList returns a crt-list with absolute paths. A line whose certificate is
 // missing is left out, so that its hosts get the default certificate, unless it
 // asks for client certificates: its hosts would then be open to everybody. Those

@@ -86,13 +86,12 @@ func lookedUp(config []byte) []string {
 			if !known {
 				order = append(order, name)
 			}
-			used[name] = !directive && (only || !known) && lookup.Match(line[:token[0]]) && endsArgument(line[token[1]:])
+			rest := line[token[1]:]
+			used[name] = !directive && (only || !known) && lookup.Match(line[:token[0]]) && len(rest) > 0 && (rest[0] == ')' || rest[0] == ',')
 		}
 	}
 	return slices.DeleteFunc(order, func(name string) bool { return !used[name] })
 }
-
-func endsArgument(rest []byte) bool { return len(rest) > 0 && (rest[0] == ')' || rest[0] == ',') }
 
 // MaxMapPayload is how many bytes of entries, with a newline each, can be added to a map of
 // a worker at once. For more, the Dataplane API makes a new version of the map, without its

@@ -84,22 +84,19 @@ func directiveWeights(directives []Directive, groups [][]Slot) []int {
 	for _, indexes := range sharing {
 		shares := make([]share, len(indexes))
 		for n, i := range indexes {
-			shares[n] = share{directives[i].Weight, countReady(groups[i])}
+			var ready int
+			for _, slot := range groups[i] {
+				if slot.State == SlotReady {
+					ready++
+				}
+			}
+			shares[n] = share{directives[i].Weight, ready}
 		}
 		for n, weight := range serverWeights(shares) {
 			out[indexes[n]] = weight
 		}
 	}
 	return out
-}
-
-func countReady(group []Slot) (n int) {
-	for _, slot := range group {
-		if slot.State == SlotReady {
-			n++
-		}
-	}
-	return n
 }
 
 // appendAddress appends address and port as a server line has them.
@@ -138,7 +135,13 @@ func serverWeights(shares []share) []int {
 			shares[i].ready = 1
 		}
 	}
-	heaviest := heaviestServer(shares)
+	// The share whose single ready server weighs most.
+	var heaviest share
+	for _, s := range shares {
+		if s.counts() && uint64(s.weight)*heaviest.servers() > uint64(heaviest.weight)*s.servers() {
+			heaviest = s
+		}
+	}
 	if heaviest.weight == 0 {
 		return make([]int, len(shares))
 	}
@@ -148,18 +151,6 @@ func serverWeights(shares []share) []int {
 		weights := scaled(shares, heaviest, scale)
 		if e := worstError(shares, weights); e.less(least) {
 			best, least = weights, e
-		}
-	}
-	return best
-}
-
-// heaviestServer returns the share whose single ready server weighs most, or
-// one of weight 0 if none weighs anything.
-func heaviestServer(shares []share) share {
-	var best share
-	for _, s := range shares {
-		if s.counts() && uint64(s.weight)*best.servers() > uint64(best.weight)*s.servers() {
-			best = s
 		}
 	}
 	return best

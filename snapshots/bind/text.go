@@ -120,7 +120,22 @@ func (t *textBinder) joined(line []byte) ([]byte, error) {
 	if t.scratch, err = t.files.rewriteConfigLine(t.scratch[:0], line); err != nil {
 		return nil, err
 	}
-	return t.secrets.replaceWords(t.scratch)
+	if !t.secrets.words || !bytes.Contains(t.scratch, []byte(SecretMark)) {
+		return t.scratch, nil
+	}
+	var out []byte
+	done := 0
+	for _, w := range (haproxycfg.Line{Text: t.scratch}).Words() {
+		key, ok, err := secretWordIn(t.scratch[w.Start:w.End])
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(append(out, t.scratch[done:w.Start]...), t.secrets.value(key)...)
+			done = w.End
+		}
+	}
+	return append(out, t.scratch[done:]...), nil
 }
 
 // writeComment writes a directive as a comment that is not a directive any more.
@@ -232,26 +247,6 @@ func (b *secretBinder) appendUsers(out []byte, secret snapshots.SecretName) ([]b
 		b.used[u.Hash] = true
 	}
 	return out, len(users)
-}
-
-// replaceWords returns a line with the values that its words refer to.
-func (b *secretBinder) replaceWords(line []byte) ([]byte, error) {
-	if !b.words || !bytes.Contains(line, []byte(SecretMark)) {
-		return line, nil
-	}
-	var out []byte
-	done := 0
-	for _, w := range (haproxycfg.Line{Text: line}).Words() {
-		key, ok, err := secretWordIn(line[w.Start:w.End])
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			out = append(append(out, line[done:w.Start]...), b.value(key)...)
-			done = w.End
-		}
-	}
-	return append(out, line[done:]...), nil
 }
 
 func (b *secretBinder) value(key SecretKey) string {

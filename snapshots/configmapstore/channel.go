@@ -167,7 +167,11 @@ func fieldsOf(c channel.Channel) (map[string]string, error) {
 	}
 	for key, o := range map[string]*channel.Order{promoteKey: c.Spec.Promote, abortKey: c.Spec.Abort} {
 		if o != nil {
-			out[key] = orderLines(*o)
+			full := ""
+			if o.Full {
+				full = "true"
+			}
+			out[key] = lines(o.Snapshot.String(), "full", full, "by", o.By, "at", moment(o.At), "reason", o.Reason)
 		}
 	}
 	if r := c.Spec.AcceptedRewind; r != nil {
@@ -198,14 +202,6 @@ func fieldsOf(c channel.Channel) (map[string]string, error) {
 		out[rejectedKey] = string(text)
 	}
 	return out, nil
-}
-
-func orderLines(o channel.Order) string {
-	full := ""
-	if o.Full {
-		full = "true"
-	}
-	return lines(o.Snapshot.String(), "full", full, "by", o.By, "at", moment(o.At), "reason", o.Reason)
 }
 
 func moment(t time.Time) string {

@@ -44,15 +44,6 @@ func newCompanions(store string, id snapshots.ID, companions []snapshots.Compani
 	return out
 }
 
-// secretNames are the names of Secrets, as in the annotation.
-func secretNames(secrets []*corev1.Secret) string {
-	var names []string
-	for _, s := range secrets {
-		names = append(names, s.Name)
-	}
-	return strings.Join(names, " ")
-}
-
 // createSecret creates a Secret that goes when its manifest goes.
 func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest string, uid types.UID) error {
 	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: manifest, UID: uid}}
@@ -152,14 +143,6 @@ func statusName(store string) string { return store + "-status" }
 // StatusName returns the name of the ConfigMap in which a reader says of itself how it is
 // doing; see [Store.SetStatus].
 func StatusName(store string) string { return statusName(store) }
-
-// newStatus returns the ConfigMap of a status as it is delivered with a snapshot.
-func newStatus(store string, id snapshots.ID) *corev1.ConfigMap {
-	o := part(store, statusName(store), partStatus)
-	o.Labels[SnapshotLabel] = id.String()
-	o.Data = map[string]string{DeliveredKey: id.String()}
-	return o
-}
 
 // unmade says of an error that the ConfigMap is not there, if that is why: who may change it
 // need not be allowed to make it.

@@ -79,8 +79,13 @@ func (l *listing) addManifest(store string, o metav1.PartialObjectMetadata) {
 		l.complete = append(l.complete, found)
 	case stateStaged:
 		l.staged = append(l.staged, found)
-	case stateDelivered:
-		l.addPart(store, found, o.Annotations[ChunksAnnotation])
+	case stateDelivered: // a snapshot when its chunks are all there
+		l.delivery = found.name
+		if l.whole(store, found.id, o.Annotations[ChunksAnnotation]) {
+			l.complete = append(l.complete, found)
+		} else {
+			l.partial = append(l.partial, found)
+		}
 	}
 }
 
@@ -189,7 +194,10 @@ func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key)
 		return nil, err
 	}
 	all := append([]*corev1.ConfigMap{d.manifest}, d.chunks...)
-	all = append(all, newStatus(store, s.ID()))
+	status := part(store, statusName(store), partStatus)
+	status.Labels[SnapshotLabel] = s.ID().String()
+	status.Data = map[string]string{DeliveredKey: s.ID().String()}
+	all = append(all, status)
 	for _, o := range all {
 		o.Labels[StateLabel] = stateDelivered
 		for name, value := range deliver {
@@ -228,17 +236,6 @@ func (l *listing) addDelivered(o metav1.PartialObjectMetadata) {
 		return
 	}
 	l.arrived[id] = append(l.arrived[id], o.Name)
-}
-
-// addPart adds a manifest that was delivered, which is a snapshot when its chunks are
-// all there.
-func (l *listing) addPart(store string, found stored, chunks string) {
-	l.delivery = found.name
-	if l.whole(store, found.id, chunks) {
-		l.complete = append(l.complete, found)
-	} else {
-		l.partial = append(l.partial, found)
-	}
 }
 
 // whole reports whether all chunks of a delivered snapshot are there.

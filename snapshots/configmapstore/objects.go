@@ -152,7 +152,8 @@ func packInto(s snapshots.Snapshot, piece int) (packed, error) {
 	if err != nil {
 		return packed{}, fmt.Errorf("compress files: %w", err)
 	}
-	p := packed{manifest: manifest, pieces: split(archive, piece)}
+	n := max(1, (len(archive)+piece-1)/piece)
+	p := packed{manifest: manifest, pieces: slices.Collect(slices.Chunk(archive, (len(archive)+n-1)/n))}
 	if len(manifest) > piece {
 		if p.manifestGz, err = compress(manifest); err != nil {
 			return packed{}, fmt.Errorf("compress manifest: %w", err)
@@ -165,12 +166,6 @@ func packInto(s snapshots.Snapshot, piece int) (packed, error) {
 		return packed{}, fmt.Errorf("%w: %w", sequence.ErrRefused, err)
 	}
 	return p, nil
-}
-
-// split cuts data into as few pieces as there must be.
-func split(data []byte, piece int) [][]byte {
-	n := max(1, (len(data)+piece-1)/piece)
-	return slices.Collect(slices.Chunk(data, (len(data)+n-1)/n))
 }
 
 func tooLarge(s snapshots.Snapshot, manifest []byte, size int) error {

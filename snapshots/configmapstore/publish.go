@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -228,7 +229,11 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 	}
 	secrets := newCompanions(p.name, next.ID(), companions, attempt)
 	if len(secrets) > 0 {
-		d.manifest.Annotations[SecretsAnnotation] = secretNames(secrets)
+		var names []string
+		for _, s := range secrets {
+			names = append(names, s.Name)
+		}
+		d.manifest.Annotations[SecretsAnnotation] = strings.Join(names, " ")
 	}
 	manifest, err := p.create(ctx, d.manifest)
 	if err != nil {

@@ -47,13 +47,6 @@ type options struct {
 	Annotations map[string]string `yaml:"annotations,omitempty"`
 }
 
-func newKustomization(namespace string) *kustomization {
-	return &kustomization{
-		APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization", Namespace: namespace,
-		GeneratorOptions: options{NoSuffix: true},
-	}
-}
-
 // add has a ConfigMap generated, the nth. Its manifest is the file that the tree has
 // anyway; bytes come from files, and other text is in place.
 func (k *kustomization) add(o *corev1.ConfigMap, n int) {
@@ -74,14 +67,7 @@ func (k *kustomization) add(o *corev1.ConfigMap, n int) {
 }
 
 func (k *kustomization) marshal() ([]byte, error) {
-	k.share()
-	text, err := yaml.Marshal(k)
-	return append([]byte(header), text...), err
-}
-
-// share says only once what holds for all ConfigMaps.
-func (k *kustomization) share() {
-	all := &k.GeneratorOptions
+	all := &k.GeneratorOptions // what holds for all ConfigMaps is written only once
 	all.Labels, all.Annotations = maps.Clone(k.Generators[0].Options.Labels), maps.Clone(k.Generators[0].Options.Annotations)
 	for _, g := range k.Generators {
 		keepCommon(all.Labels, g.Options.Labels)
@@ -91,6 +77,8 @@ func (k *kustomization) share() {
 		removeCommon(g.Options.Labels, all.Labels)
 		removeCommon(g.Options.Annotations, all.Annotations)
 	}
+	text, err := yaml.Marshal(k)
+	return append([]byte(header), text...), err
 }
 
 func keepCommon(common, other map[string]string) {
@@ -136,7 +124,10 @@ func (t Target) Files(s snapshots.Snapshot, key signature.Key) ([]snapshots.File
 	if err != nil {
 		return nil, fmt.Errorf("deliver to %s/%s: %w", t.Namespace, t.Name, err)
 	}
-	k := newKustomization(t.Namespace)
+	k := &kustomization{
+		APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization", Namespace: t.Namespace,
+		GeneratorOptions: options{NoSuffix: true},
+	}
 	for i, o := range objects {
 		k.add(o, i)
 	}

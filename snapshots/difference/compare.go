@@ -114,7 +114,11 @@ func texts(s Side) map[string]string {
 	var lines []string
 	for _, c := range s.Certificates {
 		if c.Secret != (snapshots.SecretName{}) {
-			lines = append(lines, certificateLine(c))
+			line := fmt.Sprintf("%s: %s", c.File, bind.Need{Use: c.Use, Secret: c.Secret})
+			if c.Versioned() {
+				line += fmt.Sprintf(", %s, version %s", c.Mode, cmp.Or(c.Version, "none"))
+			}
+			lines = append(lines, line+"\n")
 		}
 	}
 	slices.Sort(lines)
@@ -125,14 +129,6 @@ func texts(s Side) map[string]string {
 		out[CertificatesFile] = strings.Join(lines, "")
 	}
 	return out
-}
-
-func certificateLine(c snapshots.CertificateRef) string {
-	line := fmt.Sprintf("%s: %s", c.File, bind.Need{Use: c.Use, Secret: c.Secret})
-	if c.Versioned() {
-		line += fmt.Sprintf(", %s, version %s", c.Mode, cmp.Or(c.Version, "none"))
-	}
-	return line + "\n"
 }
 
 // paths returns the files of both sides, sorted.

@@ -111,7 +111,14 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	if err != nil || !changed {
 		return err
 	}
-	if err := s.writeChannel(ctx, data, now); err != nil {
+	if err := s.step("write channel"); err != nil {
+		return fmt.Errorf("write channel (%s): %w", subject, err)
+	}
+	file := s.in(temporary + channelFile)
+	if err := writeFile(file, data, now); err != nil {
+		return fmt.Errorf("write channel (%s): %w", subject, err)
+	}
+	if err := s.publish(ctx, file, s.in(channelFile)); err != nil {
 		return fmt.Errorf("write channel (%s): %w", subject, err)
 	}
 	return nil
@@ -139,7 +146,12 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 		if !slices.Contains(stored, id) {
 			continue
 		}
-		if err := s.remove(ctx, id); err != nil {
+		// The name goes before the files, so that a snapshot is there whole or not at all.
+		folder := s.in(snapshotsDir, temporary+id.String())
+		if err := s.publish(ctx, s.in(snapshotsDir, id.String()), folder); err != nil {
+			return fmt.Errorf("delete snapshot %s: %w", id, err)
+		}
+		if err := os.RemoveAll(folder); err != nil {
 			return fmt.Errorf("delete snapshot %s: %w", id, err)
 		}
 	}
@@ -256,22 +268,15 @@ func (s *Store) write(ctx context.Context, snapshot snapshots.Snapshot, written 
 			return err
 		}
 	}
-	if err := syncFolders(folder); err != nil {
+	if err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		return syncFolder(path)
+	}); err != nil {
 		return err
 	}
 	return s.publish(ctx, folder, s.in(snapshotsDir, name))
-}
-
-// writeChannel replaces the channel.
-func (s *Store) writeChannel(ctx context.Context, data []byte, written time.Time) error {
-	if err := s.step("write channel"); err != nil {
-		return err
-	}
-	file := s.in(temporary + channelFile)
-	if err := writeFile(file, data, written); err != nil {
-		return err
-	}
-	return s.publish(ctx, file, s.in(channelFile))
 }
 
 // publish gives what was written its name: the point of no return.
@@ -289,16 +294,6 @@ func (s *Store) publish(ctx context.Context, from, to string) error {
 		return err
 	}
 	return syncFolder(filepath.Dir(to))
-}
-
-// remove takes a snapshot's name away before its files, so that it is there
-// whole or not at all.
-func (s *Store) remove(ctx context.Context, id snapshots.ID) error {
-	folder := s.in(snapshotsDir, temporary+id.String())
-	if err := s.publish(ctx, s.in(snapshotsDir, id.String()), folder); err != nil {
-		return err
-	}
-	return os.RemoveAll(folder)
 }
 
 // sweep removes what a writer left that did not live to finish.
@@ -342,16 +337,6 @@ func writeFile(path string, content []byte, written time.Time) error {
 		return err
 	}
 	return os.Chtimes(path, written, written)
-}
-
-// syncFolders brings the entries of a folder, and of those in it, to the disk.
-func syncFolders(folder string) error {
-	return filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return err
-		}
-		return syncFolder(path)
-	})
 }
 
 func syncFolder(path string) error {

@@ -70,11 +70,7 @@ func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.H
 	return c.fetch(ctx, from, commit, 1)
 }
 
-// deepen fetches the commit with its history, so many commits deep.
-func (c *commitCache) deepen(ctx context.Context, from remote, commit plumbing.Hash, depth int) error {
-	return c.fetch(ctx, from, commit, depth)
-}
-
+// fetch fetches the commit with its history, so many commits deep.
 func (c *commitCache) fetch(ctx context.Context, from remote, commit plumbing.Hash, depth int) error {
 	if c.fetches >= c.limit {
 		c.drop()
@@ -131,7 +127,7 @@ func (c *commitCache) create(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("go-git made a %T", repository.Storer)
 	}
-	c.files = newOpenFiles(made.Filesystem())
+	c.files = &openFiles{Filesystem: made.Filesystem(), open: map[billy.File]bool{}}
 	c.storage = filesystem.NewStorage(c.files, cache.NewObjectLRU(objectCache))
 	return nil
 }
@@ -303,10 +299,6 @@ type openFiles struct {
 
 	mu   sync.Mutex
 	open map[billy.File]bool
-}
-
-func newOpenFiles(of billy.Filesystem) *openFiles {
-	return &openFiles{Filesystem: of, open: map[billy.File]bool{}}
 }
 
 // TempFile implements [billy.TempFile].

@@ -185,24 +185,19 @@ func (w *wire) push(ctx context.Context, updates []update, pack []byte) ([]updat
 		} else if err := request.Capabilities.Set(capability.Atomic); err != nil {
 			return nil, err
 		}
-		addCommands(request, updates, pack)
+		// A pack, if only an empty one, goes with the updates unless all of them delete.
+		for _, u := range updates {
+			request.Commands = append(request.Commands, &packp.Command{Name: u.name, Old: u.old, New: u.new})
+			if !u.new.IsZero() {
+				request.Packfile = io.NopCloser(bytes.NewReader(pack))
+			}
+		}
 		report, err := session.ReceivePack(ctx, request)
 		if err != nil {
 			return nil, err
 		}
 		return rest, accepted(report, updates)
 	})
-}
-
-// addCommands asks for the updates. A pack, if only an empty one, goes with
-// them unless all of them delete.
-func addCommands(request *packp.ReferenceUpdateRequest, updates []update, pack []byte) {
-	for _, u := range updates {
-		request.Commands = append(request.Commands, &packp.Command{Name: u.name, Old: u.old, New: u.new})
-		if !u.new.IsZero() {
-			request.Packfile = io.NopCloser(bytes.NewReader(pack))
-		}
-	}
 }
 
 // accepted returns an error unless the repository says of each update that it

@@ -190,7 +190,7 @@ func (s *Store) follows(ctx context.Context, commit reader, c channel.Channel) e
 		return rewound
 	}
 	for _, depth := range channelDepths {
-		if err := s.cache.deepen(ctx, s.remote, commit.commit.Hash, depth); err != nil {
+		if err := s.cache.fetch(ctx, s.remote, commit.commit.Hash, depth); err != nil {
 			return err
 		}
 		found, whole := descends(s.cache.storage, commit.commit.Hash, before)

@@ -253,9 +253,6 @@ func (r refs) ids(head snapshots.ID) []snapshots.ID {
 	return ids
 }
 
-// tagCommits returns what the tags are on, in no order.
-func (r refs) tagCommits() []plumbing.Hash { return slices.Collect(maps.Values(r.tags)) }
-
 // tagged returns the snapshot whose tag is on the tip of the branch, if any.
 func (r refs) tagged() (snapshots.ID, bool) {
 	var newest snapshots.ID
@@ -354,7 +351,7 @@ func (s *Store) identify(ctx context.Context, r refs) (snapshots.ID, error) {
 // untagged returns the commit of a snapshot that has no tag: the tip of the branch
 // for review, if the compiler was stopped before it got to the tag.
 func (s *Store) untagged(ctx context.Context, r refs, id snapshots.ID) (plumbing.Hash, error) {
-	if r.review.IsZero() || slices.Contains(r.tagCommits(), r.review) {
+	if r.review.IsZero() || slices.Contains(slices.Collect(maps.Values(r.tags)), r.review) {
 		return plumbing.ZeroHash, snapshots.ErrNotFound
 	}
 	tip, err := s.openAny(ctx, r.review)

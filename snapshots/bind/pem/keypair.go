@@ -76,7 +76,12 @@ func JoinKeyPair(certificates, key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pair.encode(), nil
+	var out bytes.Buffer
+	for _, certificate := range pair.chain {
+		_ = pem.Encode(&out, &pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
+	}
+	_ = pem.Encode(&out, pair.key) // a Buffer does not fail, and there are no headers
+	return out.Bytes(), nil
 }
 
 // ParseKeyPair reads what [CheckKeyPair] checks.
@@ -117,30 +122,25 @@ func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 	case pair.key == nil:
 		return KeyPair{}, ErrNoKey
 	}
-	return pair.fit()
-}
-
-// fit checks the key against the leaf, and all of it against OpenSSL's limits.
-func (p KeyPair) fit() (KeyPair, error) {
-	if p.key.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(p.key.Headers["Proc-Type"], "ENCRYPTED") {
+	if pair.key.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(pair.key.Headers["Proc-Type"], "ENCRYPTED") {
 		return KeyPair{}, ErrEncryptedKey
 	}
-	signer, form := parseKey(p.key.Bytes)
+	signer, form := parseKey(pair.key.Bytes)
 	if signer == nil {
 		return KeyPair{}, ErrBadKey
 	}
 	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
-	if !ok || !public.Equal(p.chain[0].PublicKey) {
+	if !ok || !public.Equal(pair.chain[0].PublicKey) {
 		return KeyPair{}, ErrKeyMismatch
 	}
-	for _, certificate := range p.chain {
+	for _, certificate := range pair.chain {
 		if err := checkStrength(certificate); err != nil {
 			return KeyPair{}, err
 		}
 	}
 	_, edwards := signer.(ed25519.PrivateKey)
-	p.key, p.Storable = &pem.Block{Type: form, Bytes: p.key.Bytes}, !edwards
-	return p, nil
+	pair.key, pair.Storable = &pem.Block{Type: form, Bytes: pair.key.Bytes}, !edwards
+	return pair, nil
 }
 
 // parseKey reads a private key in any of its forms, whatever its PEM block is
@@ -176,15 +176,6 @@ func checkStrength(c *x509.Certificate) error {
 var weakSignature = map[x509.SignatureAlgorithm]bool{
 	x509.MD2WithRSA: true, x509.MD5WithRSA: true, x509.SHA1WithRSA: true,
 	x509.DSAWithSHA1: true, x509.ECDSAWithSHA1: true,
-}
-
-func (p KeyPair) encode() []byte {
-	var out bytes.Buffer
-	for _, certificate := range p.chain {
-		_ = pem.Encode(&out, &pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
-	}
-	_ = pem.Encode(&out, p.key) // a Buffer does not fail, and there are no headers
-	return out.Bytes()
 }
 
 func (p KeyPair) leaf() Leaf {

@@ -70,12 +70,7 @@ func (k Key) read() (signer, error) {
 		}
 		passphrase = bytes.TrimRight(passphrase, "\r\n")
 	}
-	return parseKey(data, passphrase)
-}
-
-// parseKey reads a private key. No text of the key is in an error.
-func parseKey(data, passphrase []byte) (signer, error) {
-	text := string(data)
+	text := string(data) // none of it is in an error
 	switch {
 	case strings.Contains(text, "-----BEGIN PGP PRIVATE KEY BLOCK-----"):
 		return parseGPGKey(data, passphrase)
