@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
 const (
@@ -172,7 +174,10 @@ func (h *handler) judged(ctx context.Context, m matter) (v Verdict, err error) {
 func (h *handler) configuration(ctx context.Context, m matter) (Verdict, error) {
 	document, ok := m.configuration.Data[ConfigKey]
 	if !ok {
-		return Verdict{Faults: withoutKey()}, nil
+		return Verdict{Faults: []diag.Diagnostic{{
+			Severity: diag.Error, Position: diag.Position{Field: "data"},
+			Message: "there is no key " + ConfigKey, Hint: "put the CompilerConfig there",
+		}}}, nil
 	}
 	return h.judge.Configuration(ctx, []byte(document))
 }

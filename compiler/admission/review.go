@@ -243,11 +243,3 @@ func oneLine(s string) string {
 	}
 	return string(runes)
 }
-
-// withoutKey is the fault of a ConfigMap that holds no configuration.
-func withoutKey() []diag.Diagnostic {
-	return []diag.Diagnostic{{
-		Severity: diag.Error, Position: diag.Position{Field: "data"},
-		Message: "there is no key " + ConfigKey, Hint: "put the CompilerConfig there",
-	}}
-}

@@ -142,7 +142,7 @@ func Plan(c config.Config, asked routing.Asked) []kubewatch.Query {
 	if c.Endpoints == config.Recorded {
 		add(c.Namespaces, kubewatch.Query{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"})
 	}
-	if selectsNamespaces(c) {
+	if c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k kinds.Kind) bool { return k.NamespaceSelector != "" }) {
 		add(nil, kubewatch.Query{APIVersion: "v1", Kind: "Namespace"})
 	}
 	out = append(out, watched(c, "Secret", c.Secrets, asked.Secrets)...)
@@ -170,11 +170,6 @@ func Concern(q kubewatch.Query) string {
 		}
 	}
 	return "kinds"
-}
-
-// selectsNamespaces reports whether the labels of namespaces count.
-func selectsNamespaces(c config.Config) bool {
-	return c.NamespaceSelector != "" || slices.ContainsFunc(c.Kinds, func(k kinds.Kind) bool { return k.NamespaceSelector != "" })
 }
 
 // watched returns the queries for a kind of which not all objects are read.

@@ -76,15 +76,12 @@ func (r resolver) resolve(apiVersion, kind string) (resource schema.GroupVersion
 		return resource, false, fmt.Errorf("resolve %s of %s: %w", kind, apiVersion, err)
 	}
 	for _, served := range list.APIResources {
-		if served.Kind == kind && !isSubresource(served.Name) {
+		if served.Kind == kind && !strings.Contains(served.Name, "/") {
 			return version.WithResource(served.Name), true, nil
 		}
 	}
 	return resource, false, nil
 }
-
-// isSubresource tells widgets/status from widgets.
-func isSubresource(resource string) bool { return strings.Contains(resource, "/") }
 
 // Resource returns the resource of a kind, for rules. Where the cluster does not know
 // the kind, or without a cluster, it is what its name leads one to expect.

@@ -49,7 +49,11 @@ func (x *Gatherer) Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, fo
 	g := gatherer{ignored: map[manifests.GVK]int{}, before: x.decoded, decoded: make(map[identity]any, len(x.decoded)), kinds: kinds}
 	g.prepare(set)
 	for _, p := range set.Problems {
-		g.problem(p)
+		d := diag.Diagnostic{Severity: diag.Error, Position: inFile(p.Position), Message: p.Message, Hint: p.Hint}
+		if p.Kind != "" && p.Name != "" {
+			d.Object = diag.Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}
+		}
+		g.found = append(g.found, d)
 	}
 	for _, o := range set.Objects {
 		g.object(o)
@@ -74,19 +78,29 @@ func (g *gatherer) prepare(set manifests.Set) {
 	if len(g.kinds) == 0 {
 		return
 	}
-	g.namespaced, g.trimmers = namespacedKinds(set), map[manifests.GVK]func(map[string]any){}
+	namespaced := map[groupKind]bool{}
+	for _, o := range set.Objects {
+		if o.GVK() != (manifests.GVK{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}) {
+			continue
+		}
+		var crd struct {
+			Spec struct {
+				Group string `json:"group"`
+				Scope string `json:"scope"`
+				Names struct {
+					Kind string `json:"kind"`
+				} `json:"names"`
+			} `json:"spec"`
+		}
+		o.Decode(&crd) // what is wrong with it is not for us to say
+		if crd.Spec.Scope == "Namespaced" {
+			namespaced[groupKind{crd.Spec.Group, crd.Spec.Names.Kind}] = true
+		}
+	}
+	g.namespaced, g.trimmers = namespaced, map[manifests.GVK]func(map[string]any){}
 	for _, k := range g.kinds {
 		g.trimmers[manifests.GVK{APIVersion: k.APIVersion, Kind: k.Kind}] = Trimmer(k)
 	}
-}
-
-// problem reports what is no object.
-func (g *gatherer) problem(p manifests.Problem) {
-	d := diag.Diagnostic{Severity: diag.Error, Position: inFile(p.Position), Message: p.Message, Hint: p.Hint}
-	if p.Kind != "" && p.Name != "" {
-		d.Object = diag.Object{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name}
-	}
-	g.found = append(g.found, d)
 }
 
 // object takes an object in, counts it, or reports it. One of a kind that is read
@@ -106,7 +120,12 @@ func (g *gatherer) object(o manifests.Object) {
 func (g *gatherer) typed(o manifests.Object) bool {
 	switch o.GVK() {
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}:
-		g.ingress(o)
+		ing, sound := decode[networkingv1.Ingress](g, o, validation.IsDNS1123Subdomain)
+		if sound {
+			g.in.Ingresses = append(g.in.Ingresses, ing)
+		} else {
+			g.in.Broken = append(g.in.Broken, ing)
+		}
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"}:
 		g.in.Classes = gather(g, g.in.Classes, o, validation.IsDNS1123Subdomain)
 	case manifests.GVK{APIVersion: "v1", Kind: "Service"}:
@@ -133,16 +152,6 @@ func (g *gatherer) unknown(o manifests.Object) {
 		return
 	}
 	g.ignored[o.GVK()]++
-}
-
-// ingress takes an Ingress in, or among those that are broken.
-func (g *gatherer) ingress(o manifests.Object) {
-	ing, sound := decode[networkingv1.Ingress](g, o, validation.IsDNS1123Subdomain)
-	if sound {
-		g.in.Ingresses = append(g.in.Ingresses, ing)
-	} else {
-		g.in.Broken = append(g.in.Broken, ing)
-	}
 }
 
 // inFile is a place in a manifest.
@@ -198,7 +207,14 @@ func complete(value any, namespace string) {
 		m.SetNamespace(namespace)
 	}
 	if s, ok := value.(*corev1.Secret); ok {
-		mergeStringData(s)
+		// stringData is written over data, as the API server does.
+		if len(s.StringData) > 0 && s.Data == nil {
+			s.Data = make(map[string][]byte, len(s.StringData))
+		}
+		for key, value := range s.StringData {
+			s.Data[key] = []byte(value)
+		}
+		s.StringData = nil
 	}
 }
 
@@ -215,18 +231,6 @@ func (g *gatherer) report(o manifests.Object, at diag.Position, message, hint st
 
 func ref(o manifests.Object) diag.Object {
 	return RefOf(o.APIVersion, o.Kind, o.Namespace, o.Name)
-}
-
-// mergeStringData does what the API server does with the plain form of a
-// Secret's values.
-func mergeStringData(s *corev1.Secret) {
-	if len(s.StringData) > 0 && s.Data == nil {
-		s.Data = make(map[string][]byte, len(s.StringData))
-	}
-	for key, value := range s.StringData {
-		s.Data[key] = []byte(value)
-	}
-	s.StringData = nil
 }
 
 // servedVersion returns the apiVersion to use instead, for a kind that the
@@ -322,31 +326,6 @@ func groupKindOf(apiVersion, kind string) groupKind {
 		group = ""
 	}
 	return groupKind{group, kind}
-}
-
-// namespacedKinds returns the kinds of which a CustomResourceDefinition among the
-// objects says that they are in namespaces. Of others nothing is known.
-func namespacedKinds(set manifests.Set) map[groupKind]bool {
-	out := map[groupKind]bool{}
-	for _, o := range set.Objects {
-		if o.GVK() != (manifests.GVK{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}) {
-			continue
-		}
-		var crd struct {
-			Spec struct {
-				Group string `json:"group"`
-				Scope string `json:"scope"`
-				Names struct {
-					Kind string `json:"kind"`
-				} `json:"names"`
-			} `json:"spec"`
-		}
-		o.Decode(&crd) // what is wrong with it is not for us to say
-		if crd.Spec.Scope == "Namespaced" {
-			out[groupKind{crd.Spec.Group, crd.Spec.Names.Kind}] = true
-		}
-	}
-	return out
 }
 
 // faultsOf returns what the API server would refuse in a value that keeps to

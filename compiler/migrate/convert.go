@@ -33,13 +33,6 @@ type pathEdit struct {
 	expression   bool
 }
 
-// restorePaths leaves the paths as they are.
-func (o *object) restorePaths() {
-	for i := range o.paths {
-		o.paths[i].prefix, o.paths[i].expression = "", false
-	}
-}
-
 // change is what becomes of the annotations of an object.
 type change struct {
 	removed []string     // full names

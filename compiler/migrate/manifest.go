@@ -65,7 +65,8 @@ func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
 // that would lose something keeps its own, and serves as before.
 func (x *rewriting) moves(changes []change) bool {
 	isTheirs := func(c change) bool { return len(c.added)+len(c.removed)+len(c.found) > 0 }
-	if x.options.Class == "" || x.object.kind != "Ingress" || (!slices.ContainsFunc(changes, isTheirs) && !x.isForeign()) {
+	hasTheirClass := slices.ContainsFunc(Dialects(), func(d Dialect) bool { return d.hasClass(x.object.class) })
+	if x.options.Class == "" || x.object.kind != "Ingress" || (!slices.ContainsFunc(changes, isTheirs) && !hasTheirClass) {
 		return false
 	}
 	left := slices.ContainsFunc(x.findings, func(f Finding) bool { return f.Severity == diag.Error })
@@ -118,12 +119,7 @@ func (x *rewriting) read() bool {
 			x.object.tlsHosts = append(x.object.tlsHosts, host.Value)
 		}
 	}
-	x.readPaths(child(spec, "rules"))
-	return true
-}
-
-func (x *rewriting) readPaths(rules *yaml.Node) {
-	for _, rule := range items(rules) {
+	for _, rule := range items(child(spec, "rules")) {
 		for _, p := range items(child(child(rule, "http"), "paths")) {
 			x.pathNode = append(x.pathNode, p)
 			x.object.paths = append(x.object.paths, pathEdit{
@@ -132,6 +128,7 @@ func (x *rewriting) readPaths(rules *yaml.Node) {
 			})
 		}
 	}
+	return true
 }
 
 // write writes what one dialect becomes. What is there already of ours stays as
@@ -226,11 +223,6 @@ func (x *rewriting) annotationsNode() *yaml.Node {
 		metadata.Content = append(metadata.Content, yaml.NewStringRNode("annotations").YNode(), n)
 	}
 	return n
-}
-
-// isForeign reports whether the Ingress has the usual class of a dialect.
-func (x *rewriting) isForeign() bool {
-	return slices.ContainsFunc(Dialects(), func(d Dialect) bool { return d.hasClass(x.object.class) })
 }
 
 // setClass gives the Ingress to another class.

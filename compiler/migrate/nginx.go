@@ -28,7 +28,8 @@ func nginx() Dialect {
 			if c.object.set != nil {
 				c.object.set.ofNginx = true
 			}
-			nginxHosts(c)
+			c.pathsOfHost()
+			c.certificatesOfHost()
 			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.passesThrough() {
 				c.set("ssl-redirect", "308")
 			}
@@ -99,8 +100,12 @@ func nginxWeight(c *call) {
 		c.keepAll(fmt.Sprintf("%q of %d is not a whole number of percent", c.value("canary-weight"), total), "choose a weight from 0 to 100")
 		return
 	}
-	c.set("canary-weight", strconv.Itoa(weight*100/total))
-	c.saysOfCanaries(weight * 100 / total)
+	percent := weight * 100 / total
+	c.set("canary-weight", strconv.Itoa(percent))
+	if percent == 100 {
+		c.differs("canary-weight", "with 100, requests get 503 while the canary has no endpoints; ingress-nginx sent them to the other Ingress then",
+			"use canary-by-header for tests, and change the Service of the other Ingress in the end")
+	}
 }
 
 func orRoot(path string) string {
@@ -133,7 +138,18 @@ func nginxServers() []Rule {
 			From: []string{"proxy-next-upstream", "proxy-next-upstream-tries"}, To: []string{"retries"}, convert: nginxRetries,
 			Note: "Of connections that failed; the first try does not count. What an endpoint answered, or has begun to read, is not tried again.",
 		},
-		nginxSessionRule(),
+		Rule{
+			From: []string{
+				"affinity", "session-cookie-name", "session-cookie-path", "session-cookie-domain", "session-cookie-samesite",
+				"session-cookie-max-age", "session-cookie-expires", "session-cookie-secure",
+			},
+			To: []string{
+				"affinity", "affinity-cookie-name", "affinity-cookie-path", "affinity-cookie-domain", "affinity-cookie-same-site",
+				"affinity-cookie-max-age", "affinity-cookie-secure",
+			},
+			convert: nginxSession,
+			Note:    "Without `session-cookie-path`, the path is that of the Ingress's rule, as there; `/` where it has several. `session-cookie-expires` becomes Max-Age. Secure over HTTPS, as there. An Ingress of several Services gets a cookie for each, whose names are ours.",
+		},
 	), needless("Sessions stay with their endpoint; only new ones are balanced.", "affinity-mode", "session-cookie-change-on-failure", "affinity-canary-behavior"),
 		needless("All browsers that are left know SameSite=None.", "session-cookie-conditional-samesite-none"),
 		needless("HAProxy streams bodies, and needs no buffers set.", "proxy-buffering", "proxy-buffers-number", "proxy-buffer-size", "proxy-busy-buffers-size",
@@ -238,15 +254,6 @@ func (c *call) limitExempt() string {
 		return c.value("limit-allowlist")
 	}
 	return c.value("limit-whitelist")
-}
-
-// saysOfCanaries says what becomes of requests while a Service of a canary has no
-// endpoints.
-func (c *call) saysOfCanaries(percent int) {
-	if percent == 100 {
-		c.differs("canary-weight", "with 100, requests get 503 while the canary has no endpoints; ingress-nginx sent them to the other Ingress then",
-			"use canary-by-header for tests, and change the Service of the other Ingress in the end")
-	}
 }
 
 // nginxCanary translates that an Ingress is a canary.

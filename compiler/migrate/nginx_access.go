@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -157,7 +158,22 @@ func nginxHeaders() []Rule {
 				c.set("request-headers", "set X-Forwarded-Prefix "+c.value("x-forwarded-prefix"))
 			}
 		}, Note: "Sent where `rewrite-target` changes the path, as there."},
-		customHeadersRule(),
+		Rule{
+			From: []string{"custom-headers"}, To: []string{"response-headers"},
+			Note: "The headers of the ConfigMap, if it is among the manifests. They no longer follow it.",
+			convert: func(c *call) {
+				name, headers, found := c.configMap("custom-headers", "write its headers into response-headers")
+				if !found {
+					return
+				}
+				var lines []string
+				for _, name := range slices.Sorted(maps.Keys(headers)) {
+					lines = append(lines, "set "+name+" "+headers[name])
+				}
+				c.setLines("response-headers", lines)
+				c.differs("custom-headers", "no longer follows ConfigMap "+name, "its headers are written into response-headers")
+			},
+		},
 	), without("HAProxy does not change Location; send it right from the endpoint, or use `response-headers`.", "proxy-redirect-from", "proxy-redirect-to"))
 }
 

@@ -22,7 +22,11 @@ func externalRule() Rule {
 			"Of `auth-signin`, `$host` and what is usual as `rd` are translated. There are no other variables of nginx.",
 		convert: func(c *call) {
 			if !c.has("auth-url") {
-				c.withoutAuthURL()
+				for _, name := range c.rule.From {
+					if c.has(name) {
+						c.differs(name, "is removed: it means nothing without auth-url", "")
+					}
+				}
 				return
 			}
 			if err := c.authURL(); err != nil {
@@ -39,16 +43,6 @@ func externalRule() Rule {
 				}
 			}
 		},
-	}
-}
-
-// withoutAuthURL says of annotations that they mean nothing alone. With a global-auth-url in the
-// ConfigMap they do, and so does every Ingress without one.
-func (c *call) withoutAuthURL() {
-	for _, name := range c.rule.From {
-		if c.has(name) {
-			c.differs(name, "is removed: it means nothing without auth-url", "")
-		}
 	}
 }
 

@@ -17,13 +17,6 @@ var nginxCORS = corsDefaults{
 	headers: "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization",
 }
 
-// nginxHosts translates what ingress-nginx does to all Ingresses of a host because one of
-// them says so, and says how it compares paths.
-func nginxHosts(c *call) {
-	c.pathsOfHost()
-	c.certificatesOfHost()
-}
-
 // pathsOfHost says what the paths of an Ingress stood for. With use-regex or
 // rewrite-target on any Ingress of a host, all of its paths are regular expressions for
 // what a path begins with, whatever the case; without, paths that are
@@ -156,12 +149,6 @@ func nginxClientTLS(c *call) {
 		headers += ", ssl-client-cert"
 	}
 	c.set("client-cert-headers", headers)
-	c.clientName()
-}
-
-// clientName translates which names clients may have, and where those without a certificate
-// are sent.
-func (c *call) clientName() {
 	if value := c.value("auth-tls-match-cn"); value != "" {
 		name, err := commonName(value)
 		if err != nil {
@@ -298,21 +285,6 @@ func nginxParams(c *call) {
 	}
 	c.setLines("fcgi-params", lines)
 	c.differs("fastcgi-params-configmap", "no longer follows ConfigMap "+name, "its variables are written into fcgi-params")
-}
-
-func nginxSessionRule() Rule {
-	return Rule{
-		From: []string{
-			"affinity", "session-cookie-name", "session-cookie-path", "session-cookie-domain", "session-cookie-samesite",
-			"session-cookie-max-age", "session-cookie-expires", "session-cookie-secure",
-		},
-		To: []string{
-			"affinity", "affinity-cookie-name", "affinity-cookie-path", "affinity-cookie-domain", "affinity-cookie-same-site",
-			"affinity-cookie-max-age", "affinity-cookie-secure",
-		},
-		convert: nginxSession,
-		Note:    "Without `session-cookie-path`, the path is that of the Ingress's rule, as there; `/` where it has several. `session-cookie-expires` becomes Max-Age. Secure over HTTPS, as there. An Ingress of several Services gets a cookie for each, whose names are ours.",
-	}
 }
 
 // nginxSession translates sessions by cookie. What is said of the cookie means nothing

@@ -171,7 +171,9 @@ func nginxRewrite(c *call) {
 		c.set("rewrite-path", orRoot(strings.TrimSuffix(target, "/$2")))
 	case patterns > 0:
 		if err := c.nginxExpressions(target); err != nil {
-			c.object.restorePaths()
+			for i := range c.object.paths {
+				c.object.paths[i].prefix, c.object.paths[i].expression = "", false
+			}
 			c.out, c.said = nil, nil
 			c.keepAll(err.Error(), "see docs/reference/expressions.md, or write Prefix or Exact paths; rewrite-path may hold an expression")
 		}

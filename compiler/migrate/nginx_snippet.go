@@ -3,7 +3,6 @@ package migrate
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -249,26 +248,6 @@ func wordAt(text string) (word string, n int, err error) {
 		return "", 0, errors.New("a quote is not closed")
 	}
 	return b.String(), n, nil
-}
-
-// customHeadersRule translates headers of answers that a ConfigMap holds.
-func customHeadersRule() Rule {
-	return Rule{
-		From: []string{"custom-headers"}, To: []string{"response-headers"},
-		Note: "The headers of the ConfigMap, if it is among the manifests. They no longer follow it.",
-		convert: func(c *call) {
-			name, headers, found := c.configMap("custom-headers", "write its headers into response-headers")
-			if !found {
-				return
-			}
-			var lines []string
-			for _, name := range slices.Sorted(maps.Keys(headers)) {
-				lines = append(lines, "set "+name+" "+headers[name])
-			}
-			c.setLines("response-headers", lines)
-			c.differs("custom-headers", "no longer follows ConfigMap "+name, "its headers are written into response-headers")
-		},
-	}
 }
 
 // named matches the variables by which ingress-nginx tells a location what it is of.

@@ -280,22 +280,17 @@ func cors(enable string, d corsDefaults) func(*call) {
 		if expose := c.value("cors-expose-headers"); expose != "" {
 			c.set("cors-expose-headers", expose)
 		}
-		c.corsCredentials(origin, d)
+		wanted := c.value("cors-allow-credentials") == "true" || (d.credentials && !c.has("cors-allow-credentials"))
+		switch {
+		case wanted && origin == "*" && !c.has("cors-allow-credentials"): // browsers take them from no answer to "*" there either
+		case wanted && origin == "*":
+			c.differs(c.rule.From[0], "credentials are not allowed with any origin", "list the origins in cors-allow-origin")
+		case wanted:
+			c.set("cors-allow-credentials", "true")
+		}
 		if age := inSeconds(c.value("cors-max-age"), d.age); age != "" {
 			c.set("cors-max-age", age)
 		}
-	}
-}
-
-// corsCredentials allows credentials where that is not an invitation to all.
-func (c *call) corsCredentials(origin string, d corsDefaults) {
-	wanted := c.value("cors-allow-credentials") == "true" || (d.credentials && !c.has("cors-allow-credentials"))
-	switch {
-	case wanted && origin == "*" && !c.has("cors-allow-credentials"): // browsers take them from no answer to "*" there either
-	case wanted && origin == "*":
-		c.differs(c.rule.From[0], "credentials are not allowed with any origin", "list the origins in cors-allow-origin")
-	case wanted:
-		c.set("cors-allow-credentials", "true")
 	}
 }
 

@@ -27,25 +27,6 @@ func CheckUsable(path string) (message, hint string) {
 	if n := max(len(path), len(NormalPath(path, false))); n > MaxPath {
 		return fmt.Sprintf("has %d bytes", n), fmt.Sprintf("a path may have %d bytes, as requests carry it", MaxPath)
 	}
-	return checkChars(path)
-}
-
-// AsRequested returns a path as requests carry it (RFC 3986, section 2.1): what they cannot
-// carry as it is stands percent-encoded.
-func AsRequested(path string) string {
-	var b strings.Builder
-	for _, c := range []byte(path) {
-		if c <= ' ' || c >= 0x7f || charNames[rune(c)] != "" {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-// checkChars says which character of a path is refused.
-func checkChars(path string) (message, hint string) {
 	if !utf8.ValidString(path) {
 		return "is not valid UTF-8", "percent-encode the bytes that are meant"
 	}
@@ -60,6 +41,20 @@ func checkChars(path string) (message, hint string) {
 		}
 	}
 	return "", ""
+}
+
+// AsRequested returns a path as requests carry it (RFC 3986, section 2.1): what they cannot
+// carry as it is stands percent-encoded.
+func AsRequested(path string) string {
+	var b strings.Builder
+	for _, c := range []byte(path) {
+		if c <= ' ' || c >= 0x7f || charNames[rune(c)] != "" {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // encodedHint says how a character stands in a path.

@@ -226,7 +226,10 @@ func splitBackends(config []byte) (backendParts, bool) {
 		}
 		p.rest, p.numbers = append(p.rest, line...), append(p.numbers, number)
 	}
-	p.seal()
+	for i := range p.backends {
+		b := &p.backends[i]
+		b.key = sha256.Sum256(b.named("x"))
+	}
 	return p, true
 }
 
@@ -279,14 +282,6 @@ func (p *backendParts) open(line []byte, number int) bool {
 	p.names[string(m[1])] = true
 	p.backends = append(p.backends, backendText{line: number, from: string(m[2])})
 	return true
-}
-
-// seal gives the backends their keys.
-func (p *backendParts) seal() {
-	for i := range p.backends {
-		b := &p.backends[i]
-		b.key = sha256.Sum256(b.named("x"))
-	}
 }
 
 // plainForm matches a comment on a line of its own that nothing takes for more.

@@ -42,7 +42,11 @@ func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]field.Erro
 		// HAProxy 3.4 does not look at ciphers while it cannot read another line: what
 		// is known to be wrong is left out until nothing is.
 		for {
-			settings = slices.DeleteFunc(settings, func(s setting) bool { return covered(s, found) })
+			settings = slices.DeleteFunc(settings, func(s setting) bool { // a fault was found in it, or in a part of it
+				return slices.ContainsFunc(found, func(f field.Error) bool {
+					return len(f.Path) >= len(s.path) && slices.Equal(f.Path[:len(s.path)], s.path)
+				})
+			})
 			faults, err := c.judge(ctx, settings)
 			if err != nil {
 				return nil, err
@@ -54,13 +58,6 @@ func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]field.Erro
 		}
 	}
 	return found, nil
-}
-
-// covered reports whether a fault of a setting, or of an element of it, is known.
-func covered(s setting, found []field.Error) bool {
-	return slices.ContainsFunc(found, func(f field.Error) bool {
-		return len(f.Path) >= len(s.path) && slices.Equal(f.Path[:len(s.path)], s.path)
-	})
 }
 
 const tlsBind = "bind 127.0.0.1:1 ssl crt " + judgeCertificate + " "

@@ -195,7 +195,7 @@ func checkPrivate(a render.Artifact, x *leak.Index) (faults, warnings []render.F
 		for _, found := range x.Find(f.Content) {
 			line, counted = line+bytes.Count(f.Content[counted:found.At], []byte("\n")), found.At
 			origin := a.Origin(f.Path, line)
-			own := concerns(origin, found.Secret.Secret.Namespace)
+			own := slices.ContainsFunc(origin.Objects, func(object routing.Origin) bool { return object.Object.Namespace == found.Secret.Secret.Namespace })
 			c := cause{f.Path + found.What, fmt.Sprint(origin.Template, origin.Line, distinct(origin))}
 			if seen[c] || found.Plain && !own || found.Secret.Key != "" && isOurs(origin) && !found.Written {
 				continue
@@ -252,9 +252,4 @@ func distinct(o render.LineOrigin) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// concerns reports whether an object of a namespace has a part in a line.
-func concerns(o render.LineOrigin, namespace string) bool {
-	return slices.ContainsFunc(o.Objects, func(object routing.Origin) bool { return object.Object.Namespace == namespace })
 }
