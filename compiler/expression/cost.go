@@ -1,11 +1,10 @@
 package expression
 
 const (
-	// longest is the text for which the cost is bounded, in bytes: a path can have about
-	// as many.
+	// longest is the length in bytes of the text for which the cost is bounded: about the longest path.
 	longest = 8192
-	// maxSteps is how many steps are allowed on it. PCRE takes 1 to 3 ns for one, so that
-	// it is a millisecond at the most.
+	// maxSteps is how many steps are allowed on that text. PCRE takes 1 to 3 ns for one, so that a
+	// match takes a millisecond at most.
 	maxSteps = 250_000
 )
 
@@ -37,11 +36,11 @@ func (s set) meets(o set) bool {
 	return false
 }
 
-// tail is what is known of the rest of an expression.
+// tail is what is known about the rest of an expression.
 type tail struct {
 	first set
-	// fail is what it costs at most to find out that it does not match, and all what it
-	// costs in any case.
+	// fail is the highest cost to find out that it does not match, and all the highest cost in any
+	// case.
 	fail, all float64
 	// sure: it matches everywhere. atEnd: it matches at the end of the text.
 	sure, atEnd bool
@@ -173,7 +172,7 @@ func (c *coster) loop(body node, times int, rest tail) tail {
 		c.ambiguous = true
 	}
 	out := tail{first: again, sure: rest.sure, atEnd: rest.atEnd}
-	// One that takes all there is comes to the end of the text.
+	// A loop that takes all there is comes to the end of the text.
 	out.sure = out.sure || rest.atEnd && times >= longest && takesAll(body)
 	rounds := float64(times) * float64(1+size(body))
 	tries := 1.0

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	// maxLength is that of an expression, in bytes.
+	// maxLength is the longest expression, in bytes.
 	maxLength = 1024
 	// maxGroups is how many groups HAProxy can refer to: \1 to \9.
 	maxGroups = 9
-	// maxNested is how many repetitions may stand within one another. The cost of each is
-	// computed several times for each of those around it.
+	// maxNested is how deep repetitions may be nested. The cost of each is computed several times for
+	// each of those around it.
 	maxNested = 3
 )
 
@@ -20,8 +20,8 @@ const (
 type Expression struct {
 	// Groups is how many groups in parentheses can be referred to.
 	Groups int
-	// Steps is about the most that a match takes on a text of 8 KiB, in steps of a matcher
-	// that goes back: a comparison of one character or a choice.
+	// Steps is about the most steps that a match takes on a text of 8 KiB by a matcher that goes back.
+	// A step is a comparison of one character or a choice.
 	Steps int
 }
 
@@ -41,7 +41,7 @@ func Parse(text string) (Expression, error) {
 	if len(text) > maxLength {
 		return Expression{}, refuse("use a shorter one", "is longer than %d bytes", maxLength)
 	}
-	// Go says best what is wrong with an expression that nobody could read.
+	// Go's own error is the best one for an expression that nobody could read.
 	if _, err := syntax.Parse(text, syntax.Perl); err != nil {
 		return Expression{}, refuse("", "is not a regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}

@@ -19,8 +19,8 @@ const (
 	boundary              // \b or \B
 )
 
-// node is a part of an expression. The tree is that of the text, as PCRE has it: Go's own
-// parser takes equal alternatives for one, and would hide what they cost.
+// node is a part of an expression. The tree has all parts of the text, as PCRE has them: Go's own
+// parser merges equal alternatives, which would hide their cost.
 type node struct {
 	kind        kind
 	parts       []node
@@ -38,8 +38,8 @@ type parser struct {
 	fold   bool // (?i)
 }
 
-// parse returns the tree of an expression, and how many groups can be referred to. The
-// text is one that Go takes.
+// parse returns the tree of an expression, and how many groups can be referred to. Go has accepted the
+// text before.
 func parse(text string) (node, int, error) {
 	p := parser{text: text}
 	if rest, ok := strings.CutPrefix(text, "(?i)"); ok {
@@ -171,7 +171,7 @@ func (p *parser) escape() (node, error) {
 	return p.folded(n), err
 }
 
-// escaped adds to a set what an escape stands for.
+// escaped adds the characters of an escape to a set.
 func (p *parser) escaped(s *set) error {
 	text := p.text[p.at:]
 	if len(text) < 2 {
@@ -200,7 +200,7 @@ func (p *parser) escaped(s *set) error {
 	return nil
 }
 
-// classes are those of \d, \w and \s; those of capital letters are all else.
+// classes are those of \d, \w and \s; those of capital letters are their complements.
 var classes = map[byte]func(byte) bool{
 	'd': func(c byte) bool { return '0' <= c && c <= '9' },
 	'w': isWord,

@@ -19,9 +19,9 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Gather decodes the objects that the compiler reads. Those that break their
-// schema are reported and left out, but for [Inputs].Broken. Kinds are those of
-// which the content is wanted. Ignored counts the objects of other kinds.
+// Gather decodes the objects that the compiler reads. It reports those that break their schema and
+// leaves them out, except for [Inputs].Broken. Kinds are the kinds whose content is wanted. Ignored
+// counts the objects of other kinds.
 func Gather(set manifests.Set, kinds ...kinds.Kind) (in Inputs, found []diag.Diagnostic, ignored map[manifests.GVK]int) {
 	return new(Gatherer).Gather(set, kinds...)
 }
@@ -73,7 +73,7 @@ type gatherer struct {
 	namespaced      map[groupKind]bool
 }
 
-// prepare finds out what is to be known of kinds that the configuration names.
+// prepare collects what has to be known about the kinds that the configuration names.
 func (g *gatherer) prepare(set manifests.Set) {
 	if len(g.kinds) == 0 {
 		return
@@ -103,8 +103,8 @@ func (g *gatherer) prepare(set manifests.Set) {
 	}
 }
 
-// object takes an object in, counts it, or reports it. One of a kind that is read
-// anyway and breaks its schema has no content either.
+// object adds an object, counts it, or reports it. The content of an object that breaks its schema is
+// left out too.
 func (g *gatherer) object(o manifests.Object) {
 	before := len(g.found)
 	switch read := g.typed(o); {
@@ -115,8 +115,7 @@ func (g *gatherer) object(o manifests.Object) {
 	}
 }
 
-// typed takes in an object of a kind that is read anyway, and says whether it is
-// one.
+// typed adds an object of a kind that is always read, and reports whether it is one.
 func (g *gatherer) typed(o manifests.Object) bool {
 	switch o.GVK() {
 	case manifests.GVK{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}:
@@ -144,8 +143,7 @@ func (g *gatherer) typed(o manifests.Object) bool {
 	return true
 }
 
-// unknown counts an object that is not read, or reports one that its author will
-// expect to be.
+// unknown counts an object that is not read, or reports it if its author will expect it to be.
 func (g *gatherer) unknown(o manifests.Object) {
 	if version := servedVersion(o.GVK()); version != "" {
 		g.report(o, inFile(o.Position("apiVersion")), fmt.Sprintf("apiVersion %q is not served by clusters any more", o.APIVersion), "use "+version)
@@ -167,8 +165,8 @@ func gather[T any](g *gatherer, list []Object[T], o manifests.Object, checkName 
 	return list
 }
 
-// decode returns the object, and whether it keeps to its schema and is named as
-// the API server would let it be. If not, it holds what could be read.
+// decode returns the object, and whether it fits its schema and has a name that the API server would
+// accept. If not, the object holds what could be read.
 func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []string) (object Object[T], sound bool) {
 	at := func(path ...any) diag.Position { return inFile(o.Position(path...)) }
 	value, known := g.before[identity{o.Identity(), false}].(*T)
@@ -183,7 +181,7 @@ func decode[T any](g *gatherer, o manifests.Object, checkName func(string) []str
 	return Object[T]{Ref: ref(o), Value: value, At: at}, known || sound
 }
 
-// fits reports what is wrong with an object, and whether nothing is.
+// fits reports the faults of an object, and returns whether it has none.
 func (g *gatherer) fits(o manifests.Object, errs []manifests.FieldError, checkName func(string) []string) bool {
 	before := len(g.found)
 	for _, e := range errs {
@@ -246,8 +244,8 @@ func servedVersion(g manifests.GVK) string {
 	return ""
 }
 
-// ErrIncomplete means that not all objects are known yet. What is said of those that
-// are must not be taken for all there is to say.
+// ErrIncomplete means that not all objects are known yet: findings on those that are known are not all
+// findings.
 var ErrIncomplete = errors.New("not all objects are known yet")
 
 // Gathered is what was read for one compile.
@@ -257,15 +255,15 @@ type Gathered struct {
 	Ignored string            // how many objects of which kinds are not read, for people
 }
 
-// builtIn are the kinds that the compiler reads whatever the configuration says.
+// builtIn are the kinds that the compiler always reads.
 var builtIn = []manifests.GVK{
 	{APIVersion: "v1", Kind: "ConfigMap"}, {APIVersion: "v1", Kind: "Namespace"}, {APIVersion: "v1", Kind: "Secret"}, {APIVersion: "v1", Kind: "Service"},
 	{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
 	{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}, {APIVersion: "networking.k8s.io/v1", Kind: "IngressClass"},
 }
 
-// RefOf names an object. The apiVersion is a part of the name for kinds that
-// only the configuration names: there may be several of one name.
+// RefOf names an object. For kinds that only the configuration names, the apiVersion is a part of the
+// name: there may be several kinds of one name.
 func RefOf(apiVersion, kind, namespace, name string) diag.Object {
 	if slices.Contains(builtIn, manifests.GVK{APIVersion: apiVersion, Kind: kind}) {
 		apiVersion = ""
@@ -288,8 +286,8 @@ func kindOf(list []kinds.Kind, apiVersion, kind string) (kinds.Kind, bool) {
 	return list[i], true
 }
 
-// other takes in the content of an object, if the configuration names its kind,
-// and says whether it does.
+// other adds the content of an object, if the configuration names its kind, and reports whether it
+// does.
 func (g *gatherer) other(o manifests.Object) bool {
 	if _, named := kindOf(g.kinds, o.APIVersion, o.Kind); !named {
 		return false
@@ -328,9 +326,8 @@ func groupKindOf(apiVersion, kind string) groupKind {
 	return groupKind{group, kind}
 }
 
-// faultsOf returns what the API server would refuse in a value that keeps to
-// its schema, as far as it reaches the configuration from here: the ports of a
-// Service. Ingresses are checked by package ingress.
+// faultsOf returns what the API server would refuse in a value that fits its schema, as far as it
+// reaches the configuration from here: the ports of a Service. Package ingress checks Ingresses.
 func faultsOf(o manifests.Object, value any) (faults []manifests.FieldError) {
 	service, ok := value.(*corev1.Service)
 	if !ok {

@@ -42,8 +42,8 @@ func (o Object[T]) Position(path ...any) diag.Position {
 // list have the same name.
 type Inputs struct {
 	Ingresses []Object[networkingv1.Ingress]
-	// Broken are Ingresses that break their schema. They hold what could be read,
-	// and are here to be kept closed if they protect something, not to be served.
+	// Broken are Ingresses that break their schema, with what could be read of them. They are not
+	// served; those that protect something are kept closed.
 	Broken         []Object[networkingv1.Ingress]
 	Classes        []Object[networkingv1.IngressClass]
 	Services       []Object[corev1.Service]
@@ -52,8 +52,8 @@ type Inputs struct {
 	EndpointSlices []Object[discoveryv1.EndpointSlice]
 	// Namespaces are here for their labels.
 	Namespaces []Object[corev1.Namespace]
-	// Others are the objects of the kinds that the configuration names, with their
-	// content: also those of kinds that are above too.
+	// Others are the objects of the kinds that the configuration names, with their content, also
+	// objects of the kinds above.
 	Others []Object[unstructured.Unstructured]
 }
 
@@ -92,9 +92,9 @@ func without[T any](objects []Object[T], out map[diag.Object]bool) []Object[T] {
 	return slices.DeleteFunc(slices.Clone(objects), func(o Object[T]) bool { return out[o.Ref] })
 }
 
-// Provenance lists the objects as a snapshot's manifest records them, sorted.
-// EndpointSlices are left out, unless templates read them: they are live data. So
-// are Namespaces, which decide what is read and are not in it.
+// Provenance lists the objects as a snapshot's manifest records them, sorted. It leaves out
+// EndpointSlices, unless templates read them, since they are live data, and Namespaces, which only
+// decide what is read.
 func (in Inputs) Provenance() []snapshots.Input {
 	var out []snapshots.Input
 	out = record(out, networkingv1.SchemeGroupVersion.String(), in.Ingresses)
@@ -125,8 +125,7 @@ func record[T any](out []snapshots.Input, apiVersion string, objects []Object[T]
 	return out
 }
 
-// contentFields are the fields of an object as field selectors see them: one that
-// is not there is empty.
+// contentFields are the fields of an object as field selectors see them: a missing field is empty.
 type contentFields map[string]any
 
 // Has is that of [k8s.io/apimachinery/pkg/fields.Fields].
@@ -168,9 +167,9 @@ func scalar(value any) (string, bool) {
 	return "", false
 }
 
-// EachField calls do for every plain value of an object's content that its author
-// chose, in the order of names and elements: all but what objects are known by,
-// which stands in too many places to tell anything. The path must not be kept.
+// EachField calls do for every plain value of an object's content that its author chose, in the order
+// of names and elements. It leaves out names and the like, which stand in too many places to identify
+// anything. Do must not keep the path.
 func EachField(content map[string]any, do func(path []any, text string)) {
 	for _, name := range slices.Sorted(maps.Keys(content)) {
 		switch name {
@@ -203,12 +202,11 @@ func eachScalar(value any, path []any, do func(path []any, text string)) {
 	}
 }
 
-// lastApplied is where kubectl keeps the whole object once more.
+// lastApplied is the annotation in which kubectl keeps a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Trimmer returns what takes the fields out of an object of a kind that are not
-// kept, so that they take no memory: those that the kind says, and those that
-// only the API server and kubectl use.
+// Trimmer returns a function that removes fields from an object of a kind, to save memory: those that
+// the configuration lists for the kind, and those that only the API server and kubectl use.
 func Trimmer(kind kinds.Kind) func(content map[string]any) {
 	paths := [][]string{{"metadata", "managedFields"}, {"metadata", "annotations", lastApplied}}
 	for _, text := range kind.Drop {
@@ -223,7 +221,7 @@ func Trimmer(kind kinds.Kind) func(content map[string]any) {
 	}
 }
 
-// drop takes a field out of a value; in a list, out of every element.
+// drop removes a field from a value; in a list, from every element.
 func drop(value any, path []string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -239,8 +237,8 @@ func drop(value any, path []string) {
 	}
 }
 
-// OfOneAge returns the inputs without the creation times of what files hold. Who writes
-// a manifest can write any time there; an API server sets it itself.
+// OfOneAge returns the inputs without the creation times of objects from files. Who writes a manifest
+// can write any time there; an API server sets it itself.
 func (in Inputs) OfOneAge() Inputs {
 	in.Ingresses = ageless(in.Ingresses, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
 	in.Broken = ageless(in.Broken, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
@@ -248,8 +246,8 @@ func (in Inputs) OfOneAge() Inputs {
 	return in
 }
 
-// ageless returns objects without creation times, as far as they are from files. Values
-// are shared, so that those that change are copied.
+// ageless returns objects without creation times, as far as they are from files. Values are shared, so
+// that it copies those that it changes.
 func ageless[T any](objects []Object[T], created func(*T) *metav1.Time) []Object[T] {
 	out := objects
 	for i, o := range objects {

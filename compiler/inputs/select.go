@@ -13,15 +13,15 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// Selector knows which objects a configuration reads. A cluster selects most of
-// them itself; so that files give the same, all are selected here once more.
+// Selector knows which objects a configuration reads. A cluster selects most of them itself. Selecting
+// all of them again here gives the same result for files.
 type Selector struct {
 	builtIn    selection
 	others     map[string]selection // by apiVersion/kind
 	namespaces map[string]labels.Set
 }
 
-// selection is what is said of one kind.
+// selection is what the configuration says about one kind.
 type selection struct {
 	namespaces        []string // none: all
 	namespaceSelector labels.Selector
@@ -29,8 +29,7 @@ type selection struct {
 	fieldSelector     fields.Selector
 }
 
-// NewSelector returns the Selector of a valid configuration, where these are the
-// namespaces.
+// NewSelector returns the Selector of a valid configuration, with these namespaces.
 func NewSelector(c config.Config, namespaces []Object[corev1.Namespace]) Selector {
 	s := Selector{
 		builtIn: newSelection(kinds.Kind{Namespaces: c.Namespaces, NamespaceSelector: c.NamespaceSelector}),
@@ -78,8 +77,8 @@ func (s Selector) Objects(in Inputs) Inputs {
 	return in
 }
 
-// Diagnostics returns those that are not about an object in a namespace that
-// nothing is read from.
+// Diagnostics returns the diagnostics except those about objects in namespaces that nothing is read
+// from.
 func (s Selector) Diagnostics(found []diag.Diagnostic) []diag.Diagnostic {
 	return slices.DeleteFunc(slices.Clone(found), func(d diag.Diagnostic) bool {
 		return d.Object.Namespace != "" && !s.inNamespace(d.Object) && !s.namedInNamespace(d.Object)
@@ -93,12 +92,11 @@ func (s Selector) namedInNamespace(ref diag.Object) bool {
 	return named && s.allows(of, ref.Namespace)
 }
 
-// inNamespace reports whether the kinds that are read anyway are read from the
-// namespace of an object.
+// inNamespace reports whether the kinds that are always read are read from the namespace of an object.
 func (s Selector) inNamespace(ref diag.Object) bool { return s.allows(s.builtIn, ref.Namespace) }
 
-// allows reports whether a namespace is selected. An object in none is selected
-// if nothing is said of namespaces.
+// allows reports whether a namespace is selected. An object without a namespace is selected if the
+// configuration does not limit namespaces.
 func (s Selector) allows(by selection, namespace string) bool {
 	all := len(by.namespaces) == 0 && by.namespaceSelector.Empty()
 	if all || namespace == "" {
@@ -107,8 +105,7 @@ func (s Selector) allows(by selection, namespace string) bool {
 	return (len(by.namespaces) == 0 || slices.Contains(by.namespaces, namespace)) && by.namespaceSelector.Matches(s.labelsOf(namespace))
 }
 
-// labelsOf returns the labels of a namespace. Its name is always one: the API
-// server sees to that.
+// labelsOf returns the labels of a namespace. Its name is always one of them, as in the API server.
 func (s Selector) labelsOf(namespace string) labels.Set {
 	return labels.Merge(s.namespaces[namespace], labels.Set{corev1.LabelMetadataName: namespace})
 }

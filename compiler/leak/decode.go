@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// leastBase64 and leastHex are what the shortest value becomes.
+	// leastBase64 and leastHex are the lengths of the shortest value in these forms.
 	leastBase64 = (leastRandom*8 + 5) / 6
 	leastHex    = 2 * leastRandom
-	// leastWrapped is the least that a line of base64 in several lines has.
+	// leastWrapped is the least length of a line of base64 that goes on in the next line.
 	leastWrapped = 16
-	// mostInflated bounds what is unpacked.
+	// mostInflated bounds how much gzip is unpacked.
 	mostInflated = 64 << 20
 )
 
@@ -29,7 +29,7 @@ var (
 	hexAlphabet    = alphabetOf("0123456789abcdef", "ABCDEF", 10)
 )
 
-// alphabetOf returns the values of characters; those of more begin with a value.
+// alphabetOf returns the values of characters. Further characters may stand for the first values.
 func alphabetOf(characters, more string, from byte) [256]byte {
 	var out [256]byte
 	for i := range out {
@@ -44,9 +44,8 @@ func alphabetOf(characters, more string, from byte) [256]byte {
 	return out
 }
 
-// putBase64 decodes a run. A run can have begun with something else: it is decoded
-// from each of the four places in a group. Most runs are words, and of those nothing
-// is kept that nothing could be found in.
+// putBase64 decodes a run. A run may begin with other text, so that it is decoded from each of the four
+// places in a group. Most runs are words; decodings in which nothing could be found are dropped.
 func putBase64(v *view, at int, run []byte) {
 	mixed := isMixed(run)
 	for skip := range min(4, len(run)) {
@@ -74,8 +73,8 @@ func putBase64(v *view, at int, run []byte) {
 	}
 }
 
-// isMixed reports whether a run has small and capital letters and digits, as base64
-// of what is not ASCII has if it is not very short.
+// isMixed reports whether a run has small and capital letters and digits, as base64 of other data than
+// ASCII has if it is not very short.
 func isMixed(run []byte) bool {
 	var seen [sign + 1]bool
 	for _, c := range run {
@@ -123,8 +122,7 @@ func wrapped(line []byte) []byte {
 	return line[i:]
 }
 
-// inflate unpacks gzip (RFC 1952) where a text begins with it, or, of decoded
-// parts, where one of them does.
+// inflate unpacks gzip (RFC 1952) where a text, or one of its decoded parts, begins with it.
 func inflate(v *view, text []byte) {
 	magic := []byte("\x1f\x8b\x08")
 	left := int64(mostInflated)
@@ -202,7 +200,7 @@ func hexNumber(text []byte, digits int) (int, bool) {
 	return int(n), err == nil
 }
 
-// view is a text as it is, or what parts of one are when they are decoded.
+// view is a text as it is, or the decoded parts of a text.
 type view struct {
 	text []byte
 	// pieces are the decoded parts; none is the text as it is.
@@ -215,7 +213,7 @@ type piece struct {
 	origin int // of the part, in the text
 }
 
-// betweenPieces keeps what is no neighbour in the text from being one in a view.
+// betweenPieces separates parts in a view that are not neighbours in the text.
 const betweenPieces = "\n\x00\n"
 
 // put adds a part that was decoded.
@@ -224,13 +222,13 @@ func (v *view) put(origin int, decoded []byte) {
 	v.text = append(v.text, decoded...)
 }
 
-// begin begins a part, which the caller appends to the text of the view.
+// begin begins a part. The caller appends it to the text of the view.
 func (v *view) begin(origin int) {
 	v.text = append(v.text, betweenPieces...)
 	v.pieces = append(v.pieces, piece{start: len(v.text), origin: origin})
 }
 
-// drop forgets the part that was begun last.
+// drop removes the part that was begun last.
 func (v *view) drop() {
 	last := len(v.pieces) - 1
 	v.text, v.pieces = v.text[:v.pieces[last].start-len(betweenPieces)], v.pieces[:last]
@@ -245,7 +243,7 @@ func (v view) origin(at int) int {
 	return v.pieces[max(0, i-1)].origin
 }
 
-// starts returns where what is no text may begin.
+// starts returns the places where binary data may begin.
 func (v view) starts() []int {
 	if v.pieces == nil {
 		return []int{0}
@@ -257,7 +255,7 @@ func (v view) starts() []int {
 	return out
 }
 
-// within returns the view of a view with the places of the text below it.
+// within returns the view of a view, with places of the text below it.
 func (v view) within(outer view) view {
 	for i, p := range v.pieces {
 		v.pieces[i].origin = outer.origin(p.origin)
@@ -265,7 +263,7 @@ func (v view) within(outer view) view {
 	return v
 }
 
-// decoded returns what the parts of a text are when they are decoded.
+// decoded returns the decoded parts of a text.
 func decoded(text []byte) view {
 	var v view
 	inflate(&v, text)

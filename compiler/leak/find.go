@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// depth is how often what was decoded is decoded once more.
+// depth is how often decoded text is decoded again.
 const depth = 3
 
 // Finding is private material at a place.
@@ -22,12 +22,12 @@ type Finding struct {
 	What string
 	// Secret names the value, and is zero for a key.
 	Secret bind.SecretKey
-	// Plain says that the value may be words. It counts only where something of the
-	// namespace of the Secret is written.
+	// Plain says that the value may be ordinary words. It counts only where something of the namespace
+	// of the Secret is written.
 	Plain bool
-	// Written says that the templates or the configuration have the value, too.
+	// Written says that the templates or the configuration hold the value, too.
 	Written bool
-	// Length is that of the value in the text, or 0 if it is not there as it is.
+	// Length is the length of the value in the text, or 0 if the text holds it only encoded.
 	Length int
 }
 
@@ -156,7 +156,7 @@ func (x index) each(text []byte, yield func(at int, n *needle)) {
 	}
 }
 
-// isWhole reports whether a part of a text is no part of a longer word.
+// isWhole reports whether a part of a text is a whole word.
 func isWhole(text []byte, at, length int) bool {
 	end := at + length
 	return (at == 0 || !inWord(text[at-1])) && (end == len(text) || !inWord(text[end]))
@@ -166,12 +166,12 @@ func inWord(c byte) bool {
 	return c == '_' || c == '-' || c == '.' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 }
 
-// hidden is written where private material was.
+// hidden replaces private material.
 const hidden = "(hidden)"
 
-// Redact returns a message without private material. What may be words is taken out
-// of messages about objects of the namespace of its Secret only. A message that holds
-// something private in another form is hidden as a whole.
+// Redact returns a message without private material. Values that may be ordinary words are removed only
+// from messages about objects of the namespace of their Secret. A message that holds private material
+// in another form is hidden as a whole.
 func (x *Index) Redact(message, namespace string) string {
 	counts := func(f Finding) bool { return !f.Plain || f.Secret.Secret.Namespace == namespace }
 	clean := message

@@ -18,12 +18,12 @@ import (
 type needle struct {
 	key   *bind.SecretKey
 	value []byte
-	// plain says that it may be words, and so counts only among what belongs to the
-	// namespace of the Secret.
+	// plain says that the value may be ordinary words, and so counts only in text of the namespace of
+	// the Secret.
 	plain bool
 }
 
-// isPublicKey reports whether nothing below a key of a Secret is secret.
+// isPublicKey reports whether nothing below this key of a Secret is secret.
 func isPublicKey(t corev1.SecretType, key string) bool {
 	switch key {
 	case corev1.TLSCertKey, corev1.ServiceAccountRootCAKey:
@@ -36,9 +36,8 @@ func isPublicKey(t corev1.SecretType, key string) bool {
 	return false
 }
 
-// needlesOf returns what is to be looked for of a Secret, sorted by key: whole
-// values, and the lines and words of a value that look random. What is public of a
-// value, such as a chain of certificates, is left out.
+// needlesOf returns the needles of a Secret, sorted by key: whole values, and the lines and words of a
+// value that look random. The public parts of a value, such as a chain of certificates, are left out.
 func needlesOf(s *corev1.Secret) []needle {
 	var out []needle
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
@@ -65,7 +64,7 @@ const (
 	betweenParts  = betweenFields + "@/?"
 )
 
-// parts returns what is to be looked for of a value.
+// parts returns the needles of a value.
 func parts(value []byte) []needle {
 	value = bytes.TrimSpace(value)
 	var out []needle
@@ -110,7 +109,7 @@ func withoutPublic(value []byte) [][]byte {
 			return append(out, value[from:])
 		}
 		at += next
-		// Decode passes over a block that is broken.
+		// Decode skips a block that is broken.
 		block, rest := pem.Decode(value[at:])
 		if block == nil || isPrivate(block.Type) || bytes.Count(value[at:len(value)-len(rest)], []byte(begin)) > 1 {
 			at += len(begin)
@@ -129,8 +128,8 @@ func isPrivate(blockType string) bool {
 	)
 }
 
-// keyForm is what a private key looks like in a text. All matches of a form begin
-// with, or hold, its trace, which is sooner looked for.
+// keyForm is a form of private keys in a text. All matches of a form begin with, or hold, its trace,
+// which is faster to find.
 type keyForm struct {
 	trace []byte
 	form  *regexp.Regexp
@@ -202,8 +201,8 @@ var encryptedForms = [][]byte{
 	[]byte("\x06\x0a\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01"),
 }
 
-// binaryKey says what kind of private key a text begins with that is no text: DER,
-// or a key store of Java. It is "" for anything else. A key may be cut short.
+// binaryKey returns the kind of binary private key that a text begins with: DER, or a key store of
+// Java. It returns "" for anything else. A key may be cut short.
 func binaryKey(b []byte) string {
 	if bytes.HasPrefix(b, []byte("\xfe\xed\xfe\xed\x00\x00\x00")) {
 		return "a store of keys (JKS)"

@@ -10,11 +10,11 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// Public is what is no secret though it is the value of one.
+// Public says which values of Secrets are not secret.
 type Public struct {
-	// Secrets are those whose values are not secret, as somebody said on purpose.
+	// Secrets are those whose values the administrator declared public.
 	Secrets []snapshots.SecretName
-	// Knows says what is known of a value. It is asked only of what was found; nil knows
+	// Knows returns what is known of a value. It is called only for values that were found; nil knows
 	// nothing.
 	Knows func(value []byte) Knowledge
 }
@@ -26,10 +26,10 @@ type Knowledge int
 const (
 	// Unknown values are secret.
 	Unknown Knowledge = iota
-	// Written values stand in the templates or the configuration of an administrator. Who
-	// stores the same in a Secret must not be able to stop what these write.
+	// Written values stand in the templates or the configuration of an administrator. Storing the same
+	// value in a Secret must not block the administrator's text.
 	Written
-	// Harmless values are known to everybody, and are not found at all.
+	// Harmless values are public knowledge, and give no findings.
 	Harmless
 )
 

@@ -177,7 +177,7 @@ const NoCountry = "ZZ"
 // CountriesFile is the file of a snapshot that has the list of countries.
 const CountriesFile = "files/countries.list"
 
-// Regions returns how the codes of all regions begin of those that are countries.
+// Regions returns the prefixes of the codes of all regions of the given countries.
 func (c Countries) Regions() []string {
 	var out []string
 	for _, code := range c {
@@ -199,8 +199,8 @@ type Networks struct {
 // is empty.
 func (n Networks) Any() bool { return len(n.Prefixes)+len(n.Lists) > 0 }
 
-// NetworkList names a list of networks: one key of a ConfigMap. Without a
-// Namespace it is one of the namespace of whoever names it.
+// NetworkList names a list of networks: one key of a ConfigMap. Without a Namespace it is in the
+// namespace of the object that names it.
 type NetworkList struct {
 	Namespace, ConfigMap, Key string
 }

@@ -30,8 +30,8 @@ type HTTPSRedirect struct {
 // CORS answers preflight requests, and tells browsers which other origins may
 // read the answers. See the Fetch standard, section "CORS protocol".
 type CORS struct {
-	// AnyOrigin allows every origin; else Origins are allowed, such as
-	// "https://a.example", and OriginPatterns, which are regular expressions.
+	// AnyOrigin allows every origin. Otherwise Origins are allowed, such as "https://a.example", and
+	// OriginPatterns, which are regular expressions.
 	AnyOrigin      bool
 	Origins        []string
 	OriginPatterns []string
@@ -109,7 +109,7 @@ func (k SourceKind) IsWhole() bool {
 	return false
 }
 
-// EditVerb is what becomes of a header. The verb set replaces all of its values.
+// EditVerb is what is done to a header. The verb set replaces all of its values.
 type EditVerb string
 
 // The verbs. Copy sets a header to a part of the request, and removes it where there is none.
@@ -213,15 +213,14 @@ type RewriteCookies struct {
 	Path, Domain Replacement
 }
 
-// Replacement is what takes the place of what.
+// Replacement is a text to find, and the text that replaces it.
 type Replacement struct{ From, To string }
 
 // Kind returns "RewriteCookies".
 func (RewriteCookies) Kind() Kind { return "RewriteCookies" }
 
-// Line is a line of haproxy.cfg that an object's author wrote, checked by
-// [NewLine]. It is the only value that is written as it is; nothing else can be
-// made one.
+// Line is a line of haproxy.cfg that an object's author wrote, checked by [NewLine]. It is the only
+// value that is written as it is; no other value can be turned into one.
 type Line struct{ text string }
 
 // Text returns the line, without white space around it.
@@ -234,7 +233,7 @@ const maxLine = 4096
 // and find a section behind quotes.
 var plainWord = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
 
-// keywords say why a line may not begin with them.
+// keywords are the words that a line may not begin with, each with the reason.
 var keywords = map[string][]string{
 	"begins a section, and is not possible here": haproxycfg.SectionKeywords,
 	"is written by the templates, and is not possible here": strings.Fields(`server server-template use-server dispatch bind mode id guid
@@ -243,7 +242,7 @@ var keywords = map[string][]string{
 		load-server-state-from-file log filter`),
 }
 
-// NewLine checks a line. What haproxy makes of it is for haproxy to say.
+// NewLine checks a line. HAProxy itself checks its meaning.
 func NewLine(text string) (Line, error) {
 	text = strings.Trim(text, " \t")
 	for _, r := range text {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Upstream says how the servers of a backend are chosen and spoken to. What is
-// zero is as in the defaults.
+// Upstream says how the servers of a backend are chosen and spoken to. A zero field means the default.
 type Upstream struct {
 	Balance  Balance
 	Protocol Protocol
@@ -28,7 +27,7 @@ type Upstream struct {
 	Affinity  *Affinity // nil: every request goes where Balance says
 }
 
-// RetryCount is what Retries points to.
+// RetryCount returns the number of retries.
 func (u Upstream) RetryCount() int { return *u.Retries }
 
 // Balance is how servers are chosen. Key is the header or the parameter of the
@@ -41,7 +40,7 @@ type Balance struct {
 // Algorithm is a way to choose a server.
 type Algorithm string
 
-// The algorithms. The last four send what is equal to the same server.
+// The algorithms. The last four send equal requests to the same server.
 const (
 	roundRobin Algorithm = "roundrobin"
 	LeastConn  Algorithm = "leastconn"
@@ -76,8 +75,8 @@ func (a Algorithm) NeedsHTTP() bool { return a == byURI || a.IsNamed() }
 // Protocol is what is spoken to servers.
 type Protocol string
 
-// The protocols; "" is HTTP/1.1. GRPC is HTTP/2 without delays. Opaque is
-// whatever connections hold, which are passed on as they are.
+// The protocols; "" is HTTP/1.1. GRPC is HTTP/2 without delays. With Opaque, HAProxy passes connections
+// on without reading them.
 const (
 	HTTP1  Protocol = "h1"
 	HTTP2  Protocol = "h2"
@@ -108,8 +107,7 @@ type Timeouts struct {
 	Connect, Server, Queue, Tunnel, KeepAlive Duration
 }
 
-// HealthCheck says how servers are found to be up. Without a Path it is by
-// connecting to them.
+// HealthCheck says how HAProxy checks servers. Without a Path it only connects to them.
 type HealthCheck struct {
 	Path, Host string
 	// Status is a range such as "200-399".

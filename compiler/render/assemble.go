@@ -11,8 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// assembly takes the marks out of what templates wrote, and keeps for each
-// line what they said.
+// assembly takes the marks out of what templates wrote, and records for each line where it came from.
 type assembly struct {
 	files Templates
 	sets  [][]routing.Origin // what markEnter counts in
@@ -29,8 +28,8 @@ type assembly struct {
 	origin     LineOrigin       // and where it came from
 }
 
-// frame is a template that is being executed: the sets of its ranges, from the
-// outermost, -1 for an element without objects.
+// frame is a template that is being executed: the sets of its ranges, from the outermost; -1 stands for
+// an element without objects.
 type frame struct {
 	sets []int
 }
@@ -44,8 +43,8 @@ func (a *assembly) section(marked []byte, base []routing.Origin) {
 	}
 }
 
-// stopped returns where an execution stopped that wrote this much: the place,
-// and the objects of the line that it was about to write.
+// stopped returns where an execution stopped after it wrote this much: the place, and the objects of
+// the line that it was about to write.
 func (a *assembly) stopped(marked []byte, base []routing.Origin) LineOrigin {
 	a.base, a.frames = base, []frame{{}}
 	a.take(marked)
@@ -70,7 +69,7 @@ func (a *assembly) take(marked []byte) {
 	}
 }
 
-// separate ends what stands before with an empty line.
+// separate puts an empty line between the text so far and what follows.
 func (a *assembly) separate() {
 	if len(a.text) > 0 {
 		a.text = append(a.text, '\n')
@@ -78,7 +77,7 @@ func (a *assembly) separate() {
 	}
 }
 
-// mark takes note of one mark.
+// mark records one mark.
 func (a *assembly) mark(kind byte, numbers []byte) {
 	first, second, _ := bytes.Cut(numbers, []byte(","))
 	x, _ := strconv.Atoi(string(first))
@@ -98,8 +97,8 @@ func (a *assembly) mark(kind byte, numbers []byte) {
 	}
 }
 
-// objects returns the objects that are being written for: those of the
-// innermost range that has any, else those of the page.
+// objects returns the objects of the current line: those of the innermost range that has any, otherwise
+// those of the page.
 func (a *assembly) objects() []routing.Origin {
 	for _, f := range slices.Backward(a.frames) {
 		for _, set := range slices.Backward(f.sets) {
@@ -134,9 +133,8 @@ func (a *assembly) add(text []byte) {
 	a.current = append(a.current, text...)
 }
 
-// endLine ends the line that is being written. Where blank lines are not kept,
-// neither is trailing white space: templates leave both behind wherever an
-// action stands on a line of its own.
+// endLine ends the current line. Where blank lines are dropped, so is trailing white space: templates
+// leave both wherever an action stands on a line of its own.
 func (a *assembly) endLine() {
 	line := a.current
 	if !a.blank {
@@ -178,8 +176,7 @@ type Artifact struct {
 type LineOrigin struct {
 	Template string // as users know the file
 	Line     int    // in the template, from 1; 0 for a line that no template wrote
-	// Objects are those whose values are on the line, in the order in which
-	// they were met.
+	// Objects are those whose values are on the line, in the order in which the template reached them.
 	Objects []routing.Origin
 }
 
@@ -193,32 +190,29 @@ func (a Artifact) Origin(file string, line int) LineOrigin {
 	return lines[line-1]
 }
 
-// Fault is something that keeps an artifact from being published: a value that
-// may not be written, a template that cannot be executed, or, found by package
-// validate, a line that HAProxy refuses.
+// Fault is a reason not to publish an artifact: a value that may not be written, a template that cannot
+// be executed, or a line that HAProxy refuses, which package validate finds.
 type Fault struct {
 	Message, Hint string
 	Origin        LineOrigin
-	// File and Line are the place in the artifact, and Text is the line there;
-	// zero if there is none.
+	// File and Line are the place in the artifact, and Text is the line there; they are zero if there
+	// is none.
 	File string
 	Line int
 	Text string
-	// Refused says that a function refused a value: a check, or fail. Then the
-	// template works as it is meant to. Value is the value, if it is known.
+	// Refused says that a function refused a value: a check, or fail. Then the template works as it is
+	// meant to. Value is the value, if it is known.
 	Refused bool
 	Value   string
-	// Field is the field of the object's content that is missing, if that is the
-	// fault.
+	// Field is the missing field of the object's content, if that is the fault.
 	Field string
-	// Namespace is that of the objects to blame, where the line has objects of others
-	// too; "" is all of them.
+	// Namespace is the namespace of the objects to blame, where the line has objects of others too; ""
+	// is all of them.
 	Namespace string
 }
 
-// verbatim returns a line that somebody wrote who may, as it is. It takes no text:
-// only a [policy.Line] has been checked for what would end the line or the section,
-// and templates can make none.
+// verbatim returns an author's line as it is. It takes no text: only a [policy.Line] has been checked
+// for what would end the line or the section, and templates cannot make one.
 func verbatim(line any) (Text, error) {
 	l, ok := line.(policy.Line)
 	if !ok || l.Text() == "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// checker says how a value is written into a file, or why it must not be.
+// checker returns how a value is written into a file, or why it must not be.
 type checker func(value any) (string, error)
 
 // ValueError is a value that must not be written.
@@ -32,7 +32,7 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("value %s %s", printable.Quoted(e.Value), e.Problem)
 }
 
-// checkConfig writes a value as one word of haproxy.cfg, or a part of one.
+// checkConfig writes a value as one word of haproxy.cfg, or as a part of one.
 func checkConfig(value any) (string, error) {
 	if text, ok := value.(Text); ok {
 		return string(text), nil
@@ -78,7 +78,7 @@ func checkText(value any) (string, error) {
 // word returns a value that is one word without quotes.
 func word(value any) (string, error) { return wordWithout(value, ` #"'\`) }
 
-// wordWithout returns a value that holds none of these characters.
+// wordWithout returns a value that holds none of the given characters.
 func wordWithout(value any, refused string) (string, error) {
 	s, err := scalar(value)
 	if err != nil {
@@ -94,7 +94,7 @@ func wordWithout(value any, refused string) (string, error) {
 	return s, nil
 }
 
-// checkPrintable refuses whatever could end a line, or not be seen by a reader.
+// checkPrintable refuses characters that could end a line, or that a reader would not see.
 func checkPrintable(s string) error {
 	if !utf8.ValidString(s) {
 		return &ValueError{s, "is not valid UTF-8", "leave the bytes out"}
@@ -103,15 +103,15 @@ func checkPrintable(s string) error {
 		return err
 	}
 	for _, r := range s {
-		if !unicode.IsPrint(r) || r == utf8.RuneError { // which JSON puts in the place of bytes that are no text
+		if !unicode.IsPrint(r) || r == utf8.RuneError { // JSON replaces bytes that are no text with it
 			return &ValueError{s, fmt.Sprintf("holds the unprintable character %U", r), "leave it out"}
 		}
 	}
 	return nil
 }
 
-// notSecret refuses what stands for the value of a Secret: only a template can ask
-// for one, and only as a word of haproxy.cfg.
+// notSecret refuses the words that stand for values of Secrets: only a template can ask for one, and
+// only as a word of haproxy.cfg.
 func notSecret(s string) error {
 	if strings.Contains(s, bind.SecretMark) {
 		return &ValueError{s, "holds " + bind.SecretMark + ", which stands for the value of a Secret", "only templates can write one: with the function secret, in haproxy.cfg, without quotes"}
@@ -119,8 +119,7 @@ func notSecret(s string) error {
 	return nil
 }
 
-// errNotScalar is a mistake in a template: text would depend on how Go prints
-// the value.
+// errNotScalar is a mistake in a template: the text would depend on how Go prints the value.
 var errNotScalar = errors.New("is not text, a number or a boolean")
 
 // scalar returns the text of a value that has just one.
@@ -176,7 +175,7 @@ func secretWord(name, key string) (Text, error) {
 	return Text(word), err
 }
 
-// secret is secretWord as templates call it, and takes note of what they asked for.
+// secret is secretWord as templates call it. It records what they asked for.
 func (r *rendering) secret(name, key string) (Text, error) {
 	word, err := secretWord(name, key)
 	if err == nil {
@@ -186,8 +185,8 @@ func (r *rendering) secret(name, key string) (Text, error) {
 	return word, err
 }
 
-// checkSecrets refuses words for values of Secrets that no template asked for: an
-// object must not have the pusher write the value of any Secret it likes.
+// checkSecrets refuses words for values of Secrets that no template asked for: an object must not make
+// the pusher write the value of any Secret it likes.
 func (r *rendering) checkSecrets(config *assembly) {
 	if !bytes.Contains(config.text, []byte(bind.SecretMark)) {
 		return
@@ -204,7 +203,7 @@ func (r *rendering) checkSecrets(config *assembly) {
 	}
 }
 
-// asked counts the words of a line that stand for what templates asked for.
+// asked counts the words of a line for values that templates asked for.
 func (r *rendering) asked(line []byte) int {
 	n := 0
 	for word := range bytes.FieldsSeq(line) {

@@ -13,12 +13,12 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// maxFailures is at how many objects one template may fail before it is given up.
+// maxFailures is the number of objects at which one template may fail before rendering gives it up.
 const maxFailures = 100
 
-// execute returns what a template writes, with its marks, or takes note of why
-// it does not, and returns nothing. Where it fails at an object that it reads, it
-// is executed again without that one: so all such objects are found at once.
+// execute returns what a template writes, with its marks. If the template fails, execute records why
+// and returns nothing. If it fails at an object that it reads, it is executed again without that
+// object, so that one rendering finds all such objects.
 func (r *rendering) execute(i int, page TemplateData) []byte {
 	for range maxFailures {
 		out, err := r.try(i, page)
@@ -42,7 +42,7 @@ func (r *rendering) execute(i int, page TemplateData) []byte {
 	return nil
 }
 
-// onlyObject returns the object that answers for a fault, if there is just one.
+// onlyObject returns the object that a fault blames, if it is just one.
 func onlyObject(f Fault) (diag.Object, bool) {
 	if len(f.Origin.Objects) != 1 {
 		return diag.Object{}, false
@@ -50,7 +50,7 @@ func onlyObject(f Fault) (diag.Object, bool) {
 	return f.Origin.Objects[0].Object, true
 }
 
-// faultAt says why a template could not be executed to its end.
+// faultAt says why a template stopped.
 func (r *rendering) faultAt(written []byte, page TemplateData, err error) Fault {
 	here := r.newAssembly(true)
 	here.sets = r.sets
@@ -70,12 +70,11 @@ func (r *rendering) faultAt(written []byte, page TemplateData, err error) Fault 
 	return f
 }
 
-// missingForm matches what text/template says of a field that is not in the
-// content of an object.
+// missingForm matches the error of text/template for a field that is missing in the content of an
+// object.
 var missingForm = regexp.MustCompile(`at <\S*\.Content\.(\S+)>: map has no entry for key "(.+)"$`)
 
-// missingField returns the path of the field that a template wants of an object's
-// content, where there is none.
+// missingField returns the path of a field that a template reads and an object does not have.
 func missingField(err error) (string, bool) {
 	m := missingForm.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -95,7 +94,7 @@ func (r *rendering) placeIn(err error, stopped LineOrigin) LineOrigin {
 	return stopped
 }
 
-// messageOf takes what text/template says around the cause off an error.
+// messageOf removes what text/template writes around the cause of an error.
 func messageOf(err error) string {
 	var exec template.ExecError
 	if errors.As(err, &exec) {

@@ -15,12 +15,11 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// hermetic are the functions of sprig that templates may call: those whose
-// result depends on nothing but their arguments, and that change none of them.
-// Left out are, among others, now, env, shuffle, rand*, uuidv4, gen*, bcrypt,
-// htpasswd, encryptAES, getHostByName (not hermetic), set, unset, merge (they
-// change an argument), toString (it may print an address in memory) and sprig's
-// keys, values and quote (we have our own).
+// hermetic are the functions of sprig that templates may call: their result depends on nothing but
+// their arguments, and they change none of them. Left out are, among others, now, env, shuffle, rand*,
+// uuidv4, gen*, bcrypt, htpasswd, encryptAES, getHostByName (not hermetic), set, unset, merge (they
+// change an argument), toString (it may print an address in memory) and sprig's keys, values and quote
+// (we have our own).
 const hermetic = `
 abbrev abbrevboth trunc trim trimAll trimSuffix trimPrefix upper lower title
 untitle substr repeat nospace initials swapcase snakecase camelcase kebabcase
@@ -40,7 +39,7 @@ regexMatch mustRegexMatch regexFind mustRegexFind regexFindAll mustRegexFindAll
 regexReplaceAll mustRegexReplaceAll regexReplaceAllLiteral mustRegexReplaceAllLiteral
 regexSplit mustRegexSplit regexQuoteMeta`
 
-// functions returns what templates may call, besides text/template's own.
+// functions returns the functions that templates may call, besides those of text/template.
 func functions() template.FuncMap {
 	all := sprig.TxtFuncMap()
 	funcs := template.FuncMap{
@@ -55,8 +54,8 @@ func functions() template.FuncMap {
 	return funcs
 }
 
-// Text is output that one of our functions made, with every value in it
-// checked. It is interpolated as it is.
+// Text is output of one of our functions, in which every value was checked. It is interpolated as it
+// is.
 type Text string
 
 // quote returns a value as one word of haproxy.cfg: in strong quotes, between
@@ -72,8 +71,8 @@ func quote(value any) (Text, error) {
 	return Text("'" + strings.ReplaceAll(s, "'", `'\''`) + "'"), nil
 }
 
-// literal returns a value as one word of haproxy.cfg where HAProxy expects a
-// format, and finds none in it.
+// literal returns a value as one word of haproxy.cfg where HAProxy expects a format, so that HAProxy
+// finds no format in it.
 func literal(value any) (Text, error) {
 	s, err := scalar(value)
 	if err != nil {
@@ -113,8 +112,8 @@ func listen(address string, port int) (Text, error) {
 	return Text(word + p), err
 }
 
-// each returns a function that listens at every address, "::" as two: a socket for
-// both families would have clients of IPv4 look like ::ffff:192.0.2.1.
+// each returns a function that listens at every address. It makes two of "::": with one socket for both
+// families, clients of IPv4 would look like ::ffff:192.0.2.1.
 func each(listen func(string, int) (Text, error)) func([]string, int) ([]Text, error) {
 	return func(addresses []string, port int) ([]Text, error) {
 		var out []Text
@@ -139,9 +138,9 @@ func each(listen func(string, int) (Text, error)) func([]string, int) ([]Text, e
 	}
 }
 
-// socket returns the address of a socket within HAProxy. Its name holds an
-// address and a port that HAProxy listens on, which no other process can have
-// then. It is in the abstract namespace: no file is left behind.
+// socket returns the address of a socket within HAProxy. Its name holds an address and a port that
+// HAProxy listens on, so that no other process can have it. It is in the abstract namespace, and leaves
+// no file behind.
 func socket(name, address string, port int) (Text, error) {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "" {
 		return "", fmt.Errorf("socket: %q is not a plain name", name)
@@ -154,8 +153,8 @@ func socket(name, address string, port int) (Text, error) {
 	return Text(word), err
 }
 
-// listenQUIC returns the address of a bind line for HTTP/3, whose family must be
-// named. A variable is taken for IPv4.
+// listenQUIC returns the address of a bind line for HTTP/3, which must name a family. A variable counts
+// as IPv4.
 func listenQUIC(address string, port int) (Text, error) {
 	at, err := listen(address, port)
 	family := "quic4@"
@@ -168,7 +167,7 @@ func listenQUIC(address string, port int) (Text, error) {
 	return Text(family) + at, err
 }
 
-// printf is fmt.Sprintf for values that always print the same.
+// printf is fmt.Sprintf for values that always print the same way.
 func printf(format string, args ...any) (string, error) {
 	for _, arg := range args {
 		if _, err := scalar(arg); err != nil {
@@ -211,8 +210,7 @@ func pageOf(page routing.ErrorPage) *assembly {
 	return a
 }
 
-// answers says what rules answer with that give a status: the error page of the
-// status, or a line of text.
+// answers are the answers of rules that give a status: the error page of the status, or a line of text.
 type answers []routing.ErrorPage
 
 // write returns the arguments of a return or deny rule for a status.

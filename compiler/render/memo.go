@@ -8,13 +8,12 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Memo remembers what templates wrote for backends, and the maps, for the next
-// rendering. A
-// template's output is used again only where everything that it can read is
-// equal to what it was, positions included: so nothing in it can be out of date.
+// Memo remembers what templates wrote for backends, and the maps, for the next rendering. The output of
+// a template is used again only if everything that it can read is equal, positions included: so nothing
+// in the Memo can be out of date.
 //
-// It keeps what was used since [Memo.Begin] and between the two calls before. It
-// is for one goroutine at a time.
+// It keeps what was used since [Memo.Begin], and between the two calls before. It is for one goroutine
+// at a time.
 type Memo struct {
 	scope         scope
 	young, old    map[memoKey]memory
@@ -25,8 +24,8 @@ type Memo struct {
 	countriesFile *assembly // of it
 }
 
-// scope is what all templates for backends can read. Once another applies,
-// nothing is remembered.
+// scope is everything that all templates for backends can read. When it changes, the Memo forgets
+// everything.
 type scope struct {
 	files   Templates
 	config  config.Config
@@ -34,7 +33,7 @@ type scope struct {
 	pages   []routing.ErrorPage
 }
 
-// memoKey is where a memory is looked for. Whether it applies is another question.
+// memoKey is the key of a memory. A memory is compared further before it is used.
 type memoKey struct {
 	file int // in the scope's
 	name string
@@ -47,25 +46,24 @@ type memory struct {
 	wrote       piece
 }
 
-// annotation is one that a template asked for, and what it was told.
+// annotation is an annotation that a template asked for, and the answer.
 type annotation struct{ name, value string }
 
 // NewMemo returns a Memo that remembers nothing.
 func NewMemo() *Memo { return &Memo{} }
 
-// Begin says that a compile begins, in which there may be several renderings.
-// What neither this one nor the last one uses is forgotten.
+// Begin says that a compile begins, in which there may be several renderings. The Memo forgets what
+// neither this compile nor the last one uses.
 func (m *Memo) Begin() {
 	if m != nil {
 		m.young, m.old = map[memoKey]memory{}, m.young
 	}
 }
 
-// Counts returns how many pieces were written by templates since the Memo was
-// made, and how many were there already.
+// Counts returns how many pieces templates wrote since the Memo was made, and how many were used again.
 func (m *Memo) Counts() (written, used int) { return m.written, m.used }
 
-// within makes the Memo one for a scope.
+// within forgets everything if the scope is another one.
 func (m *Memo) within(s scope) {
 	if m != nil && (m.young == nil || !reflect.DeepEqual(m.scope, s)) {
 		m.scope, m.young, m.old = s, map[memoKey]memory{}, nil
@@ -73,8 +71,8 @@ func (m *Memo) within(s scope) {
 	}
 }
 
-// find returns what was written for an equal backend, whose objects have the
-// annotations that were asked for.
+// find returns what was written for an equal backend whose objects have the same annotations, among
+// those that were asked for.
 func (m *Memo) find(key memoKey, b routing.Backend, answer func(name string) string) (piece, bool) {
 	if m == nil {
 		return piece{}, false
@@ -112,14 +110,13 @@ type mapMemo struct {
 	wrote map[int]*assembly // by template, in the scope of the Memo
 }
 
-// mapPage is the dot of a template for a map, as far as most need: see
-// [backendPage].
+// mapPage is the dot of a template for a map, with what most templates need: see [backendPage].
 type mapPage struct {
 	Hosts []routing.Host
 	Held  []routing.Held
 }
 
-// about says whose maps are asked for from now on. Of other hosts nothing is kept.
+// about sets the hosts that maps are asked for from now on. It forgets maps of other hosts.
 func (m *mapMemo) about(hosts []routing.Host, held []routing.Held) {
 	if m.wrote == nil || !reflect.DeepEqual(m.hosts, hosts) || !reflect.DeepEqual(m.held, held) {
 		m.hosts, m.held, m.wrote = hosts, held, map[int]*assembly{}
@@ -157,8 +154,8 @@ func (r *rendering) hostMap(i int) *assembly {
 	return file
 }
 
-// countriesOf returns the file of a list of countries, which must not be changed. It may have
-// hundreds of thousands of lines, and is another one only when the list is.
+// countriesOf returns the file of a list of countries, which must not be changed. The file may have
+// hundreds of thousands of lines, and is made again only when the list changes.
 func (m *Memo) countriesOf(list *routing.CountryList) *assembly {
 	if m == nil {
 		return countriesFile(list)

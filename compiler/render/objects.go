@@ -13,13 +13,12 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/routing"
 )
 
-// Object is what a template can read of an object that the compiler was given.
+// Object is what a template can read of an object.
 type Object struct {
 	routing.Origin
 	APIVersion          string
 	Labels, Annotations map[string]string
-	// Whole is the content, nil if the configuration does not name the kind. It is
-	// not changed.
+	// Whole is the content, nil if the configuration does not name the kind. It must not be changed.
 	Whole map[string]any
 }
 
@@ -51,7 +50,7 @@ func (o Object) Field(path string) (any, error) {
 	return at, nil
 }
 
-// mistake is one of a template, whatever the objects.
+// mistake is a mistake in a template, whatever the objects are.
 type mistake struct{ message, hint string }
 
 // Error returns the message.
@@ -59,8 +58,7 @@ func (m mistake) Error() string { return m.message }
 
 const listIt = "list it in kinds of the configuration"
 
-// alwaysRead are the kinds that templates have without asking, without their
-// content.
+// alwaysRead are the kinds that templates can always read, without their content.
 var alwaysRead = []string{"networking.k8s.io/v1/Ingress", "v1/Service"}
 
 // objectIndex finds objects by kind and by name.
@@ -85,7 +83,7 @@ func indexObjects(objects []Object, kinds []kinds.Kind) *objectIndex {
 		if k := x.byKind[o.APIVersion+"/"+o.Object.Kind]; k != nil && k.named == (o.Whole != nil) {
 			k.objects = append(k.objects, o)
 		}
-		// The same object may be there twice, once with what is kept of its content.
+		// The same object may be there twice, once with those parts of its content that are kept.
 		if _, there := x.byOrigin[o.Object]; !there || o.Whole == nil {
 			x.byOrigin[o.Object] = i
 		}
@@ -123,12 +121,12 @@ func (x *objectIndex) kind(gvk string) (*kindIndex, error) {
 	return nil, mistake{fmt.Sprintf("%q is not a kind that templates can read", gvk), hint}
 }
 
-// kindIndex is the objects of a kind, sorted, and finds them by what they hold.
-// Several goroutines may use it.
+// kindIndex holds the objects of a kind, sorted, and finds them by their values. Several goroutines may
+// use it.
 type kindIndex struct {
 	objects []Object
 	named   bool // by the configuration: then they have content
-	// indexes are made when the first template asks.
+	// indexes are made when a template first uses them.
 	indexes map[string]func() map[string][]Object
 }
 
@@ -166,8 +164,8 @@ func (k *kindIndex) by(index string, value any) ([]Object, error) {
 	return find()[text], err
 }
 
-// valuesAt returns the plain values that a JSONPath leads to, each once. What it
-// does not fit has none.
+// valuesAt returns the plain values that a JSONPath leads to, each once. It returns none for content
+// that the path does not fit.
 func valuesAt(content map[string]any, path string) []string {
 	j, err := kinds.JSONPath(path) // holds a state, and so is not shared
 	if err != nil {

@@ -272,8 +272,7 @@ func distinctOrigins(origins []routing.Origin) []routing.Origin {
 	return out
 }
 
-// known returns an origin, unless the configuration is: no object answers for
-// that.
+// known returns an origin, unless it is the configuration: no object is to blame for that.
 func known(o routing.Origin) []routing.Origin {
 	if o == (routing.Origin{}) {
 		return nil

@@ -1,9 +1,8 @@
-// Package validate says whether a rendered artifact may be published. It makes
-// the checks that HAProxy does not make (whatever the Dataplane API would
-// damage without a word, and private keys and values of Secrets), then joins the artifact with
-// placeholders for live data and has HAProxy itself check the whole.
+// Package validate decides whether a rendered artifact may be published. It makes the checks that
+// HAProxy does not make (text that the Dataplane API would damage without an error, and private keys
+// and values of Secrets), then joins the artifact with placeholders for live data and has HAProxy
+// itself check the whole.
 //
-// What it finds are faults with the origin of the line: the template and the
-// objects. An error means that nothing could be found out: no HAProxy, no room
-// for the staging directory.
+// It returns faults with the origin of the line: the template and the objects. An error means that the
+// check could not be made: no HAProxy, or no room for the staging directory.
 package validate

@@ -29,8 +29,8 @@ const (
 // ErrNoHAProxy is returned where HAProxy cannot be found or run.
 var ErrNoHAProxy = errors.New("there is no haproxy to check configurations with")
 
-// folders are where distributions keep HAProxy, and where the PATH of an
-// ordinary user does not lead.
+// folders are where distributions install HAProxy, and which the PATH of an ordinary user does not
+// have.
 var folders = []string{"/usr/sbin", "/usr/local/sbin"}
 
 // stagingPrefix begins the names of the folders in which configurations are checked, with
@@ -40,7 +40,7 @@ const (
 	SandboxPrefix = "hapsnap-trial-"
 )
 
-// sweepOnce removes what is left of the folders of processes that were killed.
+// sweepOnce removes the folders of processes that were killed.
 var sweepOnce = sync.OnceFunc(func() {
 	scratch.Sweep(os.TempDir(), stagingPrefix, SandboxPrefix)
 	scratch.Sweep("/tmp", SandboxPrefix) // where one goes if its name would be too long
@@ -115,8 +115,8 @@ func LayoutIn(dir string) bind.Layout {
 	}
 }
 
-// Stage writes what an instance would get below dir, which is there and empty,
-// bound to the directories of [LayoutIn]. haproxy.cfg is in dir itself.
+// Stage writes the files of an instance below dir, which exists and is empty, bound to the directories
+// of [LayoutIn]. haproxy.cfg is in dir itself.
 func Stage(dir string, bound bind.Bound) error {
 	layout := LayoutIn(dir)
 	for _, sub := range []string{layout.Maps, layout.Certificates, layout.General} {
@@ -135,8 +135,8 @@ func Stage(dir string, bound bind.Bound) error {
 	return nil
 }
 
-// ask has HAProxy check the bound configuration. It is run in the staging
-// directory, so that messages name the file without its folder.
+// ask has HAProxy check the bound configuration. HAProxy runs in the staging directory, so that
+// messages name the file without its folder.
 func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, error) {
 	if err := Stage(dir, lines.bound); err != nil {
 		return Verdict{}, err
@@ -155,7 +155,7 @@ func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, 
 	v := lines.verdict(parseOutput(stderr.String()))
 	switch {
 	case !failed:
-		v.Faults = nil // an alert that does not keep HAProxy from starting
+		v.Faults = nil // an alert with which HAProxy starts all the same
 	case exit.ExitCode() == 2:
 		v.Faults = append(v.Faults, render.Fault{
 			Message: "haproxy would not start: nothing listens",
@@ -167,7 +167,7 @@ func (c *Checker) ask(ctx context.Context, dir string, lines lineMap) (Verdict, 
 	return v, nil
 }
 
-// tail returns the last line of what HAProxy said that is not empty.
+// tail returns the last line of HAProxy's output that is not empty.
 func tail(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return tidy(lines[len(lines)-1])
@@ -187,21 +187,20 @@ var (
 	// "config : parsing [f:1]: text", "config : Parsing [f:1]: text",
 	// "config : [f:1] : text", "config : text", "text".
 	messageForm = regexp.MustCompile(`^\[(ALERT|WARNING|NOTICE)\]\s+\(\d+\) : (?:config : )?(?:[Pp]arsing )?(?:\[([^\]:]+):(\d+)\]\s*)?:?\s*(.*)$`)
-	// What a message says of a file that the configuration names.
+	// What a message says about a file that the configuration names.
 	innerForm = regexp.MustCompile(`parsing \[([^\]:]+):(\d+)\]\s*:?\s*`)
-	// Where a message about a bind line has its place, at its end.
+	// A message about a bind line names its place at its end.
 	endForm = regexp.MustCompile(` at \[([^\]:]+):(\d+)\]\.?$`)
 	atForm  = regexp.MustCompile(` at line (\d+) of file '([^']+)'`)
-	// What follows every error and says nothing.
+	// HAProxy prints this after every error; it says nothing.
 	summaryForm = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
-	// What HAProxy 3.1 and later say of every script, unless a setting that older ones do
-	// not know names its default. The scripts hold no value that it is about.
+	// HAProxy 3.1 and later say this of every script, unless a setting that older ones do not know
+	// names its default. The scripts hold no value that it is about.
 	scriptForm = regexp.MustCompile(`^hlua: please set "tune\.lua\.bool-sample-conversion"`)
 )
 
-// parseOutput reads what haproxy -c wrote to stderr. A message that goes on over
-// several lines shows the line at fault there, which users see anyway: only
-// its first line is kept.
+// parseOutput reads what haproxy -c wrote to stderr. A message of several lines shows the line at fault
+// there, which users see anyway: only its first line is kept.
 func parseOutput(stderr string) []message {
 	var out []message
 	for line := range strings.Lines(stderr) {
@@ -230,5 +229,5 @@ func (m message) inner() message {
 	return m
 }
 
-// tidy takes the punctuation off the end of a message.
+// tidy removes the punctuation at the end of a message.
 func tidy(text string) string { return strings.TrimRight(strings.TrimSpace(text), ".: ") }

@@ -40,8 +40,7 @@ type fault struct {
 	message, hint string
 }
 
-// checkLines returns what is wrong with the text of haproxy.cfg, whatever
-// HAProxy thinks of it.
+// checkLines returns the faults in the text of haproxy.cfg that HAProxy does not report.
 func checkLines(config []byte) []fault {
 	c := lineChecker{seen: map[string]int{}}
 	number := 0
@@ -77,7 +76,7 @@ func (c *lineChecker) check(number int, line []byte) {
 	}
 }
 
-// section takes note of a section. The Dataplane API keeps one of each name.
+// section records a section. The Dataplane API keeps only one of each name.
 func (c *lineChecker) section(number int, line []byte) {
 	section, _ := haproxycfg.BeginSection(haproxycfg.Line{Number: number, Text: line})
 	kind, name := section.Keyword, section.Name
@@ -92,12 +91,11 @@ func (c *lineChecker) section(number int, line []byte) {
 	c.seen[key] = number
 }
 
-// maxDirectives is how many directives are found at once that cannot be followed.
+// maxDirectives is how many faulty directives one check reports.
 const maxDirectives = 100
 
-// directiveFaults returns the directives that cannot be followed. Binding names
-// the first one: each is taken out to see the next, so that as many objects are
-// left out at once.
+// directiveFaults returns the faulty directives. Binding names only the first: each is taken out to
+// find the next, so that as many objects are left out at once.
 func directiveFaults(a render.Artifact) []render.Fault {
 	text := bytes.Clone(snapshots.Snapshot{Files: a.Files}.Config())
 	p := newPlaces(a)
@@ -125,7 +123,7 @@ func blank(text []byte, number int) {
 	}
 }
 
-// places gives lines of an artifact their text, templates and objects.
+// places adds text, template and objects to lines of an artifact.
 type places struct {
 	artifact render.Artifact
 	lines    map[string][][]byte // of each file, once it was asked for
@@ -153,7 +151,7 @@ func (p places) text(path string, line int) string {
 	return strings.TrimSpace(string(p.lines[path][line-1]))
 }
 
-// located turns faults of a file into those of its templates and objects.
+// located turns faults of a file into faults of its templates and objects.
 func (p places) located(path string, faults []fault) []render.Fault {
 	out := make([]render.Fault, len(faults))
 	for i, f := range faults {
@@ -166,8 +164,8 @@ func fileOf(a render.Artifact, path string) ([]byte, bool) {
 	return snapshots.Snapshot{Files: a.Files}.File(path)
 }
 
-// lineMap leads from a line of the bound configuration to the line of the
-// artifact that it came from, and so to its template and objects.
+// lineMap leads from a line of the bound configuration to the line of the artifact that it came from,
+// and so to its template and objects.
 type lineMap struct {
 	places places
 	bound  bind.Bound
@@ -190,7 +188,7 @@ func (m lineMap) source(file string, line int) (path string, sourceLine int) {
 	return "", 0
 }
 
-// located turns faults of the bound configuration into those of the artifact.
+// located turns faults of the bound configuration into faults of the artifact.
 func (m lineMap) located(faults []fault) []render.Fault {
 	out := make([]fault, len(faults))
 	for i, f := range faults {
@@ -200,9 +198,8 @@ func (m lineMap) located(faults []fault) []render.Fault {
 	return m.places.located(snapshots.ConfigFile, out)
 }
 
-// ofThisMachine matches what HAProxy says of the machine that checks, where the
-// configuration will not run: of its processors, and of name servers that it has no
-// way to.
+// ofThisMachine matches what HAProxy says about the machine that checks, on which the configuration
+// will not run: about its processors, and name servers that it cannot reach.
 var ofThisMachine = regexp.MustCompile(`^This configuration (enables \d+ threads running on|binds \d+ threads to) a total of \d+ CPUs|^resolvers '[^']*': can't connect socket for nameserver `)
 
 // verdict turns HAProxy's messages into faults and warnings.
@@ -224,7 +221,7 @@ func (m lineMap) verdict(messages []message) Verdict {
 	return v
 }
 
-// names gives the files of the staging directory the names that users know.
+// names replaces the names of files in the staging directory with those that users know.
 func (m lineMap) names() *strings.Replacer {
 	var pairs []string
 	for _, f := range m.bound.Files {

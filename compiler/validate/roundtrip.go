@@ -16,8 +16,8 @@ import (
 	"github.com/hapsnap/hapsnap/internal/haproxycfg"
 )
 
-// parserTurn is held while the parser is used: it keeps the name of the last
-// defaults section in a variable of its package.
+// parserTurn is held while the parser is used: the parser keeps the name of the last defaults section
+// in a variable of its package.
 var parserTurn sync.Mutex
 
 // rewritten returns haproxy.cfg as the Dataplane API would write it.
@@ -31,15 +31,15 @@ func rewritten(config []byte) (string, error) {
 	return p.String(), nil
 }
 
-// roundTrips checks what the Dataplane API makes of configurations. Most of its
-// time goes into backends, of which most are like others but for their names:
-// those are checked once, and never again while they are remembered.
+// roundTrips checks what the Dataplane API makes of configurations. Most of its time goes into
+// backends, and most of these differ only in their names: such backends are checked once, and not again
+// while the result is remembered.
 type roundTrips struct {
 	known verdictMemo
 }
 
-// check reads haproxy.cfg and writes it as the Dataplane API does, and reports
-// the lines that do not come back. It is no check of what HAProxy thinks of them.
+// check reads haproxy.cfg and writes it as the Dataplane API does, and reports the lines that differ
+// afterwards. It does not check what HAProxy thinks of them.
 func (r *roundTrips) check(config []byte) ([]fault, error) {
 	parts, ok := splitBackends(config)
 	if !ok {
@@ -77,7 +77,7 @@ func lostLine(number int) fault {
 	return fault{number, "the Dataplane API would change this line", "write it in another way, or report it if it is valid"}
 }
 
-// notBack returns the lines, counted from 0, that are not in what they became.
+// notBack returns the lines, counted from 0, that are missing in the result.
 func notBack(config []byte, became string) []int {
 	back := map[string]int{}
 	for line := range strings.Lines(became) {
@@ -110,7 +110,7 @@ func normal(line string) string {
 	return fromForm.ReplaceAllString(text, "$1")
 }
 
-// ofBackends returns the lines of backends that do not come back.
+// ofBackends returns the lines of backends that are missing in the result.
 func (r *roundTrips) ofBackends(backends []backendText) ([]int, error) {
 	var asked []backendText // one of each kind that is not known
 	verdicts := map[textKey][]int{}
@@ -138,8 +138,8 @@ func (r *roundTrips) ofBackends(backends []backendText) ([]int, error) {
 	return out, nil
 }
 
-// askBackends has backends, under names that tell them apart, read and written
-// at once, and takes note of the lines that do not come back, counted from 0.
+// askBackends reads and writes backends at once, under names of their own, and records the lines that
+// are missing in the result, counted from 0.
 func askBackends(backends []backendText, verdicts map[textKey][]int) error {
 	if len(backends) == 0 {
 		return nil
@@ -182,7 +182,7 @@ func (b backendText) named(name string) []byte {
 	return append([]byte("backend "+name+b.from+"\n"), b.body...)
 }
 
-// backendParts is a haproxy.cfg, taken apart.
+// backendParts is a haproxy.cfg, divided into backends and the rest.
 type backendParts struct {
 	backends []backendText
 	rest     []byte
@@ -190,13 +190,12 @@ type backendParts struct {
 	names    map[string]bool // of backends
 }
 
-// headForm matches the heads of those backends that can be looked at alone.
+// headForm matches the heads of those backends that can be checked alone.
 var headForm = regexp.MustCompile(`^backend ([A-Za-z0-9._:-]+)( from [A-Za-z0-9._:-]+)?\n$`)
 
-// splitBackends takes the backends out of a haproxy.cfg. Other sections, and
-// comments at the beginning of a line, are the rest. It reports false for a text
-// that is not so plain that its sections could be told from its indentation: what
-// the Dataplane API reads then depends on the lines around.
+// splitBackends takes the backends out of a haproxy.cfg. Other sections, and comments at the beginning
+// of a line, are the rest. It returns false if the indentation does not show the sections: what the
+// Dataplane API reads then depends on the lines around.
 func splitBackends(config []byte) (backendParts, bool) {
 	if bytes.Contains(config, []byte("config-snippet")) || !bytes.HasSuffix(config, []byte("\n")) {
 		return backendParts{}, false
@@ -272,8 +271,8 @@ func kindOf(line []byte) lineKind {
 	return oddLine
 }
 
-// open begins a backend, and reports whether it can be looked at alone: that is,
-// its head is plain, and no other one has its name.
+// open begins a backend, and reports whether the backend can be checked alone: its head is plain, and
+// no other one has its name.
 func (p *backendParts) open(line []byte, number int) bool {
 	m := headForm.FindSubmatch(line)
 	if m == nil || p.names[string(m[1])] {
@@ -284,7 +283,7 @@ func (p *backendParts) open(line []byte, number int) bool {
 	return true
 }
 
-// plainForm matches a comment on a line of its own that nothing takes for more.
+// plainForm matches a comment on a line of its own that cannot be read as anything else.
 var plainForm = regexp.MustCompile(`^[ \t]+# [A-Za-z0-9 ./:_=-]+\n$`)
 
 // plainComment leaves the text out of such a comment, which names a Service.

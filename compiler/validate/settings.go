@@ -18,29 +18,29 @@ import (
 	"github.com/hapsnap/hapsnap/internal/scratch"
 )
 
-// setting is a value of the configuration that only HAProxy can judge, and a
-// line of haproxy.cfg that holds nothing else that could be wrong.
+// setting is a value of the configuration that only HAProxy can judge, and a line of haproxy.cfg in
+// which only that value could be wrong.
 type setting struct {
 	path []string
 	line string
-	// global says that the line belongs to the global section; others are put
-	// into a frontend of their own.
+	// global says that the line belongs into the global section; other lines are put into a frontend of
+	// their own.
 	global bool
-	// unlike is said in the place of HAProxy's message, if it is not empty.
+	// unlike replaces HAProxy's message, if it is not empty.
 	unlike string
 	hint   string
 }
 
-// Settings has HAProxy judge the values of a configuration that no form can be
-// given for: names of ciphers, log-formats, and what this HAProxy was built with.
-// Most configurations have none of them, and cost nothing. Without this they
-// would be found too, but only as a fault of a line that a template wrote.
+// Settings has HAProxy judge the values of a configuration that have no form to check: names of
+// ciphers, log-formats, and features that HAProxy was built with. Most configurations have none of
+// them, and cost nothing. Without this check, such a fault would be reported for a line that a template
+// wrote.
 func (c *Checker) Settings(ctx context.Context, cfg config.Config) ([]field.Error, error) {
 	var found []field.Error
-	// A list is wrong whenever an element is: elements first.
+	// A list is wrong whenever an element is, so that elements are checked first.
 	for _, settings := range [][]setting{c.elements(cfg), c.wholes(cfg)} {
-		// HAProxy 3.4 does not look at ciphers while it cannot read another line: what
-		// is known to be wrong is left out until nothing is.
+		// HAProxy 3.4 does not look at ciphers while it cannot read another line: settings with a fault
+		// are left out until no fault is found.
 		for {
 			settings = slices.DeleteFunc(settings, func(s setting) bool { // a fault was found in it, or in a part of it
 				return slices.ContainsFunc(found, func(f field.Error) bool {
@@ -141,7 +141,7 @@ func (c *Checker) judge(ctx context.Context, settings []setting) ([]field.Error,
 	return out, nil
 }
 
-// judgement writes a haproxy.cfg with all settings, and says which line is whose.
+// judgement writes a haproxy.cfg with all settings, and returns which line holds which setting.
 func judgement(settings []setting) (text string, lines map[int]setting) {
 	var b strings.Builder
 	lines = map[int]setting{}
@@ -169,8 +169,7 @@ func judgement(settings []setting) (text string, lines map[int]setting) {
 	return b.String(), lines
 }
 
-// askAlone has HAProxy check a haproxy.cfg that stands by itself, beside a
-// certificate.
+// askAlone has HAProxy check a complete haproxy.cfg, beside a certificate.
 func (c *Checker) askAlone(ctx context.Context, text string) ([]message, error) {
 	pem, err := c.keys.get(RSA) // older ciphers need it
 	if err != nil {

@@ -24,9 +24,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// KeyType is a kind of private key. HAProxy, OpenSSL and the Dataplane API
-// treat the kinds differently, so that certificates are stood in for by those
-// of the same kind.
+// KeyType is a kind of private key. HAProxy, OpenSSL and the Dataplane API treat the kinds differently,
+// so that each certificate is replaced by one of the same kind.
 type KeyType string
 
 // The kinds of keys that HAProxy serves.
@@ -36,8 +35,7 @@ const (
 	Ed25519 KeyType = "ed25519"
 )
 
-// KeyTypeOf returns the kind of key that a PEM certificate is for. It is ECDSA
-// where that cannot be told.
+// KeyTypeOf returns the kind of key that a PEM certificate is for, ECDSA if it cannot tell.
 func KeyTypeOf(certificates []byte) KeyType {
 	block, _ := stdpem.Decode(certificates)
 	if block == nil {
@@ -56,8 +54,7 @@ func KeyTypeOf(certificates []byte) KeyType {
 	return ECDSA
 }
 
-// keyRing keeps one throw-away certificate of each kind, made when it is first
-// needed.
+// keyRing holds one throw-away certificate of each kind, made when it is first needed.
 type keyRing struct {
 	mu   sync.Mutex
 	made map[KeyType][]byte
@@ -115,17 +112,16 @@ func makeKey(t KeyType) (crypto.Signer, error) {
 	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 }
 
-// What stands for users and values of Secrets, so that HAProxy and the parser of
-// the Dataplane API see the lines that they will be on. The value has to be
-// quoted, as some real ones have. The hash is of no password.
+// These stand for users and values of Secrets, so that HAProxy and the parser of the Dataplane API see
+// the lines that they will be on. The value needs quotes, as some real ones do. The hash is of no
+// password.
 const (
 	throwawayHash  = "$5$rounds=1000$hapsnap$..........................................." //nolint:gosec // It is no credential.
 	throwawayValue = "throw away"
 )
 
-// StandIns returns live data with something to throw away for each need, and for
-// the fallback certificate. Keys says what kind of key a Secret is known to hold.
-// There are no endpoints among it.
+// StandIns returns live data with a throw-away value for each need, and for the fallback certificate.
+// Keys gives the kinds of keys that Secrets are known to hold. It has no endpoints.
 func (c *Checker) StandIns(keys map[snapshots.SecretName]KeyType, needs []bind.Need) (bind.Live, error) {
 	live := bind.Live{
 		Certificates: map[snapshots.SecretName][]byte{}, Authorities: map[snapshots.SecretName][]byte{},
@@ -142,7 +138,7 @@ func (c *Checker) StandIns(keys map[snapshots.SecretName]KeyType, needs []bind.N
 		case snapshots.UseCA:
 			live.Authorities[need.Secret], err = pem.ParseAuthorities(live.Fallback)
 		case snapshots.UseUsers:
-			// The name is one that no other Secret gives, for a list may have users of several.
+			// Each Secret gives another name, since a list may have the users of several.
 			live.Users[need.Secret] = []htpasswd.User{{Name: shortName(need.Secret), Hash: throwawayHash}}
 		case snapshots.UseValue:
 			live.Values[bind.SecretKey{Secret: need.Secret, Key: need.Key}] = throwawayValue

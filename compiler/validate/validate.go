@@ -24,22 +24,21 @@ import (
 // Input is what is to be validated.
 type Input struct {
 	Artifact render.Artifact
-	// Keys says what kind of key the Secrets hold that the compiler saw. One
-	// that is not here is taken to be ECDSA.
+	// Keys gives the kinds of keys in the Secrets that the compiler saw. Other Secrets count as ECDSA.
 	Keys map[snapshots.SecretName]KeyType
 	// Private knows the values of Secrets that must not be published. With nil only
 	// private keys are refused.
 	Private *leak.Index
 }
 
-// Verdict is what was found. Without faults the artifact may be published.
+// Verdict is the result of a check. Without faults the artifact may be published.
 type Verdict struct {
 	Faults   []render.Fault
 	Warnings []render.Fault // of HAProxy's
 }
 
-// Check validates an artifact. The faults of one step are found all at once;
-// later steps are then left out, since they would find the same again.
+// Check validates an artifact. Each step finds all of its faults at once; the steps after it are left
+// out then, since they would find the same faults again.
 func (c *Checker) Check(ctx context.Context, in Input) (Verdict, error) {
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
 	places := newPlaces(in.Artifact)
@@ -89,8 +88,8 @@ func (c *Checker) checkBound(ctx context.Context, dir string, lines lineMap) (Ve
 	return v, nil
 }
 
-// bind joins the artifact with placeholders. What keeps it from being bound is
-// a fault of the templates, for they write directives and file names.
+// bind joins the artifact with placeholders. If that fails, the templates are at fault, since they
+// write directives and file names.
 func (c *Checker) bind(in Input, layout bind.Layout) (bind.Bound, []render.Fault, error) {
 	draft := snapshots.Draft{Files: in.Artifact.Files, Certificates: in.Artifact.Certificates}
 	config, _ := fileOf(in.Artifact, snapshots.ConfigFile)
@@ -138,7 +137,7 @@ func bindFaults(a render.Artifact, err error) []render.Fault {
 	return []render.Fault{{Message: text}}
 }
 
-// mostVerdicts is how many verdicts a generation of a memo keeps.
+// mostVerdicts is how many verdicts a generation of a memo holds.
 const mostVerdicts = 20_000
 
 // verdictMemo remembers verdicts about texts by their content, so that none can
@@ -175,18 +174,18 @@ func (m *verdictMemo) add(key textKey, lost []int) {
 	m.young[key] = lost
 }
 
-// maxPrivateWarnings bounds the warnings about values that may stay. People who write Secrets
-// choose how many there are.
+// maxPrivateWarnings bounds the warnings about values that may stay. The number of Secrets is up to
+// those who write them.
 const maxPrivateWarnings = 20
 
-// checkPrivate looks for private keys and for values of Secrets in all files, in whatever
-// form. A message does not quote what was found, and there is one for all lines that the
-// same template wrote for the same objects.
+// checkPrivate looks for private keys and for values of Secrets in all files, in whatever form. A
+// message does not quote what was found, and there is one for all lines that the same template wrote
+// for the same objects.
 //
-// A private key is a fault wherever it is. The value of a Secret is a fault on a line that
-// an object of its own namespace has a part in, and that object is to blame. Elsewhere it
-// is a warning, and so is a value that the templates or the configuration hold: people who
-// may write a Secret choose its values, and must not be able to stop anybody else.
+// A private key is a fault in any place. The value of a Secret is a fault on a line that an object of
+// its own namespace contributed to, and that object is to blame. Elsewhere it is a warning, and so is a
+// value that the templates or the configuration hold: people who may write a Secret choose its values,
+// and must not be able to stop others.
 func checkPrivate(a render.Artifact, x *leak.Index) (faults, warnings []render.Fault) {
 	type cause struct{ what, origin string }
 	seen := map[cause]bool{}
@@ -224,8 +223,8 @@ func privateFault(path string, line int, origin render.LineOrigin, found leak.Fi
 	}
 }
 
-// privateWarning names the objects of the line in the hint: the warning is the
-// administrator's, for people of another namespace are not to learn of the Secret.
+// privateWarning names the objects of the line in the hint, since the warning is for the administrator:
+// people of another namespace must not learn of the Secret.
 func privateWarning(path string, line int, origin render.LineOrigin, found leak.Finding) render.Fault {
 	hint := fmt.Sprintf("it is on line %d of that file", line)
 	if names := distinct(origin); len(names) > 0 {

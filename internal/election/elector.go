@@ -63,15 +63,15 @@ func New(o Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run takes part until ctx is done. Then it ends the term, waits for the functions that
-// use it, and releases the Lease, so that another process can lead at once.
+// Run takes part until ctx is done. Then it ends the term, waits for the functions that use the term,
+// and releases the Lease, so that another process can lead at once.
 func (e *Elector) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(e.config())
 		if err != nil {
 			return fmt.Errorf("begin leader election: %w", err)
 		}
-		// What client-go has to say is said by this package.
+		// This package logs instead of client-go.
 		elector.Run(klog.NewContext(ctx, klog.Logger{}))
 	}
 	e.end("stopping")
@@ -99,8 +99,8 @@ func (e *Elector) config() leaderelection.LeaderElectionConfig {
 	}
 }
 
-// before lets a record be written. The Lease is only released when nobody uses
-// the term any more: the process that takes it then must be alone.
+// before decides whether a record may be written. The Lease is released only when no function uses the
+// term any more: the process that takes it next must be alone.
 func (e *Elector) before(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == e.options.Identity {
 		return nil
@@ -118,14 +118,14 @@ func (e *Elector) before(ctx context.Context, record resourcelock.LeaderElection
 	}
 }
 
-// unused returns what is closed when nobody uses a term, or nil if nobody did.
+// unused returns a channel that is closed when no function uses a term, or nil if none ever did.
 func (e *Elector) unused() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.idle
 }
 
-// read takes note of how reading the Lease went. That there is none yet is no trouble.
+// read records how reading the Lease went. That the Lease does not exist yet is no error.
 func (e *Elector) read(err error) {
 	if apierrors.IsNotFound(err) {
 		err = nil
@@ -138,7 +138,7 @@ func (e *Elector) read(err error) {
 	e.failed = err
 }
 
-// after begins, prolongs or ends the term by what was written.
+// after begins, prolongs or ends the term, depending on what was written.
 func (e *Elector) after(sent time.Time, record resourcelock.LeaderElectionRecord, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -237,13 +237,12 @@ func (e *Elector) Holder() string {
 	return e.holder
 }
 
-// Changed receives when this process may have begun or ceased to lead.
+// Changed returns a channel that receives when this process may have begun or ceased to lead.
 func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
-// Term returns a context for something that only the leader may do, and false
-// if this process does not lead. The context ends as soon as the term does, with
-// [ErrNotLeading] as its cause. The caller calls end when it is done: until then
-// the Lease is not given to others of our own accord.
+// Term returns a context for something that only the leader may do, and false if this process does not
+// lead. The context ends as soon as the term does, with [ErrNotLeading] as its cause. The caller calls
+// end when it is done: until then the elector does not release the Lease.
 func (e *Elector) Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -265,7 +264,7 @@ func (e *Elector) Term(ctx context.Context) (during context.Context, end context
 	return during, sync.OnceFunc(func() { cancel(context.Canceled); e.release() }), true
 }
 
-// release takes note that a call of Term has ended.
+// release records that a call of Term has ended.
 func (e *Elector) release() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -274,16 +273,15 @@ func (e *Elector) release() {
 	}
 }
 
-// lock is a Lease that says when it was written, and with what success. Each
-// request has a time limit: one that hangs must not keep the next from being
-// made before the deadline.
+// lock is a Lease that reports when it was written, and whether that succeeded. Each request has a time
+// limit: a request that hangs must not delay the next one beyond the deadline.
 type lock struct {
 	resourcelock.Interface
 	timeout time.Duration
-	// read is told what came of reading it.
+	// read is called with the result of reading the Lease.
 	read func(err error)
-	// before is asked whether the record may be written, after told what came of
-	// it and when it was sent.
+	// before decides whether a record may be written, and after is called with the result and when the
+	// request was sent.
 	before func(ctx context.Context, record resourcelock.LeaderElectionRecord) error
 	after  func(sent time.Time, record resourcelock.LeaderElectionRecord, err error)
 }

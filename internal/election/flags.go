@@ -56,16 +56,14 @@ func OwnIdentity() (string, error) {
 	return Identity(host), nil
 }
 
-// Identity returns a name for this process that no other has, not even one that
-// follows it under the same host name: it must not mistake the Lease of the one
-// before for its own.
+// Identity returns a name that only this process has. Another process that follows it under the same
+// host name gets another one, so that it does not take the Lease of this one for its own.
 func Identity(host string) string {
 	return fmt.Sprintf("%s_%s", host, rand.Text()[:10])
 }
 
-// Rules returns what an elector must be allowed to do in the namespace of its
-// Lease. Creating cannot be limited to a name, for the API server does not know
-// it yet when it decides.
+// Rules returns the permissions that an elector needs in the namespace of its Lease. Creating cannot be
+// limited to a name, which the API server does not know yet when it decides.
 func Rules(lease string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
@@ -75,10 +73,10 @@ func Rules(lease string) []rbacv1.PolicyRule {
 
 // Times are those of the Lease.
 type Times struct {
-	// LeaseDuration is how long others wait, since they last saw the Lease
-	// renewed, until they take it. The Lease holds it in whole seconds.
+	// LeaseDuration is how long other processes wait after the last renewal that they saw before they
+	// take the Lease. The Lease holds it in whole seconds.
 	LeaseDuration time.Duration
-	// RenewDeadline is how long a process leads since it last renewed the Lease.
+	// RenewDeadline is how long a process leads after its last renewal.
 	RenewDeadline time.Duration
 	// RetryPeriod is the time between attempts to take or to renew it.
 	RetryPeriod time.Duration
@@ -98,8 +96,7 @@ func (t *Times) AddFlags(flags *pflag.FlagSet, program string) {
 	flags.DurationVar(&t.RetryPeriod, "retry-period", d.RetryPeriod, "time between attempts to get or to renew the Lease")
 }
 
-// Check returns why two processes with these times could lead at once, or none
-// for long.
+// Check returns why two processes with these times could lead at once, or why none could lead for long.
 func (t Times) Check() error {
 	switch {
 	case t.LeaseDuration < time.Second || t.LeaseDuration%time.Second != 0:
@@ -114,15 +111,14 @@ func (t Times) Check() error {
 	return nil
 }
 
-// term is how long a process leads. The zero term is that of one that does not.
+// term is how long a process leads. The zero term is that of a process that does not lead.
 type term struct {
-	renewed time.Time // when the last request that was granted had been sent
+	renewed time.Time // when the last request that succeeded was sent
 	length  time.Duration
 }
 
-// holds reports whether the process leads at the time. The clock that never
-// turns back stands still while a machine sleeps, and the clock on the wall can
-// be set: whichever says that more time has passed is believed.
+// holds reports whether the process leads at the time. The monotonic clock stands still while a machine
+// sleeps, and the wall clock can be set: the clock that says that more time has passed is believed.
 func (t term) holds(now time.Time) bool {
 	if t.renewed.IsZero() {
 		return false

@@ -17,11 +17,10 @@ import (
 // maxNote is how many bytes of a note the API server takes.
 const maxNote = 1024
 
-// Event is what is said of an object.
+// Event is something to say about an object.
 type Event struct {
 	Regarding corev1.ObjectReference
-	// Action is what was done when it was found out. It is no part of what makes one
-	// Event another.
+	// Action is what was done when this was found out. Events that differ only in it are the same.
 	Action             string
 	Type, Reason, Note string
 }
@@ -42,8 +41,8 @@ func Cut(text string, limit int) string {
 	return text[:end] + more
 }
 
-// Name returns the name of the Event's object. It follows from what is said, so
-// that a process that says the same again meets it.
+// Name returns the name of the Event's object. It is made of what is said, so that a process that says
+// the same again finds the Event.
 func (e Event) Name() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
 		string(e.Regarding.UID), e.Regarding.Kind, e.Regarding.FieldPath, e.Type, e.Reason, e.Note,
@@ -71,8 +70,8 @@ func (e Event) object() string {
 	return e.Regarding.Kind + " " + e.Regarding.Namespace + "/" + e.Regarding.Name
 }
 
-// Rules returns what a recorder must be allowed to do in a namespace of objects that it
-// says something of.
+// Rules returns the permissions that a recorder needs in a namespace with objects that it writes Events
+// on.
 func Rules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
 }
@@ -80,16 +79,16 @@ func Rules() []rbacv1.PolicyRule {
 // The times of Events. The API server keeps one for an hour, unless told
 // otherwise, since it was last written.
 const (
-	// refresh is after how long something is said again that still holds.
+	// refresh is the age at which an Event that still holds is renewed.
 	refresh = 30 * time.Minute
-	// pause is how long something is not said again whatever happens, as when an
-	// object is mended and broken in turns.
+	// pause is the shortest time between two renewals of an Event, for objects that are mended and
+	// broken in turns.
 	pause = 5 * time.Minute
-	// forget is when an Event is gone from the API server.
+	// forget is the age at which the API server has deleted an Event.
 	forget = 2 * time.Hour
 )
 
-// wish is an Event that is to be there.
+// wish is an Event that should be there.
 type wish struct {
 	Event
 	name  string
@@ -117,8 +116,8 @@ type ledger struct {
 	said   map[string]record // by the name of the Event
 }
 
-// wish replaces what is to be said. What held before goes on holding; what is
-// said once stays until it is said.
+// wish replaces the Events that should be there. A lasting Event that was wished for before keeps its
+// time; an Event to be said once stays until it is written.
 func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	before := map[string]wish{}
 	for _, w := range l.wishes {
@@ -158,8 +157,7 @@ func (l *ledger) wish(lasting, once []Event, now time.Time) {
 	}
 }
 
-// next returns what is to be written now, new things before those that are said
-// again, and how often it was said before.
+// next returns the Event to write now, new ones before renewals, and how often it was written before.
 func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	for _, w := range l.wishes {
 		switch r, said := l.said[w.name]; {
@@ -177,7 +175,7 @@ func (l *ledger) next(now time.Time) (w wish, before int32, ok bool) {
 	return wish{}, 0, false
 }
 
-// wrote takes note that an Event was written, or can never be.
+// wrote records that an Event was written, or can never be.
 func (l *ledger) wrote(name string, now time.Time) {
 	l.said[name] = record{at: now, count: l.said[name].count + 1}
 }

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// How often the API server is written to, in requests each second, and how many
-// at once. Ten thousand objects with a fault are told so in half an hour.
+// How often the API server is written to, in requests each second, and how many at once. At that rate
+// ten thousand objects with a fault get their Events in half an hour.
 const rate, burst = 5, 25
 
 // timeout is how long the API server may take for one request.
@@ -64,10 +64,9 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Say replaces what is to be said: what holds, and lasts until it is no longer said
-// here, and what is said once. Something of the second kind that was not written yet
-// stays, unless something that lasts was found out by the same action of the object
-// meanwhile.
+// Say replaces the Events that should be there: lasting ones, which hold until Say is called without
+// them, and Events to be said once. One of the latter that was not written yet stays, unless the same
+// action found something lasting about the object meanwhile.
 func (r *Recorder) Say(lasting, once []Event, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +74,7 @@ func (r *Recorder) Say(lasting, once []Event, now time.Time) {
 	r.loop.Kick()
 }
 
-// Run writes until ctx is done. What is said stays.
+// Run writes until ctx is done. Events that were written stay.
 func (r *Recorder) Run(ctx context.Context) { r.loop.Run(ctx) }
 
 // next writes the Event that is due next, and reports whether there was one.
@@ -108,14 +107,14 @@ func (r *Recorder) next(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// hopeless reports whether an Event can never be written, or not any more.
+// hopeless reports whether the API server will never take an Event.
 func hopeless(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// write creates an Event, or says on the one that is there that it holds still, or
-// again. An Event that another process has made is left as it is.
+// write creates an Event, or renews the one that is there. It does not change an Event that another
+// process has made.
 func (r *Recorder) write(ctx context.Context, w wish, before int32) error {
 	client := r.options.Events.Events(w.namespace())
 	now := metav1.NowMicro()
@@ -142,7 +141,7 @@ func (r *Recorder) write(ctx context.Context, w wish, before int32) error {
 // retries are the times between attempts while the API server refuses, or is gone.
 var retries = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 10, Cap: 30 * time.Second}
 
-// look is how often it is looked whether something is to be said again.
+// look is how often the loop checks whether an Event is to be renewed.
 const look = time.Minute
 
 // Leader says whether this process is the one that writes.
@@ -150,7 +149,7 @@ type Leader interface {
 	Term(ctx context.Context) (during context.Context, end context.CancelFunc, leading bool)
 }
 
-// Always is the leader of a process that has nobody beside it.
+// Always is the leader of a process that runs alone.
 type Always struct{}
 
 // Term returns the context itself.
@@ -158,8 +157,7 @@ func (Always) Term(ctx context.Context) (context.Context, context.CancelFunc, bo
 	return ctx, func() {}, true
 }
 
-// Loop writes into a cluster what is due, one thing after the other, each while
-// leading.
+// Loop writes what is due into a cluster, one thing after the other, while this process leads.
 type Loop struct {
 	Of     string // what it writes, for the log
 	Leader Leader

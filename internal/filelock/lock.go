@@ -1,6 +1,6 @@
-// Package filelock locks files, so that of several processes, or of several parts
-// of one, only one does what the lock stands for. The locks are those of flock(2):
-// advisory, and given back by the kernel when the process that holds one ends.
+// Package filelock locks files, so that only one of several processes, or of several parts of one
+// process, does what the lock stands for. The locks are those of flock(2): advisory, and given back by
+// the kernel when the process that holds one ends.
 package filelock
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrHeld is returned where another holds the lock.
+// ErrHeld is returned if another process or part holds the lock.
 var ErrHeld = errors.New("another holds the lock")
 
 // interval is how often a lock that is held is tried again. The kernel can wake a

@@ -31,7 +31,8 @@ type Line struct {
 	Text   []byte // without the newline
 }
 
-// Words returns the words of the line; of one that HAProxy refuses those before the fault.
+// Words returns the words of the line. Of a line that HAProxy refuses it returns the words before the
+// fault.
 func (l Line) Words() []Word {
 	words, _ := Words(l.Text)
 	return words
@@ -50,8 +51,8 @@ func (l Line) Texts() []string {
 // First returns the first word of the line, "" for a line without words.
 func (l Line) First() string { return FirstWord(l.Text) }
 
-// Is reports whether the first word of the line is the one given. It allocates nothing
-// where the line says the word plainly.
+// Is reports whether the first word of the line is the one given. It allocates nothing if that word has
+// no quotes or escapes.
 func (l Line) Is(word string) bool {
 	if first, ok := plainFirst(l.Text); ok {
 		return string(first) == word && word != ""

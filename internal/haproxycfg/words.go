@@ -36,8 +36,8 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.Posit
 // newline ends a line, and is none.
 func IsBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r' }
 
-// FirstWord returns the first word of a line as HAProxy sees it, "" for a line
-// without words. It is [Words] for the case that is asked for most.
+// FirstWord returns the first word of a line as HAProxy sees it, "" for a line without words. It is
+// faster than [Words].
 func FirstWord(line []byte) string {
 	if word, ok := plainFirst(line); ok {
 		return string(word)
@@ -130,7 +130,7 @@ type scanner struct {
 	err   error
 }
 
-// newScanner stands at the first byte of a line that is no blank.
+// newScanner returns a scanner at the first byte of a line that is no blank.
 func newScanner(line []byte) scanner {
 	if i := bytes.IndexAny(line, "\n\x00"); i >= 0 {
 		line = line[:i]
@@ -232,8 +232,8 @@ func (s *scanner) fail(at int, message string) bool {
 	return false
 }
 
-// escape reads a backslash and what follows it, outside of single quotes. A
-// backslash before anything else than what is named here stands for itself.
+// escape reads a backslash and what follows it, outside of single quotes. A backslash before any other
+// character stands for itself.
 func escape(text []byte, quote byte) (became byte, length int, ok bool) {
 	if len(text) < 2 {
 		return '\\', 1, true

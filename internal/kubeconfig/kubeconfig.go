@@ -1,6 +1,5 @@
-// Package kubeconfig says how an API server is reached: with a kubeconfig file, or
-// as a pod. It is what the compiler, which reads a cluster, and a store in one have
-// in common.
+// Package kubeconfig reads how to reach an API server: from a kubeconfig file, or from what a pod has.
+// The compiler uses it to read a cluster, and the store in ConfigMaps uses it too.
 package kubeconfig
 
 import (
@@ -11,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options say which API server, and as whom. The zero value is that of the pod.
+// Options say which API server to reach, and as whom. The zero value is that of the pod.
 type Options struct {
 	File      string // "" is the service account of the pod
 	Context   string // of the file; "" is its current one
@@ -21,14 +20,14 @@ type Options struct {
 // Inside reports whether the process runs in a pod of a cluster.
 func Inside() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
-// Load reads the file, or what a pod has in its place. Nothing is sent.
+// Load reads the file, or what a pod has in its place. It sends nothing.
 func (o Options) Load() (*rest.Config, error) {
 	config, err := o.load()
 	if err != nil {
 		return nil, err
 	}
 	config.UserAgent = o.UserAgent
-	config.QPS = -1 // the API server sees to fairness; single Secrets may be many
+	config.QPS = -1 // the API server limits clients fairly; single Secrets may be many
 	return config, nil
 }
 

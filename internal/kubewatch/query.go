@@ -21,8 +21,8 @@ type Query struct {
 	Labels, Fields   string // selectors
 	// Optional says that the cluster need not know the kind.
 	Optional bool
-	// Content says that the caller keeps the whole content of objects, but for the fields
-	// Drop, which are separated by spaces. The two only tell queries apart here.
+	// Content says that the caller keeps the whole content of objects, except for the fields in Drop,
+	// which are separated by spaces. Here the two only tell queries apart.
 	Content bool
 	Drop    string
 }
@@ -104,12 +104,12 @@ func BuiltIn(apiVersion, kind string) (schema.GroupVersionResource, bool) {
 	return version.WithResource(name), known
 }
 
-// reading is what watching takes.
+// reading are the verbs that a watch needs.
 var reading = []string{"get", "list", "watch"}
 
-// Rules returns what must be allowed for a plan, and no more, by namespace and by what each
-// query is for. The resource of a kind that clusters need not have comes from the caller.
-// Roles know no selectors: a query with labels needs all objects of its namespace.
+// Rules returns the permissions that a plan needs, and no others, by namespace and by what each query
+// is for. The caller gives the resource of a kind that clusters need not have. Roles know no selectors:
+// a query with labels needs all objects of its namespace.
 func Rules(plan []Query, concern func(Query) string, resource func(apiVersion, kind string) string) []rbac.Grant {
 	type place struct{ namespace, concern string }
 	rules := map[place][]rbacv1.PolicyRule{}
@@ -133,8 +133,8 @@ func Rules(plan []Query, concern func(Query) string, resource func(apiVersion, k
 	return out
 }
 
-// merge makes one rule of those for one group that differ only in their resources, or
-// in the names of one resource, and leaves out what another one allows.
+// merge joins rules for one group that differ only in their resources, or in the names of one resource,
+// and leaves out rules that another one covers.
 func merge(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	whole := map[string][]string{}    // resources by group
 	named := map[[2]string][]string{} // names by group and resource
@@ -161,7 +161,7 @@ func merge(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return out
 }
 
-// sorted returns texts in order, each once.
+// sorted returns the texts sorted, each once.
 func sorted(texts []string) []string {
 	slices.Sort(texts)
 	return slices.Compact(texts)

@@ -13,26 +13,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Options say what is watched, and what comes of it. Only Open is required.
+// Options say how objects are listed, converted and handed on. Only Open is required.
 type Options struct {
-	// Open returns how the objects of a query are listed, and whether the cluster has the
-	// kind. Without an error that is certain. It is asked again when the API server does
-	// not find the resource.
+	// Open returns how the objects of a query are listed, and whether the cluster has the kind. If it
+	// returns no error, its answer is final, until the API server does not find the resource.
 	Open func(ctx context.Context, q Query) (resource Resource, found bool, err error)
-	// Convert returns the function that makes what is kept of the objects of a query. What
-	// that function made it returns as it is. With an error the object is held as it was,
-	// if it was known.
+	// Convert returns the function that makes what is kept of an object of the query. The function must
+	// return its own results unchanged. If it returns an error, the object is held as it was, if it was
+	// known.
 	Convert func(q Query) func(object any) (any, error)
 	// Equal reports whether two versions of an object are the same to the caller.
 	Equal func(a, b metav1.Object) bool
-	// Handle takes in what happens to objects, and then the Set holds no objects, but
-	// their names. It is called while the Set is locked, and must not call it.
+	// Handle receives what happens to objects. With it, the Set keeps only the names of objects. It is
+	// called while the Set is locked, and must not call the Set.
 	Handle func(Event)
-	// Stands is called when a query may stand otherwise than before, or when the plan
-	// changed, while the Set is locked. It must not call the Set.
+	// Stands is called when the state of a query may have changed, or the plan has. It is called while
+	// the Set is locked, and must not call the Set.
 	Stands func()
-	// Ended is called when Run ends and nothing is known any more, while the Set is locked.
-	// It must not call the Set.
+	// Ended is called when Run ends and everything is forgotten. It is called while the Set is locked,
+	// and must not call the Set.
 	Ended func()
 }
 
@@ -40,12 +39,12 @@ type Options struct {
 type Event struct {
 	Query Query
 	Name  types.NamespacedName
-	// Object is nil if the object is gone, or is not wanted any more.
+	// Object is nil if the object is gone, or no query wants it any more.
 	Object metav1.Object
-	// Missing: it is gone since a list came without it. Nobody said that it was deleted.
+	// Missing says that the object was not in a list. The API server did not say that it was deleted.
 	Missing bool
-	// At is when the API server said so. It is zero where nothing happened to the object:
-	// the first list has it, or nobody wants it any more.
+	// At is when the API server said so. It is zero where nothing happened to the object: the first
+	// list has it, or no query wants it any more.
 	At time.Time
 }
 
@@ -57,16 +56,16 @@ type QueryState struct {
 	// Absent: the cluster does not know the kind, for certain, or did not when it answered
 	// last.
 	Absent bool
-	// Err is why nothing new is known, since Since; nil while the watch goes on.
+	// Err says why nothing new has been known since the time Since. It is nil while the watch goes on.
 	Err   error
 	Since time.Time
-	// Count is how many objects are known, and Objects which, if nobody handles them. They
-	// are as Convert returned them, and not to be changed.
+	// Count is how many objects are known. Objects holds them if no Handle takes them. They are as
+	// Convert returned them, and must not be changed.
 	Count   int
 	Objects map[types.NamespacedName]metav1.Object
 }
 
-// Forbidden reports whether the query may not be read at present.
+// Forbidden reports whether the API server refuses to let the query be read.
 func (s QueryState) Forbidden() bool { return apierrors.IsForbidden(s.Err) }
 
 // Trouble returns Err, unless it only says that the cluster does not know an optional kind.
@@ -77,8 +76,8 @@ func (s QueryState) Trouble() error {
 	return s.Err
 }
 
-// Set is the watches of a plan. Nothing is known until [Set.Plan] says what to watch and
-// [Set.Run] runs. Its methods may be called at the same time.
+// Set watches the objects of a plan. It knows nothing until [Set.Plan] gives it a plan and [Set.Run]
+// runs. Its methods may be called at the same time.
 type Set struct {
 	options Options
 	changed chan struct{}
@@ -94,9 +93,8 @@ func New(o Options) *Set {
 	return &Set{options: o, changed: make(chan struct{}, 1), replan: make(chan struct{}, 1), watches: map[Query]*watcher{}}
 }
 
-// Plan says what is watched from now on, in place of what was said before, and reports
-// whether that has anything that was not watched. What is not planned any more is
-// forgotten.
+// Plan replaces the plan, and reports whether the new one has a query that was not watched. The objects
+// of queries that are not in it are forgotten.
 func (s *Set) Plan(queries []Query) (added bool) {
 	planned := slices.SortedFunc(slices.Values(queries), Query.Compare)
 	planned = append([]Query{}, slices.Compact(planned)...)
@@ -123,16 +121,16 @@ func (s *Set) Plan(queries []Query) (added bool) {
 	return added
 }
 
-// Run watches what is planned, until ctx is done. Then nothing is known any more, and
-// nothing is planned; the Set may run again.
+// Run watches what is planned, until ctx is done. Then the Set forgets everything, its plan included,
+// and may run again.
 func (s *Set) Run(ctx context.Context, log *slog.Logger) {
 	ctx, stop := context.WithCancel(ctx)
 	defer s.forget()
 	defer stop()
 	for {
 		for _, begin := range s.begin(ctx, log) {
-			// It is not waited for: between two tries of a list a reflector does not look
-			// whether it is to end.
+			// Run does not wait for it: between two tries of a list a reflector does not check whether
+			// it has to end.
 			go begin()
 		}
 		select {
@@ -143,7 +141,7 @@ func (s *Set) Run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// begin returns what begins the watches that were planned and do not run yet.
+// begin returns a function that begins the watches which were planned and do not run yet.
 func (s *Set) begin(ctx context.Context, log *slog.Logger) []func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +157,7 @@ func (s *Set) begin(ctx context.Context, log *slog.Logger) []func() {
 	return out
 }
 
-// forget makes the Set one that was never planned. Objects are forgotten without events.
+// forget puts the Set back into the state before its first plan. Objects are forgotten without events.
 func (s *Set) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,11 +169,11 @@ func (s *Set) forget() {
 	}
 }
 
-// Changes sends when objects changed, or when how a query stands that was not synced.
+// Changes sends when objects changed, or when the state of a query that was not synced changed.
 func (s *Set) Changes() <-chan struct{} { return s.changed }
 
-// Read calls use with how the queries stand, in the order of the plan. Nothing changes
-// until it returns; it must not call the Set.
+// Read calls use with the states of the queries, in the order of the plan. Nothing changes until use
+// returns; it must not call the Set.
 func (s *Set) Read(use func([]QueryState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +190,7 @@ func (s *Set) stands() {
 	}
 }
 
-// Signal sends without waiting: one signal on its way stands for all.
+// Signal sends without waiting: one signal that was not received yet stands for all.
 func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -73,7 +73,7 @@ func newWatcher(s *Set, q Query) *watcher {
 	return w
 }
 
-// run watches until ctx is done. What is in the way is said in the log and by state.
+// run watches until ctx is done. It reports its troubles in the log and by state.
 func (w *watcher) run(ctx context.Context, patience time.Duration, log *slog.Logger) {
 	w.set.mu.Lock()
 	w.log = log
@@ -85,14 +85,14 @@ func (w *watcher) run(ctx context.Context, patience time.Duration, log *slog.Log
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
 
-// patience is how long to wait at most between two tries of one of so many watches. Of
-// thousands, which a plan may have of single objects, no more than about 50 in a second
-// ask the API server when it is back.
+// patience is the longest time between two tries of one watch, given how many watches there are. Of
+// thousands, which a plan may have for single objects, no more than about 50 in a second ask an API
+// server that is back.
 func patience(watches int) time.Duration {
 	return min(max(5*time.Second, time.Duration(watches)*20*time.Millisecond), 30*time.Second)
 }
 
-// unknownError says that the cluster does not know a kind, for certain.
+// unknownError says that the cluster certainly does not know a kind.
 type unknownError struct{ query Query }
 
 func (e unknownError) Error() string {
@@ -150,7 +150,7 @@ func (w *watcher) open(ctx context.Context) (Resource, error) {
 	return resource, nil
 }
 
-// failed takes note of why nothing new is known.
+// failed records why nothing new is known.
 func (w *watcher) failed(err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // a list from the start follows
@@ -178,8 +178,8 @@ func (w *watcher) failed(err error) {
 	w.otherwise()
 }
 
-// resumed takes note that whatever happens is heard from now on. A list is not enough:
-// where watching is not allowed, nothing is known of what comes after it.
+// resumed records that the watch receives changes from now on. A list is not enough: where watching is
+// forbidden, later changes stay unknown.
 func (w *watcher) resumed() {
 	w.set.mu.Lock()
 	defer w.set.mu.Unlock()
@@ -191,7 +191,7 @@ func (w *watcher) resumed() {
 	w.otherwise()
 }
 
-// otherwise says that the query stands otherwise than before.
+// otherwise reports that the state of the query changed.
 func (w *watcher) otherwise() {
 	if !w.synced {
 		Signal(w.set.changed) // somebody may wait for it
@@ -199,7 +199,7 @@ func (w *watcher) otherwise() {
 	w.set.stands()
 }
 
-// bare returns an error without the request that met it, which is another one each time.
+// bare returns an error without the request in it, whose text differs each time.
 func bare(err error) error {
 	if requested, ok := errors.AsType[*url.Error](err); ok {
 		return requested.Err
@@ -215,7 +215,7 @@ func (w *watcher) state() QueryState {
 	return out
 }
 
-// end forgets all that is known, which nobody wants any more. The Set is locked.
+// end forgets all objects, which no query wants any more. The Set is locked.
 func (w *watcher) end() {
 	w.ended = true
 	if w.stop != nil {
@@ -226,8 +226,7 @@ func (w *watcher) end() {
 	}
 }
 
-// The exported methods are those of [cache.TransformingStore], which the reflector brings
-// objects to.
+// The exported methods are those of [cache.TransformingStore], which a reflector fills.
 
 // Transformer returns what converts objects.
 func (w *watcher) Transformer() cache.TransformFunc {
@@ -351,8 +350,8 @@ func (w *watcher) newsOf(object any) (news, error) {
 	return n, nil
 }
 
-// take takes in an object, and reports whether it is another one than before. One that
-// cannot be used is held as it was.
+// take stores an object, and reports whether it differs from the one before. An object that cannot be
+// converted is held as it was.
 func (w *watcher) take(n news, at time.Time) (changed bool) {
 	if n.err != nil {
 		w.log.Warn("object cannot be used, what was known of it is held", "object", w.query.Kind+" "+n.name.String(), "err", n.err)
@@ -368,7 +367,7 @@ func (w *watcher) take(n news, at time.Time) (changed bool) {
 	return !known || w.set.options.Equal == nil || !w.set.options.Equal(old, n.object)
 }
 
-// drop forgets an object that was deleted, that is missing in a list, or that nobody wants.
+// drop forgets an object that was deleted, that is missing in a list, or that no query wants.
 func (w *watcher) drop(name types.NamespacedName, at time.Time, missing bool) {
 	delete(w.objects, name)
 	if handle := w.set.options.Handle; handle != nil {

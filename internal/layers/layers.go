@@ -217,8 +217,8 @@ var rules = []rule{
 	},
 }
 
-// isBinding reports whether a package is the one that binds snapshots, or the users that it
-// reads; not what it reads of certificates, which the contract does as well.
+// isBinding reports whether a package is snapshots/bind or one that reads users for it. The contract
+// may import what reads certificates.
 func isBinding(path string) bool {
 	return path == "snapshots/bind" || under("snapshots/bind/htpasswd")(path)
 }

@@ -27,18 +27,17 @@ type FieldError struct {
 // Error returns the path and the message.
 func (e FieldError) Error() string { return strings.TrimSpace(e.Path + " " + e.Message) }
 
-// Finding a wrong type takes many decodings, so that fewer are looked for in a
-// large object; at least one is.
+// maxTypeErrors and searchedBytes bound the search for wrong types, which takes many decodings: fewer
+// are looked for in a large object, but at least one.
 const (
 	maxTypeErrors = 10
 	searchedBytes = 1 << 20
 )
 
-// Decode stores the object in the value that into points to, a type of
-// k8s.io/api, as strictly as the API server with fieldValidation=Strict: names
-// are case-sensitive, and a field that is unknown, given twice or of the wrong
-// type is an error. The errors are sorted by position; with any of them the
-// value holds what fits of the object, and does not say what its author meant.
+// Decode stores the object in the value that into points to, a type of k8s.io/api, as strictly as the
+// API server with fieldValidation=Strict: names are case-sensitive, and a field that is unknown, given
+// twice or of the wrong type is an error. The errors are sorted by position. If there are any, the
+// value holds only those parts of the object that fit.
 func (o Object) Decode(into any) []FieldError {
 	found := o.duplicates(o.node, nil, nil)
 	omit := map[*yaml.Node]bool{}

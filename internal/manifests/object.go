@@ -79,9 +79,8 @@ func (g GVK) Compare(o GVK) int {
 // GVK returns the object's API.
 func (o Object) GVK() GVK { return GVK{o.APIVersion, o.Kind} }
 
-// Identity returns a comparable value that is the same for two objects if one
-// [Reader] read them from the same text, so that what was made of the one is
-// true of the other, except for its position.
+// Identity returns a comparable value. It is the same for two objects if one [Reader] read them from
+// the same text, so that what was made of one object holds for the other, except for its position.
 func (o Object) Identity() any { return o.node }
 
 // String returns "Kind namespace/name".
@@ -243,7 +242,7 @@ func field(n *yaml.Node, name string) (key, value *yaml.Node) {
 // FieldPath writes a path as people do: spec.rules[0].host, with the names
 // that are no identifiers in quotes.
 func FieldPath(path []any) string {
-	out := make([]byte, 0, 64) // this is called for every field that matters, of every object
+	out := make([]byte, 0, 64) // this is called for every field of interest of every object
 	for _, step := range path {
 		switch s := step.(type) {
 		case int:

@@ -29,7 +29,7 @@ func parseDocument(text []byte) *document {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	err := dec.Decode(&root)
 	if err == nil {
-		// What follows the value must be nothing: not a second one.
+		// No second value may follow the first.
 		if err = dec.Decode(&rest); err == nil {
 			err = errTwoValues
 		}

@@ -37,7 +37,7 @@ func watch(ctx context.Context, dirs []string, log *slog.Logger, poll time.Durat
 	return w.changed
 }
 
-// watcher looks after the directories of one Watch, in one goroutine.
+// watcher watches the directories of one Watch, in one goroutine.
 type watcher struct {
 	dirs    []string
 	log     *slog.Logger
@@ -137,14 +137,14 @@ func (w *watcher) follow(root string, l listing) {
 		return
 	}
 	for _, dir := range append([]string{filepath.Dir(filepath.Clean(root))}, l.dirs...) {
-		// Adding a directory again is harmless, and needed if it was replaced.
+		// It does no harm to add a directory again, and is needed if the directory was replaced.
 		if err := w.notify.Add(dir); err != nil {
 			w.log.Debug("directory is not watched", "dir", dir, "err", err)
 		}
 	}
 }
 
-// signal sends without waiting: one signal on its way stands for all.
+// signal sends without waiting: one signal that was not received yet stands for all.
 func (w *watcher) signal() {
 	select {
 	case w.changed <- struct{}{}:

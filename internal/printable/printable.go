@@ -47,7 +47,7 @@ func isPrintable(s string) bool {
 	return true
 }
 
-// longest is how many characters of a value a message has.
+// longest is how many characters of a value a message shows.
 const longest = 60
 
 // Quoted returns a value in quotes, as Go writes it, for a message. A long value is

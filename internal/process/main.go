@@ -31,8 +31,7 @@ const (
 	ExitInterrupted = 130 // by SIGINT or SIGTERM, before the work was done
 )
 
-// ExitError is an error with an exit code of its own. Err may be nil, if
-// everything has been said already.
+// ExitError is an error with an exit code of its own. Err may be nil, if the error was already printed.
 type ExitError struct {
 	Code int
 	Err  error
@@ -163,21 +162,21 @@ func VersionCommand() *cobra.Command {
 	}
 }
 
-// Completion says what the flags of a program take, for shells to complete. All
-// others are taken to be files. The flags of the log are known.
+// Completion says which values the flags of a program take, for completion by shells. Flags that it
+// does not list take files. It knows the flags of the log.
 type Completion struct {
 	Folders []string            // flags that take a directory
 	Words   map[string][]string // flags that take one of a few words
 }
 
-// logWords are what the flags of [LogOptions] take.
+// logWords are the values of the flags of [LogOptions].
 var logWords = map[string][]string{
 	"log-level":  {"debug", "info", "warn", "error"},
 	"log-format": {"text", "json"},
 }
 
-// AddTo tells it to all verbs of a program that have the flags. Verbs without
-// arguments get none completed.
+// AddTo adds the completion to all verbs of a program that have the flags. Verbs without arguments
+// complete none.
 func (c Completion) AddTo(root *cobra.Command) {
 	words := maps.Clone(logWords)
 	maps.Copy(words, c.Words)
@@ -203,11 +202,10 @@ func takesArguments(cmd *cobra.Command) bool {
 	return cmd.ValidateArgs([]string{""}) == nil || cmd.ValidateArgs([]string{"", ""}) == nil
 }
 
-// Started sets the memory limit of Go (GOMEMLIMIT) to nine tenths of the container's, so that
-// Go collects garbage before the kernel kills the process, and logs with which version and
-// limits the program runs, and the digest of its configuration. AUTOMEMLIMIT is another ratio,
-// such as 0.8, or off. Where GOMEMLIMIT is set, that holds. How many CPUs are used (GOMAXPROCS)
-// the Go runtime finds out itself.
+// Started sets the memory limit of Go (GOMEMLIMIT) to nine tenths of the container's, so that Go
+// collects garbage before the kernel kills the process. It logs the version, the limits and the digest
+// of the configuration of the program. AUTOMEMLIMIT sets another ratio, such as 0.8, or off. GOMEMLIMIT
+// comes first where it is set. The Go runtime itself finds out how many CPUs to use (GOMAXPROCS).
 func Started(log *slog.Logger, configuration []byte) {
 	if _, err := memlimit.Set(); err != nil {
 		log.Debug("memory limit not set", "err", err)
@@ -223,14 +221,14 @@ func memoryLimit() int64 {
 	return 0
 }
 
-// digestOf tells one configuration from another, in few characters.
+// digestOf returns a few characters that differ between configurations.
 func digestOf(configuration []byte) string {
 	sum := sha256.Sum256(configuration)
 	return hex.EncodeToString(sum[:5])
 }
 
-// FileForDigest returns the content of a file for [Started]; none if it cannot be read, which
-// is reported where it is needed.
+// FileForDigest returns the content of a file for [Started], or none if the file cannot be read: the
+// code that needs the file reports that.
 func FileForDigest(path string) []byte {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -69,9 +69,8 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Coloured reports whether what is printed to w may have colours: where a person
-// reads it at a terminal, and has not set NO_COLOR to anything but nothing
-// (https://no-color.org).
+// Coloured reports whether text that is printed to w may have colours: if w is a terminal, and NO_COLOR
+// is unset or empty (https://no-color.org).
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && Terminal(w) }
 
 // Terminal reports whether what is printed to w is shown by a terminal that can move

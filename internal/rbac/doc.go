@@ -1,3 +1,3 @@
-// Package rbac writes what a program needs to be allowed in a cluster as roles, for
-// people to look at and to apply. What that is, say the packages that do it.
+// Package rbac writes the permissions that a program needs in a cluster as roles, for people to read
+// and to apply. The packages that use the permissions list them.
 package rbac

@@ -16,12 +16,12 @@ import (
 	"github.com/hapsnap/hapsnap/internal/process"
 )
 
-// Scope is how much of what tenants have a program may read.
+// Scope is how much of the tenants' objects a program may read.
 type Scope struct {
-	// Named: only the Secrets and the like that are named now. They are to be granted again
-	// when there are others.
+	// Named limits the permissions to the Secrets and other objects that are named now. When others are
+	// named, the roles have to be applied again.
 	Named bool
-	// Namespaces are those that may be read; none is all of them.
+	// Namespaces are the namespaces that may be read; empty means all.
 	Namespaces []string
 }
 
@@ -45,8 +45,8 @@ func ParseScope(text string) (Scope, error) {
 	return Scope{}, process.WithHint(process.Usage("--scope=%s is none that there is", text), "use cluster, named, or namespaces= with a list such as shop,blog")
 }
 
-// OfTenants returns the grants of a concern for what tenants have: one for each namespace, or
-// one for all.
+// OfTenants returns the grants of a concern for objects of tenants: one for each namespace, or one for
+// all.
 func (s Scope) OfTenants(grant Grant) []Grant {
 	if len(s.Namespaces) == 0 {
 		grant.Namespace = ""
@@ -59,7 +59,7 @@ func (s Scope) OfTenants(grant Grant) []Grant {
 	return out
 }
 
-// Grant is what is allowed for one concern, in a namespace or with "" in all of them.
+// Grant is what is allowed for one concern, in one namespace, or in all if that is "".
 type Grant struct {
 	Concern   string // what it is for; it ends the name of the role
 	Namespace string
@@ -90,16 +90,16 @@ func Join(grants []Grant, more ...Grant) []Grant {
 	return out
 }
 
-// Roles are all the objects by which a service account may do something: the account, the
-// namespaces, and a role with its binding for each grant. Each role has a name of its own, so
-// that what is printed for one thing replaces nothing that was printed for another.
+// Roles are all the objects by which a service account gets its permissions: the account, the
+// namespaces, and a role with its binding for each grant. Each role has a name of its own, so that the
+// roles of one verb replace none that another verb printed.
 type Roles struct {
 	Component, Name string
 	Account         types.NamespacedName
-	// Namespaces are made too, beside that of the account.
+	// Namespaces are created too, beside that of the account.
 	Namespaces []string
 	Grants     []Grant
-	// People are roles without bindings: whoever runs the cluster binds them.
+	// People are roles without bindings: the administrator of the cluster binds them to people.
 	People []Grant
 }
 
@@ -140,7 +140,7 @@ func (r Roles) objects() []any {
 	return out
 }
 
-// ours reports whether a namespace is made by people, not by the cluster.
+// ours reports whether people, and not the cluster itself, create a namespace of this name.
 func ours(namespace string) bool {
 	return namespace != "" && namespace != corev1.NamespaceDefault && !strings.HasPrefix(namespace, "kube-")
 }

@@ -1,5 +1,5 @@
-// Package scratch makes folders for the time that a process needs them. What is left of
-// those of processes that were killed is removed by [Sweep]: only what certainly is such a
-// folder, of this user, whose process has ended. That is told by a lock on a file in it,
-// which the kernel gives back when a process ends, however it does.
+// Package scratch makes folders that a process needs for a while. [Sweep] removes the folders of
+// processes that were killed: only a folder that certainly is one, belongs to this user, and whose
+// process has ended. A lock on a file in the folder tells whether its process lives, since the kernel
+// gives it back however the process ends.
 package scratch

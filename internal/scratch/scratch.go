@@ -16,8 +16,8 @@ import (
 const (
 	ownerFile = ".owner"
 	ownerMode = 0o600
-	// youngest is how old a folder is at least that is removed: one that was just made may
-	// not have its lock yet.
+	// youngest is the age from which on a folder is removed: a folder that was just made may not have
+	// its lock yet.
 	youngest = time.Minute
 )
 
@@ -43,7 +43,7 @@ func Make(parent, prefix string) (*Folder, error) {
 
 // Remove removes the folder and all in it.
 func (f *Folder) Remove() {
-	_ = os.RemoveAll(f.Path) // what cannot be removed now, the next sweep removes
+	_ = os.RemoveAll(f.Path) // the next sweep removes what cannot be removed now
 	f.lock.Release()
 }
 

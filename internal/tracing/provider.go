@@ -25,14 +25,13 @@ import (
 // flushTime is how long the end of a program waits for its last spans to be sent.
 const flushTime = 2 * time.Second
 
-// Start returns the provider of a program's tracers, and what ends it: stop sends
-// the spans that are left, and takes [flushTime] at most. The service is the name
-// of the program, unless OTEL_SERVICE_NAME says otherwise.
+// Start returns the provider of a program's tracers, and a function that sends the spans which are
+// left, for at most [flushTime]. The service is the name of the program, unless OTEL_SERVICE_NAME says
+// otherwise.
 //
-// The provider makes no spans unless OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set. The other variables of the SDK, such
-// as OTEL_TRACES_SAMPLER, are the SDK's to read. What is wrong with them is
-// logged: no program fails for the sake of its traces.
+// The provider makes no spans unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
+// is set. The SDK reads its other variables, such as OTEL_TRACES_SAMPLER. Faults in them are logged: no
+// program ends because of its traces.
 func Start(ctx context.Context, service string, log *slog.Logger) (provider trace.TracerProvider, stop func()) {
 	endpoint, err := collector(os.Getenv)
 	if err != nil {
@@ -76,8 +75,8 @@ func collector(getenv func(string) string) (string, error) {
 	return u.Redacted(), nil
 }
 
-// describe returns what the spans of a program have in common. The environment
-// comes before what is known.
+// describe returns the attributes that all spans of a program have. Values from the environment come
+// first.
 func describe(ctx context.Context, service string, log *slog.Logger) *resource.Resource {
 	r, err := resource.New(ctx,
 		resource.WithTelemetrySDK(), resource.WithHost(),
@@ -89,11 +88,11 @@ func describe(ctx context.Context, service string, log *slog.Logger) *resource.R
 	return r
 }
 
-// complainEvery is how often at most it is logged that spans cannot be sent.
+// complainEvery is the shortest time between two log lines that spans cannot be sent.
 const complainEvery = time.Minute
 
-// forgiving is an exporter that logs its errors itself, now and then. The SDK would
-// tell them to a handler that is global.
+// forgiving is an exporter that logs its errors itself, now and then. The SDK would hand them to a
+// global handler.
 type forgiving struct {
 	sdktrace.SpanExporter
 	log        *slog.Logger
@@ -134,8 +133,8 @@ func Continue(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{header: traceparent})
 }
 
-// End ends a span, with the error that what it stands for ended with. The error is
-// sent: it must not hold what nobody may read.
+// End ends a span, with the error of the work that it stands for. The error is sent to the collector,
+// so it must not hold secrets.
 func End(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())

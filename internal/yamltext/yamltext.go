@@ -1,5 +1,5 @@
-// Package yamltext writes values as YAML that can be read again, whatever is in their
-// strings.
+// Package yamltext writes values as YAML that can be read again, whatever characters their strings
+// hold.
 package yamltext
 
 import (
@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Marshal returns v as YAML, by its JSON form, the same bytes for the same value.
+// Marshal returns v as YAML, by its JSON form. The same value always gives the same bytes.
 //
-// A YAML stream may hold U+007F to U+009F, U+FFFE and U+FFFF as escapes only (YAML 1.2,
-// section 5.1, "c-printable"). [yaml.Marshal] hands the JSON form, which has them as they
-// are, to a parser of YAML, and fails for any of them: one such character, anywhere in a
-// value, then kept all of it from being written. Here the JSON form has escapes.
+// A YAML stream may hold U+007F to U+009F, U+FFFE and U+FFFF as escapes only (YAML 1.2, section 5.1,
+// "c-printable"). [yaml.Marshal] hands the JSON form, which holds them unescaped, to a parser of YAML,
+// and fails for any of them: one such character, anywhere in a value, would keep the whole value from
+// being written. Marshal escapes them first.
 func Marshal(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
-// UpdateChannel lets edit change the channel, and writes what it made of it. It
-// calls edit again if another writer was faster. It returns the error of edit as it
-// is, and then writes nothing.
+// UpdateChannel lets edit change the channel, and writes the result. It calls edit again if another
+// writer was faster. If edit returns an error, UpdateChannel returns it and writes nothing.
 func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	for try := 1; ; try++ {
 		ids, err := s.IDs(ctx) // which the channel may name in short
@@ -48,8 +47,7 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	}
 }
 
-// writeChannel replaces the channel, or makes it if there is no ConfigMap of it yet.
-// Whatever else people put there stays.
+// writeChannel replaces the channel, or creates its ConfigMap. Other keys that people put there stay.
 func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []byte, now time.Time) error {
 	channel, err := channel.Parse(data)
 	if err != nil {
@@ -77,7 +75,7 @@ func (s *Store) writeChannel(ctx context.Context, o *corev1.ConfigMap, data []by
 	return s.update(ctx, o)
 }
 
-// signChannel signs what a channel says, as the one that comes after the one before.
+// signChannel signs the content of a channel, with the number that follows the one before.
 func (s *Store) signChannel(o *corev1.ConfigMap, now time.Time) error {
 	before, _ := parseStatement(o.Annotations[SignedAnnotation])
 	what, err := stateChannel(s.String(), before.serial()+1, o.Data, now)
@@ -87,9 +85,9 @@ func (s *Store) signChannel(o *corev1.ConfigMap, now time.Time) error {
 	return s.signing.sign(o, what)
 }
 
-// lacksSignature reports whether a channel is to be signed as it is: there is a key, nobody
-// says whose signatures are accepted, and it is not signed with that key. Where signatures
-// are asked for, a channel without a good one cannot be read in the first place.
+// lacksSignature reports whether an unchanged channel has to be signed: there is a key, no list of
+// signers, and the channel is not signed with that key. With a list of signers, a channel without a
+// good signature cannot be read in the first place.
 func (s *Store) lacksSignature(o *corev1.ConfigMap) bool {
 	if o == nil || !s.signing.key.Enabled() || s.signing.allowed.Enabled() {
 		return false
@@ -102,10 +100,10 @@ func (s *Store) lacksSignature(o *corev1.ConfigMap) bool {
 	return err != nil || armored != o.Annotations[SignatureAnnotation]
 }
 
-// channel returns the channel and its ConfigMap; none is the channel in which
-// nobody has said anything. An unreadable one is an error, and never that channel, and so
-// is one that does not come after the one that was read before.
-// The snapshots of the store are those that it may name in short.
+// channel returns the channel and its ConfigMap. Without a ConfigMap it is the empty channel, in which
+// nobody has said anything. It returns an error, and never the empty channel, if the channel cannot be
+// read or does not come after the one that was read before. A channel may name the snapshots of the
+// store by their revision alone.
 func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channel, *corev1.ConfigMap, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -131,10 +129,9 @@ func (s *Store) channel(ctx context.Context, ids []snapshots.ID) (channel.Channe
 	return current, o, nil
 }
 
-// The keys of a channel's ConfigMap. The first line of a value is what a person would
-// write; lines of the form NAME: VALUE after it say who did so, when and why, and
-// may be left out. So one key is changed as a whole: what is said of an old pin is
-// never taken for what is said of a new one.
+// The keys of a channel's ConfigMap. The first line of a value is what a person would write. Lines of
+// the form NAME: VALUE after it say who wrote it, when and why, and may be left out. So a key is
+// changed as a whole: the author of an old pin is never taken for the author of a new one.
 const (
 	pinKey      = "pin"              // r000012-9f3ac01b2d, or r12
 	overrideKey = "override"         // likewise; "until: TIME" says when it ends
@@ -152,8 +149,8 @@ const (
 
 var channelKeys = []string{pinKey, overrideKey, pauseKey, approvalKey, approvedKey, rejectedKey, sharedKey, promoteKey, abortKey, acceptedKey, confirmKey}
 
-// fieldsOf returns the keys that say what a channel says. requireApproval is always
-// there, so that a ConfigMap without anything is none that was written.
+// fieldsOf returns the keys for the content of a channel. requireApproval is always there, so that a
+// ConfigMap without any key was never written by a store.
 func fieldsOf(c channel.Channel) (map[string]string, error) {
 	out := map[string]string{approvalKey: strconv.FormatBool(c.Spec.RequireApproval)}
 	if p := c.Spec.Pin; p != nil {
@@ -211,7 +208,7 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// lines writes a first line, and one for each detail that there is.
+// lines writes a first line, and one line for each detail that is not empty.
 func lines(first string, details ...string) string {
 	text := first
 	for pair := range slices.Chunk(details, 2) {
@@ -227,9 +224,9 @@ func lines(first string, details ...string) string {
 	return text
 }
 
-// channelOf reads the keys of a ConfigMap. These are all the snapshots of the store:
-// a person may name one by its revision. What it does not know is refused, for it may
-// be what somebody wanted most; the error wraps [channel.ErrInvalid].
+// channelOf reads the keys of a ConfigMap. A person may name one of the store's snapshots by its
+// revision. It refuses keys that it does not know, since one may be what somebody wanted most; the
+// error wraps [channel.ErrInvalid].
 func channelOf(data map[string]string, ids []snapshots.ID) (channel.Channel, error) {
 	r := fieldReader{data: data, ids: ids, known: map[string]bool{noteKey: true}}
 	var c channel.Channel
@@ -299,7 +296,8 @@ func (r *fieldReader) field(key string, names ...string) (first string, details 
 	return strings.TrimSpace(first), details
 }
 
-// snapshot returns the snapshot that a person means. One in full need not be there.
+// snapshot returns the snapshot that a person names. A snapshot that is named in full need not be in
+// the store.
 func (r *fieldReader) snapshot(key, name string) snapshots.ID {
 	if id, err := snapshots.ParseID(name); err == nil {
 		return id
@@ -369,7 +367,7 @@ func (r *fieldReader) approvals(c channel.Channel) channel.Channel {
 	return c
 }
 
-// end returns what was wrong. What is said must also be a channel.
+// end returns the first fault, or that of the channel as a whole.
 func (r *fieldReader) end(c channel.Channel) error {
 	for _, key := range slices.Sorted(maps.Keys(r.data)) {
 		if !r.known[key] {
@@ -383,8 +381,8 @@ func (r *fieldReader) end(c channel.Channel) error {
 	return err
 }
 
-// ChannelManager names the tool that keeps the channel as it is elsewhere, and so
-// undoes what is changed here; it is "" if there is none, or no channel yet.
+// ChannelManager returns the name of the tool that keeps the channel as it is elsewhere, and so reverts
+// changes here. It returns "" if there is none, or no channel yet.
 func (s *Store) ChannelManager(ctx context.Context) (string, error) {
 	o, err := s.get(ctx, ChannelName(s.name))
 	switch {
@@ -396,9 +394,9 @@ func (s *Store) ChannelManager(ctx context.Context) (string, error) {
 	return managerOf(o), nil
 }
 
-// managerOf tells by the marks of Argo CD and Flux who applies an object again and
-// again. Our own annotations keep them from deleting what they do not know; what they
-// know, they put right all the same.
+// managerOf recognizes Argo CD and Flux, which apply an object again and again, by their marks. Our
+// annotations keep them from deleting objects that they do not know; they still revert changes of
+// objects that they know.
 func managerOf(o *corev1.ConfigMap) string {
 	const (
 		argo      = "argocd.argoproj.io/tracking-id"

@@ -18,8 +18,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// SecretsAnnotation of a manifest has the names of the Secrets beside its snapshot. In
-// it the program that deletes the manifest sees them, and need not list them.
+// SecretsAnnotation of a manifest holds the names of the Secrets beside its snapshot. A program that
+// deletes the manifest finds them there, and need not list Secrets.
 const SecretsAnnotation = "hapsnap.dev/secrets"
 
 const partSecret = "certificates"
@@ -27,8 +27,7 @@ const partSecret = "certificates"
 // companionKey is the key of a certificate in a Secret.
 func companionKey(version string) string { return version + ".pem" }
 
-// newCompanions returns the Secrets with the certificates that are kept beside a
-// snapshot, without their owner.
+// newCompanions returns the Secrets with the certificates of a snapshot, without their owner.
 func newCompanions(store string, id snapshots.ID, companions []snapshots.Companion, attempt string) []*corev1.Secret {
 	var out []*corev1.Secret
 	size := maxPiece
@@ -44,7 +43,7 @@ func newCompanions(store string, id snapshots.ID, companions []snapshots.Compani
 	return out
 }
 
-// createSecret creates a Secret that goes when its manifest goes.
+// createSecret creates a Secret that the API server deletes when its manifest is deleted.
 func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest string, uid types.UID) error {
 	o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: manifest, UID: uid}}
 	return s.write(ctx, "create "+o.Name, func() error {
@@ -53,11 +52,11 @@ func (s *Store) createSecret(ctx context.Context, o *corev1.Secret, manifest str
 	})
 }
 
-// removeSecrets deletes the Secrets of a manifest that is gone. Of a process that is killed
-// before, the API server collects them, for their owner is no more.
+// removeSecrets deletes the Secrets of a manifest that is gone. If the process is killed before, the
+// API server collects them, since their owner is gone.
 //
-// The manifest's annotation is a list of names that anybody could have written who may
-// create ConfigMaps: the names are hints, and the Secrets themselves say whose they are.
+// Anybody who may create ConfigMaps could have written the names in the manifest's annotation: the
+// names are hints, and the Secrets themselves say whose they are.
 func (s *Store) removeSecrets(ctx context.Context, manifest stored) error {
 	for _, name := range manifest.companions() {
 		err := s.write(ctx, "delete "+name, func() error {
@@ -79,15 +78,15 @@ func (s *Store) removeSecrets(ctx context.Context, manifest stored) error {
 	return nil
 }
 
-// companions returns the names of the Secrets beside a snapshot: those of the annotation
-// that this store gives to Secrets of that manifest.
+// companions returns the names of the Secrets beside a snapshot: those in the annotation that have a
+// name which this store gives to Secrets of that manifest.
 func (m stored) companions() []string {
 	return slices.DeleteFunc(strings.Fields(m.secrets), func(name string) bool {
 		return !strings.HasPrefix(name, m.name+"-") || !strings.Contains(name, "-"+partSecret+"-")
 	})
 }
 
-// isCompanion reports whether a Secret was made by this store beside a manifest.
+// isCompanion reports whether this store made a Secret beside a manifest.
 func (s *Store) isCompanion(o *corev1.Secret, manifest string, uid types.UID) bool {
 	owned := slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool {
 		return r.Kind == "ConfigMap" && r.Name == manifest && r.UID == uid
@@ -95,8 +94,8 @@ func (s *Store) isCompanion(o *corev1.Secret, manifest string, uid types.UID) bo
 	return owned && o.Labels[NameLabel] == s.name && o.Labels[PartLabel] == partSecret
 }
 
-// Companions returns the certificates that are kept beside a snapshot, by version:
-// those that its manifest names, verified. The errors are those of Get.
+// Companions returns the certificates of a snapshot that are kept in Secrets, by version: those that
+// its manifest names, verified. The errors are those of Get.
 func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]byte, error) {
 	o, manifest, err := s.manifest(ctx, id)
 	if err != nil {
@@ -130,22 +129,22 @@ func (s *Store) Companions(ctx context.Context, id snapshots.ID) (map[string][]b
 
 const partStatus = "status"
 
-// DeliveredKey is the key, in the ConfigMap of a status, of the snapshot that was
-// delivered last. It is the delivery's; all others are the reader's.
+// DeliveredKey is the key, in the ConfigMap of a status, of the snapshot that was delivered last. The
+// delivery writes it; the reader writes all other keys.
 const DeliveredKey = "delivered"
 
-// statusManager owns what readers say of themselves, so that Argo CD and Flux, which
-// own what they deliver of the same object, leave it as it is.
+// statusManager is the field manager of readers that write their status. Argo CD and Flux, which own
+// the fields that they deliver, leave its fields alone.
 const statusManager = "hapsnap-pusher"
 
 func statusName(store string) string { return store + "-status" }
 
-// StatusName returns the name of the ConfigMap in which a reader says of itself how it is
-// doing; see [Store.SetStatus].
+// StatusName returns the name of the ConfigMap in which a reader writes its status; see
+// [Store.SetStatus].
 func StatusName(store string) string { return statusName(store) }
 
-// unmade says of an error that the ConfigMap is not there, if that is why: who may change it
-// need not be allowed to make it.
+// unmade adds a hint to an error if the ConfigMap does not exist: permission to change it does not
+// include permission to create it.
 func (s *Store) unmade(ctx context.Context, name string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -157,8 +156,8 @@ func (s *Store) unmade(ctx context.Context, name string, err error) error {
 		"a compiler makes it with its first snapshot; for another store, grant what pusher rbac --create prints, once")
 }
 
-// SetStatus writes what a reader of the store says of itself into the ConfigMap
-// NAME-status, and makes that if there is none. Other keys stay.
+// SetStatus writes the status of a reader into the ConfigMap NAME-status, and creates that if there is
+// none. Other keys stay.
 func (s *Store) SetStatus(ctx context.Context, fields map[string]string) error {
 	o := applycorev1.ConfigMap(statusName(s.name), s.namespace).
 		WithLabels(map[string]string{NameLabel: s.name, PartLabel: partStatus}).WithData(fields)

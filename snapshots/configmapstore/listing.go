@@ -30,12 +30,12 @@ type stored struct {
 	refused   error             // why its signature is
 }
 
-// listing is the ConfigMaps of a store, without what is in them.
+// listing is the ConfigMaps of a store, without their data.
 type listing struct {
 	complete []stored // by ID, ascending
 	staged   []stored
-	// refused are complete, or delivered, and not signed by who may, where that is asked
-	// for; intruding are staged, likewise.
+	// refused are complete or delivered snapshots without an accepted signature, where signatures are
+	// verified. intruding are staged ones.
 	refused, intruding []stored
 	status             bool                   // the status is there
 	chunks             map[types.UID][]string // by the manifest that owns them
@@ -45,8 +45,8 @@ type listing struct {
 	partial  []stored                  // manifests that were, before all of their chunks
 }
 
-// newListing reads what the API server lists. An object that merely has the labels
-// of one of ours is passed over.
+// newListing reads what the API server lists. It skips an object that merely has the labels of this
+// package.
 func newListing(store string, items []metav1.PartialObjectMetadata) listing {
 	l := listing{chunks: map[types.UID][]string{}, arrived: map[snapshots.ID][]string{}}
 	for _, o := range items {
@@ -127,7 +127,7 @@ func (l listing) find(id snapshots.ID) (stored, bool) {
 	return stored{}, false
 }
 
-// orphans returns the chunks, sorted, that no manifest owns.
+// orphans returns the chunks that no manifest owns, sorted.
 func (l listing) orphans() []string {
 	owned := map[types.UID]bool{}
 	for _, s := range slices.Concat(l.complete, l.staged, l.refused, l.intruding) {
@@ -143,27 +143,26 @@ func (l listing) orphans() []string {
 	return slices.Compact(out)
 }
 
-// stateDelivered is that of a manifest, and of its chunks, which something delivers
-// from elsewhere: in any order, and without owners, whose UIDs nobody knows before.
-// It is a snapshot when all of it is there.
+// stateDelivered is the state of a manifest, and of its chunks, that a tool delivers from elsewhere: in
+// any order, and without owners, whose UIDs nobody knows before. It is a snapshot when all of it is
+// there.
 const stateDelivered = "delivered"
 
-// ChunksAnnotation says of a delivered manifest how many chunks it has, so that a
-// listing is enough to see whether all are there.
+// ChunksAnnotation of a delivered manifest says how many chunks it has, so that a listing is enough to
+// see whether all are there.
 const ChunksAnnotation = "hapsnap.dev/chunks"
 
 const (
-	// deliveredPiece is how much of a snapshot is in one ConfigMap that is delivered.
-	// kubectl apply, and Argo CD unless it is told otherwise, repeat an object in an
-	// annotation, and all annotations may have 256 KiB.
+	// deliveredPiece is how much of a snapshot is in one ConfigMap that is delivered. kubectl apply,
+	// and Argo CD by default, repeat an object in an annotation, and all annotations together may have
+	// 256 KiB.
 	deliveredPiece = 180 << 10
 	// maxChunks is how many chunks a manifest may name.
 	maxChunks = maxPieces*maxPiece/deliveredPiece + 1
 )
 
-// deliver are the annotations of what is delivered. It outlives the Application, as
-// history does; Argo CD need not repeat it in an annotation, and Flux has no variables
-// to put into it.
+// deliver are the annotations of delivered objects. An object outlives the Application, as history
+// does; Argo CD need not repeat it in an annotation, and Flux must not replace variables in it.
 var deliver = map[string]string{
 	"argocd.argoproj.io/compare-options":     "IgnoreExtraneous",
 	"argocd.argoproj.io/sync-options":        "Prune=false,Delete=false,ServerSideApply=true",
@@ -171,18 +170,18 @@ var deliver = map[string]string{
 	"kustomize.toolkit.fluxcd.io/substitute": "disabled",
 }
 
-// errDelivered is for writers of a store that somebody else fills, as a manifest shows.
+// errDelivered is the error for writers of a store into which another tool delivers, as a manifest
+// shows.
 func errDelivered(manifest string) error {
 	return process.WithHint(
 		fmt.Errorf("%w: what is in this store is delivered from another one, such as ConfigMap %s", sequence.ErrRefused, manifest),
 		"publish where it is delivered from, or to another name")
 }
 
-// Delivered returns the ConfigMaps of a snapshot, the same for the same snapshot, in
-// the form in which others may put them into the namespace of a store: the manifest,
-// signed with the key if there is one, its chunks, and the status, which says that it was
-// delivered. The error of a snapshot that is too large wraps
-// [sequence.ErrRefused].
+// Delivered returns the ConfigMaps of a snapshot in the form in which a tool may deliver them into the
+// namespace of a store: the manifest, signed with the key if there is one, its chunks, and the status,
+// which says that it was delivered. The same snapshot always gives the same ConfigMaps. The error of a
+// snapshot that is too large wraps [sequence.ErrRefused].
 func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key) ([]*corev1.ConfigMap, error) {
 	p, err := packInto(s, deliveredPiece)
 	if err != nil {
@@ -210,8 +209,7 @@ func Delivered(namespace, store string, s snapshots.Snapshot, key signature.Key)
 
 func isDelivered(o *corev1.ConfigMap) bool { return o.Labels[StateLabel] == stateDelivered }
 
-// missing is the error of a chunk that is not there: of one that was delivered, it is
-// still to come.
+// missing is the error of a chunk that is not there. A delivered chunk may still arrive.
 func missing(manifest *corev1.ConfigMap, chunk string) error {
 	if isDelivered(manifest) {
 		return fmt.Errorf("%w: %s is not delivered yet", snapshots.ErrNotFound, chunk)
@@ -219,8 +217,8 @@ func missing(manifest *corev1.ConfigMap, chunk string) error {
 	return fmt.Errorf("%w: %s is missing", snapshots.ErrCorrupt, chunk)
 }
 
-// pieceOf returns what is in a chunk. Tools that make ConfigMaps of files take bytes
-// that happen to be UTF-8 for text.
+// pieceOf returns the content of a chunk. Tools that make ConfigMaps of files put bytes that happen to
+// be UTF-8 under data.
 func pieceOf(chunk *corev1.ConfigMap) []byte {
 	if text, found := chunk.Data[pieceKey]; found {
 		return []byte(text)
@@ -228,8 +226,8 @@ func pieceOf(chunk *corev1.ConfigMap) []byte {
 	return chunk.BinaryData[pieceKey]
 }
 
-// addDelivered notes a chunk that was delivered. Without a manifest it means nothing:
-// anything may be left over.
+// addDelivered records a chunk that was delivered. It means nothing without a manifest, and may be a
+// leftover.
 func (l *listing) addDelivered(o metav1.PartialObjectMetadata) {
 	id, err := snapshots.ParseID(o.Labels[SnapshotLabel])
 	if err != nil || o.Labels[StateLabel] != stateDelivered {
@@ -252,8 +250,8 @@ func (l *listing) whole(store string, id snapshots.ID, count string) bool {
 	return true
 }
 
-// strays returns what was delivered, sorted, of snapshots that are not there and are
-// older than the newest: what is still to be delivered is newer.
+// strays returns delivered objects, sorted, that belong to no snapshot and are older than the newest:
+// newer ones may still be on their way.
 func (l listing) strays() []string {
 	var names []string
 	for _, s := range l.partial {

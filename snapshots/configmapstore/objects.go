@@ -43,8 +43,8 @@ const (
 	pieceKey      = "files.tar.gz"
 )
 
-// keep are the annotations that make Argo CD and Flux leave alone what no
-// repository of theirs holds.
+// keep are the annotations that make Argo CD and Flux leave objects alone that are in no repository of
+// theirs.
 var keep = map[string]string{
 	"argocd.argoproj.io/compare-options": "IgnoreExtraneous",
 	"argocd.argoproj.io/sync-options":    "Prune=false",
@@ -63,14 +63,14 @@ func chunkName(store string, revision uint64, attempt string, n int) string {
 // ChannelName returns the name of the ConfigMap with the channel of a store.
 func ChannelName(store string) string { return store + "-channel" }
 
-// draft is the ConfigMaps of a snapshot that is not stored yet.
+// draft are the ConfigMaps of a snapshot that is not stored yet.
 type draft struct {
 	manifest *corev1.ConfigMap
 	chunks   []*corev1.ConfigMap // without their owner, which has no UID yet
 }
 
-// newDraft returns the ConfigMaps of a packed snapshot. The attempt tells chunks of
-// the same revision by two writers apart.
+// newDraft returns the ConfigMaps of a packed snapshot. The attempt distinguishes chunks of the same
+// revision by two writers.
 func newDraft(store string, s snapshots.Snapshot, p packed, attempt string) draft {
 	id := s.ID()
 	var d draft
@@ -103,7 +103,7 @@ func part(store, name, kind string) *corev1.ConfigMap {
 	}}
 }
 
-// ownedBy makes a chunk go when its manifest goes.
+// ownedBy makes the API server delete a chunk when its manifest is deleted.
 func ownedBy(chunk *corev1.ConfigMap, manifest string, uid types.UID) *corev1.ConfigMap {
 	chunk.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: manifest, UID: uid}}
 	return chunk
@@ -117,16 +117,15 @@ func newChannel(store string, fields map[string]string) *corev1.ConfigMap {
 }
 
 const (
-	// maxPiece is how much of a snapshot is in one ConfigMap, which holds 1 MiB
-	// with its names.
+	// maxPiece is how much of a snapshot is in one ConfigMap, which holds 1 MiB with its names.
 	maxPiece = 900 << 10
-	// maxPieces keeps a snapshot to 28 MiB, compressed: etcd holds 2 GiB of
-	// everything unless it was told otherwise, and a history is many snapshots.
+	// maxPieces limits a snapshot to 28 MiB, compressed: etcd holds 2 GiB of everything by default, and
+	// a history is many snapshots.
 	maxPieces = 32
-	// maxRatio is how many bytes a byte of the archive may stand for, beyond what any
-	// archive may, smallArchive. gzip gets to a thousand with one byte that is repeated,
-	// and to 41 with that of 10,000 Ingresses with four options each, whose sections are all
-	// alike: so it is not asked of what takes little memory anyway.
+	// maxRatio is how many bytes a byte of the archive may expand to, where the result exceeds
+	// smallArchive. gzip gets to a thousand with one byte that is repeated, and to 41 with the
+	// configuration of 10,000 Ingresses with four options each, whose sections are all alike. The ratio
+	// of an archive that takes little memory does not matter.
 	maxRatio     = 16
 	smallArchive = 64 << 20
 )
@@ -134,12 +133,12 @@ const (
 // packed is a snapshot as it is put into ConfigMaps.
 type packed struct {
 	manifest   []byte
-	manifestGz []byte   // in its place, if it is too large for a ConfigMap
+	manifestGz []byte   // in place of the manifest, if that is too large for a ConfigMap
 	pieces     [][]byte // of the tar.gz with the files
 }
 
-// pack returns the same bytes for the same snapshot. A snapshot that is too large is
-// refused with its largest files.
+// pack packs a snapshot. The same snapshot always gives the same bytes. A snapshot that is too large is
+// refused, and the error names its largest files.
 func pack(s snapshots.Snapshot) (packed, error) { return packInto(s, maxPiece) }
 
 // packInto packs into pieces of at most so many bytes, all of about the same size.
@@ -226,9 +225,9 @@ func manifestText(data map[string]string, binary map[string][]byte) ([]byte, err
 	return content, nil
 }
 
-// unpackFiles reads the files that a manifest lists from the pieces. It reads no
-// more of a file than it should have: the digests are the caller's to verify. What would
-// take much more memory than the pieces do is refused before it is unpacked.
+// unpackFiles reads the files that a manifest lists from the pieces. It reads no more of a file than
+// the manifest says; callers verify the digests. It refuses pieces that would take much more memory
+// than they are large, before it unpacks them.
 func unpackFiles(manifest snapshots.Manifest, pieces [][]byte) ([]snapshots.File, error) {
 	var readers []io.Reader
 	packed := 0
@@ -263,7 +262,7 @@ func unpackFiles(manifest snapshots.Manifest, pieces [][]byte) ([]snapshots.File
 	return files, nil
 }
 
-// unpackedSize returns how much there is to unpack for these files, with what tar adds.
+// unpackedSize returns how many bytes these files have unpacked, with what tar adds.
 func unpackedSize(files []snapshots.FileDigest, packed int) (int64, error) {
 	if err := snapshots.CheckSizes(files); err != nil {
 		return 0, err

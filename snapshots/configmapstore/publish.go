@@ -20,8 +20,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
-// tries is how often a writer may be overtaken, and interval how long it waits before
-// it looks again. Waiting for another one to finish is no try.
+// tries is how often a writer may be overtaken, and interval how long it waits before it looks again.
+// Waiting for another writer to finish does not count.
 const (
 	tries    = 20
 	interval = 30 * time.Millisecond
@@ -32,13 +32,12 @@ var (
 	errMoved = errors.New("another writer was faster")
 )
 
-// Publish stores the draft as the newest snapshot. A draft with the content of the
-// newest is not stored: its ID is returned, and false. A newest snapshot that is corrupt
-// is followed by the next revision. A draft that is too large is refused with its largest
-// files.
+// Publish stores the draft as the newest snapshot. A draft with the content of the newest is not
+// stored: Publish returns the ID of the newest, and false. A newest snapshot that is corrupt is
+// followed by the next revision. A draft that is too large is refused with its largest files.
 //
-// After an error, whether the snapshot is published is not known; publishing the
-// same draft again finds out.
+// After an error it is not known whether the snapshot is published; publishing the same draft again
+// finds out.
 func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
 	if err := sequence.Check(d); err != nil {
 		return snapshots.ID{}, false, err
@@ -63,19 +62,19 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 // publication is one call of Publish.
 type publication struct {
 	*Store
-	waits time.Time              // since when it waits for others, zero: not yet
+	waits time.Time              // since when it waits for other writers; zero if it does not
 	taken map[uint64]int         // how often the name of a revision was found to be taken
 	mine  map[types.UID]bool     // the manifests that it made
 	seen  map[types.UID]sighting // those of others that are staged
 }
 
-// sighting is what was last seen of a manifest that is staged.
+// sighting is what was last seen of a staged manifest.
 type sighting struct {
 	chunks int
 	since  time.Time
 }
 
-// try looks at the store, and publishes if nobody else is about to.
+// try looks at the store, and publishes unless another writer is about to.
 func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error) {
 	l, err := p.list(ctx, everything)
 	if err != nil {
@@ -117,13 +116,12 @@ func (p *publication) try(ctx context.Context, d snapshots.Draft) (snapshots.ID,
 	return next.ID(), true, nil
 }
 
-// maxSkip is how far ahead a snapshot that nobody who may has signed is made way for: one
-// with the last revision that there is leaves room for all others below it.
+// maxSkip is how far ahead a snapshot without an accepted signature may be to still be made way for:
+// somebody could make one with the last possible revision, and revisions below it remain.
 const maxSkip = 1_000_000
 
-// free returns the first revision, from that one on, that comes after all that are there,
-// also those that are not signed by who may, and whose name is not that of an object that is
-// no snapshot at all.
+// free returns the first revision, from the given one on, that comes after all that are there, also
+// those without an accepted signature, and whose name no object has that is no snapshot at all.
 func (p *publication) free(l listing, from uint64) uint64 {
 	revision := from
 	for _, s := range l.refused {
@@ -137,15 +135,15 @@ func (p *publication) free(l listing, from uint64) uint64 {
 	return revision
 }
 
-// names reports whether a manifest of a revision is there, in whatever state.
+// names reports whether there is a manifest of a revision, in whatever state.
 func (l listing) names(revision uint64) bool {
 	return slices.ContainsFunc(slices.Concat(l.complete, l.staged, l.intruding, l.partial), func(s stored) bool { return s.id.Revision == revision })
 }
 
-// beside makes what stands beside snapshots where it is not there: the status, and with the
-// first snapshot the channel, in which nobody has said anything. So a reader, which changes
-// both, need not be allowed to create ConfigMaps here. A channel that is gone later on was
-// taken away, and that is for people to judge.
+// beside creates what stands beside snapshots if it is missing: the status, and with the first snapshot
+// the empty channel. So a reader, which changes both, does not need permission to create ConfigMaps.
+// beside does not replace a channel that is gone later: somebody deleted it, and people have to judge
+// that.
 func (p *publication) beside(ctx context.Context, l listing, now time.Time) error {
 	var missing []*corev1.ConfigMap
 	if len(l.complete)+len(l.refused) == 0 {
@@ -170,8 +168,8 @@ func (p *publication) beside(ctx context.Context, l listing, now time.Time) erro
 	return nil
 }
 
-// busy reports whether another writer may still be at work on what is staged. It is not
-// waited for without end, whatever is added to it, and however often it is made anew.
+// busy reports whether another writer may still be at work on what is staged. The wait has an end,
+// whatever is added to it, and however often it is made anew.
 func (p *publication) busy(l listing, now time.Time) bool {
 	if p.waits.IsZero() {
 		p.waits = now
@@ -190,15 +188,15 @@ func (p *publication) busy(l listing, now time.Time) bool {
 			last = sighting{chunks, now}
 			p.seen[staged.uid] = last
 		}
-		// The clock is not ours. A clock that is ahead shows an object as older than it is,
-		// whose writer then finds that it is gone, and looks again.
+		// The clock is that of the API server. If ours is ahead, an object looks older than it is; its
+		// writer then finds that it is gone, and starts again.
 		old := !staged.created.IsZero() && now.Sub(staged.created) >= longest*p.patience
 		busy = busy || (!old && now.Sub(last.since) < p.patience)
 	}
 	return busy
 }
 
-// sweep removes what is staged, the manifests first, and chunks that have none.
+// sweep removes what is staged, the manifests first, and chunks without a manifest.
 func (p *publication) sweep(ctx context.Context, l listing) error {
 	chunks := l.orphans()
 	for _, staged := range slices.Concat(l.staged, l.intruding) {
@@ -256,9 +254,8 @@ func (p *publication) store(ctx context.Context, next snapshots.Snapshot, compan
 	return p.complete(ctx, manifest)
 }
 
-// confirm looks again whether the parent is still the newest: the name was free
-// also if others have published since, and deleted what they published. From now
-// on the claim keeps them from it.
+// confirm checks again whether the parent is still the newest: the name was free also if others have
+// published since, and deleted what they published. From now on the claim keeps them from it.
 func (p *publication) confirm(ctx context.Context, parent snapshots.ID) error {
 	ids, err := p.IDs(ctx)
 	if err != nil {
@@ -297,8 +294,8 @@ func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, err
 	return s.remember(sequence.HeadOf(head)), nil
 }
 
-// Delete removes snapshots. Those that are not there are passed over; the newest is
-// refused, and then nothing is removed.
+// Delete removes snapshots. It skips those that are not there. If the newest is among them, it refuses
+// and removes nothing.
 func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 	l, err := s.list(ctx, everything)
 	if err != nil {
@@ -314,7 +311,7 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 		if !ok {
 			continue
 		}
-		// The manifest goes first: without it, the chunks are nothing.
+		// The manifest goes first: chunks without a manifest mean nothing.
 		err := s.remove(ctx, found.name, &metav1.Preconditions{UID: &found.uid})
 		if err == nil || apierrors.IsConflict(err) { // another one bears the name
 			err = errors.Join(s.removeAll(ctx, append(l.chunks[found.uid], l.arrived[id]...)), s.removeSecrets(ctx, found))
@@ -338,8 +335,8 @@ func (s *Store) removeAll(ctx context.Context, names []string) error {
 	return nil
 }
 
-// overtaken reports whether a write failed because of another writer, so that a look
-// at the store says more.
+// overtaken reports whether a write failed because of another writer, so that reading the store again
+// helps.
 func overtaken(err error) bool {
 	return errors.Is(err, errMoved) || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 }
@@ -354,7 +351,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// newAttempt returns a word that no other writer has.
+// newAttempt returns a word that no other writer uses.
 func newAttempt() string {
 	var random [4]byte
 	rand.Read(random[:]) // never fails

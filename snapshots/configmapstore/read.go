@@ -33,8 +33,8 @@ func (s *Store) View(ctx context.Context) (channel.View, error) {
 	return channel.View{IDs: l.ids(), Refused: s.refusals(l), Channel: current, Seen: s.remembered()}, nil
 }
 
-// IDs returns the IDs of all snapshots, the newest last: where signatures are asked for,
-// of those that are signed. The channel is not read.
+// IDs returns the IDs of all snapshots, the newest last. Where signatures are verified, it leaves out
+// snapshots without an accepted one. It does not read the channel.
 func (s *Store) IDs(ctx context.Context) ([]snapshots.ID, error) {
 	l, err := s.list(ctx, readable)
 	return l.ids(), err
@@ -60,7 +60,7 @@ func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (snapshots.Manife
 	return manifest, err
 }
 
-// manifest returns the manifest of a complete snapshot, and where it is from.
+// manifest returns the manifest of a complete snapshot, and the ConfigMap that it is in.
 func (s *Store) manifest(ctx context.Context, id snapshots.ID) (*corev1.ConfigMap, snapshots.Manifest, error) {
 	o, err := s.find(ctx, id)
 	if err != nil {
@@ -131,8 +131,8 @@ func (s *Store) read(ctx context.Context, o *corev1.ConfigMap, manifest snapshot
 	return snapshot, snapshot.Verify()
 }
 
-// unlessDeleted returns err, or says that the snapshot is not there if it was
-// deleted while it was being read: missing chunks are then no corruption.
+// unlessDeleted returns err, or an error that says the snapshot is not there if it was deleted while it
+// was being read: missing chunks are no corruption then.
 func (s *Store) unlessDeleted(ctx context.Context, id snapshots.ID, err error) error {
 	if _, gone := s.find(ctx, id); gone != nil {
 		return gone
@@ -140,17 +140,16 @@ func (s *Store) unlessDeleted(ctx context.Context, id snapshots.ID, err error) e
 	return err
 }
 
-// followPauses is how long it takes until a watch that ended is begun again, at most
-// where the API server is away or does not let us.
+// followPauses are the times before a watch that ended is begun again. They grow while the API server
+// is away or refuses the watch.
 var followPauses = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 10 * time.Second}
 
-// followTime is how long a watch is asked for; then it is begun anew, a little sooner
-// or later than those of others.
+// followTime is how long one watch lasts, plus or minus a little, so that watches of several readers do
+// not begin at the same time.
 const followTime = 5 * time.Minute
 
-// Follow calls changed when something of the store may have changed, also while it
-// could not be heard of, until ctx is done. It says nothing of errors to its caller,
-// who looks into the store now and then anyway.
+// Follow calls changed when something in the store may have changed, also after times without a watch,
+// until ctx is done. It reports no errors: the caller reads the store now and then anyway.
 func (s *Store) Follow(ctx context.Context, changed func()) {
 	pauses, interrupted := followPauses, false
 	for {
@@ -200,8 +199,8 @@ func (s *Store) follow(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// events begins a watch from now on: what is there is not sent once more. What readers
-// say of themselves is no news to them.
+// events begins a watch from now on, without the objects that are already there. It leaves out the
+// status of readers.
 func (s *Store) events(ctx context.Context, objects metadata.ResourceInterface) (watch.Interface, error) {
 	selector := labels.Set{NameLabel: s.name}.String() + "," + PartLabel + "!=" + partStatus
 	seconds := int64((followTime + rand.N(followTime/2)).Seconds())

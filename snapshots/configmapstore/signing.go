@@ -19,17 +19,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 )
 
-// signing is with which key a store signs, and whose signatures it accepts.
+// signing holds the key with which a store signs, and the list of accepted signers.
 type signing struct {
 	key     signature.Key
 	allowed signature.Allowed
 
 	mu       sync.Mutex
-	list     [sha256.Size]byte // of who is allowed, that the verdicts are about
+	list     [sha256.Size]byte // the list of signers that the verdicts are about
 	verdicts map[[sha256.Size]byte]verdict
 }
 
-// verdict is what was found of one signature.
+// verdict is the result of verifying one signature.
 type verdict struct {
 	by  signature.Signer
 	why error // it is refused, nil if it is not
@@ -39,8 +39,8 @@ type verdict struct {
 // as many signatures that are refused.
 const maxVerdicts = 10_000
 
-// sign sets the annotations by which an object is signed. Where signatures are asked for,
-// one that would not be accepted is refused before anybody reads it.
+// sign sets the annotations by which an object is signed. Where signatures are verified, it refuses to
+// make one that would not be accepted.
 func (s *signing) sign(o *corev1.ConfigMap, what statement) error {
 	delete(o.Annotations, SignedAnnotation)
 	delete(o.Annotations, SignatureAnnotation)
@@ -68,9 +68,9 @@ func (s *signing) sign(o *corev1.ConfigMap, what statement) error {
 	return nil
 }
 
-// verify returns what is signed by the annotations, and who signed it. The error is a
-// [signature.RefusedError] if that is nobody who may, or it is about something else than the
-// name in the store.
+// verify returns the statement that the annotations sign, and the signer. The error is a
+// [signature.RefusedError] if the signer is not accepted, or the statement is about something else than
+// the name in the store.
 func (s *signing) verify(annotations map[string]string, kind, store, name string) (statement, signature.Signer, error) {
 	refuse := func(why error) (statement, signature.Signer, error) {
 		return statement{}, signature.Signer{}, signature.RefusedError{Reason: why}
@@ -92,8 +92,8 @@ func (s *signing) verify(annotations map[string]string, kind, store, name string
 
 var errUnsigned = errors.New("it has no signature")
 
-// judge verifies a signature, unless that was done before with the same list of who may
-// sign: a store is listed again and again.
+// judge verifies a signature, unless it did before with the same list of signers: a store is listed
+// again and again.
 func (s *signing) judge(text, armored string, at time.Time) (signature.Signer, error) {
 	list, err := s.allowed.Fingerprint()
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *signing) judge(text, armored string, at time.Time) (signature.Signer, e
 	return by, err
 }
 
-// divide takes the snapshots out of a listing that are not signed by who may, and what they
-// would have others do: they are nobody's, as far as this store goes.
+// divide takes the snapshots without an accepted signature out of a listing. This store ignores them,
+// and what their annotations would have it do.
 func (s *Store) divide(l *listing) error {
 	if !s.signing.allowed.Enabled() {
 		return nil
@@ -156,8 +156,8 @@ func (s *Store) divide(l *listing) error {
 	return nil
 }
 
-// vouch returns an error unless the manifest of a snapshot is signed by somebody who is
-// allowed to, or nobody asks for it.
+// vouch returns an error if signatures are verified, and nobody who is allowed to has signed the
+// manifest of a snapshot.
 func (s *Store) vouch(o *corev1.ConfigMap, id snapshots.ID, text []byte) error {
 	if !s.signing.allowed.Enabled() {
 		return nil
@@ -175,8 +175,8 @@ func (s *Store) vouch(o *corev1.ConfigMap, id snapshots.ID, text []byte) error {
 	return nil
 }
 
-// vouchChannel is vouch for the channel. It returns the channel's number, 0 where nobody
-// asks for signatures.
+// vouchChannel is vouch for the channel. It returns the channel's number, 0 where signatures are not
+// verified.
 func (s *Store) vouchChannel(o *corev1.ConfigMap) (uint64, error) {
 	if !s.signing.allowed.Enabled() || o == nil {
 		return 0, nil
@@ -198,9 +198,9 @@ func (s statement) covers(data map[string]string) bool {
 	return err == nil && same.content == s.content
 }
 
-// ours reports whether the newest snapshot may be taken for what was published already:
-// where there is a key and no list of others', it has to be signed with that key, so that
-// what was published before there was one, or with another one, is published once more.
+// ours reports whether the newest snapshot counts as published already. With a key and no list of
+// signers, it has to be signed with that key: a snapshot from before there was a key, or with another
+// key, is published once more.
 func (s *Store) ours(found stored) (bool, error) {
 	if !s.signing.key.Enabled() || s.signing.allowed.Enabled() {
 		return true, nil
@@ -213,8 +213,8 @@ func (s *Store) ours(found stored) (bool, error) {
 	return armored == found.signed[SignatureAnnotation], err
 }
 
-// Signature returns who signed a snapshot. That nobody did, or somebody who is not
-// allowed to, is no error here.
+// Signature returns who signed a snapshot. It returns no error for a snapshot that nobody signed, or
+// somebody who is not allowed to.
 func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Finding, error) {
 	o, err := s.find(ctx, id)
 	if err != nil {
@@ -240,8 +240,8 @@ func (s *Store) Signature(ctx context.Context, id snapshots.ID) (signature.Findi
 	return found, err
 }
 
-// Refused returns the snapshots that are there and not signed by who may, with the reason
-// of each, by ID. Nobody runs them.
+// Refused returns the snapshots without an accepted signature, by ID, with the reason of each. No
+// instance runs them.
 func (s *Store) Refused(ctx context.Context) ([]channel.Refused, error) {
 	l, err := s.list(ctx, readable)
 	return s.refusals(l), err
@@ -256,23 +256,22 @@ func (s *Store) refusals(l listing) []channel.Refused {
 	return out
 }
 
-// Remember has the store know what a reader saw of it before, as [channel.View.Seen]
-// says.
+// Remember tells the store what a reader saw of it before, as [channel.View.Seen] says.
 func (s *Store) Remember(seen channel.Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.believed = seen.Of(s.String()).Channel
 }
 
-// remembered is what Remember is to be given.
+// remembered returns what Remember needs.
 func (s *Store) remembered() channel.Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return channel.Seen{Store: s.String(), Channel: s.believed}
 }
 
-// versionOf tells the states of a ConfigMap apart; "" is that of none. The serial is that of
-// what is signed, 0 where no signature is asked for.
+// versionOf returns a text that differs between the states of a ConfigMap, "" without one. The serial
+// is that of the signed statement, 0 where signatures are not verified.
 func versionOf(o *corev1.ConfigMap, serial uint64) string {
 	if o == nil {
 		return ""
@@ -284,8 +283,8 @@ func versionOf(o *corev1.ConfigMap, serial uint64) string {
 	return version
 }
 
-// believe notes the channel's ConfigMap, nil for none, if it comes after the one that was
-// believed last, or what it says accepts that it does not.
+// believe records the channel's ConfigMap, nil for none. It refuses one that does not come after the
+// last one it believed, unless the channel says that this is accepted.
 func (s *Store) believe(o *corev1.ConfigMap, serial uint64, c channel.Channel) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,14 +300,13 @@ func (s *Store) believe(o *corev1.ConfigMap, serial uint64, c channel.Channel) e
 	return nil
 }
 
-// rewound says why a ConfigMap of a version is none that came after another, "" if it is.
+// rewound says why a ConfigMap of one version does not come after another. It returns "" if it does.
 //
-// People, and tools such as Argo CD and Flux, may write into it what they like, also what
-// was in it before: it stays the same object, and its resourceVersion grows, which
-// Kubernetes promises to be comparable (KEP-5504). An object that was deleted and made again
-// has another UID, and one that was restored with the whole of etcd a lower version. Where
-// it is signed, what was in it before is not to be written by who cannot sign: its number
-// does not go down.
+// People, and tools such as Argo CD and Flux, may write anything into it, also what was in it before:
+// it stays the same object, and its resourceVersion grows, which Kubernetes promises to be comparable
+// (KEP-5504). An object that was deleted and made again has another UID, and one that was restored with
+// the whole of etcd a lower version. Where channels are signed, only a signer can write back what was
+// in one before, since the number must not go down.
 func rewound(before, now string) string {
 	uid, version, serial := versionParts(now)
 	oldUID, oldVersion, oldSerial := versionParts(before)

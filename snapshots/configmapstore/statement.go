@@ -13,24 +13,23 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
-// SignedAnnotation of a manifest, and of a channel, holds the [statement] that is signed,
-// and SignatureAnnotation its signature, as ssh-keygen -Y sign or gpg make it. Both are
-// annotations, so that a listing tells which snapshots are signed, by whom, without one of
-// them being fetched.
+// SignedAnnotation of a manifest, and of a channel, holds the [statement] that is signed, and
+// SignatureAnnotation its signature, as ssh-keygen -Y sign or gpg make it. Both are annotations, so
+// that a listing shows which snapshots are signed, and by whom, without fetching one.
 const (
 	SignedAnnotation    = "hapsnap.dev/signed"
 	SignatureAnnotation = "hapsnap.dev/signature"
 )
 
-// The kinds of what is signed.
+// The kinds of statements.
 const (
 	signedSnapshot = "hapsnap snapshot v1"
 	signedChannel  = "hapsnap channel v1"
 )
 
-// statement is what a signer vouches for: a content under a name, in one store. The name
-// of a snapshot has its revision, so that one is not put in the place of another; that of
-// a channel is a number that grows with each change, so that an old one is not put back.
+// statement is what a signer signs: a content under a name, in one store. The name of a snapshot has
+// its revision, so that no snapshot can be put in the place of another; that of a channel is a number
+// that grows with each change, so that an old one cannot be put back.
 type statement struct {
 	kind    string
 	store   string // its URL
@@ -63,20 +62,20 @@ func parseStatement(text string) (statement, error) {
 
 var errStatement = fmt.Errorf("annotation %s is not what this version signs", SignedAnnotation)
 
-// contentOf returns the digest of a text that is signed.
+// contentOf returns the digest of a text.
 func contentOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// stateSnapshot returns what is said of a manifest.
+// stateSnapshot returns the statement for a manifest.
 func stateSnapshot(store string, m snapshots.Manifest, text []byte) statement {
 	id := snapshots.NewID(m.Spec.Revision, m.Spec.Digest)
 	return statement{signedSnapshot, store, id.String(), contentOf(text), moment1970(m.Provenance.Time)}
 }
 
-// stateChannel returns what is said of the keys of a channel. What people note beside
-// them decides nothing.
+// stateChannel returns the statement for the keys of a channel. Notes that people keep beside them
+// decide nothing, and are left out.
 func stateChannel(store string, serial uint64, data map[string]string, at time.Time) (statement, error) {
 	says := maps.Clone(data)
 	delete(says, noteKey)
@@ -96,7 +95,7 @@ func (s statement) serial() uint64 {
 	return n
 }
 
-// moment1970 returns a time as signatures can say it: OpenPGP knows none before 1970.
+// moment1970 returns a time that signatures can hold: OpenPGP knows none before 1970.
 func moment1970(t time.Time) time.Time {
 	if t.Unix() < 0 {
 		t = time.Unix(0, 0)
@@ -104,7 +103,7 @@ func moment1970(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Second)
 }
 
-// about returns why a statement is not about the name in the store, nil if it is.
+// about returns why a statement is about something else than the name in the store, nil if it is not.
 func (s statement) about(kind, store, name string) error {
 	switch {
 	case s.kind != kind:

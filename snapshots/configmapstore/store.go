@@ -27,21 +27,21 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
-// patience is how long what another writer staged is left alone while nothing is
-// added to it. A chunk takes far less.
+// patience is how long a staged snapshot of another writer is left alone while nothing is added to it.
+// Writing a chunk takes far less.
 const patience = 10 * time.Second
 
-// longest is how many times the patience all of a snapshot may take, from when its
-// manifest was created: 32 chunks, at a second each, and as much again.
+// longest is how long writing a whole snapshot may take, in units of patience, from the creation of its
+// manifest: 32 chunks at a second each, and as much again.
 const longest = 6
 
-// Options are what a store must be told, but for Log.
+// Options configure a store. Only Log may be left out.
 type Options struct {
 	Config    *rest.Config // how the API server is reached
 	Namespace string
 	Name      string // which begins the names of the ConfigMaps
-	// Key signs what is written, none if empty; Allowed says whose signatures are accepted,
-	// anybody's if empty.
+	// Key signs what is written; without one nothing is signed. Allowed lists whose signatures are
+	// accepted; without it no signatures are verified.
 	Key     signature.Key
 	Allowed signature.Allowed
 	Log     *slog.Logger // default: discards
@@ -59,8 +59,8 @@ type Store struct {
 	mu       sync.Mutex    // guards head and believed
 	head     sequence.Head // the newest snapshot that this Store wrote or verified
 	believed string        // the version of the channel that was believed last
-	// reading is held while the channel is read: of two answers, the older one would seem
-	// to be a channel that went back, if it were believed after the newer one.
+	// reading is held while the channel is read. If two reads ran at once and the newer answer were
+	// believed first, the older one would look like a channel that went back.
 	reading sync.Mutex
 
 	patience time.Duration
@@ -97,13 +97,13 @@ func Check(namespace, name string) error {
 	return nil
 }
 
-// Open names a store. Nothing is sent to the API server.
+// Open names a store. It sends nothing to the API server.
 func Open(o Options) (*Store, error) {
 	if err := Check(o.Namespace, o.Name); err != nil {
 		return nil, err
 	}
 	config := rest.CopyConfig(o.Config)
-	config.WarningHandler = rest.NoWarnings{} // a ConfigMap has none, and else they go to stderr
+	config.WarningHandler = rest.NoWarnings{} // ConfigMaps cause no warnings, and others would go to stderr
 	meta, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
@@ -143,24 +143,23 @@ func (s *Store) remember(h sequence.Head) sequence.Head {
 	return h
 }
 
-// errNoNamespace means that the place of a store is not there, which the API server
-// does not say when it lists what is in it.
+// errNoNamespace means that the namespace of a store does not exist. The API server does not say so
+// when it lists objects in it.
 var errNoNamespace = errors.New("the namespace is not there")
 
-// notFound is the error of a snapshot that the store does not hold.
+// notFound is the error for a snapshot that the store does not hold.
 func (s *Store) notFound(id snapshots.ID) error {
 	return fmt.Errorf("snapshot %s in %s: %w", id, s, snapshots.ErrNotFound)
 }
 
-// The selectors of list: everything of a store, and what is part of snapshots that
-// can be read.
+// The selectors of list: everything of a store, and everything of readable snapshots.
 const (
 	everything = ""
 	readable   = "," + StateLabel + " in (" + stateComplete + "," + stateDelivered + ")"
 )
 
-// list returns the ConfigMaps of the store, or those that are selected. It checks
-// that there is a namespace where there is nothing in it.
+// list returns the ConfigMaps of the store, or those that are selected. If there are none, it checks
+// that the namespace exists.
 func (s *Store) list(ctx context.Context, more string) (listing, error) {
 	selector := labels.Set{NameLabel: s.name}.String() + more
 	found, err := s.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(s.namespace).
@@ -175,7 +174,7 @@ func (s *Store) list(ctx context.Context, more string) (listing, error) {
 	return l, s.divide(&l)
 }
 
-// placed returns an error unless the namespace is there.
+// placed returns an error if the namespace does not exist.
 func (s *Store) placed(ctx context.Context) error {
 	_, err := s.core.Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -197,7 +196,7 @@ func (s *Store) create(ctx context.Context, o *corev1.ConfigMap) (made *corev1.C
 	return made, err
 }
 
-// update replaces an object unless it was changed since it was read.
+// update replaces an object, unless it was changed since it was read.
 func (s *Store) update(ctx context.Context, o *corev1.ConfigMap) error {
 	return s.write(ctx, "update "+o.Name, func() error {
 		_, err := s.core.ConfigMaps(s.namespace).Update(ctx, o, metav1.UpdateOptions{})
@@ -205,8 +204,8 @@ func (s *Store) update(ctx context.Context, o *corev1.ConfigMap) error {
 	})
 }
 
-// complete makes a staged manifest one that is read, unless it was changed since it
-// was made, or is gone: the point of no return.
+// complete changes the label of a staged manifest, so that readers read it, unless the manifest was
+// changed or is gone: the point of no return.
 func (s *Store) complete(ctx context.Context, staged *corev1.ConfigMap) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": staged.ResourceVersion,
@@ -221,8 +220,8 @@ func (s *Store) complete(ctx context.Context, staged *corev1.ConfigMap) error {
 	})
 }
 
-// remove deletes a ConfigMap, as it was seen if conditions say so. A ConfigMap that is gone
-// is passed over.
+// remove deletes a ConfigMap; with conditions, only if it is as it was seen. A ConfigMap that is gone
+// is skipped.
 func (s *Store) remove(ctx context.Context, name string, seen *metav1.Preconditions) error {
 	return s.write(ctx, "delete "+name, func() error {
 		err := s.core.ConfigMaps(s.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: seen})
@@ -244,7 +243,7 @@ func (s *Store) write(ctx context.Context, what string, call func() error) error
 	return s.step("after " + what)
 }
 
-// because adds why a call was given up on, which not every client says.
+// because adds why a call was abandoned, which not every client says.
 func because(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
@@ -252,9 +251,9 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// Reading returns what a reader of a store must be allowed to do in its namespace.
-// A chunk has no name that could be known before. A reader that may not watch polls. The
-// namespace itself is asked for where nothing is in it.
+// Reading returns the permissions that a reader of a store needs in its namespace. The names of chunks
+// are not known before, so that the rules name none. A reader that may not watch polls. The namespace
+// itself is read when nothing is in it.
 func Reading(namespace string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
@@ -262,36 +261,35 @@ func Reading(namespace string) []rbacv1.PolicyRule {
 	}
 }
 
-// Writing returns what a writer of a store must be allowed to do in its namespace.
+// Writing returns the permissions that a writer of a store needs in its namespace.
 func Writing(namespace string) []rbacv1.PolicyRule {
 	rules := Reading(namespace)
 	rules[0].Verbs = []string{"create", "delete", "get", "list", "patch"}
 	return rules
 }
 
-// WritingCompanions returns what it takes to keep certificates beside snapshots, besides
-// Writing. A writer gets a Secret before it deletes it, to see whose it is.
+// WritingCompanions returns the permissions, besides Writing, to keep certificates beside snapshots. A
+// writer gets a Secret before it deletes it, to see whose it is.
 func WritingCompanions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete", "get"}}}
 }
 
-// ReadingCompanions returns what it takes to read those, besides Reading. They have no
-// name that could be known before.
+// ReadingCompanions returns the permissions, besides Reading, to read those certificates. Their names
+// are not known before.
 func ReadingCompanions() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
 }
 
-// Status returns what it takes to write the status of a store, which is made with the first
-// snapshot, by the compiler or the tool that delivers it.
+// Status returns the permissions to write the status of a store. The compiler, or the tool that
+// delivers, creates it with the first snapshot.
 func Status(store string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{statusName(store)}, Verbs: []string{"patch"}},
 	}
 }
 
-// Channel returns what it takes to change the channel of a store, besides reading it. It is
-// made with the first snapshot that is published, and by people where snapshots are
-// delivered.
+// Channel returns the permissions, besides reading it, to change the channel of a store. It is created
+// with the first snapshot that is published, or by people where snapshots are delivered.
 func Channel(store string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{ChannelName(store)}, Verbs: []string{"update"}},
@@ -305,14 +303,14 @@ func ChannelByHand(store string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// Deleting returns what it takes to delete snapshots, besides Reading. Chunks have no names
-// that could be known before.
+// Deleting returns the permissions, besides Reading, to delete snapshots. The names of chunks are not
+// known before.
 func Deleting() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}}}
 }
 
-// Creating returns what it takes to make both where they are not there. It cannot be limited
-// to names: who may do that can make ConfigMaps that look like snapshots.
+// Creating returns the permissions to create status and channel where they are missing. Creating cannot
+// be limited to names: who may do it can make ConfigMaps that look like snapshots.
 func Creating() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}}
 }

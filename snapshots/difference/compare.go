@@ -15,20 +15,19 @@ import (
 // snapshot are compared, as if they were a file.
 const CertificatesFile = "certificates"
 
-// Side is one of two that are compared. Name says what it is, on one line.
+// Side is one of the two snapshots that are compared. Name says what it is, on one line.
 type Side struct {
 	Name         string
 	Files        []snapshots.File
 	Certificates []snapshots.CertificateRef
 	Recipients   []string // that certificates are sealed to
-	// Endpoints are those to join it with when it is pushed, nil if they are
-	// unknown. They are not looked at where endpoints are a file.
+	// Endpoints are the live endpoints that the side would be joined with, nil if they are unknown.
+	// They do not count where the snapshot records its endpoints in a file.
 	Endpoints map[snapshots.ServicePort][]snapshots.Endpoint
 }
 
-// Verdict is what it takes to bring a fleet from one side to the other. It is that of
-// [bind.Classify] for the sides as they are bound, as far as that can be told without
-// an instance.
+// Verdict says what it takes to bring a fleet from one side to the other. It is what [bind.Classify]
+// says of the sides as they are bound, as far as that is known without an instance.
 type Verdict = bind.Verdict
 
 // The verdicts.
@@ -102,8 +101,8 @@ type comparison struct {
 	old, new map[string]string
 }
 
-// texts returns what is compared, by path. Of sealed certificates that is their
-// versions, not what age makes of them.
+// texts returns what is compared, by path. Of sealed certificates it compares the versions, since age
+// encrypts to other bytes each time.
 func texts(s Side) map[string]string {
 	out := map[string]string{}
 	for _, f := range s.Files {

@@ -11,8 +11,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// decidingLine returns what sides take that differ in files: a reload for the first line
-// by which their shapes differ, else a change at run time for the first by which they do.
+// decidingLine returns the verdict on sides whose files differ, and its line: a reload for the first
+// line by which their shapes differ, otherwise a change at run time for the first line that differs.
 func (c *comparison) decidingLine() (v Verdict, decides Line, why string, err error) {
 	if decides, why, err = c.needsReload(); err != nil || why != "" || decides.File != "" {
 		return Reload, decides, why, err
@@ -70,9 +70,9 @@ func (c *comparison) changeable(path string) bool {
 	return true
 }
 
-// otherSlots returns the line by which recorded endpoints differ that are as many server
-// lines as there are slots for them. It is not known how many slots there are if only one
-// side has recorded ones.
+// otherSlots returns the first line of recorded endpoints that differs, where the endpoints are as many
+// server lines as there are slots for them. If only one side has recorded endpoints, the number of
+// slots is not known.
 func (c *comparison) otherSlots() (Line, string, error) {
 	at, differ := first(c.old[snapshots.EndpointsFile], c.new[snapshots.EndpointsFile])
 	if !differ {
@@ -113,10 +113,10 @@ func (c *comparison) lineAt(path string, at change) Line {
 	return out
 }
 
-// shapeText returns a haproxy.cfg as far as changing it needs a reload: of the
-// directives for servers all but the weight, which [bind.Bind] keeps out of
-// the shape unless it cannot be changed. That it keeps the Service out too is of no use here: who has fewer
-// slots is told by live endpoints only.
+// shapeText returns those parts of a haproxy.cfg that only a reload changes: of the directives for
+// servers everything but the weight, which [bind.Bind] keeps out of the shape unless it cannot be
+// changed at run time. Bind keeps the Service out, too, but whether another Service fits into the slots
+// only live endpoints tell.
 func shapeText(config string) (string, error) {
 	directives, err := bind.Directives([]byte(config))
 	if err != nil || len(directives) == 0 {
@@ -133,8 +133,8 @@ func shapeText(config string) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// liveEndpoints compares the endpoints that both sides would be joined with, of
-// the Services that both have; nil if they are the same or not known.
+// liveEndpoints compares the endpoints that both sides would be joined with, for the Services that both
+// have. It returns nil if they are the same or not known.
 func (c *comparison) liveEndpoints() (*File, error) {
 	if c.a.Endpoints == nil || c.b.Endpoints == nil || c.old[snapshots.EndpointsFile] != "" || c.new[snapshots.EndpointsFile] != "" {
 		return nil, nil
@@ -156,8 +156,8 @@ func (c *comparison) liveEndpoints() (*File, error) {
 	return &f, nil
 }
 
-// endpointsText is the endpoints of the Services that others have too, as they
-// would be recorded.
+// endpointsText returns the endpoints of the Services that the other side has too, as a snapshot would
+// record them.
 func endpointsText(endpoints, others map[snapshots.ServicePort][]snapshots.Endpoint) (string, error) {
 	both := map[snapshots.ServicePort][]snapshots.Endpoint{}
 	for service, list := range endpoints {
@@ -169,8 +169,7 @@ func endpointsText(endpoints, others map[snapshots.ServicePort][]snapshots.Endpo
 	return string(text), err
 }
 
-// judgeEndpoints is the verdict on sides that differ in live endpoints only, if
-// at all.
+// judgeEndpoints returns the verdict on sides that differ at most in live endpoints.
 func (c *comparison) judgeEndpoints(live *File) (Verdict, Line, string, error) {
 	if live == nil {
 		return Nothing, Line{}, "", nil
@@ -198,9 +197,8 @@ func (c *comparison) grownAsCompared() (Line, error) {
 	return c.grown(endpoints[0], endpoints[1])
 }
 
-// grown returns the directive of the first backend, of those that the sides have
-// in common, whose new endpoints do not fit into the slots that the old ones
-// were given; the zero Line if all do.
+// grown returns the directive of the first backend whose new endpoints do not fit into the slots of the
+// old ones, among the backends that both sides have. It returns the zero Line if all fit.
 func (c *comparison) grown(before, after map[snapshots.ServicePort][]snapshots.Endpoint) (Line, error) {
 	directives, err := bind.Directives([]byte(c.new[snapshots.ConfigFile]))
 	if err != nil {

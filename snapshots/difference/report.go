@@ -54,7 +54,7 @@ func (d Difference) Report(a, b string) Report {
 	return r
 }
 
-// maxObjects is how many objects are printed of a line that many share.
+// maxObjects is how many objects are printed for a line that comes from many.
 const maxObjects = 3
 
 // Print prints the differences, then the verdict on a line of its own. Coloured
@@ -98,8 +98,8 @@ const (
 	plain = "\x1b[m"
 )
 
-// colour colours the lines of a unified diff of one file. Each line is reset by
-// itself, so that a pager may begin anywhere.
+// colour colours the lines of a unified diff of one file. Each line is reset by itself, so that a pager
+// may begin at any line.
 func colour(diff string) string {
 	var out strings.Builder
 	headers := 2
@@ -124,8 +124,8 @@ func colour(diff string) string {
 	return out.String()
 }
 
-// Unified returns a unified diff with these headers, or "" for equal texts. An
-// empty file that comes or goes has headers only.
+// Unified returns a unified diff with these headers, or "" for equal texts. For an empty file that
+// comes or goes it returns the headers only.
 func Unified(from, x, to, y string) string {
 	text := string(diff.Diff(from, []byte(x), to, []byte(y)))
 	if text == "" {
@@ -142,7 +142,7 @@ type change struct {
 	run  int // changes that follow upon one another have the same
 }
 
-// changes reads a unified diff.
+// changes reads a unified diff. Changes that follow upon one another have the same run.
 func changes(text string) []change {
 	var out []change
 	x, y, run := 0, 0, 0

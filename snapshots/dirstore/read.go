@@ -82,8 +82,8 @@ func (s *Store) find(ctx context.Context, id snapshots.ID) error {
 	return nil
 }
 
-// unlessDeleted returns err, or says that the snapshot is not there if it was
-// deleted while it was being read: half a directory is then no corruption.
+// unlessDeleted returns err, or an error that says the snapshot is not there if it was deleted while it
+// was being read: half a directory is no corruption then.
 func (s *Store) unlessDeleted(ctx context.Context, id snapshots.ID, err error) error {
 	if gone := s.find(ctx, id); gone != nil {
 		return gone
@@ -91,8 +91,8 @@ func (s *Store) unlessDeleted(ctx context.Context, id snapshots.ID, err error) e
 	return err
 }
 
-// list returns the IDs of the snapshots, ascending. What else lies in the
-// folder, such as a half-written snapshot, has no name that is an ID.
+// list returns the IDs of the snapshots, ascending. Anything else in the folder, such as a half-written
+// snapshot, has a name that is no ID.
 func (s *Store) list() ([]snapshots.ID, error) {
 	info, err := os.Stat(s.path)
 	if err != nil {
@@ -155,8 +155,8 @@ func readManifest(dir fs.FS, id snapshots.ID) (snapshots.Manifest, error) {
 	return manifest, nil
 }
 
-// readFile returns the content of a file that has no more than so many bytes. What is no
-// regular file is not opened: to read it could take for ever.
+// readFile returns the content of a regular file that has no more than so many bytes. It opens no other
+// file: reading from a pipe could take for ever.
 func readFile(dir fs.FS, path string, most int64) ([]byte, error) {
 	info, err := fs.Stat(dir, path)
 	switch {
@@ -180,8 +180,8 @@ func readFile(dir fs.FS, path string, most int64) ([]byte, error) {
 	return data[:n], err
 }
 
-// readFiles returns all files but the manifest, sorted by path: those that are listed. A
-// link or another special file is no part of any snapshot.
+// readFiles returns the files that the manifest lists, sorted by path. A link or another special file
+// is no part of any snapshot.
 func readFiles(dir fs.FS, listed []snapshots.FileDigest) ([]snapshots.File, error) {
 	sizes := map[string]int64{}
 	for _, f := range listed {
@@ -207,9 +207,9 @@ func readFiles(dir fs.FS, listed []snapshots.FileDigest) ([]snapshots.File, erro
 	return files, err
 }
 
-// channel returns the channel; no file is the channel in which nobody has said
-// anything. An unreadable one is an error, and never that channel, and so is one that
-// was there before and is gone.
+// channel returns the channel. Without a file it is the empty channel, in which nobody has said
+// anything. It returns an error, and never the empty channel, if the file cannot be read, or was there
+// before and is gone.
 func (s *Store) channel() (channel.Channel, error) {
 	data, err := readFile(os.DirFS(s.path), channelFile, channel.MaxSize)
 	if missing(err) {

@@ -27,7 +27,7 @@ const (
 	lockFile     = ".lock"
 )
 
-// Options are what a store may be told. The zero value is fine.
+// Options configure a store. The zero value is fine.
 type Options struct {
 	Log *slog.Logger // default: discards
 }
@@ -59,7 +59,7 @@ func Open(path string, o Options) *Store {
 // String returns the store's URL.
 func (s *Store) String() string { return "dir:" + s.path }
 
-// Close does nothing, for a directory needs none.
+// Close does nothing.
 func (s *Store) Close() error { return nil }
 
 // Publish writes the draft as the newest snapshot. A draft with the content of
@@ -92,8 +92,8 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, b
 	return next.ID(), true, nil
 }
 
-// UpdateChannel lets edit change the channel, and writes what it made of it. It
-// returns the error of edit as it is, and then writes nothing.
+// UpdateChannel lets edit change the channel, and writes the result. If edit returns an error,
+// UpdateChannel returns it and writes nothing.
 func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	if _, err := s.list(); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	return nil
 }
 
-// Delete removes snapshots. Those that are not there are passed over; the
-// newest is refused, and then nothing is removed.
+// Delete removes snapshots. It skips those that are not there. If the newest is among them, it refuses
+// and removes nothing.
 func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 	if _, err := s.list(); err != nil {
 		return err
@@ -158,8 +158,7 @@ func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 	return nil
 }
 
-// verifiedHead returns the newest snapshot after verifying it, unless this
-// Store did so before: reading the same bytes again would not make them truer.
+// verifiedHead returns the newest snapshot after verifying it, unless this Store verified it before.
 func (s *Store) verifiedHead() (sequence.Head, error) {
 	ids, err := s.list()
 	if err != nil || len(ids) == 0 {
@@ -183,16 +182,15 @@ func (s *Store) verifiedHead() (sequence.Head, error) {
 	return s.remember(sequence.HeadOf(head)), nil
 }
 
-// Remember has the store know what a reader saw of it before, as [channel.View.Seen]
-// says.
+// Remember tells the store what a reader saw of it before, as [channel.View.Seen] says.
 func (s *Store) Remember(seen channel.Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.believed = seen.Of(s.String()).Channel != ""
 }
 
-// remembered is what Remember is to be given. Neither the bytes of a file nor its time
-// prove an order: of the channel it can only be said that it was there.
+// remembered returns what Remember needs. Neither the bytes of a file nor its time prove an order, so
+// that all it can say of the channel is that there was one.
 func (s *Store) remembered() channel.Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +201,7 @@ func (s *Store) remembered() channel.Seen {
 	return seen
 }
 
-// believe notes whether there is a channel. It returns an error for one that is gone.
+// believe records whether there is a channel. It returns an error for a channel that is gone.
 func (s *Store) believe(there bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,8 +227,8 @@ func (s *Store) in(elements ...string) string {
 // missing reports whether err says that a file is not there.
 func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// lock waits until no other writer holds the store, and removes what the last
-// one left if it was killed. The lock goes with the process that holds it.
+// lock waits until no other writer holds the store, and removes what a killed writer left. The kernel
+// releases the lock when the process ends.
 func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", s, err)
@@ -246,12 +244,11 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	return lock.Release, nil
 }
 
-// temporary begins the names of what is being written or removed. Only the
-// holder of the lock makes such names, so whatever bears one when the lock is
-// taken was left by a crash.
+// temporary begins the names of what is being written or removed. Only the holder of the lock makes
+// such names, so that one which is there when the lock is taken was left by a crash.
 const temporary = ".tmp-"
 
-// write makes the snapshot's folder and gives it its name as the last thing.
+// write makes the snapshot's folder, and gives it its name last.
 func (s *Store) write(ctx context.Context, snapshot snapshots.Snapshot, written time.Time) error {
 	manifest, err := snapshot.Manifest.Marshal()
 	if err != nil {
@@ -279,7 +276,7 @@ func (s *Store) write(ctx context.Context, snapshot snapshots.Snapshot, written 
 	return s.publish(ctx, folder, s.in(snapshotsDir, name))
 }
 
-// publish gives what was written its name: the point of no return.
+// publish gives a finished file or folder its name: the point of no return.
 func (s *Store) publish(ctx context.Context, from, to string) error {
 	if err := s.step("before rename"); err != nil {
 		return err
@@ -296,7 +293,7 @@ func (s *Store) publish(ctx context.Context, from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
-// sweep removes what a writer left that did not live to finish.
+// sweep removes what a writer left that was killed.
 func (s *Store) sweep() error {
 	for _, folder := range []string{s.path, s.in(snapshotsDir)} {
 		entries, err := os.ReadDir(folder)

@@ -25,22 +25,21 @@ import (
 )
 
 const (
-	// freshAfter is how many fetches a cache takes. go-git never packs or
-	// collects, and looks for each object in every pack.
+	// freshAfter is how many fetches a cache takes before it is replaced. go-git never packs or
+	// collects objects, and looks for each object in every pack.
 	freshAfter = 50
-	// objectCache bounds what is kept unpacked in memory. Commits are read
-	// once, so it is of little use.
+	// objectCache bounds the unpacked objects in memory. Commits are read once, so a large cache would
+	// be of little use.
 	objectCache = 4 * cache.MiByte
 	// repositoryPrefix begins the names of repositories in a cache folder.
 	repositoryPrefix = "store-"
-	// ownerFile is locked in each of them by the process that uses it.
+	// ownerFile is a file in each repository. The process that uses the repository holds a lock on it.
 	ownerFile = "owner.lock"
 	ownerMode = 0o600
 )
 
-// commitCache is a bare repository on disk that holds the commits which were
-// fetched. It belongs to one Store: sharing it would need locks around every
-// read, to save fetches that cost little. Nothing in it is worth keeping.
+// commitCache is a bare repository on disk with the commits that were fetched. It belongs to one Store:
+// sharing it would need locks around every read, and save only cheap fetches. Losing it does no harm.
 type commitCache struct {
 	folder  string // of all caches
 	limit   int    // of fetches
@@ -53,13 +52,13 @@ type commitCache struct {
 	tooLarge map[plumbing.Hash]error // commits that are not fetched again
 }
 
-// has reports whether the commit, and with it all that belongs to it, is here:
+// has reports whether the commit is in the cache. Then everything that belongs to it is there too:
 // packs are stored whole or not at all.
 func (c *commitCache) has(commit plumbing.Hash) bool {
 	return c.storage != nil && c.storage.HasEncodedObject(commit) == nil
 }
 
-// ensure fetches the commit if it is not here.
+// ensure fetches the commit if the cache does not have it.
 func (c *commitCache) ensure(ctx context.Context, from remote, commit plumbing.Hash) error {
 	if c.has(commit) {
 		return nil
@@ -86,7 +85,7 @@ func (c *commitCache) fetch(ctx context.Context, from remote, commit plumbing.Ha
 		err = errors.New("the repository did not send it")
 	}
 	if err != nil {
-		// A fetch that was left to itself may go on writing to this one.
+		// A fetch that was abandoned may go on writing to this repository.
 		c.drop()
 		if errors.Is(err, errTooLarge) && depth == 1 {
 			if len(c.tooLarge) >= maxVerdicts {
@@ -99,8 +98,7 @@ func (c *commitCache) fetch(ctx context.Context, from remote, commit plumbing.Ha
 	return nil
 }
 
-// create makes a repository of our own, and removes those of processes that
-// were killed.
+// create makes a repository of this process, and removes those of processes that were killed.
 func (c *commitCache) create(ctx context.Context) error {
 	if err := os.MkdirAll(c.folder, 0o700); err != nil {
 		return err
@@ -138,7 +136,7 @@ func (c *commitCache) drop() {
 		c.files.closeAll()
 	}
 	if c.path != "" {
-		// What cannot be removed now, the next sweep removes.
+		// The next sweep removes what cannot be removed now.
 		_ = os.RemoveAll(c.path)
 	}
 	if c.owner != nil {
@@ -174,20 +172,20 @@ func sweep(folder string) error {
 const (
 	// maxPack is how much of a pack is taken from a repository, compressed.
 	maxPack = snapshots.MaxSnapshot
-	// maxUnpacked is what the objects of a pack may have together: the files of a
-	// snapshot, and as much again for what is beside it.
+	// maxUnpacked bounds the objects of a pack together: the files of a snapshot, and as much again for
+	// files beside it.
 	maxUnpacked = 2 * snapshots.MaxSnapshot
 	// maxTree is how large a commit, or a folder, may be.
 	maxTree = 8 << 20
 )
 
-// errTooLarge is returned for a commit that is larger than a snapshot, or a channel, may
-// be. Its hash stands for what it is, so that it is never fetched again.
+// errTooLarge is returned for a commit that is larger than a snapshot, or a channel, may be. The
+// content of a commit never changes, so that it is not fetched again.
 var errTooLarge = fmt.Errorf("%w: it is too large", snapshots.ErrCorrupt)
 
-// spool writes a pack to a file, which has no name any more, and returns it from the beginning. It
-// ends with errTooLarge where the pack, or what is in it, is too large: go-git unpacks
-// each object into memory to find out its hash, whatever its size.
+// spool writes a pack to a file without a name, and returns the file at its beginning. It fails with
+// errTooLarge if the pack, or what is in it, is too large: go-git would unpack each object into memory
+// to compute its hash, whatever its size.
 func spool(ctx context.Context, pack io.Reader, dir string) (*os.File, error) {
 	file, err := os.CreateTemp(dir, "pack-*")
 	if err != nil {
@@ -218,8 +216,7 @@ func spool(ctx context.Context, pack io.Reader, dir string) (*os.File, error) {
 	return file, nil
 }
 
-// checkPack reads what the objects of a pack say of their sizes. That of a delta is in its
-// first bytes.
+// checkPack reads the sizes that the objects of a pack declare. A delta declares it in its first bytes.
 func checkPack(ctx context.Context, pack io.Reader) error {
 	scanner := packfile.NewScanner(pack)
 	_, objects, err := scanner.Header()
@@ -268,8 +265,8 @@ func (f *firstBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// target returns the size of what a delta makes, as it says: after the size of what it is
-// made of, both as numbers of seven bits to a byte.
+// target returns the size of the object that a delta makes, as the delta declares it: after the size of
+// the base object, both as numbers of seven bits to a byte.
 func (f *firstBytes) target() int64 {
 	if _, err := binary.ReadUvarint(&f.Buffer); err != nil {
 		return 0
@@ -291,9 +288,9 @@ func checkSize(in storer.EncodedObjectStorer, hash plumbing.Hash, most int64) er
 	return err
 }
 
-// openFiles is a file system that closes what others leave open. go-git leaves a pack
-// open when a fetch breaks off, for as long as the process lives: two files each time,
-// and the space of one that was removed.
+// openFiles is a file system that closes files which others leave open. When a fetch breaks off, go-git
+// leaves a pack open for as long as the process lives: two files each time, and the disk space of one
+// that was removed.
 type openFiles struct {
 	billy.Filesystem
 
@@ -321,7 +318,7 @@ func (o *openFiles) keep(f billy.File, err error) (billy.File, error) {
 	return keptFile{f, o}, nil
 }
 
-// closeAll closes what is open. A caller that still uses it gets errors.
+// closeAll closes all open files. A caller that still uses one gets errors.
 func (o *openFiles) closeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -337,7 +334,7 @@ type keptFile struct {
 	of *openFiles
 }
 
-// Close closes the file, unless it was closed with all others.
+// Close closes the file, unless closeAll did.
 func (f keptFile) Close() error {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()

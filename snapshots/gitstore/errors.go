@@ -19,13 +19,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
-// The errors of a repository in which something happened that no store did. What
-// runs is held; a person decides.
+// The errors of a repository in which something happened that no store did. The instances keep what
+// they run until a person decides.
 var (
 	// ErrForeign means that the tip of the branch is not a snapshot.
 	ErrForeign = errors.New("the branch holds a commit that is not a snapshot")
-	// ErrRewound means that the branch went back, or away: it is behind what
-	// its tags, or readers, have seen of it.
+	// ErrRewound means that the branch went back, or is gone: it is behind what its tags, or readers,
+	// have seen of it.
 	ErrRewound = channel.ErrRewound
 	// ErrNoRepository means that there is no repository at the URL.
 	ErrNoRepository = errors.New("there is no git repository")
@@ -34,15 +34,15 @@ var (
 // errClosed is returned by a store that was closed.
 var errClosed = errors.New("store is closed")
 
-// errSilent means that a call was given up. The next is left to the caller.
+// errSilent means that a call was abandoned after a timeout. The caller decides about another try.
 var errSilent = errors.New("the repository does not answer")
 
-// retryable is an error after which the repository is looked at afresh.
+// retryable is an error after which the operation reads the repository again and tries once more.
 type retryable struct{ error }
 
 func (e retryable) Unwrap() error { return e.error }
 
-// again makes err retryable, unless another look would not change it.
+// again makes err retryable, unless reading the repository again would not help.
 func again(err error) error {
 	if err == nil || final(err) {
 		return err
@@ -57,16 +57,17 @@ func final(err error) bool {
 		errors.Is(err, ErrNoRepository) || errors.Is(err, sequence.ErrRefused) || errors.Is(err, snapshots.ErrUntrusted) || errors.Is(err, signature.ErrNoKey) || errors.Is(err, snapshots.ErrMoved)
 }
 
-// stopped is the error of a step: for what follows, the process was killed.
+// stopped is the error of a step in tests: everything after it behaves as if the process had been
+// killed.
 type stopped struct{ error }
 
 func (e stopped) Unwrap() error { return e.error }
 
 func isCorrupt(err error) bool { return errors.Is(err, snapshots.ErrCorrupt) }
 
-// How often an operation is tried, and the pauses in between: two seconds in
-// all, for a repository that hiccups or writers that race. Waiting out a
-// repository that is gone is the caller's, who can say so meanwhile.
+// How often an operation is tried, and the pauses in between: two seconds in all, for a short failure
+// of the repository or racing writers. The caller, who can report it, waits out a repository that is
+// gone.
 const tries = 10
 
 var pauses = wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: tries, Cap: 500 * time.Millisecond}
@@ -89,8 +90,8 @@ func repeat(ctx context.Context, f func() error) error {
 	}
 }
 
-// The errors of a remote and a store that do not accept each other. Trying again
-// does not help until somebody has changed a file.
+// The errors of a remote and a store that do not accept each other. Another try does not help until
+// somebody has changed a file.
 var (
 	// ErrDenied means that the repository does not accept the credentials.
 	ErrDenied = errors.New("the repository refuses the credentials")
@@ -100,8 +101,8 @@ var (
 	ErrChangedHost = errors.New("the key of the SSH server is not the one that is known")
 )
 
-// explain tells by an error of a transport who refused whom. What a server says
-// when it refuses is left out: it may repeat what it was sent.
+// explain derives from an error of a transport who refused whom. It leaves out what a server says when
+// it refuses, which may repeat what it was sent.
 func explain(err error, e *transport.Endpoint) error {
 	key, _ := errors.AsType[*knownhosts.KeyError](err)
 	negotiation, _ := errors.AsType[*ssh.AlgorithmNegotiationError](err)
@@ -124,7 +125,7 @@ func explain(err error, e *transport.Endpoint) error {
 	}
 }
 
-// httpHint is for who is not let in at all.
+// httpHint is the hint for somebody whom the server does not let in.
 func httpHint(user string) string {
 	if user == "" {
 		return "name a file with a token by --git-token-file; many hosts want a user with it, as in git+https://git@HOST/PATH"
@@ -132,7 +133,7 @@ func httpHint(user string) string {
 	return "name a file with the token or password of " + user + " by --git-token-file"
 }
 
-// isRefused reports whether one of the two does not accept the other.
+// isRefused reports whether the server does not accept the store, or the store the server.
 func isRefused(err error) bool {
 	return errors.Is(err, ErrDenied) || errors.Is(err, ErrUnknownHost) || errors.Is(err, ErrChangedHost)
 }

@@ -94,7 +94,7 @@ func (b *builder) files(files []snapshots.File) (tree plumbing.Hash, all blobs, 
 	return tree, all, err
 }
 
-// folder adds the tree with these files, and those of its folders.
+// folder adds the tree of a folder with these files, and the trees of its folders.
 func (b *builder) folder(all blobs) (plumbing.Hash, error) {
 	var entries []object.TreeEntry
 	below := map[string]blobs{}
@@ -129,7 +129,7 @@ func (b *builder) tree(entries []object.TreeEntry) (plumbing.Hash, error) {
 	return b.add(o)
 }
 
-// sortName is what git compares: a folder's name ends in a slash.
+// sortName returns the name as git sorts it: a folder's name ends in a slash.
 func sortName(e object.TreeEntry) string {
 	if e.Mode == filemode.Dir {
 		return e.Name + "/"
@@ -137,8 +137,8 @@ func sortName(e object.TreeEntry) string {
 	return e.Name
 }
 
-// commit adds a commit; without a parent, the first of its branch. What it says is
-// signed by sign, which returns "" for commits that are not.
+// commit adds a commit; without a parent, the first of its branch. Sign returns its signature, or ""
+// for none.
 func (b *builder) commit(tree, parent plumbing.Hash, by object.Signature, message string, sign func(*object.Commit) (string, error)) (plumbing.Hash, error) {
 	c := &object.Commit{Author: by, Committer: by, Message: message, TreeHash: tree}
 	if !parent.IsZero() {
@@ -155,7 +155,7 @@ func (b *builder) commit(tree, parent plumbing.Hash, by object.Signature, messag
 	return b.add(o)
 }
 
-// subjectLength is how many characters of a subject every git tool shows.
+// subjectLength is how many characters of a subject all git tools show.
 const subjectLength = 72
 
 // snapshotMessage is the message of a snapshot's commit: a subject that says
@@ -181,8 +181,8 @@ func channelMessage(name, subject string) string {
 
 type trailers [][2]string
 
-// message joins subject and trailers. A subject that is too long is cut between
-// words where it can be, and repeated whole in the body.
+// message joins subject and trailers. A subject that is too long is cut between words if possible, and
+// stands whole in the body.
 func message(subject string, t trailers) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, shorten(subject))
@@ -212,8 +212,8 @@ func shorten(line string) string {
 	return cut + ellipsis
 }
 
-// printable makes one line of s: control and formatting characters, with which
-// a name could forge a trailer or hide what it says, become spaces.
+// printable makes one line of s: it replaces control and formatting characters, with which a name could
+// forge a trailer or hide text, with spaces.
 func printable(s string) string {
 	clean := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -227,9 +227,8 @@ func printable(s string) string {
 // errNoFile is returned for a file that a commit does not have.
 var errNoFile = errors.New("no such file")
 
-// reader reads one commit. It walks the trees itself: go-git's walkers pass
-// over what they do not find, and refuse names that Windows reserves, such as
-// maps/aux.map.
+// reader reads one commit. It walks the trees itself: go-git's walkers skip what they do not find, and
+// refuse names that Windows reserves, such as maps/aux.map.
 type reader struct {
 	from   storer.EncodedObjectStorer
 	commit *object.Commit
@@ -319,9 +318,9 @@ func wanted(m snapshots.Manifest) map[string]bool {
 	return paths
 }
 
-// walk collects the files of a tree, but for those that deliver it, which are no part
-// of it. It stops at the first other path that is not wanted, so that a tree which names itself a million times costs nothing. A
-// link, a submodule or an executable is no part of any snapshot.
+// walk collects the files of a tree, except those that deliver it, which are no part of the snapshot.
+// It stops at the first other path that is not wanted, so that a tree which contains itself a million
+// times costs nothing. A link, a submodule or an executable is no part of any snapshot.
 func (r reader) walk(tree *object.Tree, folder string, wanted map[string]bool, into blobs) error {
 	for _, entry := range tree.Entries {
 		p := path.Join(folder, entry.Name)

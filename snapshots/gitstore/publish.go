@@ -16,14 +16,13 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
-// Publish commits the draft as the newest snapshot. A draft with the content of
-// the newest is not committed: its ID is returned, and false. A newest that has its tag
-// and is corrupt is followed by the next revision.
+// Publish commits the draft as the newest snapshot. A draft with the content of the newest is not
+// committed: Publish returns the ID of the newest, and false. A newest snapshot that has its tag and is
+// corrupt is followed by the next revision.
 //
-// It looks at the repository afresh and tries again when another writer was
-// faster and when a push fails, so that an answer which was lost is no failure.
-// After an error, whether the snapshot is published is not known; publishing the
-// same draft again finds out.
+// Publish reads the repository again and tries once more when another writer was faster and when a push
+// fails, so that a lost answer is no failure. After an error it is not known whether the snapshot is
+// published; publishing the same draft again finds out.
 func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID, published bool, err error) {
 	if err := sequence.CheckAlone(d); err != nil {
 		return snapshots.ID{}, false, err
@@ -50,8 +49,8 @@ func (s *Store) Publish(ctx context.Context, d snapshots.Draft) (id snapshots.ID
 	return id, published, nil
 }
 
-// publish makes one attempt. It adds the commit that it pushes to those that
-// were tried before, any of which may turn out to have arrived.
+// publish makes one attempt. It adds the commit that it pushes to those that were tried before, since
+// any of them may turn out to have arrived.
 func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapshots.ID]plumbing.Hash) (snapshots.ID, bool, error) {
 	r, err := s.list(ctx)
 	if err != nil {
@@ -134,14 +133,14 @@ func (s *Store) author(t time.Time) object.Signature {
 	return object.Signature{Name: s.options.Author.Name, Email: s.options.Author.Email, When: t.UTC()}
 }
 
-// updates moves the branch, then adds the tag, and before that the tag of the
-// parent where the writer before us did not get to it.
+// updates moves the branch, then adds the tag. Before that it adds the tag of the parent if the writer
+// before was stopped before it could.
 func (s *Store) updates(r refs, parent, made tip) []update {
 	updates := []update{{s.names.branch(), parent.commit, made.commit}}
 	if u, ok := s.missingTag(r, parent); ok {
 		updates = append(updates, u)
 	}
-	// A tag of that name may be left of a branch that was set back, or strange.
+	// A tag of that name may be left from a branch that was set back, or be somebody else's.
 	return append(updates, update{name: s.names.tag(made.ID), old: r.all[made.ID], new: made.commit})
 }
 
@@ -163,7 +162,7 @@ func (s *Store) addTag(ctx context.Context, r refs, t tip) error {
 	return nil
 }
 
-// push changes references. What failed is worth another look.
+// push changes references. After a failure it is worth reading the repository again.
 func (s *Store) push(ctx context.Context, updates []update, pack []byte) error {
 	if err := s.at("before push"); err != nil {
 		return err
@@ -174,13 +173,12 @@ func (s *Store) push(ctx context.Context, updates []update, pack []byte) error {
 	return s.at("after push")
 }
 
-// channelFile is the one file of the channel's branch that is ours.
+// channelFile is the only file of the channel's branch that the store writes.
 const channelFile = "channel.yaml"
 
-// UpdateChannel lets edit change the channel, and commits what it made of it.
-// When another writer was faster or a push fails, it is read and edited again:
-// edit may be called several times, also after its first result arrived and the
-// answer was lost. The error of edit is returned as it is.
+// UpdateChannel lets edit change the channel, and commits the result. When another writer was faster or
+// a push fails, it reads the channel and calls edit again: edit may be called several times, also after
+// its first result arrived and the answer was lost. UpdateChannel returns an error of edit as it is.
 func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error {
 	done, err := s.begin(ctx)
 	if err != nil {
@@ -209,9 +207,9 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 	})
 }
 
-// readChannel returns the channel, and what else is at the root of its branch.
-// A branch that was never there is the channel in which nobody has said
-// anything; one without the file, or that went away or back, is an error.
+// readChannel returns the channel, and the other files at the root of its branch. A branch that never
+// existed is the empty channel, in which nobody has said anything. It returns an error for a branch
+// without the file, and for one that is gone or went back.
 func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []object.TreeEntry, error) {
 	if r.channel.IsZero() && s.channel.IsZero() {
 		return channel.Channel{}, nil, nil
@@ -240,7 +238,7 @@ func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []obj
 	return current, commit.root.Entries, nil
 }
 
-// pushChannel commits the file on top of the tip, leaving what is beside it.
+// pushChannel commits the file on top of the tip, and keeps the files beside it.
 func (s *Store) pushChannel(ctx context.Context, parent plumbing.Hash, beside []object.TreeEntry, data []byte, message string, now time.Time) error {
 	b := newBuilder(nil)
 	hash, err := b.blob(data)

@@ -16,19 +16,17 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// verdictTime is how long it is remembered what a commit holds. Only the list of signers
-// changes that.
+// verdictTime is how long verdicts on commits are remembered. Only the list of signers changes them.
 const verdictTime = 10 * time.Minute
 
-// verdict is what the commit of a tag was found to hold: zero for no snapshot that
-// somebody who may has signed.
+// verdict is the snapshot that the commit of a tag holds: zero if it holds none, or none with an
+// accepted signature.
 type verdict struct {
 	id snapshots.ID
 	at time.Time
 }
 
-// Remember has the store know what a reader saw of it before, as [channel.View.Seen]
-// says.
+// Remember tells the store what a reader saw of it before, as [channel.View.Seen] says.
 func (s *Store) Remember(seen channel.Seen) {
 	<-s.turn
 	defer func() { s.turn <- struct{}{} }()
@@ -36,7 +34,7 @@ func (s *Store) Remember(seen channel.Seen) {
 	s.seen, s.channel = seen.Head, plumbing.NewHash(seen.Channel)
 }
 
-// remembered is what Remember is to be given.
+// remembered returns what Remember needs.
 func (s *Store) remembered() channel.Seen {
 	seen := channel.Seen{Store: s.String()}
 	if !s.reviewed() {
@@ -48,11 +46,10 @@ func (s *Store) remembered() channel.Seen {
 	return seen
 }
 
-// advance notes that t is the newest snapshot. It returns a [channel.RewoundError] if
-// newer ones were on the branch, and nobody has given them up: those that were seen there,
-// and those whose tags are on commits that hold them. A tag on anything else is no
-// snapshot, and is dropped from the listing: anybody who may push could stop everything
-// with one.
+// advance records that t is the newest snapshot. It returns a [channel.RewoundError] if newer ones were
+// on the branch and nobody has given them up: those that were seen there, and those whose tags are on
+// commits that hold them. A tag on anything else is no snapshot, and is dropped from the listing:
+// otherwise anybody who may push could stop everything with one tag.
 func (s *Store) advance(ctx context.Context, r refs, t tip) error {
 	if err := s.dropStrangeTags(ctx, r, t); err != nil {
 		return err
@@ -71,7 +68,7 @@ func (s *Store) advance(ctx context.Context, r refs, t tip) error {
 			s.options.Log.Info("a person has given up newer snapshots", "store", s.String(), "newest", t.ID.String(), "until", gone[len(gone)-1].String())
 		}
 	}
-	// What cannot be read was not seen to be what its tag says.
+	// A commit that cannot be read does not confirm its tag.
 	if t.bad == nil {
 		s.seen = t.ID
 	}
@@ -92,8 +89,8 @@ func cmpErr(err, other error) error {
 	return other
 }
 
-// accepted reports whether a person has accepted that this is gone. If the channel, in
-// which that would be said, is itself not the one that was seen, it is added.
+// accepted reports whether a person has accepted that this is gone. The person says so in the channel;
+// if the channel itself is not the one that was seen, it is added to what is gone.
 func (s *Store) accepted(ctx context.Context, r refs, rewound *channel.RewoundError) (bool, error) {
 	c, _, err := s.readChannel(ctx, r)
 	if also, ok := errors.AsType[*channel.RewoundError](err); ok {
@@ -107,8 +104,8 @@ func (s *Store) accepted(ctx context.Context, r refs, rewound *channel.RewoundEr
 	return c.AcceptsRewind(rewound), nil
 }
 
-// dropStrangeTags drops the tags of snapshots that would be newer than the newest, but
-// are on commits that hold something else.
+// dropStrangeTags drops tags that look like snapshots newer than the newest, but are on commits that
+// hold something else.
 func (s *Store) dropStrangeTags(ctx context.Context, r refs, t tip) error {
 	for _, id := range r.newer(t.ID) {
 		holds := t.ID
@@ -130,7 +127,7 @@ func (s *Store) dropStrangeTags(ctx context.Context, r refs, t tip) error {
 	return nil
 }
 
-// holds returns the snapshot that a commit holds, zero for none that can be believed.
+// holds returns the snapshot that a commit holds, zero if it holds none that can be believed.
 func (s *Store) holds(ctx context.Context, commit plumbing.Hash) (snapshots.ID, error) {
 	if v, ok := s.verdicts[commit]; ok && time.Since(v.at) < verdictTime {
 		return v.id, nil
@@ -152,11 +149,10 @@ func (s *Store) holds(ctx context.Context, commit plumbing.Hash) (snapshots.ID, 
 	return s.verdicts[commit].id, nil
 }
 
-// maxVerdicts bounds how many are remembered.
+// maxVerdicts bounds how many verdicts are remembered.
 const maxVerdicts = 10_000
 
-// newer returns the snapshots whose tags say that they are not older than head, and which
-// are others.
+// newer returns the snapshots other than head whose tags say that they are not older than head.
 func (r refs) newer(head snapshots.ID) []snapshots.ID {
 	var out []snapshots.ID
 	for _, id := range slices.SortedFunc(maps.Keys(r.tags), snapshots.ID.Compare) {
@@ -167,12 +163,12 @@ func (r refs) newer(head snapshots.ID) []snapshots.ID {
 	return out
 }
 
-// The depths to which the history of the channel is fetched, to find in it the commit that
-// was believed last. Commits of the channel are small, and there are few between two looks.
+// The depths to which the history of the channel is fetched to find the commit that was believed last.
+// Commits of the channel are small, and few are made between two reads.
 var channelDepths = []int{32, 1024, 8192}
 
-// follows returns an error unless the commit of a channel comes after the one that was
-// believed, or what it says accepts that it does not.
+// follows returns an error unless the commit of a channel comes after the one that was believed, or the
+// channel says that this is accepted.
 func (s *Store) follows(ctx context.Context, commit reader, c channel.Channel) error {
 	before := s.channel
 	if before.IsZero() || before == commit.commit.Hash || slices.Contains(commit.commit.ParentHashes, before) {
@@ -205,8 +201,8 @@ func (s *Store) follows(ctx context.Context, commit reader, c channel.Channel) e
 	return rewound
 }
 
-// descends reports whether a commit comes after another, by what is stored here, and
-// whether the whole history is.
+// descends reports whether a commit comes after another, judged by the history in the cache, and
+// whether that history is complete.
 func descends(in storer.EncodedObjectStorer, commit, before plumbing.Hash) (found, whole bool) {
 	known := map[plumbing.Hash]bool{commit: true}
 	next := []plumbing.Hash{commit}

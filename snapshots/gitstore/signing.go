@@ -14,8 +14,8 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 )
 
-// sign returns the signature of a commit that is made here. Where signatures are
-// asked for, one that would not be accepted is refused before anybody reads it.
+// sign returns the signature of a commit. Where signatures are verified, it refuses to make one that
+// would not be accepted.
 func (s *Store) sign(c *object.Commit) (string, error) {
 	if !s.options.Key.Enabled() && !s.options.Allowed.Enabled() {
 		return "", nil
@@ -44,7 +44,7 @@ func (s *Store) sign(c *object.Commit) (string, error) {
 	return armored, err
 }
 
-// text returns what git stores of a commit.
+// text returns a commit as git stores it.
 func text(c *object.Commit) ([]byte, error) {
 	o := &plumbing.MemoryObject{}
 	if err := c.Encode(o); err != nil {
@@ -62,8 +62,8 @@ func content(o plumbing.EncodedObject) ([]byte, error) {
 	return io.ReadAll(in)
 }
 
-// vouch returns an error unless the commit is signed by somebody who is allowed to,
-// or nobody asks for it.
+// vouch returns an error if signatures are verified, and nobody who is allowed to has signed the
+// commit.
 func (s *Store) vouch(r reader) error {
 	if !s.options.Allowed.Enabled() {
 		return nil
@@ -79,7 +79,7 @@ func (s *Store) vouch(r reader) error {
 	return err
 }
 
-// who is the author of a commit, as one line.
+// who returns the author of a commit, as one line.
 func who(c *object.Commit) string {
 	return printable(fmt.Sprintf("%s <%s>", c.Author.Name, c.Author.Email))
 }
@@ -93,8 +93,8 @@ func (r reader) text() ([]byte, error) {
 	return content(o)
 }
 
-// Signature returns who signed a snapshot. That nobody did, or somebody who is not
-// allowed to, is no error here.
+// Signature returns who signed a snapshot. It returns no error for a snapshot that nobody signed, or
+// somebody who is not allowed to.
 func (s *Store) Signature(ctx context.Context, id snapshots.ID) (found signature.Finding, err error) {
 	err = s.find(ctx, id, func(commit plumbing.Hash) error {
 		r, err := s.openAny(ctx, commit)

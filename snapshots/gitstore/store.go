@@ -30,12 +30,13 @@ type Options struct {
 	URL         string // file:///path, a path, https://… or ssh://…; http:// on this host
 	Credentials Credentials
 	Branch      string // default: DefaultBranch
-	// Review is the branch that the compiler writes to, if that is not Branch itself:
-	// people review there and merge into Branch, which then only says what may run.
+	// Review is the branch that the compiler writes to, if that is not Branch itself: people review
+	// there and merge into Branch, which then only says what may run.
 	Review   string
 	Name     string // in the subjects of commits; default: the branch
 	CacheDir string // for what is fetched; default: hapsnap in the user's cache folder
-	// Deliver is the store to which Argo CD or Flux takes what is published; default: none.
+	// Deliver is the store in a cluster into which Argo CD or Flux brings what is published; default:
+	// none.
 	Deliver delivery.Target
 	Author  Author
 	Key     signature.Key     // for the commits that are made; none if empty
@@ -43,15 +44,14 @@ type Options struct {
 	Log     *slog.Logger      // default: discards
 }
 
-// Author is who the commits are by.
+// Author is the author of the commits.
 type Author struct {
 	Name  string // default: hapsnap
 	Email string // default: hapsnap@localhost
 }
 
-// Store is a branch of a git repository. It is safe for concurrent use, one
-// call at a time being served; any number of Stores and processes may share the
-// repository.
+// Store is a branch of a git repository. It is safe for concurrent use, and serves one call at a time.
+// Any number of Stores and processes may share the repository.
 type Store struct {
 	options  Options
 	endpoint *transport.Endpoint
@@ -77,17 +77,17 @@ type Store struct {
 	step func(string) error
 }
 
-// tip is a commit of the branch that holds a snapshot, and the hashes of its
-// files. The zero value is the tip of a branch that is yet to be made.
+// tip is a commit of the branch that holds a snapshot, and the hashes of its files. The zero value is
+// the tip of a branch that does not exist yet.
 type tip struct {
 	sequence.Head
 	commit plumbing.Hash
 	files  blobs
-	// bad is why it cannot be read, though it has the tag of the snapshot.
+	// bad says why the commit cannot be read, though it has the tag of the snapshot.
 	bad error
 }
 
-// Open checks the options. The repository is not contacted, and nothing is made.
+// Open checks the options. It does not contact the repository, and makes nothing.
 func Open(o Options) (*Store, error) {
 	o.Branch = cmp.Or(o.Branch, DefaultBranch)
 	o.Name = cmp.Or(o.Name, o.Branch)
@@ -185,7 +185,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin waits for the store to be free. The caller ends with calling done.
+// begin waits until no other call uses the store. The caller ends with calling done.
 func (s *Store) begin(ctx context.Context) (done func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("use %s: %w", s, err)
@@ -203,7 +203,7 @@ func (s *Store) begin(ctx context.Context) (done func(), err error) {
 	return done, nil
 }
 
-// at runs the test's step.
+// at runs the step of a test.
 func (s *Store) at(point string) error {
 	if err := s.step(point); err != nil {
 		return stopped{err}
@@ -211,8 +211,8 @@ func (s *Store) at(point string) error {
 	return nil
 }
 
-// list asks the repository for its references. Git reads one after the other, while others
-// write: what was torn by that is not torn the next time.
+// list asks the repository for its references. Git reads one after the other, while others write: a
+// listing that is inconsistent for that reason is consistent the next time.
 func (s *Store) list(ctx context.Context) (refs, error) {
 	r, err := s.listOnce(ctx)
 	if err == nil && !s.reviewed() && r.torn() {
@@ -241,7 +241,7 @@ func (s *Store) listOnce(ctx context.Context) (refs, error) {
 	return s.last, nil
 }
 
-// head returns the name of the newest snapshot, or zero for none.
+// head returns the ID of the newest snapshot, or zero if there is none.
 func (s *Store) head(ctx context.Context, r refs) (snapshots.ID, error) {
 	if s.reviewed() {
 		return s.merged(ctx, r)
@@ -310,9 +310,9 @@ func (s *Store) openAny(ctx context.Context, commit plumbing.Hash) (reader, erro
 	return r, s.blameCache(err)
 }
 
-// blameCache drops the cache if a fetched commit cannot be read. Git's hashes
-// vouch for what was fetched, so unless the commit itself is not what it should
-// be, our copy was damaged, and the next try fetches another.
+// blameCache drops the cache if a fetched commit cannot be read. Git's hashes vouch for what was
+// fetched. So unless the commit itself is wrong, the copy in the cache is damaged, and the next try
+// fetches another.
 func (s *Store) blameCache(err error) error {
 	if err == nil || isCorrupt(err) || errors.Is(err, errNoFile) {
 		return err

@@ -16,11 +16,10 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
 )
 
-// View returns the IDs of all snapshots and the channel. It costs one listing
-// of the repository's references, and a fetch when the channel has changed. A
-// repository without our branches is an empty store; one that cannot be read is
-// an error, and so is a branch that is not as we left it: [ErrForeign],
-// [ErrRewound].
+// View returns the IDs of all snapshots and the channel. It costs one listing of the repository's
+// references, and a fetch when the channel has changed. A repository without the store's branches is an
+// empty store. It returns an error if the repository cannot be read, and if a branch is not as stores
+// left it: [ErrForeign], [ErrRewound].
 func (s *Store) View(ctx context.Context) (view channel.View, err error) {
 	err = s.look(ctx, func(r refs, ids []snapshots.ID) error {
 		current, _, err := s.readChannel(ctx, r)
@@ -33,8 +32,8 @@ func (s *Store) View(ctx context.Context) (view channel.View, err error) {
 	return view, nil
 }
 
-// IDs returns the IDs of all snapshots, the newest last. The channel is not read;
-// else it is as View.
+// IDs returns the IDs of all snapshots, the newest last. It does not read the channel; otherwise it is
+// like View.
 func (s *Store) IDs(ctx context.Context) (ids []snapshots.ID, err error) {
 	err = s.look(ctx, func(_ refs, found []snapshots.ID) error {
 		ids = found
@@ -43,7 +42,7 @@ func (s *Store) IDs(ctx context.Context) (ids []snapshots.ID, err error) {
 	return ids, err
 }
 
-// look lists the repository's references, and hands them on with the snapshots.
+// look lists the repository's references, and calls a function with them and the snapshots.
 func (s *Store) look(ctx context.Context, take func(refs, []snapshots.ID) error) error {
 	done, err := s.begin(ctx)
 	if err != nil {
@@ -67,9 +66,9 @@ func (s *Store) look(ctx context.Context, take func(refs, []snapshots.ID) error)
 	})
 }
 
-// Get returns a snapshot whose every digest has been verified. The error wraps
-// [snapshots.ErrNotFound] or [snapshots.ErrCorrupt] where one of them is why.
-// What was fetched before is returned also while the repository is out of reach.
+// Get returns a snapshot whose every digest has been verified. The error wraps [snapshots.ErrNotFound]
+// or [snapshots.ErrCorrupt] where one of them is why. A snapshot that was fetched before is returned
+// even while the repository is out of reach.
 func (s *Store) Get(ctx context.Context, id snapshots.ID) (snapshot snapshots.Snapshot, err error) {
 	err = s.find(ctx, id, func(commit plumbing.Hash) error {
 		snapshot, _, err = s.load(ctx, commit)
@@ -106,8 +105,8 @@ func (s *Store) Manifest(ctx context.Context, id snapshots.ID) (manifest snapsho
 	return manifest, nil
 }
 
-// find calls read with the commit of a snapshot: first with the one that was
-// listed last, if any, since it is verified in any case.
+// find calls read with the commit of a snapshot: first with the commit that was listed last, if any,
+// since its content is verified in any case.
 func (s *Store) find(ctx context.Context, id snapshots.ID, read func(plumbing.Hash) error) error {
 	done, err := s.begin(ctx)
 	if err != nil {
@@ -130,9 +129,8 @@ func (s *Store) find(ctx context.Context, id snapshots.ID, read func(plumbing.Ha
 	})
 }
 
-// commitOf returns the commit of a snapshot: that of its tag, or the tip of the
-// branch if it is the snapshot and has no tag. A tip that is no snapshot at all
-// is not what was asked for.
+// commitOf returns the commit of a snapshot: that of its tag, or the tip of the branch if it is the
+// snapshot and has no tag.
 func (s *Store) commitOf(ctx context.Context, r refs, id snapshots.ID) (plumbing.Hash, error) {
 	if commit, ok := r.tags[id]; ok {
 		return commit, nil
@@ -150,9 +148,8 @@ func (s *Store) commitOf(ctx context.Context, r refs, id snapshots.ID) (plumbing
 	return t.commit, nil
 }
 
-// Delete removes the tags of snapshots; their commits stay in the history of the
-// branch. Those that are not there are passed over; the newest is refused, and
-// then nothing is removed.
+// Delete removes the tags of snapshots; their commits stay in the history of the branch. It skips
+// snapshots that are not there. If the newest is among them, it refuses and removes nothing.
 func (s *Store) Delete(ctx context.Context, ids ...snapshots.ID) error {
 	done, err := s.begin(ctx)
 	if err != nil {
@@ -198,7 +195,7 @@ func (s *Store) deletions(ctx context.Context, ids []snapshots.ID) ([]update, er
 	return updates, nil
 }
 
-// names are the references of a store whose branch is this one.
+// names are the names of the references of a store, made from its branch.
 type names string
 
 func (n names) branch() plumbing.ReferenceName {
@@ -221,8 +218,8 @@ type refs struct {
 	all             map[snapshots.ID]plumbing.Hash // tags, with those that were dropped
 }
 
-// pick takes what is the store's from a listing. Other references, also tags
-// in our folder that are not named like a snapshot, are people's own.
+// pick takes the store's references from a listing. Other references, also tags in the store's folder
+// whose names are no IDs, belong to people.
 func (n names) pick(listing map[string]plumbing.Hash) refs {
 	r := refs{
 		branch:  listing[n.branch().String()],
@@ -241,9 +238,9 @@ func (n names) pick(listing map[string]plumbing.Hash) refs {
 	return r
 }
 
-// ids returns the names of all snapshots, ascending. The head is among them
-// even if its tag is not there: a writer may have been stopped before it. Whatever else
-// is not older than the head was given up, or its tag is not on the branch.
+// ids returns the IDs of all snapshots, ascending. The head is among them even without its tag: a
+// writer may have been stopped before it. Any other tag that is not older than the head was given up,
+// or is not on the branch.
 func (r refs) ids(head snapshots.ID) []snapshots.ID {
 	ids := upTo(slices.Collect(maps.Keys(r.tags)), head)
 	if _, tagged := r.tags[head]; !tagged && !head.IsZero() {
@@ -264,8 +261,8 @@ func (r refs) tagged() (snapshots.ID, bool) {
 	return newest, !newest.IsZero()
 }
 
-// torn reports whether there is a newer tag than that on the tip of the branch: the branch
-// went back, or it was read before a writer moved it, and the tag after that.
+// torn reports whether there is a newer tag than that on the tip of the branch: the branch went back,
+// or the listing read the branch before a writer moved it, and the tag after that.
 func (r refs) torn() bool {
 	head, tagged := r.tagged()
 	if !tagged && !r.branch.IsZero() {
@@ -279,17 +276,17 @@ func (r refs) torn() bool {
 	return false
 }
 
-// errReviewed is returned to who would write past the people who review.
+// errReviewed is returned to a caller who would write past the people who review.
 var errReviewed = process.WithHint(errors.New("people merge into it, and nothing else writes there"),
 	"the compiler publishes to the branch that they merge from: ?branch=STAGING without review=")
 
 // reviewed reports whether people merge what runs from another branch.
 func (s *Store) reviewed() bool { return s.options.Review != "" }
 
-// merged returns the snapshot that people merged last: the one whose files, all of
-// them and no others, the tip of the branch has. How they merged is theirs, and so is
-// to go back. What runs is never read from their commit, but from the one that was
-// published. The error wraps [ErrForeign] if it is no such snapshot.
+// merged returns the snapshot that people merged last: the one whose files, all of them and no others,
+// the tip of the branch has. People may merge in any way, and may go back. The pusher never runs what
+// is in their commit, but the snapshot that was published. The error wraps [ErrForeign] if the tip
+// holds no published snapshot.
 func (s *Store) merged(ctx context.Context, r refs) (snapshots.ID, error) {
 	where := fmt.Sprintf("branch %s of %s", s.options.Branch, s)
 	switch {
@@ -365,7 +362,7 @@ func (s *Store) untagged(ctx context.Context, r refs, id snapshots.ID) (plumbing
 	return r.review, s.blameCache(err)
 }
 
-// upTo leaves out what is newer than what was merged: nobody has reviewed it.
+// upTo leaves out snapshots that are newer than the merged one: nobody has reviewed them.
 func upTo(ids []snapshots.ID, head snapshots.ID) []snapshots.ID {
 	return slices.DeleteFunc(ids, func(id snapshots.ID) bool { return id.Revision >= head.Revision && id != head })
 }

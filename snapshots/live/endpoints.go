@@ -109,21 +109,21 @@ func deref[T any](p *T, unset T) T {
 	return *p
 }
 
-// DefaultRefused are the networks that no endpoint is in: this host, the link, everybody,
-// and nobody. Forms of IPv6 that stand for an address of IPv4 are refused with it.
+// DefaultRefused are networks that no endpoint may be in: this host, the link, broadcast, and the
+// unspecified address. IPv6 addresses that embed an address of IPv4 are refused with it.
 var DefaultRefused = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"),
 	netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
 }
 
-// Refusal says which endpoints are refused: people who write EndpointSlices write any address
-// there. The zero value refuses none.
+// Refusal says which endpoints are refused: who may write EndpointSlices may write any address into
+// them. The zero value refuses none.
 type Refusal struct {
 	Networks []netip.Prefix
 	Allowed  []netip.Prefix // also where Networks or Own say otherwise
-	// Own are addresses that are the proxies' own, such as those of their Dataplane APIs,
-	// and what they are. An address of port 0 is all ports.
+	// Own are the proxies' own addresses, such as those of their Dataplane APIs, each with its
+	// description. Port 0 stands for all ports.
 	Own map[netip.AddrPort]string
 }
 
@@ -133,8 +133,8 @@ type Refused struct {
 	Reason   string
 }
 
-// Split divides endpoints into those that are used and those that are refused, both in the
-// order that they had. Where none is refused, they are the ones that were given.
+// Split divides endpoints into usable and refused ones, both in their order. If none is refused, it
+// returns the endpoints that it was given.
 func (r Refusal) Split(endpoints []snapshots.Endpoint) (used []snapshots.Endpoint, refused []Refused) {
 	for _, e := range endpoints {
 		if why := r.reason(e); why != "" {
@@ -181,7 +181,7 @@ func within(networks []netip.Prefix, ip netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// The forms of IPv6 in which an address of IPv4 stands, and where in its 16 bytes.
+// The forms of IPv6 that embed an address of IPv4, and where it stands in the 16 bytes.
 var embedding = []struct {
 	network netip.Prefix
 	at      int
@@ -196,8 +196,7 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2001::/32"), 12, true},        // Teredo, RFC 4380
 }
 
-// standsFor returns the addresses of IPv4 that one of IPv6 leads to, if it is of a form for
-// that.
+// standsFor returns the addresses of IPv4 that an address of IPv6 embeds.
 func standsFor(ip netip.Addr) []netip.Addr {
 	if ip.Is4() {
 		return nil

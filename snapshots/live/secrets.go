@@ -16,15 +16,14 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// Secrets are the live data that Secrets hold besides certificates, and what is
-// wrong with it. Whether somebody means it to be used so only snapshots know: the
-// key auth may hold anything.
+// Secrets are the live data in Secrets besides certificates, and the problems with it. Only a snapshot
+// says what a Secret is used for: the key auth may hold anything.
 type Secrets struct {
 	Authorities map[snapshots.SecretName][]byte
 	Users       map[snapshots.SecretName][]htpasswd.User
 	Values      map[bind.SecretKey]string
-	// Problems say why authorities and users cannot be used, or are used at a cost.
-	// They hold nothing of what a Secret holds but names of users.
+	// Problems say why authorities and users cannot be used, or what they cost. They hold nothing of
+	// the Secrets but names of users.
 	Problems map[bind.Need][]error
 }
 
@@ -74,8 +73,8 @@ func (s *Secrets) addUsers(name snapshots.SecretName, secret corev1.Secret) {
 	}
 }
 
-// addValue adds what can be a value of haproxy.cfg. It does not report what cannot,
-// such as all certificates.
+// addValue adds what can be a value in haproxy.cfg. It skips everything else, such as certificates,
+// without a report.
 func (s *Secrets) addValue(key bind.SecretKey, secret corev1.Secret) {
 	data, _ := value(secret, key.Key)
 	if text, err := bind.SecretValue(data); err == nil {
@@ -109,8 +108,8 @@ func keys(secret corev1.Secret) map[string]bool {
 	return out
 }
 
-// value returns what a Secret has under a key. Manifests may give it as
-// stringData, which the API server would turn into data, over what is there.
+// value returns what a Secret has under a key. Manifests may give it as stringData, which the API
+// server would write over data.
 func value(secret corev1.Secret, key string) ([]byte, bool) {
 	if text, ok := secret.StringData[key]; ok {
 		return []byte(text), true
@@ -135,11 +134,10 @@ func (p Problem) Error() string { return fmt.Sprintf("Secret %s: %v", p.Secret, 
 // Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// Certificates returns the certificates among the Secrets as HAProxy reads
-// them, the chain and then the private key in one PEM, and the Secrets that
-// have one that cannot be served, sorted. A Secret has a certificate if it is of
-// type kubernetes.io/tls or has the keys tls.crt and tls.key. Whether it is
-// valid now is not looked at.
+// Certificates returns the certificates among the Secrets as HAProxy reads them, the chain and then the
+// private key in one PEM, and the Secrets whose certificate cannot be served, sorted. A Secret has a
+// certificate if it is of type kubernetes.io/tls or has the keys tls.crt and tls.key. Certificates does
+// not check whether a certificate is valid now.
 func Certificates(secrets []corev1.Secret) (certificates map[snapshots.SecretName][]byte, problems []Problem) {
 	certificates = map[snapshots.SecretName][]byte{}
 	for _, secret := range secrets {

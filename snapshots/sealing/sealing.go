@@ -16,20 +16,21 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 )
 
-// The reasons why there is nobody to seal to, or not to all of them.
+// The reasons why a recipient cannot be used, or there is none.
 var (
 	ErrNoRecipient = errors.New("there is no recipient")
 	ErrMixed       = errors.New("recipients of age1pq1 and others cannot be mixed: what is sealed would be as weak as to the others alone")
 )
 
-// Recipients are those to whom is sealed; each of them can open it alone.
+// Recipients can open what is sealed, each of them alone.
 type Recipients struct {
 	names []string
 	keys  []age.Recipient
 }
 
-// ParseRecipient checks a recipient, such as age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9.
-// The error does not repeat it, for it may be an identity that is there by mistake.
+// ParseRecipient checks a recipient, such as
+// age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9. The error does not repeat the text,
+// which may be an identity by mistake.
 func ParseRecipient(text string) (age.Recipient, error) {
 	if strings.ContainsAny(text, "\n\r# ") || !strings.HasPrefix(text, "age1") {
 		return nil, errors.New("is not a recipient of age")
@@ -65,7 +66,7 @@ func NewRecipients(texts []string) (Recipients, error) {
 // Names returns the recipients as they are written, sorted, each once.
 func (r Recipients) Names() []string { return slices.Clone(r.names) }
 
-// Seal encrypts, as text.
+// Seal encrypts data, and returns text.
 func (r Recipients) Seal(plain []byte) ([]byte, error) {
 	var out bytes.Buffer
 	text := armor.NewWriter(&out)
@@ -80,7 +81,7 @@ func (r Recipients) Seal(plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// The reasons why something cannot be opened. None says anything of a key.
+// The reasons why something cannot be opened. None holds anything of a key.
 var (
 	ErrIdentity  = errors.New("not a file of age identities")
 	ErrNotForUs  = errors.New("no identity opens it")
@@ -126,9 +127,9 @@ func (i Identities) Open(sealed []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Certificates opens all sealed certificates of a snapshot, by version. Each is the
-// one that the manifest names, or the error wraps [snapshots.ErrCorrupt]. That no
-// identity fits, the error wraps [ErrNotForUs] and says whose would.
+// Certificates opens all sealed certificates of a snapshot, by version. If one is not what the manifest
+// names, the error wraps [snapshots.ErrCorrupt]. If no identity fits, the error wraps [ErrNotForUs] and
+// names the recipients.
 func (i Identities) Certificates(s snapshots.Snapshot) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, ref := range s.Manifest.Spec.Certificates {

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// The reasons why a certificate cannot be served. None of them says anything
-// of the key.
+// The reasons why a certificate cannot be served. None holds anything of the key.
 var (
 	ErrNoCertificate  = errors.New("there is no certificate")
 	ErrBadCertificate = errors.New("a certificate is malformed")
@@ -30,12 +29,12 @@ var (
 
 const certificateBlock = "CERTIFICATE"
 
-// minRSABits is what OpenSSL asks for at its security level 2, which is the
-// default of Debian: HAProxy does not start with a certificate of a smaller key.
+// minRSABits is the least key size at OpenSSL's security level 2, which is the default of Debian:
+// HAProxy does not start with a certificate of a smaller key.
 const minRSABits = 2048
 
-// KeyPair is a certificate with its chain and its private key, read and known
-// to fit.
+// KeyPair is a certificate with its chain and its private key, after they were read and checked to
+// belong together.
 type KeyPair struct {
 	chain []*x509.Certificate // the leaf first; at least one
 	key   *pem.Block
@@ -44,11 +43,9 @@ type KeyPair struct {
 	Storable bool
 }
 
-// CheckKeyPair checks that PEM data is what HAProxy can serve: a leaf
-// certificate, its chain if any, and the leaf's private key, unencrypted and
-// strong enough for OpenSSL to load. It does not look at the clock: whether the
-// certificate is valid now is for the caller to say. No error holds any part of
-// the data.
+// CheckKeyPair checks that HAProxy can serve PEM data: a leaf certificate, its chain if any, and the
+// leaf's private key, unencrypted and strong enough for OpenSSL to load. Callers check whether the
+// certificate is valid now. No error holds any part of the data.
 func CheckKeyPair(data []byte) (Leaf, error) {
 	pair, err := ParseKeyPair(data)
 	if err != nil {
@@ -66,9 +63,9 @@ type Leaf struct {
 	Version     string
 }
 
-// JoinKeyPair makes the PEM that HAProxy reads of the two parts of a Secret of
-// type kubernetes.io/tls: the certificates, then the private key, without
-// whatever else stood around them. It checks what [CheckKeyPair] checks.
+// JoinKeyPair makes the PEM that HAProxy reads from the two parts of a Secret of type
+// kubernetes.io/tls: the certificates, then the private key, without other text around them. It checks
+// what [CheckKeyPair] checks.
 func JoinKeyPair(certificates, key []byte) ([]byte, error) {
 	chain := slices.DeleteFunc(pemBlocks(certificates), isKeyBlock)
 	keys := slices.DeleteFunc(pemBlocks(key), func(b *pem.Block) bool { return !isKeyBlock(b) })
@@ -143,8 +140,8 @@ func newKeyPair(blocks []*pem.Block) (KeyPair, error) {
 	return pair, nil
 }
 
-// parseKey reads a private key in any of its forms, whatever its PEM block is
-// called, and returns what it should be called; nil if it is in none.
+// parseKey reads a private key in any of its forms, whatever its PEM block is called. It returns the
+// key and the proper name of the block, or nil if it knows no such form.
 func parseKey(der []byte) (key crypto.Signer, form string) {
 	if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
 		signer, _ := key.(crypto.Signer)
@@ -159,9 +156,9 @@ func parseKey(der []byte) (key crypto.Signer, form string) {
 	return nil, ""
 }
 
-// checkStrength refuses what OpenSSL does not load at its security level 2,
-// measured with HAProxy 2.6 and 3.0: one such certificate keeps HAProxy from
-// starting, and so takes all others down with it.
+// checkStrength refuses certificates that OpenSSL does not load at its security level 2, as measured
+// with HAProxy 2.6 and 3.0: HAProxy does not start with one such certificate, so that all others would
+// be down with it.
 func checkStrength(c *x509.Certificate) error {
 	if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < minRSABits {
 		return fmt.Errorf("RSA key of %d bits: %w", key.N.BitLen(), ErrWeak)
@@ -197,9 +194,9 @@ func (p KeyPair) leaf() Leaf {
 	}
 }
 
-// Version returns the fingerprint of a certificate with its chain: the
-// SHA-256 of their DER, in hexadecimal. The key is told by the certificate, which
-// holds its public half. The errors are those of [CheckKeyPair].
+// Version returns the fingerprint of a certificate with its chain: the SHA-256 of their DER, in
+// hexadecimal. It covers the key, since the certificate holds its public half. The errors are those of
+// [CheckKeyPair].
 func Version(data []byte) (string, error) {
 	pair, err := ParseKeyPair(data)
 	if err != nil {
@@ -216,9 +213,9 @@ func (p KeyPair) version() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// ParseAuthorities returns the certificates among PEM data as HAProxy reads a
-// ca-file, each once, without whatever else stood around them: a private key that
-// is there by mistake goes nowhere. The errors are those of [CheckKeyPair].
+// ParseAuthorities returns the certificates among PEM data as HAProxy reads a ca-file, each once,
+// without other text around them, so that a private key which is there by mistake is left out. The
+// errors are those of [CheckKeyPair].
 func ParseAuthorities(data []byte) ([]byte, error) {
 	var out bytes.Buffer
 	seen := map[string]bool{}
@@ -238,9 +235,9 @@ func ParseAuthorities(data []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// ServingFaults says why clients refuse a certificate, given as PEM, that is served to them
-// at a time, in words for people. HAProxy serves it all the same. That it is expired, and the
-// hosts that it is for, are not looked at.
+// ServingFaults says, in words for people, why clients refuse a certificate, given as PEM, that is
+// served to them at a time. HAProxy serves it all the same. Expiry and the names of hosts are not
+// checked.
 func ServingFaults(data []byte, now time.Time) []string {
 	block, _ := pem.Decode(data)
 	if block == nil {
@@ -263,7 +260,8 @@ func ServingFaults(data []byte, now time.Time) []string {
 	return out
 }
 
-// forServers reports whether a certificate may be one of a server: no usage at all is any.
+// forServers reports whether a certificate may be used by a server. A certificate without usages may be
+// used for everything.
 func forServers(leaf *x509.Certificate) bool {
 	if len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) == 0 {
 		return true
