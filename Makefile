@@ -94,10 +94,10 @@ test: test-deps ## install what is missing and run every test
 compare-api: deps ## print where the double of the Dataplane API answers otherwise than DATAPLANEAPI=PATH
 	go test -count=1 -v -run '^TestDoubleAnswersLikeARealAPI$$' ./pusher/dataplane
 
-# Packages that start a haproxy: their tests read the variable, or use the double of the
-# Dataplane API. What others test, another haproxy does not change. The tests of the chart
+# Packages that start a haproxy: their tests read the variable, use the double of the
+# Dataplane API, or run images. What others test, another haproxy does not change. The tests of the chart
 # are about Helm but for one.
-WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build '"HAPROXY"|/internal/testing/dataplanetest"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/charttest|internal/layers)$$'
+WITH_HAPROXY = go list $$(grep -rlE --include='*.go' --exclude-dir=build '"HAPROXY"|/internal/testing/(dataplane|image)test"' . | xargs -n1 dirname | sort -u) | grep -vE '/(charts/charttest|internal/layers)$$'
 
 # Without the race detector, which has seen the same code by then.
 .PHONY: test-3.0

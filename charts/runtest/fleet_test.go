@@ -59,6 +59,7 @@ func TestFleet(t *testing.T) {
 			r.served(t, name+".example")
 		})
 	}
+	t.Run("a configuration that cannot be started", func(t *testing.T) { r.breakPod(t, "shop.example") })
 	t.Run("the password of the Dataplane API changes", func(t *testing.T) {
 		r.server.Apply(t, r.credentials("another"))
 		eventually(t, "the Dataplane APIs take the new password", func() bool { return r.accepts(t, "another") })
@@ -123,6 +124,31 @@ func (r *release) endPod(t *testing.T, host string) {
 		return len(names) == 2 && !slices.Contains(names, pod.Name) && len(r.addresses(t, traffic, "http")) == 2
 	})
 	unharmed(t, load)
+}
+
+// breakPod has a container of HAProxy start with a configuration that somebody edited. It
+// starts all the same, and the pusher brings it the one that it should run.
+func (r *release) breakPod(t *testing.T, host string) {
+	t.Helper()
+	names := r.names(t, "haproxy")
+	pod := r.pods(t, "haproxy")[names[0]]
+	path := filepath.Join(r.kubelet.Volume(pod, "config"), "haproxy.cfg")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(text, "nonsense\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.kubelet.Kill(pod, "haproxy")
+	eventually(t, "HAProxy goes back to the first configuration", func() bool {
+		refused, err := os.ReadFile(path + ".refused")
+		return err == nil && strings.HasSuffix(string(refused), "nonsense\n")
+	})
+	eventually(t, "the pod is ready again", func() bool {
+		return status(t, pod.Status.PodIP+":8404", host, "/ready") == http.StatusOK && status(t, pod.Status.PodIP+":80", host, "/") == http.StatusOK
+	})
+	r.served(t, host)
 }
 
 // replaceFleet changes something of all pods of the fleet, under load.

@@ -36,6 +36,7 @@ type container struct {
 
 	mu       sync.Mutex
 	process  *process
+	killed   *process // by the test
 	restarts int
 	started  bool // its startup probe succeeded
 	ready    bool

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -153,6 +154,27 @@ func (k *Kubelet) Notes() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]string(nil), k.notes...)
+}
+
+// Volume is the folder of a pod's volume.
+func (k *Kubelet) Volume(pod corev1.Pod, name string) string {
+	return filepath.Join(k.dir, pod.Name, "volumes", name)
+}
+
+// Kill ends a container as a machine without memory does. It is started again, of which no
+// note is kept.
+func (k *Kubelet) Kill(pod corev1.Pod, container string) {
+	k.mu.Lock()
+	run := k.pods[string(pod.UID)]
+	k.mu.Unlock()
+	<-run.settled
+	for _, c := range slices.Concat(run.main, run.sidecars) {
+		if c.mu.Lock(); c.spec.Name == container && c.process != nil {
+			c.killed = c.process
+			c.process.kill(syscall.SIGKILL)
+		}
+		c.mu.Unlock()
+	}
 }
 
 // Report is everything that was noticed and written.

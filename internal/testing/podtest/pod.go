@@ -168,8 +168,11 @@ func (p *podRun) supervise(ctx context.Context, c *container, ending *atomic.Boo
 			if !ending.Load() {
 				c.restarts++
 			}
+			killed := c.killed == life
 			c.mu.Unlock()
-			if !ending.Load() {
+			if !ending.Load() && killed {
+				pause(ctx, again)
+			} else if !ending.Load() {
 				p.kubelet.note("container %s of %s ended with %d, and is started again", c.spec.Name, p.pod.Name, life.code.Load())
 				pause(ctx, again)
 			}
