@@ -148,9 +148,10 @@ type StatusPage struct {
 type Ready struct {
 	// MinBackendsPercent is the percentage of backends that must have a usable server. All
 	// backends whose Service exists count: those for requests, for connections that are
-	// passed on, and for TCP services. A backend has no usable server if its Service has no
-	// ready endpoint, its external name has no address, or health checks found all servers
-	// down. HAProxy counts them at most once a second. With 0 it does not count them.
+	// passed on, and for TCP services. Those with an external name do not, since HAProxy
+	// finds their servers anew after each reload. A backend has no usable server if its
+	// Service has no ready endpoint, or health checks found all servers down. HAProxy counts
+	// them at most once a second. With 0 it does not count them.
 	MinBackendsPercent int `json:"minBackendsPercent"`
 	// Services are those, each as namespace/name, of whose backends one must have a
 	// usable server. Those with an external name do not count, since HAProxy finds their

@@ -121,10 +121,18 @@ func (d TemplateData) Needed() []routing.Backend {
 	return out
 }
 
-// LeastUsable is how many of the backends that are served must have a usable
+// Counted returns the backends whose servers the pusher knows: those with nothing but
+// external names have none for a moment after each reload, until HAProxy finds them.
+func (d TemplateData) Counted() []routing.Backend {
+	return slices.DeleteFunc(d.Served(), func(b routing.Backend) bool {
+		return !slices.ContainsFunc(b.Targets, func(t routing.Target) bool { return t.Name == nil })
+	})
+}
+
+// LeastUsable is how many of the backends that count must have a usable
 // server for an instance to be ready.
 func (d TemplateData) LeastUsable() int {
-	return (len(d.Served())*d.Config.Status.Ready.MinBackendsPercent + 99) / 100
+	return (len(d.Counted())*d.Config.Status.Ready.MinBackendsPercent + 99) / 100
 }
 
 // Decisions returns how requests are sent on whose host and path do not decide alone.

@@ -213,16 +213,22 @@ func Started(log *slog.Logger, configuration []byte) {
 	log.Info("started", "version", Version(), "memory", memoryLimit(), "cpus", runtime.GOMAXPROCS(0), "configuration", digestOf(configuration))
 }
 
-// memoryLimit returns the memory limit of Go in bytes; 0 is none.
-func memoryLimit() int64 {
+// none is what the log says of a limit or a configuration that there is not.
+const none = "none"
+
+// memoryLimit returns the memory limit of Go in bytes, or none.
+func memoryLimit() any {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return limit
 	}
-	return 0
+	return none
 }
 
 // digestOf returns a few characters that differ between configurations.
 func digestOf(configuration []byte) string {
+	if len(configuration) == 0 {
+		return none
+	}
 	sum := sha256.Sum256(configuration)
 	return hex.EncodeToString(sum[:5])
 }

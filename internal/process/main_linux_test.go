@@ -15,6 +15,9 @@ import (
 // limitedGroup is the environment variable that names the cgroup which a test process enters.
 const limitedGroup = "HAPSNAP_TEST_CGROUP"
 
+// configurationVariable is the one that has that process's configuration.
+const configurationVariable = "HAPSNAP_TEST_CONFIGURATION"
+
 // TestMain runs the tests, or in a cgroup what a program does when it starts.
 func TestMain(m *testing.M) {
 	group := os.Getenv(limitedGroup)
@@ -25,27 +28,32 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	Started(slog.New(slog.NewTextHandler(os.Stdout, nil)), []byte("configuration"))
+	Started(slog.New(slog.NewTextHandler(os.Stdout, nil)), []byte(os.Getenv(configurationVariable)))
 }
 
 // In a cgroup with a limit, Go keeps to nine tenths of it, or to another ratio, and the log
-// says so, with the version, the CPUs and the digest of the configuration.
+// says so, with the version, the CPUs and the digest of the configuration. It says that there
+// is no limit, or no configuration.
 func TestStartedInACgroup(t *testing.T) {
 	const limit = 200 << 20
 	group := newCgroup(t, limit)
 	for name, test := range map[string]struct {
-		env  string
-		want int64
+		env, configuration string
+		want               any
 	}{
-		"nine tenths":   {"", limit / 10 * 9},
-		"another ratio": {"AUTOMEMLIMIT=0.5", limit / 2},
-		"off":           {"AUTOMEMLIMIT=off", 0},
-		"set by hand":   {"GOMEMLIMIT=100MiB", 100 << 20},
+		"nine tenths":   {"", "configuration", limit / 10 * 9},
+		"another ratio": {"AUTOMEMLIMIT=0.5", "configuration", limit / 2},
+		"off":           {"AUTOMEMLIMIT=off", "", "none"},
+		"set by hand":   {"GOMEMLIMIT=100MiB", "configuration", 100 << 20},
 	} {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), limitedGroup+"="+group, test.env)
+		cmd.Env = append(os.Environ(), limitedGroup+"="+group, configurationVariable+"="+test.configuration, test.env)
 		out, err := cmd.CombinedOutput()
-		if want := fmt.Sprintf("msg=started version=%s memory=%d cpus=", Version(), test.want); err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), " configuration="+digestOf([]byte("configuration"))) {
+		digest := "none"
+		if test.configuration != "" {
+			digest = digestOf([]byte(test.configuration))
+		}
+		if want := fmt.Sprintf("msg=started version=%s memory=%v cpus=", Version(), test.want); err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), " configuration="+digest+"\n") {
 			t.Errorf("%s: %v: %s, want %s", name, err, bytes.TrimSpace(out), want)
 		}
 	}
