@@ -20,7 +20,7 @@ import (
 )
 
 // look is how often everything is looked at.
-const look = 100 * time.Millisecond
+const look = 200 * time.Millisecond
 
 // node is the name of the only one.
 const node = "node-1"
