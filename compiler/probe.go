@@ -152,11 +152,12 @@ var probeTogether = []map[string]string{
 	{"snippet": "http-request set-var(txn.probe) int(1)"},
 }
 
-// These are the hosts of the Ingress whose connections are passed on, and of the one that
-// shares its route with a canary.
+// These are the hosts of the Ingress whose connections are passed on, and of those that
+// share their routes with canaries.
 const (
-	probePassed = "passed.probe.invalid"
-	probeShared = "shared.probe.invalid"
+	probePassed  = "passed.probe.invalid"
+	probeShared  = "shared.probe.invalid"
+	probePattern = "pattern.probe.invalid"
 )
 
 // probeModels are what the probe is made of: one model that has one of everything,
@@ -182,7 +183,9 @@ func probeModel(cfg config.Config) routing.Model {
 	in.Ingresses = append(in.Ingresses,
 		onHost(probeIngress(len(in.Ingresses), map[string]string{"ssl-passthrough": "true", "allow-list": "192.0.2.0/24, @probe/probe", "deny-list": "192.0.2.1, @probe/probe", "allow-countries": "DE", "deny-countries": "DE"}), probePassed),
 		onHost(probeIngress(len(in.Ingresses)+1, nil), "*."+probePassed), onHost(probeIngress(len(in.Ingresses)+2, nil), probeShared),
-		probeCanary(len(in.Ingresses)+3), probeExpressions(len(in.Ingresses)+4))
+		probeCanary(len(in.Ingresses)+3, probeShared, map[string]string{"canary-by-header": "X-Probe", "canary-by-cookie": "probe", "canary-weight": "10"}),
+		probeExpressions(len(in.Ingresses)+4), onHost(probeIngress(len(in.Ingresses)+5, nil), probePattern),
+		probeCanary(len(in.Ingresses)+6, probePattern, map[string]string{"canary-by-header": "X-Probe", "canary-by-header-pattern": "^probe$"}))
 	model, _ := ingress.Translate(in, probeConfig(cfg, probeTCP(cfg)))
 	// Hosts that the default backend does not answer for take Ingresses of several namespaces.
 	model.Held = append(model.Held, routing.Held{Name: "held.invalid", Closed: true, Origin: probeOrigin("Ingress")})
@@ -192,11 +195,10 @@ func probeModel(cfg config.Config) routing.Model {
 	return model
 }
 
-// probeCanary is an Ingress that shares a route with another one.
-func probeCanary(i int) inputs.Object[networkingv1.Ingress] {
-	ing := onHost(probeIngress(i, map[string]string{
-		"canary": "true", "canary-by-header": "X-Probe", "canary-by-cookie": "probe", "canary-weight": "10",
-	}), probeShared)
+// probeCanary is an Ingress that shares the route of another one with the same host.
+func probeCanary(i int, host string, asked map[string]string) inputs.Object[networkingv1.Ingress] {
+	asked["canary"] = "true"
+	ing := onHost(probeIngress(i, asked), host)
 	ing.Value.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "canary"
 	return ing
 }

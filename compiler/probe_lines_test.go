@@ -129,7 +129,7 @@ func TestProbeHasConditions(t *testing.T) {
 			}
 		}
 	}
-	if !parts[routing.Header] || !parts[routing.Cookie] || !yields {
+	if !parts[routing.Header] || !parts[routing.HeaderPattern] || !parts[routing.Cookie] || !yields {
 		t.Errorf("conditions of %v, yields: %v", parts, yields)
 	}
 }
