@@ -22,7 +22,7 @@ import (
 // rules are the alerts as a release named edge in the namespace edge has them.
 func rules(t *testing.T) map[string]any {
 	t.Helper()
-	text, err := Template(t, "helm", "edge", "--set", "haproxy.dataplane.existingSecret=dataplane,certManager.enabled=true,monitoring.prometheusRule.enabled=true", "--show-only", "templates/monitoring/rules.yaml")
+	text, err := Template(t, "helm", "edge", "--set", "monitoring.prometheusRule.enabled=true", "--show-only", "templates/monitoring/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

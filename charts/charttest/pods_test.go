@@ -230,17 +230,18 @@ func TestStoreIsKept(t *testing.T) {
 // Values that cannot work are refused, with what to do.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	ready := []string{"--set", "haproxy.dataplane.existingSecret=dataplane,certManager.enabled=true"}
+	var ready []string // the default values
 	for _, c := range []struct {
 		name string
 		args []string
 		want string
 	}{
-		{"no password", nil, "kubectl create secret generic dataplane --namespace edge"},
-		{"no certificate", []string{"--set", "haproxy.dataplane.existingSecret=dataplane"}, "set certManager.enabled, or haproxy.dataplane.tls.existingSecret"},
+		{"nobody makes a password", []string{"--set", "pusher.enabled=false"}, "haproxy.dataplane.existingSecret is missing"},
+		{"nobody makes a certificate", []string{"--set", "pusher.enabled=false,haproxy.dataplane.existingSecret=dataplane"}, "haproxy.dataplane.tls.existingSecret is missing"},
+		{"an authority without a certificate", []string{"--set", "haproxy.dataplane.tls.caSecret=ca"}, "set haproxy.dataplane.tls.existingSecret too"},
 		{"no fleet", []string{"--set", "haproxy.enabled=false"}, "the pusher has no instances: set haproxy.enabled"},
 		{"low ports of nodes", append(ready, "--set", "haproxy.hostNetwork=true"), "may not open ports below 1024"},
-		{"webhook without a certificate", []string{"--set", "haproxy.enabled=false,pusher.enabled=false,compiler.webhook.enabled=true"}, "compiler.webhook has no certificate"},
+		{"webhook's authority without a certificate", []string{"--set", "compiler.webhook.enabled=true,compiler.webhook.caBundle=Y2E="}, "set compiler.webhook.existingSecret too"},
 		{"webhook without an authority", append(ready, "--set", "compiler.webhook.enabled=true,compiler.webhook.existingSecret=a"), "caBundle is missing"},
 		{"scope without namespaces", append(ready, "--set", "rbac.scope=namespaces"), "rbac.namespaces is empty"},
 		{"signers without keys", append(ready, "--set", "store.signing.allowedSignersConfigMap=signers"), "both programs need a key"},

@@ -51,7 +51,7 @@ func TestFirstConfiguration(t *testing.T) {
 // firstConfiguration is what the chart renders for the start of a pod.
 func firstConfiguration(t *testing.T, values ...string) string {
 	t.Helper()
-	text, err := charttest.Template(t, "helm", "edge", append(values, "--show-only", "templates/haproxy/config.yaml", "--set", "haproxy.dataplane.existingSecret=dataplane,certManager.enabled=true")...)
+	text, err := charttest.Template(t, "helm", "edge", append(values, "--show-only", "templates/haproxy/config.yaml")...)
 	if err != nil {
 		t.Fatal(err)
 	}

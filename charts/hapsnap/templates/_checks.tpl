@@ -5,11 +5,16 @@
 {{- fail "the pusher has no instances: set haproxy.enabled, list them in fleet.instances or fleet.pods, or set pusher.enabled to false" -}}
 {{- end -}}
 {{- if $v.haproxy.enabled -}}
+{{- if not (include "hapsnap.pusherMakes" .) -}}
 {{- if not $v.haproxy.dataplane.existingSecret -}}
-{{- fail (printf "haproxy.dataplane.existingSecret is missing, the Secret with the user of the Dataplane API. Make one, as with:\n\n  kubectl create secret generic dataplane --namespace %s --from-literal=username=hapsnap --from-literal=password=\"$(openssl rand -hex 32)\"\n\nand set haproxy.dataplane.existingSecret=dataplane" .Release.Namespace) -}}
+{{- fail "haproxy.dataplane.existingSecret is missing, the Secret with the user of the Dataplane API: with pusher.enabled: false, or with fleet.pods, nobody else makes it" -}}
 {{- end -}}
-{{- if and $v.haproxy.dataplane.tls.enabled (not (include "hapsnap.dataplaneTLSSecret" .)) -}}
-{{- fail (printf "the Dataplane API has no certificate: set certManager.enabled, or haproxy.dataplane.tls.existingSecret to a Secret with tls.crt, tls.key and ca.crt for %s-haproxy.%s.svc; or set haproxy.dataplane.tls.enabled to false, if others cannot listen on the network of the pods" (include "hapsnap.fullname" .) .Release.Namespace) -}}
+{{- if and $v.haproxy.dataplane.tls.enabled (not $v.haproxy.dataplane.tls.existingSecret) (not $v.certManager.enabled) -}}
+{{- fail (printf "haproxy.dataplane.tls.existingSecret is missing, a Secret with tls.crt, tls.key and ca.crt for %s-haproxy.%s.svc: with pusher.enabled: false, or with fleet.pods, nobody else makes it but certManager.enabled" (include "hapsnap.fullname" .) .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.haproxy.dataplane.tls.caSecret (not $v.haproxy.dataplane.tls.existingSecret) (not $v.certManager.enabled) -}}
+{{- fail "haproxy.dataplane.tls.caSecret is the authority of a certificate of your own: set haproxy.dataplane.tls.existingSecret too" -}}
 {{- end -}}
 {{- $low := false -}}
 {{- range include "hapsnap.trafficPorts" . | fromYamlArray }}{{ if lt (int .port) 1024 }}{{ $low = true }}{{ end }}{{ end -}}
@@ -23,8 +28,8 @@
 {{- fail "haproxy.autoscaling: a DaemonSet has a pod on each node and cannot be scaled; use kind: Deployment" -}}
 {{- end -}}
 {{- end -}}
-{{- if and $v.compiler.webhook.enabled (not (include "hapsnap.webhookSecret" .)) -}}
-{{- fail (printf "compiler.webhook has no certificate: set certManager.enabled, or compiler.webhook.existingSecret to a Secret with tls.crt and tls.key for %s-compiler.%s.svc, and compiler.webhook.caBundle to its authority in base64" (include "hapsnap.fullname" .) .Release.Namespace) -}}
+{{- if and $v.compiler.webhook.enabled $v.compiler.webhook.caBundle (not $v.compiler.webhook.existingSecret) -}}
+{{- fail "compiler.webhook.caBundle is the authority of a certificate of your own: set compiler.webhook.existingSecret too" -}}
 {{- end -}}
 {{- if and $v.compiler.webhook.enabled $v.compiler.webhook.existingSecret (not $v.compiler.webhook.caBundle) -}}
 {{- fail "compiler.webhook.caBundle is missing: the authority that signed the certificate in compiler.webhook.existingSecret, in base64" -}}

@@ -97,13 +97,50 @@ bind {{ . }}:{{ $port }}
 {{- add (int .Values.haproxy.drain.propagationSeconds) (int .Values.haproxy.drain.seconds) 5 -}}
 {{- end -}}
 
+{{- define "hapsnap.dataplaneSecret" -}}
+{{- default (printf "%s-dataplane" (include "hapsnap.fullname" .)) .Values.haproxy.dataplane.existingSecret -}}
+{{- end -}}
+
+{{/* The end of the name of a Secret with a certificate. Those of cert-manager are not the
+release's: with one name a release could not go from one to the other. */}}
+{{- define "hapsnap.madeBy" -}}{{ ternary "tls" "certificate" .Values.certManager.enabled }}{{- end -}}
+
 {{- define "hapsnap.dataplaneTLSSecret" -}}
 {{- $tls := .Values.haproxy.dataplane.tls -}}
-{{- if $tls.enabled }}{{ if $tls.existingSecret }}{{ $tls.existingSecret }}{{ else if .Values.certManager.enabled }}{{ include "hapsnap.fullname" . }}-dataplane-tls{{ end }}{{ end -}}
+{{- if $tls.enabled }}{{ default (printf "%s-dataplane-%s" (include "hapsnap.fullname" .) (include "hapsnap.madeBy" .)) $tls.existingSecret }}{{ end -}}
 {{- end -}}
 
 {{- define "hapsnap.webhookSecret" -}}
-{{- if .Values.compiler.webhook.existingSecret }}{{ .Values.compiler.webhook.existingSecret }}{{ else if .Values.certManager.enabled }}{{ include "hapsnap.fullname" . }}-webhook-tls{{ end -}}
+{{- default (printf "%s-webhook-%s" (include "hapsnap.fullname" .) (include "hapsnap.madeBy" .)) .Values.compiler.webhook.existingSecret -}}
+{{- end -}}
+
+{{/* Whether the pusher knows the pods of this chart, and makes what nobody else does. */}}
+{{- define "hapsnap.pusherMakes" -}}
+{{- if and .Values.haproxy.enabled .Values.pusher.enabled (not .Values.fleet.pods) }}true{{ end -}}
+{{- end -}}
+
+{{- define "hapsnap.makesPassword" -}}
+{{- if and (include "hapsnap.pusherMakes" .) (not .Values.haproxy.dataplane.existingSecret) }}true{{ end -}}
+{{- end -}}
+
+{{- define "hapsnap.makesDataplaneTLS" -}}
+{{- $tls := .Values.haproxy.dataplane.tls -}}
+{{- if and (include "hapsnap.pusherMakes" .) $tls.enabled (not $tls.existingSecret) (not $tls.caSecret) (not .Values.certManager.enabled) }}true{{ end -}}
+{{- end -}}
+
+{{/* The Secrets that the pusher fills, as a YAML list. */}}
+{{- define "hapsnap.pusherSecrets" -}}
+{{- if include "hapsnap.makesPassword" . }}
+- {{ include "hapsnap.dataplaneSecret" . }}
+{{- end }}
+{{- if include "hapsnap.makesDataplaneTLS" . }}
+- {{ include "hapsnap.dataplaneTLSSecret" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "hapsnap.makesWebhookTLS" -}}
+{{- $w := .Values.compiler.webhook -}}
+{{- if and .Values.compiler.enabled $w.enabled (not $w.existingSecret) (not $w.caBundle) (not .Values.certManager.enabled) }}true{{ end -}}
 {{- end -}}
 
 {{/* The Fleet's spec. */}}
@@ -115,7 +152,7 @@ bind {{ . }}:{{ $port }}
 {{- $_ := set $fleet "pods" .Values.fleet.pods -}}
 {{- else if .Values.haproxy.enabled -}}
 {{- $d := .Values.haproxy.dataplane -}}
-{{- $pods := dict "namespace" .Release.Namespace "selector" (dict "matchLabels" (include "hapsnap.selector" (dict "root" . "component" "haproxy") | fromYaml)) "port" "dataplane" "scheme" "http" "credentialsSecret" (dict "name" $d.existingSecret "usernameKey" $d.usernameKey "passwordKey" $d.passwordKey) -}}
+{{- $pods := dict "namespace" .Release.Namespace "selector" (dict "matchLabels" (include "hapsnap.selector" (dict "root" . "component" "haproxy") | fromYaml)) "port" "dataplane" "scheme" "http" "credentialsSecret" (dict "name" (include "hapsnap.dataplaneSecret" .) "usernameKey" $d.usernameKey "passwordKey" $d.passwordKey) -}}
 {{- if $d.tls.enabled -}}
 {{- $_ := set $pods "scheme" "https" -}}
 {{- $_ := set $pods "tls" (dict "caSecret" (default (include "hapsnap.dataplaneTLSSecret" .) $d.tls.caSecret) "serverName" (printf "%s-haproxy.%s.svc" (include "hapsnap.fullname" .) .Release.Namespace)) -}}

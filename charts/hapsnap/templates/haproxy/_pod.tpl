@@ -179,14 +179,27 @@ spec:
     configMap: {name: {{ include "hapsnap.fullname" . }}-haproxy}
   - name: credentials
     secret:
-      secretName: {{ $h.dataplane.existingSecret }}
+      secretName: {{ include "hapsnap.dataplaneSecret" . }}
       defaultMode: 0440
       items:
       - {key: {{ $h.dataplane.usernameKey }}, path: username}
       - {key: {{ $h.dataplane.passwordKey }}, path: password}
+      {{- if include "hapsnap.makesPassword" . }}
+      # The next ones, while the password is renewed.
+      - {key: next-{{ $h.dataplane.usernameKey }}, path: next-username}
+      - {key: next-{{ $h.dataplane.passwordKey }}, path: next-password}
+      # The Dataplane API waits until the pusher has made them.
+      optional: true
+      {{- end }}
   {{- if $h.dataplane.tls.enabled }}
   - name: dataplane-tls
-    secret: {secretName: {{ include "hapsnap.dataplaneTLSSecret" . }}, defaultMode: 0440}
+    secret:
+      secretName: {{ include "hapsnap.dataplaneTLSSecret" . }}
+      defaultMode: 0440
+      {{- if include "hapsnap.makesDataplaneTLS" . }}
+      items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+      optional: true
+      {{- end }}
   {{- end }}
   {{- with $h.extraVolumes }}
   {{- toYaml . | nindent 2 }}
