@@ -22,7 +22,7 @@ import (
 // traffic is the Service of the fleet.
 const traffic = charttest.Release + "-hapsnap-haproxy"
 
-// From `helm install` to requests that are served, and on: pods come and go under load,
+// From `helm install` with nothing made by hand to requests that are served, and on: pods come and go under load,
 // and no request fails.
 func TestFleet(t *testing.T) {
 	t.Parallel()
@@ -34,6 +34,7 @@ func TestFleet(t *testing.T) {
 	}) {
 		return
 	}
+	t.Run("the webhook is trusted", func(t *testing.T) { r.webhookIsTrusted(t) })
 	t.Run("a pod ends", func(t *testing.T) { r.endPod(t, "shop.example") })
 	t.Run("a restart of the fleet", func(t *testing.T) {
 		r.replaceFleet(t, "shop.example", func() {
@@ -60,9 +61,10 @@ func TestFleet(t *testing.T) {
 		})
 	}
 	t.Run("a configuration that cannot be started", func(t *testing.T) { r.breakPod(t, "shop.example") })
+	t.Run("credentials are renewed", func(t *testing.T) { r.renewCredentials(t, port) })
 	t.Run("the password of the Dataplane API changes", func(t *testing.T) {
 		r.server.Apply(t, r.credentials("another"))
-		eventually(t, "the Dataplane APIs take the new password", func() bool { return r.accepts(t, "another") })
+		eventually(t, "the Dataplane APIs take the new password", func() bool { return r.accepts(t, "hapsnap", "another") })
 		r.server.Apply(t, tenant("renewed", port))
 		r.served(t, "renewed.example")
 	})
@@ -207,7 +209,7 @@ func (q *request) finish(t *testing.T) int {
 }
 
 // accepts reports whether all Dataplane APIs of the fleet take a password.
-func (r *release) accepts(t *testing.T, password string) bool {
+func (r *release) accepts(t *testing.T, username, password string) bool {
 	t.Helper()
 	c := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // its certificate is not what is asked about
 	for _, pod := range r.pods(t, "haproxy") {
@@ -215,7 +217,7 @@ func (r *release) accepts(t *testing.T, password string) bool {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.SetBasicAuth("hapsnap", password)
+		request.SetBasicAuth(username, password)
 		response, err := c.Do(request)
 		if err != nil {
 			return false

@@ -1,15 +1,8 @@
 package runtest
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"maps"
-	"math/big"
 	"net"
 	"net/http"
 	"path"
@@ -45,9 +38,9 @@ type release struct {
 // machine a leader with shorter ones would not stay one. A leader that ends gives its up.
 const values = `
 haproxy:
-  dataplane: {existingSecret: dataplane, tls: {existingSecret: dataplane-tls}}
   drain: {seconds: 20, propagationSeconds: 6} # clients hear of endpoints late, on a busy machine too
   service: {type: ClusterIP}
+compiler: {webhook: {enabled: true, timeoutSeconds: 1}}
 pusher: {drainTime: 1s}
 fleet: {rollout: {soak: 1s}}
 `
@@ -64,7 +57,6 @@ func install(t *testing.T, namespace string, args ...string) *release {
 	built["haproxytech/haproxy-alpine"] = built["hapsnap/haproxy"] // the same programs
 	r := &release{server: server, namespace: namespace, values: args}
 	server.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}}", namespace))
-	server.Apply(t, r.secrets(t))
 	r.kubelet = podtest.Start(t, server, podtest.Options{Namespaces: []string{namespace, "haproxy"}, Image: func(name string) (imagetest.Image, bool) {
 		name, _, _ = strings.Cut(name, ":")
 		image, ok := built[path.Base(path.Dir(name))+"/"+path.Base(name)]
@@ -84,35 +76,9 @@ func (r *release) apply(t *testing.T, args ...string) {
 	r.server.Apply(t, text)
 }
 
-// secrets are those that an administrator makes.
-func (r *release) secrets(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "dataplane"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{fmt.Sprintf("%s-hapsnap-haproxy.%s.svc", charttest.Release, r.namespace)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	crt := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
-	return r.credentials("it's s3cr3t") + fmt.Sprintf(`---
-{apiVersion: v1, kind: Secret, metadata: {name: dataplane-tls, namespace: %[1]s}, stringData: {tls.crt: %[2]q, ca.crt: %[2]q, tls.key: %[3]q}}
-`, r.namespace, crt, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
-}
-
-// credentials are those of the Dataplane API.
+// credentials are a Secret with a password of the Dataplane API that a person writes.
 func (r *release) credentials(password string) string {
-	return fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: dataplane, namespace: %s}, stringData: {username: hapsnap, password: %q}}\n", r.namespace, password)
+	return fmt.Sprintf("{apiVersion: v1, kind: Secret, metadata: {name: %s-hapsnap-dataplane, namespace: %s}, stringData: {username: hapsnap, password: %q}}\n", charttest.Release, r.namespace, password)
 }
 
 // addresses are where clients of a Service are sent: its ready endpoints.

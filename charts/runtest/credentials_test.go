@@ -1,0 +1,187 @@
+package runtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hapsnap/hapsnap/charts/charttest"
+	"github.com/hapsnap/hapsnap/internal/credentials"
+)
+
+// madeSecret is one that the programs fill.
+func (r *release) madeSecret(t *testing.T, name string) *corev1.Secret {
+	t.Helper()
+	var s corev1.Secret
+	if err := r.server.Client().Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: charttest.Release + "-hapsnap-" + name}, &s); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+// dial asks a server for its certificate, which has to be one for a Service of the release that
+// these authorities have signed.
+func (r *release) dial(t *testing.T, address, service string, authorities []byte) (serial string, err error) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authorities)
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: fmt.Sprintf("%s-hapsnap-%s.%s.svc", charttest.Release, service, r.namespace)}}
+	conn, err := d.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].SerialNumber.String(), nil
+}
+
+// webhookIsTrusted waits until each compiler serves a certificate that the API server was told to
+// trust.
+func (r *release) webhookIsTrusted(t *testing.T) {
+	t.Helper()
+	var refused error
+	eventually(t, "the API server trusts the webhook", func() bool {
+		var c admissionregistrationv1.ValidatingWebhookConfiguration
+		if err := r.server.Client().Get(t.Context(), client.ObjectKey{Name: r.namespace + "-" + charttest.Release + "-hapsnap"}, &c); err != nil {
+			t.Fatal(err)
+		}
+		pods := r.pods(t, "compiler")
+		for _, pod := range pods {
+			for _, w := range c.Webhooks {
+				if _, refused = r.dial(t, pod.Status.PodIP+":9443", "compiler", w.ClientConfig.CABundle); refused != nil {
+					return false
+				}
+			}
+		}
+		return len(pods) == 2
+	})
+}
+
+// renewCredentials has the password and the certificate of the Dataplane API renewed while people
+// publish and clients send requests. No push fails, and no request does.
+func (r *release) renewCredentials(t *testing.T, port string) {
+	t.Helper()
+	load := r.load(t, "shop.example")
+	leader := r.leader(t, "pusher")
+	publish := func(name string) {
+		t.Helper()
+		r.server.Apply(t, tenant(name, port))
+		r.served(t, name+".example")
+	}
+	user, certificate := r.madeSecret(t, "dataplane"), r.madeSecret(t, "dataplane-certificate")
+	for _, s := range []*corev1.Secret{user, certificate} {
+		patch := client.MergeFrom(s.DeepCopy())
+		s.Annotations[credentials.RenewAnnotation] = "asked for"
+		if err := r.server.Client().Patch(t.Context(), s, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the next ones are made", func() bool {
+		return len(r.madeSecret(t, "dataplane").Data["next-password"]) > 0 && len(r.madeSecret(t, "dataplane-certificate").Data["next.crt"]) > 0
+	})
+	publish("renewing")
+	both := r.madeSecret(t, "dataplane").Data
+	takes := func(username, password []byte) bool { return r.accepts(t, string(username), string(password)) }
+	eventually(t, "the Dataplane APIs take both", func() bool {
+		return takes(user.Data["username"], user.Data["password"]) && takes(both["next-username"], both["next-password"])
+	})
+	r.anHourLater(t)
+	if s := r.madeSecret(t, "dataplane"); !bytes.Equal(s.Data["password"], both["next-password"]) || s.Annotations[credentials.RenewAnnotation] != "" {
+		t.Error("the next password is not used")
+	}
+	publish("renewing2")
+	eventually(t, "the Dataplane APIs have the new ones only", func() bool {
+		s, now := r.madeSecret(t, "dataplane-certificate"), r.madeSecret(t, "dataplane").Data
+		for _, pod := range r.pods(t, "haproxy") {
+			serial, err := r.dial(t, pod.Status.PodIP+":5555", "haproxy", s.Data[credentials.CAKey])
+			if err != nil || serial == serialOf(t, certificate.Data[corev1.TLSCertKey]) {
+				return false
+			}
+		}
+		return takes(now["username"], now["password"]) && !takes(user.Data["username"], user.Data["password"])
+	})
+	publish("renewed3")
+	unharmed(t, load)
+	for _, line := range r.metrics(t, leader, "hapsnap_pusher_pushes_total{") {
+		if !strings.HasSuffix(line, " 0") && !strings.Contains(line, `result="applied"`) {
+			t.Error(line)
+		}
+	}
+}
+
+// anHourLater does what the pusher does then.
+func (r *release) anHourLater(t *testing.T) {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(r.server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := charttest.Release + "-hapsnap-"
+	maker := credentials.New(credentials.Options{
+		Namespace: r.namespace, Secrets: c.CoreV1().Secrets(r.namespace), Log: slog.New(slog.DiscardHandler),
+		Wanted: func(context.Context) ([]credentials.Wanted, error) {
+			return []credentials.Wanted{
+				{Secret: name + "dataplane", Password: &credentials.Password{UsernameKey: "username", PasswordKey: "password"}},
+				{Secret: name + "dataplane-certificate", Certificate: &credentials.Certificate{DNSNames: []string{fmt.Sprintf("%shaproxy.%s.svc", name, r.namespace)}}},
+			}, nil
+		},
+	})
+	if err := maker.Once(t.Context(), time.Now().Add(time.Hour+time.Second)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serialOf is that of a certificate in PEM.
+func serialOf(t *testing.T, certificate []byte) string {
+	t.Helper()
+	block, _ := pem.Decode(certificate)
+	if block == nil {
+		t.Fatalf("no certificate: %s", certificate)
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.SerialNumber.String()
+}
+
+// metrics are the lines of a pod's metrics that begin with something.
+func (r *release) metrics(t *testing.T, pod corev1.Pod, prefix string) (lines []string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+pod.Status.PodIP+":8080/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, prefix) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	if len(lines) == 0 {
+		t.Errorf("there are no metrics %s", prefix)
+	}
+	return lines
+}
