@@ -179,9 +179,7 @@ KIND_CLUSTER ?= hapsnap-demo
 kind-demo: images ## install the chart in a cluster of kind: needs Docker, kind, kubectl and helm
 	kind get clusters | grep -qx $(KIND_CLUSTER) || kind create cluster --name $(KIND_CLUSTER)
 	kind load docker-image --name $(KIND_CLUSTER) hapsnap/compiler:$(VERSION) hapsnap/pusher:$(VERSION) hapsnap/haproxy:$(VERSION)
-	kubectl --context kind-$(KIND_CLUSTER) create namespace hapsnap --dry-run=client -o yaml | kubectl --context kind-$(KIND_CLUSTER) apply -f -
-	kubectl --context kind-$(KIND_CLUSTER) get secret dataplane --namespace hapsnap >/dev/null 2>&1 || kubectl --context kind-$(KIND_CLUSTER) create secret generic dataplane --namespace hapsnap --from-literal=username=hapsnap --from-literal=password=$$(openssl rand -hex 32)
-	helm upgrade --install hapsnap charts/hapsnap --kube-context kind-$(KIND_CLUSTER) --namespace hapsnap --values examples/kind/values.yaml \
+	helm upgrade --install hapsnap charts/hapsnap --kube-context kind-$(KIND_CLUSTER) --namespace hapsnap --create-namespace --values examples/kind/values.yaml \
 		--set compiler.image.tag=$(VERSION),pusher.image.tag=$(VERSION),haproxy.image.tag=$(VERSION),haproxy.bootstrap.image.tag=$(VERSION) --wait
 	kubectl --context kind-$(KIND_CLUSTER) apply -f examples/kind/web.yaml
 

@@ -39,6 +39,9 @@ func lead(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if taken.Unmoved != nil {
+		o.Log.Error("the key of the fallback certificate stays in the Secret of the state", "state", keeper.String(), "err", taken.Unmoved)
+	}
 	s, err := parseState(taken.State, keeper.String())
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -56,7 +57,7 @@ func TestReadyFiles(t *testing.T) {
 					rule = target
 				}
 				if !slices.ContainsFunc(there, func(o unstructured.Unstructured) bool {
-					return o.GetKind() == rule["kind"] && (rule["name"] == nil || o.GetName() == rule["name"])
+					return o.GetKind() == rule["kind"] && (rule["name"] == nil || regexp.MustCompile("^"+rule["name"].(string)+"$").MatchString(o.GetName()))
 				}) {
 					t.Errorf("%v is about nothing", rule)
 				}

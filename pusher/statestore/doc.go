@@ -1,5 +1,6 @@
 // Package statestore keeps the state of a pusher in a Secret of a cluster, for one pusher
-// at a time: it holds the key of the fallback certificate.
+// at a time, and the fallback certificate with its key in a second one, so that who may
+// read the state reads no key.
 //
 // A pusher that takes the state raises its term, and writes only what follows on what it read
 // or wrote itself, by the Secret's resourceVersion. So a pusher whose place another has

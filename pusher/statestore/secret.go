@@ -48,7 +48,7 @@ func (s *Secret) String() string { return Prefix + s.namespace + "/" + s.name }
 
 // Take makes this pusher the one that writes, in a term that is higher than the one
 // before, and returns what was kept. Fallback makes the fallback certificate where there
-// is none.
+// is none. One that an earlier version kept in the state goes into a Secret of its own.
 func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Taken, error) {
 	for range maxTries {
 		found, err := s.find(ctx)
@@ -60,20 +60,58 @@ func (s *Secret) Take(ctx context.Context, fallback func() ([]byte, error)) (Tak
 			return Taken{}, s.failed("take", err)
 		}
 		next := with(found, kept.Term+1, s.holder)
-		if len(kept.Fallback) == 0 {
-			if next.Data[keyFallback], err = fallback(); err != nil {
-				return Taken{}, err
-			}
-		}
-		switch written, err := s.write(ctx, next); {
+		certificate, err := s.fallback(ctx, kept.Fallback, fallback)
+		switch {
 		case err == nil:
+			delete(next.Data, keyFallback)
+		case len(kept.Fallback) > 0:
+			certificate = kept.Fallback
+		default:
+			return Taken{}, err
+		}
+		switch written, failed := s.write(ctx, next); {
+		case failed == nil:
 			s.term, s.last = kept.Term+1, written
-			return Taken{State: kept.State, Fallback: next.Data[keyFallback], Term: s.term}, nil
-		case !isOthers(err):
-			return Taken{}, s.failed("take", err)
+			return Taken{State: kept.State, Fallback: certificate, Unmoved: err, Term: s.term}, nil
+		case !isOthers(failed):
+			return Taken{}, s.failed("take", failed)
 		}
 	}
 	return Taken{}, s.failed("take", ErrTaken)
+}
+
+// fallback returns the fallback certificate that the Secret for it holds. If that has none, it
+// gets the one that was kept elsewhere, or a new one.
+func (s *Secret) fallback(ctx context.Context, kept []byte, fallback func() ([]byte, error)) ([]byte, error) {
+	of := New(s.client, s.namespace, FallbackName(s.name), s.holder)
+	failed := func(err error) error {
+		return fmt.Errorf("keep the fallback certificate in Secret %s/%s: %w", of.namespace, of.name, err)
+	}
+	for range maxTries {
+		found, err := of.find(ctx)
+		if err != nil {
+			return nil, failed(err)
+		}
+		if certificate := found.Data[keyFallback]; len(certificate) > 0 {
+			return certificate, nil
+		}
+		if len(found.Data) > 0 {
+			return nil, failed(fmt.Errorf("it is somebody else's: it has no key %s", keyFallback))
+		}
+		if kept == nil {
+			if kept, err = fallback(); err != nil {
+				return nil, err
+			}
+		}
+		found.Data = map[string][]byte{keyFallback: kept}
+		switch _, err := of.write(ctx, found); {
+		case err == nil:
+			return kept, nil
+		case !isOthers(err):
+			return nil, failed(err)
+		}
+	}
+	return nil, failed(ErrTaken)
 }
 
 // Save keeps a state, or returns [ErrTaken].
@@ -183,13 +221,17 @@ func Read(ctx context.Context, client Client, namespace, name string) ([]byte, e
 	return kept.State, nil
 }
 
+// FallbackName is the name of the Secret with the fallback certificate and its key, beside the
+// one with the state: who may read the state reads no key.
+func FallbackName(state string) string { return state + "-fallback" }
+
 // The keys of the Secret. The term and its holder are apart from the state, so that
 // people can read them.
 const (
 	keyTerm     = "term"
 	keyHolder   = "holder"
 	keyState    = "state.json.gz"
-	keyFallback = "fallback.pem"
+	keyFallback = "fallback.pem" // in the other Secret, or of an earlier version
 )
 
 // largest is how many bytes a Secret takes, with some to spare for its other keys.
@@ -208,6 +250,7 @@ var ErrNone = errors.New("there is no state")
 type Taken struct {
 	State    []byte // nil for none
 	Fallback []byte // the fallback certificate, with its key
+	Unmoved  error  // why the key is still in the Secret with the state, nil if it is not
 	Term     int64  // 0 where one pusher has the state for itself, as in a file
 }
 
@@ -304,6 +347,6 @@ func unpack(data []byte) ([]byte, error) {
 func Rules(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name, FallbackName(name)}, Verbs: []string{"get", "update"}},
 	}
 }

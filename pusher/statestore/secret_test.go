@@ -169,6 +169,132 @@ func TestTakenByManyAtOnce(t *testing.T) {
 	}
 }
 
+// fallback is what the Secret for the fallback certificate holds, "" if there is none.
+func (p place) fallback() string {
+	p.Helper()
+	s, err := p.secrets(p.config).Get(p.Context(), "edge-fallback", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		p.Fatal(err)
+	}
+	return string(s.Data["fallback.pem"])
+}
+
+// earlier makes the Secret as the version before kept it: with the key in the state.
+func (p place) earlier() {
+	p.Helper()
+	p.take(p.pusher("earlier"))
+	p.edit(func(s *corev1.Secret) { s.Data["fallback.pem"] = []byte("earlier") })
+	if err := p.secrets(p.config).(secretsClient).Delete(p.Context(), "edge-fallback", metav1.DeleteOptions{}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// The state has no key: the certificate is in another Secret, and all pushers take the same one.
+func TestTheStateHasNoKey(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.take(p.pusher("one"))
+	p.edit(func(s *corev1.Secret) {
+		if _, has := s.Data["fallback.pem"]; has {
+			t.Error("the key is in the Secret of the state")
+		}
+	})
+	if got, err := p.pusher("two").Take(t.Context(), made("another")); err != nil || string(got.Fallback) != "fallback" || p.fallback() != "fallback" {
+		t.Errorf("the next one has %q: %v", got.Fallback, err)
+	}
+}
+
+// Certificates of the version before are moved, and kills in between lose none. A pusher
+// whose role is of the version before goes on with what it has, and says why.
+func TestTheKeyIsMoved(t *testing.T) {
+	t.Parallel()
+	for n := range 4 {
+		p := newPlace(t)
+		p.earlier()
+		doomed := &dying{Client: p.secrets(p.config), left: n}
+		_, err := New(doomed, p.namespace, "edge", "doomed").Take(t.Context(), made("another"))
+		if !errors.Is(err, errDied) {
+			t.Fatalf("killed at its write %d: %v", n, err)
+		}
+		got := p.take(p.pusher("one"))
+		if string(got.Fallback) != "earlier" || got.Unmoved != nil || p.fallback() != "earlier" {
+			t.Errorf("killed at its write %d: then %q, %v", n, got.Fallback, got.Unmoved)
+		}
+		p.edit(func(s *corev1.Secret) {
+			if _, has := s.Data["fallback.pem"]; has {
+				t.Error("it is still in the state")
+			}
+		})
+	}
+	p := newPlace(t)
+	p.earlier()
+	denied := apierrors.NewForbidden(corev1.Resource("secrets"), "edge-fallback", errors.New("no role"))
+	got, err := New(denying{p.secrets(p.config), denied}, p.namespace, "edge", "one").Take(t.Context(), made("another"))
+	if err != nil || string(got.Fallback) != "earlier" || !apierrors.IsForbidden(got.Unmoved) {
+		t.Errorf("without a right: %+v, %v", got, err)
+	}
+	if got := p.take(p.pusher("two")); string(got.Fallback) != "earlier" || p.fallback() != "earlier" {
+		t.Errorf("with it: %+v", got)
+	}
+}
+
+// A Secret of that name that is somebody else's is left alone.
+func TestFallbackOfOthers(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "edge-fallback"}, Data: map[string][]byte{"password": []byte("theirs")}}
+	if _, err := p.secrets(p.config).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.pusher("one").Take(t.Context(), made("another")); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+type secretsClient interface {
+	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
+}
+
+var errDied = errors.New("killed")
+
+// dying is killed at a write: before it, or after it, without an answer.
+type dying struct {
+	Client
+	left int
+}
+
+func (d *dying) die(write func() (*corev1.Secret, error)) (*corev1.Secret, error) {
+	switch d.left -= 2; {
+	case d.left >= 0:
+		return write()
+	case d.left == -1:
+		_, err := write()
+		return nil, errors.Join(errDied, err)
+	}
+	return nil, errDied // and so does everything after it
+}
+
+func (d *dying) Create(ctx context.Context, s *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error) {
+	return d.die(func() (*corev1.Secret, error) { return d.Client.Create(ctx, s, o) })
+}
+
+func (d *dying) Update(ctx context.Context, s *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error) {
+	return d.die(func() (*corev1.Secret, error) { return d.Client.Update(ctx, s, o) })
+}
+
+// denying refuses to read the fallback certificate.
+type denying struct {
+	Client
+	err error
+}
+
+func (d denying) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error) {
+	if name == "edge-fallback" {
+		return nil, d.err
+	}
+	return d.Client.Get(ctx, name, o)
+}
+
 // What others do to the Secret that is none of their business does not end a term.
 func TestOtherHands(t *testing.T) {
 	t.Parallel()
