@@ -285,8 +285,8 @@ func Serve(ctx context.Context, path string, version API) error {
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("start api: %s: %w", path, err)
 	}
-	if len(s.API.User) != 1 {
-		return fmt.Errorf("start api: %s has %d users, want one", path, len(s.API.User))
+	if len(s.API.User) == 0 {
+		return fmt.Errorf("start api: %s has no users", path)
 	}
 	a, err := s.begin(version)
 	if err != nil {
@@ -331,8 +331,16 @@ func (s settings) begin(version API) (*api, error) {
 			return nil, fmt.Errorf("start api: %w", err)
 		}
 	}
-	user := s.API.User[0]
-	return newAPI(Options{API: version, ReloadDelay: 50 * time.Millisecond, Username: user.Name, Password: user.Password}, h, dirs)
+	a, err := newAPI(Options{API: version, ReloadDelay: 50 * time.Millisecond}, h, dirs)
+	if err != nil {
+		return nil, err
+	}
+	users := map[string]string{}
+	for _, u := range s.API.User {
+		users[u.Name] = u.Password
+	}
+	a.users.Store(&users)
+	return a, nil
 }
 
 func (s settings) listen(ctx context.Context) (net.Listener, error) {
