@@ -1,14 +1,11 @@
-// Package admission is a validating admission webhook: an HTTPS server that an
-// API server asks before it stores an object. It reads reviews of
-// admission.k8s.io/v1, has a [Judge] look at what they are about, and answers
-// with the fields that are at fault.
+// Package admission is a validating admission webhook: an HTTPS server that an API server asks before
+// it stores an object. It reads reviews of admission.k8s.io/v1, has a [Judge] check their objects, and
+// answers with the fields that are at fault.
 //
-// It judges Ingresses and the ConfigMap that holds the configuration, when they
-// are created or changed. Everything else is allowed without a look. What cannot
-// be judged, in time or at all, is allowed with a warning or denied, as the
-// failure policy says.
+// It judges Ingresses and the ConfigMap that holds the configuration, when they are created or changed.
+// It allows everything else unread. An object that it cannot judge, in time or at all, is allowed with
+// a warning or denied, depending on the failure policy.
 //
-// What makes an object wrong is left to the Judge; whether the server is asked
-// at all, and what happens while it cannot be reached, is up to the
-// ValidatingWebhookConfiguration.
+// The Judge decides what makes an object wrong. The ValidatingWebhookConfiguration decides whether the
+// server is asked at all, and what happens while it cannot be reached.
 package admission

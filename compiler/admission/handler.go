@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// maxBudget is how long a review may take, whatever the API server grants: it
-	// is the most that a ValidatingWebhookConfiguration can ask for.
+	// maxBudget is the longest time for a review, whatever the API server grants. A
+	// ValidatingWebhookConfiguration cannot ask for more.
 	maxBudget = 30 * time.Second
-	// defaultBudget is that of an API server that does not say.
+	// defaultBudget is the time for a review if the API server names none.
 	defaultBudget = 10 * time.Second
 )
 
@@ -43,9 +43,9 @@ func newHandler(o Options) *handler {
 	return &handler{judge: o.Judge, configMap: o.ConfigMap, log: o.Log, metrics: newMetrics(o.Metrics), bodies: bodies{patience: o.bodyTime}}
 }
 
-// budget is how long a review may take, from the parameter by which an API
-// server tells how long it waits. The number is rounded up to whole seconds, and
-// the answer has to get there, so that some of it is left.
+// budget is the time for a review, from the parameter by which an API server says how long it waits.
+// The API server rounds that number up to whole seconds, and the answer has to arrive in time, so that
+// budget is shorter.
 func budget(parameter string) time.Duration {
 	granted, err := time.ParseDuration(parameter)
 	if err != nil || granted <= 0 {
@@ -55,8 +55,8 @@ func budget(parameter string) time.Duration {
 	return granted - max(granted/10, min(granted/2, 500*time.Millisecond))
 }
 
-// ServeHTTP reads a review before it takes a place among those that are judged: who sends
-// slowly keeps nobody waiting.
+// ServeHTTP reads a review before it takes one of the places for judging: a client that sends slowly
+// delays no others.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), budget(r.URL.Query().Get("timeout")))
@@ -75,7 +75,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, response)
 }
 
-// read reads what is asked. With an error it returns the status of the answer.
+// read reads the request. With an error it returns the status of the answer.
 func (h *handler) read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionRequest, matter, int, error) {
 	body, code, err := h.bodies.read(w, r)
 	if err != nil {
@@ -138,11 +138,10 @@ func (h *handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 	return answer(uid, o.verdict), allowed
 }
 
-// grace is how long a judge may take to say why it had no time.
+// grace is how long a judge may take to say why it ran out of time.
 const grace = 100 * time.Millisecond
 
-// unjudged is the response if there is no verdict. What is in the log alone may name what
-// is not for everybody.
+// unjudged is the response if there is no verdict. Details that the user may not see are only logged.
 func (h *handler) unjudged(uid types.UID, err error) *admissionv1.AdmissionResponse {
 	reason := "the compiler's log says why"
 	unable, known := errors.AsType[*UnableError](err)
@@ -155,8 +154,8 @@ func (h *handler) unjudged(uid types.UID, err error) *admissionv1.AdmissionRespo
 	return unjudged(uid, h.judge.FailsClosed(), reason)
 }
 
-// judged asks the judge. What makes it panic would do so again when it is
-// compiled; here it must not end the process, which has others to answer.
+// judged asks the judge. An object that makes it panic would do so again in a compile; here it must not
+// end the process, which has other reviews to answer.
 func (h *handler) judged(ctx context.Context, m matter) (v Verdict, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -200,11 +199,11 @@ const (
 	maxBody = 8 << 20
 	// bodyTime is how long the body of a review may take to arrive.
 	bodyTime = 5 * time.Second
-	// freeBody is what of each body counts for nothing; maxBodies bounds the rest of all
-	// that are being read, or have been and wait.
+	// freeBody is how much of each body is not counted; maxBodies bounds the rest of all bodies that
+	// are being read or wait to be judged.
 	freeBody, maxBodies = 64 << 10, 64 << 20
-	// maxReviews bounds the reviews that are judged at a time, and maxOfNamespace those of
-	// one namespace.
+	// maxReviews bounds the reviews that are judged at the same time, and maxOfNamespace those of one
+	// namespace.
 	maxReviews, maxOfNamespace = 512, 128
 )
 
@@ -213,16 +212,16 @@ var (
 	errTooMany  = errors.New("too many large reviews at a time")
 )
 
-// bodies bounds what bodies of requests take of memory and of time. Reading one waits for
-// no other one.
+// bodies bounds the memory and the time for the bodies of requests. Reading one body waits for no
+// other.
 type bodies struct {
 	held     atomic.Int64
 	patience time.Duration // zero: bodyTime
 }
 
-// read reads a body whole. With an error it returns the status of the answer.
+// read reads a whole body. With an error it returns the status of the answer.
 func (b *bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, int, error) {
-	// A server that cannot set it (of a test) has no slow clients either.
+	// A server without deadlines (in a test) has no slow clients either.
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(cmp.Or(b.patience, bodyTime)))
 	var out bytes.Buffer
@@ -243,7 +242,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, int, erro
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			// What is read from now on is whether the client is still there.
+			// From now on a read only tells whether the client is still there.
 			_ = connection.SetReadDeadline(time.Time{})
 			return out.Bytes(), 0, nil
 		case err != nil:
@@ -252,8 +251,8 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) ([]byte, int, erro
 	}
 }
 
-// places are those of the reviews that are judged. Each namespace has only some, so that
-// none keeps the others out.
+// places are the places for reviews that are being judged. Each namespace gets only some of them, so
+// that no namespace blocks the others.
 type places struct {
 	mu  sync.Mutex
 	all int

@@ -23,7 +23,7 @@ import (
 // ConfigKey is the key of the ConfigMap that holds the configuration.
 const ConfigKey = "config.yaml"
 
-// maxUID bounds what comes back in the answer. An API server's has 36 bytes.
+// maxUID bounds the UID, which the answer repeats. An API server's has 36 bytes.
 const maxUID = 256
 
 // decode returns the request of a review.
@@ -41,14 +41,14 @@ func decode(body []byte) (*admissionv1.AdmissionRequest, error) {
 	return review.Request, nil
 }
 
-// matter is what is to be judged of a request. Without any it is allowed.
+// matter is the part of a request that has to be judged. A request without one is allowed.
 type matter struct {
 	ingress       *networkingv1.Ingress
 	configuration *corev1.ConfigMap
 }
 
-// matterOf finds out what is to be judged of a request; configMap is the name of
-// the one that holds the configuration. The error is for an object that is none.
+// matterOf returns what has to be judged of a request; configMap names the ConfigMap that holds the
+// configuration. It returns an error for a malformed object.
 func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (matter, error) {
 	if (r.Operation != admissionv1.Create && r.Operation != admissionv1.Update) || r.SubResource != "" {
 		return matter{}, nil
@@ -62,9 +62,8 @@ func matterOf(r *admissionv1.AdmissionRequest, configMap types.NamespacedName) (
 	return matter{}, nil
 }
 
-// ingressOf returns the Ingress of a request. An Ingress that is being deleted must not
-// be kept from losing its finalizers, and a change that the compiler does not
-// see needs no judgement.
+// ingressOf returns the Ingress of a request. It returns none for an Ingress that is being deleted,
+// since it must be able to lose its finalizers, nor for a change that the compiler does not see.
 func ingressOf(r *admissionv1.AdmissionRequest) (matter, error) {
 	ing, before, err := objectsOf[networkingv1.Ingress](r)
 	if err != nil || ing.DeletionTimestamp != nil || (before != nil && sameIngress(*before, *ing)) {
@@ -79,8 +78,8 @@ func sameIngress(a, b networkingv1.Ingress) bool {
 	return reflect.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Annotations, b.Annotations) && maps.Equal(a.Labels, b.Labels)
 }
 
-// configurationOf returns the ConfigMap of a request, if it is the one that holds
-// the configuration and does not hold the same as before.
+// configurationOf returns the ConfigMap of a request, if it is the one that holds the configuration and
+// its content changed.
 func configurationOf(r *admissionv1.AdmissionRequest, name types.NamespacedName) (matter, error) {
 	if (types.NamespacedName{Namespace: r.Namespace, Name: r.Name}) != name {
 		return matter{}, nil
@@ -109,33 +108,33 @@ func objectsOf[T any](r *admissionv1.AdmissionRequest) (now, before *T, err erro
 	return now, before, nil
 }
 
-// Judge says what would come of an object. An error means that it cannot be
-// told, and is best an [UnableError]. Its methods may be called by several goroutines.
+// Judge says what an object would lead to. An error, best an [UnableError], means that it cannot tell.
+// Its methods may be called by several goroutines.
 //
-// Who asked need not be somebody who may read Secrets, or objects of other namespaces:
-// what a Judge says goes to them as it is.
+// The user who made the request may not be allowed to read Secrets, or objects of other namespaces, and
+// gets the words of a Judge as they are.
 type Judge interface {
-	// Ingress judges an Ingress in the place of the one of its name.
+	// Ingress judges an Ingress as a replacement for the one of its name.
 	Ingress(ctx context.Context, ing *networkingv1.Ingress) (Verdict, error)
-	// Configuration judges a CompilerConfig in the place of the one in use.
+	// Configuration judges a CompilerConfig as a replacement for the current one.
 	Configuration(ctx context.Context, document []byte) (Verdict, error)
-	// FailsClosed says whether what cannot be judged is denied.
+	// FailsClosed says whether an object that cannot be judged is denied.
 	FailsClosed() bool
 }
 
-// Verdict is what was found. Without faults the object is allowed.
+// Verdict is the result of judging. Without faults the object is allowed.
 type Verdict struct {
 	Faults   []diag.Diagnostic
 	Warnings []diag.Diagnostic
 }
 
-// UnableError is why there is no verdict.
+// UnableError says why there is no verdict.
 type UnableError struct {
 	// Reason is for the API server and its user, Err for the log; Err may be nil.
 	Reason string
 	Err    error
-	// Again says that there would be a verdict later: the API server has to ask again,
-	// whatever the failure policy.
+	// Again says that there will be a verdict later: the API server has to ask again, whatever the
+	// failure policy is.
 	Again bool
 }
 
@@ -150,15 +149,15 @@ func (u *UnableError) Error() string {
 // Unwrap returns what is for the log alone.
 func (u *UnableError) Unwrap() error { return u.Err }
 
-// What a response holds at most. The API server cuts warnings of more than 256
-// characters once there are more than 4,096 of them in all.
+// The limits of a response. The API server cuts warnings of more than 256 characters once there are
+// more than 4,096 of them in all.
 const (
 	maxFaults       = 20
 	maxWarnings     = 10
 	maxWarningRunes = 256
 )
 
-// unchecked begins what is said if there is no verdict.
+// unchecked begins the message of a response without a verdict.
 const unchecked = "hapsnap could not check this: "
 
 // answer is the response for a verdict.
@@ -182,8 +181,8 @@ func unjudged(uid types.UID, closed bool, reason string) *admissionv1.AdmissionR
 	return &admissionv1.AdmissionResponse{UID: uid, Allowed: true, Warnings: []string{oneLine("allowed, though " + unchecked + reason)}}
 }
 
-// askAgain is the response if there would be a verdict later. Clients of the API server
-// that follow its conventions, such as kubectl, try again by themselves.
+// askAgain is the response if there will be a verdict later. Clients of the API server that follow its
+// conventions, such as kubectl, try again by themselves.
 func askAgain(uid types.UID, reason string) *admissionv1.AdmissionResponse {
 	status := denial(metav1.StatusReasonTooManyRequests, http.StatusTooManyRequests, unchecked+reason+"; try again")
 	status.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
@@ -194,8 +193,8 @@ func denial(reason metav1.StatusReason, code int32, message string) *metav1.Stat
 	return &metav1.Status{Status: metav1.StatusFailure, Reason: reason, Code: code, Message: message}
 }
 
-// faultsText is what a person reads who is denied: a fault to a line, the field
-// first, and below it what to do.
+// faultsText is the text for a person whose request is denied: a fault to a line, the field first, and
+// below it the hint.
 func faultsText(faults []diag.Diagnostic) string {
 	var lines []string
 	for _, f := range faults[:min(len(faults), maxFaults)] {
@@ -229,8 +228,8 @@ func warnings(found []diag.Diagnostic) []string {
 	return out
 }
 
-// oneLine makes a warning fit for a header: without control characters, which
-// the API server drops it for, and not too long.
+// oneLine makes a warning fit into a header: without control characters, for which the API server drops
+// it, and not too long.
 func oneLine(s string) string {
 	runes := []rune(strings.Join(strings.Fields(s), " "))
 	for i, r := range runes {

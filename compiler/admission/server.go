@@ -34,8 +34,8 @@ type Options struct {
 	Address string
 	// CertDir holds tls.crt and tls.key. They may come later, and change.
 	CertDir string
-	// ClientCA is a file with the authorities of the clients that may ask, and ClientNames
-	// are those of their certificates; none is any. Without the file everybody may ask.
+	// ClientCA is a file with the authorities of the clients that may ask, and ClientNames are the
+	// names in their certificates; if empty, any name may. Without the file everybody may ask.
 	ClientCA    string
 	ClientNames []string
 	Judge       Judge
@@ -55,8 +55,8 @@ type Server struct {
 	done    chan struct{}
 }
 
-// Start listens and serves until ctx is done. Without a certificate it listens
-// too: connections fail until there is one, and [Server.Ready] says why.
+// Start listens and serves until ctx is done. It listens even without a certificate: connections fail
+// until there is one, and [Server.Ready] says why.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
@@ -72,7 +72,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+Path, newHandler(o))
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.pair.get}
-	if o.ClientCA != "" { // which are good is not fixed when a connection begins
+	if o.ClientCA != "" { // the accepted authorities may change while a connection lasts
 		secure.ClientAuth, secure.VerifyConnection = tls.RequireAnyClientCert, s.clients.check
 	}
 	server := &http.Server{
@@ -99,7 +99,7 @@ func (s *Server) Address() string { return s.address }
 // Ready returns why no review can be answered, or nil.
 func (s *Server) Ready() error { return errors.Join(s.pair.ready(), s.clients.ready()) }
 
-// Wait returns when the context is done and the reviews have ended that had begun.
+// Wait returns when the context is done and all reviews that had begun have ended.
 func (s *Server) Wait() { <-s.done }
 
 // shutdown lets reviews end that have begun.

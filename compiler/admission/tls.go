@@ -41,7 +41,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// ready returns why nobody can be served, or nil.
+// ready returns why the server cannot serve anybody, or nil.
 func (c *certificate) ready() error {
 	if _, err := c.get(nil); err != nil {
 		return fmt.Errorf("webhook: %w", err)
@@ -49,14 +49,13 @@ func (c *certificate) ready() error {
 	return nil
 }
 
-// follow reads the pair whenever the directory changes, until ctx is done. It has
-// been read once when follow returns.
+// follow reads the pair, and again whenever the directory changes, until ctx is done. It returns after
+// the first read.
 func (c *certificate) follow(ctx context.Context) {
 	follow(ctx, c.dir, c.log, c.reload)
 }
 
-// follow calls reload at once, and then whenever the file or directory changes, until ctx
-// is done.
+// follow calls reload at once, and then whenever the file or directory changes, until ctx is done.
 func follow(ctx context.Context, path string, log *slog.Logger, reload func()) {
 	changes := manifests.Watch(ctx, []string{path}, log)
 	reload()
@@ -72,9 +71,8 @@ func follow(ctx context.Context, path string, log *slog.Logger, reload func()) {
 	}()
 }
 
-// reload takes the pair in the directory if it is one. Files are written one
-// after the other: half a pair is not to be used, and the rest makes another
-// change.
+// reload takes the pair in the directory if its halves belong together. Files are written one after the
+// other: half a pair is ignored, and the other half causes another change.
 func (c *certificate) reload() {
 	pair, err := readPair(c.dir)
 	c.mu.Lock()
@@ -111,9 +109,8 @@ func sameChain(a, b tls.Certificate) bool {
 	return bytes.Equal(bytes.Join(a.Certificate, nil), bytes.Join(b.Certificate, nil))
 }
 
-// clients says who may ask: who shows a certificate that an authority in a file has signed,
-// for one of some names. Without a file it is everybody. It may be used by several
-// goroutines.
+// clients says which clients may ask: those with a certificate that an authority in a file has signed,
+// for one of some names. Without a file all clients may. It may be used by several goroutines.
 type clients struct {
 	file  string
 	names []string // none: any
@@ -126,9 +123,8 @@ type clients struct {
 	refused string         // why somebody was refused last
 }
 
-// check returns why a client may not ask, or nil. It is asked for each connection, and again
-// for each review: connections last for hours, in which authorities go and certificates
-// expire.
+// check returns why a client may not ask, or nil. It is called for each connection, and again for each
+// review: connections last for hours, in which authorities are removed and certificates expire.
 func (c *clients) check(state tls.ConnectionState) error {
 	if c.file == "" {
 		return nil
@@ -165,7 +161,7 @@ func (c *clients) verify(chain []*x509.Certificate) error {
 	return nil
 }
 
-// only serves those who may ask.
+// only serves only clients that may ask.
 func (c *clients) only(next http.Handler) http.Handler {
 	if c.file == "" {
 		return next
@@ -180,7 +176,7 @@ func (c *clients) only(next http.Handler) http.Handler {
 	})
 }
 
-// ready returns why nobody may ask, or nil.
+// ready returns why no client may ask, or nil.
 func (c *clients) ready() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,8 +186,8 @@ func (c *clients) ready() error {
 	return nil
 }
 
-// follow reads the file whenever it changes, until ctx is done. It has been read once when
-// follow returns.
+// follow reads the file, and again whenever it changes, until ctx is done. It returns after the first
+// read.
 func (c *clients) follow(ctx context.Context) {
 	if c.file == "" {
 		c.log.Warn("every client that reaches the webhook may ask for reviews", "hint", "name the authority of the API server's client certificate with --webhook-client-ca")
@@ -200,8 +196,7 @@ func (c *clients) follow(ctx context.Context) {
 	follow(ctx, c.file, c.log, c.reload)
 }
 
-// reload takes the authorities in the file if there are any. What is none leaves those of
-// before.
+// reload takes the authorities in the file. If there are none, those from before stay.
 func (c *clients) reload() {
 	roots, text, err := readRoots(c.file)
 	c.mu.Lock()
@@ -224,7 +219,7 @@ func readRoots(file string) (roots *x509.CertPool, text string, err error) {
 		return nil, "", fmt.Errorf("read client authorities: %w", err)
 	}
 	roots = x509.NewCertPool()
-	// Half a file is not to be used: who shows a certificate of the other half is refused.
+	// Half a file is ignored: it would refuse clients with a certificate of the other half.
 	if !roots.AppendCertsFromPEM(content) || strings.Count(string(content), "-----BEGIN") != strings.Count(string(content), "-----END") {
 		return nil, "", fmt.Errorf("read client authorities: %s holds no certificates, or not all of them", file)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/events"
 )
 
-// manager is who owns the statuses.
+// manager is the field manager of the statuses.
 const manager = "hapsnap-compiler"
 
 // How often the statuses are written, in requests each second, and how many at once.
@@ -35,8 +35,7 @@ type Options struct {
 	Metrics   prometheus.Registerer
 }
 
-// Announcer tells a cluster what became of its objects. It may be used by several
-// goroutines.
+// Announcer reports to a cluster what became of its objects. It may be used by several goroutines.
 type Announcer struct {
 	options Options
 	metrics *metrics
@@ -64,8 +63,8 @@ func New(o Options) *Announcer {
 	return a
 }
 
-// Compiled says what was found by a compile of the objects. Followers are told as
-// well, so that they know what to say when they lead.
+// Compiled takes the findings of a compile. Followers call it as well, so that they know what to report
+// when they lead.
 func (a *Announcer) Compiled(in inputs.Inputs, found []diag.Diagnostic) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,7 +73,7 @@ func (a *Announcer) Compiled(in inputs.Inputs, found []diag.Diagnostic) {
 	a.bad = bad
 }
 
-// Published says which Ingresses the published snapshot serves.
+// Published takes the Ingresses that the published snapshot serves.
 func (a *Announcer) Published(in inputs.Inputs, served map[diag.Object]bool, c config.IngressStatus) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +86,7 @@ func (a *Announcer) Published(in inputs.Inputs, served map[diag.Object]bool, c c
 	a.statuses.Kick()
 }
 
-// Run writes until ctx is done, and then returns nil. What is said stays.
+// Run writes until ctx is done, and then returns nil. What was written stays.
 func (a *Announcer) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { a.events.Run(ctx); return nil })
@@ -113,8 +112,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// StatusRules returns what it takes to write the status of Ingresses, in every namespace whose
-// objects are compiled, if the configuration says which addresses.
+// StatusRules returns the permissions to write the status of Ingresses in every namespace whose objects
+// are compiled, if the configuration names addresses.
 func StatusRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses/status"}, Verbs: []string{"patch"}}}
 }

@@ -19,17 +19,16 @@ const (
 	// LeftOut means that the object, or the part of it that the note names, is not
 	// in the configuration.
 	LeftOut = "LeftOut"
-	// Faulty means that it is, and that its author should know something.
+	// Faulty means that it is in the configuration, and that its author should know about a fault.
 	Faulty = "Faulty"
 	// Accepted means that an object that had been left out no longer is.
 	Accepted = "Accepted"
 )
 
-// action is what was done when an Event was found out.
+// action names what was done when the fault of an Event was found.
 const action = "Compile"
 
-// Events returns what is to be said of the objects of a compile, each thing once,
-// in the order of the diagnostics.
+// Events returns the Events for the objects of a compile, each once, in the order of the diagnostics.
 func Events(in inputs.Inputs, found []diag.Diagnostic) []events.Event {
 	known := references(in)
 	var out []events.Event
@@ -54,8 +53,8 @@ func Events(in inputs.Inputs, found []diag.Diagnostic) []events.Event {
 	return out
 }
 
-// good returns what is to be said of objects that are there, had been left out
-// and are not any more.
+// good returns the Events for objects that had been left out, still exist and are in the configuration
+// again.
 func good(in inputs.Inputs, before, after map[diag.Object]bool) []events.Event {
 	var out []events.Event
 	for object, regarding := range references(in) {
@@ -67,7 +66,7 @@ func good(in inputs.Inputs, before, after map[diag.Object]bool) []events.Event {
 	return out
 }
 
-// leftOut returns the objects that errors were found on.
+// leftOut returns the objects with errors.
 func leftOut(found []diag.Diagnostic) map[diag.Object]bool {
 	out := map[diag.Object]bool{}
 	for _, d := range found {
@@ -78,7 +77,7 @@ func leftOut(found []diag.Diagnostic) map[diag.Object]bool {
 	return out
 }
 
-// note returns what is wrong, where, and what to do about it.
+// note returns the fault, its place, and the hint.
 func note(d diag.Diagnostic) string {
 	text := d.Message
 	if d.Position.File == "" && d.Position.Field != "" {
@@ -90,7 +89,7 @@ func note(d diag.Diagnostic) string {
 	return events.Note(text)
 }
 
-// references returns what Events name the objects of a cluster by.
+// references returns the references by which Events name the objects of a cluster.
 func references(in inputs.Inputs) map[diag.Object]corev1.ObjectReference {
 	out := map[diag.Object]corev1.ObjectReference{}
 	networking, core := networkingv1.SchemeGroupVersion.String(), corev1.SchemeGroupVersion.String()

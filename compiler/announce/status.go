@@ -25,9 +25,9 @@ import (
 // address is one of status.loadBalancer.ingress.
 type address = networkingv1.IngressLoadBalancerIngress
 
-// Addresses returns where Ingresses are served, sorted, and whether that is
-// known: it is not if nothing is configured, or the Service is not there. A
-// Service that waits for its load balancer is known to have none.
+// Addresses returns where Ingresses are served, sorted, and whether that is known: it is not if nothing
+// is configured, or the Service does not exist. A Service that waits for its load balancer is known to
+// have no addresses.
 func Addresses(c config.IngressStatus, in inputs.Inputs) ([]networkingv1.IngressLoadBalancerIngress, bool) {
 	if c.Service == "" {
 		return addresses(c.Addresses), len(c.Addresses) > 0
@@ -87,7 +87,7 @@ func compareAddresses(a, b address) int {
 
 func same(a, b address) bool { return compareAddresses(a, b) == 0 }
 
-// desire is what statuses are to say.
+// desire is what the statuses should say.
 type desire struct {
 	in        inputs.Inputs
 	served    map[diag.Object]bool // Ingresses that the published snapshot serves
@@ -95,7 +95,7 @@ type desire struct {
 	known     bool // the addresses
 }
 
-// change is a status to be written: the addresses, or none to take ours back.
+// change is a status to write: the addresses, or none to remove ours.
 type change struct {
 	ref       diag.Object
 	uid       types.UID
@@ -103,8 +103,8 @@ type change struct {
 	addresses []address
 }
 
-// changes returns the statuses that are not as they should be, in the order of
-// the Ingresses. Without an answer to where they are served, nothing changes.
+// changes returns the statuses that differ from what they should be, in the order of the Ingresses.
+// While it is not known where they are served, nothing changes.
 func (d desire) changes() []change {
 	if !d.known {
 		return nil
@@ -127,8 +127,8 @@ func (d desire) changes() []change {
 
 // The times of statuses.
 const (
-	// conflictAfter is how many times a status is written within a window until somebody
-	// else is taken to write it too.
+	// conflictAfter is how many writes of a status within a window mean that another program writes it
+	// too.
 	conflictAfter = 3
 	window        = 10 * time.Minute
 	// cooldown is how long such a status is left alone.
@@ -156,8 +156,8 @@ func (m marks) next(changes []change, now time.Time) (change, bool) {
 	return change{}, false
 }
 
-// due reports whether a change is to be written. What was written for the same
-// version of the Ingress has not been seen to arrive yet, or changed nothing.
+// due reports whether a change is to be written. It is not, if the same was written for this version of
+// the Ingress: then the write has not arrived yet, or changed nothing.
 func (m marks) due(c change, now time.Time) bool {
 	was, ok := m[c.uid]
 	if !ok {
@@ -169,8 +169,8 @@ func (m marks) due(c change, now time.Time) bool {
 	return len(was.at) < conflictAfter || now.Sub(was.at[0]) >= window && now.Sub(was.at[len(was.at)-1]) >= cooldown
 }
 
-// wrote takes note of a change that was written, and reports whether somebody
-// else seems to write the same status: then it is left alone for a while.
+// wrote records a change that was written, and reports whether another program seems to write the same
+// status: then it is left alone for a while.
 func (m marks) wrote(c change, now time.Time) (conflict bool) {
 	was := m[c.uid]
 	var recent []time.Time
@@ -212,7 +212,7 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := a.writeStatus(ctx, c)
-	// An Ingress that is gone, or another one by now, is met as such soon enough.
+	// If the Ingress is gone, or is another one by now, the next read of the objects shows it.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		a.metrics.statuses.WithLabelValues("error").Inc()
 		return false, fmt.Errorf("write status of %s: %w", c.ref, err)
@@ -231,10 +231,9 @@ func (a *Announcer) nextStatus(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// writeStatus makes the addresses ours and sets them, or, without any, gives up
-// what is ours: the API server takes away what only we had written, and leaves
-// what others have written since. An Ingress of the same name that is another one
-// is a conflict.
+// writeStatus takes ownership of the addresses and sets them. Without addresses it gives up ownership:
+// the API server then removes what only we had written, and leaves what others have written since. If
+// another Ingress has the name by now, the API server answers with a conflict.
 func (a *Announcer) writeStatus(ctx context.Context, c change) error {
 	apply := applynetworkingv1.Ingress(c.ref.Name, c.ref.Namespace).WithUID(c.uid)
 	if len(c.addresses) > 0 {

@@ -24,12 +24,12 @@ import (
 // Runner runs tests.
 type Runner struct {
 	Check *validate.Checker
-	// Update has equalsFile write the files instead of comparing them.
+	// Update makes equalsFile write the files instead of comparing them.
 	Update bool
 	Now    time.Time // of the compile
 }
 
-// Run runs a test. The error means that nothing can be said of it.
+// Run runs a test. An error means that the test has no outcome.
 func (r Runner) Run(ctx context.Context, t Test) (Outcome, error) {
 	x := execution{runner: r, test: t, expected: map[diag.Diagnostic]bool{}}
 	defer x.close()
@@ -84,7 +84,7 @@ func (x *execution) run(ctx context.Context) error {
 	return nil
 }
 
-// fail notes that an assertion does not hold.
+// fail records that an assertion fails.
 func (x *execution) fail(a Assertion, f fault, path ...any) {
 	message := f.message
 	if a.Name != "" {
@@ -119,7 +119,7 @@ func (x *execution) configure(ctx context.Context) (bool, error) {
 	return len(found) == 0, nil
 }
 
-// compile compiles what the test names, and what stands beside it.
+// compile compiles what the test names, and the objects beside it.
 func (x *execution) compile(ctx context.Context) error {
 	sets := []manifests.Set{x.test.beside}
 	for _, name := range x.test.Spec.Manifests {
@@ -150,7 +150,7 @@ func (x *execution) compile(ctx context.Context) error {
 	return nil
 }
 
-// try returns why an assertion does not hold, or nil.
+// try returns why an assertion fails, or nil.
 func (x *execution) try(ctx context.Context, a Assertion) (*fault, error) {
 	switch {
 	case a.Fails != nil:
@@ -177,7 +177,7 @@ func (x *execution) try(ctx context.Context, a Assertion) (*fault, error) {
 	return x.equalsFile(text, in, x.test.path(a.EqualsFile))
 }
 
-// equalsFile compares a text with a file, or makes it the file's.
+// equalsFile compares a text with a file, or writes it into the file.
 func (x *execution) equalsFile(text, in, path string) (*fault, error) {
 	want, err := os.ReadFile(path)
 	switch {
@@ -194,7 +194,7 @@ func (x *execution) equalsFile(text, in, path string) (*fault, error) {
 	return equals(text, string(want), in+" (golden file "+path+")"), nil
 }
 
-// reported says why what should have been reported was not, or nil.
+// reported returns why the expected diagnostic is missing, or nil.
 func (x *execution) reported(want Finding, severity diag.Severity) *fault {
 	var others []string
 	met := false
@@ -220,7 +220,7 @@ func (x *execution) reported(want Finding, severity diag.Severity) *fault {
 	return &fault{message, strings.Join(others, "\n")}
 }
 
-// routed asks HAProxy, and says why the answer is not the right one, or nil.
+// routed asks HAProxy, and returns why the answer is not the right one, or nil.
 func (x *execution) routed(ctx context.Context, a Assertion) (*fault, error) {
 	if x.sandbox == nil {
 		var err error
@@ -240,7 +240,7 @@ func (x *execution) routed(ctx context.Context, a Assertion) (*fault, error) {
 	return nil, nil
 }
 
-// Outcome is what came of a test.
+// Outcome is the result of a test.
 type Outcome struct {
 	Name       string    `json:"name"`
 	File       string    `json:"file"`
@@ -251,7 +251,7 @@ type Outcome struct {
 	Failures   []Failure `json:"failures,omitempty"`
 }
 
-// Failure is an assertion that does not hold, or an error that nobody expected.
+// Failure is an assertion that fails, or an error that the test does not expect.
 type Failure struct {
 	File    string `json:"file,omitempty"`
 	Line    int    `json:"line,omitempty"`
@@ -260,7 +260,7 @@ type Failure struct {
 	Message string `json:"message"`
 	Detail  string `json:"detail,omitempty"`
 	Hint    string `json:"hint,omitempty"`
-	// Assertion says that an assertion does not hold.
+	// Assertion says that this is an assertion that fails.
 	Assertion bool `json:"assertion"`
 }
 
@@ -272,7 +272,7 @@ func failure(d diag.Diagnostic) Failure {
 	}
 }
 
-// String is the failure as people read it: as a diagnostic, with more below it.
+// String returns the failure for people: as a diagnostic, with more below it.
 func (f Failure) String() string {
 	parts := []string{}
 	for _, part := range []string{diag.Position{File: f.File, Line: f.Line, Column: f.Column}.String(), f.Object, f.Message} {
@@ -290,7 +290,7 @@ func (f Failure) String() string {
 	return text
 }
 
-// Print prints a line for the test, and what failed.
+// Print prints a line for the test, and its failures.
 func (o Outcome) Print(w io.Writer) error {
 	of := fmt.Sprintf("%s:%d:%d: %s %s", o.File, o.Line, o.Column, Kind, o.Name)
 	if o.Passed {
@@ -338,7 +338,7 @@ func (q Request) asked(c config.Config) sandbox.Request {
 	return r
 }
 
-// String is the request in few words.
+// String describes the request in few words.
 func (q Request) String() string {
 	port := ""
 	if q.Port != 0 {
@@ -354,7 +354,7 @@ func or(s, unset string) string {
 	return s
 }
 
-// met reports whether an answer is what was asked for.
+// met reports whether an answer is the expected one.
 func (r Route) met(a sandbox.Answer) bool {
 	server := sandbox.Server{}
 	if a.Server != nil {
@@ -366,7 +366,7 @@ func (r Route) met(a sandbox.Answer) bool {
 		(r.Redirect == "" || r.Redirect == a.Location)
 }
 
-// String is who is to answer, in few words.
+// String describes the expected answer in few words.
 func (r Route) String() string {
 	var parts []string
 	for _, p := range [][2]string{{"backend ", r.Backend}, {"Service ", r.Service}, {"redirect to ", r.Redirect}} {

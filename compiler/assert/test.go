@@ -35,7 +35,7 @@ type Spec struct {
 	Manifests []string `json:"manifests"`
 	// Templates is a directory that overlays the shipped templates.
 	Templates string `json:"templates"`
-	// Config is a file with a CompilerConfig. Without one it is the default.
+	// Config is a file with a CompilerConfig. Without one the test uses the default.
 	Config string `json:"config"`
 	// Assertions are made in their order.
 	Assertions []Assertion `json:"assertions"`
@@ -44,29 +44,28 @@ type Spec struct {
 // Assertion is one of contains, notContains, equals, equalsFile, routesTo, fails
 // and warns.
 type Assertion struct {
-	// Name says what it is for, in messages.
+	// Name describes the assertion in messages.
 	Name string `json:"name"`
 
 	// In is a file of the snapshot, such as maps/host.map, or a section of
 	// haproxy.cfg, such as "backend shop_web_http"; haproxy.cfg if empty.
 	In string `json:"in"`
-	// Contains are lines that follow upon one another there, whatever their
-	// indentation.
+	// Contains are lines that follow upon one another in the text, whatever their indentation.
 	Contains *string `json:"contains"`
-	// NotContains are lines that do not.
+	// NotContains are lines that the text does not contain.
 	NotContains *string `json:"notContains"`
 	// Equals is the whole text.
 	Equals *string `json:"equals"`
 	// EqualsFile is a file with the whole text.
 	EqualsFile string `json:"equalsFile"`
 
-	// Request is what is asked, and RoutesTo who is to answer.
+	// Request is the request to send, and RoutesTo says who must answer it.
 	Request  *Request `json:"request"`
 	RoutesTo *Route   `json:"routesTo"`
 
-	// Fails is an error that is to be reported, which fails the test otherwise.
+	// Fails is an expected error, which would otherwise make the test fail.
 	Fails *Finding `json:"fails"`
-	// Warns is a warning that is to be reported.
+	// Warns is an expected warning.
 	Warns *Finding `json:"warns"`
 }
 
@@ -81,7 +80,7 @@ type Request struct {
 	From    string            `json:"from"` // the address of the client
 }
 
-// Route says who answers a request. What is empty is not asked for.
+// Route says who answers a request. Empty fields are not checked.
 type Route struct {
 	Backend  string `json:"backend"`
 	Service  string `json:"service"` // as namespace/name, perhaps with :port
@@ -123,8 +122,7 @@ func (t Test) path(name string) string {
 	return filepath.Join(filepath.Dir(t.File), name)
 }
 
-// read returns the tests among the objects of a file, and what is wrong with
-// them.
+// read returns the tests among the objects of a file, and their faults.
 func read(file string, set manifests.Set) ([]Test, []diag.Diagnostic) {
 	r := reader{}
 	beside := manifests.Set{}
@@ -137,7 +135,7 @@ func read(file string, set manifests.Set) ([]Test, []diag.Diagnostic) {
 		}
 	}
 	for _, p := range set.Problems {
-		// What is wrong with an object may be what a test is for.
+		// A test may be about the faults of an object.
 		if p.Kind != Kind && p.Kind != "" {
 			beside.Problems = append(beside.Problems, p)
 			continue
@@ -155,7 +153,7 @@ func read(file string, set manifests.Set) ([]Test, []diag.Diagnostic) {
 	return out, r.found
 }
 
-// reader keeps what is wrong with tests.
+// reader collects the faults of tests.
 type reader struct{ found []diag.Diagnostic }
 
 func (r *reader) fault(t *Test, message, hint string, path ...any) {
@@ -182,9 +180,9 @@ func (r *reader) test(o manifests.Object, t *Test) {
 	}
 }
 
-// Find returns the tests in files, and in directories and below them, by file and
-// place, and what is wrong with them. Other files of directories are passed over.
-// The error is for what cannot be read, and a usage error where there is no test.
+// Find returns the tests in files, and in directories and below them, by file and place, and their
+// faults. It skips other files of directories. It returns an error for what it cannot read, and a usage
+// error if there is no test.
 func Find(paths ...string) ([]Test, []diag.Diagnostic, error) {
 	var tests []Test
 	var found []diag.Diagnostic
@@ -231,7 +229,7 @@ func readFile(file string) ([]Test, []diag.Diagnostic, error) {
 	return tests, found, nil
 }
 
-// check reports what makes no sense in a test.
+// check reports the mistakes in a test.
 func (r *reader) check(t *Test) {
 	if t.Name == "" {
 		r.fault(t, "has no name", "name it in metadata.name", "metadata")
@@ -244,7 +242,7 @@ func (r *reader) check(t *Test) {
 	}
 }
 
-// made lists what an assertion asserts.
+// made lists the kinds of an assertion that are set.
 func (a Assertion) made() []string {
 	var out []string
 	for _, made := range []struct {

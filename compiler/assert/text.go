@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/difference"
 )
 
-// fault is why an assertion does not hold. Detail is more lines for people.
+// fault says why an assertion fails. Detail is more lines for people.
 type fault struct {
 	message string
 	detail  string
@@ -79,7 +79,7 @@ func trimmed(text string) []string {
 	return lines
 }
 
-// indexOf returns where lines follow upon one another in others, or -1.
+// indexOf returns the place where lines follow upon one another in others, or -1.
 func indexOf(lines, wanted []string) int {
 	for i := 0; i+len(wanted) <= len(lines); i++ {
 		if slices.Equal(lines[i:i+len(wanted)], wanted) {
@@ -134,8 +134,8 @@ func tidied(text string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n") + "\n"
 }
 
-// nearest returns the line that has most words in common with another, the first
-// of several, or -1 if none has any.
+// nearest returns the line that has most words in common with another, the first of several, or -1 if
+// no line has any.
 func nearest(lines []string, line string) int {
 	words := strings.Fields(line)
 	best, most := -1, 0

@@ -24,12 +24,12 @@ type Explanation struct {
 	File string `json:"file"`
 	Line int    `json:"line"`
 	Text string `json:"text"`
-	// Template wrote the line; nil if none did, and then Note says what did.
+	// Template wrote the line. It is nil if no template did; then Note says what did.
 	Template *Template `json:"template,omitempty"`
 	Note     string    `json:"note,omitempty"`
-	// Origins are the fields that the line was written for, in the order in which
-	// they were met, then the annotations, and the fields of objects with content,
-	// whose value is on it.
+	// Origins are the fields that the line was written for, in the order in which the template reached
+	// them. After them come the annotations, and the fields of objects with content, whose value is on
+	// the line.
 	Origins []Origin `json:"origins"`
 }
 
@@ -39,8 +39,8 @@ type Template struct {
 	Line int    `json:"line"`
 }
 
-// Origin is a field of an object. File, Line and Column are zero as far as they
-// are unknown. Value is set if it is on the line as it is.
+// Origin is a field of an object. File, Line and Column are zero if they are unknown. Value is set if
+// the line holds it as it is.
 type Origin struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -52,8 +52,8 @@ type Origin struct {
 	Column    int    `json:"column,omitempty"`
 }
 
-// Explain explains a line of the files that an artifact was published as. The
-// error says that there is no such line.
+// Explain explains a line of the files that an artifact was published as. It returns an error if there
+// is no such line.
 func Explain(p Place, files []snapshots.File, a render.Artifact, in inputs.Inputs) (Explanation, error) {
 	path, text, err := p.find(files)
 	if err != nil {
@@ -93,7 +93,7 @@ func originOf(o diag.Object, at diag.Position, field string) Origin {
 	}
 }
 
-// with adds an origin, or its value to what is there of the same field.
+// with adds an origin, or adds its value to the origin of the same field.
 func with(origins []Origin, o Origin) []Origin {
 	plain := o
 	plain.Value = ""
@@ -104,9 +104,9 @@ func with(origins []Origin, o Origin) []Origin {
 	return append(origins, o)
 }
 
-// annotated returns the options of the line's objects that are on the line in so
-// many words, and the fields of those with content. What a template was executed for is a backend or a route; this
-// tells which option of it a line is about.
+// annotated returns the options of the line's objects whose values are on the line, and such fields of
+// objects with content. A template is executed for a backend or a route; this tells which of its
+// options the line is about.
 func annotated(line render.LineOrigin, text string, in inputs.Inputs) []Origin {
 	asked := map[diag.Object]bool{}
 	for _, o := range line.Objects {
@@ -148,8 +148,8 @@ func fieldsOnLine(o inputs.Object[unstructured.Unstructured], text string) []Ori
 	return out
 }
 
-// partOfLine reports whether a value is one or more whole words of a line, or
-// stands between what templates put between values.
+// partOfLine reports whether a value is one or more whole words of a line, or stands between the
+// characters that templates put between values.
 func partOfLine(text, value string) bool {
 	between := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("|:=,()", r) {
@@ -160,7 +160,7 @@ func partOfLine(text, value string) bool {
 	return onLine(text, value) || onLine(between, value)
 }
 
-// matching returns the options of one object that are on a line.
+// matching returns the options of one object whose values are on a line.
 func matching[T any](o inputs.Object[T], annotations map[string]string, text string) []Origin {
 	var out []Origin
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
@@ -195,8 +195,8 @@ type Place struct {
 
 const placeHint = "name a line as FILE:LINE, such as haproxy.cfg:120"
 
-// ParsePlace reads FILE:LINE, also where a column or text follows, as in what
-// compilers and grep print. What is none is a usage error.
+// ParsePlace reads FILE:LINE, also where a column or text follows, as compilers and grep print it.
+// Otherwise it returns a usage error.
 func ParsePlace(text string) (Place, error) {
 	file, rest, ok := strings.Cut(text, ":")
 	if !ok || rest == "" {
@@ -213,8 +213,8 @@ func ParsePlace(text string) (Place, error) {
 	return Place{file, line}, nil
 }
 
-// find returns the file that a person means, by its path in the snapshot or by
-// one that ends so, and the text of the line. There being none is a usage error.
+// find returns the file that a person means, by its path in the snapshot or by the end of the path, and
+// the text of the line. It returns a usage error if there is none.
 func (p Place) find(files []snapshots.File) (path, text string, err error) {
 	var found snapshots.File
 	var names []string

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// NameLabel is on each ConfigMap with a snapshot, and says whose it is.
+	// NameLabel of a ConfigMap with a snapshot has the name in the function's configuration.
 	NameLabel = "hapsnap.dev/snapshots"
 	// DigestAnnotation holds the digest of the snapshot.
 	DigestAnnotation = "hapsnap.dev/digest"
 )
 
-// maxSize is how much all values of a ConfigMap may have together, in bytes.
+// maxSize is the limit for all values of a ConfigMap together, in bytes.
 const maxSize = 1 << 20
 
 var (
@@ -28,12 +28,11 @@ var (
 	errBadName  = errors.New("is not the name of a ConfigMap")
 )
 
-// Key returns the key of a file of a snapshot in a ConfigMap, where a key has no
-// slash: maps/host.map is maps..host.map. No path has two dots in a row, for the
-// Dataplane API keeps no such name.
+// Key returns the key of a file of a snapshot in a ConfigMap, where a key has no slash: maps/host.map
+// is maps..host.map. No path has two dots in a row, since the Dataplane API keeps no such name.
 func Key(path string) string { return strings.ReplaceAll(path, "/", "..") }
 
-// Path returns the path of the file that a key is of.
+// Path returns the path of the file for a key.
 func Path(key string) string { return strings.ReplaceAll(key, "..", "/") }
 
 // configMap returns the ConfigMap NAME-DIGEST with the files of a snapshot and
@@ -86,7 +85,7 @@ func pipeAll(node *yaml.RNode, filters []yaml.Filter) error {
 	return nil
 }
 
-// fits says whether the files fit into a ConfigMap, and if not, which are large.
+// fits reports whether the files fit into a ConfigMap. If not, it names the large ones.
 func fits(files []snapshots.File) error {
 	total := 0
 	for _, f := range files {

@@ -25,11 +25,11 @@ import (
 // ErrInvalid means that the results of the list hold an error.
 var ErrInvalid = errors.New("the results hold an error")
 
-// errSealed keeps a build from giving other bytes each time under the same name: what
-// is unchanged can only be taken from a store.
+// errSealed refuses sealed certificates: a build would give other bytes each time under the same name,
+// since only a store has the ciphertext of unchanged certificates.
 var errSealed = errors.New("sealed certificates differ with each build")
 
-// carried says why certificates cannot go with what a function gives.
+// carried says why certificates cannot be part of the function's output.
 var carried = map[config.CertificateMode]error{
 	config.SealedCertificates:    errSealed,
 	config.CompanionCertificates: snapshots.ErrNoCompanions,
@@ -39,14 +39,14 @@ var carried = map[config.CertificateMode]error{
 type Function struct {
 	In  io.Reader // a ResourceList
 	Out io.Writer // the same, with a snapshot or with errors
-	// Log gets the results as lines, for people.
+	// Log gets the results as lines for people.
 	Log   io.Writer
 	Check *validate.Checker
 	Now   time.Time
 }
 
-// Run reads a list, and writes it. The error is [ErrInvalid], after the list was
-// written, or that of what could not be done.
+// Run reads a list, and writes it. The error is [ErrInvalid], after the list was written, or says what
+// failed.
 func (f Function) Run(ctx context.Context) error {
 	invalid := false
 	compile := func(list *framework.ResourceList) error {
@@ -67,7 +67,7 @@ func (f Function) Run(ctx context.Context) error {
 	return nil
 }
 
-// run is what happens to one list.
+// run holds what is read and added for one list.
 type run struct {
 	function Function
 	list     *framework.ResourceList
@@ -141,8 +141,8 @@ func (r *run) compile(ctx context.Context, s settings) (compiler.Result, error) 
 	return source.Once(ctx, r.function.Check, r.function.Now, "fn")
 }
 
-// add adds the snapshot to the items. It has no time, so that the same list gives
-// the same bytes, and is the first revision until a store takes it.
+// add adds the snapshot to the items. It has no time, so that the same list gives the same bytes. Its
+// revision is 1; a store that takes it gives it another one.
 func (r *run) add(s settings, result compiler.Result) error {
 	d := result.Draft
 	d.Time = time.Time{}
@@ -163,14 +163,14 @@ func (r *run) add(s settings, result compiler.Result) error {
 // snapshots.
 const Kind = "CompilerFunction"
 
-// settings are a CompilerFunction: what is compiled besides the items, and how.
+// settings are a CompilerFunction: what to compile besides the items, and how.
 type settings struct {
 	metav1.TypeMeta `json:",inline"`
 	// Metadata has the name and the namespace of the ConfigMap: NAME-DIGEST.
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
-		// Manifests are files, or directories of files, with more objects. Paths
-		// are relative to where the function runs: that of the kustomization.
+		// Manifests are files, or directories of files, with more objects. Paths are relative to the
+		// folder in which the function runs: that of the kustomization.
 		Manifests []string `json:"manifests"`
 		// Templates is a directory that overlays the shipped templates.
 		Templates string `json:"templates"`
@@ -229,8 +229,8 @@ func readConfig(node *yaml.RNode) (config.Config, []diag.Diagnostic) {
 	return c, inside(found)
 }
 
-// inside says of faults of a CompilerConfig where they are in the functionConfig.
-// Their lines are of no file.
+// inside moves faults of a CompilerConfig to their place in the functionConfig. Their lines belong to
+// no file.
 func inside(found []diag.Diagnostic) []diag.Diagnostic {
 	for i := range found {
 		found[i].Position = diag.Position{}

@@ -21,12 +21,11 @@ type item struct {
 	index int
 }
 
-// items are those of a list that are compiled, by the name that stands for the
-// file of each.
+// items are the items of a list that are compiled, by the name that stands for the file of each.
 type items map[string]item
 
-// readItems returns the items to compile. Snapshots among them are not read: the
-// same list gives the same snapshot again.
+// readItems returns the items to compile. It skips snapshots among them, so that the same list gives
+// the same snapshot again.
 func readItems(nodes []*yaml.RNode) (items, manifests.Set, error) {
 	found := items{}
 	var texts []manifests.Text
@@ -55,7 +54,7 @@ func isSnapshot(node *yaml.RNode) bool {
 	return node.GetKind() == "ConfigMap" && node.GetLabels()[NameLabel] != ""
 }
 
-// withSnapshot returns the items with a ConfigMap, in the place of one of its name.
+// withSnapshot returns the items with a ConfigMap, which replaces one of its name.
 func withSnapshot(nodes []*yaml.RNode, made *yaml.RNode) []*yaml.RNode {
 	for i, node := range nodes {
 		if isSnapshot(node) && node.GetName() == made.GetName() && node.GetNamespace() == made.GetNamespace() {
@@ -105,8 +104,8 @@ func pathTo(n *yaml.Node, line, column int, path []any) []any {
 	return nil
 }
 
-// The tags of results. Lines are those of files that the function read itself; of
-// items only the field is known, for they were written anew since.
+// The tags of results. Lines are lines of files that the function read itself. Of items only the field
+// is known, since they were written anew.
 const (
 	hintTag   = "hint"
 	lineTag   = "line"
@@ -142,7 +141,7 @@ func (x items) result(d diag.Diagnostic) *framework.Result {
 	return r
 }
 
-// locate says which item, and which field of it, a result is about.
+// locate sets the item, and the field of it, that a result is about.
 func (i item) locate(r *framework.Result, at diag.Position) {
 	if r.ResourceRef != nil {
 		r.ResourceRef.APIVersion = i.node.GetApiVersion()
@@ -155,8 +154,7 @@ func (i item) locate(r *framework.Result, at diag.Position) {
 	}
 }
 
-// line is a diagnostic as people read it: with the file and the field of an item,
-// whose line nobody knows.
+// line is a diagnostic for people: with the file and the field of an item, whose line is not known.
 func (x items) line(d diag.Diagnostic) string {
 	i, ok := x[d.Position.File]
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 )
 
-// object is what rules see of an Ingress or a Service.
+// object is the part of an Ingress or a Service that rules read.
 type object struct {
 	kind, namespace string
 	name            string
@@ -22,8 +22,8 @@ type object struct {
 	paths           []pathEdit
 }
 
-// pathEdit is a path of a rule, and the prefix that takes its place, or "". A path that is an
-// expression gets pathType ImplementationSpecific.
+// pathEdit is a path of a rule, and the prefix that replaces it, or "". A path that is an expression
+// gets pathType ImplementationSpecific.
 type pathEdit struct {
 	path, prefix string
 	kind         string // its pathType, "" if it has none
@@ -33,14 +33,14 @@ type pathEdit struct {
 	expression   bool
 }
 
-// change is what becomes of the annotations of an object.
+// change is how the annotations of an object change.
 type change struct {
 	removed []string     // full names
 	added   []annotation // ours, in the order of the rules
 	found   []found
 }
 
-// found is a finding with the full name of its annotation; "" is the object.
+// found is a finding with the full name of its annotation; "" stands for the object.
 type found struct {
 	finding
 	annotation string
@@ -82,11 +82,11 @@ func (d Dialect) convert(o *object) change {
 	return out
 }
 
-// protective matches names that may be of a protection, which is not lost for being
-// unknown.
+// protective matches names of annotations that may protect something: such an annotation is kept even
+// if no rule knows it.
 var protective = regexp.MustCompile(`auth|deny|allow|block|black|white|limit|waf|secur`)
 
-// takeEmpty takes out the annotations without a value, and returns their full names.
+// takeEmpty removes the annotations without a value, and returns their full names.
 func takeEmpty(values map[string]string, full map[string][]string) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -99,8 +99,8 @@ func takeEmpty(values map[string]string, full map[string][]string) []string {
 	return out
 }
 
-// read returns the values of the dialect's annotations by their short names,
-// and their full names. Of several prefixes the first counts.
+// read returns the values of the dialect's annotations by their short names, and their full names. If
+// several prefixes have the same name, the first prefix counts.
 func (d Dialect) read(annotations map[string]string) (values map[string]string, full map[string][]string) {
 	values, full = map[string]string{}, map[string][]string{}
 	for _, prefix := range d.Prefixes {
@@ -118,15 +118,15 @@ func (d Dialect) read(annotations map[string]string) (values map[string]string, 
 	return values, full
 }
 
-// isAlone reports whether a class is usual for this dialect, and for no other.
+// isAlone reports whether a class is usual for this dialect only.
 func (d Dialect) isAlone(class string) bool {
 	return d.hasClass(class) && !slices.ContainsFunc(Dialects(), func(o Dialect) bool { return o.Name != d.Name && o.hasClass(class) })
 }
 
 func (d Dialect) hasClass(class string) bool { return slices.Contains(d.Classes, class) }
 
-// apply calls one rule. What it would write is left out, and its annotations
-// stay, if the compiler would not take it.
+// apply calls one rule. If the compiler would not accept what the rule writes, nothing is written and
+// its annotations stay.
 func (d Dialect) apply(o *object, r Rule, values map[string]string) *call {
 	c := &call{object: o, rule: r, values: values}
 	r.convert(c)
@@ -150,7 +150,7 @@ func (d Dialect) apply(o *object, r Rule, values map[string]string) *call {
 	return c
 }
 
-// take adds what a rule wrote and said.
+// take adds the results of a rule.
 func (x *change) take(c *call, full map[string][]string) {
 	for _, a := range c.out {
 		x.add(a)
@@ -164,8 +164,8 @@ func (x *change) take(c *call, full map[string][]string) {
 	}
 }
 
-// add adds one of our annotations. What two rules say of headers holds together;
-// of anything else, the later rule is right.
+// add adds one of our annotations. Lines about headers from two rules are joined; of other annotations
+// the later rule's value counts.
 func (x *change) add(a annotation) {
 	i := slices.IndexFunc(x.added, func(b annotation) bool { return b.name == a.name })
 	switch {
@@ -178,7 +178,7 @@ func (x *change) add(a annotation) {
 	}
 }
 
-// remove takes note of the annotations that were translated.
+// remove records the annotations that were translated.
 func (x *change) remove(used, kept []string, full map[string][]string) {
 	for _, name := range used {
 		if !slices.Contains(kept, name) {
@@ -187,44 +187,43 @@ func (x *change) remove(used, kept []string, full map[string][]string) {
 	}
 }
 
-// Unheeded is an annotation of another controller that says something, and that hapsnap does
-// not obey.
+// Unheeded is an annotation of another controller that hapsnap does not obey.
 type Unheeded struct {
 	Annotation string // whole
 	Controller string // that obeys it
-	// Protects says that it keeps requests out. Served without it, the route is open.
+	// Protects says that the annotation refuses requests. Without it the route is open.
 	Protects bool
-	// Instead are the options of ours that say the same, whole; none if there are none.
+	// Instead are our options that do the same as a whole; empty if there are none.
 	Instead []string
 	Note    string
 }
 
-// protectsAlone are annotations that keep requests out and have no option of ours.
+// protectsAlone are annotations that refuse requests and have no equivalent option.
 var protectsAlone = []string{
 	"auth-url-method", "auth-proxy", "auth-tls-strict", "allowlist-source-header", "oauth", "enable-modsecurity", "modsecurity-snippet", "enable-owasp-core-rules", "waf", "waf-mode",
 }
 
-// snippets are annotations with configuration of the other controller; refusing matches
-// those that may keep requests out.
+// snippets are annotations with configuration of the other controller; refusing matches those that may
+// refuse requests.
 var (
 	snippets = []string{"server-snippet", "configuration-snippet", "auth-snippet", "location-snippet", "config-backend", "config-backend-early", "config-backend-late", "backend-config-snippet", "config-frontend"}
 	refusing = regexp.MustCompile(`(?i)deny|return\s+4|reject|tarpit|auth|allow\s|access_by|status\s+4`)
 )
 
-// mayRefuse reports whether a snippet may keep requests out. A snippet that does nothing but edit
-// headers does not, whatever their values.
+// mayRefuse reports whether a snippet may refuse requests. A snippet that only edits headers does not,
+// whatever their values are.
 func mayRefuse(snippet string) bool {
 	_, err := readSnippet(snippet)
 	return err != nil && refusing.MatchString(snippet)
 }
 
-// says reports whether a value asks for anything.
+// says reports whether a value turns anything on.
 func says(value string) bool {
 	return !slices.Contains([]string{"", "false", "off", "none", "no", "0"}, strings.ToLower(strings.TrimSpace(value)))
 }
 
-// FindUnheeded returns the annotations of other controllers that are not obeyed, sorted. An
-// annotation is obeyed where an option of ours, beside it, says the same.
+// FindUnheeded returns the annotations of other controllers that hapsnap does not obey, sorted. An
+// annotation counts as obeyed if an option of ours that does the same stands beside it.
 func FindUnheeded(annotations map[string]string) []Unheeded {
 	var out []Unheeded
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -252,7 +251,7 @@ func HasPatterns(annotations map[string]string) bool {
 	return annotations["haproxy-ingress.github.io/path-type"] == "regex"
 }
 
-// dialects are those that are known, made once.
+// dialects are the known dialects, made once.
 var dialects = Dialects()
 
 func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, bool) {
@@ -291,8 +290,8 @@ func (d Dialect) unheeded(key string, annotations map[string]string) (Unheeded, 
 	return u, known
 }
 
-// standsForSnippet returns those of some options that may say what a snippet says: of one that
-// keeps requests out, that which keeps out the same, and of others none that does.
+// standsForSnippet returns the options that may do the same as a snippet: for a snippet that refuses
+// requests, the option that refuses the same ones; for others, the options that refuse none.
 func standsForSnippet(snippet string, protects bool, all []string) []string {
 	same := "snippet"
 	if directives, err := directivesOf(snippet); err == nil && !slices.ContainsFunc(directives, func(words []string) bool { return !isAccess(words) }) {

@@ -1,16 +1,13 @@
-// Package migrate rewrites the annotations of other ingress controllers into
-// ours. A [Dialect] has the rules for one controller: which annotations have an
-// equivalent, how a value is translated, and what to do about the others. The
-// rules are also the source of docs/reference/migration.md.
+// Package migrate rewrites the annotations of other ingress controllers into ours. A [Dialect] has the
+// rules for one controller: which annotations have an equivalent, how a value is translated, and what
+// to do about the others. docs/reference/migration.md is generated from the rules.
 //
-// Nothing is guessed: a value that has no equivalent leaves its annotation where
-// it is, and is reported with its place. What was translated is read back by
-// package options, so that an annotation which is written is one that the
-// compiler accepts.
-//
+// It never guesses: an annotation whose value has no equivalent stays, and is reported with its place.
+// Package options reads what was translated, so that the compiler accepts each annotation that is
+// written.
 // # Decisions
 //
-// Migration adds before it removes. The annotations of another controller stay beside
-// ours until the Ingress moves to our class, which it only does if nothing of it was left
-// over: at no moment is a route served without what protects it.
+// Migration adds before it removes. The annotations of another controller stay beside ours until the
+// Ingress moves to our class, which it does only if everything was translated: at no moment is a route
+// served without its protection.
 package migrate

@@ -79,7 +79,7 @@ func ingressServers() []Rule {
 		without("Set the timeout for all in the CompilerConfig.", "timeout-http-request", "timeout-server-fin"))
 }
 
-// ingressSNI translates the name that endpoints are asked for.
+// ingressSNI translates the server name for TLS to endpoints.
 func ingressSNI(c *call) {
 	name := c.value("secure-verify-hostname")
 	switch sni := c.value("secure-sni"); {
@@ -212,7 +212,7 @@ func ingressHeaders() []Rule {
 	))
 }
 
-// ingressHSTS translates what is said of HSTS in four parts.
+// ingressHSTS translates HSTS, whose value has four parts.
 func ingressHSTS(c *call) {
 	if c.value("hsts") == "false" {
 		return
@@ -240,8 +240,8 @@ func ingressOthers() []Rule {
 		needless("Logs name the backend, which names namespace and Service.", "var-namespace"))
 }
 
-// ingressEdits translates edits of headers, which are done in the order set, add, remove. An
-// alias counts where the first name is not there.
+// ingressEdits translates edits of headers, which are made in the order set, add, remove. An alias
+// counts if the first name is missing.
 func ingressEdits(to, set, alias, add, remove string) Rule {
 	from := slices.DeleteFunc([]string{set, alias, add, remove}, func(name string) bool { return name == "" })
 	return Rule{From: from, To: []string{to}, convert: func(c *call) {

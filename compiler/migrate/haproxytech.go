@@ -104,7 +104,7 @@ func techServers() []Rule {
 		without("Set the timeout for all in the CompilerConfig.", "timeout-client", "timeout-client-fin", "timeout-http-request", "timeout-server-fin"))
 }
 
-// techCheck takes the path out of a health check.
+// techCheck takes the path from a health check.
 func techCheck(c *call) {
 	for word := range strings.FieldsSeq(c.value("check-http")) {
 		if strings.HasPrefix(word, "/") {
@@ -157,8 +157,8 @@ func techProtection() []Rule {
 	), needless("HAProxy's tables grow as they need to.", "rate-limit-size"))
 }
 
-// networks translates a list of networks. A file of patterns becomes a named
-// list, which somebody has to make.
+// networks translates a list of networks. A file of patterns becomes a named list, which the
+// administrator has to make.
 func networks(from, to string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, Note: "Files of patterns become named lists in ConfigMaps, by hand.", convert: func(c *call) {
 		if strings.HasPrefix(c.value(from), "patterns/") {
@@ -191,7 +191,7 @@ func techRate(c *call) {
 	}
 }
 
-// techBasic translates password protection, whose Secret has another form.
+// techBasic translates password protection. The Secret needs another form.
 func techBasic(c *call) {
 	if c.value("auth-type") != "basic-auth" {
 		c.keepAll(fmt.Sprintf("authentication of type %q has no equivalent", c.value("auth-type")), "use auth-basic or auth-url")

@@ -16,19 +16,17 @@ const classAnnotation = "kubernetes.io/ingress.class"
 
 // Options say how objects are rewritten.
 type Options struct {
-	// Class is the ingressClassName that Ingresses get of which everything could
-	// be translated; the annotations of the other controller go with their old
-	// class. "" leaves all classes.
+	// Class is the ingressClassName for Ingresses that could be translated completely; the annotations
+	// of the other controller are removed together with the old class. "" keeps all classes.
 	Class string
-	// Remove takes out every annotation that was translated, even if the object
-	// keeps its class. A controller that still serves it then serves it without them.
+	// Remove removes every annotation that was translated, even if the object keeps its class. A
+	// controller that still serves the object then serves it without them.
 	Remove bool
 
 	set *Set // the manifests that the object is among
 }
 
-// Finding is something to say of an annotation of an object. Line and Column
-// are those of its document.
+// Finding is a finding on an annotation of an object. Line and Column are those of its document.
 type Finding struct {
 	Severity      diag.Severity
 	Object        diag.Object
@@ -61,8 +59,8 @@ func Rewrite(n *yaml.Node, o Options) (changed bool, findings []Finding) {
 	return x.changed, x.findings
 }
 
-// moves reports whether the Ingress is to get the class of the options. One
-// that would lose something keeps its own, and serves as before.
+// moves reports whether the Ingress gets the class of the options. An Ingress that would lose something
+// keeps its class, and is served as before.
 func (x *rewriting) moves(changes []change) bool {
 	isTheirs := func(c change) bool { return len(c.added)+len(c.removed)+len(c.found) > 0 }
 	hasTheirClass := slices.ContainsFunc(Dialects(), func(d Dialect) bool { return d.hasClass(x.object.class) })
@@ -76,7 +74,7 @@ func (x *rewriting) moves(changes []change) bool {
 	return !left
 }
 
-// Dialects returns the dialects that are known.
+// Dialects returns all known dialects.
 func Dialects() []Dialect { return []Dialect{nginx(), haproxytech(), haproxyIngress()} }
 
 // rewriting is one call of [Rewrite].
@@ -90,8 +88,8 @@ type rewriting struct {
 	findings []Finding
 }
 
-// read takes in what rules look at, and reports whether the object is one that
-// may have annotations of an ingress controller.
+// read reads what rules look at, and reports whether the object may have annotations of an ingress
+// controller.
 func (x *rewriting) read() bool {
 	kind, metadata := text(x.node, "kind"), child(x.node, "metadata")
 	if kind != "Ingress" && kind != "Service" {
@@ -131,8 +129,7 @@ func (x *rewriting) read() bool {
 	return true
 }
 
-// write writes what one dialect becomes. What is there already of ours stays as
-// it is.
+// write writes the annotations that one dialect becomes. Our annotations that are already there stay.
 func (x *rewriting) write(c change, remove bool) {
 	if !remove {
 		c.removed = nil
@@ -161,7 +158,7 @@ func (x *rewriting) write(c change, remove bool) {
 	}
 }
 
-// report adds a finding, in the place of its annotation.
+// report adds a finding, at the place of its annotation.
 func (x *rewriting) report(f found) {
 	at := x.node
 	annotations := child(child(x.node, "metadata"), "annotations")
@@ -177,8 +174,7 @@ func (x *rewriting) report(f found) {
 	x.findings = append(x.findings, Finding{f.severity, x.ref, at.Line, at.Column, message, f.hint})
 }
 
-// writeAnnotations puts ours in the place of the first one that is removed, or
-// at the end.
+// writeAnnotations puts our annotations in the place of the first one that is removed, or at the end.
 func (x *rewriting) writeAnnotations(c change) {
 	annotations := x.annotationsNode()
 	var fresh []*yaml.Node
@@ -209,8 +205,7 @@ func (x *rewriting) writeAnnotations(c change) {
 	annotations.Content = out
 }
 
-// annotationsNode returns the annotations of the object, which it makes if
-// there are none.
+// annotationsNode returns the annotations of the object, and makes them if there are none.
 func (x *rewriting) annotationsNode() *yaml.Node {
 	metadata := child(x.node, "metadata")
 	if n := child(metadata, "annotations"); n != nil && n.Kind == yaml.MappingNode {
@@ -225,7 +220,7 @@ func (x *rewriting) annotationsNode() *yaml.Node {
 	return n
 }
 
-// setClass gives the Ingress to another class.
+// setClass gives the Ingress another class.
 func (x *rewriting) setClass() {
 	x.changed = true
 	spec := child(x.node, "spec")

@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Result is what came of a directory of manifests.
+// Result is the result for a directory of manifests.
 type Result struct {
 	Files    []File            // that changed, by path
 	Findings []diag.Diagnostic // sorted
@@ -110,17 +110,17 @@ const (
 	leftover   = time.Minute
 )
 
-// removeLeftovers removes what processes that were killed left in a folder.
+// removeLeftovers removes what killed processes left in a folder.
 func removeLeftovers(folder string) {
-	names, _ := filepath.Glob(filepath.Join(folder, unfinished)) // the pattern is sound, unless the folder's name is none
+	names, _ := filepath.Glob(filepath.Join(folder, unfinished)) // the pattern is valid unless the name of the folder is not
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > leftover {
-			_ = os.Remove(name) // what cannot be removed now, the next one removes
+			_ = os.Remove(name) // the next call removes what cannot be removed now
 		}
 	}
 }
 
-// replace puts a file in the place of another, with the rights of that one.
+// replace replaces a file with another, which gets the same permissions.
 func replace(path string, content []byte) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(path); err == nil {

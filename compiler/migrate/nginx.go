@@ -160,7 +160,7 @@ func nginxServers() []Rule {
 		replaced("HAProxy balances over the endpoints of the Service, and not by its cluster IP: in a service mesh that goes by the Service, let the mesh take part in HAProxy's pods.", "service-upstream"))
 }
 
-// nginxHash translates the variables of nginx that name one thing.
+// nginxHash translates those variables of nginx that have an equivalent.
 func nginxHash(c *call) {
 	value := strings.NewReplacer("{", "", "}", "").Replace(c.value("upstream-hash-by"))
 	header, isHeader := strings.CutPrefix(value, "$http_")
@@ -198,8 +198,8 @@ func nginxTLS() []Rule {
 		replaced("The ciphers of all hosts are those of `tls` in the CompilerConfig: compare them.", "ssl-ciphers", "ssl-prefer-server-ciphers"))
 }
 
-// nginxUpstreamTLS translates what is said of TLS to endpoints. Its one Secret
-// holds both the certificate to show and the authorities to trust.
+// nginxUpstreamTLS translates TLS to endpoints. Its one Secret holds both the certificate to show and
+// the authorities to trust.
 func nginxUpstreamTLS(c *call) {
 	if !c.speaks("S", "-tls") {
 		for _, name := range c.rule.From {
@@ -267,7 +267,7 @@ func nginxCanary(c *call) {
 	}
 }
 
-// verdict says in a word what becomes of a rule's annotations.
+// verdict says in a word what happens to a rule's annotations.
 func (r Rule) verdict() string {
 	switch {
 	case r.Needless || r.Removed:
@@ -311,8 +311,8 @@ func nginxOrigins(c *call) {
 	cors("enable-cors", nginxCORS)(c)
 }
 
-// nginxDefaults is what ingress-nginx does for every Ingress without being asked, and hapsnap
-// does not. It is said once, and not for each object.
+// nginxDefaults is what ingress-nginx does for every Ingress by default, and hapsnap does not. It is
+// reported once, and not for each object.
 var nginxDefaults = []diag.Diagnostic{
 	{
 		Severity: diag.Warning,

@@ -126,7 +126,7 @@ func (c *call) secret(name string) (string, bool) {
 	return "", false
 }
 
-// clientTLS translates the authorities of clients and how strictly they count.
+// clientTLS translates the authorities of clients, and whether a certificate is required.
 func clientTLS(secretName, verifyName string) func(*call) {
 	return func(c *call) {
 		verify, known := map[string]string{"": "required", "on": "required", "optional": "optional"}[c.value(verifyName)]
@@ -189,11 +189,11 @@ func nginxOthers() []Rule {
 		needless("ingress-nginx removed it.", "enable-influxdb", "influxdb-measurement", "influxdb-port", "influxdb-host", "influxdb-server-name"))
 }
 
-// everywhere are all addresses there are.
+// everywhere are the networks of all addresses.
 const everywhere = "0.0.0.0/0, ::/0"
 
-// snippetAccess translates a snippet that holds nothing but allow, deny and return. It reports
-// whether the snippet is such a one, be it that it could not be translated.
+// snippetAccess translates a snippet that holds only allow, deny and return. It reports whether the
+// snippet is of that kind, even if it could not be translated.
 func (c *call) snippetAccess(name, text string) bool {
 	directives, err := directivesOf(text)
 	if err != nil || !slices.ContainsFunc(directives, isAccess) {
@@ -233,11 +233,11 @@ func isAccess(words []string) bool {
 	return words[0] == "allow" || words[0] == "deny" || words[0] == "return"
 }
 
-// readAccess returns the option that does the same as directives. Of allow and deny, nginx obeys
-// the first one that matches.
+// readAccess returns the option that does the same as directives. Of allow and deny, nginx obeys the
+// first that matches.
 func readAccess(directives [][]string) (option, value string, err error) {
 	first := directives[0]
-	if first[0] == "return" { // the rest is not reached: it comes before allow and deny
+	if first[0] == "return" { // nginx does not reach the rest: return comes before allow and deny
 		return readReturn(first[1:])
 	}
 	last := directives[len(directives)-1]
@@ -289,7 +289,7 @@ func readReturn(args []string) (option, value string, err error) {
 	return "", "", fmt.Errorf("return %s answers what no option does", strings.Join(args, " "))
 }
 
-// serverSnippetRule translates snippets for all of a host, where that is one Ingress.
+// serverSnippetRule translates snippets for a whole host, if only one Ingress has the host.
 func serverSnippetRule() Rule {
 	return Rule{
 		From: []string{"server-snippet"}, To: []string{"request-headers", "response-headers", "allow-list", "deny-list", "redirect"},
@@ -324,7 +324,7 @@ func serverSnippetRule() Rule {
 	}
 }
 
-// sharesHost returns a host of an Ingress that another Ingress has, too, and that Ingress.
+// sharesHost returns a host of an Ingress that another Ingress has too, and that Ingress.
 func (s *Set) sharesHost(namespace, ingress string) (host, other string) {
 	hosts := s.hosts(namespace, ingress)
 	if s == nil {

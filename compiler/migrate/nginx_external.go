@@ -46,7 +46,7 @@ func externalRule() Rule {
 	}
 }
 
-// keepFor keeps all annotations of the rule for what is wrong with one of them.
+// keepFor keeps all annotations of the rule because one of them cannot be translated.
 func (c *call) keepFor(name string, err error, hint string) {
 	c.out, c.said = nil, nil
 	for _, other := range c.rule.From {
@@ -59,10 +59,10 @@ func (c *call) keepFor(name string, err error, hint string) {
 	}
 }
 
-// ofHost is a URL whose host is that of the request.
+// ofHost matches a URL whose host is that of the request.
 var ofHost = regexp.MustCompile(`^(https?|\$scheme|\$pass_access_scheme)://(\$host|\$http_host|\$best_http_host|\$server_name)(/.*)?$`)
 
-// authURL translates the URL of the service that is asked.
+// authURL translates the URL of the authentication service.
 func (c *call) authURL() error {
 	value := c.value("auth-url")
 	if m := ofHost.FindStringSubmatch(value); m != nil {
@@ -92,8 +92,8 @@ func (c *call) authURL() error {
 	return c.authOfHosts([]string{u.Hostname()}, path, u.Host)
 }
 
-// authOfHosts names the Service that gets a path of hosts, which all must send it to the same
-// one as it is.
+// authOfHosts names the Service that gets a path of all hosts. Each host must send the path to the same
+// Service, unchanged.
 func (c *call) authOfHosts(hosts []string, target, host string) error {
 	path, _, _ := strings.Cut(target, "?")
 	service := ""
@@ -134,11 +134,11 @@ func (c *call) authOfHosts(hosts []string, target, host string) error {
 	return nil
 }
 
-// returned matches what is usual as the parameter that says what to come back to: the whole
-// URL, or its path and query.
+// returned matches the usual parameter with the URL to come back to: the whole URL, or its path and
+// query.
 var returned = regexp.MustCompile(`^(?:((?:\$scheme|\$pass_access_scheme|https?)(?:://|%3A%2F%2F)(?:\$host|\$http_host|\$best_http_host))?(\$request_uri|\$escaped_request_uri))$`)
 
-// signIn translates where to sign in.
+// signIn translates the URL for signing in.
 func (c *call) signIn() error {
 	if !c.has("auth-signin") {
 		return nil
@@ -196,13 +196,13 @@ func (c *call) signIn() error {
 	return nil
 }
 
-// redirectsToTLS reports whether ingress-nginx sends plain HTTP to HTTPS for the object.
+// redirectsToTLS reports whether ingress-nginx redirects plain HTTP to HTTPS for the object.
 func (c *call) redirectsToTLS() bool {
 	return c.value("force-ssl-redirect") == "true" || c.object.hasTLS && c.value("ssl-redirect") != "false"
 }
 
-// nginxErrors translates what becomes of answers that are errors, and of requests for a Service
-// without endpoints.
+// nginxErrors translates the pages for errors of endpoints, and for requests whose Service has no
+// endpoints.
 func nginxErrors(c *call) {
 	if service := c.value("default-backend"); service != "" {
 		c.set("fallback-service", service)
@@ -237,7 +237,7 @@ func (c *call) redirectsAll() bool {
 		!slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path != "/(.*)" && p.path != "/?(.*)" })
 }
 
-// nginxSatisfy translates that one way in is enough. With one way there is nothing to say.
+// nginxSatisfy translates that one way in is enough. With only one way it changes nothing.
 func nginxSatisfy(c *call) {
 	ways := 0
 	for ours, names := range map[string][]string{"allow-list": {"whitelist-source-range", "allowlist-source-range"}, "auth-basic": {"auth-type"}, "auth-url": {"auth-url"}} {
@@ -254,7 +254,7 @@ func nginxSatisfy(c *call) {
 	}
 }
 
-// nginxCanaryHeader translates by which values of a header requests go to a canary.
+// nginxCanaryHeader translates the values of a header that send requests to a canary.
 func nginxCanaryHeader(c *call) {
 	name, value, pattern := c.value("canary-by-header"), c.value("canary-by-header-value"), c.value("canary-by-header-pattern")
 	switch {
@@ -273,5 +273,5 @@ func nginxCanaryHeader(c *call) {
 	c.set("canary-by-header-pattern", pattern)
 }
 
-// unreadable are mistakes that no engine forgives.
+// unreadable are mistakes that no engine accepts.
 var unreadable = []syntax.ErrorCode{syntax.ErrMissingBracket, syntax.ErrMissingParen, syntax.ErrTrailingBackslash}

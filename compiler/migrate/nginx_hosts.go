@@ -11,16 +11,15 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
-// nginxCORS are what ingress-nginx does if CORS is only turned on.
+// nginxCORS are the defaults of ingress-nginx for CORS.
 var nginxCORS = corsDefaults{
 	credentials: true, age: "1728000", methods: "GET, PUT, POST, DELETE, PATCH, OPTIONS",
 	headers: "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization",
 }
 
-// pathsOfHost says what the paths of an Ingress stood for. With use-regex or
-// rewrite-target on any Ingress of a host, all of its paths are regular expressions for
-// what a path begins with, whatever the case; without, paths that are
-// ImplementationSpecific are compared byte by byte.
+// pathsOfHost reports paths that matched other requests in ingress-nginx. With use-regex or
+// rewrite-target on any Ingress of a host, all of its paths are regular expressions for the beginning
+// of a path, in any case; without, ImplementationSpecific paths are compared byte by byte.
 func (c *call) pathsOfHost() {
 	var byExpression, byBytes []string
 	cause := ""
@@ -85,8 +84,8 @@ func (s *Set) expressionsOf(host string) string {
 	return slices.Min(found)
 }
 
-// certificatesOfHost asks for certificates where another Ingress of the host has its
-// clients asked for them: ingress-nginx asks all clients of the host then.
+// certificatesOfHost asks for client certificates where another Ingress of the host does: ingress-nginx
+// then asks all clients of the host.
 func (c *call) certificatesOfHost() {
 	if c.has("auth-tls-secret") || c.object.set == nil {
 		return
@@ -120,8 +119,7 @@ func (c *call) certificatesOfHost() {
 	}
 }
 
-// clientsOf returns a route of the Ingress that has clients of a host asked for
-// certificates.
+// clientsOf returns a route of the Ingress that asks the clients of a host for certificates.
 func (s *Set) clientsOf(host string) (best setRoute, found bool) {
 	for _, r := range s.routes {
 		if r.host != host || r.annotations[nginxPrefix+"auth-tls-secret"] == "" || r.annotations[nginxPrefix+"auth-tls-verify-client"] == "off" {
@@ -134,8 +132,8 @@ func (s *Set) clientsOf(host string) (best setRoute, found bool) {
 	return best, found
 }
 
-// nginxClientTLS translates the authorities of clients, and what endpoints are told of
-// certificates.
+// nginxClientTLS translates the authorities of clients, and the headers with their certificates for
+// endpoints.
 func nginxClientTLS(c *call) {
 	if !c.has("auth-tls-secret") {
 		return // the others mean nothing alone
@@ -167,8 +165,8 @@ func nginxClientTLS(c *call) {
 	}
 }
 
-// commonName returns the expression for a common name of one for the subject, of which nginx
-// looks for a match anywhere.
+// commonName returns the expression for a common name. nginx searches for a match anywhere in the
+// subject.
 func commonName(value string) (string, error) {
 	name, ok := strings.CutPrefix(value, "CN=")
 	depth := 0
@@ -180,7 +178,7 @@ func commonName(value string) (string, error) {
 			depth++
 		case r == ')':
 			depth--
-		case strings.ContainsRune(",=/^$", r): // where it begins and ends is about other parts of the subject
+		case strings.ContainsRune(",=/^$", r): // its beginning and end are about other parts of the subject
 			return "", errors.New("is about more than the common name")
 		case r == '|' && depth == 0:
 			return "", errors.New("has parts of which one stands without CN=")
@@ -195,7 +193,7 @@ func commonName(value string) (string, error) {
 	return name + ".*", nil
 }
 
-// tlsLimits translates which versions of TLS, and which ciphers, endpoints are spoken to by.
+// tlsLimits translates the versions of TLS and the ciphers towards endpoints.
 func (c *call) tlsLimits() {
 	if ciphers := c.value("proxy-ssl-ciphers"); ciphers != "" && ciphers != "DEFAULT" {
 		c.set("backend-tls-ciphers", ciphers)
@@ -223,7 +221,7 @@ func (c *call) tlsLimits() {
 	c.set("backend-tls-versions", fmt.Sprintf("1.%d-1.%d", least, most))
 }
 
-// nginxWWW translates that the other name of a host leads to it.
+// nginxWWW translates the redirect from the other name of a host, with or without www.
 func nginxWWW(c *call) {
 	if c.value("from-to-www-redirect") != "true" {
 		return
@@ -244,7 +242,7 @@ func nginxWWW(c *call) {
 	}
 }
 
-// nginxCookies translates what becomes of the cookies of endpoints.
+// nginxCookies translates the rewriting of endpoints' cookies.
 func nginxCookies(c *call) {
 	for from, to := range map[string]string{"proxy-cookie-path": "rewrite-cookie-path", "proxy-cookie-domain": "rewrite-cookie-domain"} {
 		words := strings.Fields(c.value(from))
@@ -287,8 +285,7 @@ func nginxParams(c *call) {
 	c.differs("fastcgi-params-configmap", "no longer follows ConfigMap "+name, "its variables are written into fcgi-params")
 }
 
-// nginxSession translates sessions by cookie. What is said of the cookie means nothing
-// without affinity.
+// nginxSession translates sessions by cookie. Options of the cookie mean nothing without affinity.
 func nginxSession(c *call) {
 	if c.value("affinity") != "cookie" {
 		if c.has("affinity") {

@@ -60,8 +60,8 @@ func exactly(location string) (string, error) {
 	return u.String(), nil
 }
 
-// nginxAppRoot translates where the root of a host leads to. ingress-nginx takes the path and
-// query of a URL, and ignores what is neither that nor a path.
+// nginxAppRoot translates the redirect from the root of a host. ingress-nginx takes the path and query
+// of a URL, and ignores anything that is neither a URL nor a path.
 func nginxAppRoot(c *call) {
 	root := c.value("app-root")
 	switch u, err := url.ParseRequestURI(root); {
@@ -78,7 +78,7 @@ func nginxAppRoot(c *call) {
 	}
 }
 
-// nginxRetries translates how often, and after what, a request is tried again.
+// nginxRetries translates how often, and after which failures, a request is tried again.
 func nginxRetries(c *call) {
 	if c.value("proxy-next-upstream") == "off" {
 		c.set("retries", "0")
@@ -101,8 +101,8 @@ func nginxRetries(c *call) {
 	c.set("retries", strconv.Itoa(tries-1))
 }
 
-// rewritesSome translates the rewriting of paths of which some are the target, and so
-// are not rewritten. It reports whether nothing is left to do.
+// rewritesSome translates rewriting if some of the paths are the target itself, and so do not change.
+// It reports whether nothing else has to be done.
 func (c *call) rewritesSome(target string) bool {
 	if strings.ContainsAny(target, "$") || !c.has("rewrite-target") {
 		return false
@@ -128,11 +128,11 @@ func (c *call) rewritesSome(target string) bool {
 	return true
 }
 
-// targetURL matches a target that is a URL for what a path has after its first slash.
+// targetURL matches a target that is a URL with the part of the path after its first slash.
 var targetURL = regexp.MustCompile(`^(https?://[^/$]+)/\$1$`)
 
-// redirectsByTarget translates a target that is a URL, which nginx redirects to. It
-// reports whether the target is one that keeps the path of all requests.
+// redirectsByTarget translates a target that is a URL, to which nginx redirects. It reports whether the
+// target keeps the path of all requests.
 func (c *call) redirectsByTarget(target string) bool {
 	m := targetURL.FindStringSubmatch(target)
 	if m == nil || len(c.object.paths) == 0 || slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path != "/(.*)" && p.path != "/?(.*)" }) {
@@ -145,8 +145,7 @@ func (c *call) redirectsByTarget(target string) bool {
 	return true
 }
 
-// prefixPattern is a path of ingress-nginx that stands for a prefix, whose
-// second group is the rest.
+// prefixPattern is a path of ingress-nginx that matches a prefix, and whose second group is the rest.
 var prefixPattern = regexp.MustCompile(`^(/[A-Za-z0-9_./~-]*?)\(/\|\$\)\(\.\*\)$`)
 
 // variables matches references of nginx to groups; ours are written \1.
@@ -186,8 +185,7 @@ func nginxRewrite(c *call) {
 	}
 }
 
-// patterns returns how many paths are regular expressions, and how many of these stand for a
-// prefix.
+// patterns returns how many paths are regular expressions, and how many of these match a prefix.
 func (c *call) patterns() (patterns, prefixes int) {
 	for _, p := range c.object.paths {
 		if strings.ContainsAny(p.path, patternSigns) {
@@ -200,15 +198,15 @@ func (c *call) patterns() (patterns, prefixes int) {
 	return patterns, prefixes
 }
 
-// staysExpression reports whether the paths of an Ingress become expressions of ours.
+// staysExpression reports whether the paths of an Ingress stay expressions here.
 func (c *call) staysExpression() bool {
 	patterns, prefixes := c.patterns()
 	asks := c.has("rewrite-target") || c.value("use-regex") == "true"
 	return asks && patterns > 0 && !(prefixes == len(c.object.paths) && strings.HasSuffix(c.value("rewrite-target"), "/$2"))
 }
 
-// nginxExpressions leaves paths the expressions that they are. To ingress-nginx, all paths of
-// such an Ingress are expressions, unless they are exact.
+// nginxExpressions keeps paths as expressions. To ingress-nginx, all paths of such an Ingress are
+// expressions, unless they are exact.
 func (c *call) nginxExpressions(target string) error {
 	for i, p := range c.object.paths {
 		if p.kind == "Exact" {

@@ -61,8 +61,8 @@ func (c *call) setLines(name string, lines []string) {
 	}
 }
 
-// ownVariables are what ingress-nginx, and hapsnap, send to endpoints without being asked:
-// headers that a snippet sets to what they are anyway.
+// ownVariables are headers that both ingress-nginx and hapsnap send to endpoints by default: a snippet
+// may set them to the value that they have anyway.
 var ownVariables = map[string][]string{
 	"host":              {"$host", "$http_host", "$best_http_host"},
 	"upgrade":           {"$http_upgrade"},
@@ -72,8 +72,8 @@ var ownVariables = map[string][]string{
 	"x-forwarded-for":   {"$remote_addr"},
 }
 
-// readSnippet reads directives of nginx that edit headers. The error says which other there
-// is, or what is wrong.
+// readSnippet reads directives of nginx that edit headers. The error names a directive that does
+// something else, or the fault.
 func readSnippet(text string) (snippetEdits, error) {
 	var out snippetEdits
 	directives, err := directivesOf(text)
@@ -106,7 +106,7 @@ func readSnippet(text string) (snippetEdits, error) {
 		case "proxy_set_header":
 			err = out.proxySetHeader(args)
 		case "proxy_http_version":
-			// HAProxy's own affair.
+			// HAProxy does this itself.
 		default:
 			return out, fmt.Errorf("%s is no edit of a header", name)
 		}
@@ -118,7 +118,7 @@ func readSnippet(text string) (snippetEdits, error) {
 	return out, nil
 }
 
-// isOwnVariable reports whether a directive sets a header to what endpoints get anyway.
+// isOwnVariable reports whether a directive sets a header to the value that endpoints get anyway.
 func isOwnVariable(directive string, args []string) bool {
 	return directive == "proxy_set_header" && len(args) == 2 && slices.Contains(ownVariables[strings.ToLower(args[0])], args[1])
 }
@@ -177,8 +177,8 @@ func moreHeaders(lines []string, directive string, args []string) ([]string, err
 	return lines, nil
 }
 
-// directivesOf splits text as nginx does: into directives that end in ";", and those into
-// words, which may stand in quotes. There are no blocks.
+// directivesOf splits text as nginx does: into directives that end in ";", and these into words, which
+// may be quoted. It accepts no blocks.
 func directivesOf(text string) ([][]string, error) {
 	var out [][]string
 	var words []string
@@ -216,7 +216,7 @@ func directivesOf(text string) ([][]string, error) {
 	return out, nil
 }
 
-// wordAt returns the word that a text begins with, and how long it was written.
+// wordAt returns the first word of a text, and how many bytes it takes.
 func wordAt(text string) (word string, n int, err error) {
 	var b strings.Builder
 	quote := byte(0)
@@ -250,11 +250,11 @@ func wordAt(text string) (word string, n int, err error) {
 	return b.String(), n, nil
 }
 
-// named matches the variables by which ingress-nginx tells a location what it is of.
+// named matches the variables with which ingress-nginx describes a location.
 var named = regexp.MustCompile(`\$\{?(namespace|ingress_name|service_name|service_port)\b\}?`)
 
-// expandNames replaces the variables that are the same for all requests of an object. Which
-// Service a request is for is not known where there are several.
+// expandNames replaces the variables that have one value for all requests of an object. It leaves those
+// of the Service if the object has several.
 func expandNames(text string, o *object) string {
 	values := map[string]string{"namespace": o.namespace, "ingress_name": o.name}
 	if len(o.paths) > 0 && !slices.ContainsFunc(o.paths, func(p pathEdit) bool { return p.service != o.paths[0].service || p.port != o.paths[0].port }) {
@@ -268,7 +268,8 @@ func expandNames(text string, o *object) string {
 	})
 }
 
-// sources are what requests have under the names of nginx, as our options for headers name it.
+// sources are parts of requests, by the names that nginx has for them, as our options for headers name
+// them.
 var sources = map[string]string{
 	"$host": "host", "$http_host": "header Host", "$best_http_host": "header Host", "$remote_addr": "client-address", "$the_real_ip": "client-address",
 	"$remote_port": "client-port", "$request_uri": "uri", "$args": "query", "$query_string": "query", "$scheme": "scheme", "$pass_access_scheme": "scheme",
@@ -278,7 +279,7 @@ var sources = map[string]string{
 // headerVariable matches the variable for a header of the request.
 var headerVariable = regexp.MustCompile(`^\$http_([a-z0-9_]+)$`)
 
-// sourceOf returns what a value that is one variable of nginx is copied from, or "".
+// sourceOf returns the source for a value that is one variable of nginx, or "".
 func sourceOf(value string) string {
 	value = strings.NewReplacer("{", "", "}", "").Replace(value)
 	if source := sources[value]; source != "" {
@@ -298,7 +299,7 @@ func setOrCopy(name, value string) string {
 	return "set " + name + " " + value
 }
 
-// isCopied reports whether the values of a directive are variables that are copied, or none.
+// isCopied reports whether the values of a directive are variables with a source, or it has none.
 func isCopied(directive string, args []string) bool {
 	switch directive {
 	case "proxy_set_header":

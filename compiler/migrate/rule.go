@@ -17,35 +17,34 @@ import (
 // Dialect is the annotations of one ingress controller.
 type Dialect struct {
 	Name string // of the controller, for people
-	// Prefixes are what the names of its annotations begin with. Each is tried.
+	// Prefixes are the beginnings of the names of its annotations. Each is tried.
 	Prefixes []string
 	// Classes are the usual names of its ingress class.
 	Classes []string
-	// Remarks are said in the document, before the table.
+	// Remarks stand in the document before the table.
 	Remarks string
 	Rules   []Rule
-	// ignoresEmpty says that the controller takes an annotation without a value for
-	// one that is not there.
+	// ignoresEmpty says that the controller ignores an annotation without a value.
 	ignoresEmpty bool
 	// complete says that there is a rule for every annotation that the controller reads:
 	// it ignores all others.
 	complete bool
-	// always looks at Ingresses of the dialect whatever their annotations, for
-	// what the controller does without being asked.
+	// always is called for every Ingress of the dialect, whatever its annotations are, for what the
+	// controller does by default.
 	always func(*call)
 }
 
-// Rule says what becomes of annotations that belong together.
+// Rule says what annotations that belong together become.
 type Rule struct {
 	From []string // their names, without prefix
 	To   []string // ours, without prefix; none if there is no equivalent
-	// Of says which of To stand for one of From alone; for others all do.
+	// Of says which of To stand for one of From alone; for others, all of To do.
 	Of map[string][]string
-	// Note is what differs, or, without an equivalent, what to do instead.
+	// Note is the difference, or, without an equivalent, what to do instead.
 	Note string
 	// Needless says that nothing is lost without the annotation.
 	Needless bool
-	// Removed says that the annotation goes, and that something else holds from then on.
+	// Removed says that the annotation is removed, and that something else applies from then on.
 	Removed bool
 	convert func(*call)
 }
@@ -65,7 +64,7 @@ type annotation struct {
 	name, value string
 }
 
-// finding is something to say of an annotation of the other controller.
+// finding is a finding on an annotation of the other controller.
 type finding struct {
 	severity      diag.Severity
 	name          string
@@ -78,7 +77,7 @@ func (c *call) has(name string) bool {
 	return ok
 }
 
-// value returns the value of an annotation without the space around it.
+// value returns the value of an annotation, trimmed.
 func (c *call) value(name string) string { return strings.TrimSpace(c.values[name]) }
 
 // set writes one of our annotations.
@@ -86,21 +85,19 @@ func (c *call) set(name, value string) {
 	c.out = append(c.out, annotation{name, value})
 }
 
-// keep leaves an annotation where it is, and says why it could not be
-// translated and what to do.
+// keep keeps an annotation, and reports why it could not be translated and what to do.
 func (c *call) keep(name, message, hint string) {
 	c.kept = append(c.kept, name)
 	c.said = append(c.said, finding{diag.Error, name, message, hint})
 }
 
-// differs says in what the translation of an annotation is not the same.
+// differs reports how the translation of an annotation differs.
 func (c *call) differs(name, message, hint string) {
 	c.said = append(c.said, finding{diag.Warning, name, message, hint})
 }
 
-// configMap returns the ConfigMap that an annotation names, with or without its namespace. The
-// annotation is kept if the ConfigMap is not among the manifests; instead says what else to do
-// than to add it.
+// configMap returns the ConfigMap that an annotation names, with or without its namespace. It keeps the
+// annotation if the ConfigMap is not among the manifests; instead is another way than to add it.
 func (c *call) configMap(annotation, instead string) (name string, data map[string]string, found bool) {
 	name = c.value(annotation)
 	if !strings.Contains(name, "/") {
@@ -118,14 +115,13 @@ func same(from, to string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) { c.set(to, c.value(from)) }}
 }
 
-// noted is a rule with a note on what differs.
+// noted returns the rule with a note on the difference.
 func (r Rule) noted(note string) Rule {
 	r.Note = note
 	return r
 }
 
-// mapped translates an annotation by what its value becomes. A value that
-// becomes nothing stands for what holds here anyway.
+// mapped translates an annotation by a table of values. A value that maps to "" is the default here.
 func mapped(from, to string, values map[string]string) Rule {
 	return Rule{From: []string{from}, To: []string{to}, convert: func(c *call) {
 		switch value, ok := values[strings.ToLower(c.value(from))]; {
@@ -140,8 +136,8 @@ func mapped(from, to string, values map[string]string) Rule {
 // ours names the document of our annotations in a hint.
 const ours = "docs/reference/annotations.md, "
 
-// without are annotations without an equivalent, and what to do instead.
-// A value that asks for nothing, such as "false", is removed.
+// without returns rules for annotations without an equivalent, with what to do instead. A value that
+// turns nothing on, such as "false", is removed.
 func without(advice string, names ...string) []Rule {
 	var out []Rule
 	for _, name := range names {
@@ -155,7 +151,7 @@ func without(advice string, names ...string) []Rule {
 	return out
 }
 
-// needless are annotations that are removed, since nothing is lost with them.
+// needless returns rules for annotations that are removed, since nothing is lost without them.
 func needless(why string, names ...string) []Rule {
 	var out []Rule
 	for _, name := range names {
@@ -166,7 +162,7 @@ func needless(why string, names ...string) []Rule {
 	return out
 }
 
-// replaced are annotations that are removed, and in place of which something else holds.
+// replaced returns rules for annotations that are removed, with what applies instead.
 func replaced(instead string, names ...string) []Rule {
 	var out []Rule
 	for _, name := range names {
@@ -195,14 +191,14 @@ func rules(parts ...[]Rule) []Rule { return slices.Concat(parts...) }
 // one makes a list of a rule.
 func one(r ...Rule) []Rule { return r }
 
-// speaks reports whether endpoints are spoken to in a way that backend-protocol asks for, be it
-// that this was translated before.
+// speaks reports whether backend-protocol asks for a protocol towards endpoints, also if it was
+// translated before.
 func (c *call) speaks(theirs, ours string) bool {
 	return strings.HasSuffix(strings.ToUpper(c.value("backend-protocol")), theirs) || strings.HasSuffix(c.object.annotations[options.Prefix+"backend-protocol"], ours)
 }
 
-// clash returns an option that the object has already with another value than it would get, as
-// where a part of what it had was translated before; it stays as it is.
+// clash returns an option that the object has already with another value than the translated one, such
+// as after an earlier translation of some annotations; that value stays.
 func (c *call) clash() string {
 	for _, a := range c.out {
 		there, has := c.object.annotations[options.Prefix+a.name]
@@ -215,13 +211,13 @@ func (c *call) clash() string {
 	return ""
 }
 
-// passesThrough reports whether TLS is not ended for the object, be it that this
-// was translated before.
+// passesThrough reports whether TLS connections for the object are passed on, also if that was
+// translated before.
 func (c *call) passesThrough() bool {
 	return c.value("ssl-passthrough") == "true" || c.object.annotations[options.Prefix+"ssl-passthrough"] == "true"
 }
 
-// seconds translates a time that is written as a number of seconds.
+// seconds translates a time that is a number of seconds.
 func seconds(from string, to ...string) Rule {
 	return Rule{From: []string{from}, To: to, convert: func(c *call) {
 		number, isTime := strings.CutSuffix(c.value(from), "s")
@@ -239,7 +235,7 @@ func seconds(from string, to ...string) Rule {
 	}}
 }
 
-// corsDefaults are what a controller does about CORS if it is only turned on.
+// corsDefaults are the defaults of a controller for CORS.
 type corsDefaults struct {
 	methods, headers string
 	credentials      bool
@@ -282,7 +278,7 @@ func cors(enable string, d corsDefaults) func(*call) {
 		}
 		wanted := c.value("cors-allow-credentials") == "true" || (d.credentials && !c.has("cors-allow-credentials"))
 		switch {
-		case wanted && origin == "*" && !c.has("cors-allow-credentials"): // browsers take them from no answer to "*" there either
+		case wanted && origin == "*" && !c.has("cors-allow-credentials"): // browsers send none to "*" there either
 		case wanted && origin == "*":
 			c.differs(c.rule.From[0], "credentials are not allowed with any origin", "list the origins in cors-allow-origin")
 		case wanted:
@@ -305,8 +301,7 @@ func inSeconds(value, otherwise string) string {
 	return value
 }
 
-// Document returns the document of what becomes of which annotation, in
-// Markdown.
+// Document returns the reference of what each annotation becomes, in Markdown.
 func Document() string {
 	var b strings.Builder
 	b.WriteString(head)

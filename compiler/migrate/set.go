@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Set is what a set of manifests says besides the object that is rewritten.
+// Set is what the rules need from the other manifests of a set.
 type Set struct {
 	routes     []setRoute
 	ports      map[string]map[string]string // numbers by name, by NAMESPACE/NAME of a Service
@@ -44,7 +44,7 @@ func readSet(files []string) (*Set, error) {
 	return s, nil
 }
 
-// add takes in an object.
+// add adds an object.
 func (s *Set) add(n *yaml.Node) {
 	namespace, name := namespaceOf(n), text(child(n, "metadata"), "name")
 	switch text(n, "kind") {
@@ -105,8 +105,8 @@ func mapping(n *yaml.Node) map[string]string {
 	return out
 }
 
-// route returns the route of a host that a path leads to: one for exactly that path, else
-// the longest prefix.
+// route returns the route for a path of a host: the one for exactly that path, otherwise the longest
+// prefix.
 func (s *Set) route(host, path string) (best setRoute, found bool) {
 	if s == nil {
 		return best, false
@@ -125,7 +125,7 @@ func (s *Set) route(host, path string) (best setRoute, found bool) {
 	return best, found
 }
 
-// pathStart returns a path up to where it becomes a regular expression.
+// pathStart returns the part of a path before it becomes a regular expression.
 func pathStart(path string) string {
 	if i := strings.IndexAny(path, patternSigns); i >= 0 {
 		return path[:i]
@@ -133,7 +133,8 @@ func pathStart(path string) string {
 	return path
 }
 
-// patternSigns are characters that make a path a regular expression, or a strange one.
+// patternSigns are characters that occur only in paths that are regular expressions, or in unusual
+// ones.
 const patternSigns = `^$()*[]|\+?{}`
 
 // number returns the number of a Service's port.
