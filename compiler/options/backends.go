@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -298,7 +299,10 @@ func scriptParams(text string) ([]string, error) {
 	return out, nil
 }
 
-// fcgi joins what is said of FastCGI.
+// registeredFastCGI returns the options of FastCGI, made once.
+var registeredFastCGI = sync.OnceValue(fastCGIOptions)
+
+// fcgi joins the options of FastCGI.
 func (r *resolution) fcgi() {
 	s := &r.settings
 	if s.Upstream.Protocol == policy.FCGI {
@@ -311,7 +315,7 @@ func (r *resolution) fcgi() {
 		}
 		return
 	}
-	for _, o := range fastCGIOptions() {
+	for _, o := range registeredFastCGI() {
 		if r.has(o.Name) && r.has(o.Needs) {
 			r.report(diag.Warning, o.Name, "has no effect without FastCGI", "set "+Prefix+"backend-protocol to fcgi")
 		}

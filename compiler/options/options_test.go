@@ -177,3 +177,27 @@ func TestReadOfNothing(t *testing.T) {
 		t.Errorf("%v %v", values, problems)
 	}
 }
+
+// TestResolveSharesNothing resolves one object after another: the settings of the first must not change with
+// those of the second.
+func TestResolveSharesNothing(t *testing.T) {
+	resolve := func(annotations map[string]string) options.Settings {
+		values, problems := options.Read(options.OnIngress, annotations)
+		settings, more, closed := options.Resolve(values)
+		if len(problems)+len(more) > 0 || closed {
+			t.Fatal(problems, more, closed)
+		}
+		return settings
+	}
+	first := resolve(map[string]string{
+		options.Prefix + "affinity": "cookie", options.Prefix + "affinity-cookie-name": "first",
+		options.Prefix + "rate-limit": "7", options.Prefix + "auth-basic": "users", options.Prefix + "auth-url": "http://auth.shop.svc:80/",
+	})
+	resolve(map[string]string{
+		options.Prefix + "affinity": "cookie", options.Prefix + "affinity-cookie-name": "second",
+		options.Prefix + "rate-limit": "9", options.Prefix + "auth-basic": "others", options.Prefix + "auth-url": "http://other.shop.svc:80/",
+	})
+	if first.Upstream.Affinity.Cookie != "first" || first.Protection.Rate.Requests != 7 || first.Basic.Secret != "users" || first.External.Service.Name != "auth" {
+		t.Errorf("the first settings became %+v, %+v, %+v, %+v", first.Upstream.Affinity, first.Protection.Rate, first.Basic, first.External)
+	}
+}

@@ -3,6 +3,7 @@ package options
 import (
 	"cmp"
 	"slices"
+	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -65,11 +66,20 @@ type Settings struct {
 	cookies      policy.RewriteCookies
 }
 
-// Resolve joins the options of objects. The later object wins. What they do not
-// say of each other alone is reported, each problem with the index of the object
-// that it is on; closed says that something protecting cannot be built.
+// resolutions are used again: one has more than a kilobyte, and there is a call of Resolve for each
+// backend. Nothing that Resolve returns points into one.
+var resolutions = sync.Pool{New: func() any { return new(resolution) }}
+
+// Resolve joins the options of objects. The later object wins. Problems are those that no object has
+// by itself, by the index of the object that each is on. Closed says that something protecting cannot
+// be built.
 func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed bool) {
-	r := resolution{objects: objects}
+	r, _ := resolutions.Get().(*resolution)
+	*r = resolution{objects: objects}
+	defer func() {
+		*r = resolution{}
+		resolutions.Put(r)
+	}()
 	for _, v := range objects {
 		r.closed = r.closed || v.Closed
 		for _, g := range v.given {
@@ -86,7 +96,8 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 		r.settings.Protection.Rate = rateLimit(r.settings.rate)
 	}
 	if r.settings.sticky {
-		r.settings.Upstream.Affinity = &r.settings.affinity
+		affinity := r.settings.affinity
+		r.settings.Upstream.Affinity = &affinity
 	}
 	r.authentication()
 	r.satisfy()
