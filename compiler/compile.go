@@ -141,7 +141,7 @@ type attempt struct {
 	artifact render.Artifact
 	found    []diag.Diagnostic
 	faults   []render.Fault
-	shut     []diag.Object // Ingresses that are left out, and whose routes are closed
+	denied   []diag.Object // Ingresses that are left out, and whose routes are closed
 }
 
 // yielded is what is not even held of Ingresses that are left out, since that would be at fault,
@@ -185,7 +185,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 		c.configMaps[name] = true
 	}
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
-	a.found, a.shut = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Shut
+	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Denied
 	return a, err
 }
 

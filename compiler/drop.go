@@ -18,7 +18,7 @@ import (
 
 // drop drops closed routes that are at fault, and reports whether there were any.
 func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, error) {
-	if len(a.shut) == 0 {
+	if len(a.denied) == 0 {
 		return false, nil // as nearly always
 	}
 	var at []culprit
@@ -26,12 +26,12 @@ func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, e
 	for _, f := range a.faults {
 		objects := toBlame(f)
 		alone = alone || len(objects) == 1
-		if len(objects) == 1 && slices.Contains(a.shut, objects[0].Object) {
+		if len(objects) == 1 && slices.Contains(a.denied, objects[0].Object) {
 			at = append(at, culprit{objects[0].Object, objects[0].Position, f})
 		}
 	}
 	if len(at) == 0 && !alone {
-		found, err := c.searchClosed(ctx, a.shut, a.faults[0])
+		found, err := c.searchClosed(ctx, a.denied, a.faults[0])
 		if err != nil {
 			return false, err
 		}
@@ -44,7 +44,7 @@ func (c *compilation) drop(ctx context.Context, a attempt, usedUp bool) (bool, e
 		c.dropRoutes(x.object)
 	}
 	for _, namespace := range c.overdrawn(at, usedUp) {
-		for _, object := range a.shut {
+		for _, object := range a.denied {
 			if object.Namespace == namespace {
 				c.dropRoutes(object)
 			}

@@ -286,7 +286,7 @@ func (s source) addWishes(c *claims) {
 	if s.class != nil {
 		values = values.Inherit(s.class.values)
 	}
-	c.wishes = wishes{values: values, class: s.class, needsOwnBackend: values.Carried(), ruleHosts: ruleHosts(ing.Value.Spec.Rules)}
+	c.wishes = wishes{values: values, class: s.class, needsOwnBackend: values.NeedsBackend(), ruleHosts: ruleHosts(ing.Value.Spec.Rules)}
 	if ing.Value.Spec.DefaultBackend != nil {
 		c.withoutHost = "there is a defaultBackend"
 	} else if slices.ContainsFunc(ing.Value.Spec.Rules, func(r networkingv1.IngressRule) bool { return r.Host == "" }) {

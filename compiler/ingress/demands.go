@@ -177,7 +177,7 @@ func (m demandMaker) optionsOf(r resolved) *backendOptions {
 		offered, problems = options.Read(options.OnService, service.Value.Annotations)
 		out.found = problemsOf(service.Ref, service.Position, problems)
 	}
-	if r.name == routing.Unavailable || (!m.wishes.needsOwnBackend && !offered.Carried() && !r.port.Carried()) {
+	if r.name == routing.Unavailable || (!m.wishes.needsOwnBackend && !offered.NeedsBackend() && !r.port.NeedsBackend()) {
 		out.plain = true // what cannot be named is one for all
 		return out
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
 )
 
 // same reports where two translations differ.
@@ -233,7 +234,7 @@ func TestWorldsIgnoreOrder(t *testing.T) {
 		m := newMaker(seed)
 		in, cfg := m.world()
 		want, wanted := ingress.Translate(in, cfg)
-		if err := want.Check(); err != nil {
+		if err := modeltest.Check(want); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		shuffle(m.Rand, &in)
@@ -263,7 +264,7 @@ func TestMistakeHarmsNobodyElse(t *testing.T) {
 		got, found := ingress.Translate(in, cfg)
 		found = slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Object == bad.Ref })
 		got.Hosts = slices.DeleteFunc(got.Hosts, func(h routing.Host) bool { return h.Name == "bad.test" })
-		got.Shut = slices.DeleteFunc(got.Shut, func(o diag.Object) bool { return o == bad.Ref })
+		got.Denied = slices.DeleteFunc(got.Denied, func(o diag.Object) bool { return o == bad.Ref })
 		for i, b := range got.Backends { // the one of all that is closed
 			got.Backends[i].Origins = slices.DeleteFunc(b.Origins, func(o routing.Origin) bool { return o.Object == bad.Ref })
 		}
@@ -274,8 +275,8 @@ func TestMistakeHarmsNobodyElse(t *testing.T) {
 		if len(got.Backends) == 0 {
 			got.Backends = nil
 		}
-		if len(got.Shut) == 0 {
-			got.Shut = nil
+		if len(got.Denied) == 0 {
+			got.Denied = nil
 		}
 		same(t, fmt.Sprint("seed ", seed), want, got, wanted, found)
 	}

@@ -109,7 +109,7 @@ type merge struct {
 
 	aliases     map[diag.Object][]string
 	expressions map[string]int          // how many, by namespace
-	shut        []diag.Object           // Ingresses whose routes answer 503: see [merge.close]
+	denied      []diag.Object           // Ingresses whose routes answer 503: see [merge.close]
 	barred      map[barring]diag.Object // by which dropped Ingress: see [merge.bar]
 }
 
@@ -212,7 +212,7 @@ func (t *merge) close(c *candidate) {
 			c.protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see what else is said of this Ingress")
 		t.begin(c.closed(), true)
 		t.turn.denied = true
-		t.shut = append(t.shut, c.Ref)
+		t.denied = append(t.denied, c.Ref)
 		t.mergeRules()
 		t.mergeDefault()
 		t.mergeTLS()
@@ -269,7 +269,7 @@ func originOf[T any](o inputs.Object[T], path ...any) routing.Origin {
 
 // model returns what was collected, sorted.
 func (t *merge) model() routing.Model {
-	m := routing.Model{Asked: t.asked(), Shut: t.shut, ErrorPages: t.pages}
+	m := routing.Model{Asked: t.asked(), Denied: t.denied, ErrorPages: t.pages}
 	reserveHeaders(t.backends.byName, t.cfg.AllowHeaders)
 	m.Held = t.hosts.heldHosts()
 	for _, name := range slices.Sorted(maps.Keys(t.hosts.byName)) {

@@ -122,7 +122,7 @@ func (t *merge) ruleOf(r rule) {
 		if _, left := by.unusable[p.at]; !left {
 			t.route(r, p)
 		} else if t.turn.protects {
-			t.shutPath(r, p)
+			t.denyPath(r, p)
 		} else if standing == ownership.Owns {
 			host.held = true
 		}
@@ -144,11 +144,11 @@ func (t *merge) reportForm(r rule, host *virtualHost) {
 		"say it there")
 }
 
-// shutPath answers 503 to the requests that an unusable path of a protecting Ingress may have been meant
+// denyPath answers 503 to the requests that an unusable path of a protecting Ingress may have been meant
 // for. They would otherwise match a shorter path of another Ingress.
-func (t *merge) shutPath(r rule, p path) {
+func (t *merge) denyPath(r rule, p path) {
 	if t.turn.expressions && p.isSpecific() {
-		t.shutExpression(r, p)
+		t.denyExpression(r, p)
 		return
 	}
 	if p = p.as(routing.AsRequested(p.text)); len(p.text) > routing.MaxPath {
@@ -182,7 +182,7 @@ func (t *merge) route(r rule, p path) {
 		var usable bool
 		if match, usable = t.expression(r, host, p); !usable {
 			if t.turn.protects {
-				t.shutPath(r, p)
+				t.denyPath(r, p)
 			}
 			return
 		}
@@ -334,9 +334,9 @@ func (t *merge) expression(r rule, host *virtualHost, p path) (routing.PathMatch
 	return match, false
 }
 
-// shutExpression answers 503 to the requests that an expression may have been meant for, unless another
+// denyExpression answers 503 to the requests that an expression may have been meant for, unless another
 // path of the host has them.
-func (t *merge) shutExpression(r rule, p path) {
+func (t *merge) denyExpression(r rule, p path) {
 	was, host := t.turn, t.hosts.byName[r.key]
 	t.turn.denied, t.turn.expressions, t.turn.exactPaths = true, false, false
 	for _, text := range routing.ClosedPrefixes(p.text) {

@@ -173,7 +173,7 @@ func TestDifferent(t *testing.T) {
 // Annotations of others are none of ours.
 func TestReadOfNothing(t *testing.T) {
 	values, problems := options.Read(options.OnIngress, map[string]string{"example.com/balance": "x"})
-	if len(problems) > 0 || values.Carried() {
+	if len(problems) > 0 || values.NeedsBackend() {
 		t.Errorf("%v %v", values, problems)
 	}
 }

@@ -32,9 +32,9 @@ type given struct {
 	inherited bool // from an IngressClass
 }
 
-// Carried reports whether there is an option that asks for something of the
+// NeedsBackend reports whether there is an option that asks for something of the
 // requests, beyond which of them are matched.
-func (v Values) Carried() bool {
+func (v Values) NeedsBackend() bool {
 	return v.Closed || slices.ContainsFunc(v.given, func(g given) bool { return !g.option.Matches })
 }
 

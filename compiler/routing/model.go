@@ -21,7 +21,7 @@ import (
 type Model struct {
 	Hosts        []Host        // by name
 	Held         []Held        // by name, none that is among Hosts
-	Shut         []diag.Object // Ingresses that are left out, and whose routes are closed
+	Denied       []diag.Object // Ingresses that are left out, and whose routes are closed
 	Backends     []Backend     // by name
 	Certificates []Certificate // by file
 	Userlists    []Userlist    // by name

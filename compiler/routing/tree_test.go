@@ -7,6 +7,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
 )
 
 // twoListeners is a model with two listeners that have one host, each with a path of its own, and a
@@ -50,7 +51,7 @@ func backendsOf(m routing.Model, name string) []string {
 func TestListenersHaveHosts(t *testing.T) {
 	t.Parallel()
 	m := twoListeners()
-	if err := m.Check(); err != nil {
+	if err := modeltest.Check(m); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"inside": "inside", "outside": "outside", "shared": "all"} {
@@ -59,7 +60,7 @@ func TestListenersHaveHosts(t *testing.T) {
 		}
 	}
 	part := m.Part(diag.Object{Kind: "Route", Namespace: "shop", Name: "outside"}, nil)
-	if err := part.Check(); err != nil {
+	if err := modeltest.Check(part); err != nil {
 		t.Error(err)
 	}
 	if got := backendsOf(part, "outside"); len(got) != 1 || len(part.Hosts) > 0 || len(part.Listeners) != 1 || len(part.Backends) != 1 {
@@ -92,7 +93,7 @@ func TestModelCheck(t *testing.T) {
 	} {
 		m := twoListeners()
 		change(&m)
-		if err := m.Check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := modeltest.Check(m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
