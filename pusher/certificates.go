@@ -14,20 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
-	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
-
-// errNoIdentity is for who has nothing to open sealed certificates with.
-var errNoIdentity = errors.New("no file of identities is named with --age-identity")
-
-// openSnapshots sees to it that the certificates are at hand that the snapshots in use
-// carry. What is opened stays in memory.
-func (e *engine) openSnapshots(now time.Time) {
-	for _, s := range e.live.ToDecrypt(now) {
-		e.begin(OpenCertificates{s})
-	}
-	e.troubleWithVersions(now)
-}
 
 // companioned is a store that keeps certificates beside snapshots.
 type companioned interface {
@@ -43,22 +30,6 @@ func companions(ctx context.Context, store Store, id snapshots.ID) (map[string][
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	return keeps.Companions(ctx, id)
-}
-
-// troubleWithVersions tells which certificates are not at hand, and why, and which
-// were renewed where a snapshot names what they were before.
-func (e *engine) troubleWithVersions(now time.Time) {
-	var errs []error
-	for _, err := range e.live.DecryptFailures() {
-		if e.Identity == "" && errors.Is(err, sealing.ErrNotForUs) {
-			err = fmt.Errorf("%w: %w", err, errNoIdentity)
-		}
-		errs = append(errs, err)
-	}
-	if e.live.Ready() {
-		errs = append(errs, e.bindings.OtherVersions()...)
-	}
-	e.trouble("certificates", errors.Join(errs...), now)
 }
 
 // fallbackCertificate returns the certificate that is served where no other fits:

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hapsnap/hapsnap/internal/credentials"
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/observe"
 )
 
 // credentialsMaker fills and renews Secrets that a fleet's file names, while this pusher leads.
@@ -22,14 +21,14 @@ type credentialsMaker struct {
 }
 
 // run goes on until ctx is done, and tells what is wrong.
-func (m credentialsMaker) run(ctx context.Context, client kubernetes.Interface, pods fleet.Pods, send func(Event)) {
+func (m credentialsMaker) run(ctx context.Context, client kubernetes.Interface, pods fleet.Pods, send func(core.Event)) {
 	if len(m.secrets) == 0 {
 		return
 	}
 	credentials.New(credentials.Options{
 		Namespace: pods.Namespace, Secrets: client.CoreV1().Secrets(pods.Namespace), Log: m.log, Metrics: m.metrics,
 		Wanted: func(context.Context) ([]credentials.Wanted, error) { return WantedCredentials(pods, m.secrets) },
-	}).Run(ctx, func(err error) { send(CredentialsMade{pods, err}) })
+	}).Run(ctx, func(err error) { send(core.CredentialsMade{Of: pods, Err: err}) })
 }
 
 // WantedCredentials returns what Secrets of these names are to hold, which a fleet's file has
@@ -51,20 +50,4 @@ func WantedCredentials(pods fleet.Pods, names []string) ([]credentials.Wanted, e
 		}
 	}
 	return out, nil
-}
-
-// CredentialsMade says what keeps credentials from being made or used, if that has changed.
-type CredentialsMade struct {
-	Of  fleet.Pods
-	Err error
-}
-
-func (c CredentialsMade) apply(e *engine, now time.Time) {
-	if e.pods != nil && *e.pods == c.Of {
-		e.trouble(observe.AboutCredentials, c.Err, now)
-	}
-}
-
-func (c CredentialsMade) String() string {
-	return observe.Describe("credentials looked at", "err", c.Err)
 }

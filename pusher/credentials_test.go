@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 )
@@ -44,14 +45,14 @@ func TestCredentialsAreMade(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "edge", Name: "user"}})
 	ctx, cancel := context.WithCancel(t.Context())
-	said := make(chan Event, 1)
+	said := make(chan core.Event, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		m := credentialsMaker{secrets: []string{"user", "tls"}, log: slog.New(slog.DiscardHandler)}
-		m.run(ctx, client, edgePods, func(ev Event) { said <- ev })
+		m.run(ctx, client, edgePods, func(ev core.Event) { said <- ev })
 	}()
-	ev := (<-said).(CredentialsMade)
+	ev := (<-said).(core.CredentialsMade)
 	cancel()
 	<-done
 	user, err := client.CoreV1().Secrets("edge").Get(t.Context(), "user", metav1.GetOptions{})
@@ -61,21 +62,21 @@ func TestCredentialsAreMade(t *testing.T) {
 	if ev.Err == nil || !strings.Contains(ev.Err.Error(), "Secret edge/tls: it is gone") {
 		t.Errorf("of the Secret that is gone: %v", ev.Err)
 	}
-	e := newEngine(Options{State: "none", Live: "live"}.withDefaults(), state{}, nil, noon)
-	e.pods = &edgePods
-	phase := func() observe.Phase {
-		return observe.Status{Channel: observe.ChannelStatus{Message: "read"}, Troubles: slices.Collect(maps.Values(e.troubles))}.Condition().Phase
+	m := core.New(core.Settings{PollInterval: time.Second}, core.State{}, nil, noon)
+	m.Step(noon, core.FleetRead{Fleet: fleet.Fleet{Pods: &edgePods}})
+	phase := func(said core.CredentialsMade) observe.Phase {
+		m.Step(noon, said)
+		_, s := m.Shown()
+		troubles := slices.DeleteFunc(s.Troubles, func(t observe.Trouble) bool { return t.About != observe.AboutCredentials })
+		return observe.Status{Channel: observe.ChannelStatus{Message: "read"}, Troubles: troubles}.Condition().Phase
 	}
-	ev.apply(e, noon)
-	if phase() != observe.Degraded {
-		t.Errorf("the fleet is %s", phase())
+	if got := phase(ev); got != observe.Degraded {
+		t.Errorf("the fleet is %s", got)
 	}
-	CredentialsMade{edgePods, nil}.apply(e, noon)
-	if phase() == observe.Degraded {
+	if phase(core.CredentialsMade{Of: edgePods}) == observe.Degraded {
 		t.Error("it is degraded for ever")
 	}
-	CredentialsMade{fleet.Pods{}, errors.New("of pods that were looked for before")}.apply(e, noon)
-	if phase() == observe.Degraded {
+	if phase(core.CredentialsMade{Err: errors.New("of pods that were looked for before")}) == observe.Degraded {
 		t.Error("others' credentials count")
 	}
 }

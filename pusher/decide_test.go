@@ -6,79 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/binding"
-
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-var (
-	noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	r1   = snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
-	r2   = snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
-)
-
-func TestDecide(t *testing.T) {
-	pin := func(id snapshots.ID, at time.Time) channel.Channel {
-		return channel.Channel{}.Pinned(channel.Pin{Snapshot: id, At: at})
-	}
-	failed := func(intent string, recorded bool) []rollout.Failure {
-		return []rollout.Failure{{Snapshot: r2, Intent: intent, Recorded: recorded, At: noon, Good: r1}}
-	}
-	tests := map[string]struct {
-		channel channel.Channel
-		failed  []rollout.Failure
-		want    snapshots.ID
-		intent  string
-		hold    bool
-	}{
-		"the newest": {want: r2, intent: "newest"},
-		"not what failed, before the channel says": {failed: failed("newest", false), want: r1, intent: "newest"},
-		"nothing, where nothing was good":          {failed: []rollout.Failure{{Snapshot: r2, Intent: "newest", At: noon}}, hold: true, intent: "none"},
-		"again, when the channel was changed":      {failed: failed("newest", true), want: r2, intent: "newest"},
-		"a pin":                                    {channel: pin(r1, noon), want: r1, intent: "pin 2026-11-21T12:00:00Z"},
-		"a pin of what failed as the newest":       {channel: pin(r2, noon), failed: failed("newest", false), want: r2, intent: "pin 2026-11-21T12:00:00Z"},
-		"not a pin that failed":                    {channel: pin(r2, noon), failed: failed("pin 2026-11-21T12:00:00Z", false), hold: true, intent: "pin 2026-11-21T12:00:00Z"},
-		"a later pin of what failed":               {channel: pin(r2, noon.Add(time.Minute)), failed: failed("pin 2026-11-21T12:00:00Z", false), want: r2, intent: "pin 2026-11-21T12:01:00Z"},
-		"not what failed under a pin":              {failed: failed("pin 2026-11-21T12:00:00Z", false), want: r1, intent: "newest"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := decide(channel.View{IDs: []snapshots.ID{r1, r2}, Channel: test.channel}, test.failed, noon)
-			if got.ID != test.want || got.Intent != test.intent || got.Hold != test.hold {
-				t.Errorf("decided for %s by %q, hold %v; want %s by %q, hold %v", got.ID, got.Intent, got.Hold, test.want, test.intent, test.hold)
-			}
-		})
-	}
-}
-
-func TestLacks(t *testing.T) {
-	t.Parallel()
-	const slicesOf2, secretOf2 = "may not list EndpointSlices in team2", "may not read Secret team2/tls"
-	for name, test := range map[string]struct {
-		because      channel.Reason
-		wanted, good []string
-		unknown      bool // the wanted one cannot be bound at all
-		want         []string
-	}{
-		"nothing is lacking":                         {because: channel.BecauseNewest},
-		"a new namespace":                            {because: channel.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, want: []string{slicesOf2, secretOf2}},
-		"the last good one lacks it as well":         {because: channel.BecauseNewest, wanted: []string{slicesOf2}, good: []string{slicesOf2}},
-		"and something more":                         {because: channel.BecauseNewest, wanted: []string{slicesOf2, secretOf2}, good: []string{slicesOf2}, want: []string{secretOf2}},
-		"a person pinned it":                         {because: channel.BecausePin, wanted: []string{slicesOf2}},
-		"a person overrode with it":                  {because: channel.BecauseOverride, wanted: []string{slicesOf2}},
-		"a person pinned what cannot be bound":       {because: channel.BecausePin, wanted: []string{"no source"}, unknown: true, want: []string{"no source"}},
-		"only the last good one lacks it, by a role": {because: channel.BecauseNewest, good: []string{slicesOf2}},
-	} {
-		wanted, good := binding.Prepared{Known: !test.unknown, Lacks: test.wanted}, binding.Prepared{Known: true, Lacks: test.good}
-		if got := lacking(wanted, good, test.because); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // A fleet that runs a snapshot with live endpoints keeps its servers when the pusher is
 // started without any source of them, also where that could not be known at the start.

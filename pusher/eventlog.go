@@ -10,12 +10,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/core"
 )
 
 // The event log has what a pusher heard and what it decided, a line of JSON each, so that
@@ -23,8 +22,8 @@ import (
 // docs/how-to/incidents.md. Of secrets it has digests, which tell them apart in one log.
 //
 // The first line has the state and the settings that the pusher began with. Then there is a
-// line for each event, and one for each turn with the effects that it began. What decisions
-// take from nodes that were bound stands in the line of the event or turn.
+// line for each event, and one for the turn after them with the effects that it began. What
+// decisions take from nodes that were bound stands in the line of the turn.
 //
 // Nothing waits for the log. A line that cannot be written is dropped, and said once.
 
@@ -53,46 +52,18 @@ type logLine struct {
 type logBegin struct {
 	Version int             `json:"version"`
 	State   json.RawMessage `json:"state"`
-	Term    int64           `json:"term,omitempty"`
-	Fenced  bool            `json:"fenced,omitempty"`
-	Options loggedOptions   `json:"options"`
+	// Term is that in which it leads, none where nothing says who leads.
+	Term     *int64        `json:"term,omitempty"`
+	Settings core.Settings `json:"settings"`
 }
 
-// loggedOptions are those that decide something.
-type loggedOptions struct {
-	Source            binding.Source `json:"source"`
-	StateElsewhere    bool           `json:"stateElsewhere,omitempty"`
-	KeepsSnapshots    bool           `json:"keepsSnapshots,omitempty"`
-	Identity          bool           `json:"identity,omitempty"`
-	RefuseEndpoints   []netip.Prefix `json:"refuseEndpoints,omitempty"`
-	AllowEndpoints    []netip.Prefix `json:"allowEndpoints,omitempty"`
-	RefuseInManifests bool           `json:"refuseInManifests,omitempty"`
-	Waves             []rollout.Size `json:"waves,omitempty"`
-	Soak              *time.Duration `json:"soak,omitempty"`
-	PollInterval      time.Duration  `json:"pollInterval"`
-	ReloadTimeout     time.Duration  `json:"reloadTimeout"`
-	DrainTime         time.Duration  `json:"drainTime"`
-	PersistInterval   time.Duration  `json:"persistInterval"`
-	InspectInterval   time.Duration  `json:"inspectInterval"`
-	CollectAfter      time.Duration  `json:"collectAfter"`
-}
-
-func (o Options) logged() loggedOptions {
-	return loggedOptions{
-		Source: o.endpointsFrom(), StateElsewhere: o.Keeper != nil, KeepsSnapshots: o.cache() != "", Identity: o.Identity != "",
-		RefuseEndpoints: o.RefuseEndpoints, AllowEndpoints: o.AllowEndpoints, RefuseInManifests: o.RefuseInManifests,
-		Waves: o.Waves, Soak: o.Soak, PollInterval: o.PollInterval, ReloadTimeout: o.ReloadTimeout, DrainTime: o.DrainTime,
-		PersistInterval: o.PersistInterval, InspectInterval: o.InspectInterval, CollectAfter: o.CollectAfter,
-	}
-}
-
-// eventLog records a run. A nil one records nothing. Only the engine's goroutine uses it.
+// eventLog records a run. A nil one records nothing. Only the loop's goroutine uses it.
 type eventLog struct {
 	write     func(line []byte) // it waits for nothing
-	began     bool
-	at        time.Time
-	state     json.RawMessage
-	key       [32]byte // of digests
+	first     logBegin
+	began     bool      // first is written
+	at        time.Time // of that
+	key       [32]byte  // of digests
 	nodes     []binding.RecordedNode
 	servers   map[string]serverLists
 	passwords []string // of the fleet, which no text may have
@@ -101,14 +72,14 @@ type eventLog struct {
 }
 
 // newEventLog returns a log of a run that begins with a state.
-func newEventLog(write func([]byte), s state, log *slog.Logger, now time.Time) *eventLog {
+func newEventLog(write func([]byte), settings core.Settings, s core.State, log *slog.Logger, now time.Time) *eventLog {
 	l := &eventLog{write: write, at: now, servers: map[string]serverLists{}, log: log}
 	_, _ = rand.Read(l.key[:]) // never fails
-	data, err := s.encoded()
+	data, err := s.Encoded()
 	if err != nil {
 		l.fail(err)
 	}
-	l.state = data
+	l.first = logBegin{Version: eventLogVersion, State: data, Settings: settings}
 	return l
 }
 
@@ -126,49 +97,31 @@ func (l *eventLog) fail(err error) {
 	}
 }
 
-// begin writes the first line, once.
-func (l *eventLog) begin(e *engine) {
-	if l.began {
-		return
-	}
-	l.began = true
-	e.bindings.RecordNodes(func(n binding.RecordedNode) { l.nodes = append(l.nodes, n) })
-	l.add(logLine{At: l.at, Begin: &logBegin{
-		Version: eventLogVersion, State: l.state, Term: e.leadership.term, Fenced: e.leadership.fenced, Options: e.Options.logged(),
-	}})
-	l.state = nil
-}
-
-// take has the engine take an event, and records it.
-func (l *eventLog) take(e *engine, ev Event, now time.Time) {
+// step has a machine take a step, and records it. The times of its events are that of the step.
+func (l *eventLog) step(m *core.Machine, now time.Time, taken []core.Event) []core.Effect {
 	if l == nil {
-		ev.apply(e, now)
-		return
+		return m.Step(now, taken...)
 	}
-	l.begin(e)
-	line := logLine{At: now}
-	logged, err := l.encode(ev) // before it is applied: what is in it may be used up then
-	if err != nil {
-		l.fail(err)
+	if !l.began {
+		l.began = true
+		m.RecordNodes(func(n binding.RecordedNode) { l.nodes = append(l.nodes, n) })
+		l.add(logLine{At: l.at, Begin: &l.first})
+		l.first = logBegin{}
 	}
-	line.Event = &logged
-	ev.apply(e, now)
-	l.add(line)
-}
-
-// turn has the engine take a turn, and records it.
-func (l *eventLog) turn(e *engine, now time.Time) {
-	if l == nil {
-		e.turn(now)
-		return
+	for _, ev := range taken {
+		logged, err := l.encode(ev) // before it is taken: what is in it may be used up then
+		if err != nil {
+			l.fail(err)
+		}
+		l.add(logLine{At: now, Event: &logged})
 	}
-	l.begin(e)
-	e.turn(now)
+	effects := m.Step(now, taken...)
 	line := logLine{At: now, Turn: true}
-	for _, x := range e.effects {
+	for _, x := range effects {
 		line.Effects = append(line.Effects, x.String())
 	}
 	l.add(line)
+	return effects
 }
 
 // add writes a line.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
@@ -35,50 +36,50 @@ type loggedEvent struct {
 }
 
 // encode returns an event as the log has it.
-func (l *eventLog) encode(ev Event) (loggedEvent, error) {
+func (l *eventLog) encode(ev core.Event) (loggedEvent, error) {
 	switch v := ev.(type) {
-	case FleetRead:
+	case core.FleetRead:
 		l.hide(v.Fleet.Instances)
-	case PodsFound:
+	case core.PodsFound:
 		l.hide(v.Found)
 	}
 	out := loggedEvent{Text: l.text(ev.String())}
 	var data any
 	switch v := ev.(type) {
-	case ViewRead:
+	case core.ViewRead:
 		out.Kind, out.Err, data = "view", l.error(v.Err), v.View
-	case LiveRead:
+	case core.LiveRead:
 		out.Kind, out.Err, data = "live", l.error(v.Err), v.Live.Record(l.digest)
-	case FleetRead:
+	case core.FleetRead:
 		out.Kind, out.Err, data = "fleet", l.error(v.Err), l.fleet(v.Fleet)
-	case PodsFound:
+	case core.PodsFound:
 		out.Kind, out.Err, data = "pods", l.error(v.Err), loggedPods{v.Of, l.members(v.Found), v.Found != nil}
-	case CredentialsMade:
+	case core.CredentialsMade:
 		out.Kind, out.Err, data = "credentials", l.error(v.Err), v.Of
-	case ClusterChanged:
+	case core.ClusterChanged:
 		out.Kind, data = "cluster", binding.RecordChange(v.Change, l.digest)
-	case SnapshotRead:
+	case core.SnapshotRead:
 		out.Kind, out.Err, data = "snapshot", l.error(v.Err), v.ID
-	case LeaderSeen:
+	case core.LeaderSeen:
 		out.Kind, data = "leader", v.Holder
-	case SnapshotsForgotten:
+	case core.SnapshotsForgotten:
 		out.Kind = "forgotten"
-	case CertificatesOpened:
+	case core.CertificatesOpened:
 		found := map[string]string{}
 		for version, content := range v.Found {
 			found[version] = l.digest(content)
 		}
 		out.Kind, out.Err, data = "certificates", l.error(v.Err), loggedCertificates{v.ID, found}
-	case RejectionWritten:
+	case core.RejectionWritten:
 		out.Kind, out.Err, data = "rejection", l.error(v.Err), v.ID
-	case SaveEnded:
+	case core.SaveEnded:
 		out.Kind, out.Err = "save", l.error(v.Err)
-	case Raised:
+	case core.Raised:
 		out.About = &instance.About{Ref: v.Of}
 		out.Kind, out.Err, data = "raised", l.error(v.Err), loggedRaise{v.Above, v.Term}
 	default:
 		return out, fmt.Errorf("an event of type %T has no form in the event log", ev)
-	case OfInstance:
+	case core.OfInstance:
 		return l.encodeOfInstance(v.Event, out)
 	}
 	return out, out.set(data)

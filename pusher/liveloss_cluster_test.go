@@ -3,7 +3,7 @@ package pusher
 import (
 	"context"
 	"fmt"
-	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,15 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
-// follows is an engine that follows a cluster for one snapshot, and does nothing else.
+// follows is what follows a cluster for one snapshot.
 type follows struct {
 	t *testing.T
-	*engine
-	read bool // the cluster was, in full
+	*binding.Sources
+	cluster Cluster
+	read    bool // the cluster was, in full
 }
 
 // followCluster begins as a pusher does whose state has one endpoint for each of two Services.
@@ -35,15 +37,15 @@ func followCluster(t *testing.T, server *apiServer) *follows {
 	slots, _ := bind.AssignSlots(nil, directives, map[snapshots.ServicePort][]snapshots.Endpoint{
 		sp("shop/web:http"): {{Address: "10.0.0.1", Port: 80}}, sp("blog/web:http"): {{Address: "10.0.0.2", Port: 80}},
 	}, now, 0)
-	o := Options{Cluster: server.connect(), State: filepath.Join(t.TempDir(), "state.json")}
-	e := newEngine(o.withDefaults(), state{Slots: slots}, nil, now)
-	e.live.Use(map[snapshots.ID]snapshots.Snapshot{{Revision: 1, Short: "aaaaaaaaaa"}: s}, now)
+	none := binding.NewRefusals(nil, nil)
+	f := &follows{t: t, Sources: binding.NewSources(binding.New(slots, binding.FromCluster, none), none, nil, nil, now), cluster: server.connect()}
+	f.Use(map[snapshots.ID]snapshots.Snapshot{{Revision: 1, Short: "aaaaaaaaaa"}: s}, now)
 	ctx, stop := context.WithCancel(t.Context())
-	e.inbox.start(func() { e.Cluster.Run(ctx) })
-	t.Cleanup(func() { stop(); e.inbox.jobs.Wait() })
-	e.followCluster()
-	e.startEffects(ctx)
-	return &follows{t: t, engine: e}
+	var running sync.WaitGroup
+	running.Go(func() { f.cluster.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	f.cluster.Want(f.Wanted())
+	return f
 }
 
 // until takes what changes in the cluster until the endpoints are known to be these, and
@@ -51,18 +53,18 @@ func followCluster(t *testing.T, server *apiServer) *follows {
 func (f *follows) until(what, want string) {
 	f.t.Helper()
 	text := func() string {
-		_, _, kept := f.live.Kept()
-		return fmt.Sprint(known(f.engine), " kept ", kept)
+		_, _, kept := f.Kept()
+		return fmt.Sprint(f.Endpoints(), " kept ", kept)
 	}
 	end := time.After(patience)
 	for text() != want || !f.read {
 		select {
-		case <-f.Cluster.Changes():
-			change := f.Cluster.Take()
+		case <-f.cluster.Changes():
+			change := f.cluster.Take()
 			if change.Status != nil {
 				f.read = len(change.Status.Waits) == 0
 			}
-			f.takeCluster(change, time.Now())
+			f.TakeCluster(change, time.Now())
 		case <-end:
 			f.t.Fatalf("%s: known is %s, want %s", what, text(), want)
 		}
@@ -123,7 +125,7 @@ func TestLossesOfACluster(t *testing.T) {
 				test.then(server)
 				f.until("then", test.want)
 			}
-			if blind := f.blindStart(time.Now()); blind != test.blind {
+			if blind := f.Blind(func() bool { return false }, time.Now()); blind != test.blind {
 				t.Errorf("the start is blind: %v", blind)
 			}
 		})

@@ -34,38 +34,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	metricsdoc.Check(t, registry, file, section, prefix, *update)
 }
 
-// A change has arrived where the worker has it, and not where the instance is busy with
-// something else, or has to write its file first.
-func TestArrived(t *testing.T) {
-	t.Parallel()
-	has := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true}
-	edit := func(change func(*instanceNeeds)) instanceNeeds {
-		s := has
-		change(&s)
-		return s
-	}
-	for name, test := range map[string]struct {
-		s    instanceNeeds
-		want bool
-	}{
-		"it has all":                              {has, true},
-		"not on disk yet":                         {edit(func(s *instanceNeeds) { s.Persisted = false }), true},
-		"busy, and has all":                       {edit(func(s *instanceNeeds) { s.Busy = true }), true},
-		"other servers":                           {edit(func(s *instanceNeeds) { s.SameServers = false }), false},
-		"other servers, and busy":                 {edit(func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }), false},
-		"other servers, and its file comes first": {edit(func(s *instanceNeeds) { s.SameServers, s.Unserved, s.Updated = false, true, true }), false},
-		"other certificates":                      {edit(func(s *instanceNeeds) { s.SameCertificates = false }), false},
-		"other entries":                           {edit(func(s *instanceNeeds) { s.SameMaps = false }), false},
-		"another shape":                           {edit(func(s *instanceNeeds) { s.SameNode = false }), false},
-		"another shape, and busy":                 {edit(func(s *instanceNeeds) { s.SameNode, s.Busy = false, true }), false},
-		"out of reach":                            {edit(func(s *instanceNeeds) { s.Reachable, s.SameServers = false, false }), true},
-	} {
-		if got := arrived(test.s); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // How long changes take is measured for manifests too.
 func TestPropagationFromADirectory(t *testing.T) {
 	t.Parallel()

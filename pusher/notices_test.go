@@ -1,11 +1,9 @@
 package pusher
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,17 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/binding"
-
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
 // spoken is a cluster that keeps what is said in it.
@@ -82,73 +75,6 @@ func TestRolloutsAreSaidInTheCluster(t *testing.T) {
 	}
 }
 
-// fullKeeper is a state on a disk that is full, until it is not.
-type fullKeeper struct {
-	full  bool
-	tries int
-}
-
-func (k *fullKeeper) Save(context.Context, []byte) error {
-	if k.tries++; k.full {
-		return fmt.Errorf("save state: write .state.json.%d: no space left on device", 1000+7*k.tries)
-	}
-	return nil
-}
-
-func (k *fullKeeper) Take(context.Context, func() ([]byte, error)) (statestore.Taken, error) {
-	return statestore.Taken{}, nil
-}
-func (k *fullKeeper) Raise(context.Context, int64) (int64, error) { return 0, nil }
-func (k *fullKeeper) Release()                                    {}
-func (k *fullKeeper) String() string                              { return "full" }
-
-// A full disk is told once, tried again ever more seldom, and nothing is pushed whose
-// push was not saved. With space again, all goes on.
-func TestFailureDiskOfTheStateFull(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	w := newSteps(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
-	w.publish()
-	var log bytes.Buffer
-	k := &fullKeeper{full: true}
-	w.e.services.keeper, w.e.Log, w.e.Metrics = k, slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry()
-	w.e.services.observer = observe.New(w.e.observed())
-	pushes := 0
-	for range 600 { // a minute of turns
-		w.now = w.now.Add(100 * time.Millisecond)
-		e := w.e
-		view, err := w.store.View(t.Context())
-		e.takeView(view, err, w.now)
-		e.decision = decide(e.view, e.state.Rollout.Failed, w.now)
-		e.tellInstances()
-		w.read()
-		next, begun, waits := e.policy.Step(e.state.Rollout, e.observe(w.now), w.now)
-		if e.commit(t, next, waits, w.now) {
-			pushes += len(begun)
-		}
-		e.look(w.now)
-		e.tellPeople()
-		e.keepState(w.now)
-		e.endSave(t, w.now)
-	}
-	if pushes > 0 {
-		t.Errorf("%d pushes began that were not saved", pushes)
-	}
-	if k.tries > 14 || k.tries < 6 {
-		t.Errorf("saving was tried %d times in a minute", k.tries)
-	}
-	if n := strings.Count(log.String(), observe.TroubleMessage("state")); n != 1 {
-		t.Errorf("the log has %d lines of it:\n%s", n, log.String())
-	}
-	k.full = false
-	w.now = w.now.Add(lastSaveRetry)
-	w.settle()
-	w.e.tellPeople()
-	if n := strings.Count(log.String(), "trouble is over"); n != 1 {
-		t.Errorf("the log says %d times that it is over:\n%s", n, log.String())
-	}
-}
-
 // Every trouble that the pusher notes has a message of its own.
 func TestTroublesHaveMessages(t *testing.T) {
 	t.Parallel()
@@ -193,45 +119,6 @@ func TestErrorsOfFilesNameTheFile(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("left are %v", entries)
-	}
-}
-
-// A snapshot that could not be kept on disk is kept later, and said meanwhile.
-func TestSnapshotIsKeptOnceThereIsSpace(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	w := newSteps(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
-	cache := filepath.Join(t.TempDir(), "cache")
-	if err := os.WriteFile(cache, nil, 0o600); err != nil { // in the way
-		t.Fatal(err)
-	}
-	w.e.Cache = cache
-	w.publish()
-	w.step()
-	id := w.e.decision.ID
-	if err := w.e.snapshotCache.Trouble(); err == nil || !strings.Contains(err.Error(), cache) {
-		t.Fatalf("trouble is %v", err)
-	}
-	if _, ok := w.e.snapshotCache.Get(id); !ok {
-		t.Fatal("it is not at hand")
-	}
-	if again := w.e.snapshotCache.KeepAgain(w.now); len(again) > 0 {
-		t.Error("it is tried again at once")
-	}
-	if err := os.Remove(cache); err != nil {
-		t.Fatal(err)
-	}
-	w.now = w.now.Add(binding.KeepRetry)
-	again := w.e.snapshotCache.KeepAgain(w.now)
-	if len(again) != 1 || len(w.e.snapshotCache.KeepAgain(w.now)) > 0 {
-		t.Fatalf("%d are tried again", len(again))
-	}
-	w.e.snapshotCache.Take(id, again[0], keep(cache, again[0]), w.now)
-	if err := w.e.snapshotCache.Trouble(); err != nil {
-		t.Error(err)
-	}
-	if s, err := readKept(cache, id); err != nil || s.ID() != id {
-		t.Errorf("it is not kept: %v", err)
 	}
 }
 
@@ -305,7 +192,7 @@ func TestWhatIsNoState(t *testing.T) {
 		good + `,"uploads":{"a":{"name":"x"}}}`:                "object",
 		good + `,"status":7}`:                                  "number",
 	} {
-		_, err := parseState([]byte(text), "the place")
+		_, err := core.ParseState([]byte(text), "the place")
 		_, used := ParseInUse([]byte(text), "the place")
 		_, status := ParseStatus([]byte(text), "the place")
 		if strings.Contains(text, "rollout") || strings.Contains(text, "uploads") {
@@ -317,7 +204,7 @@ func TestWhatIsNoState(t *testing.T) {
 			}
 		}
 	}
-	s, err := parseState([]byte(good+`,"later":{"x":1},"rollout":{"sooner":true},"uploads":null}`), "")
+	s, err := core.ParseState([]byte(good+`,"later":{"x":1},"rollout":{"sooner":true},"uploads":null}`), "")
 	if err != nil || s.Uploads == nil {
 		t.Errorf("fields of a later version: %v", err)
 	}

@@ -7,17 +7,17 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/hapsnap/hapsnap/internal/credentials"
-	"github.com/hapsnap/hapsnap/pusher/binding"
-	"github.com/hapsnap/hapsnap/pusher/instance"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/core"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -143,6 +143,16 @@ type Options struct {
 	watch func(ctx context.Context, paths ...string) <-chan struct{}
 }
 
+// settings returns those of the machine.
+func (o Options) settings() core.Settings {
+	return core.Settings{
+		Source: o.endpointsFrom(), StateElsewhere: o.Keeper != nil, Cache: o.cache(), Identity: o.Identity != "",
+		RefuseEndpoints: o.RefuseEndpoints, AllowEndpoints: o.AllowEndpoints, RefuseInManifests: o.RefuseInManifests,
+		Waves: o.Waves, Soak: o.Soak, PollInterval: o.PollInterval, DrainTime: o.DrainTime, PersistInterval: o.PersistInterval,
+		InspectInterval: o.InspectInterval, CollectAfter: o.CollectAfter,
+	}
+}
+
 // endpointsFrom returns where endpoints come from.
 func (o Options) endpointsFrom() binding.Source {
 	switch {
@@ -152,14 +162,6 @@ func (o Options) endpointsFrom() binding.Source {
 		return binding.FromCluster
 	}
 	return binding.FromSnapshots
-}
-
-// refusals returns what refuses endpoints.
-func (o Options) refusals() binding.Refusals {
-	if o.endpointsFrom() == binding.FromCluster || o.RefuseInManifests {
-		return binding.NewRefusals(o.RefuseEndpoints, o.AllowEndpoints)
-	}
-	return binding.NewRefusals(nil, o.AllowEndpoints)
 }
 
 // connectionOptions returns those of connections to instances.

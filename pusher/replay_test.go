@@ -8,24 +8,24 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -110,6 +110,7 @@ func replay(t *testing.T, log []byte, store getter) int {
 	turns, number := 0, 0
 	lines := bufio.NewScanner(bytes.NewReader(log))
 	lines.Buffer(nil, 256<<20)
+	var taken []core.Event // for the next step
 	for lines.Scan() {
 		number++
 		var line logLine
@@ -123,26 +124,26 @@ func replay(t *testing.T, log []byte, store getter) int {
 			r.begin(*line.Begin, line.At)
 			continue
 		}
-		if r.engine == nil {
+		if r.machine == nil {
 			t.Fatalf("line %d: the log does not begin with the state", number)
 		}
-		r.know(line)
 		switch {
 		case line.Event != nil:
-			r.event(*line.Event).apply(r.engine, line.At)
+			taken = append(taken, r.event(*line.Event))
 		case line.Turn:
 			turns++
-			r.turn(line.At)
+			for _, n := range line.Nodes {
+				r.replay.Give(n)
+			}
 			var got []string
-			for _, x := range r.engine.effects {
+			for _, x := range r.machine.Step(line.At, taken...) {
 				got = append(got, x.String())
 			}
-			r.engine.effects = nil
-			if !slices.Equal(got, line.Effects) {
+			if taken = nil; !slices.Equal(got, line.Effects) {
 				t.Fatalf("line %d: effects are\n%q, and were\n%q", number, got, line.Effects)
 			}
+			r.machine.Told()
 		}
-		r.engine.facts = nil
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
@@ -154,110 +155,70 @@ func replay(t *testing.T, log []byte, store getter) int {
 type replaying struct {
 	t       *testing.T
 	store   getter
-	engine  *engine
+	machine *core.Machine
 	replay  *binding.Replay
 	servers map[string]serverLists
 }
-
-// deaf is a cluster of which nothing is heard.
-type deaf struct{}
-
-func (deaf) Run(context.Context)      {}
-func (deaf) Want(cluster.Wanted)      {}
-func (deaf) Changes() <-chan struct{} { return nil }
-func (deaf) Take() cluster.Change     { return cluster.Change{} }
 
 func (r *replaying) begin(b logBegin, at time.Time) {
 	r.t.Helper()
 	if b.Version != eventLogVersion {
 		r.t.Fatalf("the log is of version %d", b.Version)
 	}
-	s, err := parseState(b.State, "the log")
+	s, err := core.ParseState(b.State, "the log")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l := b.Options
-	o := Options{
-		RefuseEndpoints: l.RefuseEndpoints, AllowEndpoints: l.AllowEndpoints, RefuseInManifests: l.RefuseInManifests, Waves: l.Waves, Soak: l.Soak,
-		PollInterval: l.PollInterval, ReloadTimeout: l.ReloadTimeout, DrainTime: l.DrainTime, PersistInterval: l.PersistInterval,
-		InspectInterval: l.InspectInterval, CollectAfter: l.CollectAfter,
-		State: filepath.Join(r.t.TempDir(), "state.json"), Metrics: prometheus.NewRegistry(),
+	r.machine = core.New(b.Settings, s, nil, at)
+	if b.Term != nil {
+		r.machine.Lead(*b.Term)
 	}
-	switch l.Source {
-	case binding.FromDirectory:
-		o.Live = "recorded"
-	case binding.FromCluster:
-		o.Cluster = deaf{}
-	case binding.FromSnapshots:
-	}
-	if l.Identity {
-		o.Identity = "recorded"
-	}
-	if l.StateElsewhere {
-		o.Keeper = &stateFile{file: o.State}
-	}
-	if l.KeepsSnapshots {
-		o.Cache = "recorded"
-	}
-	r.engine = newEngine(o.withDefaults(), s, nil, at)
-	if b.Fenced {
-		r.engine.lead(b.Term, push.NewFence(b.Term, func() error { return nil }), nil)
-	}
-	r.replay = r.engine.bindings.Replay()
+	r.replay = r.machine.Replay()
 }
-
-// know has the engine know what it knew besides events.
-func (r *replaying) know(line logLine) {
-	for _, n := range line.Nodes {
-		r.replay.Give(n)
-	}
-}
-
-func (r *replaying) turn(now time.Time) { r.engine.turn(now) }
 
 // event returns an event of the log.
-func (r *replaying) event(v loggedEvent) Event {
+func (r *replaying) event(v loggedEvent) core.Event {
 	r.t.Helper()
 	err := v.Err.error()
 	switch v.Kind {
 	case "view":
-		return ViewRead{read[channel.View](r, v), err}
+		return core.ViewRead{View: read[channel.View](r, v), Err: err}
 	case "live":
-		return LiveRead{r.replay.Objects(read[binding.RecordedObjects](r, v)), err}
+		return core.LiveRead{Live: r.replay.Objects(read[binding.RecordedObjects](r, v)), Err: err}
 	case "fleet":
-		return FleetRead{read[loggedFleet](r, v).fleet(r), err}
+		return core.FleetRead{Fleet: read[loggedFleet](r, v).fleet(r), Err: err}
 	case "pods":
 		data := read[loggedPods](r, v)
 		of, found := data.Of, membersOf(data.Found)
 		if data.Known && found == nil {
 			found = []fleet.Instance{}
 		}
-		return PodsFound{of, found, err}
+		return core.PodsFound{Of: of, Found: found, Err: err}
 	case "credentials":
-		return CredentialsMade{read[fleet.Pods](r, v), err}
+		return core.CredentialsMade{Of: read[fleet.Pods](r, v), Err: err}
 	case "cluster":
-		return ClusterChanged{r.replay.Change(read[binding.RecordedChange](r, v))}
+		return core.ClusterChanged{Change: r.replay.Change(read[binding.RecordedChange](r, v))}
 	case "snapshot":
 		return r.snapshot(read[snapshots.ID](r, v), v.Err)
 	case "leader":
-		return LeaderSeen{read[string](r, v)}
+		return core.LeaderSeen{Holder: read[string](r, v)}
 	case "forgotten":
-		return SnapshotsForgotten{}
+		return core.SnapshotsForgotten{}
 	case "certificates":
 		data, found := read[loggedCertificates](r, v), map[string][]byte{}
 		for version, digest := range data.Found {
 			found[version] = []byte(digest)
 		}
-		return CertificatesOpened{data.Snapshot, found, err}
+		return core.CertificatesOpened{ID: data.Snapshot, Found: found, Err: err}
 	case "rejection":
-		return RejectionWritten{read[snapshots.ID](r, v), err}
+		return core.RejectionWritten{ID: read[snapshots.ID](r, v), Err: err}
 	case "save":
-		return SaveEnded{err}
+		return core.SaveEnded{Err: err, Taken: errors.Is(err, statestore.ErrTaken)}
 	}
 	return r.eventOfInstance(v, err)
 }
 
-func (r *replaying) eventOfInstance(v loggedEvent, err error) Event {
+func (r *replaying) eventOfInstance(v loggedEvent, err error) core.Event {
 	r.t.Helper()
 	if v.About == nil {
 		r.t.Fatalf("event %q is not known", v.Kind)
@@ -266,44 +227,44 @@ func (r *replaying) eventOfInstance(v loggedEvent, err error) Event {
 	switch v.Kind {
 	case "raised":
 		data := read[loggedRaise](r, v)
-		return Raised{RaiseTerm{data.Above, about.Ref}, data.Term, err}
+		return core.Raised{RaiseTerm: core.RaiseTerm{Above: data.Above, Of: about.Ref}, Term: data.Term, Err: err, Taken: errors.Is(err, statestore.ErrTaken)}
 	case "join-failed":
-		return OfInstance{instance.JoinFailed{About: about, Err: err}}
+		return core.OfInstance{Event: instance.JoinFailed{About: about, Err: err}}
 	case "renewed":
-		return OfInstance{instance.Renewed{About: about, Err: err}}
+		return core.OfInstance{Event: instance.Renewed{About: about, Err: err}}
 	case "probed":
 		data := read[loggedProbe](r, v)
-		return OfInstance{instance.Probed{About: about, Info: data.Info, Err: err, Asked: data.Asked}}
+		return core.OfInstance{Event: instance.Probed{About: about, Info: data.Info, Err: err, Asked: data.Asked}}
 	case "checked":
-		return OfInstance{instance.Checked{About: about, Found: read[[]preflight.Finding](r, v), Err: err}}
+		return core.OfInstance{Event: instance.Checked{About: about, Found: read[[]preflight.Finding](r, v), Err: err}}
 	case "claim":
-		return OfInstance{instance.ClaimEnded{About: about, Term: read[int64](r, v), Err: err}}
+		return core.OfInstance{Event: instance.ClaimEnded{About: about, Term: read[int64](r, v), Err: err}}
 	case "push":
-		return OfInstance{r.push(about, read[loggedPush](r, v), err)}
+		return core.OfInstance{Event: r.push(about, read[loggedPush](r, v), err)}
 	case "update":
 		data := read[loggedUpdate](r, v)
 		had := push.Running{}
 		if data.Had {
 			had.Servers = []bind.Server{}
 		}
-		return OfInstance{instance.UpdateEnded{About: about, Node: data.Node, Began: data.Began, Had: had, Have: r.running(about, data.Have), Err: err}}
+		return core.OfInstance{Event: instance.UpdateEnded{About: about, Node: data.Node, Began: data.Began, Had: had, Have: r.running(about, data.Have), Err: err}}
 	case "persist":
 		data := read[loggedPersist](r, v)
-		return OfInstance{instance.PersistEnded{About: about, Have: r.running(about, data.Have), Took: data.Took, Err: err}}
+		return core.OfInstance{Event: instance.PersistEnded{About: about, Have: r.running(about, data.Have), Took: data.Took, Err: err}}
 	case "tidy":
-		return OfInstance{instance.TidyEnded{About: about, Have: r.running(about, read[loggedRunning](r, v)), Err: err}}
+		return core.OfInstance{Event: instance.TidyEnded{About: about, Have: r.running(about, read[loggedRunning](r, v)), Err: err}}
 	case "collect":
 		data := read[loggedCollect](r, v)
-		return OfInstance{instance.CollectEnded{About: about, Garbage: data.Garbage, Removed: data.Removed, Err: err}}
+		return core.OfInstance{Event: instance.CollectEnded{About: about, Garbage: data.Garbage, Removed: data.Removed, Err: err}}
 	case "inspect":
 		data := read[loggedInspect](r, v)
 		x := instance.Inspect{Have: push.Running{Info: dataplane.RuntimeInfo{PID: data.Had}}, Want: binding.Unbound{ID: data.Want}}
-		return OfInstance{instance.InspectEnded{About: about, Inspect: x, Found: push.Inspection{Running: r.running(about, data.Found), Faults: data.Faults}, Err: err}}
+		return core.OfInstance{Event: instance.InspectEnded{About: about, Inspect: x, Found: push.Inspection{Running: r.running(about, data.Found), Faults: data.Faults}, Err: err}}
 	case "mend":
 		data := read[loggedMend](r, v)
-		return OfInstance{instance.MendEnded{About: about, Disk: data.Disk, Servers: data.Servers, Err: err}}
+		return core.OfInstance{Event: instance.MendEnded{About: about, Disk: data.Disk, Servers: data.Servers, Err: err}}
 	case "sample":
-		return OfInstance{instance.Sampled{About: about, Sample: read[rollout.Sample](r, v), Err: err}}
+		return core.OfInstance{Event: instance.Sampled{About: about, Sample: read[rollout.Sample](r, v), Err: err}}
 	}
 	r.t.Fatalf("event %q is not known", v.Kind)
 	return nil
@@ -318,16 +279,16 @@ func read[T any](r *replaying, v loggedEvent) T {
 	return out
 }
 
-func (r *replaying) snapshot(id snapshots.ID, failed *loggedError) Event {
+func (r *replaying) snapshot(id snapshots.ID, failed *loggedError) core.Event {
 	r.t.Helper()
 	if failed != nil && !failed.Unkept {
-		return SnapshotRead{id, snapshots.Snapshot{}, failed.error()}
+		return core.SnapshotRead{ID: id, Snapshot: snapshots.Snapshot{}, Err: failed.error()}
 	}
 	s, err := r.store.Get(r.t.Context(), id)
 	if err != nil {
 		r.t.Fatalf("the log names a snapshot that the store does not have: %v", err)
 	}
-	return SnapshotRead{id, s, failed.error()}
+	return core.SnapshotRead{ID: id, Snapshot: s, Err: failed.error()}
 }
 
 func (r *replaying) push(about instance.About, data loggedPush, err error) instance.PushEnded {
@@ -425,28 +386,29 @@ func replayAll(t *testing.T, logs []*eventLines, store getter) {
 func TestEachEventIsRecorded(t *testing.T) {
 	t.Parallel()
 	var lines eventLines
-	e := newEngine(Options{State: "none", Live: "live", eventsTo: lines.add}.withDefaults(), state{}, nil, noon)
+	machine := core.New(core.Settings{Source: binding.FromDirectory}, core.State{}, nil, noon)
+	l := newEventLog(lines.add, core.Settings{}, core.State{}, slog.New(slog.DiscardHandler), noon)
 	one := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
 	failed := fmt.Errorf("%w: it says why", push.ErrRefused)
 	about := instance.About{Ref: instance.Ref{Name: "edge-1", UID: "u1", Joined: 2}, Known: instance.Known{Number: 3}}
 	running := push.Running{Servers: []bind.Server{{Backend: "b", Name: "s1", Port: 80}}, Info: dataplane.RuntimeInfo{PID: 7}}
-	for _, ev := range []Event{
-		ViewRead{channel.View{IDs: []snapshots.ID{one}}, nil}, LiveRead{binding.Objects{}, failed},
-		FleetRead{fleet.Fleet{Name: "edge", Instances: []fleet.Instance{{Name: "edge-1"}}}, nil}, PodsFound{fleet.Pods{Namespace: "edge"}, []fleet.Instance{{Name: "a"}}, failed},
-		CredentialsMade{fleet.Pods{Namespace: "edge"}, failed},
-		ClusterChanged{cluster.Change{Status: &cluster.Status{Slices: 3, Waits: []string{"more"}}}}, SnapshotRead{one, snapshots.Snapshot{}, failed},
-		CertificatesOpened{one, map[string][]byte{"v": nil}, failed}, RejectionWritten{one, failed}, SaveEnded{failed}, LeaderSeen{"pusher-0"}, SnapshotsForgotten{},
-		Raised{RaiseTerm{3, about.Ref}, 4, failed},
-		OfInstance{instance.JoinFailed{About: about, Err: failed}}, OfInstance{instance.Renewed{About: about, Err: failed}},
-		OfInstance{instance.Probed{About: about, Info: running.Info, Asked: noon}}, OfInstance{instance.Checked{About: about, Found: []preflight.Finding{{Check: "a"}}}},
-		OfInstance{instance.ClaimEnded{About: about, Term: 4, Err: push.OutrankedError{Term: 4, By: 5}}},
-		OfInstance{instance.PushEnded{About: about, Push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}, Err: failed}},
-		OfInstance{instance.UpdateEnded{About: about, Node: "n", Had: running, Have: running}}, OfInstance{instance.PersistEnded{About: about, Have: running}},
-		OfInstance{instance.TidyEnded{About: about, Have: running}}, OfInstance{instance.CollectEnded{About: about, Removed: []push.Stored{{Name: "a"}}}},
-		OfInstance{instance.InspectEnded{About: about, Found: push.Inspection{Faults: []push.Fault{{What: "w"}}}}},
-		OfInstance{instance.MendEnded{About: about, Err: failed}}, OfInstance{instance.Sampled{About: about, Err: failed}},
+	for _, ev := range []core.Event{
+		core.ViewRead{View: channel.View{IDs: []snapshots.ID{one}}}, core.LiveRead{Live: binding.Objects{}, Err: failed},
+		core.FleetRead{Fleet: fleet.Fleet{Name: "edge", Instances: []fleet.Instance{{Name: "edge-1"}}}}, core.PodsFound{Of: fleet.Pods{Namespace: "edge"}, Found: []fleet.Instance{{Name: "a"}}, Err: failed},
+		core.CredentialsMade{Of: fleet.Pods{Namespace: "edge"}, Err: failed},
+		core.ClusterChanged{Change: cluster.Change{Status: &cluster.Status{Slices: 3, Waits: []string{"more"}}}}, core.SnapshotRead{ID: one, Snapshot: snapshots.Snapshot{}, Err: failed},
+		core.CertificatesOpened{ID: one, Found: map[string][]byte{"v": nil}, Err: failed}, core.RejectionWritten{ID: one, Err: failed}, core.SaveEnded{Err: failed}, core.LeaderSeen{Holder: "pusher-0"}, core.SnapshotsForgotten{},
+		core.Raised{RaiseTerm: core.RaiseTerm{Above: 3, Of: about.Ref}, Term: 4, Err: failed},
+		core.OfInstance{Event: instance.JoinFailed{About: about, Err: failed}}, core.OfInstance{Event: instance.Renewed{About: about, Err: failed}},
+		core.OfInstance{Event: instance.Probed{About: about, Info: running.Info, Asked: noon}}, core.OfInstance{Event: instance.Checked{About: about, Found: []preflight.Finding{{Check: "a"}}}},
+		core.OfInstance{Event: instance.ClaimEnded{About: about, Term: 4, Err: push.OutrankedError{Term: 4, By: 5}}},
+		core.OfInstance{Event: instance.PushEnded{About: about, Push: rollout.Push{Instance: "edge-1", Snapshot: one, Purpose: rollout.Wave}, Err: failed}},
+		core.OfInstance{Event: instance.UpdateEnded{About: about, Node: "n", Had: running, Have: running}}, core.OfInstance{Event: instance.PersistEnded{About: about, Have: running}},
+		core.OfInstance{Event: instance.TidyEnded{About: about, Have: running}}, core.OfInstance{Event: instance.CollectEnded{About: about, Removed: []push.Stored{{Name: "a"}}}},
+		core.OfInstance{Event: instance.InspectEnded{About: about, Found: push.Inspection{Faults: []push.Fault{{What: "w"}}}}},
+		core.OfInstance{Event: instance.MendEnded{About: about, Err: failed}}, core.OfInstance{Event: instance.Sampled{About: about, Err: failed}},
 	} {
-		logged, err := e.eventLog.encode(ev)
+		logged, err := l.encode(ev)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -458,12 +420,12 @@ func TestEachEventIsRecorded(t *testing.T) {
 		if err := json.Unmarshal(data, &again); err != nil {
 			t.Fatal(err)
 		}
-		r := replaying{t: t, engine: e, replay: e.bindings.Replay(), servers: map[string]serverLists{}}
+		r := replaying{t: t, machine: machine, replay: machine.Replay(), servers: map[string]serverLists{}}
 		read := r.event(again)
 		if read.String() != ev.String() || reflect.TypeOf(read) != reflect.TypeOf(ev) {
 			t.Errorf("%s is read as %s from\n%s", ev, read, data)
 		}
-		if is, ok := ev.(OfInstance); ok && (!reflect.DeepEqual(read.(OfInstance).From(), is.From()) || reflect.TypeOf(read.(OfInstance).Event) != reflect.TypeOf(is.Event)) {
+		if is, ok := ev.(core.OfInstance); ok && (!reflect.DeepEqual(read.(core.OfInstance).From(), is.From()) || reflect.TypeOf(read.(core.OfInstance).Event) != reflect.TypeOf(is.Event)) {
 			t.Errorf("%s is read as %s from\n%s", ev, read, data)
 		}
 	}

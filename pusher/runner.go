@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
-
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
@@ -42,7 +43,7 @@ func lead(ctx context.Context, o Options) error {
 	if taken.Unmoved != nil {
 		o.Log.Error("the key of the fallback certificate stays in the Secret of the state", "state", keeper.String(), "err", taken.Unmoved)
 	}
-	s, err := parseState(taken.State, keeper.String())
+	s, err := core.ParseState(taken.State, keeper.String())
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func lead(ctx context.Context, o Options) error {
 	}
 	if s.ID == "" {
 		s.ID = newStateID()
-		if err := s.save(ctx, keeper); err != nil {
+		if err := saveState(ctx, keeper, s); err != nil {
 			o.Log.Warn("id of a new state not saved yet", "state", keeper.String(), "err", err)
 		}
 	}
@@ -62,12 +63,12 @@ func lead(ctx context.Context, o Options) error {
 		defer file.start()()
 		o.eventsTo = file.write
 	}
-	e := newEngine(o, s, taken.Fallback, now)
-	e.services.keeper = keeper
+	r := newRunner(o, s, taken.Fallback, now)
+	r.services.keeper = keeper
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
 	fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
-	e.lead(taken.Term, fence, end)
-	e.run(ctx, instances)
+	r.lead(taken.Term, fence, end)
+	r.run(ctx, instances)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
 		return err
 	}
@@ -85,16 +86,16 @@ func leads(ctx context.Context, l Leader) error {
 	return l.Leads()
 }
 
-// This file has all goroutines of the pusher: the loop, which alone touches the engine,
+// This file has all goroutines of the pusher: the loop, which alone touches the machine,
 // effects, and sources, which watch something for as long as the pusher runs.
 
 // inbox is where events come in, and what sends them.
 type inbox struct {
-	events chan Event
+	events chan core.Event
 	jobs   *sync.WaitGroup // effects and sources that have not ended
 }
 
-func newInbox() inbox { return inbox{events: make(chan Event, 64), jobs: new(sync.WaitGroup)} }
+func newInbox() inbox { return inbox{events: make(chan core.Event, 64), jobs: new(sync.WaitGroup)} }
 
 // start runs a job in a goroutine of its own.
 func (b inbox) start(job func()) {
@@ -105,12 +106,12 @@ func (b inbox) start(job func()) {
 	}()
 }
 
-// send gives the engine an event, whatever happened to the pusher meanwhile: the end of an
+// send gives the runner an event, whatever happened to the pusher meanwhile: the end of an
 // effect is taken until all of them have ended.
-func (b inbox) send(ev Event) { b.events <- ev }
+func (b inbox) send(ev core.Event) { b.events <- ev }
 
-// sendUntil gives the engine an event, unless ctx is done.
-func (b inbox) sendUntil(ctx context.Context, ev Event) {
+// sendUntil gives the runner an event, unless ctx is done.
+func (b inbox) sendUntil(ctx context.Context, ev core.Event) {
 	select {
 	case b.events <- ev:
 	case <-ctx.Done():
@@ -136,78 +137,104 @@ func (f *eventFile) start() (end func()) {
 	}
 }
 
-// startEffects has what was decided carried out.
-func (e *engine) startEffects(ctx context.Context) {
-	for _, x := range e.effects {
-		if run := e.services.job(ctx, x); run != nil {
-			e.inbox.start(func() { run(ctx, e.inbox.send) })
-		}
-	}
-	clear(e.effects)
-	e.effects = e.effects[:0]
+// runner gives a machine events and steps, and has carried out what it decides.
+type runner struct {
+	Options
+	machine  *core.Machine
+	services *services
+	inbox    inbox
+	waiting  []core.Event // for the next step
+	holder   string       // who was last seen to lead
+	eventLog *eventLog    // nil: there is none
 }
 
-// tellPeople tells what has happened since it was told last.
-func (e *engine) tellPeople() {
-	e.services.observer.Tell(e.facts...)
-	clear(e.facts)
-	e.facts = e.facts[:0]
+func newRunner(o Options, s core.State, fallback []byte, now time.Time) *runner {
+	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(), inbox: newInbox()}
+	if o.eventsTo != nil {
+		r.eventLog = newEventLog(o.eventsTo, o.settings(), s, o.Log, now)
+	}
+	return r
+}
+
+// lead has the pusher lead in a term, 0 where there are none, before any instance has joined. It
+// ends when end is called, or the fence says so.
+func (r *runner) lead(number int64, fence *push.Fence, end context.CancelCauseFunc) {
+	r.machine.Lead(number)
+	if r.eventLog != nil {
+		r.eventLog.first.Term = &number
+	}
+	r.services.fence, r.services.end = fence, end
+	r.services.connections = instance.New(r.connectionOptions(), fence)
 }
 
 // run begins with the instances, and goes on until ctx is done and all that it started
 // has ended.
-func (e *engine) run(ctx context.Context, instances fleet.Fleet) {
+func (r *runner) run(ctx context.Context, instances fleet.Fleet) {
 	ctx, cancel := context.WithCancel(ctx)
-	if e.cache() != "" {
-		removeTemporaries(e.cache(), temporaryAge, "*.json")
+	if r.cache() != "" {
+		removeTemporaries(r.cache(), temporaryAge, "*.json")
 	}
-	e.take(FleetRead{instances, nil}, time.Now())
-	e.inbox.start(func() { e.inbox.watchFleet(ctx, e.Options, instances.Files) })
-	e.inbox.start(func() { e.inbox.watchStore(ctx, e.Options) })
-	switch e.endpointsFrom() {
+	r.take(core.FleetRead{Fleet: instances})
+	r.inbox.start(func() { r.inbox.watchFleet(ctx, r.Options, instances.Files) })
+	r.inbox.start(func() { r.inbox.watchStore(ctx, r.Options) })
+	switch r.endpointsFrom() {
 	case binding.FromSnapshots:
 	case binding.FromCluster:
-		e.inbox.start(func() { e.Cluster.Run(ctx) })
-		e.inbox.start(func() { e.inbox.watchCluster(ctx, e.Cluster) })
+		r.inbox.start(func() { r.Cluster.Run(ctx) })
+		r.inbox.start(func() { r.inbox.watchCluster(ctx, r.Cluster) })
 	case binding.FromDirectory:
-		e.inbox.start(func() {
-			binding.WatchObjects(ctx, e.Live, e.watch(ctx, e.Live), func(read binding.Objects, err error) { e.inbox.sendUntil(ctx, LiveRead{read, err}) })
+		r.inbox.start(func() {
+			binding.WatchObjects(ctx, r.Live, r.watch(ctx, r.Live), func(read binding.Objects, err error) {
+				r.inbox.sendUntil(ctx, core.LiveRead{Live: read, Err: err})
+			})
 		})
 	}
-	for _, job := range e.services.observer.Jobs() {
-		e.inbox.start(func() { job(ctx) })
+	for _, job := range r.services.observer.Jobs() {
+		r.inbox.start(func() { job(ctx) })
 	}
-	e.loop(ctx)
+	r.loop(ctx)
 	cancel()
-	e.finish(ctx)
+	r.finish(ctx)
 }
 
-// loop takes turns until ctx is done.
-func (e *engine) loop(ctx context.Context) {
-	ticker := time.NewTicker(min(e.PollInterval, time.Second))
+// loop takes steps until ctx is done.
+func (r *runner) loop(ctx context.Context) {
+	ticker := time.NewTicker(min(r.PollInterval, time.Second))
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		if e.Leader != nil {
-			if holder := e.Leader.Holder(); holder != e.leadership.holder {
-				e.take(LeaderSeen{holder}, time.Now())
-			}
-		}
-		e.tellPeople()
-		e.eventLog.turn(e, time.Now())
-		e.tellPeople()
-		e.services.observer.Show(e.shown, e.reported)
-		e.startEffects(ctx)
+		r.step(ctx, time.Now())
 		var drained <-chan time.Time
-		if _, due := e.bindings.Table(); !due.IsZero() {
+		if due := r.machine.Due(); !due.IsZero() {
 			drained = time.After(time.Until(due))
 		}
 		select {
 		case <-ctx.Done():
-		case ev := <-e.inbox.events:
-			e.take(ev, time.Now())
-			e.takeWaiting()
+		case ev := <-r.inbox.events:
+			r.take(ev)
+			r.takeWaiting()
 		case <-ticker.C:
 		case <-drained:
+		}
+	}
+}
+
+// step takes a step with the events that are waiting, tells people of it, and has carried out what
+// it decided.
+func (r *runner) step(ctx context.Context, now time.Time) {
+	if r.Leader != nil {
+		if holder := r.Leader.Holder(); holder != r.holder {
+			r.holder = holder
+			r.take(core.LeaderSeen{Holder: holder})
+		}
+	}
+	effects := r.eventLog.step(r.machine, now, r.waiting)
+	clear(r.waiting)
+	r.waiting = r.waiting[:0]
+	r.services.observer.Tell(r.machine.Told()...)
+	r.services.observer.Show(r.machine.Shown())
+	for _, x := range effects {
+		if run := r.services.job(ctx, x); run != nil {
+			r.inbox.start(func() { run(ctx, r.inbox.send) })
 		}
 	}
 }
@@ -216,20 +243,20 @@ func (e *engine) loop(ctx context.Context) {
 // several for each instance and second.
 const levelEvent = slog.LevelDebug - 4
 
-// take takes an event, which happened at a time.
-func (e *engine) take(ev Event, now time.Time) {
-	if e.Log.Enabled(context.Background(), levelEvent) {
-		e.Log.Log(context.Background(), levelEvent, "event", "event", ev.String())
+// take has an event wait for the next step.
+func (r *runner) take(ev core.Event) {
+	if r.Log.Enabled(context.Background(), levelEvent) {
+		r.Log.Log(context.Background(), levelEvent, "event", "event", ev.String())
 	}
-	e.eventLog.take(e, ev, now)
+	r.waiting = append(r.waiting, ev)
 }
 
-// takeWaiting takes the events that are waiting, so that a turn sees them all.
-func (e *engine) takeWaiting() {
-	for range cap(e.inbox.events) {
+// takeWaiting takes the events that are in the inbox, so that a step sees them all.
+func (r *runner) takeWaiting() {
+	for range cap(r.inbox.events) {
 		select {
-		case ev := <-e.inbox.events:
-			e.take(ev, time.Now())
+		case ev := <-r.inbox.events:
+			r.take(ev)
 		default:
 			return
 		}
@@ -238,23 +265,23 @@ func (e *engine) takeWaiting() {
 
 // finish waits for effects and sources, which end as their context did, and saves what they
 // had to say.
-func (e *engine) finish(ctx context.Context) {
+func (r *runner) finish(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
-		e.inbox.jobs.Wait()
+		r.inbox.jobs.Wait()
 		close(ended)
 	}()
 	for {
 		select {
-		case ev := <-e.inbox.events:
-			e.take(ev, time.Now())
+		case ev := <-r.inbox.events:
+			r.take(ev)
 		case <-ended:
-			e.takeWaiting()
+			r.takeWaiting()
+			r.machine.Take(time.Now(), r.waiting...)
 			// How it ended is noted as trouble, and there is nobody left to tell.
-			last := SaveEnded{save(ctx, e.services.keeper, e.lastSave(time.Now()))}
-			last.apply(e, time.Now())
-			e.tellPeople()
-			e.services.observer.End()
+			r.machine.Take(time.Now(), save(ctx, r.services.keeper, r.machine.LastSave(time.Now())))
+			r.services.observer.Tell(r.machine.Told()...)
+			r.services.observer.End()
 			return
 		}
 	}
@@ -268,7 +295,7 @@ func (b inbox) watchFleet(ctx context.Context, o Options, files []string) {
 		for watched := files; slices.Equal(watched, files); {
 			// What changed before the watch began is seen now.
 			f, err := fleet.Read(o.Fleet)
-			b.sendUntil(ctx, FleetRead{f, err})
+			b.sendUntil(ctx, core.FleetRead{Fleet: f, Err: err})
 			if len(f.Files) > 0 {
 				files = f.Files
 			}
@@ -290,7 +317,7 @@ func (b inbox) watchCluster(ctx context.Context, c Cluster) {
 		case <-ctx.Done():
 			return
 		case <-c.Changes():
-			b.sendUntil(ctx, ClusterChanged{c.Take()})
+			b.sendUntil(ctx, core.ClusterChanged{Change: c.Take()})
 		}
 	}
 }
@@ -328,7 +355,7 @@ func (b inbox) watchStore(ctx context.Context, o Options) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.sendUntil(ctx, ViewRead{view, err})
+		b.sendUntil(ctx, core.ViewRead{View: view, Err: err})
 		select {
 		case <-ctx.Done():
 			return

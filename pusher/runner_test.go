@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -144,18 +145,18 @@ func TestStoreThatTells(t *testing.T) {
 	path := t.TempDir()
 	store := dirstore.Open(path, dirstore.Options{})
 	s := teller{store, make(chan struct{})}
-	e := newEngine(Options{Store: s, PollInterval: time.Hour}.withDefaults(), state{}, nil, time.Now())
+	o, in := Options{Store: s, PollInterval: time.Hour}, newInbox()
 	ctx, cancel := context.WithCancel(t.Context())
-	e.inbox.start(func() { e.inbox.watchStore(ctx, e.Options) })
-	defer func() { cancel(); e.inbox.jobs.Wait() }()
+	in.start(func() { in.watchStore(ctx, o) })
+	defer func() { cancel(); in.jobs.Wait() }()
 	see := func() channel.View {
 		select {
-		case ev := <-e.inbox.events:
-			e.take(ev, time.Now())
+		case ev := <-in.events:
+			return ev.(core.ViewRead).View
 		case <-time.After(patience):
 			t.Fatal("the store was not looked into")
+			return channel.View{}
 		}
-		return e.view
 	}
 	if v := see(); len(v.IDs) != 0 {
 		t.Errorf("at first there is %v", v.IDs)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -21,7 +20,6 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -252,26 +250,6 @@ func (r *rig) servedTo(client tls.Certificate) string {
 		return ""
 	}
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
-}
-
-func TestSecretTrouble(t *testing.T) {
-	t.Parallel()
-	auth := bind.Need{Use: snapshots.UseUsers, Secret: snapshots.SecretName{Namespace: "shop", Name: "auth"}}
-	faults := []error{errors.New("one"), errors.New("two"), errors.New("three"), errors.New("four"), errors.New("five")}
-	for want, err := range map[string]error{
-		"users of Secret shop/auth: one; two; three; and 2 more":                             secretTrouble(auth, false, faults),
-		"nobody is let in: Secret shop/auth has no usable users under auth: one":             secretTrouble(auth, true, faults[:1]),
-		"nobody is let in: Secret shop/auth has no usable users under auth":                  secretTrouble(auth, true, nil),
-		"the fallback certificate is served: Secret shop/auth has no usable certificate":     secretTrouble(bind.Need{Secret: auth.Secret}, true, nil),
-		"no certificate is trusted: Secret shop/auth has no usable authorities under ca.crt": secretTrouble(bind.Need{Use: snapshots.UseCA, Secret: auth.Secret}, true, nil),
-	} {
-		if err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-	if err := secretTrouble(auth, false, nil); err != nil {
-		t.Errorf("no trouble: %v", err)
-	}
 }
 
 // keyPair writes a new Secret, and returns what is in it and its serial number.

@@ -7,19 +7,25 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/discovery"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
+
+// The times that nobody had to set so far.
+const viewTimeout = 30 * time.Second // of the store
 
 // services is what effects are carried out with. The runner has them, and nothing that decides
 // does.
@@ -49,48 +55,50 @@ func (o Options) services() *services {
 
 // job is how an effect is carried out, which may take long. What there is to know goes back as
 // events: one at the end, or several from an effect that watches something.
-type job func(ctx context.Context, send func(Event))
+type job func(ctx context.Context, send func(core.Event))
 
 // job returns how to carry out an effect, nil for one that is carried out by then. It is called in
 // the order in which effects were decided, and waits for nothing. Context ctx ends with the pusher.
-func (s *services) job(ctx context.Context, x Effect) job {
+func (s *services) job(ctx context.Context, x core.Effect) job {
 	switch x := x.(type) {
-	case OnInstance:
+	case core.OnInstance:
 		traced, run := s.trace(ctx, x.Effect), s.connections.Job(x.Effect)
-		return func(_ context.Context, send func(Event)) {
-			run(traced, func(ev instance.Event) { send(OfInstance{ev}) })
+		return func(_ context.Context, send func(core.Event)) {
+			run(traced, func(ev instance.Event) { send(core.OfInstance{Event: ev}) })
 		}
-	case ReadSnapshot:
-		return one(func(ctx context.Context) Event {
+	case core.ReadSnapshot:
+		return one(func(ctx context.Context) core.Event {
 			read, err := fetch(ctx, s.store, s.cache, x.ID)
-			return SnapshotRead{x.ID, read, err}
+			return core.SnapshotRead{ID: x.ID, Snapshot: read, Err: err}
 		})
-	case KeepSnapshot:
-		return one(func(context.Context) Event {
-			return SnapshotRead{x.Snapshot.ID(), x.Snapshot, keep(s.cache, x.Snapshot)}
+	case core.KeepSnapshot:
+		return one(func(context.Context) core.Event {
+			return core.SnapshotRead{ID: x.Snapshot.ID(), Snapshot: x.Snapshot, Err: keep(s.cache, x.Snapshot)}
 		})
-	case ForgetSnapshots:
-		return one(func(context.Context) Event {
+	case core.ForgetSnapshots:
+		return one(func(context.Context) core.Event {
 			forget(s.cache, x.Needed)
-			return SnapshotsForgotten{}
+			return core.SnapshotsForgotten{}
 		})
-	case OpenCertificates:
-		return one(func(ctx context.Context) Event {
+	case core.OpenCertificates:
+		return one(func(ctx context.Context) core.Event {
 			found, err := s.open(ctx, x.Snapshot)
-			return CertificatesOpened{x.Snapshot.ID(), found, err}
+			return core.CertificatesOpened{ID: x.Snapshot.ID(), Found: found, Err: err}
 		})
-	case WriteRejection:
-		return one(func(ctx context.Context) Event { return RejectionWritten{x.Failure.Snapshot, reject(ctx, s.store, x)} })
-	case SaveState:
-		return one(func(ctx context.Context) Event { return SaveEnded{save(ctx, s.keeper, x)} })
-	case RaiseTerm:
-		return one(func(ctx context.Context) Event { return s.raise(ctx, x) })
-	case WatchPods:
+	case core.WriteRejection:
+		return one(func(ctx context.Context) core.Event {
+			return core.RejectionWritten{ID: x.Failure.Snapshot, Err: reject(ctx, s.store, x)}
+		})
+	case core.SaveState:
+		return one(func(ctx context.Context) core.Event { return save(ctx, s.keeper, x) })
+	case core.RaiseTerm:
+		return one(func(ctx context.Context) core.Event { return s.raise(ctx, x) })
+	case core.WatchPods:
 		return s.watchPods(ctx, x.Pods)
-	case FollowCluster:
+	case core.FollowCluster:
 		s.cluster.Want(x.Wanted)
 		return nil
-	case EndTerm:
+	case core.EndTerm:
 		if s.end != nil {
 			s.end(x.Why)
 		}
@@ -100,8 +108,8 @@ func (s *services) job(ctx context.Context, x Effect) job {
 }
 
 // one is a job that ends with an event.
-func one(run func(context.Context) Event) job {
-	return func(ctx context.Context, send func(Event)) { send(run(ctx)) }
+func one(run func(context.Context) core.Event) job {
+	return func(ctx context.Context, send func(core.Event)) { send(run(ctx)) }
 }
 
 // trace begins the span of a push or an update.
@@ -133,7 +141,7 @@ func (s *services) open(ctx context.Context, of snapshots.Snapshot) (map[string]
 
 // reject notes a failure in the channel. The digest is that of the snapshot, which is read again
 // where it is no longer at hand.
-func reject(ctx context.Context, store Store, w WriteRejection) error {
+func reject(ctx context.Context, store Store, w core.WriteRejection) error {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	failed, digest := w.Failure.Snapshot, w.Digest
@@ -155,28 +163,28 @@ func reject(ctx context.Context, store Store, w WriteRejection) error {
 }
 
 // save saves the state though the pusher ends: it is not known how far an interrupted save came.
-func save(ctx context.Context, k Keeper, x SaveState) error {
+func save(ctx context.Context, k Keeper, x core.SaveState) core.SaveEnded {
 	if x.Err != nil {
-		return x.Err
+		return core.SaveEnded{Err: x.Err}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.SaveTimeout)
 	defer cancel()
 	err := k.Save(ctx, x.Data)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", errStateHangs, err)
+		err = fmt.Errorf("%w: %w", core.ErrStateHangs, err)
 	}
-	return err
+	return core.SaveEnded{Err: err, Taken: errors.Is(err, statestore.ErrTaken)}
 }
 
 // raise raises the term, and with it the fence.
-func (s *services) raise(ctx context.Context, x RaiseTerm) Event {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+func (s *services) raise(ctx context.Context, x core.RaiseTerm) core.Event {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), core.SaveTimeout)
 	defer cancel()
 	term, err := s.keeper.Raise(ctx, x.Above)
 	if err == nil {
 		s.fence.Raise(term)
 	}
-	return Raised{x, term, err}
+	return core.Raised{RaiseTerm: x, Term: term, Err: err, Taken: errors.Is(err, statestore.ErrTaken)}
 }
 
 var errNoCluster = errors.New("the fleet has pods, and no cluster is known to look for them in")
@@ -191,10 +199,10 @@ func (s *services) watchPods(ctx context.Context, pods *fleet.Pods) job {
 		return nil
 	}
 	ctx, s.podsWatched = context.WithCancel(ctx)
-	return func(_ context.Context, send func(Event)) {
+	return func(_ context.Context, send func(core.Event)) {
 		report := func(found []fleet.Instance, err error) {
 			if ctx.Err() == nil {
-				send(PodsFound{*pods, found, err})
+				send(core.PodsFound{Of: *pods, Found: found, Err: err})
 			}
 		}
 		if s.pods == nil {

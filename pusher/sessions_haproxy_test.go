@@ -102,7 +102,7 @@ func (r *rig) expireDrains() {
 			}
 		}
 	}
-	if err := s.save(r.t.Context(), &stateFile{file: r.options.State}); err != nil {
+	if err := saveState(r.t.Context(), &stateFile{file: r.options.State}, s); err != nil {
 		r.t.Fatal(err)
 	}
 }

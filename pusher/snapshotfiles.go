@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
-
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 

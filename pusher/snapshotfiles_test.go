@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"slices"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
 func TestSnapshotsAreKeptOnDiskVerified(t *testing.T) {
@@ -40,33 +43,43 @@ func TestSnapshotsAreKeptOnDiskVerified(t *testing.T) {
 	}
 }
 
-// While files of snapshots are removed, what is needed since is not read: it would be kept on disk,
-// and removed at once. What is being read by then stays.
-func TestSnapshotIsNotReadWhileItIsForgotten(t *testing.T) {
+// A snapshot that could not be kept on disk is kept later, and said meanwhile.
+func TestSnapshotIsKeptOnceThereIsSpace(t *testing.T) {
 	t.Parallel()
-	e := newEngine(Options{State: "none"}.withDefaults(), state{}, nil, noon)
-	one, two, three := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, snapshots.ID{Revision: 3, Short: "cccccccccc"}
-	for _, test := range []struct {
-		good, wanted snapshots.ID
-		ends         Event // of what was begun before
-		begins       []string
-	}{
-		{one, two, nil, []string{ReadSnapshot{one}.String(), ReadSnapshot{two}.String()}},
-		{three, three, SnapshotRead{ID: one}, []string{ReadSnapshot{three}.String(), ForgetSnapshots{map[snapshots.ID]bool{two: true, three: true}}.String()}},
-		{one, two, nil, nil},
-		{one, two, SnapshotsForgotten{}, []string{ReadSnapshot{one}.String()}},
-	} {
-		if test.ends != nil {
-			test.ends.apply(e, noon)
-		}
-		e.state.Rollout.Good, e.decision.ID = test.good, test.wanted
-		e.readSnapshots(noon)
-		var begun []string
-		for _, x := range e.effects {
-			begun = append(begun, x.String())
-		}
-		if e.effects = nil; !slices.Equal(begun, test.begins) {
-			t.Errorf("for %s and %s it began %q, want %q", test.good, test.wanted, begun, test.begins)
-		}
+	store := dirstore.Open(t.TempDir(), dirstore.Options{})
+	folder := filepath.Join(t.TempDir(), "cache")
+	if err := os.WriteFile(folder, nil, 0o600); err != nil { // in the way
+		t.Fatal(err)
+	}
+	id, _, err := store.Publish(t.Context(), snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("global\n")}}, Time: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := binding.NewCache(folder)
+	read, err := fetch(t.Context(), store, folder, id)
+	cache.Take(id, read, err, noon)
+	if err := cache.Trouble(); err == nil || !strings.Contains(err.Error(), folder) {
+		t.Fatalf("trouble is %v", err)
+	}
+	if _, ok := cache.Get(id); !ok {
+		t.Fatal("it is not at hand")
+	}
+	if again := cache.KeepAgain(noon); len(again) > 0 {
+		t.Error("it is tried again at once")
+	}
+	if err := os.Remove(folder); err != nil {
+		t.Fatal(err)
+	}
+	later := noon.Add(binding.KeepRetry)
+	again := cache.KeepAgain(later)
+	if len(again) != 1 || len(cache.KeepAgain(later)) > 0 {
+		t.Fatalf("%d are tried again", len(again))
+	}
+	cache.Take(id, again[0], keep(folder, again[0]), later)
+	if err := cache.Trouble(); err != nil {
+		t.Error(err)
+	}
+	if s, err := readKept(folder, id); err != nil || s.ID() != id {
+		t.Errorf("it is not kept: %v", err)
 	}
 }

@@ -1,28 +1,20 @@
 package pusher
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-
-	"github.com/hapsnap/hapsnap/pusher/binding"
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -57,110 +49,23 @@ func (o Options) cache() string {
 	return o.Cache
 }
 
-// stateKind is the kind of the state file.
-const stateKind = "PusherState"
-
-// state is what the pusher keeps, in a file or with a [Keeper].
-type state struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// ID tells this state from any other. It is random, and stands on each instance that
-	// the pusher with this state leads.
-	ID      string         `json:"id,omitempty"`
-	Status  observe.Status `json:"status"`
-	Rollout rollout.State  `json:"rollout"`
-	Slots   bind.Slots     `json:"slots,omitempty"`
-	// Seen is what was seen of the store, and believed.
-	Seen channel.Seen `json:"seen,omitzero"`
-	// Kept are the Service ports whose endpoints are kept in the slots, though the source
-	// has none of them.
-	Kept *binding.KeptEndpoints `json:"kept,omitempty"`
-	// Uploads lists what was uploaded to each instance; of certificates only those that
-	// some snapshot in use does not need. They are saved as Certificates: older pushers take
-	// none of their own uploads for a certificate, and would remove it while it is in use.
-	// They are no part of Instances: those of an instance that is not in the fleet are
-	// remembered for a day, and it is forgotten at once.
-	Uploads      map[string][]upload `json:"uploads,omitempty"`
-	Certificates map[string][]upload `json:"certificates,omitempty"`
-	// Instances holds what else is remembered of each.
-	Instances map[string]kept `json:"instances,omitempty"`
-}
-
 // readState reads a state file. One that is not there is a new state; one that
 // cannot be read is an error, for to forget is not safe.
-func readState(file string) (state, error) {
+func readState(file string) (core.State, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return parseState(nil, file)
+		return core.ParseState(nil, file)
 	}
 	if err != nil {
-		return state{}, fmt.Errorf("read state: %w", err)
+		return core.State{}, fmt.Errorf("read state: %w", err)
 	}
-	return parseState(data, file)
+	return core.ParseState(data, file)
 }
 
-// ErrNotState is returned for what lies where a state should, and is none that can be read.
-// It is never taken for a new one: that would forget what failed and what is under way.
-var ErrNotState = errors.New("it is no state that this pusher can read")
-
-// parseState reads what was kept in a place; nil is a new state. Fields that are not known
-// are passed over, and are gone with the next save: a pusher can be set back to an older
-// one. What that must not read has another version.
-func parseState(data []byte, place string) (state, error) {
-	if data == nil {
-		return state{APIVersion: snapshots.APIVersion, Kind: stateKind, Uploads: map[string][]upload{}}, nil
-	}
-	if err := checkState(data, place); err != nil {
-		return state{}, err
-	}
-	var s state
-	if err := json.Unmarshal(data, &s); err != nil {
-		return state{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
-	}
-	if err := s.Kept.Check(); err != nil {
-		return state{}, fmt.Errorf("read state %s: %w", place, err)
-	}
-	if s.Uploads == nil {
-		s.Uploads = map[string][]upload{}
-	}
-	for name, list := range s.Certificates {
-		s.Uploads[name] = append(s.Uploads[name], list...)
-	}
-	s.Certificates = nil
-	return s, nil
-}
-
-// checkState returns an error for what is no state.
-func checkState(data []byte, place string) error {
-	var head struct{ APIVersion, Kind string }
-	switch err := json.Unmarshal(data, &head); {
-	case len(bytes.TrimSpace(data)) == 0:
-		return fmt.Errorf("read state %s: %w: it is empty", place, ErrNotState)
-	case err != nil:
-		return fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
-	case head.APIVersion == "" || head.Kind == "":
-		return fmt.Errorf("read state %s: %w: it does not say apiVersion: %s and kind: %s", place, ErrNotState, snapshots.APIVersion, stateKind)
-	case head.Kind != stateKind:
-		return fmt.Errorf("read state %s: %w: it is a %.50q, not a %s", place, ErrNotState, head.Kind, stateKind)
-	case head.APIVersion != snapshots.APIVersion:
-		return fmt.Errorf("read state %s: %w: its version is %.50q, not %s", place, ErrNotState, head.APIVersion, snapshots.APIVersion)
-	}
-	return nil
-}
-
-// encoded returns the state as it is kept.
-func (s state) encoded() ([]byte, error) {
-	s.Uploads, s.Certificates = splitUploads(s.Uploads)
-	data, err := json.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("save state: %w", err)
-	}
-	return append(data, '\n'), nil
-}
-
-func (s state) save(ctx context.Context, k Keeper) error {
-	data, err := s.encoded()
-	return save(ctx, k, SaveState{data, err})
+// saveState saves a state before there is a machine that has it saved.
+func saveState(ctx context.Context, k Keeper, s core.State) error {
+	data, err := s.Encoded()
+	return save(ctx, k, core.SaveState{Data: data, Err: err}).Err
 }
 
 // fallbackFile is the name of the file next to the state with the fallback certificate.
@@ -295,6 +200,33 @@ func lockState(file string) (release func(), err error) {
 	return lock.Release, nil
 }
 
+// ErrNoState is returned for a state that is not there: no pusher ever ran with it.
+var ErrNoState = errors.New("there is no state file")
+
+// ErrNotState is [core.ErrNotState].
+var ErrNotState = core.ErrNotState
+
+// readFile returns what is in a state file.
+func readFile(file string) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read state from %s: %w", file, ErrNoState)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read state: %w", err)
+	}
+	return data, nil
+}
+
+// ReadStatus reads the status from a state file, of a pusher that runs or ran.
+func ReadStatus(file string) (observe.Status, error) {
+	data, err := readFile(file)
+	if err != nil {
+		return observe.Status{}, err
+	}
+	return core.ParseStatus(data, file)
+}
+
 // InUse returns the snapshots that a pusher may need of its store, and what for,
 // from its state file: it need not run. [ErrNoState] is returned for a file that
 // is not there.
@@ -308,44 +240,11 @@ func InUse(file string) (map[snapshots.ID]string, error) {
 
 // ParseInUse is InUse of a state that was read from a place.
 func ParseInUse(data []byte, place string) (map[snapshots.ID]string, error) {
-	s, err := parseState(data, place)
+	s, err := core.ParseState(data, place)
 	if err != nil {
 		return nil, err
 	}
-	return s.inUse(), nil
-}
-
-// inUse is InUse of a state. An instance that a rollout or a push was begun on may
-// run that snapshot by now, whatever is known of it.
-func (s state) inUse() map[snapshots.ID]string {
-	reasons := map[snapshots.ID][]string{}
-	add := func(id snapshots.ID, reason string, args ...any) {
-		reason = fmt.Sprintf(reason, args...)
-		if !id.IsZero() && !slices.Contains(reasons[id], reason) {
-			reasons[id] = append(reasons[id], reason)
-		}
-	}
-	add(s.Rollout.Good, "last good")
-	add(s.Status.Channel.Wanted, "wanted")
-	for _, i := range s.Status.Instances {
-		add(i.Running, "running on %s", i.Name)
-	}
-	if r := s.Rollout.Rollout; r != nil {
-		add(r.Target, "target of the rollout")
-		for _, t := range r.Touched {
-			add(t.Snapshot, "pushed to %s", t.Instance)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Rollout.Instances)) {
-		if p := s.Rollout.Instances[name].Push; p != nil {
-			add(p.Snapshot, "pushed to %s", name)
-		}
-	}
-	out := map[snapshots.ID]string{}
-	for id, list := range reasons {
-		out[id] = strings.Join(list, ", ")
-	}
-	return out
+	return s.InUse(), nil
 }
 
 // rememberer is a store that finds out when it went back, if it is told what was seen of it.
@@ -373,6 +272,11 @@ func ReadSeen(file string) (channel.Seen, error) {
 
 // ParseSeen is ReadSeen of a state that was read from a place.
 func ParseSeen(data []byte, place string) (channel.Seen, error) {
-	s, err := parseState(data, place)
+	s, err := core.ParseState(data, place)
 	return s.Seen, err
+}
+
+// ParseStatus returns the status in a state that was read from a place.
+func ParseStatus(data []byte, place string) (observe.Status, error) {
+	return core.ParseStatus(data, place)
 }

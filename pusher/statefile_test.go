@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -18,6 +19,7 @@ import (
 )
 
 func TestStateFile(t *testing.T) {
+	r1 := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}
 	file := filepath.Join(t.TempDir(), "state.json")
 	s, err := readState(file)
 	if err != nil {
@@ -28,7 +30,7 @@ func TestStateFile(t *testing.T) {
 		{Backend: "web", Service: snapshots.ServicePort{Namespace: "shop", Service: "web"}}: {{Address: "10.0.0.1", Port: 80, State: bind.SlotReady}},
 	}
 	s.Status = observe.Status{Updated: noon, Good: r1, Instances: []observe.InstanceStatus{{Name: "a", InSync: true}}}
-	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
+	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
 		t.Fatal(err)
 	}
 	got, err := readState(file)
@@ -70,16 +72,17 @@ func TestCertificatesAreKeptApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Uploads["a"] = []upload{{Stored: stored(1)}, {push.Stored{Kind: bind.CertificateFile, Name: "web.pem"}, noon}}
-	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
+	one := push.Stored{Kind: bind.MapFile, Name: "1.map"}
+	s.Uploads["a"] = []core.Upload{{Stored: one}, {Stored: push.Stored{Kind: bind.CertificateFile, Name: "web.pem"}, Unneeded: noon}}
+	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var older struct{ Uploads map[string][]upload }
-	if err := json.Unmarshal(data, &older); err != nil || len(older.Uploads["a"]) != 1 || older.Uploads["a"][0].Stored != stored(1) {
+	var older struct{ Uploads map[string][]core.Upload }
+	if err := json.Unmarshal(data, &older); err != nil || len(older.Uploads["a"]) != 1 || older.Uploads["a"][0].Stored != one {
 		t.Errorf("an older pusher reads %v: %v", older, err)
 	}
 	got, err := readState(file)
@@ -114,7 +117,7 @@ func TestInUse(t *testing.T) {
 		Channel:   observe.ChannelStatus{Wanted: id(5)},
 		Instances: []observe.InstanceStatus{{Name: "a", Running: id(1)}, {Name: "b", Running: id(6)}, {Name: "c"}},
 	}
-	if err := s.save(t.Context(), &stateFile{file: file}); err != nil {
+	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
 		t.Fatal(err)
 	}
 	got, err := InUse(file)

@@ -10,81 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
-
-// Whatever keeps an instance from being in sync has words.
-func TestPendingHasWords(t *testing.T) {
-	t.Parallel()
-	good := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true}
-	for what, spoil := range map[string]func(*instanceNeeds){
-		"reload":                   func(s *instanceNeeds) { s.SameNode = false },
-		"servers":                  func(s *instanceNeeds) { s.SameServers = false },
-		"servers, certificates":    func(s *instanceNeeds) { s.SameServers, s.SameCertificates = false, false },
-		"entries of maps":          func(s *instanceNeeds) { s.SameMaps = false },
-		"written to its disk":      func(s *instanceNeeds) { s.Persisted = false },
-		"files that nothing needs": func(s *instanceNeeds) { s.Garbage = true },
-		"not at hand":              func(s *instanceNeeds) { s.Bound = false },
-	} {
-		s := good
-		spoil(&s)
-		if got := s.pending(classify(s, time.Time{})); !strings.Contains(got, what) {
-			t.Errorf("%s: %q", what, got)
-		}
-	}
-}
-
-func TestWithoutEndpoints(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	directives := []bind.Directive{
-		{Backend: "one", Service: sp("shop/web")}, {Backend: "none", Service: sp("shop/empty")},
-		{Backend: "both", Service: sp("shop/empty")}, {Backend: "both", Service: sp("shop/web"), Index: 1},
-		{Backend: "gone", Service: sp("shop/gone")}, {Backend: "new", Service: sp("shop/new")},
-		{Backend: "leaving", Service: sp("shop/leaving")},
-	}
-	known := map[snapshots.ServicePort][]snapshots.Endpoint{
-		sp("shop/web"): {{Address: "10.0.0.1", Port: 80}}, sp("shop/gone"): {{Address: "10.0.0.1", Port: 80}},
-		sp("shop/leaving"): {{Address: "10.0.0.9", Port: 80, Draining: true}},
-	}
-	slots, _ := bind.AssignSlots(nil, directives[:5], known, now, time.Minute)
-	slots, _ = bind.AssignSlots(slots, directives[6:], known, now, time.Minute)
-	delete(known, sp("shop/gone"))
-	slots, _ = bind.AssignSlots(slots, directives[:5], known, now, time.Minute) // its slot drains
-	want := "map[both:false gone:true leaving:false new:true none:true one:false]"
-	if got := fmt.Sprint(withoutEndpoints(directives, slots)); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestEmptinessFollows(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	before := now.Add(-time.Hour)
-	x := newEmptiness(&observe.BackendsStatus{List: []observe.EmptyBackend{{Backend: "a", Since: before}, {Backend: "c", Since: before}}})
-	text := func(s *observe.BackendsStatus) string {
-		out := fmt.Sprintf("%d of %d, %d failing:", s.Empty, s.All, s.Failing)
-		for _, b := range s.List {
-			out += fmt.Sprintf(" %s%v+%s", b.Backend, b.Instances, now.Sub(b.Since))
-		}
-		return out
-	}
-	x.empty = map[string]bool{"a": true, "b": false, "c": false, "d": false}
-	down := map[string][]string{"edge-2": {"b", "a"}, "edge-1": {"b", "status"}}
-	if got, want := text(x.follow(down, now)), "2 of 4, 1 failing: a[]+1h0m0s b[edge-1 edge-2]+0s"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	x.empty["c"] = true // again, and it was not in between
-	if got, want := text(x.follow(nil, now)), "2 of 4, 0 failing: a[]+1h0m0s c[]+0s"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	for n := range 200 {
-		x.empty[fmt.Sprintf("many-%d", n)] = true
-	}
-	if s := x.follow(nil, now); s.Empty != 202 || len(s.List) != mostEmpty {
-		t.Errorf("%d, of which %d are listed", s.Empty, len(s.List))
-	}
-}
 
 // The status says which backends have no server up, by what the slots hold and by what
 // HAProxy's checks say, and when that is over.
@@ -117,4 +43,42 @@ func TestStatusSaysWhichBackendsAreEmpty(t *testing.T) {
 
 func httpPort(service string) snapshots.ServicePort {
 	return snapshots.ServicePort{Namespace: "shop", Service: service, Port: "http"}
+}
+
+// Why a rollout reloads is said in the log, in the status while it is under way, and
+// afterwards, also by a pusher that was started since.
+func TestChangeIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a", "b")
+	r.endpoints(echo(t, "one"))
+	first := r.publish(config("1", ""))
+	r.run()
+	r.allRun(first)
+	want := `reload: haproxy.cfg:12: +http-response set-header x-revision 2`
+	told := r.ever(func(s observe.Status) bool {
+		return s.Rollout != nil && s.Rollout.Change != nil && s.Rollout.Change.String() == want
+	})
+	second := r.publish(config("2", ""))
+	s := r.allRun(second)
+	if !told() {
+		t.Errorf("no status said %q while it was rolled out", want)
+	}
+	if log := r.logged(); !strings.Contains(log, `class=reload because="haproxy.cfg:12: +http-response set-header x-revision 2"`) {
+		t.Error("the log does not say why it was reloaded")
+	}
+	check := func(s observe.Status) {
+		t.Helper()
+		if c, ok := s.ChangeTo(second); !ok || c.String() != want || c.From != first {
+			t.Errorf("the change is %+v (known: %v), want %q", c, ok, want)
+		}
+		if c, ok := s.ChangeTo(first); !ok || c.String() != "reload: what ran before is not known" {
+			t.Errorf("the first change is %+v (known: %v)", c, ok)
+		}
+	}
+	check(s)
+	r.kill()
+	seen := r.ever(func(observe.Status) bool { return true })
+	r.run()
+	eventually(t, "the pusher says something again", seen)
+	check(r.allRun(second))
 }

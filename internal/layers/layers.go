@@ -167,6 +167,18 @@ var rules = []rule{
 		why:         "what a snapshot is with today's endpoints does not depend on who gets it",
 	},
 	{
+		name: "the machine reaches no store and nothing that runs it",
+		from: under("pusher/core"),
+		never: func(path string) bool {
+			return path == "pusher" || under(
+				"cmd", "pusher/announce", "pusher/cli", "pusher/discovery", "pusher/statestore", "internal/election",
+				"snapshots/configmapstore", "snapshots/dirstore", "snapshots/gitstore", "snapshots/stores",
+			)(path)
+		},
+		exceptTests: true,
+		why:         "it takes events and returns effects, and somebody else has what these take",
+	},
+	{
 		name: "what is done on instances reaches nothing that decides",
 		from: under("pusher/instance"),
 		never: func(path string) bool {

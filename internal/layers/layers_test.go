@@ -96,6 +96,17 @@ var violations = []struct {
 		},
 	},
 	{
+		name: "the machine to a store, and to its runner",
+		packages: []Package{
+			imports("pusher/core", "pusher/binding", "pusher/rollout"), imports("pusher/binding", "internal/a"), imports("internal/a", "snapshots/stores"),
+			{ImportPath: module + "/pusher/core", Imports: []string{module + "/pusher"}, TestImports: []string{module + "/snapshots/dirstore"}},
+		},
+		want: []string{
+			"the machine reaches no store and nothing that runs it: pusher/core -> pusher (it takes events and returns effects, and somebody else has what these take)",
+			"the machine reaches no store and nothing that runs it: pusher/core -> pusher/binding -> internal/a -> snapshots/stores (it takes events and returns effects, and somebody else has what these take)",
+		},
+	},
+	{
 		name:     "key material to ours",
 		packages: []Package{imports("snapshots/bind/pem", "snapshots")},
 		want:     []string{"key material reaches nothing of ours: snapshots/bind/pem -> snapshots (the contract and the binding both read it)"},

@@ -198,7 +198,7 @@ const sourceTimeout = 10 * time.Second
 
 // checkSource refuses to start without a source of live endpoints where the snapshot that
 // should run, or the last good one, needs one: all of its backends would be emptied. What
-// cannot be found out now is held by the engine when it is known.
+// cannot be found out now is held by the pusher when it is known.
 func (f *runFlags) checkSource(ctx context.Context, store stores.Store) error {
 	if f.options.Live != "" || f.options.Cluster != nil {
 		return nil

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"time"
@@ -46,6 +47,10 @@ type Known struct {
 	// Peer is where the connections to its API got to, zero where there was none.
 	Peer netip.AddrPort
 }
+
+// Interrupted reports whether an effect ended as it did because the pusher, or its term, is about to
+// end.
+func Interrupted(err error) bool { return errors.Is(err, context.Canceled) }
 
 // JoinFailed says why there is no connection to an instance.
 type JoinFailed struct {

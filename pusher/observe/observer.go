@@ -42,7 +42,7 @@ type Options struct {
 	Report func(ctx context.Context, fields map[string]string) error
 }
 
-// Observer tells people what the engine knows and does. One goroutine calls it.
+// Observer tells people what the pusher knows and does. One goroutine calls it.
 type Observer struct {
 	options     Options
 	metrics     *metrics
@@ -87,7 +87,7 @@ func (o *Observer) Tell(facts ...Told) {
 	}
 }
 
-// Show tells what the engine knows at the end of a turn. Status is that of the view.
+// Show tells what is known at the end of a step. Status is that of the view.
 func (o *Observer) Show(v View, s Status) {
 	o.metrics.observe(v, s)
 	o.propagation.observe(v.Instances, o.metrics, v.Now)
@@ -106,7 +106,7 @@ func (o *Observer) Show(v View, s Status) {
 // End ends what the observer had begun to tell.
 func (o *Observer) End() { o.spans.end("interrupted", nil) }
 
-// Fact is something that happened, which the engine has people told. It is a value.
+// Fact is something that happened, which people are to be told. It is a value.
 type Fact interface {
 	// tell tells it, as what happened at a time.
 	tell(o *Observer, at time.Time)

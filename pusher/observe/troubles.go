@@ -11,7 +11,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/notify"
 )
 
-// The troubles that a phase depends on, or that the engine looks up.
+// The troubles that a phase depends on, or that decisions look up.
 const (
 	AboutKept        = "live endpoints" // endpoints that are kept
 	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have

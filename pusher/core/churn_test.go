@@ -1,0 +1,222 @@
+package core
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/cluster"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// churn is a pusher that has brought HAProxies to run a snapshot with many backends. It
+// takes its turns when it is told to.
+type churn struct {
+	*driven
+	edges map[string]*dataplanetest.Instance
+	came  int // endpoints that came
+}
+
+// newChurn starts a pusher with instances that cost what real ones do.
+func newChurn(tb testing.TB, api dataplanetest.API, backends int, names ...string) *churn {
+	tb.Helper()
+	dir := tb.TempDir()
+	soak := time.Duration(0)
+	store := dirstore.Open(filepath.Join(dir, "store"), dirstore.Options{})
+	c := &churn{edges: map[string]*dataplanetest.Instance{}, driven: newDriven(tb, Settings{
+		Source: binding.FromDirectory, Soak: &soak, PollInterval: time.Hour, DrainTime: time.Hour, PersistInterval: 5 * time.Second, InspectInterval: time.Hour,
+		CollectAfter: time.Hour,
+	}, store)}
+	config := strings.Builder{}
+	config.WriteString(edgeConfig(map[string]string{"bare": "server s1 192.0.2.1:80"}))
+	read := binding.Objects{Live: bind.Live{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{}}}
+	for n := range backends {
+		port := churnPort(n)
+		fmt.Fprintf(&config, "\nbackend shop_web-%d\n    balance roundrobin\n    http-request set-header X-Backend web-%d\n    #hapsnap servers %s -- maxconn 100\n", n, n, port)
+		read.Endpoints[port] = []snapshots.Endpoint{{Address: churnAddress(n, 0), Port: 8080}}
+	}
+	draft := snapshots.Draft{Files: []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte(config.String())}}, Time: time.Now()}
+	if _, _, err := store.Publish(tb.Context(), draft); err != nil {
+		tb.Fatal(err)
+	}
+	var f fleet.Fleet
+	for _, name := range names {
+		edge := dataplanetest.Start(tb, dataplanetest.Options{
+			API: api, Cost: dataplanetest.MeasuredCost, Env: []string{"WEB=unix@" + filepath.Join(dir, name+".sock")},
+		})
+		c.edges[name] = edge
+		f.Instances = append(f.Instances, fleet.Instance{
+			Name: name, URL: edge.URL(), Username: "admin", Password: "secret",
+			Layout: bind.Layout{Maps: edge.Dirs.Maps, Certificates: edge.Dirs.Certificates, General: edge.Dirs.General},
+		})
+	}
+	view, err := store.View(tb.Context())
+	c.waiting = []Event{ViewRead{view, err}, LiveRead{read, nil}, FleetRead{f, nil}}
+	c.until(tb, func() bool { s := c.status(); return s.InSync() == len(names) && s.Rollout == nil })
+	return c
+}
+
+func churnPort(n int) snapshots.ServicePort { return httpPort(fmt.Sprintf("web-%d", n)) }
+
+// churnAddress returns the address of an endpoint of a backend: another one for each.
+func churnAddress(backend, number int) string {
+	return fmt.Sprintf("10.%d.%d.%d", backend>>8, backend&255, 1+number%250)
+}
+
+// replace has an endpoint take the place of another in a backend.
+func (c *churn) replace(backend int) {
+	c.came++
+	port := churnPort(backend)
+	c.live.TakeCluster(cluster.Change{Endpoints: map[snapshots.ServicePort][]snapshots.Endpoint{port: {{Address: churnAddress(backend, c.came), Port: 8080}}}}, time.Now())
+}
+
+// served reports whether all workers are known to serve what is wanted.
+func (c *churn) served() bool {
+	for _, i := range c.instances {
+		if i.busy == workUpdate || i.busy == workPersist || !i.hasServers(c.servers(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// arrival is an endpoint that came.
+type arrival struct {
+	backend, address string
+	at               time.Time
+}
+
+// takes reports whether all workers are known to send requests to an endpoint.
+func (c *churn) takes(a arrival) bool {
+	for _, i := range c.instances {
+		slot := slices.ContainsFunc(i.running.Servers, func(s bind.Server) bool {
+			return s.Backend == a.backend && s.Address == a.address && s.State == bind.SlotReady
+		})
+		if !slot && !slices.ContainsFunc(i.running.Dynamic, func(d push.Dynamic) bool {
+			return d.Backend == a.backend && d.Address == a.address && d.State == bind.SlotReady
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// settled reports whether slots have their addresses, and the disk has the same.
+func (c *churn) settled() bool {
+	for _, i := range c.instances {
+		if i.busy != "" || !i.running.Persisted || i.running.Deferred || len(i.running.Dynamic) > 0 {
+			return false
+		}
+	}
+	return c.served()
+}
+
+// calls counts the requests of a kind to an instance since it is asked the last time.
+func (c *churn) calls(name string, since int) (posts, adds, sets, deletes, all int) {
+	list := c.edges[name].Requests()
+	for _, q := range list[since:] {
+		switch {
+		case strings.HasSuffix(q.Path, "/configuration/raw") && q.Method == http.MethodPost:
+			posts++
+		case strings.Contains(q.Path, "/runtime/backends/") && q.Method == http.MethodPost:
+			adds++
+		case strings.Contains(q.Path, "/runtime/backends/") && q.Method == http.MethodPut:
+			sets++
+		case strings.Contains(q.Path, "/runtime/backends/") && q.Method == http.MethodDelete:
+			deletes++
+		}
+	}
+	return posts, adds, sets, deletes, len(list)
+}
+
+// With the Dataplane API 3.2 and many backends, an endpoint that comes costs three calls
+// before it serves, and no post; then one post gives all that came meanwhile their slots.
+func TestEndpointOfALargeConfigurationServesBeforeThePost(t *testing.T) {
+	t.Parallel()
+	c := newChurn(t, dataplanetest.V32, 150, "a")
+	i := c.instances["a"]
+	worker, err := c.edges["a"].WorkerPID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not due for a while: what serves is on disk, apart from what comes now.
+	i.persisted, i.persistTook = time.Now().Add(time.Hour), 0
+	_, _, _, _, before := c.calls("a", 0)
+	c.replace(7)
+	c.until(t, c.served)
+	posts, adds, sets, deletes, after := c.calls("a", before)
+	if posts != 0 || adds != 1 || sets != 2 || deletes != 0 {
+		t.Errorf("before it served there were %d posts, %d additions, %d changes of servers and %d deletions", posts, adds, sets, deletes)
+	}
+	for n := range 10 {
+		c.replace(20 + n)
+	}
+	c.until(t, c.served)
+	i.persisted = time.Time{}
+	c.until(t, c.settled)
+	if posts, adds, _, deletes, _ = c.calls("a", after); posts != 1 || adds != 10 || deletes != 11 {
+		t.Errorf("for ten more there were %d posts, %d additions and %d deletions", posts, adds, deletes)
+	}
+	if now, err := c.edges["a"].WorkerPID(); err != nil || now != worker {
+		t.Errorf("the worker is %d, was %d, %v", now, worker, err)
+	}
+	text, err := c.edges["a"].Config()
+	if err != nil || !strings.Contains(text, churnAddress(7, 1)+":8080 maxconn 100\n") || strings.Contains(text, "server hapsnap-") {
+		t.Errorf("the endpoint is not on disk, or a dynamic server is: %v", err)
+	}
+}
+
+// BenchmarkChurn is how long it takes an endpoint that replaces another to serve on all of
+// three instances, with 20 replaced each second among 1,000 backends.
+func BenchmarkChurn(b *testing.B) {
+	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
+		b.Run(string(api), func(b *testing.B) {
+			c := newChurn(b, api, benchBackends, "a", "b", "c")
+			var took []time.Duration
+			var pending []arrival
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			n := 0
+			for b.Loop() {
+				for len(took) <= n && b.Context().Err() == nil {
+					select {
+					case ev := <-c.events:
+						c.waiting = append(c.waiting, ev)
+					case <-tick.C:
+						backend := (c.came * 7) % benchBackends
+						c.replace(backend)
+						pending = append(pending, arrival{fmt.Sprintf("shop_web-%d", backend), churnAddress(backend, c.came), time.Now()})
+					}
+					c.step(b.Context())
+					pending = slices.DeleteFunc(pending, func(a arrival) bool {
+						if c.takes(a) {
+							took = append(took, time.Since(a.at))
+						}
+						return c.takes(a)
+					})
+				}
+				n++
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "ms-p50")
+			b.ReportMetric(float64(took[len(took)*99/100].Milliseconds()), "ms-p99")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// servers returns what the worker of an instance is to have.
+func (c *churn) servers(i *instanceState) []bind.Server {
+	p, _ := c.bindings.Of(i.snapshot())
+	return p.Servers
+}

@@ -1,0 +1,324 @@
+package core
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/haproxycfg"
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// What is taken of a check that says nothing of itself, as HAProxy does.
+const (
+	defaultInter = 2 * time.Second
+	defaultFall  = 3
+)
+
+// compareBackends returns the backends of a good snapshot, and what a target changes of
+// them: their servers, by what the section says, the defaults, global or resolvers, or a
+// file or another section that it names; or the requests that reach them, by what frontends
+// and maps say. A change of a frontend that names no backend, such as of a header, is about
+// all of them.
+func compareBackends(good, target snapshots.Snapshot) map[string]rollout.Backend {
+	was, is := readOutline(good.Config()), readOutline(target.Config())
+	c := comparing{was: was, is: is, out: map[string]rollout.Backend{}}
+	common := was.common() != is.common()
+	for name, s := range was.backends {
+		other, kept := is.backends[name]
+		c.out[name] = rollout.Backend{Changed: common || !kept || s.text() != other.text(), Check: s.checkTime()}
+	}
+	c.frontends()
+	c.named()
+	c.files(good.Files, target.Files)
+	if c.all {
+		for name, b := range c.out {
+			b.Reached = true
+			c.out[name] = b
+		}
+	}
+	return c.out
+}
+
+// comparing is a comparison under way.
+type comparing struct {
+	was, is outline
+	out     map[string]rollout.Backend
+	all     bool // requests of all backends are treated otherwise
+}
+
+// frontends looks at the lines of frontends that come or go.
+func (c *comparing) frontends() {
+	names := maps.Clone(c.was.frontends)
+	maps.Copy(names, c.is.frontends)
+	for name := range names {
+		var a, b []string
+		if s := c.was.frontends[name]; s != nil {
+			a = s.lines()
+		}
+		if s := c.is.frontends[name]; s != nil {
+			b = s.lines()
+		}
+		c.reached(differing(a, b))
+	}
+}
+
+// named looks at the sections that differ and that others name, such as lists of users and
+// applications.
+func (c *comparing) named() {
+	was, is := c.was.texts(), c.is.texts()
+	sections, changed := maps.Clone(was), map[string]bool{}
+	maps.Copy(sections, is)
+	for section := range sections {
+		if _, name, _ := strings.Cut(section, " "); name != "" && was[section] != is[section] {
+			changed[name] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	names := func(s *configSection) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(s.text(), betweenWords), func(word string) bool { return changed[word] })
+	}
+	for _, b := range c.backendsWith(names) {
+		c.change(b)
+	}
+	c.all = c.all || c.was.inFrontends(names)
+}
+
+// backendsWith returns the backends of which something is so.
+func (c *comparing) backendsWith(is func(*configSection) bool) (out []string) {
+	for name := range c.out {
+		if is(c.was.backends[name]) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func (c *comparing) change(backend string) {
+	b := c.out[backend]
+	b.Changed = true
+	c.out[backend] = b
+}
+
+// files looks at the files that differ, by who names them: a backend, or something that
+// requests pass before they come to one.
+func (c *comparing) files(was, is []snapshots.File) {
+	before := map[string][]byte{}
+	for _, f := range was {
+		before[f.Path] = f.Content
+	}
+	changed := map[string][2][]byte{}
+	for _, f := range is {
+		if old, there := before[f.Path]; !there || !bytes.Equal(old, f.Content) {
+			changed[f.Path] = [2][]byte{old, f.Content}
+		}
+		delete(before, f.Path)
+	}
+	for path, old := range before {
+		changed[path] = [2][]byte{old, nil}
+	}
+	delete(changed, snapshots.ConfigFile)
+	delete(changed, snapshots.ManifestFile)
+	delete(changed, snapshots.EndpointsFile)
+	for path, contents := range changed {
+		names := func(s *configSection) bool { return strings.Contains(s.text(), path) }
+		backends := c.backendsWith(names)
+		for _, b := range backends {
+			c.change(b)
+		}
+		switch {
+		case len(backends) > 0 && !c.was.inFrontends(names):
+		case strings.HasPrefix(path, "maps/"):
+			c.reached(differing(strings.Split(string(contents[0]), "\n"), strings.Split(string(contents[1]), "\n")))
+		default:
+			c.all = true
+		}
+	}
+}
+
+// reached marks the backends that lines name; a line that names none is about all.
+func (c *comparing) reached(lines []string) {
+	for _, line := range lines {
+		named := false
+		for _, word := range strings.FieldsFunc(line, betweenWords) {
+			if b, known := c.out[word]; known {
+				b.Reached, named = true, true
+				c.out[word] = b
+			}
+			named = named || c.is.backends[word] != nil // a new one
+		}
+		c.all = c.all || (!named && strings.TrimSpace(line) != "")
+	}
+}
+
+// betweenWords tells what separates names in lines, also those in arguments such as that of
+// http_auth.
+func betweenWords(r rune) bool { return strings.ContainsRune(" \t\n\",(){}'", r) }
+
+// differing returns the lines that only one of two lists has, or has more often.
+func differing(a, b []string) []string {
+	count := map[string]int{}
+	for _, line := range a {
+		count[line]++
+	}
+	for _, line := range b {
+		count[line]--
+	}
+	var out []string
+	for _, line := range slices.Sorted(maps.Keys(count)) {
+		if count[line] != 0 {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// outline is a haproxy.cfg by its sections.
+type outline struct {
+	backends, frontends map[string]*configSection // a listen is both
+	others              []*configSection
+}
+
+// configSection is a section with the defaults that it takes.
+type configSection struct {
+	keyword string
+	name    string
+	own     []string // its lines, without comments that HAProxy alone ignores
+	takes   *configSection
+
+	whole string // of text
+}
+
+// readOutline reads a haproxy.cfg, which HAProxy has accepted.
+func readOutline(config []byte) outline {
+	out := outline{backends: map[string]*configSection{}, frontends: map[string]*configSection{}}
+	defaults := map[string]*configSection{}
+	var last *configSection
+	for read := range haproxycfg.Sections(config) {
+		section := &configSection{keyword: read.Keyword, takes: last}
+		for _, line := range read.Lines {
+			if text := writtenWords(line); text != "" {
+				section.own = append(section.own, text)
+			}
+		}
+		if read.From != "" {
+			section.takes = defaults[read.From]
+		}
+		switch read.Keyword {
+		case "":
+		case "backend":
+			out.backends[read.Name] = section
+		case "frontend":
+			out.frontends[read.Name] = section
+		case "listen":
+			out.backends[read.Name], out.frontends[read.Name] = section, section
+		case "defaults":
+			if read.From == "" {
+				section.takes = nil
+			}
+			defaults[read.Name], last = section, section
+		default:
+			section.takes, section.name = nil, read.Name
+			out.others = append(out.others, section)
+		}
+	}
+	return out
+}
+
+// writtenWords returns the words of a line as they are written, with one space between
+// them. Of comments it returns directives only.
+func writtenWords(line haproxycfg.Line) string {
+	if line.First() == "" {
+		if words := strings.Fields(string(line.Text)); len(words) > 0 && words[0] == "#hapsnap" {
+			return strings.Join(words, " ")
+		}
+		return ""
+	}
+	var out []string
+	for _, word := range line.Words() {
+		out = append(out, string(line.Text[word.Start:word.End]))
+	}
+	return strings.Join(out, " ")
+}
+
+// lines returns the lines of the section, those of its defaults first.
+func (s *configSection) lines() []string {
+	if s.takes == nil {
+		return s.own
+	}
+	return append(slices.Clone(s.takes.lines()), s.own...)
+}
+
+func (s *configSection) text() string {
+	if s.whole == "" {
+		s.whole = strings.Join(s.lines(), "\n")
+	}
+	return s.whole
+}
+
+// texts returns what sections say that others name, by their keyword and name. What is
+// common to all is not among them.
+func (o outline) texts() map[string]string {
+	out := map[string]string{}
+	for _, s := range o.others {
+		if !s.isCommon() {
+			out[s.keyword+" "+s.name] += s.text() + "\n"
+		}
+	}
+	return out
+}
+
+func (o outline) inFrontends(is func(*configSection) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(o.frontends)), is)
+}
+
+// common returns what the servers of all backends depend on.
+func (o outline) common() string {
+	var b strings.Builder
+	for _, s := range o.others {
+		if s.isCommon() {
+			b.WriteString(s.keyword + "\n" + s.text() + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (s *configSection) isCommon() bool {
+	return slices.Contains([]string{"global", "resolvers", "crt-store"}, s.keyword)
+}
+
+// checkTime returns how long a server of the section that is dead counts as up at most:
+// until as many checks failed as it takes, and one more, for checks do not begin at once.
+func (s *configSection) checkTime() time.Duration {
+	inter, fall := time.Duration(0), 0
+	for _, line := range s.lines() {
+		words := strings.Fields(line)
+		if words[0] != "server" && words[0] != "default-server" && words[0] != "#hapsnap" && words[0] != "server-template" {
+			continue
+		}
+		for i, word := range words[:len(words)-1] {
+			switch word {
+			case "inter":
+				inter = max(inter, binding.ConfigTime(words[i+1]))
+			case "fall":
+				if n, err := strconv.Atoi(words[i+1]); err == nil {
+					fall = max(fall, n)
+				}
+			}
+		}
+	}
+	if inter == 0 {
+		inter = defaultInter
+	}
+	if fall == 0 {
+		fall = defaultFall
+	}
+	return time.Duration(fall+1)*inter + time.Second // times are told in whole seconds
+}

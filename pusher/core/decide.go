@@ -1,0 +1,127 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// decision is what the channel asks for, and by which wish.
+type decision struct {
+	channel.Decision
+	Intent string
+}
+
+// decide returns what should run. Failures that the channel does not show yet
+// count as if it did, for it may be out of reach; but what failed under one pin
+// is no reason against a later one.
+func decide(view channel.View, failed []rollout.Failure, now time.Time) decision {
+	d := channel.Want(view, now)
+	intent := intentOf(d, view.Channel)
+	for _, f := range failed {
+		if _, shown := view.Channel.RejectionFor(f.Snapshot, view.Fleet); shown || f.Recorded {
+			continue
+		}
+		if d.Because == channel.BecauseNewest || f.Intent == intent {
+			view.Channel = view.Channel.Reject(rejectionOf(f, digestLike(f.Snapshot), view.Fleet))
+		}
+	}
+	d = channel.Want(view, now)
+	return decision{d, intentOf(d, view.Channel)}
+}
+
+// rejectionOf returns what the channel is to say of a failure.
+func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) channel.Rejection {
+	return channel.Rejection{
+		Digest: digest, Snapshot: f.Snapshot, Reason: observe.FirstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
+	}
+}
+
+// intentOf tells one wish from another, also where both name the same snapshot.
+func intentOf(d channel.Decision, c channel.Channel) string {
+	switch {
+	case d.Because == channel.BecausePin && c.Spec.Pin != nil:
+		return pinIntent(c.Spec.Pin)
+	case d.Because == channel.BecauseOverride && c.Spec.Override != nil:
+		return overrideIntent(c.Spec.Override)
+	}
+	return string(d.Because)
+}
+
+func pinIntent(p *channel.Pin) string { return "pin " + p.At.UTC().Format(time.RFC3339) }
+
+func overrideIntent(o *channel.Override) string {
+	return "override " + o.Expires.UTC().Format(time.RFC3339)
+}
+
+// wishes returns what people named in the channel, what comes first before the other.
+// A pause and a rejection take nothing away from it.
+func wishes(c channel.Channel, now time.Time) []rollout.Wish {
+	var out []rollout.Wish
+	if o := c.Spec.Override; o != nil && now.Before(o.Expires) {
+		out = append(out, rollout.Wish{Snapshot: o.Snapshot, Intent: overrideIntent(o)})
+	}
+	if p := c.Spec.Pin; p != nil {
+		out = append(out, rollout.Wish{Snapshot: p.Snapshot, Intent: pinIntent(p)})
+	}
+	return out
+}
+
+// digestLike returns a digest that the snapshot's name stands for. It is only
+// good for being compared with names.
+func digestLike(id snapshots.ID) snapshots.Digest {
+	return snapshots.Digest("sha256:" + id.Short + strings.Repeat("0", 64-len(id.Short)))
+}
+
+// rejected lists the short digests that the channel rejects for the fleet.
+func rejected(v channel.View) []string {
+	out := make([]string, 0, len(v.Channel.Spec.Rejected))
+	for _, r := range v.Channel.Spec.Rejected {
+		if v.Channel.Spec.ShareRejections || r.CountsFor(v.Fleet) {
+			out = append(out, r.Digest.Short())
+		}
+	}
+	return out
+}
+
+// order returns what a person said of a rollout, as the rollout hears it.
+func order(o *channel.Order) rollout.Order {
+	if o == nil {
+		return rollout.Order{}
+	}
+	says := ""
+	if o.By != "" {
+		says += " by " + o.By
+	}
+	if o.Reason != "" {
+		says += ": " + o.Reason
+	}
+	mark := fmt.Sprintf("%s %s full=%t%s", o.Snapshot, o.At.UTC().Format(time.RFC3339), o.Full, says)
+	return rollout.Order{Snapshot: o.Snapshot, Mark: mark, Full: o.Full, Says: says}
+}
+
+// rejecting notes failures in the channel, one at a time.
+type rejecting struct {
+	*world
+	underWay bool
+	after    time.Time // not before
+}
+
+// reject writes the failures into the channel that it does not show yet.
+func (r *rejecting) reject(now time.Time) {
+	named := wishes(r.view.Channel, now)
+	failures := slices.DeleteFunc(r.state.Rollout.Unrecorded(), func(f rollout.Failure) bool { return f.Withdrawn(named) })
+	if len(failures) == 0 || r.underWay || now.Before(r.after) || !r.viewRead {
+		return
+	}
+	f := failures[0]
+	snapshot, _ := r.snapshotCache.Get(f.Snapshot)
+	r.underWay = true
+	r.begin(WriteRejection{f, r.view.Fleet, snapshot.Manifest.Spec.Digest, now})
+}

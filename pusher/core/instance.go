@@ -1,0 +1,296 @@
+package core
+
+import (
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/preflight"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+// instanceState is what is known of one instance. It is a value: what it takes to reach
+// the instance is in package instance.
+//
+// What the rollout has to remember of an instance for longer than the worker lives is in
+// [rollout.State]: what was pushed to it last, and what a rollout has changed of the fleet. That
+// is saved before a push begins, and this is found out anew.
+type instanceState struct {
+	fleet.Instance
+	joined int            // counts the connections under its name
+	known  instance.Known // of its haproxy.cfg and its worker, as of the last event
+
+	asked   bool // has answered, or failed to, at least once
+	info    dataplane.RuntimeInfo
+	named   named
+	told    time.Time // when that was asked for
+	started time.Time // when its worker began, by this machine's clock
+	died    time.Time // when it was last seen that its worker was replaced by nobody known
+	err     error     // why it is out of reach, nil if it is not
+	since   time.Time
+
+	// matters are the snapshots that it should run, or may, by precedence.
+	matters []snapshots.ID
+
+	repairs  []time.Time       // the last ones of files and servers, oldest first
+	conflict *observe.Conflict // over files and servers that is going on
+
+	// busy is the kind of job under way, "" for none; ended is when the last one
+	// ended: what was asked before may be out of date.
+	busy  work
+	ended time.Time
+
+	checked  bool                // since it came into reach
+	findings []preflight.Finding // what is wrong with how it is set up
+
+	samples  samples // of its statistics
+	sampling bool
+	sampled  time.Time
+
+	claimed     claim // what its disk is known to say of who leads it
+	claimAfter  time.Time
+	claimFailed bool // which is the job error
+	toldLed     string
+	toldForeign string
+
+	running      push.Running // what its worker is known to have
+	compared     comparison
+	served       comparison    // of what is on disk
+	garbage      []push.Stored // files to be removed
+	garbageSince time.Time     // there was none before
+	collected    time.Time     // when files were last begun to be removed
+	collectAfter time.Time     // not before
+	reviewed     review        // the last one of its files
+	persisted    time.Time
+	persistTook  time.Duration
+	tidied       time.Time
+	lastWork     work      // the last that ended
+	inspectAfter time.Time // the next inspection
+	inspections  int       // how many there were
+	needsReload  string    // the digest of a snapshot that its worker could not be changed to
+	jobError     string
+	jobErrorAt   time.Time
+	jobFailures  int
+	jobNotBefore time.Time
+}
+
+// snapshot returns the snapshot that the worker names, zero for none. Of several
+// revisions with the same content it is the one that matters: what
+// was changed and changed back need not be pushed.
+func (i *instanceState) snapshot() snapshots.ID {
+	if i.named.node != i.info.Node {
+		id, _, err := bind.ParseNode(i.info.Node)
+		i.named = named{i.info.Node, id, err == nil}
+	}
+	if !i.named.known {
+		return snapshots.ID{}
+	}
+	named := i.named.id
+	for _, id := range i.matters {
+		if id.Short == named.Short {
+			return id
+		}
+	}
+	return named
+}
+
+// named remembers what the name of a node says: it is asked for many times in each turn.
+type named struct {
+	node  string
+	id    snapshots.ID
+	known bool // it names a snapshot
+}
+
+func (i *instanceState) reachable() bool { return i.asked && i.err == nil }
+
+// comparison remembers how two lists of servers compared, for there may be many
+// thousands in each, and they rarely change.
+type comparison struct {
+	have, want *bind.Server // the first of each
+	same       bool
+}
+
+// hasServers reports whether the worker is known to have these servers, or to serve them
+// until slots get their addresses.
+func (i *instanceState) hasServers(want []bind.Server) bool {
+	have := i.running.Servers
+	if have == nil || i.running.Info.PID != i.info.PID || len(have) != len(want) {
+		return false
+	}
+	if len(have) == 0 {
+		return true
+	}
+	if c := i.compared; c.have != &have[0] || c.want != &want[0] {
+		i.compared = comparison{&have[0], &want[0], i.running.Serves(want)}
+	}
+	return i.compared.same
+}
+
+// leavesUnserved reports whether the file on the instance's disk leaves backends without
+// servers that are wanted, where it is known what the worker has.
+func (i *instanceState) leavesUnserved(want []bind.Server) bool {
+	disk := i.running.Written
+	if i.running.Servers == nil || i.running.Info.PID != i.info.PID || len(want) == 0 {
+		return false
+	}
+	if len(disk) == 0 {
+		return push.Unserved(disk, want)
+	}
+	if c := i.served; c.have != &disk[0] || c.want != &want[0] {
+		i.served = comparison{&disk[0], &want[0], !push.Unserved(disk, want)}
+	}
+	return !i.served.same
+}
+
+// seen is the instance as the rollout sees it.
+func (i *instanceState) seen(stale bool) rollout.Seen {
+	return rollout.Seen{
+		Name: i.Name, Zone: i.Zone, Reachable: i.reachable(), Running: i.snapshot(), PID: i.info.PID, Started: i.started,
+		Busy: i.busy != "" && i.busy != workPush, Stale: stale, Foreign: i.foreign() != "", Sample: i.samples.last(i.started), Died: i.died,
+	}
+}
+
+// ref names the instance in effects and events.
+func (i *instanceState) ref() instance.Ref {
+	return instance.Ref{Name: i.Name, UID: i.UID, Joined: i.joined}
+}
+
+// takeKnown takes what is known with an event, unless a later one came before it.
+func (i *instanceState) takeKnown(k instance.Known) {
+	if k.Number > i.known.Number {
+		i.known = k
+	}
+}
+
+// override returns what its worker runs, where it was changed without a reload, the zero value
+// where that was another worker.
+func (i *instanceState) override() push.Override {
+	if i.info.PID != 0 && i.info.Loaded == "" {
+		return push.Override{}
+	}
+	return i.known.Override
+}
+
+// foreign says why its worker was started from another configuration than what was written
+// for it, "" if it was not.
+func (i *instanceState) foreign() string { return i.known.Record.Foreign(i.info) }
+
+// ledByOther reports whether another pusher leads it.
+func (i *instanceState) ledByOther() bool { return i.known.Record.LedByOther() }
+
+// takeProbe takes what the instance answered when it was asked at a time.
+func (i *instanceState) takeProbe(info dataplane.RuntimeInfo, err error, asked, now time.Time) {
+	if i.busy == workPush || asked.Before(i.ended) {
+		return // the push knows better
+	}
+	if (i.err == nil) != (err == nil) || !i.asked {
+		i.since = now
+	}
+	i.asked, i.err = true, err
+	if err != nil {
+		return
+	}
+	if (observation{info, asked}).ofAnother(i.observed()) && i.info.PID != 0 && i.busy == "" {
+		i.died = now
+	}
+	i.takeInfo(info, asked)
+}
+
+// takeInfo takes what the worker said of itself. If it is another one, nothing is
+// known of it.
+func (i *instanceState) takeInfo(info dataplane.RuntimeInfo, asked time.Time) {
+	if now := (observation{info, asked}); now.ofAnother(i.observed()) {
+		i.running, i.started, i.inspectAfter, i.needsReload = i.running.Another(), now.started(), asked, ""
+	}
+	i.info, i.told = info, asked
+}
+
+// observed returns what the worker said last.
+func (i *instanceState) observed() observation { return observation{i.info, i.told} }
+
+// begin marks the instance as busy.
+func (i *instanceState) begin(w work) { i.busy = w }
+
+// end notes how a job ended, apart from a push, whose end the rollout notes.
+func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
+	i.lastWork, i.busy, i.ended = i.busy, "", now
+	if err == nil {
+		i.jobError, i.jobErrorAt, i.jobFailures, i.jobNotBefore = "", time.Time{}, 0, time.Time{}
+		return
+	}
+	i.jobFailures++
+	i.jobError, i.jobErrorAt = observe.Brief(err), now
+	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
+}
+
+// forgetJobs forgets what failed with a worker that was replaced since, apart from a
+// claim, which is of the disk.
+func (i *instanceState) forgetJobs() {
+	if !i.claimFailed {
+		i.jobError, i.jobErrorAt = "", time.Time{}
+	}
+	i.jobFailures, i.jobNotBefore = 0, time.Time{}
+}
+
+// address returns where an instance's Dataplane API is: what its URL says, or, if that is a name,
+// where the connections to it got to.
+func (i *instanceState) address() (netip.AddrPort, bool) {
+	u, err := url.Parse(i.URL)
+	if err != nil {
+		return netip.AddrPort{}, false
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host = u.Host + map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	}
+	at, err := netip.ParseAddrPort(host)
+	if err != nil {
+		at = i.known.Peer
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()), at.IsValid()
+}
+
+// observation is what a worker said of itself when it was asked at a time.
+type observation struct {
+	dataplane.RuntimeInfo
+	asked time.Time
+}
+
+// started returns when the worker began, or later. See [push.Process.Started].
+func (h observation) started() time.Time { return h.worker().Started() }
+
+func (h observation) worker() push.Process { return push.ProcessOf(h.RuntimeInfo, h.asked) }
+
+// ofAnother reports whether this was said by another worker than the last that was heard.
+func (h observation) ofAnother(last observation) bool { return h.worker().OtherThan(last.worker()) }
+
+// kept is what is remembered of an instance over restarts, apart from the rollout.
+type kept struct {
+	// Of is the UID of the pod that it is remembered of, "" without a pod.
+	Of string `json:"of,omitempty"`
+	// Alias is what its worker runs, where it was changed at run time.
+	Alias push.Override `json:"alias,omitzero"`
+	// Record is what its worker was started from, and whether this state's pusher wrote
+	// its file.
+	Record push.Remembered `json:"record,omitzero"`
+	// ByHand are the servers that somebody else took out of traffic.
+	ByHand []push.ManualDrain `json:"byHand,omitempty"`
+	// Repairs are the last ones of files and servers, oldest first.
+	Repairs []time.Time `json:"repairs,omitempty"`
+	// Conflict is the one over files and servers that is going on.
+	Conflict *observe.Conflict `json:"fight,omitempty"`
+}
+
+// remembered returns what is to be remembered of an instance.
+func remembered(i *instanceState) kept {
+	return kept{
+		Of: i.UID, Alias: i.override(), Record: i.known.Record.Remembered, ByHand: i.running.ManualDrains, Repairs: i.repairs, Conflict: i.conflict,
+	}
+}

@@ -1,0 +1,131 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// patience is how long a test waits for what is to come.
+const patience = time.Minute
+
+// usual are the settings that most pushers have.
+var usual = Settings{
+	Source: binding.FromSnapshots, Cache: "cache", PollInterval: time.Second, DrainTime: 30 * time.Second, PersistInterval: 5 * time.Second,
+	InspectInterval: time.Minute, CollectAfter: time.Hour,
+}
+
+// newMachine returns one with the usual settings.
+func newMachine(s State, now time.Time) *Machine { return New(usual, s, nil, now) }
+
+// driven is a machine of which a test says when it takes its steps. What it decides to do on
+// instances is done; its state is saved nowhere.
+type driven struct {
+	*Machine
+	store       *dirstore.Store
+	connections *instance.Connections
+	events      chan Event
+	jobs        sync.WaitGroup
+	waiting     []Event
+}
+
+func newDriven(tb testing.TB, settings Settings, store *dirstore.Store) *driven {
+	tb.Helper()
+	d := &driven{
+		Machine: New(settings, State{}, nil, time.Now()), store: store, events: make(chan Event, 64),
+		connections: instance.New(instance.Options{PollInterval: time.Hour, ReloadTimeout: 30 * time.Second}, nil),
+	}
+	tb.Cleanup(d.jobs.Wait)
+	return d
+}
+
+// step takes a step, and has done what it decided.
+func (d *driven) step(ctx context.Context) {
+	for len(d.events) > 0 {
+		d.waiting = append(d.waiting, <-d.events)
+	}
+	effects := d.Step(time.Now(), d.waiting...)
+	d.waiting = nil
+	for _, x := range effects {
+		switch x := x.(type) {
+		case OnInstance:
+			run := d.connections.Job(x.Effect)
+			d.jobs.Go(func() { run(ctx, func(ev instance.Event) { d.events <- OfInstance{ev} }) })
+		case ReadSnapshot:
+			s, err := d.store.Get(ctx, x.ID)
+			d.waiting = append(d.waiting, SnapshotRead{x.ID, s, err})
+		case SaveState:
+			d.waiting = append(d.waiting, SaveEnded{Err: x.Err})
+		}
+	}
+}
+
+// wait waits for an event until a time.
+func (d *driven) wait(until <-chan time.Time) {
+	select {
+	case ev := <-d.events:
+		d.waiting = append(d.waiting, ev)
+	case <-until:
+	}
+}
+
+// until takes steps until something holds.
+func (d *driven) until(tb testing.TB, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		if d.step(tb.Context()); ok() {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("waited in vain: %+v", d.status())
+		}
+		if len(d.waiting) == 0 {
+			d.wait(time.After(10 * time.Millisecond)) // a soak may be over
+		}
+	}
+}
+
+func (d *driven) status() observe.Status { return d.reporting.status(time.Now()) }
+
+func (d *driven) statusOf(name string) observe.InstanceStatus {
+	for _, i := range d.status().Instances {
+		if i.Name == name {
+			return i
+		}
+	}
+	return observe.InstanceStatus{}
+}
+
+// edgeConfig is a haproxy.cfg with a backend for each text. The texts are complete but for the
+// backend's line.
+func edgeConfig(backends map[string]string) string {
+	var b strings.Builder
+	b.WriteString("global\n    maxconn 200\n\ndefaults\n    mode http\n    timeout connect 5s\n    timeout client 2m\n    timeout server 2m\n\n" +
+		"frontend edge\n    bind \"${WEB}\"\n    use_backend %[req.hdr(x-backend)]\n")
+	for name, text := range backends {
+		fmt.Fprintf(&b, "\nbackend %s\n    %s\n", name, text)
+	}
+	return b.String()
+}
+
+func httpPort(service string) snapshots.ServicePort {
+	return snapshots.ServicePort{Namespace: "shop", Service: service, Port: "http"}
+}
+
+// sp is a Service port "a/x", for short.
+func sp(text string) snapshots.ServicePort {
+	port, err := snapshots.ParseServicePort(text)
+	if err != nil {
+		panic(err)
+	}
+	return port
+}

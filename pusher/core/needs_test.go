@@ -1,0 +1,129 @@
+package core
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestClassify(t *testing.T) {
+	inSync := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true, InspectAfter: noon.Add(1)}
+	tests := map[string]struct {
+		edit func(*instanceNeeds)
+		want work
+	}{
+		"in sync":                           {func(*instanceNeeds) {}, workNothing},
+		"out of reach":                      {func(s *instanceNeeds) { s.Reachable, s.SameNode = false, false }, workNothing},
+		"its snapshot is not at hand":       {func(s *instanceNeeds) { s.Bound, s.SameNode = false, false }, workNothing},
+		"another shape":                     {func(s *instanceNeeds) { s.SameNode = false }, workReload},
+		"another shape while busy":          {func(s *instanceNeeds) { s.SameNode, s.Busy = false, true }, workReload},
+		"other servers":                     {func(s *instanceNeeds) { s.SameServers = false }, workUpdate},
+		"other servers while busy":          {func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }, workNothing},
+		"other servers after a failure":     {func(s *instanceNeeds) { s.SameServers, s.NotBefore = false, noon.Add(1) }, workNothing},
+		"other certificates":                {func(s *instanceNeeds) { s.SameCertificates = false }, workUpdate},
+		"not on disk":                       {func(s *instanceNeeds) { s.Persisted = false }, workPersist},
+		"not on disk, but it was before":    {func(s *instanceNeeds) { s.Persisted, s.PersistAfter = false, noon.Add(1) }, workNothing},
+		"garbage":                           {func(s *instanceNeeds) { s.Garbage = true }, workCollect},
+		"not looked at for a while":         {func(s *instanceNeeds) { s.InspectAfter = noon }, workInspect},
+		"not looked at, not on disk":        {func(s *instanceNeeds) { s.InspectAfter, s.Persisted, s.PersistAfter = noon, false, noon.Add(1) }, workNothing},
+		"a backend without servers on disk": {func(s *instanceNeeds) { s.Unserved, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workPersist},
+		"the same, written a moment ago": {func(s *instanceNeeds) {
+			s.Unserved, s.Persisted, s.PersistAfter, s.UrgentAfter = true, false, noon.Add(1), noon.Add(1)
+		}, workNothing},
+		"the same, and the worker has none either":          {func(s *instanceNeeds) { s.Unserved, s.SameServers = true, false }, workUpdate},
+		"the same, and the worker was changed a moment ago": {func(s *instanceNeeds) { s.Unserved, s.SameServers, s.Updated = true, false, true }, workPersist},
+		"the same after a failure":                          {func(s *instanceNeeds) { s.Unserved, s.Persisted, s.NotBefore = true, false, noon.Add(1) }, workNothing},
+		"garbage, not on disk":                              {func(s *instanceNeeds) { s.Garbage, s.Persisted, s.PersistAfter = true, false, noon.Add(1) }, workNothing},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := inSync
+			test.edit(&s)
+			if got := classify(s, noon); got != test.want {
+				t.Errorf("needs %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// An instance that is written to, or looked at, is in sync all the while, unless its
+// worker is replaced meanwhile, or other servers are wanted.
+func TestInSync(t *testing.T) {
+	whole := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true, PersistAfter: noon, InspectAfter: noon}
+	tests := map[string]struct {
+		edit func(*instanceNeeds)
+		want bool
+	}{
+		"in sync":                           {func(*instanceNeeds) {}, true},
+		"in sync while busy":                {func(s *instanceNeeds) { s.Busy = true }, true},
+		"not on disk yet":                   {func(s *instanceNeeds) { s.Persisted = false }, true},
+		"on its way to disk":                {func(s *instanceNeeds) { s.Persisted, s.Busy = false, true }, true},
+		"a backend without servers on disk": {func(s *instanceNeeds) { s.Persisted, s.Unserved, s.UrgentAfter = false, true, noon }, false},
+		"another shape":                     {func(s *instanceNeeds) { s.SameNode = false }, false},
+		"other servers":                     {func(s *instanceNeeds) { s.SameServers = false }, false},
+		"other servers while busy":          {func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }, false},
+		"other servers after a failure":     {func(s *instanceNeeds) { s.SameServers, s.NotBefore = false, noon.Add(time.Minute) }, false},
+		"other maps while busy":             {func(s *instanceNeeds) { s.SameMaps, s.Busy = false, true }, false},
+		"other certificates while busy":     {func(s *instanceNeeds) { s.SameCertificates, s.Busy = false, true }, false},
+	}
+	for name, test := range tests {
+		s := whole
+		test.edit(&s)
+		if got := inSync(s); got != test.want {
+			t.Errorf("%s: in sync: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// A change has arrived where the worker has it, and not where the instance is busy with
+// something else, or has to write its file first.
+func TestArrived(t *testing.T) {
+	t.Parallel()
+	has := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true}
+	edit := func(change func(*instanceNeeds)) instanceNeeds {
+		s := has
+		change(&s)
+		return s
+	}
+	for name, test := range map[string]struct {
+		s    instanceNeeds
+		want bool
+	}{
+		"it has all":                              {has, true},
+		"not on disk yet":                         {edit(func(s *instanceNeeds) { s.Persisted = false }), true},
+		"busy, and has all":                       {edit(func(s *instanceNeeds) { s.Busy = true }), true},
+		"other servers":                           {edit(func(s *instanceNeeds) { s.SameServers = false }), false},
+		"other servers, and busy":                 {edit(func(s *instanceNeeds) { s.SameServers, s.Busy = false, true }), false},
+		"other servers, and its file comes first": {edit(func(s *instanceNeeds) { s.SameServers, s.Unserved, s.Updated = false, true, true }), false},
+		"other certificates":                      {edit(func(s *instanceNeeds) { s.SameCertificates = false }), false},
+		"other entries":                           {edit(func(s *instanceNeeds) { s.SameMaps = false }), false},
+		"another shape":                           {edit(func(s *instanceNeeds) { s.SameNode = false }), false},
+		"another shape, and busy":                 {edit(func(s *instanceNeeds) { s.SameNode, s.Busy = false, true }), false},
+		"out of reach":                            {edit(func(s *instanceNeeds) { s.Reachable, s.SameServers = false, false }), true},
+	} {
+		if got := arrived(test.s); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Whatever keeps an instance from being in sync has words.
+func TestPendingHasWords(t *testing.T) {
+	t.Parallel()
+	good := instanceNeeds{Reachable: true, Bound: true, SameNode: true, SameServers: true, SameMaps: true, SameCertificates: true, Persisted: true}
+	for what, spoil := range map[string]func(*instanceNeeds){
+		"reload":                   func(s *instanceNeeds) { s.SameNode = false },
+		"servers":                  func(s *instanceNeeds) { s.SameServers = false },
+		"servers, certificates":    func(s *instanceNeeds) { s.SameServers, s.SameCertificates = false, false },
+		"entries of maps":          func(s *instanceNeeds) { s.SameMaps = false },
+		"written to its disk":      func(s *instanceNeeds) { s.Persisted = false },
+		"files that nothing needs": func(s *instanceNeeds) { s.Garbage = true },
+		"not at hand":              func(s *instanceNeeds) { s.Bound = false },
+	} {
+		s := good
+		spoil(&s)
+		if got := s.pending(classify(s, time.Time{})); !strings.Contains(got, what) {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/binding"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// reporting takes down what people are to see of a step.
+type reporting struct {
+	*world
+	emptiness     emptiness             // of backends
+	lacking       int                   // how many things snapshots in use need and cannot have
+	soonest       soonest               // certificates to expire
+	missedSecrets []binding.SecretFault // what the snapshots that run take in vain from Secrets
+	shown         observe.View
+	reported      observe.Status // of that
+}
+
+// look takes down what people are to see of this turn.
+func (r *reporting) look(now time.Time) {
+	r.shown = r.seen(now)
+	r.reported = r.shown.Status()
+}
+
+// status returns what the pusher says of itself.
+func (r *reporting) status(now time.Time) observe.Status { return r.seen(now).Status() }
+
+// soonest are the certificates that expire first, which are sorted when there are others.
+type soonest struct {
+	version int
+	list    []observe.Expiry
+}
+
+func (r *reporting) expiries() []observe.Expiry {
+	if ends, version := r.bindings.Expiries(); version != r.soonest.version {
+		r.soonest = soonest{version, observe.SoonestExpiries(ends)}
+	}
+	return r.soonest.list
+}
+
+// seen returns what is known, as far as people see it.
+func (r *reporting) seen(now time.Time) observe.View {
+	v := observe.View{
+		Now: now, Leader: r.holder, Term: r.term.number, Fleet: r.view.Fleet,
+		Decision: r.decision.Decision, StoreRead: r.viewRead, Rewound: r.rewound, Snapshots: r.view.IDs, Newest: r.view.Head(),
+		Rollout: r.state.Rollout, Waits: r.waits, Changes: r.changes, Troubles: r.troubles,
+		Kept: r.keptStatus(), Backends: r.backendsStatus(now),
+		Channel: r.view.Channel, Budget: r.policy.Budget.Left(r.state.Rollout, r.names(), now),
+		Lacking: r.lacking, KeptPorts: r.live.Lost(), Expiries: r.expiries(), Refused: observe.Refused(r.live.Refused()), Unusable: r.unusable(),
+	}
+	if under := r.state.Rollout.Rollout; under != nil {
+		_, v.TargetAtHand = r.snapshotCache.Get(under.Target)
+		v.Traceparent = r.traceparent(under.Target)
+	}
+	if r.pods != nil {
+		v.Pods, v.PodNamespace = true, r.pods.Namespace
+	}
+	for _, name := range r.names() {
+		v.Instances = append(v.Instances, r.seenOf(r.instances[name]))
+	}
+	return v
+}
+
+// seenOf returns what is known of an instance.
+func (r *reporting) seenOf(i *instanceState) observe.Instance {
+	out := observe.Instance{
+		Name: i.Name, Zone: i.Zone, UID: i.UID, Reachable: i.reachable(), Refused: isRefused(i.err), Err: i.err, Since: i.since,
+		Running: i.snapshot(), Info: i.info, Started: i.started, Foreign: i.foreign(), ManualDrains: i.running.ManualDrains,
+		Findings: i.findings, Conflict: i.conflict, Doing: string(i.busy), Pushing: i.busy == workPush, Updating: i.busy == workUpdate,
+		JobError: i.jobError, JobErrorAt: i.jobErrorAt, Unclaimed: r.unclaimed(i), Unknown: r.unknown(i.snapshot()),
+	}
+	if i.ledByOther() {
+		out.LedBy = i.known.Record.Leader.String()
+	}
+	needs := r.needsOf(i)
+	out.Arrived = arrived(needs)
+	if out.UpToDate = inSync(needs); !out.UpToDate || out.Updating {
+		needs.Busy, needs.NotBefore = false, time.Time{}
+		out.Ahead = needs.pending(classify(needs, time.Time{}))
+	}
+	return out
+}
+
+// unusable returns what cannot be used of the Secrets that there are.
+func (r *reporting) unusable() []observe.Unusable {
+	var out []observe.Unusable
+	for _, b := range slices.Concat(r.live.Faulty(), r.missedSecrets) {
+		out = append(out, observe.Unusable{Secret: b.Secret, UID: r.live.SecretUID(b.Secret), Fault: b.Fault})
+	}
+	return out
+}
+
+// keptStatus returns what the status says of endpoints that are kept, nil for nothing.
+func (r *reporting) keptStatus() *observe.KeptStatus {
+	name, since, ports := r.live.Kept()
+	if name == "" {
+		return nil
+	}
+	return &observe.KeptStatus{Loss: name, Since: since, Count: len(ports), Services: ports[:min(len(ports), mostKept)]}
+}
+
+// mostKept is how many Service ports the status lists.
+const mostKept = 100
+
+// troubleWithNeeds tells what the snapshots in use need and the pusher cannot have.
+func (r *reporting) troubleWithNeeds(now time.Time) {
+	needing := map[string][]string{}
+	for id, p := range r.bindings.All() {
+		for _, lack := range p.Lacks {
+			needing[lack] = append(needing[lack], id.String())
+		}
+	}
+	r.lacking = len(needing)
+	if len(needing) == 0 {
+		r.trouble(observe.AboutNeeds, nil, now)
+		return
+	}
+	lacks := slices.Sorted(maps.Keys(needing))
+	ids := needing[lacks[0]]
+	text := fmt.Sprintf("the pusher %s (needed by %s)", some(lacks), strings.Join(ids[max(0, len(ids)-2):], " and "))
+	if waiting := r.lacks(); len(waiting) > 0 {
+		text += fmt.Sprintf("; %s waits for it, and what runs is left as it is", r.decision.ID)
+	} else {
+		text += "; endpoints that were known are kept"
+	}
+	if strings.HasPrefix(lacks[0], "may not ") {
+		text += "; pusher rbac prints the roles that it needs"
+	}
+	r.trouble(observe.AboutNeeds, errors.New(text), now)
+}
+
+// troubleWithSecrets tells what the snapshots that run take in vain from Secrets,
+// and what is wrong with the rest of it.
+func (r *reporting) troubleWithSecrets(now time.Time) {
+	needed := map[bind.Need]bool{} // and whether it is missing
+	for _, i := range r.instances {
+		id := i.snapshot()
+		n, _ := r.bindings.Node(id, i.Layout)
+		p, _ := r.bindings.Of(id)
+		for _, need := range p.Needs {
+			needed[need] = needed[need] || slices.Contains(n.Missing, need)
+		}
+	}
+	var errs []error
+	r.missedSecrets = nil
+	for _, need := range slices.SortedFunc(maps.Keys(needed), bind.Need.Compare) {
+		if err := secretTrouble(need, needed[need], r.live.FaultsOf(need, now)); err != nil {
+			errs = append(errs, err)
+			r.missedSecrets = append(r.missedSecrets, binding.SecretFault{Secret: need.Secret, Fault: err.Error()})
+		}
+	}
+	r.trouble("secrets", errors.Join(errs...), now)
+}
+
+// secretTrouble says what is wrong with something that a Secret should hold, and
+// what comes of it; nil for nothing. The faults are what was found in the Secret.
+func secretTrouble(need bind.Need, missing bool, faults []error) error {
+	if !missing {
+		if len(faults) == 0 {
+			return nil
+		}
+		return fmt.Errorf("%s: %s", need, inShort(faults))
+	}
+	why := ""
+	if len(faults) > 0 {
+		why = ": " + inShort(faults)
+	}
+	switch need.Use {
+	case snapshots.UseCA:
+		return fmt.Errorf("no certificate is trusted: Secret %s has no usable authorities under %s%s", need.Secret, bind.AuthoritiesKey, why)
+	case snapshots.UseUsers:
+		return fmt.Errorf("nobody is let in: Secret %s has no usable users under %s%s", need.Secret, bind.UsersKey, why)
+	case snapshots.UseValue:
+		return fmt.Errorf("a value that nobody knows is used: Secret %s has none under %s that is one line without '%%'", need.Secret, need.Key)
+	case snapshots.UseCertificate:
+	}
+	return fmt.Errorf("the fallback certificate is served: Secret %s has no usable certificate%s", need.Secret, why)
+}
+
+// inShort joins the first few faults.
+func inShort(faults []error) string {
+	const most = 3
+	var out []string
+	for _, err := range faults[:min(len(faults), most)] {
+		out = append(out, err.Error())
+	}
+	if more := len(faults) - most; more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, "; ")
+}
+
+// troubleWithSignatures tells of snapshots that are newer than all that are accepted, and
+// not signed by who may: somebody put them there, or a key was forgotten. Older ones are
+// from before signatures were asked for.
+func (r *reporting) troubleWithSignatures(now time.Time) {
+	newer := refusedAbove(r.view)
+	if len(newer) == 0 {
+		r.trouble(observe.AboutSigned, nil, now)
+		return
+	}
+	more := ""
+	if n := len(newer) - 1; n > 0 {
+		more = fmt.Sprintf("; and %d more", n)
+	}
+	newest := newer[len(newer)-1]
+	r.trouble(observe.AboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
+}
+
+// refusedAbove returns the refused snapshots that are newer than the newest.
+func refusedAbove(v channel.View) []channel.Refused {
+	var out []channel.Refused
+	for _, r := range v.Refused {
+		if r.ID.Revision >= v.Head().Revision {
+			out = append(out, r)
+		}
+	}
+	return out
+}

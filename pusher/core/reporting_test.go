@@ -1,0 +1,84 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
+)
+
+func TestWithoutEndpoints(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	directives := []bind.Directive{
+		{Backend: "one", Service: sp("shop/web")}, {Backend: "none", Service: sp("shop/empty")},
+		{Backend: "both", Service: sp("shop/empty")}, {Backend: "both", Service: sp("shop/web"), Index: 1},
+		{Backend: "gone", Service: sp("shop/gone")}, {Backend: "new", Service: sp("shop/new")},
+		{Backend: "leaving", Service: sp("shop/leaving")},
+	}
+	known := map[snapshots.ServicePort][]snapshots.Endpoint{
+		sp("shop/web"): {{Address: "10.0.0.1", Port: 80}}, sp("shop/gone"): {{Address: "10.0.0.1", Port: 80}},
+		sp("shop/leaving"): {{Address: "10.0.0.9", Port: 80, Draining: true}},
+	}
+	slots, _ := bind.AssignSlots(nil, directives[:5], known, now, time.Minute)
+	slots, _ = bind.AssignSlots(slots, directives[6:], known, now, time.Minute)
+	delete(known, sp("shop/gone"))
+	slots, _ = bind.AssignSlots(slots, directives[:5], known, now, time.Minute) // its slot drains
+	want := "map[both:false gone:true leaving:false new:true none:true one:false]"
+	if got := fmt.Sprint(withoutEndpoints(directives, slots)); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestEmptinessFollows(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	before := now.Add(-time.Hour)
+	x := newEmptiness(&observe.BackendsStatus{List: []observe.EmptyBackend{{Backend: "a", Since: before}, {Backend: "c", Since: before}}})
+	text := func(s *observe.BackendsStatus) string {
+		out := fmt.Sprintf("%d of %d, %d failing:", s.Empty, s.All, s.Failing)
+		for _, b := range s.List {
+			out += fmt.Sprintf(" %s%v+%s", b.Backend, b.Instances, now.Sub(b.Since))
+		}
+		return out
+	}
+	x.empty = map[string]bool{"a": true, "b": false, "c": false, "d": false}
+	down := map[string][]string{"edge-2": {"b", "a"}, "edge-1": {"b", "status"}}
+	if got, want := text(x.follow(down, now)), "2 of 4, 1 failing: a[]+1h0m0s b[edge-1 edge-2]+0s"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	x.empty["c"] = true // again, and it was not in between
+	if got, want := text(x.follow(nil, now)), "2 of 4, 0 failing: a[]+1h0m0s c[]+0s"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for n := range 200 {
+		x.empty[fmt.Sprintf("many-%d", n)] = true
+	}
+	if s := x.follow(nil, now); s.Empty != 202 || len(s.List) != mostEmpty {
+		t.Errorf("%d, of which %d are listed", s.Empty, len(s.List))
+	}
+}
+
+func TestSecretTrouble(t *testing.T) {
+	t.Parallel()
+	auth := bind.Need{Use: snapshots.UseUsers, Secret: snapshots.SecretName{Namespace: "shop", Name: "auth"}}
+	faults := []error{errors.New("one"), errors.New("two"), errors.New("three"), errors.New("four"), errors.New("five")}
+	for want, err := range map[string]error{
+		"users of Secret shop/auth: one; two; three; and 2 more":                             secretTrouble(auth, false, faults),
+		"nobody is let in: Secret shop/auth has no usable users under auth: one":             secretTrouble(auth, true, faults[:1]),
+		"nobody is let in: Secret shop/auth has no usable users under auth":                  secretTrouble(auth, true, nil),
+		"the fallback certificate is served: Secret shop/auth has no usable certificate":     secretTrouble(bind.Need{Secret: auth.Secret}, true, nil),
+		"no certificate is trusted: Secret shop/auth has no usable authorities under ca.crt": secretTrouble(bind.Need{Use: snapshots.UseCA, Secret: auth.Secret}, true, nil),
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if err := secretTrouble(auth, false, nil); err != nil {
+		t.Errorf("no trouble: %v", err)
+	}
+}

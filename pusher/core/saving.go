@@ -1,0 +1,225 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// The state is persisted before anything is done that a successor must know of, and nothing
+// else waits for that:
+//
+//   - A step of the rollout is proposed: its state is saved, and only when it is there do its
+//     pushes begin. Until then there is no other step. If the save fails, the step is taken
+//     anew from what is known by then.
+//   - Changes of endpoints and certificates at run time, probes, claims and inspections do
+//     not wait: what the state says of them is found again on the instances.
+//
+// A push that was approved so is begun in a turn in which the world is still the one that the
+// step saw: the channel asks for the same, and the instance can be pushed to. Otherwise the
+// step after it is told that the push was not begun.
+
+// saving has the state saved. One operation is under way at a time. The step that is being saved is
+// part of the world.
+type saving struct {
+	*world
+	reporting *reporting
+	underWay  bool
+	began     time.Time // of what is under way
+	saved     time.Time // when the last save ended
+	retry     retrying
+	approved  []approval
+	raise     *RaiseTerm // waits until nothing is under way
+	raising   *RaiseTerm // is under way
+}
+
+// proposal is a step of the rollout whose state is not saved yet.
+type proposal struct {
+	next     rollout.State
+	waits    []rollout.Wait
+	pushes   []approval
+	results  int // how many of the results it has taken
+	reloads  map[string]int
+	proposed time.Time
+}
+
+// approval is a push of a step, with what the step saw.
+type approval struct {
+	rollout.Push
+	on       instance.Ref
+	decision decision
+}
+
+// holds reports whether what should run is still what the step went by, and is not rejected. A
+// newer snapshot does not count: how a rollout gives way to it is for the next step to say, and
+// where many are published while a slow store saves, no push would ever begin.
+func (a approval) holds(now decision, view channel.View) bool {
+	was := a.decision
+	if was.Intent != now.Intent || was.Hold != now.Hold || a.Purpose == rollout.Wave && slices.Contains(rejected(view), a.Snapshot.Short) {
+		return false
+	}
+	return was.ID == now.ID || was.Because == channel.BecauseNewest && now.ID.Revision > was.ID.Revision
+}
+
+// reserved is how long an instance is kept free for a push of a proposal. With a state store
+// that takes longer, other work goes on, and the push follows it.
+const reserved = 250 * time.Millisecond
+
+// reservedFor reports whether an instance is kept free for a push.
+func (s *saving) reservedFor(i *instanceState, now time.Time) bool {
+	for _, a := range s.approved {
+		if a.on == i.ref() {
+			return true
+		}
+	}
+	if s.proposed == nil || now.Sub(s.proposed.proposed) > reserved {
+		return false
+	}
+	for _, a := range s.proposed.pushes {
+		if a.on == i.ref() {
+			return true
+		}
+	}
+	return false
+}
+
+// mayPropose reports whether the state can be saved now.
+func (s *saving) mayPropose(now time.Time) bool {
+	return !s.underWay && s.raise == nil && !now.Before(s.retry.at)
+}
+
+// propose begins to save a step.
+func (s *saving) propose(next rollout.State, pushes []rollout.Push, waits []rollout.Wait, now time.Time) {
+	p := &proposal{next: next, waits: waits, results: len(s.results), reloads: s.reloads, proposed: now}
+	s.reloads = map[string]int{}
+	view := s.view
+	view.Runs = runs(next)
+	after := decide(view, next.Failed, now) // what is decided once this step is taken, if nothing else changes
+	for _, push := range pushes {
+		p.pushes = append(p.pushes, approval{push, s.instances[push.Instance].ref(), after})
+	}
+	s.proposed = p
+	s.beginSave(now)
+}
+
+// settle takes a proposal whose state was saved, or drops it.
+func (s *saving) settle(p *proposal, err error, now time.Time) {
+	s.proposed = nil
+	if err != nil {
+		for name, pid := range p.reloads {
+			if _, later := s.reloads[name]; !later {
+				s.reloads[name] = pid
+			}
+		}
+		return
+	}
+	old := s.state.Rollout
+	s.state.Rollout, s.waits = p.next, p.waits
+	s.results = s.results[p.results:]
+	for _, event := range observe.RolloutEvents(old, p.next) {
+		if event.Instance == "" || s.instances[event.Instance] != nil { // of one that left there is nothing to say
+			s.tell(event, now)
+		}
+	}
+	s.approved = append(s.approved, p.pushes...)
+}
+
+// encoded returns the state as it is to be saved, with the step that is proposed.
+func (s *saving) encoded(now time.Time) ([]byte, error) {
+	if p := s.proposed; p != nil {
+		current, waits := s.state.Rollout, s.waits
+		s.state.Rollout, s.waits = p.next, p.waits
+		defer func() { s.state.Rollout, s.waits = current, waits }()
+	}
+	s.state.Slots, _ = s.bindings.Table()
+	s.state.Kept = s.live.Saved()
+	s.state.Status = s.reporting.status(now)
+	if s.state.Instances == nil || s.known() {
+		s.state.Instances = make(map[string]kept, len(s.instances))
+	}
+	for name, i := range s.instances {
+		s.state.Instances[name] = remembered(i)
+	}
+	return s.state.Encoded()
+}
+
+// beginSave begins to save the state.
+func (s *saving) beginSave(now time.Time) {
+	data, err := s.encoded(now)
+	s.dirty = false
+	s.underWay, s.began = true, now
+	s.begin(SaveState{data, err})
+}
+
+// lastSave returns the effect that saves what is known in the end, when nothing else is under way.
+// A step that was proposed is dropped: none of it was begun.
+func (s *saving) lastSave(now time.Time) SaveState {
+	s.proposed = nil
+	data, err := s.encoded(now)
+	return SaveState{data, err}
+}
+
+// keepState saves the state when that is due, and raises the term.
+func (s *saving) keepState(now time.Time) {
+	switch age := now.Sub(s.saved); {
+	case s.underWay && now.Sub(s.began) > SaveTimeout+time.Second: // not even the timeout ended it
+		s.trouble("state", ErrStateHangs, now)
+	case s.underWay:
+	case s.raise != nil:
+		s.underWay, s.began = true, now
+		s.begin(*s.raise)
+		s.raise, s.raising = nil, s.raise
+	case !now.Before(s.retry.at) && (age >= heartbeat || age >= s.saveInterval() && (s.dirty || !s.reporting.reported.SameAs(s.state.Status))):
+		s.beginSave(now)
+	}
+}
+
+func (s *saving) saveInterval() time.Duration {
+	if s.StateElsewhere {
+		return saveIntervalElsewhere
+	}
+	return saveInterval
+}
+
+// ErrStateHangs is for a state store that answers nothing at all.
+var ErrStateHangs = errors.New("the store of the state does not answer: rollouts wait for it, endpoints and certificates are followed")
+
+func (v SaveEnded) apply(m *Machine, now time.Time) {
+	s := m.saving
+	s.underWay = false
+	s.saved, s.retry = now, s.retry.after(v.Err, now)
+	s.dirty = s.dirty || v.Err != nil
+	if v.Taken {
+		s.begin(EndTerm{v.Err})
+	}
+	s.trouble("state", v.Err, now)
+	if p := s.proposed; p != nil {
+		s.settle(p, v.Err, now)
+	}
+}
+
+// retrying is when to try again what failed. Each failure in a row doubles the wait.
+type retrying struct {
+	at   time.Time // zero: at once
+	wait time.Duration
+}
+
+// The waits after a state that could not be saved, as on a disk that is full.
+const (
+	firstSaveRetry = saveInterval
+	lastSaveRetry  = 10 * time.Second
+)
+
+// after returns what follows from the end of a try.
+func (r retrying) after(err error, now time.Time) retrying {
+	if err == nil {
+		return retrying{}
+	}
+	r.wait = min(max(2*r.wait, firstSaveRetry), lastSaveRetry)
+	return retrying{at: now.Add(r.wait), wait: r.wait}
+}

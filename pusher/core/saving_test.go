@@ -1,0 +1,321 @@
+package core
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// endSave ends a save that was begun, and returns what was to be saved. Where none was begun, it
+// returns false.
+func (m *Machine) endSave(err error, now time.Time) ([]byte, bool) {
+	effects := m.effects
+	m.effects = nil
+	for _, x := range effects {
+		if s, is := x.(SaveState); is {
+			SaveEnded{Err: err}.apply(m, now)
+			return s.Data, true
+		}
+	}
+	return nil, false
+}
+
+// commit saves a step of which it begins no push, and returns what was saved, and whether that
+// could be done.
+func (m *Machine) commit(next rollout.State, waits []rollout.Wait, now time.Time) ([]byte, bool) {
+	if sameJSON(next, m.state.Rollout) {
+		m.waits, m.results, m.reloads = waits, nil, map[string]int{}
+		return nil, true
+	}
+	if !m.saving.mayPropose(now) {
+		return nil, false
+	}
+	m.saving.propose(next, nil, waits, now)
+	return m.endSave(nil, now)
+}
+
+// What is saved at the end of a rollout no longer waits for what its last step waited
+// for: whoever reads the file then would be told so for as long as it takes to save again.
+func TestSavedWithWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	m := newMachine(State{}, now)
+	good := func(revision uint64) rollout.State {
+		return rollout.State{Good: snapshots.ID{Revision: revision, Short: "0123456789"}}
+	}
+	if _, done := m.commit(good(1), []rollout.Wait{{For: "its push", Instance: "edge-1"}}, now); !done {
+		t.Fatal("not saved")
+	}
+	saved, done := m.commit(good(2), nil, now)
+	if s, err := ParseStatus(saved, "the test"); !done || err != nil || s.Good.Revision != 2 || len(s.Waits) != 0 {
+		t.Errorf("saved is %+v, %v", s, err)
+	}
+}
+
+// proposing is a machine with one instance, which has proposed to push a snapshot to it.
+func proposing(t *testing.T) (*Machine, *instanceState, rollout.Push) {
+	t.Helper()
+	e := newMachine(State{}, noon)
+	i := &instanceState{Instance: fleet.Instance{Name: "a"}, asked: true}
+	e.instances["a"] = i
+	e.viewRead = true
+	push := rollout.Push{Instance: "a", Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Purpose: rollout.Wave}
+	e.view.IDs, i.matters = []snapshots.ID{push.Snapshot}, []snapshots.ID{push.Snapshot}
+	e.view.Runs = push.Snapshot
+	next := rollout.State{Instances: map[string]rollout.Instance{"a": {Push: &push}}, Rollout: &rollout.Rollout{Target: push.Snapshot, Phase: rollout.Pushing}}
+	e.saving.propose(next, []rollout.Push{push}, nil, noon)
+	e.decision = decide(e.view, nil, noon)
+	return e, i, push
+}
+
+// begun returns what the pushes of a machine came to: those that were begun, and the results
+// of those that were not.
+func (m *Machine) begun() (begun []string, results []rollout.Result) {
+	for _, x := range m.effects {
+		if on, is := x.(OnInstance); is {
+			if p, is := on.Effect.(instance.Push); is {
+				begun = append(begun, p.Name)
+			}
+		}
+	}
+	return begun, m.results
+}
+
+// A push whose step is saved is begun in the world that the step saw, and in no other.
+func TestApprovedPushes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		meanwhile func(e *Machine, i *instanceState)
+		err       error // of the save
+		begun     bool
+		notBegun  bool // and the rollout is told
+	}{
+		"nothing changed":         {begun: true},
+		"not saved":               {err: errors.New("disk full")},
+		"taken by another pusher": {err: errTaken},
+		"pinned": {notBegun: true, meanwhile: func(e *Machine, _ *instanceState) {
+			e.decision.Intent = "pin"
+		}},
+		"a newer one is published": {begun: true, meanwhile: func(e *Machine, _ *instanceState) {
+			e.view.IDs = append(e.view.IDs, snapshots.ID{Revision: 3, Short: "cccccccccc"})
+			e.decision = decide(e.view, nil, noon)
+		}},
+		"it is rejected": {notBegun: true, meanwhile: func(e *Machine, i *instanceState) {
+			e.view.Channel = e.view.Channel.Reject(channel.Rejection{Digest: digestLike(i.matters[0]), Snapshot: i.matters[0], At: noon})
+			e.decision = decide(e.view, nil, noon)
+		}},
+		"it is rejected, and a newer one is published": {notBegun: true, meanwhile: func(e *Machine, i *instanceState) {
+			e.view.Channel = e.view.Channel.Reject(channel.Rejection{Digest: digestLike(i.matters[0]), Snapshot: i.matters[0], At: noon})
+			e.view.IDs = append(e.view.IDs, snapshots.ID{Revision: 3, Short: "cccccccccc"})
+			e.decision = decide(e.view, nil, noon)
+		}},
+		"held": {notBegun: true, meanwhile: func(e *Machine, _ *instanceState) { e.decision.Hold = true }},
+		"out of reach": {notBegun: true, meanwhile: func(_ *Machine, i *instanceState) {
+			i.err = errors.New("no route")
+		}},
+		"left the fleet": {notBegun: true, meanwhile: func(e *Machine, _ *instanceState) { delete(e.instances, "a") }},
+		"another instance": {notBegun: true, meanwhile: func(e *Machine, i *instanceState) {
+			other := *i
+			other.joined++
+			e.instances["a"] = &other
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, i, push := proposing(t)
+			if begun, _ := e.begun(); len(begun) > 0 {
+				t.Fatalf("begun before it was saved: %v", begun)
+			}
+			SaveEnded{Err: test.err}.apply(e, noon)
+			if test.meanwhile != nil {
+				test.meanwhile(e, i)
+			}
+			e.jobs.beginApproved(true, noon)
+			begun, results := e.begun()
+			if len(begun) == 1 != test.begun {
+				t.Errorf("begun is %v", begun)
+			}
+			if test.notBegun != (len(results) == 1 && results[0].Outcome == rollout.NotBegun && results[0].Snapshot == push.Snapshot) {
+				t.Errorf("results are %+v", results)
+			}
+			if saved := test.err == nil; (e.state.Rollout.Rollout != nil) != saved || e.proposed != nil {
+				t.Errorf("the rollout is %+v", e.state.Rollout.Rollout)
+			}
+			if len(e.saving.approved) > 0 {
+				t.Errorf("approved are still %v", e.saving.approved)
+			}
+		})
+	}
+}
+
+// An instance that is busy when the step is saved gets its push when that is over, and nothing
+// else before.
+func TestApprovedPushWaitsForAJob(t *testing.T) {
+	t.Parallel()
+	e, i, _ := proposing(t)
+	i.busy = workUpdate
+	SaveEnded{}.apply(e, noon)
+	e.jobs.beginApproved(true, noon)
+	if begun, results := e.begun(); len(begun) > 0 || len(results) > 0 || !e.saving.reservedFor(i, noon.Add(time.Hour)) {
+		t.Fatalf("begun %v, results %v", begun, results)
+	}
+	i.busy = ""
+	e.jobs.beginApproved(true, noon)
+	if begun, _ := e.begun(); len(begun) != 1 || i.busy != workPush {
+		t.Errorf("begun %v", begun)
+	}
+}
+
+// Results that came while a step was saved are for the step after it; those that it took are
+// taken again if it was not saved.
+func TestResultsAreTakenOnce(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{nil, errors.New("disk full")} {
+		e := newMachine(State{Uploads: map[string][]Upload{}}, noon)
+		e.results, e.reloads = []rollout.Result{{Instance: "a"}}, map[string]int{"a": 1, "b": 1}
+		e.saving.propose(rollout.State{Good: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}}, nil, nil, noon)
+		e.results, e.reloads["b"] = append(e.results, rollout.Result{Instance: "b"}), 2
+		SaveEnded{Err: err}.apply(e, noon)
+		results, reloads := len(e.results), len(e.reloads)
+		if err == nil && (results != 1 || e.results[0].Instance != "b" || reloads != 1) || err != nil && (results != 2 || reloads != 2) || e.reloads["b"] != 2 {
+			t.Errorf("after %v there are %v and %v", err, e.results, e.reloads)
+		}
+	}
+}
+
+// A save that not even its timeout ends is told, and nothing is saved beside it.
+func TestSaveThatDoesNotEndIsTold(t *testing.T) {
+	t.Parallel()
+	e, _, _ := proposing(t)
+	begun := len(e.effects)
+	for _, test := range []struct {
+		after time.Duration
+		told  bool
+	}{{SaveTimeout, false}, {SaveTimeout + 2*time.Second, true}, {time.Hour, true}} {
+		e.saving.keepState(noon.Add(test.after))
+		if _, told := e.troubles["state"]; told != test.told || len(e.effects) != begun {
+			t.Errorf("after %s it is told: %v, and effects are %v", test.after, told, e.effects)
+		}
+	}
+	SaveEnded{}.apply(e, noon.Add(time.Hour))
+	if len(e.troubles) > 0 {
+		t.Errorf("troubles are %v", e.troubles)
+	}
+}
+
+// What an instance is forgiven, or forgotten for, while a step is saved holds after it too.
+func TestForgottenWhileAStepIsSaved(t *testing.T) {
+	t.Parallel()
+	e, _, _ := proposing(t)
+	e.change(func(s rollout.State) rollout.State { return s.Forget("a") })
+	SaveEnded{}.apply(e, noon)
+	if len(e.state.Rollout.Instances) > 0 || e.state.Rollout.Rollout == nil {
+		t.Errorf("the state is %+v", e.state.Rollout)
+	}
+}
+
+// A full disk is told once, tried again ever more seldom, and nothing is pushed whose
+// push was not saved. With space again, all goes on.
+func TestFailureDiskOfTheStateFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := newSteps(t, 1, func() worldStore { return dirstore.Open(dir, dirstore.Options{}) })
+	w.publish()
+	var log bytes.Buffer
+	people := observe.New(observe.Options{
+		Log: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry(), Tracers: noop.NewTracerProvider(), Notify: func(notify.Notice) {},
+	})
+	pushes, tries := 0, 0
+	for range 600 { // a minute of turns
+		w.now = w.now.Add(100 * time.Millisecond)
+		e := w.e
+		view, err := w.store.View(t.Context())
+		e.takeView(view, err, w.now)
+		e.decision = decide(e.view, e.state.Rollout.Failed, w.now)
+		e.tellInstances()
+		w.read()
+		next, begun, waits := e.policy.Step(e.state.Rollout, e.rolling.observe(w.now), w.now)
+		if !sameJSON(next, e.state.Rollout) && e.saving.mayPropose(w.now) {
+			e.saving.propose(next, begun, waits, w.now)
+		}
+		e.reporting.look(w.now)
+		people.Tell(e.Told()...)
+		e.saving.keepState(w.now)
+		full := fmt.Errorf("save state: write .state.json.%d: no space left on device", 1000+7*tries)
+		if _, tried := e.endSave(full, w.now); tried {
+			tries++
+		}
+		pushes += len(e.saving.approved)
+	}
+	if pushes > 0 {
+		t.Errorf("%d pushes were approved that were not saved", pushes)
+	}
+	if tries > 14 || tries < 6 {
+		t.Errorf("saving was tried %d times in a minute", tries)
+	}
+	if n := strings.Count(log.String(), observe.TroubleMessage("state")); n != 1 {
+		t.Errorf("the log has %d lines of it:\n%s", n, log.String())
+	}
+	w.now = w.now.Add(lastSaveRetry)
+	w.settle()
+	people.Tell(w.e.Told()...)
+	if n := strings.Count(log.String(), "trouble is over"); n != 1 {
+		t.Errorf("the log says %d times that it is over:\n%s", n, log.String())
+	}
+}
+
+var errTaken = errors.New("another pusher has taken the state")
+
+// A term that two instances were met in is raised once, and both are looked at in the new one.
+func TestTermIsRaisedOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(State{}, noon)
+	m.Lead(1)
+	for _, name := range []string{"a", "b"} {
+		m.instances[name] = &instanceState{Instance: fleet.Instance{Name: name}, asked: true, busy: workClaim}
+	}
+	met := func(name string) {
+		ref := m.instances[name].ref()
+		OfInstance{instance.ClaimEnded{About: instance.About{Ref: ref}, Term: 1, Err: push.OutrankedError{Term: 1, By: 41}}}.apply(m, noon)
+	}
+	var raised []RaiseTerm
+	begin := func() {
+		m.saving.keepState(noon)
+		for _, x := range m.effects {
+			if r, is := x.(RaiseTerm); is {
+				raised = append(raised, r)
+			}
+		}
+		m.effects = nil
+	}
+	met("a")
+	begin()
+	met("b") // while it is raised
+	begin()
+	if len(raised) != 1 || raised[0].Above != 41 {
+		t.Fatalf("raised are %v", raised)
+	}
+	Raised{RaiseTerm: raised[0], Term: 42}.apply(m, noon)
+	begin()
+	m.leadership.beginClaims(noon)
+	if len(raised) != 1 || m.term.number != 42 || m.instances["a"].busy != workClaim || m.instances["b"].busy != workClaim {
+		t.Errorf("raised are %v, the term is %d, a is busy with %q, b with %q", raised, m.term.number, m.instances["a"].busy, m.instances["b"].busy)
+	}
+}
