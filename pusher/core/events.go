@@ -165,7 +165,7 @@ type SaveEnded struct {
 	Taken bool
 }
 
-func (s SaveEnded) String() string { return observe.Describe("save ended", "err", s.Err) }
+func (v SaveEnded) String() string { return observe.Describe("save ended", "err", v.Err) }
 
 // Raised is the end of raising the term.
 type Raised struct {

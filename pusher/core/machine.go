@@ -148,7 +148,7 @@ func (m *Machine) Replay() *binding.Replay { return m.bindings.Replay() }
 
 // turn is the whole of the pusher: it observes, decides what should run, takes
 // the next step of the rollout, and collects the effects that the runner is to start: its
-// pushes once the state of the step was saved, see saves.go.
+// pushes once the state of the step was saved, see saving.go.
 func (m *Machine) turn(now time.Time) {
 	m.view.Runs = runs(m.state.Rollout)
 	m.following.refuseOwn(now)

@@ -19,11 +19,16 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
-// worldStore is a store, and what writes to it.
-type worldStore interface {
+// readStore is what a pusher needs of a store.
+type readStore interface {
 	View(ctx context.Context) (channel.View, error)
 	Get(ctx context.Context, id snapshots.ID) (snapshots.Snapshot, error)
 	UpdateChannel(ctx context.Context, subject string, now time.Time, edit func(*channel.Channel) error) error
+}
+
+// worldStore is a store, and what writes to it.
+type worldStore interface {
+	readStore
 	Publish(ctx context.Context, d snapshots.Draft) (snapshots.ID, bool, error)
 	Delete(ctx context.Context, ids ...snapshots.ID) error
 	Close() error
