@@ -159,6 +159,26 @@ func TestChartVersionRestartsNothing(t *testing.T) {
 	}
 }
 
+// kubectl describe shows the end of the log of every container that ended with a fault, such as
+// the line of a configuration that the compiler does not take.
+func TestPodsSayWhyTheyEnded(t *testing.T) {
+	t.Parallel()
+	for _, v := range all(t) {
+		for _, o := range v.objects(t) {
+			pod, ok := podOf(o)
+			if !ok {
+				continue
+			}
+			spec := specOf(t, pod)
+			for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+				if c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
+					t.Errorf("%s: %s %s: container %s does not", v.name, o.GetKind(), o.GetName(), c.Name)
+				}
+			}
+		}
+	}
+}
+
 // Every mount has its volume, and every volume is mounted. Private keys are on no disk.
 func TestVolumes(t *testing.T) {
 	t.Parallel()

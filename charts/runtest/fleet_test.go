@@ -60,6 +60,8 @@ func TestFleet(t *testing.T) {
 			r.served(t, name+".example")
 		})
 	}
+	t.Run("another compiler", func(t *testing.T) { r.rollOut(t, "shop.example") })
+	t.Run("a configuration of the compiler that is wrong", func(t *testing.T) { r.misconfigure(t, port) })
 	t.Run("a configuration that cannot be started", func(t *testing.T) { r.breakPod(t, "shop.example") })
 	t.Run("credentials are renewed", func(t *testing.T) { r.renewCredentials(t, port) })
 	t.Run("the password of the Dataplane API changes", func(t *testing.T) {
@@ -76,9 +78,12 @@ func TestFleet(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a second release", func(t *testing.T) { r.second(t, port) })
 	t.Run("an existing fleet", func(t *testing.T) { r.existing(t, "shop.example") })
 	for _, n := range r.kubelet.Notes() {
-		t.Error("noticed:", n)
+		if !strings.HasPrefix(n, "container compiler of "+r.misconfigured+" ended with 3") {
+			t.Error("noticed:", n)
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type container struct {
 	mu       sync.Mutex
 	process  *process
 	killed   *process // by the test
+	last     *corev1.ContainerStateTerminated
 	restarts int
 	started  bool // its startup probe succeeded
 	ready    bool
@@ -69,7 +70,7 @@ func (c *container) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(p.dir, c.spec.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(c.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -239,6 +240,26 @@ func cloneTree(from, to string) error {
 		return os.Link(path, target)
 	})
 }
+
+// ended is how a life ended, with the end of what the container wrote if the pod asks for
+// that. The caller holds the mutex.
+func (c *container) ended(life *process) *corev1.ContainerStateTerminated {
+	out := &corev1.ContainerStateTerminated{ExitCode: life.code.Load(), Reason: "Completed"}
+	if out.ExitCode == 0 {
+		return out
+	}
+	out.Reason = "Error"
+	if c.spec.TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
+		text, _ := os.ReadFile(c.log())                             // it may have written nothing
+		out.Message = string(text[max(0, len(text)-messageBytes):]) // a kubelet's bound
+	}
+	return out
+}
+
+// messageBytes is how long a termination message is that comes from the log.
+const messageBytes = 2048
+
+func (c *container) log() string { return filepath.Join(c.pod.dir, c.spec.Name+".log") }
 
 // probe runs the probes of one life of a container.
 func (c *container) probe(ctx context.Context, life *process) {

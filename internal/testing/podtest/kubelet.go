@@ -161,6 +161,12 @@ func (k *Kubelet) Volume(pod corev1.Pod, name string) string {
 	return filepath.Join(k.dir, pod.Name, "volumes", name)
 }
 
+// Log is what a container of a pod wrote.
+func (k *Kubelet) Log(pod corev1.Pod, container string) string {
+	text, _ := os.ReadFile(filepath.Join(k.dir, pod.Name, container+".log")) // none yet
+	return string(text)
+}
+
 // Kill ends a container as a machine without memory does. It is started again, of which no
 // note is kept.
 func (k *Kubelet) Kill(pod corev1.Pod, container string) {

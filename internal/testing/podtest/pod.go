@@ -169,6 +169,7 @@ func (p *podRun) supervise(ctx context.Context, c *container, ending *atomic.Boo
 				c.restarts++
 			}
 			killed := c.killed == life
+			c.last = c.ended(life)
 			c.mu.Unlock()
 			if !ending.Load() && killed {
 				pause(ctx, again)
@@ -254,6 +255,7 @@ func (p *podRun) tell(ctx context.Context) {
 		defer c.mu.Unlock()
 		started := c.started
 		out := corev1.ContainerStatus{Name: c.spec.Name, Image: c.spec.Image, Ready: c.ready, Started: &started, RestartCount: int32(c.restarts)}
+		out.LastTerminationState.Terminated = c.last
 		if c.process != nil && !c.process.ended() {
 			out.State.Running = &corev1.ContainerStateRunning{}
 		} else {

@@ -78,6 +78,7 @@ spec:
   - name: prepare
     image: {{ $program }}
     imagePullPolicy: {{ $h.bootstrap.image.pullPolicy }}
+    terminationMessagePolicy: FallbackToLogsOnError
     command: [/usr/local/bin/bootstrap, prepare]
     env:
     {{- include "hapsnap.haproxyEnv" . | nindent 4 }}
@@ -92,6 +93,7 @@ spec:
   - name: dataplaneapi
     image: {{ $image }}
     imagePullPolicy: {{ $h.image.pullPolicy }}
+    terminationMessagePolicy: FallbackToLogsOnError
     restartPolicy: Always
     command: [/run/hapsnap/bootstrap, dataplaneapi]
     env:
@@ -120,6 +122,7 @@ spec:
   - name: haproxy
     image: {{ $image }}
     imagePullPolicy: {{ $h.image.pullPolicy }}
+    terminationMessagePolicy: FallbackToLogsOnError
     # It drains HAProxy when the kubelet ends the container. A preStop that sleeps could not
     # have /ready fail, and the signal that follows it would close the port of metrics too.
     command: [/run/hapsnap/bootstrap, haproxy]
