@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The images of hapsnap: targets compiler, pusher and haproxy. HAPROXY_LINE is the line of
+# The images of hapsnap: targets compiler, pusher, haproxy and hapsnap. HAPROXY_LINE is the line of
 # HAProxy of the fleet; the compiler's image has the same one, as what checks a
 # configuration has to be what runs it.
 #
@@ -62,6 +62,22 @@ COPY --from=build /out/bootstrap /usr/local/bin/bootstrap
 ENV PATH=/usr/local/bin
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/pusher"]
+
+# What people type, for CI and for a shell in a cluster. It has the haproxy that render asks.
+FROM scratch AS hapsnap
+ARG VERSION=unknown REVISION=unknown HAPROXY_LINE
+LABEL org.opencontainers.image.title="hapsnap" \
+	org.opencontainers.image.source="https://github.com/hapsnap/hapsnap" \
+	org.opencontainers.image.licenses="Apache-2.0" \
+	org.opencontainers.image.version="$VERSION" \
+	org.opencontainers.image.revision="$REVISION" \
+	dev.hapsnap.haproxy.line="$HAPROXY_LINE"
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=vendor /root-of-haproxy /
+COPY --from=build /out/hapsnap /usr/local/bin/hapsnap
+ENV PATH=/usr/local/bin:/usr/local/sbin
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/hapsnap"]
 
 # The vendor's HAProxy with the Dataplane API of a later line, which changes addresses
 # without a post of the whole. The chart runs the two in a container each, through bootstrap.

@@ -64,7 +64,7 @@ help: ## list the targets
 	@echo '  PACKAGES=...  fewer packages for test, cover, bench and fuzz'
 
 .PHONY: build
-build: ## build both programs into build/bin
+build: ## build the programs into build/bin
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X github.com/hapsnap/hapsnap/internal/process.version=$(VERSION)' -o build/bin/ ./cmd/...
 
 # Not through `go run`, which dies of a SIGTERM without telling the program: make
@@ -166,10 +166,16 @@ test-deps: deps $(KUBE) $(HELM)
 	@$(if $(findstring -race,$(TESTFLAGS)),hack/apt-install gcc libc6-dev)
 	@hack/apt-install openssh-client gpg gpg-agent prometheus iproute2
 
+# What a release has for people: an archive for each system, their checksums, and the
+# manifest of krew.
+.PHONY: archives
+archives: ## build archives of hapsnap for all systems into build/archives
+	@hack/archives build/archives $(VERSION)
+
 # Those who have Docker; tests need none.
 .PHONY: images
-images: ## build the images of compiler, pusher and haproxy with Docker
-	@for target in compiler pusher haproxy; do \
+images: ## build the images with Docker
+	@for target in compiler pusher haproxy hapsnap; do \
 		docker build --target $$target --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) --tag hapsnap/$$target:$(VERSION) . || exit; \
 	done
 

@@ -74,8 +74,8 @@ func (b block) commands() (typed, printed []string) {
 
 var (
 	marked   = regexp.MustCompile(`^(sh|console)( [a-z]+)?$`)
-	indented = regexp.MustCompile(`(?m)^(?: {4,}|\t)(?:\$ |compiler |pusher |kubectl |git |make )`)
-	span     = regexp.MustCompile("`((?:compiler|pusher) [^`]+)`")
+	indented = regexp.MustCompile(`(?m)^(?: {4,}|\t)(?:\$ |compiler |pusher |hapsnap |kubectl |git |make )`)
+	span     = regexp.MustCompile("`((?:compiler|pusher|hapsnap) [^`]+)`")
 	target   = regexp.MustCompile(`(?m)^([a-z0-9.-]+):`)
 )
 
@@ -150,7 +150,7 @@ func checkBlock(b block, targets []string) error {
 func checkShown(info, line string) error {
 	line, isCommand := strings.CutPrefix(line, "$ ")
 	first, _, _ := strings.Cut(line, " ")
-	if info == "" && (isCommand || slices.Contains([]string{"compiler", "pusher", "kubectl", "git", "make"}, first)) {
+	if info == "" && (isCommand || slices.Contains([]string{"compiler", "pusher", "hapsnap", "kubectl", "git", "make"}, first)) {
 		return fmt.Errorf("a command stands in a block that is not marked sh or console: %s", line)
 	}
 	if !isCommand {

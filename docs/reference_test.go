@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
+	front "github.com/hapsnap/hapsnap/hapsnap/cli"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
@@ -23,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the pages of commands and flags
 // take.
 func TestReferenceOfCommands(t *testing.T) {
 	t.Parallel()
-	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand()} {
+	for _, program := range []*cobra.Command{compiler.NewCommand(), pusher.NewCommand(), front.NewCommand(front.Name)} {
 		file := filepath.Join("reference", "commands-"+program.Name()+".md")
 		got := reference(program)
 		if *update {
@@ -108,6 +109,9 @@ func writeVerb(b *strings.Builder, verb *cobra.Command, common map[string]bool) 
 	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```text\n%s\n```\n", verb.CommandPath(), verb.Short, verb.UseLine())
 	if verb.Long != "" {
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(verb.Long))
+	}
+	if verb.HasExample() {
+		fmt.Fprintf(b, "\nFor example:\n\n```sh cluster\n%s\n```\n", strings.ReplaceAll(strings.TrimSpace(verb.Example), "\n  ", "\n"))
 	}
 	var own []*pflag.Flag
 	var others []string

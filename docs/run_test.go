@@ -17,12 +17,13 @@ import (
 	"time"
 
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
+	front "github.com/hapsnap/hapsnap/hapsnap/cli"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
-// TestMain lets the test's own binary be both programs, under their names: nothing has to
+// TestMain lets the test's own binary be each of the programs, under their names: nothing has to
 // be built for the pages to run them.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
@@ -30,6 +31,10 @@ func TestMain(m *testing.M) {
 		os.Exit(process.Main(compiler.NewCommand()))
 	case "pusher":
 		os.Exit(process.Main(pusher.NewCommand()))
+	case front.Name:
+		root, args := front.FromArgs(os.Args)
+		root.SetArgs(args)
+		os.Exit(process.Main(root))
 	}
 	os.Exit(m.Run())
 }
@@ -92,7 +97,7 @@ func newFolder(t *testing.T) *folder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, target := range map[string]string{"compiler": self, "pusher": self, "haproxy": haproxy} {
+	for name, target := range map[string]string{"compiler": self, "pusher": self, front.Name: self, "haproxy": haproxy} {
 		if err := os.Symlink(target, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +202,7 @@ func (f *folder) must(t *testing.T, line string) {
 }
 
 // endless are the commands that do not end by themselves.
-var endless = regexp.MustCompile(`\b(compiler run|pusher run|pusher status -w)\b`)
+var endless = regexp.MustCompile(`\b(compiler run|pusher run|(pusher|hapsnap) status -w)\b`)
 
 // exitCode is how a page says that a command fails.
 var exitCode = regexp.MustCompile(`(?m)^\[exit code (\d+)\]\n`)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	compiler "github.com/hapsnap/hapsnap/compiler/cli"
+	front "github.com/hapsnap/hapsnap/hapsnap/cli"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
@@ -71,7 +72,7 @@ func words(line string) (commands [][]string, err error) {
 
 // programOf returns which of our programs a command runs, or "".
 func programOf(command []string) string {
-	if name := path.Base(command[0]); name == "compiler" || name == "pusher" {
+	if name := path.Base(command[0]); name == "compiler" || name == "pusher" || name == front.Name {
 		return name
 	}
 	return ""
@@ -80,9 +81,14 @@ func programOf(command []string) string {
 // checkCommand holds a command of ours against the verbs and flags that there are, and, if
 // it is whole, against the arguments and flags that its verb wants.
 func checkCommand(command []string, whole bool) error {
-	root := compiler.NewCommand()
-	if programOf(command) == "pusher" {
+	var root *cobra.Command
+	switch programOf(command) {
+	case "pusher":
 		root = pusher.NewCommand()
+	case front.Name:
+		root = front.NewCommand(front.Name)
+	default:
+		root = compiler.NewCommand()
 	}
 	root.InitDefaultCompletionCmd("completion")
 	root.InitDefaultHelpCmd()

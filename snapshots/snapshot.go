@@ -282,6 +282,15 @@ func FindID(ids []ID, name string) (ID, bool) {
 	return ids[i], true
 }
 
+// IsName reports whether a text has a form by which [FindID] finds snapshots.
+func IsName(text string) bool {
+	if _, err := ParseID(text); err == nil || text == Newest {
+		return true
+	}
+	digits := strings.TrimPrefix(text, "r")
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
 // String returns the name, such as "r000123-9f3ac01b2d", or "" for the zero ID.
 func (id ID) String() string {
 	if id.IsZero() {

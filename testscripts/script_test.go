@@ -18,7 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 )
 
-// binaries is the folder with both programs, and with the haproxy, kubectl
+// binaries is the folder with our programs, and with the haproxy, kubectl
 // and kustomize to use under these names. It comes first on the PATH of every
 // script.
 var binaries string
@@ -71,13 +71,13 @@ func withPrograms(run func() int) int {
 	return run()
 }
 
-// build builds both programs, with the race detector where the tests have it.
+// build builds the programs, with the race detector where the tests have it.
 func build(dir string) error {
 	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
 	if raceDetector {
 		args = append(append(args, "-race"), strings.Fields(os.Getenv("RACE_FLAGS"))...)
 	}
-	cmd := exec.Command("go", append(args, "./cmd/compiler", "./cmd/pusher")...)
+	cmd := exec.Command("go", append(args, "./cmd/compiler", "./cmd/pusher", "./cmd/hapsnap")...)
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w\n%s", err, out)
@@ -136,6 +136,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("HOME", home)
 	env.Setenv("PATH", binaries+":"+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	env.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	env.Setenv("BIN", binaries)
 	examples, err := filepath.Abs("../examples")
 	if err != nil {
 		return err

@@ -160,7 +160,7 @@ func parseSide(name string, exists func(path string) bool) (store, revision stri
 	if exists(name) {
 		return "", "", nil
 	}
-	if i := strings.LastIndexByte(name, '@'); i > 0 && isRevision(name[i+1:]) {
+	if i := strings.LastIndexByte(name, '@'); i > 0 && snapshots.IsName(name[i+1:]) {
 		return name[:i], name[i+1:], nil
 	}
 	if isStore(name) && !strings.HasPrefix(name, "cluster:") {
@@ -172,15 +172,6 @@ func parseSide(name string, exists func(path string) bool) (store, revision stri
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-// isRevision tells the name of a snapshot from the host of a URL.
-func isRevision(text string) bool {
-	if _, err := snapshots.ParseID(text); err == nil || text == snapshots.Newest {
-		return true
-	}
-	digits := strings.TrimPrefix(text, "r")
-	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
 // redacted is the URL of a store up to where it could hold a password.

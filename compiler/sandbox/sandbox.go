@@ -11,7 +11,6 @@ import (
 	"net"
 	"os/exec"
 	"runtime"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -166,12 +165,12 @@ type process struct {
 	ended  chan struct{}
 }
 
-// run starts HAProxy in a directory. It dies with this process: its thread is
+// run starts HAProxy in a directory. On Linux it dies with this process: its thread is
 // kept until then, for the kernel ties the signal of death to that.
 func run(ctx context.Context, haproxy, dir string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, haproxy, "-db", "-f", snapshots.ConfigFile), ended: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, &p.output, &p.output
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = diesWithParent()
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()

@@ -1,6 +1,6 @@
 // Package filelock locks files, so that only one of several processes, or of several parts of one
-// process, does what the lock stands for. The locks are those of flock(2): advisory, and given back by
-// the kernel when the process that holds one ends.
+// process, does what the lock stands for. The locks are those of flock(2), and of LockFileEx on
+// Windows: the kernel gives them back when the process that holds one ends.
 package filelock
 
 import (
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -67,23 +66,10 @@ func open(path string, mode os.FileMode) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
 }
 
-func try(f *os.File) error {
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case errors.Is(err, syscall.EWOULDBLOCK):
-			return ErrHeld
-		}
-		return err
-	}
-}
-
 // Release gives the lock back. Closing the file alone would not always do that: a
 // process that is being started holds a copy of every open file, and with it the
 // lock, until it executes its program.
 func (l *Lock) Release() {
-	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN)
+	unlock(l.file)
 	_ = l.file.Close()
 }

@@ -134,6 +134,13 @@ var rules = []rule{
 		why:   "it reads snapshots and never renders",
 	},
 	{
+		name:        "only the front door joins the halves",
+		from:        func(path string) bool { return forUse(path) && !under("hapsnap", "cmd/hapsnap", "docs")(path) },
+		never:       under("hapsnap"),
+		exceptTests: true,
+		why:         "hapsnap is what people type, and nothing builds on it",
+	},
+	{
 		name:  "snapshots reaches neither half",
 		from:  under("snapshots"),
 		never: under("compiler", "pusher", "cmd", "templates"),

@@ -90,7 +90,7 @@ func Main(root *cobra.Command) int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage("%w", err) })
+	root.SetFlagErrorFunc(flagError)
 	err := root.ExecuteContext(ctx)
 	report(root.ErrOrStderr(), root.Name(), err)
 	return Code(ctx, err)
@@ -124,13 +124,18 @@ func report(w io.Writer, program string, err error) {
 	}
 }
 
-// Args turns the errors of a cobra argument check into usage errors.
+// Args turns the errors of a cobra argument check into usage errors. One of a command with
+// verbs names the verb that may be meant.
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return WithHint(Usage("%w", err), "see "+cmd.CommandPath()+" --help")
+		err := check(cmd, args)
+		switch {
+		case err == nil:
+			return nil
+		case cmd.HasAvailableSubCommands():
+			return WithHint(Usage("%w", err), verbHint(cmd, args[0]))
 		}
-		return nil
+		return WithHint(Usage("%w", err), seeHelp(cmd))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
@@ -73,10 +72,4 @@ func sweep(parent string, age time.Duration, prefixes []string) {
 		_ = os.RemoveAll(path)
 		lock.Release()
 	}
-}
-
-// isMine reports whether a folder belongs to the user of this process.
-func isMine(info os.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
 }

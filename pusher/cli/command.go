@@ -38,6 +38,7 @@ func NewCommand() *cobra.Command {
 		rbacCommand(), process.VersionCommand(),
 	)
 	process.Completion{Folders: []string{"live", "cache-dir"}}.AddTo(root)
+	process.GroupHelp(root)
 	return root
 }
 

@@ -201,7 +201,7 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	}
 	made.Reason = f.why(done.From)
 	made.warn(cmd.ErrOrStderr())
-	done.channelChange, done.Undo = made, "pusher unpin --store "+store.String()
+	done.channelChange, done.Undo = made, cmd.Parent().CommandPath()+" unpin --store "+store.String()
 	return f.output.Write(cmd.OutOrStdout(), done, done.print)
 }
 

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// krew is the manifest of a plugin, as far as krew installs from it.
+type krew struct {
+	Spec struct {
+		Version   string `json:"version"`
+		Platforms []struct {
+			Selector struct {
+				MatchLabels map[string]string `json:"matchLabels"`
+			} `json:"selector"`
+			URI    string `json:"uri"`
+			SHA256 string `json:"sha256"`
+			Bin    string `json:"bin"`
+		} `json:"platforms"`
+	} `json:"spec"`
+}
+
+// The program compiles for the systems that people have, and what a release has for them
+// fits together: archives, checksums and the manifest of krew.
+func TestArchives(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	const version = "v1.2.3"
+	build := exec.CommandContext(t.Context(), "../../hack/archives", out, version, "windows/amd64", "darwin/arm64", runtime.GOOS+"/"+runtime.GOARCH)
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var manifest krew
+	read(t, out, "krew.yaml", func(data []byte) error { return yaml.Unmarshal(data, &manifest) })
+	if manifest.Spec.Version != version || len(manifest.Spec.Platforms) != 3 {
+		t.Fatalf("the manifest of krew is of version %s for %d systems", manifest.Spec.Version, len(manifest.Spec.Platforms))
+	}
+	var sums string
+	read(t, out, "hapsnap_"+version+"_checksums.txt", func(data []byte) error { sums = string(data); return nil })
+	for _, p := range manifest.Spec.Platforms {
+		archive := p.URI[strings.LastIndex(p.URI, "/")+1:]
+		var files map[string][]byte
+		read(t, out, archive, func(data []byte) (err error) {
+			sum := sha256.Sum256(data)
+			if p.SHA256 != hex.EncodeToString(sum[:]) || !strings.Contains(sums, p.SHA256+"  "+archive+"\n") {
+				t.Errorf("%s: the checksum is %x, krew has %s, the list is\n%s", archive, sum, p.SHA256, sums)
+			}
+			files, err = unpack(data)
+			return err
+		})
+		for _, name := range []string{p.Bin, "LICENSE", "man/hapsnap.1", "man/hapsnap-pin.1"} {
+			if len(files[name]) == 0 {
+				t.Errorf("%s has no %s, only %v", archive, name, slices.Sorted(maps.Keys(files)))
+			}
+		}
+		if p.Selector.MatchLabels["os"] == runtime.GOOS {
+			prints(t, files[p.Bin], "hapsnap "+version+"\n")
+		}
+	}
+}
+
+func read(t *testing.T, folder, name string, use func([]byte) error) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, name))
+	if err == nil {
+		err = use(data)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+func unpack(data []byte) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	zipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	for r := tar.NewReader(zipped); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if files[filepath.Clean(header.Name)], err = io.ReadAll(r); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// prints runs the program, which says its version.
+func prints(t *testing.T, program []byte, want string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubectl-hapsnap")
+	if err := os.WriteFile(path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, "--version").Output()
+	if err != nil || string(out) != want {
+		t.Errorf("--version prints %q, %v; want %q", out, err, want)
+	}
+}

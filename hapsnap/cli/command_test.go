@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/dirstore"
+)
+
+// hapsnap runs a command line and returns its exit code and what it printed.
+func hapsnap(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := NewCommand(Name)
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	code = process.Main(root)
+	return code, out.String(), errs.String()
+}
+
+// filledStore is a directory with two snapshots.
+func filledStore(t *testing.T) (path string, ids []snapshots.ID) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "store")
+	store := dirstore.Open(path, dirstore.Options{})
+	for _, text := range []string{"one", "two"} {
+		id, _, err := store.Publish(t.Context(), snapshots.Draft{
+			Files:   []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("# " + text + "\n")}},
+			Subject: "the config " + text, Time: time.Now().Add(-time.Hour),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return path, ids
+}
+
+// programs matches what people do not type here.
+var programs = regexp.MustCompile(`\b(pusher|compiler) (\w+)`)
+
+// Every verb has examples that its flags and arguments take, and speaks of this program,
+// but for what runs in pods.
+func TestVerbsAreExplained(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{Name, Plugin} {
+		root := NewCommand(name)
+		for _, verb := range root.Commands() {
+			if verb.Name() == "version" || verb.Name() == "help" || verb.Name() == "completion" {
+				continue
+			}
+			var flags string
+			verb.Flags().VisitAll(func(f *pflag.Flag) { flags += f.Usage + "\n" })
+			for _, said := range programs.FindAllStringSubmatch(verb.Use+"\n"+verb.Short+"\n"+verb.Long+"\n"+flags, -1) {
+				if found, _, err := root.Find([]string{said[2]}); err == nil && found != root && said[0] != "pusher status" && said[0] != "compiler status" {
+					t.Errorf("%s speaks of %q", verb.CommandPath(), said[0])
+				}
+			}
+			if !verb.HasExample() {
+				t.Errorf("%s has no example", verb.CommandPath())
+			}
+			for line := range strings.Lines(verb.Example) {
+				checkExample(t, name, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// word is a word of a shell, perhaps in quotes.
+var word = regexp.MustCompile(`'[^']*'|\S+`)
+
+func checkExample(t *testing.T, name, line string) {
+	t.Helper()
+	rest, ok := strings.CutPrefix(line, name+" ")
+	args := word.FindAllString(rest, -1)
+	for i := range args {
+		args[i] = strings.Trim(args[i], "'")
+	}
+	verb, args, err := NewCommand(name).Find(args)
+	if err == nil {
+		err = verb.ParseFlags(args)
+	}
+	if err == nil {
+		err = verb.ValidateArgs(verb.Flags().Args())
+	}
+	if !ok || err != nil {
+		t.Errorf("example %q: %v", line, err)
+	}
+}
+
+// The program is called as kubectl calls it, too.
+func TestFromArgs(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/usr/bin/hapsnap": Name, `kubectl-hapsnap.exe`: Plugin, "/home/me/.krew/bin/kubectl-hapsnap": Plugin,
+	} {
+		root, args := FromArgs([]string{path, "pin", "r1"})
+		if !slices.Equal(args, []string{"pin", "r1"}) || root.CommandPath() != want {
+			t.Errorf("%s: %v %v", path, root.CommandPath(), args)
+		}
+		pin, _, err := root.Find(args)
+		if err != nil || !strings.Contains(pin.UsageString(), want+" pin SNAPSHOT [flags]") {
+			t.Errorf("%s: %v\n%s", path, err, pin.UsageString())
+		}
+	}
+	if _, args := FromArgs([]string{"kubectl_complete-hapsnap", "pi"}); !slices.Equal(args, []string{cobra.ShellCompRequestCmd, "pi"}) {
+		t.Errorf("kubectl completes with %v", args)
+	}
+}
+
+// Errors and answers of the halves name this program's verbs.
+func TestErrorsNameThisProgram(t *testing.T) {
+	t.Parallel()
+	store, _ := filledStore(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"pin", "r9", "--store", store}, process.ExitUsage, "hapsnap: the store holds no snapshot r9\n\thint: name one that hapsnap history lists, in full, as r12, or head\n"},
+		{[]string{"pinn"}, process.ExitUsage, "hapsnap: unknown command \"pinn\" for \"hapsnap\"\n\thint: did you mean pin or sign?\n"},
+		{[]string{"pin", "r1", "--stroe", store}, process.ExitUsage, "hapsnap: unknown flag: --stroe\n\thint: did you mean --store?\n"},
+		{[]string{"pin"}, process.ExitUsage, "hapsnap: accepts 1 arg(s), received 0\n\thint: see hapsnap pin --help\n"},
+		{[]string{"status"}, process.ExitUsage, "hapsnap: neither a state, a store nor a compiler is named\n\thint: use --state, --store or --address\n"},
+		{[]string{"diff", "r1", "manifests"}, process.ExitUsage, "hapsnap: r1 is a snapshot, and no store is named\n\thint: use --store, or name it as STORE@r1\n"},
+	} {
+		if code, _, stderr := hapsnap(t, c.args...); code != c.code || stderr != c.want {
+			t.Errorf("%v: exit code %d, said %q, want %q", c.args, code, stderr, c.want)
+		}
+	}
+}
+
+// diff finds both sides, and says by its exit code whether they differ.
+func TestDiffTakesSnapshotsOfTheStore(t *testing.T) {
+	t.Parallel()
+	store, _ := filledStore(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"r1", "head", "--store", store}, 1, "+# two"},
+		{[]string{"r1", "dir:" + store + "@r1", "--store", store}, 0, ""},
+		{[]string{"dir:" + store + "@r1", "r2", "--store", store}, 1, "+# two"},
+	} {
+		code, out, stderr := hapsnap(t, append([]string{"diff", "--exit-code"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit code %d\n%s%s", c.args, code, out, stderr)
+		}
+	}
+}
+
+// status shows what was compiled, and with a state the fleet before it.
+func TestStatusShowsBothHalves(t *testing.T) {
+	t.Parallel()
+	store, ids := filledStore(t)
+	code, out, stderr := hapsnap(t, "status", "--store", store)
+	if code != process.ExitOK || !strings.Contains(out, "newest    "+ids[1].String()) {
+		t.Errorf("exit code %d\n%s%s", code, out, stderr)
+	}
+	code, out, _ = hapsnap(t, "status", "--store", store, "-o", "json")
+	var both struct {
+		Fleet    any `json:"fleet"`
+		Compiled struct {
+			Head struct{ Snapshot string }
+		} `json:"compiled"`
+	}
+	if err := json.Unmarshal([]byte(out), &both); err != nil || code != process.ExitOK || both.Fleet != nil || both.Compiled.Head.Snapshot != ids[1].String() {
+		t.Errorf("exit code %d, %v\n%s", code, err, out)
+	}
+	// A state that is not there is an error, and not half an answer.
+	state := filepath.Join(t.TempDir(), "state.json")
+	if code, out, stderr = hapsnap(t, "status", "--store", store, "--state", state); code != process.ExitFailure || out != "" || !strings.Contains(stderr, "there is no state file") {
+		t.Errorf("exit code %d\n%s%s", code, out, stderr)
+	}
+}
+
+// Man pages are there for every verb, and twice the same.
+func TestManPages(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "man1")
+	var before []byte
+	for range 2 {
+		if code, _, stderr := hapsnap(t, "man", dir); code != process.ExitOK {
+			t.Fatal(stderr)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "hapsnap-pin.1"))
+		if err != nil || !strings.Contains(string(page), "incident 4711") || before != nil && !bytes.Equal(page, before) {
+			t.Errorf("%v\n%s", err, page)
+		}
+		before = page
+	}
+	for _, verb := range NewCommand(Name).Commands() {
+		if _, err := os.Stat(filepath.Join(dir, "hapsnap-"+verb.Name()+".1")); err != nil && verb.IsAvailableCommand() {
+			t.Error(err)
+		}
+	}
+}

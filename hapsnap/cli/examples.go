@@ -1,0 +1,43 @@
+package cli
+
+import "strings"
+
+// examples are what each verb is used for, with what comes of it; the program has no name
+// yet. The verbs say which store they mean by flags, here as by themselves.
+var examples = map[string][]string{
+	"status":            {"status", "status -w", "status --store 'git+file:///srv/edge.git?branch=edge' --state state.json -o json"},
+	"history":           {"history", "history --limit 5 -o json"},
+	"show":              {"show head", "show r12 --file haproxy.cfg"},
+	"diff":              {"diff r11 r12", "diff r12 manifests", "diff cluster:staging cluster:production --exit-code"},
+	"explain":           {"explain haproxy.cfg:120 -f manifests", "explain maps/host.map:3"},
+	"verify":            {"verify", "verify --allowed-signers signers"},
+	"check":             {"check --instances fleet.yaml"},
+	"pin":               {"pin r12 --reason 'incident 4711'", "pin head"},
+	"unpin":             {"unpin --reason 'mended in r15'"},
+	"override":          {"override r12 --for 2h --reason 'maintenance window'", "override --end"},
+	"rollback":          {"rollback --reason 'checkout answers 502'", "rollback --to r12"},
+	"approve":           {"approve r12"},
+	"reject":            {"reject r12 --reason 'drops the header X-Request-Id'", "reject r12 --fleet edge-eu"},
+	"retry":             {"retry", "retry r12"},
+	"pause":             {"pause --reason 'peak hours'"},
+	"resume":            {"resume"},
+	"promote":           {"promote", "promote r12 --full"},
+	"abort":             {"abort --reason 'error rate of edge-1'"},
+	"confirm-endpoints": {"confirm-endpoints", "confirm-endpoints 3f9a2c"},
+	"render":            {"render -f manifests -o out", "render -f manifests --config config.yaml -o 'git+file:///srv/edge.git?branch=edge'"},
+	"test":              {"test", "test tests/checkout.yaml --run headers"},
+	"migrate":           {"migrate -f manifests", "migrate -f manifests -o manifests --class hapsnap"},
+	"gc":                {"gc --dry-run", "gc --keep 50 --min-age 72h"},
+	"sign":              {"sign --signing-key ~/.ssh/id_ed25519"},
+	"recover":           {"recover --from-instance edge-1 --instances fleet.yaml"},
+	"accept-rewind":     {"accept-rewind --reason 'the repository was restored from Monday'"},
+}
+
+// examplesOf returns the examples of a verb as a help text has them.
+func examplesOf(verb, name string) string {
+	var lines []string
+	for _, line := range examples[verb] {
+		lines = append(lines, "  "+name+" "+line)
+	}
+	return strings.Join(lines, "\n")
+}
