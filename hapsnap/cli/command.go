@@ -35,7 +35,9 @@ const long = `hapsnap shows what a fleet of HAProxy instances runs, says what it
 ingress manifests into snapshots of configurations.
 
 The programs compiler and pusher run in pods and do the work. This one has the verbs of both
-that people type.`
+that people type.
+
+` + findsHelp
 
 // groups are the verbs by what people do with them.
 var groups = []struct {
@@ -72,11 +74,13 @@ func NewCommand(name string) *cobra.Command {
 		}
 	}
 	says := newSpeech(root, name)
+	finds := newFinder()
 	for _, verb := range root.Commands() {
 		says.rename(verb)
+		finds.attach(verb)
 		verb.Example = examplesOf(verb.Name(), name)
 	}
-	root.AddCommand(manCommand(name), process.VersionCommand())
+	root.AddCommand(contextCommand(finds.contexts, name), manCommand(name), process.VersionCommand())
 	process.GroupHelp(root)
 	return root
 }

@@ -83,13 +83,12 @@ func diff(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	inStore := func(name string) bool { return snapshots.IsName(name) && !exists(name) }
-	if inStore(args[0]) && inStore(args[1]) {
+	if isSnapshot(args[0]) && isSnapshot(args[1]) {
 		return run(cmd, pusher.NewCommand(), cmd.OutOrStdout(), "diff", nil, args...)
 	}
 	sides := slices.Clone(args)
 	for i, name := range sides {
-		if !inStore(name) {
+		if !isSnapshot(name) {
 			continue
 		}
 		if store == "" {
@@ -100,9 +99,10 @@ func diff(cmd *cobra.Command, args []string) error {
 	return run(cmd, compiler.NewCommand(), cmd.OutOrStdout(), "diff", nil, sides...)
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+// isSnapshot tells a snapshot of the store from manifests.
+func isSnapshot(name string) bool {
+	_, err := os.Stat(name)
+	return snapshots.IsName(name) && err != nil
 }
 
 // whole is the status of both halves. Parts that are not asked for are not there.

@@ -5,6 +5,8 @@ package kubeconfig
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -12,7 +14,7 @@ import (
 
 // Options say which API server to reach, and as whom. The zero value is that of the pod.
 type Options struct {
-	File      string // "" is the service account of the pod
+	File      string // "" is the service account of the pod; of several, as in KUBECONFIG, the first one wins
 	Context   string // of the file; "" is its current one
 	UserAgent string // names the program
 }
@@ -39,10 +41,51 @@ func (o Options) load() (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.File}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	config, err := o.client().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", o.File, err)
 	}
 	return config, nil
+}
+
+func (o Options) client() clientcmd.ClientConfig {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: o.File}
+	if files := filepath.SplitList(o.File); len(files) > 1 {
+		rules = &clientcmd.ClientConfigLoadingRules{Precedence: files}
+	}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+}
+
+// Namespace returns the namespace of the context, or that of the pod; "" if it cannot be
+// found out.
+func (o Options) Namespace() string {
+	if o.File == "" {
+		data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(data))
+	}
+	namespace, _, err := o.client().Namespace()
+	if err != nil {
+		return ""
+	}
+	return namespace
+}
+
+// Usual returns the file that kubectl takes if none is named: what KUBECONFIG says, or else
+// ~/.kube/config if it is there. It is "" without either.
+func Usual() string {
+	if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" {
+		return files
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	file := filepath.Join(home, ".kube", "config")
+	if _, err := os.Stat(file); err != nil {
+		return ""
+	}
+	return file
 }

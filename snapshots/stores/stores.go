@@ -98,7 +98,7 @@ In a shell, put the URL of a git store in quotes`
 // git store is main unless the URL names one. The store is not contacted. A URL
 // that cannot be understood is a usage error.
 func Open(_ context.Context, text string, o Options) (Store, error) {
-	scheme, rest, hasScheme := strings.Cut(text, ":")
+	scheme, rest, _ := strings.Cut(text, ":")
 	switch {
 	case text == "":
 		return nil, usage("no store is named")
@@ -106,7 +106,7 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 		return nil, process.WithHint(process.Usage("store %s: only what is in git or ConfigMaps can be signed", text), "leave out --signing-key, --allowed-signers and --keyring")
 	case o.Key.File == "" && o.Key.PassphraseFile != "":
 		return nil, process.WithHint(process.Usage("there is a passphrase and no key that has it"), "use --signing-key FILE")
-	case !hasScheme, strings.ContainsAny(scheme, "/."):
+	case !HasScheme(text):
 		return openDir(text, o)
 	case scheme == "dir" && rest == "":
 		return nil, usage("store %q names no directory", text)
@@ -119,6 +119,12 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 	default:
 		return nil, usage("store %q: unknown scheme %s:", text, scheme)
 	}
+}
+
+// HasScheme tells a URL from the path of a directory.
+func HasScheme(text string) bool {
+	scheme, _, ok := strings.Cut(text, ":")
+	return ok && !strings.ContainsAny(scheme, "/.")
 }
 
 // signs reports whether signatures are to be made or verified.

@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/stores"
+)
+
+const findsHelp = `What a verb needs and no flag says comes from, in this order:
+
+  1. the environment: HAPSNAP_STORE for --store, HAPSNAP_GIT_TOKEN_FILE for
+     --git-token-file, and so on for every long flag;
+  2. the context of --context, or else the one in use: see hapsnap context --help;
+  3. the cluster: a ConfigMap with the label ` + clientLabel + `, which the
+     chart makes, names the store and the state. The cluster is that of
+     --kubeconfig, $KUBECONFIG, ~/.kube/config or the pod.
+
+A store and a state always come from the same place, unless a flag or the
+environment names them.`
+
+// settings are flags by name, with their values.
+type settings map[string]string
+
+// identity are the flags that say which fleet is meant. Places that name others are not mixed.
+var identity = []string{"store", "state"}
+
+// finder fills the flags of verbs from what people have set up.
+type finder struct {
+	environment func(name string) (string, bool)
+	contexts    *contextFile
+	discover    func(ctx context.Context, at cluster) (settings, error)
+}
+
+func newFinder() *finder {
+	return &finder{environment: os.LookupEnv, contexts: userContexts(), discover: discover}
+}
+
+// attach has a verb, and the completion of its arguments and flags, find what is not given.
+func (f *finder) attach(verb *cobra.Command) {
+	flags := verb.Flags()
+	if flags.Lookup("kubeconfig") != nil {
+		freeShorthand(verb, "n")
+		flags = verb.Flags()
+		flags.StringP("namespace", "n", "", "namespace in which to look for the installation that is meant")
+		flags.String("installation", "", "installation that is meant, as namespace/name of its ConfigMap with the label "+clientLabel)
+		flags.Lookup("kubeconfig").Usage = "file that says how to reach the cluster (default: $KUBECONFIG, ~/.kube/config, or in a pod its own cluster)"
+		flags.Lookup("context").Usage = "context of hapsnap, or else of the kubeconfig (default: the ones in use)"
+	}
+	run := verb.RunE
+	verb.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.fill(cmd, args); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	if complete := verb.ValidArgsFunction; complete != nil {
+		verb.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			_ = f.fill(cmd, args) // who completes is told nothing
+			return complete(cmd, args, typed)
+		}
+	}
+}
+
+// freeShorthand takes a shorthand from the flag of a verb that has it.
+func freeShorthand(verb *cobra.Command, letter string) {
+	taken := verb.Flags().ShorthandLookup(letter)
+	if taken == nil {
+		return
+	}
+	var all []*pflag.Flag
+	verb.Flags().VisitAll(func(f *pflag.Flag) { all = append(all, f) })
+	taken.Shorthand = ""
+	verb.ResetFlags()
+	for _, f := range all {
+		verb.Flags().AddFlag(f)
+	}
+}
+
+// variable is the environment variable of a flag.
+func variable(flag string) string {
+	return "HAPSNAP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// fill sets the flags that were not given.
+func (f *finder) fill(cmd *cobra.Command, args []string) error {
+	flags := cmd.Flags()
+	if err := f.fromEnvironment(flags); err != nil {
+		return err
+	}
+	if flags.Lookup("kubeconfig") == nil {
+		return nil
+	}
+	if err := f.fromContext(flags); err != nil {
+		return err
+	}
+	if err := findKubeconfig(flags); err != nil {
+		return err
+	}
+	return f.fromCluster(cmd, args)
+}
+
+func (f *finder) fromEnvironment(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		value, ok := f.environment(variable(flag.Name))
+		if !ok || value == "" || flag.Changed || flag.Hidden || flag.Name == "help" || err != nil {
+			return
+		}
+		if failed := flags.Set(flag.Name, value); failed != nil {
+			err = process.Usage("%s: %w", variable(flag.Name), failed)
+		}
+	})
+	return err
+}
+
+// apply sets the flags that were not given, if what was given may come together with them.
+func apply(flags *pflag.FlagSet, s settings, from string) error {
+	for _, name := range identity {
+		if flag := flags.Lookup(name); flag != nil && flag.Changed && s[name] != "" && !has(flag, s[name]) {
+			return nil
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		flag := flags.Lookup(name)
+		if flag == nil || flag.Changed || s[name] == "" {
+			continue
+		}
+		if err := flags.Set(name, s[name]); err != nil {
+			return process.Usage("%s: %s: %w", from, name, err)
+		}
+	}
+	return nil
+}
+
+// has reports whether a flag has a value, or among others.
+func has(flag *pflag.Flag, value string) bool {
+	if list, ok := flag.Value.(pflag.SliceValue); ok {
+		return slices.Contains(list.GetSlice(), value)
+	}
+	return flag.Value.String() == value
+}
+
+// fromContext takes what the context says. A name that is none of ours is one of the
+// kubeconfig.
+func (f *finder) fromContext(flags *pflag.FlagSet) error {
+	file, err := f.contexts.read()
+	if err != nil {
+		return err
+	}
+	at := flags.Lookup("context")
+	name := file.Current
+	if at.Changed {
+		name = at.Value.String()
+	}
+	set, ok := file.Contexts[name]
+	switch {
+	case name == "" || !ok && at.Changed:
+		return nil
+	case !ok:
+		return process.WithHint(process.Usage("%s says to use the context %s, which is not there", f.contexts.path, name), "hapsnap context use NAME, or hapsnap context use --none")
+	}
+	if at.Changed { // the name was ours, and means nothing to the kubeconfig
+		if err := at.Value.Set(set["context"]); err != nil {
+			return err
+		}
+	}
+	return apply(flags, set, "context "+name)
+}
+
+// findKubeconfig names the kubeconfig that kubectl would take. It is not named to a verb
+// that reads files, and takes both for a mistake.
+func findKubeconfig(flags *pflag.FlagSet) error {
+	flag := flags.Lookup("kubeconfig")
+	if files := flags.Lookup("filename"); files != nil && files.Changed {
+		output := flags.Lookup("output")
+		if output == nil || !stores.InCluster(output.Value.String()) {
+			return nil
+		}
+	}
+	if flag.Changed || flag.Value.String() != "" {
+		return nil
+	}
+	if file := kubeconfig.Usual(); file != "" {
+		return flags.Set("kubeconfig", file)
+	}
+	return nil
+}
+
+// cluster says where to look for an installation.
+type cluster struct {
+	access                  kubeconfig.Options
+	namespace, installation string
+}
+
+// fromCluster asks the cluster for the store, or for the state, if the verb needs one and
+// nobody named it.
+func (f *finder) fromCluster(cmd *cobra.Command, args []string) error {
+	flags := cmd.Flags()
+	value := func(name string) string {
+		if flag := flags.Lookup(name); flag != nil {
+			return flag.Value.String()
+		}
+		return ""
+	}
+	at := cluster{
+		access:    kubeconfig.Options{File: value("kubeconfig"), Context: value("context"), UserAgent: "hapsnap/" + process.Version()},
+		namespace: value("namespace"), installation: value("installation"),
+	}
+	if !lacks(cmd, args) {
+		return nil
+	}
+	named := at.namespace != "" || at.installation != ""
+	if at.access.File == "" && !kubeconfig.Inside() {
+		if named {
+			return process.WithHint(process.Usage("no cluster is named in which to look for the installation"), "use --kubeconfig")
+		}
+		return nil
+	}
+	found, err := f.discover(cmd.Context(), at)
+	if err != nil {
+		return fmt.Errorf("no store is named, and none was found: %w", err)
+	}
+	return apply(flags, found, "the cluster")
+}
+
+// lacks reports whether a verb needs a store or a state that is not named.
+func lacks(cmd *cobra.Command, args []string) bool {
+	lacking := func(name string) bool { flag := cmd.Flags().Lookup(name); return flag != nil && !flag.Changed }
+	switch cmd.Name() {
+	case "status":
+		return lacking("store") && lacking("state") && lacking("address")
+	case "diff":
+		return lacking("store") && slices.ContainsFunc(args, isSnapshot)
+	case "gc", "recover", "accept-rewind":
+		return lacking("store") || lacking("state")
+	}
+	return lacking("store")
+}
+
+// absolute returns a setting that means the same in another folder.
+func absolute(name, value string) (string, error) {
+	path := value
+	switch {
+	case value == "" || name == "context" || name == "namespace" || name == "installation":
+		return value, nil
+	case name == "store" || name == "state":
+		if rest, ok := strings.CutPrefix(value, "dir:"); ok {
+			path = rest
+		} else if stores.HasScheme(value) || strings.HasPrefix(value, "secret:") {
+			return value, nil
+		}
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", value, err)
+	}
+	return path, nil
+}
