@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 )
@@ -34,29 +35,44 @@ const (
 func discover(ctx context.Context, at cluster) (settings, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 	defer cancel()
-	config, err := at.access.Load()
+	client, err := clientOf(at.access)
 	if err != nil {
 		return nil, process.WithHint(err, hintNamed)
+	}
+	all, err := installations(ctx, client, at)
+	if err != nil {
+		return nil, err
+	}
+	return chosen(all, at)
+}
+
+func clientOf(at kubeconfig.Options) (kubernetes.Interface, error) {
+	config, err := at.Load()
+	if err != nil {
+		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of the cluster: %w", err)
 	}
-	all, err := installations(ctx, client, at)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(all) == 0:
+	return client, nil
+}
+
+// chosen returns what the only one of the installations says.
+func chosen(all []corev1.ConfigMap, at cluster) (settings, error) {
+	switch len(all) {
+	case 0:
 		return nil, process.WithHint(fmt.Errorf("no ConfigMap of %s has the label %s", where(at), clientLabel), hintNamed)
-	case len(all) > 1:
-		var names []string
-		for _, m := range all {
-			names = append(names, fmt.Sprintf("%s/%s (%s)", m.Namespace, m.Name, m.Data["store"]))
-		}
-		slices.Sort(names)
-		return nil, process.WithHint(process.Usage("there are %d installations:\n\t%s", len(all), strings.Join(names, "\n\t")), "choose one with --installation NAMESPACE/NAME, or with -n if it is alone in its namespace")
+	case 1:
+		return settingsOf(all[0])
 	}
-	return settingsOf(all[0])
+	var names []string
+	for _, m := range all {
+		names = append(names, fmt.Sprintf("%s/%s (%s)", m.Namespace, m.Name, m.Data["store"]))
+	}
+	slices.Sort(names)
+	return nil, process.WithHint(process.Usage("there are %d installations:\n\t%s", len(all), strings.Join(names, "\n\t")),
+		"choose one with --installation NAMESPACE/NAME, or with -n if it is alone in its namespace")
 }
 
 func where(at cluster) string {

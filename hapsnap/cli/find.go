@@ -11,9 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -27,7 +29,8 @@ const findsHelp = `What a verb needs and no flag says comes from, in this order:
      --kubeconfig, $KUBECONFIG, ~/.kube/config or the pod.
 
 A store and a state always come from the same place, unless a flag or the
-environment names them.`
+environment names them. A state that was found and cannot be read is left out
+where the verb has an answer without it.`
 
 // settings are flags by name, with their values.
 type settings map[string]string
@@ -40,10 +43,11 @@ type finder struct {
 	environment func(name string) (string, bool)
 	contexts    *contextFile
 	discover    func(ctx context.Context, at cluster) (settings, error)
+	readable    func(ctx context.Context, at kubeconfig.Options, state string) error
 }
 
 func newFinder() *finder {
-	return &finder{environment: os.LookupEnv, contexts: userContexts(), discover: discover}
+	return &finder{environment: os.LookupEnv, contexts: userContexts(), discover: discover, readable: readableState}
 }
 
 // attach has a verb, and the completion of its arguments and flags, find what is not given.
@@ -101,13 +105,69 @@ func (f *finder) fill(cmd *cobra.Command, args []string) error {
 	if flags.Lookup("kubeconfig") == nil {
 		return nil
 	}
+	state := flags.Lookup("state")
+	given := state == nil || state.Changed
 	if err := f.fromContext(flags); err != nil {
 		return err
 	}
 	if err := findKubeconfig(flags); err != nil {
 		return err
 	}
-	return f.fromCluster(cmd, args)
+	if err := f.fromCluster(cmd, args); err != nil {
+		return err
+	}
+	if !given && state.Changed && !needsState(cmd) {
+		f.goOnWithout(cmd, state)
+	}
+	return nil
+}
+
+// needsState reports whether a verb is nothing without a state.
+func needsState(cmd *cobra.Command) bool {
+	switch cmd.Name() {
+	case "gc", "recover", "accept-rewind":
+		return true
+	case "status":
+		return !stores.InCluster(cmd.Flags().Lookup("store").Value.String())
+	}
+	return false
+}
+
+// goOnWithout takes back a state that nobody named and that cannot be read: it may be in a
+// Secret that is not for everybody, and the verb has an answer without it.
+func (f *finder) goOnWithout(cmd *cobra.Command, state *pflag.Flag) {
+	err := f.readable(cmd.Context(), access(cmd.Flags()), state.Value.String())
+	if err == nil {
+		return
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s: going on without the state of the pusher: %v\n", Name, err)
+	_ = state.Value.Set("") // a text can be anything
+	state.Changed = false
+}
+
+// readableState returns why a state cannot be read.
+func readableState(ctx context.Context, at kubeconfig.Options, state string) error {
+	if !strings.HasPrefix(state, statestore.Prefix) {
+		_, err := os.Stat(state)
+		return err
+	}
+	name, err := statestore.Parse(state)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	client, err := clientOf(at)
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	return err
+}
+
+// access is how the cluster of a verb is reached.
+func access(flags *pflag.FlagSet) kubeconfig.Options {
+	return kubeconfig.Options{File: flags.Lookup("kubeconfig").Value.String(), Context: flags.Lookup("context").Value.String(), UserAgent: "hapsnap/" + process.Version()}
 }
 
 func (f *finder) fromEnvironment(flags *pflag.FlagSet) (err error) {
@@ -213,18 +273,20 @@ func (f *finder) fromCluster(cmd *cobra.Command, args []string) error {
 		return ""
 	}
 	at := cluster{
-		access:    kubeconfig.Options{File: value("kubeconfig"), Context: value("context"), UserAgent: "hapsnap/" + process.Version()},
-		namespace: value("namespace"), installation: value("installation"),
+		access: access(flags), namespace: value("namespace"), installation: value("installation"),
 	}
 	if !lacks(cmd, args) {
 		return nil
 	}
 	named := at.namespace != "" || at.installation != ""
 	if at.access.File == "" && !kubeconfig.Inside() {
-		if named {
+		switch {
+		case named:
 			return process.WithHint(process.Usage("no cluster is named in which to look for the installation"), "use --kubeconfig")
+		case cmd.Name() == "status" || cmd.Name() == "diff" || flags.Lookup("store").Changed:
+			return nil // they say what else would do
 		}
-		return nil
+		return process.WithHint(process.Usage("no store is named, and there is no cluster to find it in"), hintNamed)
 	}
 	found, err := f.discover(cmd.Context(), at)
 	if err != nil {
@@ -249,13 +311,13 @@ func lacks(cmd *cobra.Command, args []string) bool {
 
 // absolute returns a setting that means the same in another folder.
 func absolute(name, value string) (string, error) {
-	path := value
+	prefix, path := "", value
 	switch {
 	case value == "" || name == "context" || name == "namespace" || name == "installation":
 		return value, nil
 	case name == "store" || name == "state":
 		if rest, ok := strings.CutPrefix(value, "dir:"); ok {
-			path = rest
+			prefix, path = "dir:", rest
 		} else if stores.HasScheme(value) || strings.HasPrefix(value, "secret:") {
 			return value, nil
 		}
@@ -264,5 +326,5 @@ func absolute(name, value string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find %s: %w", value, err)
 	}
-	return path, nil
+	return prefix + path, nil
 }

@@ -92,7 +92,7 @@ func diff(cmd *cobra.Command, args []string) error {
 			continue
 		}
 		if store == "" {
-			return process.WithHint(process.Usage("%s is a snapshot, and no store is named", name), "use --store, or name it as STORE@"+name)
+			return process.WithHint(process.Usage("%s is a snapshot, and no store is named", name), "use --store or HAPSNAP_STORE, or name it as STORE@"+name)
 		}
 		sides[i] = store + "@" + name
 	}
@@ -157,7 +157,7 @@ func status(cmd *cobra.Command) error {
 	asJSON := value("output") == "json"
 	fleet, compiled, except := parts(value("state"), value("store"), value("address"))
 	if !fleet && !compiled {
-		return process.WithHint(process.Usage("neither a state, a store nor a compiler is named"), "use --state, --store or --address")
+		return process.WithHint(process.Usage("neither a state, a store nor a compiler is named"), "use --state, --store or --address, or add a context: hapsnap context add NAME --store STORE")
 	}
 	var both whole
 	part := func(half *cobra.Command, into *json.RawMessage, except []string) error {

@@ -1,0 +1,39 @@
+package charttest
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// hapsnap finds the store and the state that the programs were given, in a namespace where
+// people with the chart's roles may read, and no password.
+func TestClientFindsTheStore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args             []string
+		namespace, store string
+	}{
+		"in the cluster": {nil, "edge-store", "configmap:edge-store/edge-hapsnap"},
+		"in git":         {[]string{"--set", "store.url=git+https://me:secret@git.example/edge.git?branch=edge"}, "edge", "git+https://me@git.example/edge.git?branch=edge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := Template(t, "helm", "edge", c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := Find(t, Objects(t, text), "ConfigMap", "edge-hapsnap-client")
+			data, _, err := unstructured.NestedStringMap(client.Object, "data")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if client.GetLabels()["hapsnap.dev/client"] == "" || client.GetNamespace() != c.namespace {
+				t.Errorf("ConfigMap %s/%s has the labels %v", client.GetNamespace(), client.GetName(), client.GetLabels())
+			}
+			if data["store"] != c.store || data["state"] != "secret:edge/edge-hapsnap-pusher" || data["namespace"] != "edge" {
+				t.Errorf("it says %v", data)
+			}
+		})
+	}
+}
