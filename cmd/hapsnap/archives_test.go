@@ -35,18 +35,6 @@ type krew struct {
 	} `json:"spec"`
 }
 
-// The program compiles for the systems that people have beside Linux.
-func TestOtherSystems(t *testing.T) {
-	t.Parallel()
-	for _, system := range []string{"windows", "darwin"} {
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, ".")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH=amd64")
-		if text, err := build.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", system, err, text)
-		}
-	}
-}
-
 // What a release has for people fits together: archives, checksums and the manifest of krew.
 func TestArchives(t *testing.T) {
 	t.Parallel()
