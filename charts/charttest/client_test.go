@@ -19,7 +19,7 @@ func TestClientFindsTheStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := Template(t, "helm", "edge", c.args...)
+			text, err := Template(t, "helm", "edge", append(c.args, "--set", "haproxy.dataplane.existingSecret=dataplane")...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -173,7 +173,7 @@ func access(flags *pflag.FlagSet) kubeconfig.Options {
 func (f *finder) fromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(flag *pflag.Flag) {
 		value, ok := f.environment(variable(flag.Name))
-		if !ok || value == "" || flag.Changed || flag.Hidden || flag.Name == "help" || err != nil {
+		if !ok || value == "" || flag.Changed || flag.Hidden || flag.Name == "help" || err != nil || flag.Name == "kubeconfig" && readsFiles(flags) {
 			return
 		}
 		if failed := flags.Set(flag.Name, value); failed != nil {
@@ -192,7 +192,7 @@ func apply(flags *pflag.FlagSet, s settings, from string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		flag := flags.Lookup(name)
-		if flag == nil || flag.Changed || s[name] == "" {
+		if flag == nil || flag.Changed || s[name] == "" || name == "kubeconfig" && readsFiles(flags) {
 			continue
 		}
 		if err := flags.Set(name, s[name]); err != nil {
@@ -237,17 +237,17 @@ func (f *finder) fromContext(flags *pflag.FlagSet) error {
 	return apply(flags, set, "context "+name)
 }
 
-// findKubeconfig names the kubeconfig that kubectl would take. It is not named to a verb
-// that reads files, and takes both for a mistake.
+// readsFiles reports whether a verb reads manifests from files and needs no cluster. It
+// takes both for a mistake.
+func readsFiles(flags *pflag.FlagSet) bool {
+	files, output := flags.Lookup("filename"), flags.Lookup("output")
+	return files != nil && files.Changed && (output == nil || !stores.InCluster(output.Value.String()))
+}
+
+// findKubeconfig names the kubeconfig that kubectl would take.
 func findKubeconfig(flags *pflag.FlagSet) error {
 	flag := flags.Lookup("kubeconfig")
-	if files := flags.Lookup("filename"); files != nil && files.Changed {
-		output := flags.Lookup("output")
-		if output == nil || !stores.InCluster(output.Value.String()) {
-			return nil
-		}
-	}
-	if flag.Changed || flag.Value.String() != "" {
+	if readsFiles(flags) || flag.Changed || flag.Value.String() != "" {
 		return nil
 	}
 	if file := kubeconfig.Usual(); file != "" {

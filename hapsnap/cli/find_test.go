@@ -114,7 +114,11 @@ func TestPrecedence(t *testing.T) {
 			map[string]string{"store": "configmap:edge/shop", "state": "[secret:edge/pusher]"}, 1},
 		"a state that was given": {finding{found: inCluster, unread: errors.New("forbidden")}, "rollback", []string{"--kubeconfig", "/k", "--state", "/mine"},
 			map[string]string{"store": "", "state": "/mine"}, 1},
-		"files": {finding{env: map[string]string{"HAPSNAP_HTTP_PORT": "8080"}, found: inCluster}, "render", []string{"-f", "manifests"},
+		"files and a context with a cluster": {finding{config: "current: a\ncontexts: {a: {kubeconfig: /k}}\n", found: inCluster}, "render", []string{"-f", "manifests", "-o", "out"},
+			map[string]string{"kubeconfig": ""}, 0},
+		"files for a store in the cluster": {finding{config: "current: a\ncontexts: {a: {kubeconfig: /k}}\n", found: inCluster}, "render", []string{"-f", "manifests", "-o", "configmap:a/b"},
+			map[string]string{"kubeconfig": "/k"}, 0},
+		"files": {finding{env: map[string]string{"HAPSNAP_HTTP_PORT": "8080", "HAPSNAP_KUBECONFIG": "/k"}, found: inCluster}, "render", []string{"-f", "manifests"},
 			map[string]string{"http-port": "8080", "kubeconfig": ""}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
