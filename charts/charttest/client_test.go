@@ -14,12 +14,12 @@ func TestClientFindsTheStore(t *testing.T) {
 		args             []string
 		namespace, store string
 	}{
-		"in the cluster": {nil, "edge-store", "configmap:edge-store/edge-hapsnap"},
+		"in the cluster": {nil, "edge-edge-hapsnap-store", "configmap:edge-edge-hapsnap-store/edge-hapsnap"},
 		"in git":         {[]string{"--set", "store.url=git+https://me:secret@git.example/edge.git?branch=edge"}, "edge", "git+https://me@git.example/edge.git?branch=edge"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := Template(t, "helm", "edge", append(c.args, "--set", "haproxy.dataplane.existingSecret=dataplane")...)
+			text, err := Template(t, "helm", "edge", append(c.args, "--set", "haproxy.dataplane.existingSecret=dataplane,certManager.enabled=true,certManager.issuerRef.name=ca")...)
 			if err != nil {
 				t.Fatal(err)
 			}
