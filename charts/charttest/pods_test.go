@@ -266,6 +266,7 @@ func TestRefusals(t *testing.T) {
 		{"scope without namespaces", append(ready, "--set", "rbac.scope=namespaces"), "rbac.namespaces is empty"},
 		{"signers without keys", append(ready, "--set", "store.signing.allowedSignersConfigMap=signers"), "both programs need a key"},
 		{"daemonset that scales", append(ready, "--set", "haproxy.kind=DaemonSet,haproxy.autoscaling.enabled=true"), "cannot be scaled"},
+		{"two drains", append(ready, "--set", "compiler.config.hardStopAfter=10m"), "set haproxy.drain.seconds"},
 		{"no status", append(ready, "--set", "compiler.config.status.port=0"), "the probes of HAProxy need it"},
 		{"typo", append(ready, "--set", "haproxy.servise.type=NodePort"), "servise"},
 		{"typo at the top", append(ready, "--set", "compilers.replicas=1"), "compilers"},

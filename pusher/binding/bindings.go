@@ -134,7 +134,7 @@ func (b *Bindings) use(have map[snapshots.ID]snapshots.Snapshot) bool {
 
 // setLive takes new live data, and reports whether something of Secrets changed.
 func (b *Bindings) setLive(live bind.Live, now time.Time) bool {
-	live.Expired, live.ExpiredVersions, live.Versions = b.live.Expired, b.live.ExpiredVersions, b.live.Versions
+	live.Expired, live.ExpiredVersions, live.Versions, live.Unread = b.live.Expired, b.live.ExpiredVersions, b.live.Versions, b.live.Unread
 	offered := !maps.EqualFunc(b.offered, live.Certificates, bytes.Equal)
 	b.offered = live.Certificates
 	live.Certificates, b.renewals = b.renewals.settle(b.offered, now)
@@ -222,6 +222,10 @@ func (b *Bindings) Node(id snapshots.ID, layout bind.Layout) (Node, bool) {
 func (b *Bindings) learn(s cluster.Status) {
 	was := b.read
 	b.read = s.Read
+	if unread := s.DeniedSecrets(); !maps.Equal(unread, b.live.Unread) {
+		b.live.Unread = unread
+		b.shapes++
+	}
 	for id, p := range b.prepared {
 		known := s.Knows(p.wants)
 		b.stale = b.stale || p.Known != known || was == nil ||

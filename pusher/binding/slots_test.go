@@ -1,6 +1,7 @@
 package binding
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,9 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hapsnap/hapsnap/internal/kubewatch"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
 // sealed returns a snapshot with backends, each of which joins some Services of shop.
@@ -97,6 +100,59 @@ func TestUnreadNamespaceKeepsItsSlots(t *testing.T) {
 	}
 	if !after.due.After(later) {
 		t.Errorf("due at %s, which is over, again and again", after.due)
+	}
+}
+
+// After a restart, a certificate in a Secret that may not be read is held on instances: what
+// they are to run is what they ran. The same goes for one that may be read again.
+func TestUnreadSecretIsHeld(t *testing.T) {
+	t.Parallel()
+	secret := snapshots.SecretName{Namespace: "shop", Name: "tls"}
+	d := snapshots.Draft{
+		Files:        []snapshots.File{{Path: snapshots.ConfigFile, Content: []byte("frontend f\n    bind :443 ssl crt certs/default.pem crt-list files/https.crtlist\n")}, {Path: "files/https.crtlist", Content: []byte("certs/a.pem a.example\n")}},
+		Certificates: []snapshots.CertificateRef{{File: "certs/a.pem", Secret: secret}, {File: "certs/default.pem"}},
+	}
+	s := d.Seal(1, snapshots.ID{})
+	layout := bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}
+	fallback := pemtest.SelfSigned(t, "fallback", pemtest.ECKey2())
+	statusOf := func(denied ...kubewatch.Query) (status cluster.Status) {
+		t.Helper()
+		text, err := json.Marshal(map[string]any{"denied": denied, "secrets": []snapshots.SecretName{secret}})
+		if err == nil {
+			err = json.Unmarshal(text, &status)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	started := func(live bind.Live, denied ...kubewatch.Query) (*Bindings, Node) {
+		t.Helper()
+		b := New(nil, FromCluster, Refusals{})
+		b.use(map[snapshots.ID]snapshots.Snapshot{s.ID(): s})
+		live.Fallback = fallback
+		b.setLive(live, noon)
+		b.learn(statusOf(denied...))
+		n, ok := b.Node(s.ID(), layout)
+		if !ok || n.Err != nil {
+			t.Fatalf("not bound: %v", n.Err)
+		}
+		return b, n
+	}
+	of := kubewatch.Query{APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name}
+	certificate := map[snapshots.SecretName][]byte{secret: pemtest.SelfSigned(t, "a.example", pemtest.ECKey())}
+	_, before := started(bind.Live{Certificates: certificate})
+	if _, gone := started(bind.Live{}); gone.Name == before.Name {
+		t.Error("a Secret that is gone makes no difference")
+	}
+	b, after := started(bind.Live{}, of)
+	if after.Name != before.Name || !after.Certificates.In(before.Certificates) || len(after.Missing) != 1 {
+		t.Errorf("it is %s, before %s; missing %v", after.Name, before.Name, after.Missing)
+	}
+	b.learn(statusOf())
+	b.setLive(bind.Live{Certificates: certificate, Fallback: fallback}, noon)
+	if again, _ := b.Node(s.ID(), layout); again.Name != before.Name || len(again.Missing) > 0 || len(again.Certificates) <= len(after.Certificates) {
+		t.Errorf("read again: %+v", again)
 	}
 }
 

@@ -128,6 +128,17 @@ func (s Status) Unread(namespace string) bool {
 	return s.denied[endpointSlices(namespace)]
 }
 
+// DeniedSecrets are the Secrets that may not be read, or not any more.
+func (s Status) DeniedSecrets() map[snapshots.SecretName]bool {
+	out := map[snapshots.SecretName]bool{}
+	for q := range s.denied {
+		if q.Kind == kindSecret {
+			out[snapshots.SecretName{Namespace: q.Namespace, Name: q.Name}] = true
+		}
+	}
+	return out
+}
+
 // denied says that a query is not allowed.
 func denied(q kubewatch.Query) string {
 	verb := "list"
@@ -142,8 +153,8 @@ func denied(q kubewatch.Query) string {
 
 // statusOf says how the queries stand, which are in the order of the plan.
 //
-// A Secret that may not be read is as if it were not there, so that nobody else
-// waits for it. If no Secret at all may be read, that is taken for a fault of the
+// Nobody else waits for a Secret that may not be read: a certificate in it stays what it is on
+// instances that have it, and what else it holds is as if it were not there. If no Secret at all may be read, that is taken for a fault of the
 // roles, and waited for: it would take the certificates of all hosts away.
 func statusOf(all bool, list []kubewatch.QueryState) Status {
 	out := Status{all: all, namespaces: map[string]bool{}, secrets: map[snapshots.SecretName]bool{}, denied: map[kubewatch.Query]bool{}}

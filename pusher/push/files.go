@@ -50,9 +50,11 @@ func (i Instance) upload(ctx context.Context, files []bind.File, known Known) er
 		empty := len(there) == 0
 		for _, f := range mine {
 			found, ok := there[f.Name]
-			if ok {
+			switch {
+			case ok && f.Held:
+			case ok:
 				err = i.replace(ctx, s.storage, f, found, known)
-			} else {
+			default:
 				err = i.create(ctx, s.storage, f, known)
 			}
 			if err != nil {
@@ -169,11 +171,11 @@ func leaf(data []byte) *x509.Certificate {
 }
 
 // Hashes returns what is known of the certificates of a bound snapshot once they are on an
-// instance.
+// instance, which may have others than the bound snapshot in the place of those that are held.
 func Hashes(b bind.Bound) Known {
 	out := make(Known)
 	for _, f := range b.Files {
-		if f.Kind == bind.CertificateFile {
+		if f.Kind == bind.CertificateFile && !f.Held {
 			out.remember(f)
 		}
 	}
@@ -201,7 +203,7 @@ func (i Instance) rotate(ctx context.Context, want bind.Bound, have Running) (Ru
 	var failed []error
 	for _, f := range want.Files {
 		hash, known := have.Certificates[f.Path]
-		if f.Kind != bind.CertificateFile || (known && hash == sum(f.Content)) {
+		if f.Kind != bind.CertificateFile || f.Held || (known && hash == sum(f.Content)) {
 			continue
 		}
 		if !known && i.serves(ctx, f) {

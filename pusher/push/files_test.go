@@ -50,3 +50,34 @@ func TestCertificatesInUseStay(t *testing.T) {
 		}
 	}
 }
+
+// A certificate that is held stays what it is on an instance that has it, whatever that is, and
+// is made where it is not.
+func TestHeldCertificateStays(t *testing.T) {
+	t.Parallel()
+	bound := bind.Bound{Files: []bind.File{{Kind: bind.CertificateFile, Name: "a.pem", Path: "/ssl/a.pem", Content: []byte("fallback"), Held: true}}}
+	for name, has := range map[string]bool{"there": true, "not there": false} {
+		f := newFake(t)
+		if has {
+			f.files[string(dataplane.Certificates)+"/a.pem"] = "the right one"
+		}
+		i := Instance{API: f, Layout: bind.Layout{Maps: "/maps", Certificates: "/ssl", General: "/general"}}
+		if err := i.upload(t.Context(), bound.Files, Known{"/ssl/a.pem": {1}}); err != nil {
+			t.Fatal(err)
+		}
+		want := map[bool]string{true: "the right one", false: "fallback"}[has]
+		if got := f.files[string(dataplane.Certificates)+"/a.pem"]; got != want {
+			t.Errorf("%s: it is %q", name, got)
+		}
+		f.calls = nil
+		if _, err := i.rotate(t.Context(), bound, Running{}); err != nil || len(f.calls) > 0 {
+			t.Errorf("%s: rotated: %q, %v", name, f.calls, err)
+		}
+		if faults, err := i.inspectFiles(t.Context(), bound.Files, 0); err != nil || len(faults) > 0 {
+			t.Errorf("%s: faults %v, %v", name, faults, err)
+		}
+	}
+	if known := Hashes(bound); len(known) > 0 {
+		t.Errorf("it is known: %v", known)
+	}
+}

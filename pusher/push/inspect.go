@@ -178,6 +178,8 @@ func (i Instance) inspectFiles(ctx context.Context, files []bind.File, round int
 			found, ok := there[f.Name]
 			same := false
 			switch {
+			case ok && f.Held:
+				same = true // whatever it is
 			case ok && s.kind == bind.CertificateFile && (n < from || n >= to):
 				same = true // as far as the list shows
 			case ok:

@@ -42,6 +42,9 @@ type File struct {
 	Path    string // absolute, as haproxy.cfg names it
 	Source  string // the path in the snapshot
 	Content []byte
+	// Held is set for a certificate that is not known, see [Live.Unread]. The content is for an
+	// instance that has no such file; another one keeps what it has.
+	Held bool
 }
 
 // Inputs is what a snapshot is bound to: the live data, the fleet's slots and

@@ -130,9 +130,15 @@ func (b *fileBinder) addCertificate(ref snapshots.CertificateRef, live Live) err
 		b.add(b.placed(kind, ref.File, content))
 		return nil
 	}
+	b.keepStandIn(ref, live.Fallback)
+	if f, ok := b.standIns[ref.File]; ok && ref.Use == snapshots.UseCertificate && live.Unread[ref.Secret] && len(live.certificate(ref)) == 0 {
+		f.Held = true
+		b.add(f)
+		b.fallen = append(b.fallen, Need{Use: ref.Use, Secret: ref.Secret})
+		return nil
+	}
 	b.missing[ref.File] = Need{Use: ref.Use, Secret: ref.Secret}
 	b.paths[ref.File] = ""
-	b.keepStandIn(ref, live.Fallback)
 	return nil
 }
 

@@ -83,3 +83,46 @@ func TestBindVersions(t *testing.T) {
 		t.Error("a mere reference is not to what is in the Secret")
 	}
 }
+
+// A certificate of a Secret that may not be read has the place and the shape that it had, with
+// the fallback certificate for an instance that does not have it. One of a Secret that is not
+// there has not.
+func TestBindUnread(t *testing.T) {
+	t.Parallel()
+	secret := snapshots.SecretName{Namespace: "shop", Name: "a"}
+	there, fallback := pemtest.SelfSigned(t, "a.example", pemtest.ECKey()), pemtest.SelfSigned(t, "fallback", pemtest.ECKey2())
+	d := snapshots.Draft{
+		Files: []snapshots.File{
+			{Path: snapshots.ConfigFile, Content: []byte("frontend f\n    bind :443 ssl crt certs/default.pem crt-list files/https.crtlist\n")},
+			{Path: "files/https.crtlist", Content: []byte("certs/a.pem a.example\n")},
+		},
+		Certificates: []snapshots.CertificateRef{{File: "certs/a.pem", Secret: secret}, {File: "certs/default.pem"}},
+	}
+	bound := func(certificate []byte, unread bool) (Bound, *File) {
+		live := Live{Fallback: fallback, Unread: map[snapshots.SecretName]bool{secret: unread}, Certificates: map[snapshots.SecretName][]byte{}}
+		if certificate != nil {
+			live.Certificates[secret] = certificate
+		}
+		b, err := Bind(d.Seal(1, snapshots.ID{}), Inputs{Live: live, Layout: testLayout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, f := range b.Files {
+			if f.Source == "certs/a.pem" {
+				return b, &b.Files[i]
+			}
+		}
+		return b, nil
+	}
+	before, was := bound(there, false)
+	after, is := bound(nil, true)
+	if is == nil || !is.Held || string(is.Content) != string(fallback) || is.Path != was.Path || after.Node != before.Node || len(after.Missing) != 1 {
+		t.Errorf("not read: %+v, missing %v, node %s and %s", is, after.Missing, after.Node, before.Node)
+	}
+	if _, is := bound(there, true); is == nil || is.Held || string(is.Content) != string(there) {
+		t.Errorf("read before: %+v", is)
+	}
+	if gone, is := bound(nil, false); is != nil || gone.Node == before.Node {
+		t.Errorf("gone: %+v", is)
+	}
+}

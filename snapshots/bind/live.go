@@ -39,6 +39,9 @@ type Live struct {
 	// Fallback is the PEM of the certificate that is served if no other fits. It belongs to
 	// the pusher, not to a Secret.
 	Fallback []byte
+	// Unread are Secrets that may not be read: nobody knows what is in them. A certificate that
+	// an instance has of one of them stays there.
+	Unread map[snapshots.SecretName]bool
 }
 
 // The keys of Secrets that uses have.

@@ -16,6 +16,9 @@
 {{- if and $v.haproxy.dataplane.tls.caSecret (not $v.haproxy.dataplane.tls.existingSecret) (not $v.certManager.enabled) -}}
 {{- fail "haproxy.dataplane.tls.caSecret is the authority of a certificate of your own: set haproxy.dataplane.tls.existingSecret too" -}}
 {{- end -}}
+{{- if $v.compiler.config.hardStopAfter -}}
+{{- fail "compiler.config.hardStopAfter: set haproxy.drain.seconds, which it follows from, as does how long a pod may take to end" -}}
+{{- end -}}
 {{- $low := false -}}
 {{- range include "hapsnap.trafficPorts" . | fromYamlArray }}{{ if lt (int .port) 1024 }}{{ $low = true }}{{ end }}{{ end -}}
 {{- if and $v.haproxy.hostNetwork $low (not $v.haproxy.lowPortsOnNodes) -}}
