@@ -22,6 +22,6 @@
 // server as the API then reads it from the worker, and that is the proof. Inspections find
 // what somebody else does to other servers. The snapshot is bound as a whole only when its
 // text is posted. Among 1,000 backends two calls take 2.5 times as long as the call that
-// makes the change alone (BenchmarkEndpoint in pusher). The version of the API is asked for
+// makes the change alone (BenchmarkEndpoint in pusher/core). The version of the API is asked for
 // again only after a change fell short, as the answer shows.
 package push
