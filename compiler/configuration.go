@@ -111,7 +111,7 @@ func (l *loop) reconfigure(ctx context.Context) {
 		l.config.unread = true
 		l.metrics.reconfigured("error", true)
 		l.Status.configured(nil, err, now)
-		l.Log.Error("configuration not read, the old one stays, trying again", "err", err, "in", l.config.reread.wait)
+		l.Log.Error("cannot read the configuration, keeping the old one and trying again", "err", err, "in", l.config.reread.wait)
 	case len(found) > 0:
 		l.refuse(found, now)
 	case reflect.DeepEqual(c, l.Source.Config):
@@ -143,7 +143,7 @@ func (l *loop) refuse(found []diag.Diagnostic, now time.Time) {
 	l.config.refused = found
 	l.metrics.reconfigured("refused", true)
 	for _, d := range found {
-		l.Log.Error("configuration refused, the old one stays", "position", d.Position.String(), "reason", d.Message, "hint", d.Hint)
+		l.Log.Error("configuration refused, keeping the old one", "position", d.Position.String(), "reason", d.Message, "hint", d.Hint)
 	}
 }
 

@@ -198,11 +198,11 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	l.Status.compiled(result.Diagnostics, err, time.Now())
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
-		l.Log.Error("nothing compiled, what was published stays", "err", err)
+		l.Log.Error("cannot compile, the published snapshot stays", "err", err)
 		l.reread.reset()
 	case err != nil:
 		l.reread.fail(time.Now())
-		l.Log.Error("compile not possible, trying again", "err", err, "in", l.reread.wait)
+		l.Log.Error("cannot compile now, trying again", "err", err, "in", l.reread.wait)
 	default:
 		if l.config.former != nil {
 			l.accept(time.Now())
@@ -315,7 +315,7 @@ func (l *loop) bring(ctx context.Context, draft *snapshots.Draft) (snapshots.ID,
 // changes. Each draft is reported once.
 func (l *loop) hold(shrunk *ShrinkError) {
 	if l.held == nil || *l.held != *shrunk {
-		l.Log.Error("snapshot held, what was published stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
+		l.Log.Error("snapshot held back, the published one stays", "lost", shrunk.Lost, "since", shrunk.Head.String(), "digest", shrunk.Digest.Short(), "hint", shrunk.Approval())
 		l.metrics.heldDraft()
 	}
 	l.held = shrunk

@@ -156,7 +156,7 @@ func (l *loop) moved(err error) bool {
 		return false
 	}
 	l.republish.fail(time.Now())
-	l.Log.Info("the newest snapshot of the store changed just now, looking again", "err", err, "in", l.republish.wait)
+	l.Log.Info("the newest snapshot of the store changed meanwhile, trying again", "err", err, "in", l.republish.wait)
 	return true
 }
 

@@ -79,7 +79,7 @@ func (a *Announcer) Published(in inputs.Inputs, served map[diag.Object]bool, c c
 	defer a.mu.Unlock()
 	where, known := Addresses(c, in)
 	if !known && c.Service != "" && (a.desire.known || a.desire.served == nil) {
-		a.options.Log.Warn("service for the status of ingresses not found, leaving them as they are", "service", c.Service)
+		a.options.Log.Warn("cannot find the service for the status of ingresses, leaving the status as it is", "service", c.Service)
 	}
 	a.desire = desire{in: in, served: served, addresses: where, known: known}
 	a.marks.keep(in)

@@ -116,11 +116,11 @@ func (n *networkLists) find(d listDemand) (message, hint string) {
 	}
 	configMap, exists := n.configMaps.find(name)
 	if !exists {
-		return fmt.Sprintf("is not to be had: ConfigMap %s does not exist", name), "create it, or correct the name"
+		return fmt.Sprintf("cannot be read: ConfigMap %s does not exist", name), "create it, or correct the name"
 	}
 	text, exists := configMap.Value.Data[list.Key]
 	if !exists {
-		return fmt.Sprintf("is not to be had: ConfigMap %s has no key %s", name, list.Key), "add it, or correct the name"
+		return fmt.Sprintf("cannot be read: ConfigMap %s has no key %s", name, list.Key), "add it, or correct the name"
 	}
 	if _, known := n.lists[list]; !known {
 		if !isShared {
@@ -131,7 +131,7 @@ func (n *networkLists) find(d listDemand) (message, hint string) {
 		n.lists[list] = n.read(list, configMap, text)
 	}
 	if n.lists[list] == nil {
-		return "is malformed", "see what is said of ConfigMap " + name.String()
+		return "is malformed", "see the message on ConfigMap " + name.String()
 	}
 	return "", ""
 }

@@ -388,7 +388,7 @@ func (t *connections) take(by ownership.Claimant, r rule, passes bool) {
 		t.hosts.passed[key] = hostClaim{by: by, origin: at}
 	case taken && winner.by.Ref == by.Ref:
 	case taken && passes:
-		t.reportLost(diag.Error, by, winner.by, at.Position, passthroughOption+"is not heeded for host "+host+": what becomes of its TLS connections is up to "+winner.by.Precedes(by),
+		t.reportLost(diag.Error, by, winner.by, at.Position, passthroughOption+"has no effect for host "+host+": its TLS connections belong to "+winner.by.Precedes(by),
 			"give it a host of its own"+winnerAt(winner.origin))
 	case taken && winner.backend != "":
 		t.reportLost(diag.Warning, by, winner.by, at.Position, "TLS connections for host "+host+" do not get here: they are passed on as they are by "+winner.by.Precedes(by),
@@ -411,7 +411,7 @@ func (t *connections) passOn(by ownership.Claimant, r rule) string {
 		t.report(diag.Warning, by, at.Position, passthroughOption+"has no effect: nothing listens for HTTPS", "")
 		return ""
 	case host == "":
-		t.report(diag.Error, by, at.Position, passthroughOption+"is not heeded for a rule without a host: there is none that TLS could ask for", "name the host")
+		t.report(diag.Error, by, at.Position, passthroughOption+"has no effect for a rule without a host: there is none that TLS could ask for", "name the host")
 		return ""
 	}
 	root := slices.IndexFunc(r.paths, func(p path) bool { return p.passed != nil })
@@ -422,7 +422,7 @@ func (t *connections) passOn(by ownership.Claimant, r rule) string {
 		}
 	}
 	if root < 0 {
-		t.report(diag.Error, by, at.Position, passthroughOption+"is not heeded for host "+host+": no path / of type Prefix says where its connections go", "add one")
+		t.report(diag.Error, by, at.Position, passthroughOption+"has no effect for host "+host+": no path / of type Prefix says where its connections go", "add one")
 		return ""
 	}
 	return t.connectionBackend(r.paths[root].passed, at).Name

@@ -348,7 +348,7 @@ func nameCookie(u *policy.Upstream, r resolved) {
 
 // ofServers is what becomes of endpoints while the certificate that they are shown cannot be
 // used.
-const ofServers = "endpoints are shown one that nobody vouches for"
+const ofServers = "endpoints get a certificate that nobody trusts"
 
 // nameSecrets gives TLS to servers the files of the Secrets that it needs, and returns these. They
 // are referenced even if they cannot be used as they are here: without the authorities that they

@@ -63,7 +63,7 @@ func bounded(found []diag.Diagnostic) []diag.Diagnostic {
 		case seen[d.Object] == mostFindings:
 			more[d.Object] = len(out)
 			d.Message = fmt.Sprintf("there are %d more findings on this object like these, which are not listed", count[d.Object]-mostFindings+1)
-			d.Hint = "mend those that are"
+			d.Hint = "correct those that are"
 			out = append(out, d)
 		default:
 			last := &out[more[d.Object]]

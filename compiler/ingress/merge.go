@@ -209,7 +209,7 @@ func (t *merge) leftOut(o *outline) bool {
 func (t *merge) close(c *candidate) {
 	if c.protects != "" && !c.isCanary {
 		t.report(diag.Warning, c.Claimant, c.protectsAt,
-			c.protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see what else is said of this Ingress")
+			c.protects+" protects an Ingress that cannot be used as it is; its routes answer 503", "see the other messages on this Ingress")
 		t.begin(c.closed(), true)
 		t.turn.denied = true
 		t.denied = append(t.denied, c.Ref)

@@ -133,7 +133,7 @@ func (e *Elector) read(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil && e.failed == nil {
-		e.options.Log.Warn("lease not read, trying again", "lease", e.lease(), "err", err)
+		e.options.Log.Warn("cannot read the lease, trying again", "lease", e.lease(), "err", err)
 	}
 	e.failed = err
 }
@@ -144,7 +144,7 @@ func (e *Elector) after(sent time.Time, record resourcelock.LeaderElectionRecord
 	defer e.mu.Unlock()
 	if err != nil {
 		if e.failed == nil {
-			e.options.Log.Warn("lease not written, trying again", "lease", e.lease(), "err", err)
+			e.options.Log.Warn("cannot write the lease, trying again", "lease", e.lease(), "err", err)
 		}
 		e.failed = err
 		return

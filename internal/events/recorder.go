@@ -203,7 +203,7 @@ func (l *Loop) Run(ctx context.Context) {
 			pause, pauses, failing = look, retries, false
 		default:
 			if !failing {
-				l.Log.Warn("cluster not told, trying again", "of", l.Of, "err", err)
+				l.Log.Warn("cannot write to the cluster, trying again", "of", l.Of, "err", err)
 			}
 			pause, failing = pauses.Step(), true
 		}

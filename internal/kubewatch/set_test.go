@@ -237,7 +237,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 			s.expect("at first", "a=1 b=1")
 			s.change(func() { s.away = true })
 			s.expect("away", "a=1 b=1 trouble: connection refused")
-			s.expectLogged("watch interrupted, what was known is held", 1)
+			s.expectLogged("watch interrupted, keeping the objects known so far", 1)
 			s.change(func() { s.away = false; delete(s.objects, "a"); s.objects["c"] = "1" })
 			s.expect("back", "b=1 c=1")
 			s.expectLogged("watch resumed", 1)

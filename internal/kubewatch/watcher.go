@@ -173,7 +173,7 @@ func (w *watcher) failed(err error) {
 	if w.err = err; unknown && w.query.Optional {
 		w.log.Info("the cluster does not know an optional kind", "objects", w.query.String(), "of", w.query.APIVersion)
 	} else {
-		w.log.Warn("watch interrupted, what was known is held", "objects", w.query.String(), "err", err)
+		w.log.Warn("watch interrupted, keeping the objects known so far", "objects", w.query.String(), "err", err)
 	}
 	w.otherwise()
 }
@@ -354,7 +354,7 @@ func (w *watcher) newsOf(object any) (news, error) {
 // converted is held as it was.
 func (w *watcher) take(n news, at time.Time) (changed bool) {
 	if n.err != nil {
-		w.log.Warn("object cannot be used, what was known of it is held", "object", w.query.Kind+" "+n.name.String(), "err", n.err)
+		w.log.Warn("object cannot be used, keeping its last usable version", "object", w.query.Kind+" "+n.name.String(), "err", n.err)
 		return false
 	}
 	old, known := w.objects[n.name]

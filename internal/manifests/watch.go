@@ -29,7 +29,7 @@ func watch(ctx context.Context, dirs []string, log *slog.Logger, poll time.Durat
 	w := &watcher{dirs: dirs, log: log, changed: make(chan struct{}, 1)}
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("cannot be notified of changes, looking for them instead", "interval", poll, "err", err)
+		log.Warn("cannot get notifications of changes, looking for changes instead", "interval", poll, "err", err)
 	}
 	w.notify = notify
 	w.look()
@@ -69,7 +69,7 @@ func (w *watcher) run(ctx context.Context, poll time.Duration) {
 				w.signal()
 			}
 		case err := <-errs:
-			w.log.Warn("notification of changes lost, reading again", "err", err)
+			w.log.Warn("notifications of changes were lost, reading everything again", "err", err)
 			w.look()
 			w.signal()
 		case <-ticker.C:

@@ -26,7 +26,7 @@ type Scope struct {
 }
 
 // ScopeHelp is the help text of a flag --scope.
-const ScopeHelp = "what of tenants may be read: cluster, as with other ingress controllers; namespaces=NAMESPACE,...; or named, only the Secrets and namespaces that are named now"
+const ScopeHelp = "which objects of tenants may be read: cluster, as with other ingress controllers; namespaces=NAMESPACE,...; or named, only the Secrets and namespaces that are named now"
 
 // ParseScope reads "cluster", "named" or "namespaces=NAMESPACE,...".
 func ParseScope(text string) (Scope, error) {

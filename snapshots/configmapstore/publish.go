@@ -285,7 +285,7 @@ func (s *Store) verifiedHead(ctx context.Context, l listing) (sequence.Head, err
 		return sequence.Head{}, fmt.Errorf("%w: %w", errMoved, err)
 	}
 	if errors.Is(err, snapshots.ErrCorrupt) {
-		s.log.Warn("the newest snapshot is corrupt, the next is put on top of it", "store", s.String(), "snapshot", newest.String(), "err", err)
+		s.log.Warn("the newest snapshot is corrupt, publishing the next one on top of it", "store", s.String(), "snapshot", newest.String(), "err", err)
 		return sequence.Head{ID: newest}, nil
 	}
 	if err != nil {

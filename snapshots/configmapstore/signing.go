@@ -294,7 +294,7 @@ func (s *Store) believe(o *corev1.ConfigMap, serial uint64, c channel.Channel) e
 		if !c.AcceptsRewind(gone) {
 			return gone
 		}
-		s.log.Info("a person has given up a channel that was seen", "store", s.String(), "version", now, "before", s.believed)
+		s.log.Info("a person accepted that the channel was set back", "store", s.String(), "version", now, "before", s.believed)
 	}
 	s.believed = now
 	return nil

@@ -173,7 +173,7 @@ func (s *Store) verifiedHead() (sequence.Head, error) {
 	}
 	head, err := s.read(newest)
 	if errors.Is(err, snapshots.ErrCorrupt) {
-		s.log.Warn("the newest snapshot is corrupt, the next is put on top of it", "store", s.String(), "snapshot", newest.String(), "err", err)
+		s.log.Warn("the newest snapshot is corrupt, publishing the next one on top of it", "store", s.String(), "snapshot", newest.String(), "err", err)
 		return sequence.Head{ID: newest}, nil
 	}
 	if err != nil {

@@ -64,7 +64,7 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 		return snapshots.ID{}, false, parent.bad
 	}
 	if parent.bad != nil {
-		s.options.Log.Warn("the newest snapshot is corrupt, the next is put on top of it", "store", s.String(), "snapshot", parent.ID.String(), "err", parent.bad)
+		s.options.Log.Warn("the newest snapshot is corrupt, publishing the next one on top of it", "store", s.String(), "snapshot", parent.ID.String(), "err", parent.bad)
 	}
 	if id, ok := arrived(r, tried); ok {
 		return id, true, s.addTag(ctx, r, parent)

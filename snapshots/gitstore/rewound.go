@@ -65,7 +65,7 @@ func (s *Store) advance(ctx context.Context, r refs, t tip) error {
 			return fmt.Errorf("read branch %s of %s: %w", s.options.Branch, s, cmpErr(err, rewound))
 		}
 		if s.seen != t.ID {
-			s.options.Log.Info("a person has given up newer snapshots", "store", s.String(), "newest", t.ID.String(), "until", gone[len(gone)-1].String())
+			s.options.Log.Info("a person accepted that newer snapshots are gone", "store", s.String(), "newest", t.ID.String(), "until", gone[len(gone)-1].String())
 		}
 	}
 	// A commit that cannot be read does not confirm its tag.
@@ -120,7 +120,7 @@ func (s *Store) dropStrangeTags(ctx context.Context, r refs, t tip) error {
 		}
 		if !s.strange[id] {
 			s.strange[id] = true
-			s.options.Log.Warn("passed over a tag that is named like a snapshot, and is not on it", "store", s.String(), "tag", s.shelf.tag(id).Short())
+			s.options.Log.Warn("ignoring a tag that has the name of a snapshot and is on another commit", "store", s.String(), "tag", s.shelf.tag(id).Short())
 		}
 		delete(r.tags, id)
 	}
@@ -179,7 +179,7 @@ func (s *Store) follows(ctx context.Context, commit reader, c channel.Channel) e
 		Message: fmt.Sprintf("it is at commit %.12s, which does not come after %.12s", commit.commit.Hash, before),
 	}
 	if c.AcceptsRewind(rewound) {
-		s.options.Log.Info("a person has given up a channel that was seen", "store", s.String(), "commit", commit.commit.Hash.String(), "before", before.String())
+		s.options.Log.Info("a person accepted that the channel was set back", "store", s.String(), "commit", commit.commit.Hash.String(), "before", before.String())
 		return nil
 	}
 	if s.unrelated == [2]plumbing.Hash{before, commit.commit.Hash} {

@@ -19,7 +19,7 @@ import (
 // The reasons why a recipient cannot be used, or there is none.
 var (
 	ErrNoRecipient = errors.New("there is no recipient")
-	ErrMixed       = errors.New("recipients of age1pq1 and others cannot be mixed: what is sealed would be as weak as to the others alone")
+	ErrMixed       = errors.New("recipients that begin with age1pq1 cannot be mixed with others: the encryption would be only as strong as for the others")
 )
 
 // Recipients can open what is sealed, each of them alone.

@@ -222,7 +222,7 @@ func openGit(text string, o Options) (Store, error) {
 // AddFlags declares what both programs can be told of any store.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	c := &o.Credentials
-	flags.StringVar(&o.CacheDir, "cache-dir", "", "folder for what is fetched from a git store")
+	flags.StringVar(&o.CacheDir, "cache-dir", "", "folder for commits that are fetched from a git store")
 	flags.StringVar(&c.TokenFile, "git-token-file", "", "file with the token, or the password of the URL's user, for git+https://")
 	flags.StringVar(&c.CAFile, "git-ca-file", "", "file with certificates to trust besides the system's, for git+https://")
 	flags.StringVar(&c.SSHKeyFile, "git-ssh-key", "", "file with the private key for git+ssh://")
@@ -260,7 +260,7 @@ type query struct {
 func parseQuery(u *url.URL) (query, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return query{}, usage("store %s: what follows ? cannot be parsed", u.Redacted())
+		return query{}, usage("store %s: the parameters after ? cannot be parsed", u.Redacted())
 	}
 	for name, given := range values {
 		if !slices.Contains([]string{"branch", "review", "deliver"}, name) || len(given) != 1 || given[0] == "" {

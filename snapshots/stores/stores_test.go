@@ -89,7 +89,7 @@ func TestOpenRefusesWhatItCannotBe(t *testing.T) {
 		"git+file:///a?deliver=":              "and deliver=NAMESPACE/NAME",
 		"git+file:///a?deliver=edge":          `deliver: "edge" is not namespace/name`,
 		"git+file:///a?deliver=edge/Shop":     `deliver: name "Shop"`,
-		"git+file:///a?branch=%zz":            "what follows ? cannot be parsed",
+		"git+file:///a?branch=%zz":            "the parameters after ? cannot be parsed",
 		"git+file:///a?branch=a..b":           `branch "a..b"`,
 		"git+file:///a?branch=a&review=a":     "branch a cannot be reviewed on itself",
 		"git+file:///a?branch=a&review=a..b":  `branch "a..b"`,
