@@ -3,7 +3,6 @@ package options
 import (
 	"cmp"
 	"slices"
-	"sync"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
@@ -66,20 +65,11 @@ type Settings struct {
 	cookies      policy.RewriteCookies
 }
 
-// resolutions are used again: one has more than a kilobyte, and there is a call of Resolve for each
-// backend. Nothing that Resolve returns points into one.
-var resolutions = sync.Pool{New: func() any { return new(resolution) }}
-
 // Resolve joins the options of objects. The later object wins. Problems are those that no object has
 // by itself, by the index of the object that each is on. Closed says that something protecting cannot
 // be built.
 func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed bool) {
-	r, _ := resolutions.Get().(*resolution)
-	*r = resolution{objects: objects}
-	defer func() {
-		*r = resolution{}
-		resolutions.Put(r)
-	}()
+	r := resolution{objects: objects}
 	for _, v := range objects {
 		r.closed = r.closed || v.Closed
 		for _, g := range v.given {
@@ -96,8 +86,7 @@ func Resolve(objects ...Values) (s Settings, problems map[int][]Problem, closed 
 		r.settings.Protection.Rate = rateLimit(r.settings.rate)
 	}
 	if r.settings.sticky {
-		affinity := r.settings.affinity
-		r.settings.Upstream.Affinity = &affinity
+		r.settings.Upstream.Affinity = &r.settings.affinity
 	}
 	r.authentication()
 	r.satisfy()
