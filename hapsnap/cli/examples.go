@@ -27,7 +27,7 @@ var examples = map[string][]string{
 	"render":            {"render -f manifests -o out", "render -f manifests --config config.yaml -o 'git+file:///srv/edge.git?branch=edge'"},
 	"test":              {"test", "test tests/checkout.yaml --run headers"},
 	"migrate":           {"migrate -f manifests", "migrate -f manifests -o manifests --class hapsnap"},
-	"gc":                {"gc --dry-run", "gc --keep 50 --min-age 72h"},
+	"gc":                {"gc --dry-run", "gc --keep 50 --min-age 3d"},
 	"sign":              {"sign --signing-key ~/.ssh/id_ed25519"},
 	"recover":           {"recover --from-instance edge-1 --instances fleet.yaml"},
 	"accept-rewind":     {"accept-rewind --reason 'the repository was restored from Monday'"},

@@ -91,7 +91,7 @@ func TestOverride(t *testing.T) {
 	for said, args := range map[string][]string{
 		"use --for to say":         {"override", "r1"},
 		"name a snapshot":          {"override", "--for", "1h"},
-		"--for to say how long":    {"override", "r1", "--for", "-1h"},
+		"would be in the past":     {"override", "r1", "--for", "-1h"},
 		"--end stands alone":       {"override", "r1", "--end"},
 		"holds no snapshot r9":     {"override", "r9", "--for", "1h"},
 		`invalid argument "often"`: {"override", "r1", "--for", "often"},

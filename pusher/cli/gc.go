@@ -50,7 +50,7 @@ that follows the store. A snapshot that cannot be read stays.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.states, "state", nil, "state of a pusher that follows the store, as for run (required, once for each)")
 	flags.IntVar(&f.policy.Keep, "keep", 100, "how many of the newest to keep")
-	flags.DurationVar(&f.policy.Younger, "min-age", 24*time.Hour, "age from which a snapshot may be deleted")
+	process.DurationVar(flags, &f.policy.Younger, "min-age", 24*time.Hour, "age from which a snapshot may be deleted, such as 12h or 3d")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be deleted, and delete nothing")
 	return cmd
 }
@@ -61,8 +61,6 @@ func (f *gcFlags) check() error {
 		return process.WithHint(process.Usage("no state is named"), "what instances run must not be deleted: use --state for every pusher that follows the store")
 	case f.policy.Keep < 1:
 		return process.Usage("--keep=%d: the newest is always kept", f.policy.Keep)
-	case f.policy.Younger < 0:
-		return process.Usage("--min-age=%s: an age cannot be negative", f.policy.Younger)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func TestGCRefuses(t *testing.T) {
 		{process.ExitUsage, "no state is named", nil},
 		{process.ExitFailure, "there is no state file", []string{"--state", none}},
 		{process.ExitUsage, "--keep=0: the newest is always kept", []string{"--state", none, "--keep", "0"}},
-		{process.ExitUsage, "--min-age=-1h0m0s", []string{"--state", none, "--min-age", "-1h"}},
+		{process.ExitUsage, "a duration is never negative", []string{"--state", none, "--min-age", "-1h"}},
 	} {
 		if code, _, errs := pusherCommand(t, append([]string{"gc", "--store", url, "--min-age", "0s"}, c.args...)...); code != c.code || !strings.Contains(errs, c.said) {
 			t.Errorf("%v: exit code %d, said %s", c.args, code, errs)

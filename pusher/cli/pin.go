@@ -89,7 +89,7 @@ without the override, in the usual waves. --end ends the override at once.`,
 	}
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long the snapshot should run, such as 2h")
+	process.DurationVar(cmd.Flags(), &lasts, "for", 0, "how long the snapshot should run, such as 2h or 3d")
 	cmd.Flags().BoolVar(&end, "end", false, "end the override")
 	return cmd
 }
