@@ -160,10 +160,11 @@ func rolesIn(t *testing.T, manifests string) string {
 	return out.String()
 }
 
-// A state in a Secret takes that, and the Lease of its name, or another.
+// A state in a Secret takes that, the one of the fallback certificate, and the Lease of its name, or
+// another.
 func TestRBACOfAState(t *testing.T) {
 	t.Parallel()
-	const lease, state = "leases create; leases get,update pusher", "secrets create; secrets get,update pusher"
+	const lease, state = "leases create; leases get,update pusher", "secrets create; secrets get,update pusher,pusher-fallback"
 	for name, test := range map[string]struct {
 		args []string
 		want string
