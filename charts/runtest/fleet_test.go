@@ -140,15 +140,19 @@ func (r *release) breakPod(t *testing.T, host string) {
 	names := r.names(t, "haproxy")
 	pod := r.pods(t, "haproxy")[names[0]]
 	path := filepath.Join(r.kubelet.Volume(pod, "config"), "haproxy.cfg")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(text, "nonsense\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.kubelet.Kill(pod, "haproxy")
+	var last time.Time
 	eventually(t, "HAProxy goes back to the first configuration", func() bool {
+		if time.Since(last) > 10*time.Second { // the pusher may have written the file before HAProxy read it
+			last = time.Now()
+			text, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path, append(text, "nonsense\n"...), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.kubelet.Kill(pod, "haproxy")
+		}
 		refused, err := os.ReadFile(path + ".refused")
 		return err == nil && strings.HasSuffix(string(refused), "nonsense\n")
 	})

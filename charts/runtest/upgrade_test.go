@@ -96,7 +96,7 @@ func (r *release) compilersHave(t *testing.T, tag string) bool {
 func (r *release) misconfigure(t *testing.T, port string) {
 	t.Helper()
 	before := r.names(t, "compiler")
-	r.apply(t, "--set", "compiler.image.tag=misconfigured,compiler.config.hardStopAfter=soon")
+	r.apply(t, "--set", "compiler.image.tag=misconfigured,compiler.config.closeSpreadTime=soon")
 	said := ""
 	eventually(t, "the new compiler ends with 3 and says why", func() bool {
 		for name, p := range r.pods(t, "compiler") {
@@ -109,11 +109,11 @@ func (r *release) misconfigure(t *testing.T, port string) {
 		}
 		return false
 	})
-	if !strings.Contains(said, `spec.hardStopAfter: \"soon\" is not a time`) && !strings.Contains(said, `spec.hardStopAfter: "soon" is not a time`) {
+	if !strings.Contains(said, `spec.closeSpreadTime: \"soon\" is not a time`) && !strings.Contains(said, `spec.closeSpreadTime: "soon" is not a time`) {
 		t.Errorf("the pod says %q", said)
 	}
 	for name, p := range r.pods(t, "compiler") {
-		if slices.Contains(before, name) && !strings.Contains(r.kubelet.Log(p, "compiler"), "hardStopAfter") {
+		if slices.Contains(before, name) && !strings.Contains(r.kubelet.Log(p, "compiler"), "closeSpreadTime") {
 			t.Errorf("%s says nothing of the configuration that it does not take", name)
 		}
 	}
