@@ -97,7 +97,7 @@ func (m *Maker) Once(ctx context.Context, now time.Time) error {
 	var errs []error
 	for _, w := range wanted {
 		if err := m.settle(ctx, w, now); err != nil {
-			errs = append(errs, fmt.Errorf("Secret %s/%s: %w", m.Namespace, w.Secret, err))
+			errs = append(errs, fmt.Errorf("credentials in Secret %s/%s: %w", m.Namespace, w.Secret, err))
 		}
 	}
 	m.Metrics.failed(len(errs))
