@@ -40,9 +40,24 @@ type secret struct {
 	mu      sync.Mutex
 	version int
 	kept    *corev1.Secret
+	beside  *secret // the one with the fallback certificate
 }
 
-func (s *secret) Get(context.Context, string, metav1.GetOptions) (*corev1.Secret, error) {
+// of returns the Secret of a name.
+func (s *secret) of(name string) *secret {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name != statestore.FallbackName("edge") {
+		return s
+	}
+	if s.beside == nil {
+		s.beside = &secret{}
+	}
+	return s.beside
+}
+
+func (s *secret) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Secret, error) {
+	s = s.of(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept == nil {
@@ -52,6 +67,7 @@ func (s *secret) Get(context.Context, string, metav1.GetOptions) (*corev1.Secret
 }
 
 func (s *secret) Create(_ context.Context, next *corev1.Secret, _ metav1.CreateOptions) (*corev1.Secret, error) {
+	s = s.of(next.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept != nil {
@@ -61,6 +77,7 @@ func (s *secret) Create(_ context.Context, next *corev1.Secret, _ metav1.CreateO
 }
 
 func (s *secret) Update(_ context.Context, next *corev1.Secret, _ metav1.UpdateOptions) (*corev1.Secret, error) {
+	s = s.of(next.Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept == nil || s.kept.ResourceVersion != next.ResourceVersion {
@@ -78,7 +95,7 @@ type paused struct {
 }
 
 func (p *paused) Update(ctx context.Context, next *corev1.Secret, o metav1.UpdateOptions) (*corev1.Secret, error) {
-	if p.on.Load() {
+	if p.on.Load() && p.of(next.Name) == p.secret {
 		<-p.goOn
 	}
 	return p.secret.Update(ctx, next, o)
