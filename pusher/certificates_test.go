@@ -57,30 +57,30 @@ func draftTLS(revision string) snapshots.Draft {
 }
 
 // publishTLS publishes it.
-func (r *site) publishTLS(revision string) snapshots.ID {
-	r.t.Helper()
-	id, _, err := r.store.Publish(r.t.Context(), draftTLS(revision))
+func (s *site) publishTLS(revision string) snapshots.ID {
+	s.t.Helper()
+	id, _, err := s.store.Publish(s.t.Context(), draftTLS(revision))
 	if err != nil {
-		r.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return id
 }
 
 // secret writes the Secret shop/web-tls with a new certificate, and returns its
 // serial number.
-func (r *site) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
-	r.t.Helper()
-	return r.secretUntil(time.Now().Add(time.Hour), edit)
+func (s *site) secret(edit func(crt, key []byte) ([]byte, []byte)) string {
+	s.t.Helper()
+	return s.secretUntil(time.Now().Add(time.Hour), edit)
 }
 
 // secretUntil is secret with a certificate that expires at a time.
-func (r *site) secretUntil(end time.Time, edit func(crt, key []byte) ([]byte, []byte)) string {
-	r.t.Helper()
-	crt, key, serial := newCertificate(r.t, end)
+func (s *site) secretUntil(end time.Time, edit func(crt, key []byte) ([]byte, []byte)) string {
+	s.t.Helper()
+	crt, key, serial := newCertificate(s.t, end)
 	if edit != nil {
 		crt, key = edit(crt, key)
 	}
-	r.write("live/secret.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: web-tls, namespace: shop}\ntype: kubernetes.io/tls\ndata:\n  tls.crt: %s\n  tls.key: %s\n",
+	s.write("live/secret.yaml", fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: web-tls, namespace: shop}\ntype: kubernetes.io/tls\ndata:\n  tls.crt: %s\n  tls.key: %s\n",
 		base64.StdEncoding.EncodeToString(crt), base64.StdEncoding.EncodeToString(key)))
 	return serial
 }

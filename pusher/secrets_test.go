@@ -54,13 +54,13 @@ var guardedCertificates = []snapshots.CertificateRef{
 }
 
 // opaque writes a Secret of shop with one key.
-func (r *site) opaque(name, key, value string) {
-	r.t.Helper()
+func (s *site) opaque(name, key, value string) {
+	s.t.Helper()
 	text := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: shop}\nstringData:\n  %s: |\n", name, key)
 	for line := range strings.Lines(value) {
 		text += "    " + strings.TrimSuffix(line, "\n") + "\n"
 	}
-	r.write("live/"+name+".yaml", text)
+	s.write("live/"+name+".yaml", text)
 }
 
 // pass returns the status of a request with a password and a token.
@@ -253,9 +253,9 @@ func (r *rig) servedTo(client tls.Certificate) string {
 }
 
 // keyPair writes a new Secret, and returns what is in it and its serial number.
-func (r *site) keyPair() (data []byte, serial string) {
-	r.t.Helper()
-	serial = r.secret(func(crt, key []byte) ([]byte, []byte) {
+func (s *site) keyPair() (data []byte, serial string) {
+	s.t.Helper()
+	serial = s.secret(func(crt, key []byte) ([]byte, []byte) {
 		data = slices.Concat(crt, key)
 		return crt, key
 	})
@@ -263,20 +263,20 @@ func (r *site) keyPair() (data []byte, serial string) {
 }
 
 // withoutSecret removes it again.
-func (r *site) withoutSecret() {
-	r.t.Helper()
-	if err := os.Remove(filepath.Join(r.dir, "live", "secret.yaml")); err != nil {
-		r.t.Fatal(err)
+func (s *site) withoutSecret() {
+	s.t.Helper()
+	if err := os.Remove(filepath.Join(s.dir, "live", "secret.yaml")); err != nil {
+		s.t.Fatal(err)
 	}
 }
 
 // publishVersion publishes a snapshot that serves a version of a certificate: sealed,
 // if there are recipients.
-func (r *site) publishVersion(revision string, data []byte, to ...string) snapshots.ID {
-	r.t.Helper()
+func (s *site) publishVersion(revision string, data []byte, to ...string) snapshots.ID {
+	s.t.Helper()
 	version, err := pem.Version(data)
 	if err != nil {
-		r.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	d := snapshots.Draft{
 		Files: []snapshots.File{
@@ -290,33 +290,33 @@ func (r *site) publishVersion(revision string, data []byte, to ...string) snapsh
 	if len(to) > 0 {
 		recipients, err := sealing.NewRecipients(to)
 		if err != nil {
-			r.t.Fatal(err)
+			s.t.Fatal(err)
 		}
 		sealed, err := recipients.Seal(data)
 		if err != nil {
-			r.t.Fatal(err)
+			s.t.Fatal(err)
 		}
 		d.Certificates[1].Mode, d.Recipients = snapshots.ModeSealed, recipients.Names()
 		d.Files = append(d.Files, snapshots.File{Path: "certs/shop_web-tls.pem.age", Content: sealed})
 	}
-	id, _, err := r.store.Publish(r.t.Context(), d)
+	id, _, err := s.store.Publish(s.t.Context(), d)
 	if err != nil {
-		r.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	return id
 }
 
 // identity writes new identities into the file of the pusher, and returns the
 // recipient of the last.
-func (r *site) identity() string {
-	r.t.Helper()
+func (s *site) identity() string {
+	s.t.Helper()
 	i, err := age.GenerateX25519Identity()
 	if err != nil {
-		r.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	r.options.Identity = filepath.Join(r.dir, "identity.txt")
-	before, _ := os.ReadFile(r.options.Identity)
-	r.write("identity.txt", string(before)+i.String()+"\n")
+	s.options.Identity = filepath.Join(s.dir, "identity.txt")
+	before, _ := os.ReadFile(s.options.Identity)
+	s.write("identity.txt", string(before)+i.String()+"\n")
 	return i.Recipient().String()
 }
 

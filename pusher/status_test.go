@@ -9,7 +9,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // The status says which backends have no server up, by what the slots hold and by what
@@ -39,10 +38,6 @@ func TestStatusSaysWhichBackendsAreEmpty(t *testing.T) {
 	}
 	r.endpointsOf("none", "live/none.yaml", echo(t, "two"))
 	r.until("one is over", func(s observe.Status) bool { return slices.Equal(names(s), []string{"shop_dead[a]"}) })
-}
-
-func httpPort(service string) snapshots.ServicePort {
-	return snapshots.ServicePort{Namespace: "shop", Service: service, Port: "http"}
 }
 
 // Why a rollout reloads is said in the log, in the status while it is under way, and

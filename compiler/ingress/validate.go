@@ -201,12 +201,7 @@ func (l lookup[T]) find(name types.NamespacedName) (o inputs.Object[T], exists b
 
 // names returns what was asked for, sorted.
 func (l lookup[T]) names() []types.NamespacedName {
-	out := make([]types.NamespacedName, 0, len(l.asked))
-	for name := range l.asked {
-		out = append(out, types.NamespacedName(name))
-	}
-	slices.SortFunc(out, objectname.Compare)
-	return out
+	return slices.SortedFunc(maps.Keys(l.asked), objectname.Compare)
 }
 
 // checkPath says which rule of the API a path breaks.

@@ -36,8 +36,10 @@ func TestDecideAgreesWithRoutes(t *testing.T) {
 
 // randomRoutes are of one path. The last one has no conditions.
 func randomRoutes(r *rand.Rand) []routing.Route {
-	out := make([]routing.Route, 1+r.IntN(6))
-	for i := range out {
+	out := make([]routing.Route, 2+r.IntN(6))
+	last := len(out) - 1
+	out[last].Backend = "shop_rest"
+	for i := range last {
 		out[i].Backend = fmt.Sprint("shop_", i)
 		for n, name := range []string{"a", "b", "c"} {
 			if n == i%3 || r.IntN(2) == 0 {
@@ -45,7 +47,7 @@ func randomRoutes(r *rand.Rand) []routing.Route {
 			}
 		}
 	}
-	return append(out, routing.Route{Backend: "shop_rest"})
+	return out
 }
 
 // decided does with maps what HAProxy does.

@@ -55,7 +55,7 @@ func TestNetworkLists(t *testing.T) {
 			t.Errorf("%s: %d, want %d", host, got.StatusCode, want)
 		}
 	}
-	if n := len(e.result.Artifact.Files); n != 1+5+2+5 { // haproxy.cfg, maps, crt-list and scripts, lists
+	if n := len(e.result.Artifact.Files); n != 1+7+2+5 { // haproxy.cfg, maps, crt-list and scripts, lists
 		t.Errorf("%d files", n)
 	}
 }

@@ -161,7 +161,7 @@ func status(cmd *cobra.Command) error {
 	}
 	var both whole
 	part := func(half *cobra.Command, into *json.RawMessage, except []string) error {
-		var out io.Writer = cmd.OutOrStdout()
+		out := cmd.OutOrStdout()
 		if asJSON {
 			out = (*rawWriter)(into)
 		}

@@ -103,10 +103,11 @@ func (s *Server) each(ctx context.Context, documents string, do func(*unstructur
 	for {
 		o := &unstructured.Unstructured{}
 		err := decoder.Decode(o)
-		if err != nil && !errors.Is(err, io.EOF) {
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
 			return fmt.Errorf("documents: %w", err)
 		}
-		if err == nil && len(o.Object) == 0 {
+		if !end && len(o.Object) == 0 {
 			continue
 		}
 		if unknown && !isRights(o) {
@@ -114,7 +115,7 @@ func (s *Server) each(ctx context.Context, documents string, do func(*unstructur
 				return err
 			}
 		}
-		if err != nil {
+		if end {
 			return nil
 		}
 		unknown = isRights(o)

@@ -33,6 +33,7 @@ func TestRightsHoldAtOnce(t *testing.T) {
 // keepWriting makes one large role after the other, each of which takes the authorizer some
 // milliseconds to read.
 func keepWriting(ctx context.Context, t *testing.T, server *Server, namespace, name string) {
+	t.Helper()
 	rules := make([]rbacv1.PolicyRule, 5000)
 	for n := range rules {
 		rules[n] = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{fmt.Sprint(n)}, Verbs: []string{"get"}}
@@ -48,6 +49,7 @@ func keepWriting(ctx context.Context, t *testing.T, server *Server, namespace, n
 
 // grantAndTake lets an account list ConfigMaps, and Secrets instead, in turn.
 func grantAndTake(t *testing.T, server *Server, namespace, account string, turns int) {
+	t.Helper()
 	resources := []string{"configmaps", "secrets"}
 	for n := range turns {
 		may, mayNot := resources[n%2], resources[(n+1)%2]
