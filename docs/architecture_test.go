@@ -63,6 +63,10 @@ func TestArchitectureNamesWhatIs(t *testing.T) {
 		switch {
 		case asTest.MatchString(name) && !s.tests[name]:
 			t.Errorf("there is no test %s", name)
+		case strings.HasPrefix(name, "TestStories/"):
+			if _, err := os.Stat(filepath.Join(repository, "pusher/testdata/stories", strings.TrimPrefix(name, "TestStories/")+".txt")); err != nil {
+				t.Errorf("there is no story %s", name)
+			}
 		case asStory.MatchString(name):
 			if _, err := os.Stat(filepath.Join(repository, "testscripts", name)); err != nil {
 				t.Errorf("there is no story %s", name)

@@ -131,32 +131,3 @@ func TestPasswordRotatedInTheMiddleOfAPush(t *testing.T) {
 		t.Errorf("the instance was pushed to %d times, want twice", n)
 	}
 }
-
-// What is not supported is refused with a message, and the others go on.
-func TestUnsupportedVersionsAreRefused(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a")
-	r.addInstanceWith("b", dataplanetest.Options{APIVersion: "v2.9.2 1a2b3c4"})
-	r.addInstanceWith("c", dataplanetest.Options{HAProxyVersion: "2.4.22-f8e3218"})
-	r.writeFleet("a", "b", "c")
-	r.endpoints(echo(t, "one"))
-	id := r.publish(config("1", ""))
-	r.run()
-	s := r.until("the others go on", func(s observe.Status) bool {
-		return s.Good == id && statusOf(s, "a").InSync && statusOf(s, "b").Refused && statusOf(s, "c").Refused
-	})
-	for name, want := range map[string]string{
-		"b": "the Dataplane API is v2.9.2 1a2b3c4: want 3.2 or a later 3",
-		"c": "HAProxy is 2.4.22-f8e3218: want 2.6 or later",
-	} {
-		if got := statusOf(s, name).Error; got != want {
-			t.Errorf("%s has the error %q, want %q", name, got, want)
-		}
-		if n := r.writes(name); n != 0 {
-			t.Errorf("%s got %d requests that change something", name, n)
-		}
-		if !strings.Contains(r.logged(), "level=ERROR msg=\"instance refused, nothing is pushed to it\" instance="+name) {
-			t.Errorf("the log does not say that %s is refused", name)
-		}
-	}
-}

@@ -13,14 +13,12 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -173,99 +171,5 @@ func TestCertificateThatNeedsAReload(t *testing.T) {
 	}
 	if !r.answersOnly("a", "one") {
 		t.Error("a does not answer from its endpoint")
-	}
-}
-
-func TestBrokenSecretKeepsItsLastCertificate(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a")
-	r.endpoints(echo(t, "one"))
-	first := r.secret(nil)
-	id := r.publishTLS("1")
-	r.allRunAfter(id)
-	r.secret(func(crt, _ []byte) ([]byte, []byte) { return crt, []byte("no key") })
-	r.until("it is said", func(s observe.Status) bool {
-		return slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool {
-			return t.About == "live objects" && strings.Contains(t.Error, "shop/web-tls") && !strings.Contains(t.Error, "PRIVATE")
-		})
-	})
-	r.publish(config("2", "")) // something happens, and the pusher goes on
-	r.until("the next one runs", func(s observe.Status) bool { return s.Good.Revision == 2 })
-	r.publishTLS("3")
-	r.until("the one after it runs", func(s observe.Status) bool { return s.Good.Revision == 3 })
-	if got := r.served("a", "shop.example.com"); got != first {
-		t.Errorf("a serves %s, want %s", got, first)
-	}
-}
-
-func TestMissingSecretGetsTheFallbackUntilItComes(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a")
-	r.endpoints(echo(t, "one"))
-	id := r.publishTLS("1")
-	r.allRunAfter(id)
-	r.until("it is said", func(s observe.Status) bool {
-		return len(s.Troubles) == 1 && strings.Contains(s.Troubles[0].Error, "Secret shop/web-tls has no usable certificate")
-	})
-	fallback := r.served("a", "shop.example.com")
-	if fallback != r.served("a", "other.example.com") {
-		t.Error("a has two certificates")
-	}
-	want := r.secret(nil)
-	eventually(t, "a serves the certificate", func() bool { return r.served("a", "shop.example.com") == want })
-	r.allRun(id)
-
-	info, err := os.Stat(filepath.Join(r.dir, "state", "fallback.pem"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the fallback certificate is kept with %v: %v", info.Mode(), err)
-	}
-}
-
-// The certificates that nothing needs any more are removed from the disk, and no others.
-func TestCertificatesThatNothingNeedsAreRemoved(t *testing.T) {
-	t.Parallel()
-	for _, api := range []dataplanetest.API{dataplanetest.V32, dataplanetest.V34} {
-		t.Run(string(api), func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, api, "a")
-			r.options.CollectAfter = 100 * time.Millisecond
-			r.endpoints(echo(t, "one"))
-			serial := r.secret(nil)
-			r.allRunAfter(r.publishTLS("1"))
-			dir := r.instances["a"].Dirs.Certificates
-			crt, key, _ := newCertificate(t, time.Now().Add(time.Hour))
-			if err := os.WriteFile(filepath.Join(dir, "stranger.pem"), slices.Concat(crt, key), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			files := func() string {
-				entries, err := os.ReadDir(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var names []string
-				for _, entry := range entries {
-					names = append(names, entry.Name())
-				}
-				return strings.Join(names, " ")
-			}
-			if got := files(); got != "fallback.pem shop_web-tls.pem stranger.pem" {
-				t.Fatalf("the instance has %s", got)
-			}
-			d := draftTLS("2")
-			d.Files[2].Content, d.Certificates = []byte("certs/fallback.pem\n"), d.Certificates[:1]
-			id, _, err := r.store.Publish(t.Context(), d)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.allRun(id)
-			eventually(t, "the certificate is removed", func() bool { return files() == "fallback.pem stranger.pem" })
-			r.allRun(r.publishTLS("3")) // it comes back
-			if got := files(); got != "fallback.pem shop_web-tls.pem stranger.pem" {
-				t.Errorf("the instance has %s", got)
-			}
-			if r.served("a", "shop.example.com") != serial {
-				t.Error("it is not served")
-			}
-		})
 	}
 }

@@ -132,24 +132,6 @@ func TestRestartedWorkerIsNotInSyncBeforeItsStateIsRestored(t *testing.T) {
 	}
 }
 
-func TestEndpointsAreNotLostWithTheirManifests(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a")
-	r.endpoints(echo(t, "one"))
-	id := r.publish(config("1", ""))
-	r.run()
-	r.allRun(id)
-	for what, text := range map[string]string{"broken": "kind: [\n", "empty": ""} {
-		r.write("live/endpoints.yaml", text)
-		r.until(what+" manifests are said", func(s observe.Status) bool {
-			return slices.ContainsFunc(s.Troubles, func(t observe.Trouble) bool { return strings.HasPrefix(t.About, "live") })
-		})
-		if !r.answersOnly("a", "one") {
-			t.Errorf("a lost its endpoint to %s manifests", what)
-		}
-	}
-}
-
 func TestRecordedEndpoints(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, dataplanetest.V32, "a")

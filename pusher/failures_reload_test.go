@@ -13,7 +13,6 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -26,73 +25,6 @@ func TestFailureHAProxyCannotBeAskedToReload(t *testing.T) {
 	r.allRun(r.publish(config("2", "")))
 	if rejected := r.seen().Rejected; len(rejected) > 0 {
 		t.Errorf("the snapshot was blamed for it: %+v", rejected)
-	}
-}
-
-func TestFailureReplyLostOfAReloadThatFails(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	r.endpoints(echo(t, "one"))
-	good := r.publish(config("1", ""))
-	r.allRunAfter(good)
-	r.instances["a"].Inject(dataplanetest.CutAfter().On(http.MethodPost, "/configuration/raw").Times(1))
-	bad := r.publish(config("2", broken))
-	r.until("it is rejected", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
-	r.allRun(good)
-	if n := r.pushes("a"); n != 2 {
-		t.Errorf("a got %d pushes, want one of each snapshot", n)
-	}
-	if n := r.pushes("b"); n != 1 {
-		t.Errorf("b got %d pushes, want 1", n)
-	}
-}
-
-func TestFailureCanaryCrashes(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	r.endpoints(echo(t, "one"))
-	good := r.publish(config("1", ""))
-	r.allRunAfter(good)
-	soak := time.Hour
-	r.kill()
-	r.options.Soak = &soak
-	r.run()
-	bad := r.publish(config("2", ""))
-	r.until("the canary soaks", phase(rollout.Soaking))
-	r.restart("a")
-	r.until("it is noted", func(s observe.Status) bool {
-		return s.Rollout != nil && strings.HasPrefix(s.Rollout.Noted, "a: its worker ") && statusOf(s, "a").Reachable && len(s.Rejected) == 0
-	})
-	r.restart("a")
-	r.until("it is rejected", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Snapshot == bad })
-	r.allRun(good)
-	if n := r.pushes("b"); n != 1 {
-		t.Errorf("b got %d pushes, want 1", n)
-	}
-}
-
-// restart has HAProxy die, and come back with what is on its disk.
-func (r *rig) restart(name string) {
-	r.t.Helper()
-	r.instances[name].KillHAProxy()
-	if err := r.instances[name].StartHAProxy(); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// One death of a process is the trouble of its instance.
-func TestFailureKilledOnceWhileSoaking(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	soak := 2 * time.Second
-	r.options.Soak = &soak
-	r.endpoints(echo(t, "one"))
-	r.allRunAfter(r.publish(config("1", "")))
-	good := r.publish(config("2", ""))
-	r.until("the canary soaks", phase(rollout.Soaking))
-	r.restart("a")
-	if s := r.allRun(good); len(s.Rejected) > 0 {
-		t.Errorf("rejected: %+v", s.Rejected)
 	}
 }
 
@@ -191,36 +123,6 @@ func TestFailureAPIRestartedWithAReloadPending(t *testing.T) {
 	r.allRunAfter(second)
 	if revision, _, err := r.get("a"); revision != "2" || r.reloads("a") != 4 {
 		t.Errorf("a answers from revision %q after %d reloads, want 2 after 4: %v", revision, r.reloads("a"), err)
-	}
-}
-
-// An instance comes back with the file of a snapshot that nobody runs any more.
-func TestFailureHAProxyRestartedFromAnOlderSnapshot(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	r.endpoints(echo(t, "one"))
-	r.allRunAfter(r.publish(config("1", "")))
-	i := r.instances["a"]
-	old, err := i.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := r.publish(config("2", ""))
-	r.allRun(second)
-	i.KillHAProxy()
-	if err := i.EditConfig(old); err != nil {
-		t.Fatal(err)
-	}
-	if err := i.StartHAProxy(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a runs the newer one again", func() bool {
-		revision, _, err := r.get("a")
-		return err == nil && revision == "2"
-	})
-	r.allRun(second)
-	if got := []int{r.pushes("a"), r.pushes("b")}; !slices.Equal(got, []int{3, 2}) {
-		t.Errorf("a and b got %v pushes, want 3 and 2", got)
 	}
 }
 

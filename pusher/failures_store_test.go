@@ -1,7 +1,6 @@
 package pusher
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,27 +13,6 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 )
-
-func TestFailureStoreEmpty(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a")
-	r.endpoints(echo(t, "one"))
-	if err := os.MkdirAll(filepath.Join(r.dir, "store"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	r.run()
-	inSync := false
-	r.until("it is said that there is nothing", func(s observe.Status) bool {
-		inSync = inSync || statusOf(s, "a").InSync
-		return s.Channel.Hold && s.Channel.Because == channel.BecauseEmpty && statusOf(s, "a").Reachable
-	})
-	if n := r.writes("a"); n != 0 {
-		t.Errorf("a got %d requests that change something", n)
-	}
-	if inSync {
-		t.Error("a runs no snapshot, and counted as in sync")
-	}
-}
 
 // A branch that was set back is not followed: who did that may not know that it is
 // what instances run.

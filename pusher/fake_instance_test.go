@@ -31,6 +31,7 @@ const (
 type fakeInstance struct {
 	name    string
 	version string // of the API
+	haproxy string // the version
 	refuses string // a configuration with this in it does not start
 	ails    []ailment
 	// midst is called between a commit and its reload.
@@ -70,7 +71,7 @@ type fakeServer struct {
 }
 
 func newFakeInstance(name, version string) *fakeInstance {
-	f := &fakeInstance{name: name, version: version, midst: func(string) {}, commits: make(chan struct{}, 1)}
+	f := &fakeInstance{name: name, version: version, haproxy: "3.0.11", midst: func(string) {}, commits: make(chan struct{}, 1)}
 	f.commits <- struct{}{}
 	f.api = f.handler()
 	f.disk, f.memory, f.files = "# _version=1\nglobal\n  node bootstrap\n", 1, map[string]string{}
@@ -238,7 +239,7 @@ func (f *fakeInstance) getInfo(w http.ResponseWriter, _ *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer(w, http.StatusOK, map[string]any{"info": map[string]any{
-		"node": f.worker.node, "pid": f.worker.pid, "version": "3.0.11", "uptime": int64(time.Since(f.worker.started).Seconds()),
+		"node": f.worker.node, "pid": f.worker.pid, "version": f.haproxy, "uptime": int64(time.Since(f.worker.started).Seconds()),
 	}})
 }
 

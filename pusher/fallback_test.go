@@ -19,6 +19,9 @@ func TestFallbackCertificateIsMadeOnce(t *testing.T) {
 	if err != nil || !slices.Equal(observed.Names, []string{"hapsnap fallback certificate"}) || observed.NotAfter.Year() != 2036 {
 		t.Errorf("it is %+v: %v", observed, err)
 	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its file is %v: %v", info.Mode(), err)
+	}
 	second, err := fallbackCertificate(file, newFallback(noon.AddDate(1, 0, 0)))
 	if err != nil || string(first) != string(second) {
 		t.Errorf("it was made twice: %v", err)

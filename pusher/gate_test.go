@@ -2,18 +2,13 @@ package pusher
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // newGatedRig is a rig with a gate, and a soak time in which there is something to
@@ -67,53 +62,6 @@ func TestGateStopsASnapshotThatAnswers500(t *testing.T) {
 	r.allRun(good)
 	if b, c := r.pushes("b"), r.pushes("c"); b != 1 || c != 1 {
 		t.Errorf("b and c got %d and %d pushes, want one each", b, c)
-	}
-}
-
-func TestGateHoldsWhereNobodyCanTell(t *testing.T) {
-	t.Parallel()
-	r := newGatedRig(t, "minRequests: 20, cannotTell: hold")
-	r.endpoints(echo(t, "one"))
-	r.allRunAfter(r.publish(config("1", "")))
-	second := r.publish(config("2", fails))
-	r.until("it waits for requests", func(s observe.Status) bool {
-		return s.Phase() == rollout.Soaking && len(s.Waits) == 1 && strings.HasPrefix(s.Waits[0].For, "requests to judge by")
-	})
-	if n := r.pushes("b"); n != 1 {
-		t.Errorf("b got %d pushes, want 1", n)
-	}
-	r.channel(func(c channel.Channel) channel.Channel {
-		c.Spec.Pin = &channel.Pin{Snapshot: second, At: time.Now(), Reason: "a test"}
-		return c
-	})
-	r.allRun(second)
-}
-
-func TestGatePausesWhereAllFail(t *testing.T) {
-	t.Parallel()
-	r := newGatedRig(t, "minRequests: 20, cannotTell: hold") // however slow the machine is
-	*r.options.Soak *= 2
-	var broken atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if broken.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	t.Cleanup(server.Close)
-	r.endpoints(server.Listener.Addr().String())
-	r.allRunAfter(r.publish(config("1", "")))
-	r.load()
-	second := r.publish(config("2", ""))
-	r.until("the canary soaks", phase(rollout.Soaking))
-	broken.Store(true)
-	s := r.until("it pauses", func(s observe.Status) bool { return s.Rollout != nil && s.Rollout.Paused != "" })
-	if len(s.Rejected) > 0 || s.Rollout.Target != second {
-		t.Errorf("it is rejected: %+v", s.Rejected)
-	}
-	broken.Store(false)
-	r.allRun(second)
-	if rejected := r.seen().Rejected; len(rejected) > 0 {
-		t.Errorf("the snapshot was blamed for it: %+v", rejected)
 	}
 }
 

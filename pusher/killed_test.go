@@ -25,8 +25,8 @@ var killedIn = map[string]string{
 	"endpoints, API 3.2":         "all has API v3.2.5\npublish 1\npusher begins\nendpoints 10.0.0.2 10.0.0.3",
 	"more endpoints than slots":  "publish 1\npusher begins\nendpoints 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7",
 	"certificate renewed":        "publish 1\npusher begins\ncertificate",
-	"certificate no longer used": "publish 1\npusher begins\npublish 2 without TLS",
-	"other routes":               "publish 1 routes shop.example.com=shop_1\npusher begins\npublish 1 routes shop.example.com=shop_web blog.example.com=shop_1",
+	"certificate no longer used": "publish 1\npusher begins\nput a ssl/stranger.pem\npublish 2 without TLS",
+	"other routes":               "publish 1 routes shop.example.com=shop_1\npusher begins\npublish 2 of 1 routes shop.example.com=shop_web blog.example.com=shop_1",
 	"file edited by hand":        "publish 1\npusher begins\nedit b 100 5",
 	"map removed by hand":        "publish 1\npusher begins\nremove c maps/",
 }

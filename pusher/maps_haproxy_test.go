@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
-	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 // hosts returns the entries of the map of hosts that a worker has, sorted.
@@ -107,87 +105,6 @@ func TestMapChangesReloadNobody(t *testing.T) {
 	}
 }
 
-// What a person orders takes no reload either where that can be, and after one a worker
-// is known by what it loaded.
-func TestMapChangesThereAndBack(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V34, "a")
-	r.endpoints(echo(t, "one"))
-	first := r.publishMap(config("1", ""), "a.example one\n")
-	r.allRunAfter(first)
-	worker := r.workers()
-	second := r.publishMap(config("1", ""), "a.example two\nb.example two\n")
-	r.runsHosts(second, "a.example=two b.example=two")
-	r.channel(func(c channel.Channel) channel.Channel { return c.Pinned(channel.Pin{Snapshot: first}) })
-	if s := r.runsHosts(first, "a.example=one"); statusOf(s, "a").Loaded != "" {
-		t.Errorf("what it loaded is told, %s, though it runs that", statusOf(s, "a").Loaded)
-	}
-	r.channel(channel.Channel.Unpinned)
-	r.runsHosts(second, "a.example=two b.example=two")
-	third := r.publishMap(config("1", ""), "c.example three\n")
-	r.runsHosts(third, "c.example=three")
-	if now := r.workers(); !slices.Equal(now, worker) {
-		t.Errorf("the worker is %v, was %v", now, worker)
-	}
-
-	// Somebody else reloads: that loads what is on disk, which is the same.
-	pushes := r.pushes("a")
-	if err := syscall.Kill(r.instances["a"].MasterPID(), syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
-	r.until("another worker runs it", func(s observe.Status) bool {
-		a := statusOf(s, "a")
-		return a.InSync && a.Running == third && a.Loaded == "" && a.PID != worker[0]
-	})
-	r.runsHosts(third, "c.example=three")
-	if r.pushes("a") != pushes {
-		t.Errorf("%d posts with a reload, were %d", r.pushes("a"), pushes)
-	}
-
-	// And a snapshot that takes a reload, after one that does not.
-	r.runsHosts(r.publishMap(config("1", ""), "d.example four\n"), "d.example=four")
-	worker = r.workers()
-	s := r.runsHosts(r.publishMap(config("2", ""), "e.example five\n"), "e.example=five")
-	if now := r.workers(); slices.Equal(now, worker) || statusOf(s, "a").Loaded != "" {
-		t.Errorf("the worker is %v, was %v, and has loaded %q", now, worker, statusOf(s, "a").Loaded)
-	}
-}
-
-// The canary is the first to have it, and the only one if it is called off.
-func TestMapChangesGoInWaves(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V34, "a", "b", "c")
-	r.endpoints(echo(t, "one"))
-	first := r.publishMap(config("1", ""), "a.example one\n")
-	r.allRunAfter(first)
-	r.kill()
-	soak := time.Hour
-	r.options.Soak = &soak
-	r.run()
-	workers := r.workers()
-	second := r.publishMap(config("1", ""), "a.example two\n")
-	r.until("the canary soaks", func(s observe.Status) bool {
-		return s.Phase() == rollout.Soaking && s.Rollout.Target == second && statusOf(s, "a").Running == second
-	})
-	for name, want := range map[string]string{"a": "a.example=two", "b": "a.example=one", "c": "a.example=one"} {
-		if got := r.hosts(name); got != want {
-			t.Errorf("%s has the hosts %q, want %q", name, got, want)
-		}
-	}
-	r.channel(func(c channel.Channel) channel.Channel {
-		return c.Aborted(channel.Order{Snapshot: second, By: "ann", At: time.Now()})
-	})
-	r.until("it is undone and rejected", func(s observe.Status) bool {
-		return s.Good == first && s.Rollout == nil && s.InSync() == 3 && len(s.Rejected) == 1
-	})
-	if got := r.hosts("a"); got != "a.example=one" {
-		t.Errorf("a has the hosts %q", got)
-	}
-	if now := r.workers(); !slices.Equal(now, workers) {
-		t.Errorf("the workers are %v, were %v", now, workers)
-	}
-}
-
 // A successor has from the state what workers run that do not name it, and goes on with
 // the rollout.
 func TestSuccessorKnowsWhatWorkersRun(t *testing.T) {
@@ -232,31 +149,6 @@ func TestSuccessorKnowsWhatWorkersRun(t *testing.T) {
 		if got := r.hosts(name); got != "a.example=two" {
 			t.Errorf("%s has the hosts %q", name, got)
 		}
-	}
-}
-
-// Where maps cannot be changed, the worker is reloaded; it is never left with a part.
-func TestFailureMapCallsFail(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V34, "a")
-	r.endpoints(echo(t, "one"))
-	first := r.publishMap(config("1", ""), "a.example one\nb.example one\n")
-	r.allRunAfter(first)
-	worker, i := r.workers(), r.instances["a"]
-
-	// For a moment: what was added is there, and another try completes it.
-	i.Inject(dataplanetest.Answer(http.StatusServiceUnavailable).On(http.MethodDelete, "/runtime/maps").Times(2))
-	second := r.publishMap(config("1", ""), "a.example two\nc.example two\n")
-	r.runsHosts(second, "a.example=two c.example=two")
-	if now := r.workers(); !slices.Equal(now, worker) {
-		t.Errorf("the worker is %v, was %v", now, worker)
-	}
-
-	i.Inject(dataplanetest.Answer(http.StatusServiceUnavailable).On(http.MethodDelete, "/runtime/maps"))
-	third := r.publishMap(config("1", ""), "a.example three\nd.example three\n")
-	r.runsHosts(third, "a.example=three d.example=three")
-	if now := r.workers(); slices.Equal(now, worker) {
-		t.Error("the worker was not replaced")
 	}
 }
 

@@ -1,79 +1,18 @@
 package pusher
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/internal/events"
-	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/pusher/core"
-	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
-
-// spoken is a cluster that keeps what is said in it.
-type spoken struct {
-	mu            sync.Mutex
-	lasting, once []events.Event
-	calls         int
-}
-
-func (s *spoken) Run(ctx context.Context) { <-ctx.Done() }
-
-func (s *spoken) Say(lasting, once []events.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lasting, s.once, s.calls = lasting, append(s.once, once...), s.calls+1
-}
-
-func (s *spoken) said() (lasting, once []string, calls int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return words(s.lasting), words(s.once), s.calls
-}
-
-func words(all []events.Event) []string {
-	var out []string
-	for _, e := range all {
-		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s %s: %s", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, e.Note)))
-	}
-	return out
-}
-
-// What happens to a rollout is said of the fleet, once.
-func TestRolloutsAreSaidInTheCluster(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	s := &spoken{}
-	r.options.Events = s
-	r.endpoints(echo(t, "one"))
-	good := r.publish(config("1", ""))
-	r.allRunAfter(good)
-	bad := r.publish(config("2", broken))
-	r.until("the broken one is undone", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rejected[0].Recorded && s.Rollout == nil })
-	r.kill()
-	_, once, _ := s.said()
-	said := strings.Join(once, "\n")
-	for _, want := range []string{
-		fmt.Sprintf("Normal RolloutBegins  : rollout of %s begins", good), fmt.Sprintf("Normal RolloutDone  : the fleet runs %s", good),
-		fmt.Sprintf("Warning RolloutFailed  : rollout of %s failed: a: refused: ", bad), fmt.Sprintf("Warning SnapshotRejected  : %s is rejected", bad),
-		fmt.Sprintf("Normal RolloutUndone  : rollout of %s is undone, the fleet runs %s", bad, good),
-	} {
-		if strings.Count(said, want) != 1 {
-			t.Errorf("not said once: %s\n%s", want, said)
-		}
-	}
-}
 
 // Every trouble that the pusher notes has a message of its own.
 func TestTroublesHaveMessages(t *testing.T) {
@@ -207,41 +146,5 @@ func TestWhatIsNoState(t *testing.T) {
 	s, err := core.ParseState([]byte(good+`,"later":{"x":1},"rollout":{"sooner":true},"uploads":null}`), "")
 	if err != nil || s.Uploads == nil {
 		t.Errorf("fields of a later version: %v", err)
-	}
-}
-
-// People are notified of what becomes of rollouts, once of each.
-func TestNotices(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	var mu sync.Mutex
-	var got []notify.Notice
-	r.options.Notify = func(n notify.Notice) {
-		mu.Lock()
-		defer mu.Unlock()
-		got = append(got, n)
-	}
-	r.endpoints(echo(t, "one"))
-	good := r.publish(config("1", ""))
-	r.allRunAfter(good)
-	bad := r.publish(config("2", broken))
-	r.until("the broken one is undone", func(s observe.Status) bool { return len(s.Rejected) == 1 && s.Rollout == nil })
-	r.kill()
-
-	mu.Lock()
-	defer mu.Unlock()
-	var events []notify.Event
-	for _, n := range got {
-		events = append(events, n.Event)
-	}
-	want := []notify.Event{notify.RolloutBegins, notify.RolloutDone, notify.RolloutBegins, notify.RolloutFailed, notify.RolloutUndone}
-	if !slices.Equal(events, want) {
-		t.Fatalf("notices are %v, want %v", events, want)
-	}
-	if n := got[3]; n.Snapshot != bad.String() || !strings.Contains(n.Text, "rollout of "+bad.String()+" failed: a: refused: ") || n.Time.IsZero() {
-		t.Errorf("the failure is told as %+v", n)
-	}
-	if n := got[4]; !strings.Contains(n.Text, "the fleet runs "+good.String()) {
-		t.Errorf("the undoing is told as %+v", n)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -39,6 +40,7 @@ type process struct {
 	hears    func()
 	log      bytes.Buffer
 	notices  []notify.Notice
+	said     []events.Event // once, in the cluster
 
 	stop context.CancelFunc
 	done chan error
@@ -49,7 +51,7 @@ func newProcess(t *testing.T, name string, o Options) *process {
 	t.Helper()
 	p := &process{t: t, options: o, hears: func() {}}
 	p.options.Log = slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	p.options.Status = p.see
+	p.options.Status, p.options.Events = p.see, p
 	p.options.Notify = func(n notify.Notice) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -70,6 +72,16 @@ func (p *process) run() {
 	p.stop, p.done = stop, make(chan error, 1)
 	go func(o Options) { p.done <- Run(ctx, o) }(p.options)
 }
+
+// Say keeps what is said in the cluster.
+func (p *process) Say(_, once []events.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = append(p.said, once...)
+}
+
+// Run says nothing more.
+func (p *process) Run(ctx context.Context) { <-ctx.Done() }
 
 // kill ends the pusher in the middle of whatever it does.
 func (p *process) kill() {

@@ -28,18 +28,19 @@ import (
 // in the order in which they were made. Commands are in the functions of the same names:
 //
 //	pusher begins | ends | is killed | loses its state
-//	publish REVISION [without TLS | routes HOST=BACKEND … | recorded ADDRESS]
+//	publish REVISION [without TLS | routes HOST=BACKEND … | of REVISION routes HOST=BACKEND …]
 //	pin, approve, reject, retry, abort REVISION;  unpin
 //	store goes | is back | is emptied;  delete, damage, mend REVISION
 //	endpoints ADDRESS …;  endpoints of SERVICE ADDRESS …;  live FILE is gone | is empty | is broken
 //	certificate [for DURATION | without key];  confirm the loss | another loss
-//	a joins | leaves | refuses REVISION | refuses nothing | has API VERSION
+//	a joins | leaves | refuses REVISION | refuses nothing | has API VERSION | has HAProxy VERSION
 //	a hangs | is gone | drops | loses | is full | answers STATUS | takes DURATION [METHOD PATH [TIMES]];  a is well
-//	edit a OLD NEW;  remove a FILES;  copy a;  restart a [from its copy];  reload a;  drain, ready a ADDRESS
+//	edit a OLD NEW;  put a FILE;  remove a FILES;  copy a;  restart a [from its copy];  reload a;  drain, ready a ADDRESS
 //	set OPTION DURATION;  policy LINE;  wait DURATION
 //
 // Of what is not seen at once is told on demand: writes (what was done to the instances since
-// that was told last), files, routes, certificates, notices, log TEXT (how often it was said).
+// that was told last), files, routes, certificates, notices, events (in the cluster, since
+// they were told last), log TEXT (how often it was said).
 func TestStories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/stories/*.txt")
@@ -157,7 +158,7 @@ func (s *story) command(line string) []string {
 		s.manifest(args[0], strings.Join(args[1:], " "))
 	case "certificate":
 		s.certificate(args...)
-	case "edit", "remove", "copy", "restart", "reload", "drain", "ready":
+	case "edit", "put", "remove", "copy", "restart", "reload", "drain", "ready":
 		s.byHand(verb, s.named(args[0]), args[1:])
 	default:
 		return s.ask(verb, arg)
@@ -191,9 +192,18 @@ func (s *story) ask(verb, arg string) []string {
 		defer s.mu.Unlock()
 		var out []string
 		for _, n := range s.notices[s.told["notices"]:] {
-			out = append(out, fmt.Sprintf("%s: %s", n.Event, s.plain(n.Text)))
+			out = append(out, fmt.Sprintf("%s of %s: %s", n.Event, s.plain(n.Snapshot), s.plain(n.Text)))
 		}
 		s.told["notices"] = len(s.notices)
+		return out
+	case "events":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var out []string
+		for _, e := range s.said {
+			out = append(out, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, s.plain(e.Note)))
+		}
+		s.said = nil
 		return out
 	case "log":
 		return []string{fmt.Sprintf("%d times", strings.Count(s.plain(s.logged()), arg))}
@@ -268,6 +278,9 @@ func (s *story) publishAs(revision string, with []string) snapshots.ID {
 	case how == "":
 	case how == "without TLS":
 		d.Files[2].Content, d.Certificates = []byte("certs/fallback.pem\n"), d.Certificates[:1]
+	case with[0] == "of": // the content of another, with other routes
+		d = draftTLS(with[1])
+		d.Files[1].Content = []byte(strings.ReplaceAll(strings.Join(with[3:], "\n"), "=", " ") + "\n")
 	case with[0] == "routes":
 		d.Files[1].Content = []byte(strings.ReplaceAll(strings.Join(with[1:], "\n"), "=", " ") + "\n")
 	default:
@@ -396,6 +409,8 @@ func (s *story) instance(name string, words []string) {
 		i.refuses = map[bool]string{true: "", false: "x-revision " + words[1]}[words[1] == "nothing"]
 	case two == "has API":
 		i.version = words[2]
+	case two == "has HAProxy":
+		i.haproxy = words[2]
 	case two == "is well":
 		i.ails = nil
 	default:
@@ -444,6 +459,8 @@ func (s *story) byHand(verb string, i *fakeInstance, args []string) {
 	case "edit": // which the API takes for a version more
 		i.disk = strings.Replace(i.disk, args[0], args[1], 1)
 		i.memory++
+	case "put":
+		i.files[args[0]] = "of somebody else"
 	case "remove":
 		maps.DeleteFunc(i.files, func(key, _ string) bool { return strings.HasPrefix(key, args[0]) })
 	case "copy":
@@ -537,7 +554,11 @@ func (s *story) view() []string {
 		out = append(out, fmt.Sprintf("the fleet is %s", p))
 	}
 	if r := status.Rollout; r != nil {
-		out = append(out, fmt.Sprintf("rollout of %s, %s", s.plain(r.Target.String()), r.Phase))
+		line := fmt.Sprintf("rollout of %s, %s", s.plain(r.Target.String()), r.Phase)
+		if r.Noted != "" {
+			line += ", noted " + r.Noted
+		}
+		out = append(out, line)
 	}
 	for _, r := range status.Rejected {
 		out = append(out, fmt.Sprintf("rejected %s: %s", s.plain(r.Snapshot.String()), s.plain(r.Reason)))
@@ -558,8 +579,13 @@ func (s *story) viewOf(status observe.InstanceStatus, is fakeState) string {
 	if !status.InSync {
 		out += "not in sync, "
 	}
-	if !status.Reachable {
+	if status.Refused {
+		out += "refused for " + status.Error + ", "
+	} else if !status.Reachable {
 		out += "out of reach, "
+	}
+	if status.Foreign != "" {
+		out += "from another configuration, "
 	}
 	out += fmt.Sprintf("serves %v, reloaded %d", is.worker.ready("shop_web"), is.reloads)
 	if !strings.HasPrefix(is.disk, fmt.Sprintf("# _version=%d\n", is.memory)) {
@@ -585,4 +611,5 @@ func (s *story) plain(text string) string {
 	return digestForm.ReplaceAllString(strings.ReplaceAll(text, s.dir, "$DIR"), "DIGEST")
 }
 
-var digestForm = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+// digestForm is that of digests, of losses that are to be confirmed, and of states' ids.
+var digestForm = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{16}|[0-9a-f]{8})\b`)

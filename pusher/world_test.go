@@ -53,7 +53,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	w.options.Soak, w.options.PollInterval, w.options.DrainTime, w.options.PersistInterval = &soak, 2*time.Second, 3*time.Second, 3*time.Second
 	w.options.InspectInterval, w.options.CollectAfter = 5*time.Second, 8*time.Second
 	w.rollout, w.entry = "  rollout: {waves: ['1', 100%]}\n", func(name string) string {
-		return fmt.Sprintf("  - {name: %s, url: 'http://%s.test', username: u, password: p, "+
+		return fmt.Sprintf("  - {name: %s, url: 'http://%s.test', username: admin, password: secret, "+
 			"directories: {maps: /etc/haproxy/maps, certificates: /etc/haproxy/ssl, general: /etc/haproxy/general}}\n", name, name)
 	}
 	w.changed = w.filesChanged
@@ -101,7 +101,8 @@ func (w *world) clone(t *testing.T) *world {
 	}
 	own := c.options
 	c.options = w.options
-	c.options.Log, c.options.Status, c.options.Notify, c.options.State, c.options.Fleet, c.options.Live = own.Log, own.Status, own.Notify, own.State, own.Fleet, own.Live
+	c.options.Log, c.options.Status, c.options.Notify, c.options.Events = own.Log, own.Status, own.Notify, own.Events
+	c.options.State, c.options.Fleet, c.options.Live = own.State, own.Fleet, own.Live
 	c.terms, c.taken, c.recorded = w.terms, w.taken, w.recorded
 	return c
 }
