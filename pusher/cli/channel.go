@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type channelFlags struct {
 	storeFlags
 	who    whoFlags
 	output process.OutputFlag
+	// rolling is what the pusher said of its rollout, if a verb asked it.
+	rolling channel.Rolling
 }
 
 func (f *channelFlags) add(cmd *cobra.Command) {
@@ -34,15 +37,9 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 	f.output.AddTo(cmd)
 }
 
-// channelEdit changes a channel, and says in a few words what it did. It gets what
-// the store holds, to find in it what a person named. [unchanged] is its error where
-// there is nothing to change.
-type channelEdit func(view channel.View, c *channel.Channel) (subject string, err error)
-
-// unchanged says why a channel stays as it is, though nothing went wrong.
-type unchanged string
-
-func (u unchanged) Error() string { return string(u) }
+// channelEdit changes a channel, and says what it did. It gets what the store holds, to find in
+// it what a person named. [unchanged] is its error where the channel says so already.
+type channelEdit func(view channel.View, c *channel.Channel) (act, error)
 
 // channelChange is what a verb made of a channel.
 type channelChange struct {
@@ -52,7 +49,10 @@ type channelChange struct {
 	Reason  string       `json:"reason,omitempty"`
 	Before  channelState `json:"before"`
 	After   channelState `json:"after"`
-	Message string       `json:"message"` // what should run now, and why, or why nothing was changed
+	Done    string       `json:"done"`    // what was done, or why nothing was changed
+	Message string       `json:"message"` // what follows
+	// Tidied is what left the channel besides, since it had no effect any more.
+	Tidied []string `json:"tidied,omitempty"`
 	// Reverted says who will undo this, if somebody will.
 	Reverted string `json:"reverted,omitempty"`
 }
@@ -64,43 +64,33 @@ type channelState struct {
 	Channel channel.Spec   `json:"channel"`
 }
 
-func stateOf(view channel.View, now time.Time) (channelState, string) {
-	want := channel.Want(view, now)
-	return channelState{Wanted: want.ID, Because: want.Because, Channel: view.Channel.Spec}, want.Message
+func stateOf(view channel.View, want channel.Decision) channelState {
+	return channelState{Wanted: want.ID, Because: want.Because, Channel: view.Channel.Spec}
 }
 
-// edit changes the channel of the store and prints what should run then.
+// edit changes the channel of the store, and prints what was done and what follows.
 func (f *channelFlags) edit(cmd *cobra.Command, edit channelEdit) error {
-	return f.editSaying(cmd, edit, nil)
+	return f.with(cmd.Context(), func(store stores.Store) error { return f.editOf(cmd, store, edit) })
 }
 
-// editSaying changes the channel of the store and prints a message of the verb's own. It
-// is asked for the message after the edit.
-func (f *channelFlags) editSaying(cmd *cobra.Command, edit channelEdit, message func() string) error {
-	return f.with(cmd.Context(), func(store stores.Store) error { return f.editOf(cmd, store, edit, message) })
-}
-
-// editOf is editSaying for a store that is open. Without a message it is edit.
-func (f *channelFlags) editOf(cmd *cobra.Command, store stores.Store, edit channelEdit, message func() string) error {
+// editOf is edit for a store that is open.
+func (f *channelFlags) editOf(cmd *cobra.Command, store stores.Store, edit channelEdit) error {
 	done, err := f.change(cmd.Context(), store, time.Now(), edit)
 	if err != nil {
 		return err
 	}
-	if message != nil {
-		done.Message = message()
-	}
 	done.warn(cmd.ErrOrStderr())
-	return f.print(cmd, done)
+	return f.output.Write(cmd.OutOrStdout(), done, done.write)
 }
 
-func (f *channelFlags) print(cmd *cobra.Command, done channelChange) error {
-	return f.output.Write(cmd.OutOrStdout(), done, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, done.Message)
-		return err
-	})
+// write says what was done, and then what follows.
+func (c channelChange) write(w io.Writer) error {
+	lines := append([]string{c.Done, c.Message}, c.Tidied...)
+	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return err
 }
 
-// change changes the channel of a store.
+// change changes the channel of a store. What has no effect any more leaves the channel with it.
 func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.Time, edit channelEdit) (channelChange, error) {
 	done := channelChange{By: f.who.by, Reason: f.who.reason}
 	view, err := store.View(ctx)
@@ -113,28 +103,44 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 	}
 	// What an edit finds in a channel that another writer changes meanwhile is found
 	// again, so that before and after are those of this change.
-	current := view.Channel
-	if done.Subject, err = edit(view, &current); err == nil {
-		err = store.UpdateChannel(ctx, done.Subject, now, func(c *channel.Channel) error {
-			view.Channel = *c
-			done.Before, _ = stateOf(view, now)
-			if _, err := edit(view, c); err != nil {
-				return err
-			}
-			done.Changed, err = altered(view.Channel, *c)
-			view.Channel = *c
+	var does act
+	var before channel.Decision
+	try := func(c *channel.Channel) error {
+		view.Channel = *c
+		before = channel.Want(view, now)
+		done.Before, done.Tidied = stateOf(view, before), nil
+		var err error
+		if does, err = edit(view, c); err != nil {
 			return err
-		})
+		}
+		if done.Changed, err = altered(view.Channel, *c); err != nil {
+			return err
+		}
+		if done.Changed {
+			var stale []channel.Stale
+			*c, stale = c.Tidied(view, f.rolling, now)
+			for _, s := range stale {
+				done.Tidied = append(done.Tidied, "taken out of the channel: "+s.Message)
+			}
+		}
+		view.Channel = *c
+		return nil
 	}
+	current := view.Channel
+	if err = try(&current); err == nil {
+		err = store.UpdateChannel(ctx, does.subject, now, try)
+	}
+	after := channel.Want(view, now)
+	done.After = stateOf(view, after)
 	if why, ok := errors.AsType[unchanged](err); ok {
-		done.Before, _ = stateOf(view, now)
-		done.After, done.Subject, done.Message = done.Before, "", why.Error()
+		done.Changed, done.Done, done.Message = false, why.Error(), after.Message
 		return done, nil
 	}
 	if err != nil {
 		return done, err
 	}
-	done.After, done.Message = stateOf(view, now)
+	done.Subject, done.Done = does.subject, does.done
+	done.Message = cmp.Or(does.follows, follows(before, after, does.snapshot))
 	if done.Changed {
 		done.Reverted = reverted
 	}
@@ -240,7 +246,7 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 	defer reader.Close()
 	seen.Store = reader.String()
 	reader.Remember(seen)
-	done := channelChange{By: f.who.by, Reason: f.who.reason, Message: "nothing that the pusher saw is gone"}
+	done := channelChange{By: f.who.by, Reason: f.who.reason, Done: "nothing that the pusher saw is gone"}
 	var view channel.View
 	for try := 1; ; try++ {
 		view, err = reader.View(ctx)
@@ -269,13 +275,13 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 			return err
 		}
 	}
-	var wanted string
-	if done.After, wanted = stateOf(view, now); done.Changed {
-		done.Message = done.Subject + "\n" + wanted
+	want := channel.Want(view, now)
+	if done.After, done.Message = stateOf(view, want), want.Message; done.Changed {
+		done.Done = done.Subject
 	} else {
 		done.Before = done.After
 	}
-	return f.print(cmd, done)
+	return f.output.Write(cmd.OutOrStdout(), done, done.write)
 }
 
 // rewindSubject says what is given up.

@@ -45,19 +45,17 @@ func TestChannelChangesAsJSON(t *testing.T) {
 	}{
 		{"pin r1", true, ids[2], ids[0], channel.BecausePin, "pin " + ids[0].String() + ": a test"},
 		{"unpin", true, ids[0], ids[2], channel.BecauseNewest, "unpin " + ids[0].String() + ": a test"},
-		{"unpin", false, ids[2], ids[2], channel.BecauseNewest, ""},
 		{"override r2 --for 1h", true, ids[2], ids[1], channel.BecauseOverride, "override with " + ids[1].String() + " for 1h0m0s: a test"},
 		{"pin r1", true, ids[1], ids[1], channel.BecauseOverride, "pin " + ids[0].String() + ": a test"},
 		{"override --end", true, ids[1], ids[0], channel.BecausePin, "end the override with " + ids[1].String() + ": a test"},
-		{"override --end", false, ids[0], ids[0], channel.BecausePin, ""},
 		{"unpin", true, ids[0], ids[2], channel.BecauseNewest, "unpin " + ids[0].String() + ": a test"},
 		{"pause", true, ids[2], snapshots.ID{}, channel.BecausePause, "pause: a test"},
 		{"resume", true, snapshots.ID{}, ids[2], channel.BecauseNewest, "resume: a test"},
-		{"resume", false, ids[2], ids[2], channel.BecauseNewest, ""},
 		{"reject r3", true, ids[2], ids[1], channel.BecauseNewest, "reject " + ids[2].String() + ": a test"},
 		{"retry r3", true, ids[1], ids[2], channel.BecauseNewest, "retry " + ids[2].String() + ": a test"},
-		{"approve r3", true, ids[2], ids[2], channel.BecauseNewest, "approve " + ids[2].String() + ": a test"},
-		{"approve r3", false, ids[2], ids[2], channel.BecauseNewest, "approve " + ids[2].String() + ": a test"},
+		{"pin r1", true, ids[2], ids[0], channel.BecausePin, "pin " + ids[0].String() + ": a test"},
+		{"pin r1", false, ids[0], ids[0], channel.BecausePin, ""},
+		{"unpin", true, ids[0], ids[2], channel.BecauseNewest, "unpin " + ids[0].String() + ": a test"},
 		{"promote r3", true, ids[2], ids[2], channel.BecauseNewest, "promote " + ids[2].String() + ": a test"},
 		{"promote --full", true, ids[2], ids[2], channel.BecauseNewest, "promote in full " + ids[2].String() + ": a test"},
 		{"abort", true, ids[2], ids[2], channel.BecauseNewest, "abort " + ids[2].String() + ": a test"},
@@ -66,7 +64,7 @@ func TestChannelChangesAsJSON(t *testing.T) {
 		before := channelOf(t, store)
 		done := changeOf(t, append(strings.Fields(step.args), "--store", url, "--by", "ann", "--reason", "a test")...)
 		if done.Changed != step.changed || done.Before.Wanted != step.before || done.After.Wanted != step.after || done.After.Because != step.because ||
-			done.Subject != step.subject || done.By != "ann" || done.Reason != "a test" || done.Message == "" {
+			done.Subject != step.subject || done.By != "ann" || done.Reason != "a test" || done.Done == "" || done.Message == "" {
 			t.Errorf("%s: %+v", step.args, done)
 		}
 		for _, c := range []struct{ said, is channel.Spec }{{done.Before.Channel, before}, {done.After.Channel, channelOf(t, store)}} {
@@ -82,12 +80,11 @@ func TestChannelChangesAsJSON(t *testing.T) {
 func TestOverride(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	expect(t, ids[0].String()+" is overridden until ", "override", "r1", "--for", "90m", "--store", url, "--by", "ann")
+	expect(t, "\n"+ids[0].String()+" is wanted now, in place of "+ids[2].String()+"\n", "override", "r1", "--for", "90m", "--store", url, "--by", "ann")
 	if o := channelOf(t, store).Override; o == nil || o.Snapshot != ids[0] || o.By != "ann" || time.Until(o.Expires) > 90*time.Minute || time.Until(o.Expires) < 89*time.Minute {
 		t.Errorf("the override is %+v", o)
 	}
-	expect(t, ids[2].String()+" is the newest", "override", "--end", "--store", url)
-	expect(t, "nothing is overridden", "override", "--end", "--store", url)
+	expect(t, ids[2].String()+" is wanted now, in place of "+ids[0].String()+": it is the newest", "override", "--end", "--store", url)
 	for said, args := range map[string][]string{
 		"use --for to say":         {"override", "r1"},
 		"name a snapshot":          {"override", "--for", "1h"},
@@ -116,9 +113,9 @@ func TestChangeThatWillBeUndone(t *testing.T) {
 	store, _, ids := filledStore(t)
 	pin := func(s stores.Store) (channelChange, error) {
 		var f channelFlags
-		return f.change(t.Context(), s, time.Now(), func(_ channel.View, c *channel.Channel) (string, error) {
+		return f.change(t.Context(), s, time.Now(), func(_ channel.View, c *channel.Channel) (act, error) {
 			*c = c.Approve(ids[len(c.Spec.Approved)])
-			return "approve", nil
+			return act{verb: channel.VerbApprove, subject: "approve"}, nil
 		})
 	}
 	done, err := pin(managedStore{store, "Argo CD (application edge)", nil})
@@ -165,12 +162,14 @@ func TestApprove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, ids[0].String()+" is the newest that is approved (2 waiting for approval)\n", "approve", "r1", "--store", url)
-	expect(t, ids[2].String()+" is the newest\n", "approve", "r3", "--store", url)
+	expect(t, ids[0].String()+" approved by carol\n"+ids[0].String()+" is wanted now: it is the newest that is approved (2 waiting for approval)\n", "approve", "r1", "--store", url, "--by", "carol")
+	expect(t, ids[2].String()+" approved by carol\n"+ids[2].String()+" is wanted now, in place of "+ids[0].String()+": it is the newest\n", "approve", "r3", "--store", url, "--by", "carol")
+	expect(t, ids[1].String()+" approved by carol\n"+ids[2].String()+" stays wanted: it is newer\n", "approve", "r2", "--store", url, "--by", "carol")
+	expect(t, ids[1].String()+" is approved already\n", "approve", "r2", "--store", url, "--by", "bob")
 	if code, _, errs := pusherCommand(t, "approve", "r4", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "holds no snapshot r4") {
 		t.Errorf("exit code %d, said %s", code, errs)
 	}
-	if approved := channelOf(t, store).Approved; len(approved) != 2 {
+	if approved := channelOf(t, store).Approved; len(approved) != 3 {
 		t.Errorf("approved are %v", approved)
 	}
 }
@@ -178,11 +177,11 @@ func TestApprove(t *testing.T) {
 func TestReject(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	expect(t, ids[1].String()+" is the newest that is not rejected (1 rejected)\n", "reject", "r3", "--store", url, "--reason", "it is slow")
+	expect(t, ids[1].String()+" is wanted now, in place of "+ids[2].String()+": it is the newest that is not rejected (1 rejected)\n", "reject", "r3", "--store", url, "--reason", "it is slow")
 	if r := channelOf(t, store).Rejected; len(r) != 1 || r[0].Snapshot != ids[2] || r[0].Reason != "it is slow" || r[0].At.IsZero() {
 		t.Errorf("rejected are %+v", r)
 	}
-	expect(t, ids[2].String()+" is the newest\n", "retry", "r3", "--store", url)
+	expect(t, ids[2].String()+" is wanted now, in place of "+ids[1].String()+": it is the newest\n", "retry", "r3", "--store", url)
 	expect(t, "pinned", "pin", "r2", "--store", url, "--by", "me")
 	expect(t, ids[1].String()+" is pinned by me, but was rejected: by bob\n", "reject", "r2", "--store", url, "--by", "bob")
 }
@@ -228,7 +227,8 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
 	code, out, errs := pusherCommand(t, "rollback", "--store", url, "--by", "ann")
-	want := ids[1].String() + " is pinned by ann: rolled back from " + ids[2].String() + "\n\tto go forward again: pusher unpin --store " + url + "\n"
+	want := ids[1].String() + " pinned by ann: rolled back from " + ids[2].String() + "\n" +
+		ids[1].String() + " is wanted now, in place of " + ids[2].String() + "\n\tto go forward again: pusher unpin --store " + url + "\n"
 	if code != process.ExitOK || out != want {
 		t.Errorf("exit code %d, printed %s%s, want %s", code, out, errs, want)
 	}
@@ -240,8 +240,10 @@ func TestRollback(t *testing.T) {
 	if pin := channelOf(t, store).Pin; pin == nil || pin.Snapshot != ids[0] || pin.Reason != "the sale is off" || pin.At.IsZero() {
 		t.Errorf("the pin is %+v", pin)
 	}
+	if code, _, errs := pusherCommand(t, "rollback", "--store", url); code != process.ExitFailure || !strings.Contains(errs, "there is nothing to roll back to: the store holds nothing older than "+ids[0].String()) {
+		t.Errorf("exit code %d, said %s", code, errs)
+	}
 	for _, c := range []struct{ said, to string }{
-		{"there is nothing to roll back to: the store holds nothing older than " + ids[0].String(), ""},
 		{ids[1].String() + " is not older than " + ids[0].String(), "r2"},
 		{ids[0].String() + " is not older than " + ids[0].String(), "r1"},
 		{"holds no snapshot r7", "r7"},
@@ -250,8 +252,8 @@ func TestRollback(t *testing.T) {
 			t.Errorf("to %q: exit code %d, said %s", c.to, code, errs)
 		}
 	}
-	expect(t, ids[2].String()+" is the newest", "unpin", "--store", url)
-	expect(t, ids[0].String()+" is pinned", "rollback", "--store", url, "--to", "r1")
+	expect(t, ids[0].String()+" unpinned by ann\n"+ids[2].String()+" is wanted now, in place of "+ids[0].String()+": it is the newest\n", "unpin", "--store", url, "--by", "ann")
+	expect(t, ids[0].String()+" pinned", "rollback", "--store", url, "--to", "r1")
 }
 
 // What the fleet ran last is gone back to, though there is something between.
@@ -259,7 +261,7 @@ func TestRollbackToWhatTheFleetRan(t *testing.T) {
 	t.Parallel()
 	_, url, ids := filledStore(t)
 	state := writeState(t, observe.Status{Updated: time.Now(), Good: ids[0]})
-	expect(t, ids[0].String()+" is pinned", "rollback", "--store", url, "--state", state)
+	expect(t, ids[0].String()+" pinned", "rollback", "--store", url, "--state", state)
 }
 
 func channelOf(t *testing.T, store *dirstore.Store) channel.Spec {
@@ -273,16 +275,14 @@ func channelOf(t *testing.T, store *dirstore.Store) channel.Spec {
 
 func TestPinUnpinPauseResume(t *testing.T) {
 	store, url, ids := filledStore(t)
-	expect(t, ids[0].String()+" is pinned by me: the sale is off", "pin", "r1", "--store", url, "--by", "me", "--reason", "the sale is off")
+	expect(t, ids[0].String()+" pinned by me: the sale is off\n"+ids[0].String()+" is wanted now, in place of "+ids[2].String()+"\n", "pin", "r1", "--store", url, "--by", "me", "--reason", "the sale is off")
 	if pin := channelOf(t, store).Pin; pin == nil || pin.Snapshot != ids[0] || pin.Reason != "the sale is off" || pin.At.IsZero() {
 		t.Errorf("the pin is %+v", pin)
 	}
 	expect(t, "pinned", "pin", ids[1].String(), "--store", url)
-	expect(t, ids[2].String()+" is the newest", "unpin", "--store", url)
-	expect(t, "nothing is pinned", "unpin", "--store", url)
+	expect(t, "it is the newest", "unpin", "--store", url)
 	expect(t, "paused by me", "pause", "--store", url, "--by", "me")
 	expect(t, "is the newest", "resume", "--store", url)
-	expect(t, "nothing is paused", "resume", "--store", url)
 	if spec := channelOf(t, store); spec.Pin != nil || spec.Pause != nil {
 		t.Errorf("the channel is %+v", spec)
 	}
@@ -303,20 +303,20 @@ func TestRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if code, _, errs := pusherCommand(t, "retry", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "0 snapshots are rejected") {
+	if code, _, errs := pusherCommand(t, "retry", "--store", url); code != process.ExitFailure || !strings.Contains(errs, "nothing is rejected") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	reject(ids[2])
-	expect(t, ids[2].String()+" is the newest", "retry", "--store", url)
+	expect(t, "it is the newest", "retry", "--store", url)
 	reject(ids[1])
 	reject(ids[2])
 	if code, _, errs := pusherCommand(t, "retry", "--store", url); code != process.ExitUsage || !strings.Contains(errs, ids[1].String()+", "+ids[2].String()) {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	if code, _, errs := pusherCommand(t, "retry", "r1", "--store", url); code != process.ExitUsage || !strings.Contains(errs, "is not rejected") {
+	if code, _, errs := pusherCommand(t, "retry", "r1", "--store", url); code != process.ExitFailure || !strings.Contains(errs, "is not rejected") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	expect(t, ids[2].String()+" is the newest", "retry", "r3", "--store", url)
+	expect(t, "it is the newest", "retry", "r3", "--store", url)
 	if rejected := channelOf(t, store).Rejected; len(rejected) != 1 || rejected[0].Snapshot != ids[1] {
 		t.Errorf("rejected are %+v", rejected)
 	}

@@ -26,16 +26,39 @@ for the newest.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
-			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (act, error) {
 				id, err := find(view.IDs, args[0])
-				*c = c.Pinned(channel.Pin{Snapshot: id, By: f.who.by, Reason: f.who.reason, At: now})
-				return fmt.Sprintf("pin %s%s", id, f.who.because()), err
+				if err != nil {
+					return act{}, err
+				}
+				return f.pin(c, act{verb: channel.VerbPin, snapshot: id, subject: "pin " + id.String() + f.who.because()}, f.who.reason, now)
 			})
 		},
 	}
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
 	return cmd
+}
+
+// pin pins the snapshot of an act, unless it is pinned already. A reason that is new is kept.
+func (f *channelFlags) pin(c *channel.Channel, does act, reason string, now time.Time) (act, error) {
+	id := does.snapshot
+	_, rejected := c.Rejection(id)
+	if p := c.Spec.Pin; p != nil && p.Snapshot == id && !rejected && (f.who.reason == "" || f.who.reason == p.Reason) {
+		return act{}, unchanged(fmt.Sprintf("%s is pinned already%s", id, saidBy(p.By, p.Reason)))
+	}
+	*c = c.Pinned(channel.Pin{Snapshot: id, By: f.who.by, Reason: reason, At: now})
+	does.done = fmt.Sprintf("%s pinned%s", id, saidBy(f.who.by, reason))
+	if rejected {
+		does.done += "; it is no longer rejected"
+	}
+	return does, nil
+}
+
+// saidBy says who said something, and why.
+func saidBy(by, reason string) string {
+	who := whoFlags{by: by, reason: reason}
+	return who.byWhom()
 }
 
 func unpinCommand() *cobra.Command {
@@ -45,13 +68,16 @@ func unpinCommand() *cobra.Command {
 		Short: "Take the pin away, so that the newest snapshot runs again",
 		Args:  process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (act, error) {
 				if c.Spec.Pin == nil {
-					return "", unchanged("nothing is pinned")
+					return act{}, meansNothing("", "nothing is pinned")
 				}
 				pinned := c.Spec.Pin.Snapshot
 				*c = c.Unpinned()
-				return fmt.Sprintf("unpin %s%s", pinned, f.who.because()), nil
+				return act{
+					verb: channel.VerbUnpin, snapshot: pinned,
+					subject: fmt.Sprintf("unpin %s%s", pinned, f.who.because()), done: fmt.Sprintf("%s unpinned%s", pinned, f.who.byWhom()),
+				}, nil
 			})
 		},
 	}
@@ -80,10 +106,13 @@ without the override, in the usual waves. --end ends the override at once.`,
 				return process.WithHint(process.Usage("name a snapshot, and use --for to say how long it should run"), "pusher override r12 --for 2h; to end it: pusher override --end")
 			}
 			now := time.Now()
-			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (act, error) {
 				id, err := find(view.IDs, args[0])
 				*c = c.Overridden(channel.Override{Snapshot: id, By: f.who.by, Reason: f.who.reason, Expires: now.Add(lasts)})
-				return fmt.Sprintf("override with %s for %s%s", id, lasts, f.who.because()), err
+				return act{
+					verb: channel.VerbOverride, snapshot: id, subject: fmt.Sprintf("override with %s for %s%s", id, lasts, f.who.because()),
+					done: fmt.Sprintf("overridden with %s until %s%s", id, now.Add(lasts).UTC().Format(time.RFC3339), f.who.byWhom()),
+				}, err
 			})
 		},
 	}
@@ -94,13 +123,19 @@ without the override, in the usual waves. --end ends the override at once.`,
 	return cmd
 }
 
-func (f *channelFlags) endOverride(_ channel.View, c *channel.Channel) (string, error) {
-	if c.Spec.Override == nil {
-		return "", unchanged("nothing is overridden")
+func (f *channelFlags) endOverride(_ channel.View, c *channel.Channel) (act, error) {
+	o := c.Spec.Override
+	if o == nil {
+		return act{}, meansNothing("", "nothing is overridden")
 	}
-	id := c.Spec.Override.Snapshot
+	if now := time.Now(); !now.Before(o.Expires) {
+		return act{}, meansNothing("", "nothing is overridden: the override with %s ended %s ago by itself", o.Snapshot, process.Age(now.Sub(o.Expires)))
+	}
 	*c = c.NotOverridden()
-	return fmt.Sprintf("end the override with %s%s", id, f.who.because()), nil
+	return act{
+		verb: channel.VerbOverrideEnd, snapshot: o.Snapshot, subject: fmt.Sprintf("end the override with %s%s", o.Snapshot, f.who.because()),
+		done: fmt.Sprintf("the override with %s ended%s", o.Snapshot, f.who.byWhom()),
+	}, nil
 }
 
 func pauseCommand() *cobra.Command {
@@ -114,9 +149,15 @@ gets what the fleet runs.`,
 		Args: process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now()
-			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (act, error) {
+				if p := c.Spec.Pause; p != nil && (f.who.reason == "" || f.who.reason == p.Reason) {
+					return act{}, unchanged("paused already" + saidBy(p.By, p.Reason))
+				}
 				*c = c.Paused(channel.Pause{By: f.who.by, Reason: f.who.reason, At: now})
-				return "pause" + f.who.because(), nil
+				return act{
+					verb: channel.VerbPause, subject: "pause" + f.who.because(), done: "paused" + f.who.byWhom(),
+					follows: "what runs goes on running; endpoints and certificates still follow the cluster",
+				}, nil
 			})
 		},
 	}
@@ -131,12 +172,12 @@ func resumeCommand() *cobra.Command {
 		Short: "Go on after a pause",
 		Args:  process.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (act, error) {
 				if c.Spec.Pause == nil {
-					return "", unchanged("nothing is paused")
+					return act{}, meansNothing("", "nothing is paused")
 				}
 				*c = c.Resumed()
-				return "resume" + f.who.because(), nil
+				return act{verb: channel.VerbResume, subject: "resume" + f.who.because(), done: "resumed" + f.who.byWhom()}, nil
 			})
 		},
 	}
@@ -188,21 +229,20 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	}
 	now := time.Now()
 	var done rolledBack
-	made, err := f.change(cmd.Context(), store, now, func(view channel.View, c *channel.Channel) (string, error) {
+	made, err := f.change(cmd.Context(), store, now, func(view channel.View, c *channel.Channel) (act, error) {
 		var err error
 		if done.From, done.To, err = f.target(view, status, now); err != nil {
-			return "", err
+			return act{}, err
 		}
-		*c = c.Pinned(channel.Pin{Snapshot: done.To, By: f.who.by, Reason: f.why(done.From), At: now})
-		return fmt.Sprintf("roll back to %s%s", done.To, f.who.because()), nil
+		return f.pin(c, act{verb: channel.VerbRollback, snapshot: done.To, subject: fmt.Sprintf("roll back to %s%s", done.To, f.who.because())}, f.why(done.From), now)
 	})
 	if err != nil {
 		return err
 	}
 	made.Reason = f.why(done.From)
 	made.warn(cmd.ErrOrStderr())
-	done.channelChange, done.Undo = made, cmd.Parent().CommandPath()+" unpin --store "+store.String()
-	return f.output.Write(cmd.OutOrStdout(), done, done.print)
+	done.channelChange, done.Undo = made, nextCommand(cmd, "unpin", store.String())
+	return f.output.Write(cmd.OutOrStdout(), done, done.write)
 }
 
 // status returns what a pusher says of its fleet, if a state was named.
@@ -218,8 +258,7 @@ func (f *rollbackFlags) target(view channel.View, status observe.Status, now tim
 	view.Fleet = status.Fleet
 	from, last := channel.Previous(view, append(status.Proven, status.Good), now)
 	if f.to == "" && last.Hold {
-		return from, to, process.WithHint(process.Usage("there is nothing to roll back to: %s", last.Message),
-			"name a snapshot with --to; pusher history lists them")
+		return from, to, meansNothing("name a snapshot with --to; pusher history lists them", "there is nothing to roll back to: %s", last.Message)
 	}
 	if f.to == "" {
 		return from, last.ID, nil
@@ -241,7 +280,10 @@ func (f *rollbackFlags) why(from snapshots.ID) string {
 	return f.who.reason
 }
 
-func (r rolledBack) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%s\n\tto go forward again: %s\n", r.Message, r.Undo)
+func (r rolledBack) write(w io.Writer) error {
+	if err := r.channelChange.write(w); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\tto go forward again: %s\n", r.Undo)
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -28,47 +30,84 @@ func (f *orderFlags) add(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = f.complete(allIDs)
 }
 
+// order is what a verb orders about the rollout that is under way.
+type order struct {
+	verb          channel.Verb
+	subject, done string // such as "promote in full", "promoted in full"
+	comes         string // of the rollout, such as "goes on to its next wave at once"
+	write         func(channel.Channel, channel.Order) channel.Channel
+	// repeats reports whether the order was given already, and is being carried out.
+	repeats func(channel.Channel, *observe.RolloutStatus) bool
+}
+
 // give writes an order into the channel, and prints what comes of it.
-func (f *orderFlags) give(cmd *cobra.Command, args []string, verb, comes string, write func(channel.Channel, channel.Order) channel.Channel) error {
+func (f *orderFlags) give(cmd *cobra.Command, args []string, o order) error {
 	now := time.Now()
-	var target snapshots.ID
-	return f.editSaying(cmd, func(view channel.View, c *channel.Channel) (string, error) {
-		var err error
-		if target, err = f.target(cmd.Context(), view, args, now); err != nil {
-			return "", err
+	status, err := f.status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return f.edit(cmd, func(view channel.View, c *channel.Channel) (act, error) {
+		target, err := f.target(view, status, args, now)
+		if err != nil {
+			return act{}, err
 		}
-		*c = write(*c, channel.Order{Snapshot: target, By: f.who.by, Reason: f.who.reason, At: now})
-		return fmt.Sprintf("%s %s%s", verb, target, f.who.because()), nil
-	}, func() string { return fmt.Sprintf("the rollout of %s %s", target, comes) })
+		follows := fmt.Sprintf("the rollout of %s %s", target, o.comes)
+		if status == nil {
+			follows += ", if it is under way"
+		} else if o.repeats != nil && o.repeats(*c, status.Rollout) {
+			return act{}, unchanged(fmt.Sprintf("%s is %s already", target, o.done))
+		} else if status.Rollout.Paused != "" && o.verb == channel.VerbPromote || c.Spec.Pause != nil && o.verb == channel.VerbPromote {
+			follows += ", once it is no longer paused"
+		}
+		*c = o.write(*c, channel.Order{Snapshot: target, By: f.who.by, Reason: f.who.reason, At: now})
+		return act{
+			verb: o.verb, snapshot: target, subject: fmt.Sprintf("%s %s%s", o.subject, target, f.who.because()),
+			done: fmt.Sprintf("%s %s%s", target, o.done, f.who.byWhom()), follows: follows,
+		}, nil
+	})
+}
+
+// status returns what the pusher says of its fleet, nil if no state is named.
+func (f *orderFlags) status(ctx context.Context) (*observe.Status, error) {
+	if f.state == "" {
+		return nil, nil
+	}
+	status, err := f.readStatus(ctx, f.state)
+	if err != nil {
+		return nil, err
+	}
+	f.rolling = rollingOf(status)
+	return &status, nil
+}
+
+// rollingOf returns what a pusher said of its rollout.
+func rollingOf(status observe.Status) channel.Rolling {
+	r := channel.Rolling{At: status.Updated}
+	if status.Rollout != nil {
+		r.Target = status.Rollout.Target
+	}
+	return r
 }
 
 // target returns the snapshot of the rollout that is meant: the one that was named, that
 // of the state, or what should run.
-func (f *orderFlags) target(ctx context.Context, view channel.View, args []string, now time.Time) (snapshots.ID, error) {
-	var named, rolling snapshots.ID
+func (f *orderFlags) target(view channel.View, status *observe.Status, args []string, now time.Time) (snapshots.ID, error) {
+	var named snapshots.ID
 	if len(args) > 0 {
 		var err error
 		if named, err = find(view.IDs, args[0]); err != nil {
 			return named, err
 		}
 	}
-	if f.state != "" {
-		status, err := f.readStatus(ctx, f.state)
-		if err != nil {
-			return rolling, err
-		}
-		if status.Rollout != nil {
-			rolling = status.Rollout.Target
-		}
-		switch {
-		case rolling.IsZero():
-			return rolling, process.WithHint(process.Usage("no rollout is under way"), "pusher status says what is")
-		case !named.IsZero() && named != rolling:
-			return rolling, process.WithHint(process.Usage("no rollout of %s is under way, but of %s", named, rolling), "leave the name out")
-		}
-		return rolling, nil
-	}
-	if !named.IsZero() {
+	switch {
+	case status != nil && status.Rollout == nil:
+		return named, meansNothing("pusher status says what runs", "no rollout is under way")
+	case status != nil && !named.IsZero() && named != status.Rollout.Target:
+		return named, meansNothing("leave the name out", "no rollout of %s is under way, but of %s", named, status.Rollout.Target)
+	case status != nil:
+		return status.Rollout.Target, nil
+	case !named.IsZero():
 		return named, nil
 	}
 	want := channel.Want(view, now)
@@ -93,14 +132,15 @@ The rollout is the one that the state names, or else that of the snapshot that y
 that should run. Rollouts that begin later ignore the command.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			verb, comes := "promote", "goes on to its next wave at once, if it is under way"
+			o := order{verb: channel.VerbPromote, subject: "promote", done: "promoted", comes: "goes on to its next wave at once"}
 			if full {
-				verb, comes = "promote in full", "goes on to all that remain at once, if it is under way"
+				o.subject, o.done, o.comes = "promote in full", "promoted in full", "goes on to all that remain at once"
 			}
-			return f.give(cmd, args, verb, comes, func(c channel.Channel, o channel.Order) channel.Channel {
-				o.Full = full
-				return c.Promoted(o)
-			})
+			o.write = func(c channel.Channel, given channel.Order) channel.Channel {
+				given.Full = full
+				return c.Promoted(given)
+			}
+			return f.give(cmd, args, o)
 		},
 	}
 	f.add(cmd)
@@ -126,8 +166,11 @@ The rollout is the one that the state names, or else that of the snapshot that y
 that should run. Rollouts that begin later ignore the command.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.give(cmd, args, "abort", "is undone and rejected, if it is under way",
-				func(c channel.Channel, o channel.Order) channel.Channel { return c.Aborted(o) })
+			return f.give(cmd, args, order{
+				verb: channel.VerbAbort, subject: "abort", done: "aborted", comes: "is undone and rejected",
+				write:   func(c channel.Channel, o channel.Order) channel.Channel { return c.Aborted(o) },
+				repeats: func(_ channel.Channel, r *observe.RolloutStatus) bool { return r.Phase == rollout.Undoing },
+			})
 		},
 	}
 	f.add(cmd)
@@ -154,11 +197,16 @@ before the pusher reads the confirmation, nothing is confirmed.`,
 				return err
 			}
 			now := time.Now()
-			return f.editSaying(cmd, func(_ channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(_ channel.View, c *channel.Channel) (act, error) {
+				if old := c.Spec.ConfirmEndpoints; old != nil && old.Loss == loss {
+					return act{}, unchanged(fmt.Sprintf("loss %s is confirmed already%s", loss, saidBy(old.By, old.Reason)))
+				}
 				*c = c.Confirmed(channel.Confirmation{Loss: loss, By: f.who.by, Reason: f.who.reason, At: now})
-				return fmt.Sprintf("confirm that endpoints are gone, loss %s%s", loss, f.who.because()), nil
-			}, func() string {
-				return fmt.Sprintf("the endpoints of loss %s%s are taken for gone, if they still are", loss, services)
+				return act{
+					verb: channel.VerbConfirmEndpoints, subject: fmt.Sprintf("confirm that endpoints are gone, loss %s%s", loss, f.who.because()),
+					done:    fmt.Sprintf("loss %s confirmed%s", loss, f.who.byWhom()),
+					follows: fmt.Sprintf("the endpoints of loss %s%s are taken for gone, if they still are", loss, services),
+				}, nil
 			})
 		},
 	}
@@ -184,9 +232,9 @@ func (f *channelFlags) loss(cmd *cobra.Command, args []string, state string) (lo
 	}
 	switch kept := status.Kept; {
 	case kept == nil:
-		return "", "", process.WithHint(process.Usage("the pusher keeps no missing endpoints"), "pusher status says what is")
+		return "", "", meansNothing("pusher status says what is", "the pusher keeps no missing endpoints")
 	case loss != "" && loss != kept.Loss:
-		return "", "", process.WithHint(process.Usage("the loss is now %s, not %s", kept.Loss, loss), "look at pusher status again: other endpoints are kept now")
+		return "", "", meansNothing("look at pusher status again: other endpoints are kept now", "the loss is now %s, not %s", kept.Loss, loss)
 	default:
 		return kept.Loss, fmt.Sprintf(", of %s,", counted(kept.Count)), nil
 	}
@@ -244,10 +292,32 @@ func (f *rejectFlags) reject(cmd *cobra.Command, store stores.Store, name string
 		Digest: manifest.Spec.Digest, Snapshot: id, At: time.Now(), Fleet: f.fleet,
 		Reason: cmp.Or(f.who.reason, "by "+f.who.by),
 	}
-	return f.editOf(cmd, store, func(_ channel.View, c *channel.Channel) (string, error) {
+	return f.editOf(cmd, store, func(_ channel.View, c *channel.Channel) (act, error) {
+		if old, ok := f.rejected(*c, id); ok && !old.Failed && (f.who.reason == "" || f.who.reason == old.Reason) {
+			return act{}, unchanged(fmt.Sprintf("%s is rejected already: %s", id, old.Reason))
+		}
 		*c = c.Reject(r)
-		return fmt.Sprintf("reject %s%s", id, f.who.because()), nil
-	}, nil)
+		return act{
+			verb: channel.VerbReject, snapshot: id, subject: fmt.Sprintf("reject %s%s", id, f.who.because()),
+			done: fmt.Sprintf("%s rejected%s%s", id, forFleet(f.fleet), f.who.byWhom()),
+		}, nil
+	})
+}
+
+// rejected returns the rejection of a snapshot for exactly the fleet that is meant.
+func (f *rejectFlags) rejected(c channel.Channel, id snapshots.ID) (channel.Rejection, bool) {
+	i := slices.IndexFunc(c.Spec.Rejected, func(r channel.Rejection) bool { return id.Names(r.Digest) && r.Fleet == f.fleet })
+	if i < 0 {
+		return channel.Rejection{}, false
+	}
+	return c.Spec.Rejected[i], true
+}
+
+func forFleet(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " for fleet " + name
 }
 
 func approveCommand() *cobra.Command {
@@ -259,10 +329,21 @@ func approveCommand() *cobra.Command {
 snapshot that is approved and not rejected should run.`,
 		Args: process.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (act, error) {
 				id, err := find(view.IDs, args[0])
+				switch {
+				case err != nil:
+					return act{}, err
+				case slices.Contains(c.Spec.Approved, id):
+					return act{}, unchanged(fmt.Sprintf("%s is approved already", id))
+				case !c.Spec.RequireApproval:
+					return act{}, meansNothing("requireApproval: true in the channel asks for it", "nothing asks for approval: every snapshot may run that is not rejected")
+				}
 				*c = c.Approve(id)
-				return fmt.Sprintf("approve %s%s", id, f.who.because()), err
+				return act{
+					verb: channel.VerbApprove, snapshot: id, subject: fmt.Sprintf("approve %s%s", id, f.who.because()),
+					done: fmt.Sprintf("%s approved%s", id, f.who.byWhom()),
+				}, nil
 			})
 		},
 	}
@@ -281,13 +362,16 @@ You need not name the snapshot if it is the only one that is rejected. With --fl
 that fleet tries it again.`,
 		Args: process.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.edit(cmd, func(view channel.View, c *channel.Channel) (string, error) {
+			return f.edit(cmd, func(view channel.View, c *channel.Channel) (act, error) {
 				r, err := rejection(view, *c, args, f.fleet)
 				if err != nil {
-					return "", err
+					return act{}, err
 				}
 				*c, _ = c.RetryFor(r.Digest, f.fleet)
-				return fmt.Sprintf("retry %s%s", r.Snapshot, f.who.because()), nil
+				return act{
+					verb: channel.VerbRetry, snapshot: r.Snapshot, subject: fmt.Sprintf("retry %s%s", r.Snapshot, f.who.because()),
+					done: fmt.Sprintf("rejection of %s%s taken back%s", r.Snapshot, forFleet(f.fleet), f.who.byWhom()),
+				}, nil
 			})
 		},
 	}
@@ -305,6 +389,9 @@ func rejection(view channel.View, c channel.Channel, args []string, fleet string
 			names = append(names, name)
 		}
 	}
+	if len(names) == 0 {
+		return channel.Rejection{}, meansNothing("", "nothing is rejected%s", forFleet(fleet))
+	}
 	if len(args) == 0 && len(names) == 1 {
 		return all[0], nil
 	}
@@ -319,7 +406,7 @@ func rejection(view channel.View, c channel.Channel, args []string, fleet string
 	c.Spec.Rejected = all
 	r, ok := c.Rejection(id)
 	if !ok {
-		return r, process.WithHint(process.Usage("%s is not rejected", id), "rejected are: "+strings.Join(names, ", "))
+		return r, meansNothing("rejected are: "+strings.Join(names, ", "), "%s is not rejected", id)
 	}
 	return r, nil
 }

@@ -226,7 +226,7 @@ func (s *Store) listOnce(ctx context.Context) (refs, error) {
 	if errors.Is(err, transport.ErrRepositoryNotFound) {
 		err := fmt.Errorf("list %s: %w", s, ErrNoRepository)
 		if s.endpoint.Protocol == "file" {
-			err = process.WithHint(err, fmt.Sprintf("git init --bare --initial-branch=%s %s", s.options.Branch, s.endpoint.Path))
+			err = process.WithHint(err, process.ShellCommand("git", "init", "--bare", "--initial-branch="+s.options.Branch, s.endpoint.Path))
 		}
 		return refs{}, err
 	}
