@@ -3,6 +3,7 @@ package compiler
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/validate"
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // The reasons why there is nothing to publish though all could be read. The
@@ -265,4 +267,63 @@ func describe(in inputs.Inputs) []render.Object {
 		})
 	}
 	return out
+}
+
+// draft makes the draft of a result.
+func (c *compilation) draft(r Result) (snapshots.Draft, error) {
+	d := snapshots.Draft{
+		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
+		Quarantined: quarantined(r.Diagnostics), Time: c.in.Now,
+		Provenance: snapshots.Provenance{
+			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
+			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,
+		},
+	}
+	mode := c.in.Config.Certificates.RefMode()
+	// A reference names the version of the certificate that was seen here. Without one that can be served
+	// the version stays empty, so that a push does not take whatever is in the Secret by then.
+	references := slices.Clone(d.Certificates)
+	for i, ref := range references {
+		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
+			continue
+		}
+		references[i].Mode = mode
+		if ref.Observed != nil && mode != snapshots.ModeReference {
+			references[i].Version = ref.Observed.Version
+		}
+	}
+	d.Certificates = references
+	switch mode {
+	case snapshots.ModeSealed:
+		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeCompanion:
+		if err := accompany(&d, c.in.Objects); err != nil {
+			return snapshots.Draft{}, err
+		}
+	case snapshots.ModeReference, snapshots.ModeExact:
+	}
+	if c.in.Config.Endpoints == config.Recorded {
+		file, err := recordEndpoints(r.Artifact, c.in.Objects)
+		if err != nil {
+			return snapshots.Draft{}, err
+		}
+		d.Files = append(d.Files[:len(d.Files):len(d.Files)], file)
+	}
+	return d, nil
+}
+
+// asked returns what all tries asked for by name, and the Secrets that templates
+// named in an artifact.
+func (c *compilation) asked(a render.Artifact) routing.Asked {
+	// What cannot be followed in the file is the business of validation.
+	needs, _ := bind.Needs(snapshots.Snapshot{Files: a.Files}.Config(), a.Certificates)
+	for _, n := range needs {
+		c.secrets[types.NamespacedName(n.Secret)] = true
+	}
+	return routing.Asked{
+		Secrets:    slices.SortedFunc(maps.Keys(c.secrets), objectname.Compare),
+		ConfigMaps: slices.SortedFunc(maps.Keys(c.configMaps), objectname.Compare),
+	}
 }

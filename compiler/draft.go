@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -15,51 +14,6 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/live"
 	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
-
-// draft makes the draft of a result.
-func (c *compilation) draft(r Result) (snapshots.Draft, error) {
-	d := snapshots.Draft{
-		Files: r.Artifact.Files, Certificates: r.Artifact.Certificates,
-		Quarantined: quarantined(r.Diagnostics), Time: c.in.Now,
-		Provenance: snapshots.Provenance{
-			CompilerVersion: c.in.CompilerVersion, HAProxyVersion: c.in.HAProxyVersion,
-			TemplatesDigest: c.in.Templates.Digest(), Inputs: c.in.Objects.Provenance(), Trigger: c.in.Trigger,
-		},
-	}
-	mode := c.in.Config.Certificates.RefMode()
-	// A reference names the version of the certificate that was seen here. Without one that can be served
-	// the version stays empty, so that a push does not take whatever is in the Secret by then.
-	references := slices.Clone(d.Certificates)
-	for i, ref := range references {
-		if ref.Use != snapshots.UseCertificate || ref.Secret == (snapshots.SecretName{}) {
-			continue
-		}
-		references[i].Mode = mode
-		if ref.Observed != nil && mode != snapshots.ModeReference {
-			references[i].Version = ref.Observed.Version
-		}
-	}
-	d.Certificates = references
-	switch mode {
-	case snapshots.ModeSealed:
-		if err := seal(&d, c.in.Objects, c.in.Config.Certificates.Recipients, c.in.Seals); err != nil {
-			return snapshots.Draft{}, err
-		}
-	case snapshots.ModeCompanion:
-		if err := accompany(&d, c.in.Objects); err != nil {
-			return snapshots.Draft{}, err
-		}
-	case snapshots.ModeReference, snapshots.ModeExact:
-	}
-	if c.in.Config.Endpoints == config.Recorded {
-		file, err := recordEndpoints(r.Artifact, c.in.Objects)
-		if err != nil {
-			return snapshots.Draft{}, err
-		}
-		d.Files = append(d.Files[:len(d.Files):len(d.Files)], file)
-	}
-	return d, nil
-}
 
 // quarantined lists the objects that errors were found on, each with the first
 // of its errors.

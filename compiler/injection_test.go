@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/compiler/options"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/internal/testing/race"
 	"github.com/hapsnap/hapsnap/templates"
 )
 
@@ -44,6 +45,10 @@ func attacks(o options.Option) []string {
 	}
 	return out
 }
+
+// share is of how many attacks, or changes, one is made. The race detector makes them ten
+// times slower, and needs to see only some.
+var share = map[bool]int{false: 1, true: 4}[race.Enabled]
 
 // attempted returns the names of what is hostile, or of a share of it.
 func attempted() []string {

@@ -2,6 +2,8 @@ package compiler_test
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/hapsnap/hapsnap/compiler"
+	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/validate"
@@ -188,5 +191,229 @@ func benchmarkReviews(b *testing.B, namespaces int) {
 			})
 		}
 		running.Wait()
+	}
+}
+
+// absurd is an Ingress of 10,000 paths with a megabyte of annotations.
+func absurd(t *testing.T) *networkingv1.Ingress {
+	t.Helper()
+	ing := ingressFrom(t, reviewed("absurd", "absurd.example", "hapsnap.dev/timeout-server: 5s"))
+	ing.Annotations["example.com/long"] = strings.Repeat("absurd_words ", 80_000)
+	path := ing.Spec.Rules[0].HTTP.Paths[0]
+	for i := range 10_000 {
+		path.Path = fmt.Sprint("/p", i)
+		ing.Spec.Rules[0].HTTP.Paths = append(ing.Spec.Rules[0].HTTP.Paths, path)
+	}
+	return ing
+}
+
+// An absurd Ingress is judged beside the others, which do not wait for it. One that is not
+// judged in time is to be sent again, and is not let in unseen.
+func TestAbsurdIngressHoldsNobody(t *testing.T) {
+	t.Parallel()
+	_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s")})
+	release := compiler.HoldAside(judge)
+	ctx, cancel := context.WithCancel(t.Context())
+	late := make(chan error, 1)
+	go func() {
+		_, err := judge.Ingress(ctx, absurd(t))
+		late <- err
+	}()
+	for range 3 {
+		if said := said(t, judge, ingressFrom(t, reviewed("new", "new.example", ""))); !strings.HasPrefix(said, "denied false") {
+			t.Errorf("beside an absurd one it is said: %s", said)
+		}
+	}
+	cancel()
+	err := <-late
+	if unable, ok := errors.AsType[*admission.UnableError](err); !ok || !unable.Again {
+		t.Errorf("of the absurd one it is said: %v", err)
+	}
+	release()
+	began := time.Now()
+	if said := said(t, judge, absurd(t)); strings.HasPrefix(said, "error") {
+		t.Errorf("of the absurd one it is said: %s", said)
+	}
+	t.Logf("the absurd one took %v", time.Since(began))
+}
+
+// Mistakes of the object itself are found before anything was compiled, and without any
+// judge that has time; what is not found that way is left to the failure policy then.
+func TestMistakesAreFoundWithoutACompile(t *testing.T) {
+	t.Parallel()
+	var judge *compiler.Judge
+	run(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(o *compiler.Options) {
+		o.Source.Objects = &objects{Files: o.Source.Objects.(compiler.Files)} // they never become known
+		judge = compiler.NewJudge(o.Source, o.Checker, nil)
+		o.Judge = judge
+	})
+	for annotations, denied := range map[string]bool{
+		`hapsnap.dev/rate-limit: lots`:                              true,
+		`hapsnap.dev/rewrite-path: "^/(a /x"`:                       true,
+		`nginx.ingress.kubernetes.io/auth-url: "https://x.example"`: true,
+		`hapsnap.dev/rate-limit: "100"`:                             false,
+	} {
+		v, err := judge.Ingress(t.Context(), ingressFrom(t, reviewed("new", "new.example", annotations)))
+		if denied != (err == nil && len(v.Faults) > 0) {
+			t.Errorf("with %s: %q, %v", annotations, texts(v.Faults), err)
+		}
+		if unable, ok := errors.AsType[*admission.UnableError](err); !denied && (!ok || unable.Again) {
+			t.Errorf("with %s: %v", annotations, err)
+		}
+	}
+}
+
+// follower never leads.
+type follower struct{}
+
+func (follower) Term(ctx context.Context) (context.Context, context.CancelFunc, bool) {
+	return ctx, func() {}, false
+}
+func (follower) Changed() <-chan struct{} { return nil }
+
+// A compiler that does not lead judges as the one that does.
+func TestJudgeOfAFollower(t *testing.T) {
+	t.Parallel()
+	var judge *compiler.Judge
+	run(t, map[string]string{"web.yaml": manifest("web", "5s")}, func(o *compiler.Options) {
+		o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"}
+		judge = compiler.NewJudge(o.Source, o.Checker, nil)
+		o.Judge, o.Leader = judge, follower{}
+	})
+	await(t, "the follower judges", func() error {
+		v, err := judge.Ingress(t.Context(), ingressFrom(t, reviewed("new", "new.example", `hapsnap.dev/snippet: http-request frobnicate`)))
+		if err == nil && len(v.Faults) == 0 {
+			t.Error("a bad one is sound")
+		}
+		return err
+	})
+}
+
+// guess is the value that somebody without a right to read Secrets looks for.
+const guess = "correct-horse-battery-staple-4711"
+
+// secretOf is a manifest of a Secret.
+func secretOf(namespace, name string, data ...string) string {
+	out := fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {namespace: %s, name: %s}\ndata:\n", namespace, name)
+	for i := 0; i < len(data); i += 2 {
+		out += fmt.Sprintf("  %s: %s\n", data[i], base64.StdEncoding.EncodeToString([]byte(data[i+1])))
+	}
+	return out
+}
+
+// worldsOfSecrets differ in Secrets and in nothing else.
+func worldsOfSecrets(t *testing.T) map[string]string {
+	t.Helper()
+	sound := newEdge(t, config.Certificates{}).secret
+	return map[string]string{
+		"none": "",
+		"the guessed value": secretOf("shop", "dbpass", "auth", guess) + secretOf("other", "key", "token", guess) +
+			secretOf("shop", "ca", "ca.crt", "no certificate") + "---\n" + sound,
+		"other values": secretOf("shop", "dbpass", "auth", "admin:$2y$05$abcdefghijklmnopqrstuv") + secretOf("other", "key", "token", "something-else-entirely") +
+			secretOf("shop", "web-tls", "tls.crt", "x", "tls.key", "y") + secretOf("shop", "unused", "password", "http-request-deny-4711"),
+	}
+}
+
+// questions are Ingresses whose authors look for Secrets.
+func questions() []string {
+	var out []string
+	for _, annotations := range []string{
+		"",
+		`hapsnap.dev/auth-basic: dbpass`,
+		`hapsnap.dev/auth-basic: dbpass, hapsnap.dev/request-headers: "set X-Guess ` + guess + `"`,
+		`hapsnap.dev/auth-basic: gone, hapsnap.dev/request-headers: "set X-Guess ` + base64.StdEncoding.EncodeToString([]byte(guess)) + `"`,
+		`hapsnap.dev/auth-basic: dbpass, hapsnap.dev/auth-realm: ` + guess,
+		`hapsnap.dev/client-ca-secret: ca`,
+		`hapsnap.dev/client-ca-secret: web-tls`,
+		`hapsnap.dev/client-ca-secret: gone`,
+		`hapsnap.dev/backend-protocol: h1-tls, hapsnap.dev/backend-ca-secret: ca, hapsnap.dev/backend-client-secret: web-tls`,
+		`hapsnap.dev/backend-protocol: h1-tls, hapsnap.dev/backend-ca-secret: gone`,
+		`hapsnap.dev/snippet: "http-request set-header X-Guess ` + guess + `"`,
+		`hapsnap.dev/snippet: "http-request frobnicate ` + guess + `"`,
+		`hapsnap.dev/rate-limit: ` + guess,
+		`hapsnap.dev/redirect: "https://` + guess + `.example"`,
+	} {
+		for _, tls := range []string{"", "web-tls", "gone", "dbpass"} {
+			host := fmt.Sprintf("asks-%d.example", len(out))
+			text := reviewed(fmt.Sprint("asks-", len(out)), host, annotations)
+			if tls != "" {
+				text += "  tls: [{hosts: [" + host + "], secretName: " + tls + "}]\n"
+			}
+			out = append(out, text)
+			if annotations != "" && tls == "gone" {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// In worlds that differ only in Secrets, what they hold, whether they are there and whether
+// they can be used, all answers are the same: who asks may have no right to know.
+func TestReviewsTellNothingOfSecrets(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	answers := map[string][]string{}
+	for name, secrets := range worldsOfSecrets(t) {
+		_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s") + secrets}, func(o *compiler.Options) {
+			o.Source.Config.Snippets.Namespaces = config.Namespaces{"shop"}
+		})
+		all.Go(func() {
+			var asked []*networkingv1.Ingress
+			for _, q := range questions() {
+				asked = append(asked, ingressFrom(t, q))
+			}
+			said := atOnce(t, judge, asked)
+			for _, spec := range []string{"spec: {https: {defaultCertificate: shop/web-tls}}\n", "spec: {https: {defaultCertificate: shop/gone}}\n", "spec: {tls: {ciphers: [" + guess + "]}}\n"} {
+				v, err := judge.Configuration(t.Context(), []byte("apiVersion: hapsnap.dev/v1alpha1\nkind: CompilerConfig\n"+spec))
+				said = append(said, fmt.Sprintf("%q %q %v", texts(v.Faults), texts(v.Warnings), err))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[name] = said
+		})
+	}
+	all.Wait()
+	asked := questions()
+	for name, said := range answers {
+		for i, answer := range said {
+			if i < len(asked) && answer != answers["none"][i] {
+				t.Errorf("with Secrets %q it is said:\n%s\nand without any:\n%s\nof\n%s", name, answer, answers["none"][i], asked[i])
+			}
+			if i >= len(asked) && answer != answers["none"][i] {
+				t.Errorf("of a configuration, with Secrets %q it is said:\n%s\nand without any:\n%s", name, answer, answers["none"][i])
+			}
+		}
+	}
+	for i, answer := range answers["none"] {
+		if i < len(asked) && strings.Contains(asked[i], "auth-basic: dbpass") != strings.Contains(answer, "whether Secret shop/dbpass exists") {
+			t.Errorf("of\n%s\nit is said: %s", asked[i], answer)
+		}
+	}
+}
+
+// Names of other namespaces, of their objects and of their files, are not in an answer.
+func TestReviewsNameNothingOfOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	theirs := strings.ReplaceAll(manifest("hidden", "5s"), "namespace: shop", "namespace: bank")
+	_, judge := judging(t, map[string]string{"web.yaml": manifest("web", "5s"), "vault.yaml": theirs})
+	for _, c := range []struct{ name, ingress, want string }{
+		{"who has a path", reviewed("zz", "hidden.example", ""), "of another namespace"},
+		{"who would lose a path", strings.Replace(reviewed("aa", "hidden.example", ""), "namespace: shop", "namespace: alpha", 1), "of another namespace"},
+		{"who has a host's certificate", reviewed("zz", "hidden.example", "") + "  tls: [{hosts: [hidden.example], secretName: x}]\n", "of another namespace"},
+		{"whether a Service is there", reviewed("zz", "z.example", `hapsnap.dev/auth-url: "http://hidden.bank/"`), "of another namespace"},
+		{"whether a list is there", reviewed("zz", "z.example", `hapsnap.dev/allow-list: "@bank/hidden/x"`), "of another namespace"},
+		{"whose canary it would be", reviewed("zz", "hidden.example", `hapsnap.dev/canary: "true", hapsnap.dev/canary-weight: "1"`), "of another namespace"},
+	} {
+		answer := said(t, judge, ingressFrom(t, c.ingress))
+		for _, secret := range []string{"bank/hidden", "Ingress bank", "vault", "namespace bank"} {
+			if strings.Contains(answer, secret) && !strings.Contains(c.ingress, secret) {
+				t.Errorf("%s: %q is in the answer: %s", c.name, secret, answer)
+			}
+		}
+		if !strings.Contains(answer, c.want) {
+			t.Errorf("%s: %q is not in the answer: %s", c.name, c.want, answer)
+		}
 	}
 }

@@ -243,7 +243,7 @@ func TestMemoNeverShows(t *testing.T) {
 	t.Parallel()
 	w, memo := newWorld(t, 1), render.NewMemo()
 	faulty := 0
-	const steps = 1000 / share
+	steps := 1000 / share
 	for step := range steps {
 		for range 1 + w.r.IntN(4) {
 			w.change()

@@ -7,12 +7,18 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/config/logs"
 	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/render"
+	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/validate"
+	"github.com/hapsnap/hapsnap/templates"
 )
 
 // The probe has a filter of every kind, and protection and upstream with every
@@ -131,4 +137,122 @@ spec: {ports: [{port: 80}]}
 		t.Fatal(err)
 	}
 	return Source{Objects: Files(dir), Templates: overlay, Config: config.Default()}.Once(t.Context(), check, time.Now(), "test")
+}
+
+// withinLines are templates that write a part of a line of another template.
+var withinLines = []string{"partials/source.cfg", "partials/listener-name.cfg", "partials/listener-tls.cfg"}
+
+// Every line of a template that writes something is written for the probe, with one
+// configuration or another: none is forgotten, so that a mistake in any of them is
+// told from one of an object. HAProxy accepts all of it.
+func TestProbeReachesEveryLine(t *testing.T) {
+	t.Parallel()
+	files, err := render.Shipped(templates.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, found := render.Parse(files)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	check, err := validate.Find(t.Context(), cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := map[place]bool{}
+	for name, edit := range probeConfigurations() {
+		cfg := config.Default()
+		edit(&cfg)
+		for _, model := range probeModels(cfg) {
+			artifact, faults := set.Render(render.Input{Model: model, Config: cfg, Objects: probeObjects()})
+			for _, f := range faults {
+				t.Errorf("%s: %+v", name, f)
+			}
+			for _, lines := range artifact.Origins {
+				for _, o := range lines {
+					reached[place{template: o.Template, line: o.Line}] = true
+				}
+			}
+			if name == "newer" { // than some HAProxys
+				continue
+			}
+			verdict, err := check.Check(t.Context(), validate.Input{Artifact: artifact})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range verdict.Faults {
+				t.Errorf("%s: %s %q: %s", name, f.Origin.Template, f.Text, f.Message)
+			}
+		}
+	}
+	for _, f := range files {
+		if slices.ContainsFunc(withinLines, func(name string) bool { return strings.HasSuffix(f.Path, name) }) {
+			continue
+		}
+		for _, line := range writingLines(f.Text) {
+			if !reached[place{template: f.Path, line: line}] {
+				t.Errorf("%s:%d is never written: extend the probe, or probeConfigurations", f.Path, line)
+			}
+		}
+	}
+}
+
+// probeConfigurations are what lines depend on that no object asks for.
+func probeConfigurations() map[string]func(*config.Config) {
+	return map[string]func(*config.Config){
+		"default": func(*config.Config) {},
+		"most": func(c *config.Config) {
+			c.NBThread, c.MaxConn, c.CloseSpreadTime = 2, 100, "5s"
+			c.TLS.Ciphers, c.TLS.CipherSuites, c.TLS.Curves = []string{"ECDHE-ECDSA-AES128-GCM-SHA256"}, []string{"TLS_AES_128_GCM_SHA256"}, []string{"X25519"}
+			c.Timeouts.ClientFin, c.Timeouts.ServerFin, c.Timeouts.Check = "5s", "5s", "5s"
+			c.ProxyProtocol.Trusted = []string{"192.0.2.0/24"}
+			c.Forwarded.Policy, c.Forwarded.Trusted, c.Forwarded.ClientAddress = config.AppendForwarded, []string{"192.0.2.0/24"}, config.AddressInHeader
+			c.Log.Target, c.Log.Format = "127.0.0.1:514", logs.JSON
+			c.Status.Stats.Enabled, c.Status.Ready = true, config.Ready{MinBackendsPercent: 50, Services: []string{"hapsnap/probe"}, MaxQueued: 10}
+			c.ErrorPages, c.HTTPS.DefaultCertificate = "hapsnap/probe", "hapsnap/probe"
+			c.Countries = config.Countries{ConfigMaps: []string{"hapsnap/countries"}, Header: "X-Country"}
+			c.DNS.Nameservers = []string{"192.0.2.53"}
+			c.ReservedDomains = []config.ReservedDomain{{Domain: "reserved.invalid", Namespaces: config.Namespaces{"hapsnap"}}}
+		},
+		"keep": func(c *config.Config) {
+			c.Forwarded.Policy, c.Forwarded.Trusted = config.KeepForwarded, []string{"192.0.2.0/24"}
+		},
+		"newer": func(c *config.Config) { c.HTTPS.HTTP3.Enabled, c.HAProxyVersion = true, "3.1" },
+	}
+}
+
+var (
+	commentAction = regexp.MustCompile(`(?s)\{\{-? ?/\*.*?\*/ ?-?\}\}`)
+	controlAction = regexp.MustCompile(`\{\{-? ?(?:if|else|with|range|end|template|\$\w+(?:, \$\w+)? :?=)[^}]*\}\}`)
+)
+
+// writingLines returns the numbers of the lines of a template that have a text or a
+// value besides what decides.
+func writingLines(text string) []int {
+	text = commentAction.ReplaceAllStringFunc(text, func(comment string) string { return strings.Repeat("\n", strings.Count(comment, "\n")) })
+	text = controlAction.ReplaceAllString(text, "")
+	var out []int
+	for i, line := range strings.Split(text, "\n") {
+		if strings.TrimSpace(line) != "" {
+			out = append(out, i+1)
+		}
+	}
+	return out
+}
+
+// Of what is a part of other lines, the probe has all that an Ingress can ask for.
+func TestProbeHasConditions(t *testing.T) {
+	t.Parallel()
+	parts, yields := map[routing.Part]bool{}, false
+	for _, h := range probeModel(config.Default()).Hosts {
+		for _, r := range h.Routes {
+			yields = yields || r.Yields
+			for _, c := range r.Match.Conditions {
+				parts[c.Of] = true
+			}
+		}
+	}
+	if !parts[routing.Header] || !parts[routing.HeaderPattern] || !parts[routing.Cookie] || !yields {
+		t.Errorf("conditions of %v, yields: %v", parts, yields)
+	}
 }

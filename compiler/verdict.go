@@ -3,20 +3,12 @@ package compiler
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/hapsnap/hapsnap/compiler/admission"
 	"github.com/hapsnap/hapsnap/compiler/diag"
-	"github.com/hapsnap/hapsnap/compiler/render"
-	"github.com/hapsnap/hapsnap/compiler/routing"
-	"github.com/hapsnap/hapsnap/internal/objectname"
-	"github.com/hapsnap/hapsnap/snapshots"
-	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 // verdict says what the compile of a review means for the object that it was
@@ -149,18 +141,4 @@ func withoutNames(text, namespace string) string {
 		}
 		return m[1] + " another namespace"
 	})
-}
-
-// asked returns what all tries asked for by name, and the Secrets that templates
-// named in an artifact.
-func (c *compilation) asked(a render.Artifact) routing.Asked {
-	// What cannot be followed in the file is the business of validation.
-	needs, _ := bind.Needs(snapshots.Snapshot{Files: a.Files}.Config(), a.Certificates)
-	for _, n := range needs {
-		c.secrets[types.NamespacedName(n.Secret)] = true
-	}
-	return routing.Asked{
-		Secrets:    slices.SortedFunc(maps.Keys(c.secrets), objectname.Compare),
-		ConfigMaps: slices.SortedFunc(maps.Keys(c.configMaps), objectname.Compare),
-	}
 }

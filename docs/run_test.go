@@ -20,6 +20,7 @@ import (
 	front "github.com/hapsnap/hapsnap/hapsnap/cli"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/race"
 	pusher "github.com/hapsnap/hapsnap/pusher/cli"
 )
 
@@ -54,7 +55,7 @@ func TestCommandsRun(t *testing.T) {
 	for page, text := range pages(t) {
 		blocks, _ := blocksOf(page, text)
 		blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.info != "sh" && b.info != "console" })
-		if len(blocks) == 0 || raceDetector && !slices.Contains(pagesWithRaces, page) {
+		if len(blocks) == 0 || race.Enabled && !slices.Contains(pagesWithRaces, page) {
 			continue
 		}
 		t.Run(page, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
+	"github.com/hapsnap/hapsnap/internal/testing/race"
 )
 
 // binaries is the folder with our programs, and with the haproxy, kubectl
@@ -74,7 +75,7 @@ func withPrograms(run func() int) int {
 // build builds the programs, with the race detector where the tests have it.
 func build(dir string) error {
 	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
-	if raceDetector {
+	if race.Enabled {
 		args = append(append(args, "-race"), strings.Fields(os.Getenv("RACE_FLAGS"))...)
 	}
 	cmd := exec.Command("go", append(args, "./cmd/compiler", "./cmd/pusher", "./cmd/hapsnap")...)

@@ -1,10 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"filippo.io/age"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -87,4 +91,194 @@ func unwrap(err error) error {
 		return w.Unwrap()
 	}
 	return err
+}
+
+func TestCheckOfCertificates(t *testing.T) {
+	t.Parallel()
+	identity, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := identity.String()
+	const good = "age1vumrp0fh3mgp9lnp58s2l5m7m26jvck2kja0au70075qlzaapgcqgjzpf9"
+	for text, want := range map[string]string{
+		"":                "",
+		"mode: companion": "",
+		"mode: exact":     "",
+		"mode: sealed, recipients: [" + good + "]": "",
+		"mode: latest":               `spec.certificates.mode: "latest" is none of reference, exact, sealed and companion`,
+		"mode: sealed":               "spec.certificates.recipients: no recipient is named, so certificates cannot be sealed",
+		"recipients: [" + good + "]": "spec.certificates.recipients: are never used: certificates are not sealed",
+		"mode: sealed, recipients: [" + good + ", " + secret + "]": "spec.certificates.recipients[1]: is not a recipient of age",
+		"mode: sealed, recipients: [alice]":                        "spec.certificates.recipients[0]: is not a recipient of age",
+	} {
+		_, found := Parse("c.yaml", []byte(head+"spec: {certificates: {"+text+"}}\n"))
+		var got []string
+		for _, d := range found {
+			got = append(got, d.Message)
+			if strings.Contains(d.Message, secret) {
+				t.Errorf("%s: repeats an identity", text)
+			}
+			if d.Hint == "" || d.Position.Line != 3 {
+				t.Errorf("%s: no hint, or another place", d)
+			}
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestNamesAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		path   string
+		change func(*Config)
+	}{
+		{"externalNames.policy", func(c *Config) { c.ExternalNames.Policy = "maybe" }},
+		{"externalNames.domains", func(c *Config) { c.ExternalNames.Domains = []string{"partner.example", "*"} }},
+		{"externalNames.domains", func(c *Config) { c.ExternalNames.Domains = []string{"a.*.example"} }},
+		{"dns.nameservers", func(c *Config) { c.DNS.Nameservers = []string{"10.0.0.1", "ns.example"} }},
+		{"dns.nameservers", func(c *Config) { c.DNS.Nameservers = []string{"fe80::1%eth0"} }},
+		{"dns.nameservers", func(c *Config) { c.DNS.Nameservers = []string{"10.0.0.1:0"} }},
+		{"dns.refresh", func(c *Config) { c.DNS.Refresh = "0s" }},
+		{"dns.prefer", func(c *Config) { c.DNS.Prefer = "ipv5" }},
+	} {
+		cfg := Default()
+		c.change(&cfg)
+		Errors := cfg.Check()
+		if len(Errors) != 1 || Errors[0].Hint == "" || Errors[0].Error()[:len("spec."+c.path)] != "spec."+c.path {
+			t.Errorf("%s: %+v", c.path, Errors)
+		}
+	}
+}
+
+func TestNameserverAddresses(t *testing.T) {
+	t.Parallel()
+	d := DNS{Nameservers: []string{"10.96.0.10", "10.96.0.10:5353", "fd00::10", "[fd00::10]:54"}}
+	if got, want := fmt.Sprint(d.Addresses()), "[10.96.0.10:53 10.96.0.10:5353 [fd00::10]:53 [fd00::10]:54]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestIngressStatusIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status IngressStatus
+		want   string
+	}{
+		"nothing":        {IngressStatus{}, ""},
+		"a Service":      {IngressStatus{Service: "edge/haproxy"}, ""},
+		"addresses":      {IngressStatus{Addresses: []string{"192.0.2.1", "2001:db8::1", "edge.example.com"}}, ""},
+		"no namespace":   {IngressStatus{Service: "haproxy"}, `spec.ingressStatus.service: "haproxy" is not namespace/name`},
+		"both":           {IngressStatus{Service: "edge/haproxy", Addresses: []string{"192.0.2.1"}}, "spec.ingressStatus.addresses: are given besides a Service"},
+		"not an address": {IngressStatus{Addresses: []string{"192.0.2.1", "https://edge"}}, `spec.ingressStatus.addresses[1]: "https://edge" is neither an IP address nor a host name`},
+		"a zone":         {IngressStatus{Addresses: []string{"fe80::1%eth0"}}, `spec.ingressStatus.addresses[0]: "fe80::1%eth0" is neither an IP address nor a host name`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := Default()
+			c.IngressStatus = test.status
+			text := ""
+			for _, f := range c.Check() {
+				text += f.Error()
+			}
+			if text != test.want {
+				t.Errorf("got %s, want %s", text, test.want)
+			}
+		})
+	}
+}
+
+func TestApprovesOneDigest(t *testing.T) {
+	t.Parallel()
+	const digest = "sha256:9f3ac01b2d44f0a1"
+	for approve, want := range map[string]bool{
+		"9f3ac01b2d": true, "sha256:9f3ac01b2d": true, "9f3ac01b2d44f0a1": true,
+		"": false, "9f3ac01b2e": false, "f3ac01b2d4": false, "9f3ac01b2d44f0a1ff": false,
+	} {
+		if got := (ShrinkGuard{Approve: approve}).Approves(digest); got != want {
+			t.Errorf("approve %q: got %v, want %v", approve, got, want)
+		}
+	}
+}
+
+func TestStatusFaults(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"addresses: ['10.0.0.300']":        `c.yaml:5:17: spec.status.addresses[0]: "10.0.0.300" is not an address` + "\n\thint: " + addressHint,
+		"prometheus: {path: metrics}":      `c.yaml:5:24: spec.status.prometheus.path: "metrics" is not a path of plain words` + "\n\thint: use one such as /metrics",
+		"stats: {path: '/a b'}":            `c.yaml:5:19: spec.status.stats.path: "/a b" is not a path of plain words` + "\n\thint: use one such as /metrics",
+		"stats: {path: /metrics}":          "c.yaml:5:19: spec.status.stats.path: /metrics is the path of another page\n\thint: give each page a path of its own",
+		"prometheus: {path: /ready}":       "c.yaml:5:24: spec.status.prometheus.path: /ready is the path of another page\n\thint: give each page a path of its own",
+		"ready: {minBackendsPercent: 101}": "c.yaml:5:33: spec.status.ready.minBackendsPercent: 101 is not a percentage\n\thint: use 0 to 100",
+		"ready: {maxQueued: -1}":           "c.yaml:5:24: spec.status.ready.maxQueued: -1 is not a number of requests\n\thint: use 1 or more, or 0 not to count them",
+		"ready: {services: [web]}":         "c.yaml:5:24: spec.status.ready.services[0]: \"web\" is not namespace/name\n\thint: use the namespace and the name of a Service, such as shop/web",
+		"ready: {minBackends: 1}":          "c.yaml:5:13: spec.status.ready.minBackends: unknown field\n\thint: use one of minBackendsPercent, services, maxQueued",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			_, found := Parse("c.yaml", []byte(head+"spec:\n  status:\n    "+text+"\n"))
+			if len(found) != 1 {
+				t.Fatal(found)
+			}
+			if diff := cmp.Diff(want, found[0].String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Impossible values of what concerns connections are reported at their place.
+func TestCheckOfTCPServices(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"tcpServices: [{port: 5432, service: 'shop/db:postgres', sni: ['*.db.example'], tls: {secret: shop/tls}, sendProxyProtocol: 2}]": nil,
+		"tcpServices: [{port: 0, service: 'shop/db:1'}]":                                                              {"spec.tcpServices[0].port: 0 is not a port"},
+		"tcpServices: [{port: 443, service: 'shop/db:1'}]":                                                            {"spec.tcpServices[0].port: is the port of https.port"},
+		"tcpServices: [{port: 5432, service: shop/db}]":                                                               {`spec.tcpServices[0].service: "shop/db" is not a port of a Service`},
+		"tcpServices: [{port: 5432, service: 'db:1'}]":                                                                {`spec.tcpServices[0].service: "db:1" is not a port of a Service`},
+		"tcpServices: [{port: 5432, service: 'a/b:0'}]":                                                               {`spec.tcpServices[0].service: "a/b:0" is not a port of a Service`},
+		"tcpServices: [{port: 1, service: 'a/b:1'}, {port: 1, service: 'a/c:1'}]":                                     {"spec.tcpServices[1].port: is that of an entry further up"},
+		"tcpServices: [{port: 1, service: 'a/b:1', sni: [x.example]}, {port: 1, service: 'a/c:1'}]":                   nil,
+		"tcpServices: [{port: 1, service: 'a/b:1', sni: [x.example]}, {port: 1, service: 'a/c:1', sni: [x.example]}]": {"spec.tcpServices[1].sni: is that of an entry further up"},
+		"tcpServices: [{port: 1, service: 'a/b:1', sni: [X]}]":                                                        {`spec.tcpServices[0].sni[0]: "X" is not the name of a host`},
+		"tcpServices: [{port: 1, service: 'a/b:1', tls: {secret: tls}}]":                                              {`spec.tcpServices[0].tls.secret: "tls" is not a Secret`},
+		"tcpServices: [{port: 1, service: 'a/b:1', proxyProtocol: {trusted: [10.0.0.1/8]}}]":                          {`spec.tcpServices[0].proxyProtocol.trusted[0]: "10.0.0.1/8" is not a network`},
+		"tcpServices: [{port: 1, service: 'a/b:1', sendProxyProtocol: 3}]":                                            {"spec.tcpServices[0].sendProxyProtocol: 3 is not a version of the PROXY protocol"},
+		"tcpAnnotations: {ports: [9099-9000, x, '70000', 1-65535], namespaces: [A/b]}": {
+			`spec.tcpAnnotations.ports[0]: "9099-9000" is neither a port nor a range of ports`,
+			`spec.tcpAnnotations.ports[1]: "x" is neither a port nor a range of ports`,
+			`spec.tcpAnnotations.ports[2]: "70000" is neither a port nor a range of ports`,
+			`spec.tcpAnnotations.namespaces[0]: "A/b" is not a namespace`,
+		},
+		"snippets: {namespaces: ['*', shop, 'x y']}": {`spec.snippets.namespaces[2]: "x y" is not a namespace`},
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			_, found := Parse("c.yaml", []byte(head+"spec:\n  "+text+"\n"))
+			var got []string
+			for _, d := range found {
+				got = append(got, d.Message)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A port is for annotations only if it is listed.
+func TestAllowsPort(t *testing.T) {
+	t.Parallel()
+	a := TCPAnnotations{Ports: []string{"5432", "9000-9099"}}
+	for port, want := range map[int]bool{5431: false, 5432: true, 5433: false, 8999: false, 9000: true, 9099: true, 9100: false} {
+		if a.AllowsPort(port) != want {
+			t.Errorf("port %d: %v", port, !want)
+		}
+	}
+	if (TCPAnnotations{}).AllowsPort(5432) || Default().TCPAnnotations.AllowsPort(5432) {
+		t.Error("a port may be opened that nobody listed")
+	}
 }

@@ -263,7 +263,7 @@ func ingressEdits(to, set, alias, add, remove string) Rule {
 				lines = append(lines, "remove "+name)
 			}
 		}
-		c.setLines(to, lines)
+		setLines(c, to, lines)
 	}}
 }
 

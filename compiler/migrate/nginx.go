@@ -28,8 +28,8 @@ func nginx() Dialect {
 			if c.object.set != nil {
 				c.object.set.ofNginx = true
 			}
-			c.pathsOfHost()
-			c.certificatesOfHost()
+			pathsOfHost(c)
+			certificatesOfHost(c)
 			if c.object.hasTLS && c.value("ssl-redirect") != "false" && !c.has("force-ssl-redirect") && !c.passesThrough() {
 				c.set("ssl-redirect", "308")
 			}
@@ -209,7 +209,7 @@ func nginxUpstreamTLS(c *call) {
 		}
 		return
 	}
-	c.tlsLimits()
+	tlsLimits(c)
 	if len(c.kept) > 0 {
 		return
 	}

@@ -170,7 +170,7 @@ func nginxHeaders() []Rule {
 				for _, name := range slices.Sorted(maps.Keys(headers)) {
 					lines = append(lines, "set "+name+" "+headers[name])
 				}
-				c.setLines("response-headers", lines)
+				setLines(c, "response-headers", lines)
 				c.differs("custom-headers", "no longer follows ConfigMap "+name, "its headers are written into response-headers")
 			},
 		},
@@ -313,7 +313,7 @@ func serverSnippetRule() Rule {
 					}
 				}
 			}
-			c.snippet("server-snippet")
+			snippet(c, "server-snippet")
 			if len(c.out) > 0 {
 				c.differs("server-snippet", "is about all of the host there, and about this Ingress here", "")
 				if c.value("enable-cors") == "true" || c.has("custom-headers") {

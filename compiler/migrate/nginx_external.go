@@ -29,12 +29,12 @@ func externalRule() Rule {
 				}
 				return
 			}
-			if err := c.authURL(); err != nil {
-				c.keepFor("auth-url", err, "name a Service, such as http://auth.shop.svc:8080/check; it gets X-Original-URL, -Method and -Host")
+			if err := authURL(c); err != nil {
+				keepFor(c, "auth-url", err, "name a Service, such as http://auth.shop.svc:8080/check; it gets X-Original-URL, -Method and -Host")
 				return
 			}
-			if err := c.signIn(); err != nil {
-				c.keepFor("auth-signin", err, "write the URL out; the one that was asked for follows as parameter rd")
+			if err := signIn(c); err != nil {
+				keepFor(c, "auth-signin", err, "write the URL out; the one that was asked for follows as parameter rd")
 				return
 			}
 			for _, name := range []string{"auth-method", "auth-response-headers"} {
@@ -47,7 +47,7 @@ func externalRule() Rule {
 }
 
 // keepFor keeps all annotations of the rule because one of them cannot be translated.
-func (c *call) keepFor(name string, err error, hint string) {
+func keepFor(c *call, name string, err error, hint string) {
 	c.out, c.said = nil, nil
 	for _, other := range c.rule.From {
 		switch {
@@ -63,13 +63,13 @@ func (c *call) keepFor(name string, err error, hint string) {
 var ofHost = regexp.MustCompile(`^(https?|\$scheme|\$pass_access_scheme)://(\$host|\$http_host|\$best_http_host|\$server_name)(/.*)?$`)
 
 // authURL translates the URL of the authentication service.
-func (c *call) authURL() error {
+func authURL(c *call) error {
 	value := c.value("auth-url")
 	if m := ofHost.FindStringSubmatch(value); m != nil {
 		if strings.Contains(m[3], "$") {
 			return fmt.Errorf("holds a variable of nginx")
 		}
-		return c.authOfHosts(c.object.set.hosts(c.object.namespace, c.object.name), orRoot(m[3]), "request-host")
+		return authOfHosts(c, c.object.set.hosts(c.object.namespace, c.object.name), orRoot(m[3]), "request-host")
 	}
 	u, err := url.Parse(value)
 	switch {
@@ -89,12 +89,12 @@ func (c *call) authURL() error {
 	if u.RawQuery != "" {
 		path += "?" + u.RawQuery
 	}
-	return c.authOfHosts([]string{u.Hostname()}, path, u.Host)
+	return authOfHosts(c, []string{u.Hostname()}, path, u.Host)
 }
 
 // authOfHosts names the Service that gets a path of all hosts. Each host must send the path to the same
 // Service, unchanged.
-func (c *call) authOfHosts(hosts []string, target, host string) error {
+func authOfHosts(c *call, hosts []string, target, host string) error {
 	path, _, _ := strings.Cut(target, "?")
 	service := ""
 	for _, h := range hosts {
@@ -139,14 +139,14 @@ func (c *call) authOfHosts(hosts []string, target, host string) error {
 var returned = regexp.MustCompile(`^(?:((?:\$scheme|\$pass_access_scheme|https?)(?:://|%3A%2F%2F)(?:\$host|\$http_host|\$best_http_host))?(\$request_uri|\$escaped_request_uri))$`)
 
 // signIn translates the URL for signing in.
-func (c *call) signIn() error {
+func signIn(c *call) error {
 	if !c.has("auth-signin") {
 		return nil
 	}
 	base, query, _ := strings.Cut(c.value("auth-signin"), "?")
 	if m := ofHost.FindStringSubmatch(base); m != nil {
 		base = orRoot(m[3])
-		if m[1] == "https" && !c.redirectsToTLS() {
+		if m[1] == "https" && !redirectsToTLS(c) {
 			c.differs("auth-signin", "leads by the scheme of the request to the same host, and not always by https", "turn ssl-redirect on")
 		}
 	}
@@ -197,7 +197,7 @@ func (c *call) signIn() error {
 }
 
 // redirectsToTLS reports whether ingress-nginx redirects plain HTTP to HTTPS for the object.
-func (c *call) redirectsToTLS() bool {
+func redirectsToTLS(c *call) bool {
 	return c.value("force-ssl-redirect") == "true" || c.object.hasTLS && c.value("ssl-redirect") != "false"
 }
 
@@ -213,7 +213,7 @@ func nginxErrors(c *call) {
 		return
 	case c.value("disable-proxy-intercept-errors") == "true": // which is about this very thing
 		return
-	case c.redirectsAll():
+	case redirectsAll(c):
 		c.differs("custom-http-errors", "is removed: all requests are redirected, and no endpoint is asked", "")
 		return
 	}
@@ -229,7 +229,7 @@ func nginxErrors(c *call) {
 }
 
 // redirectsAll reports whether an Ingress redirects all of its requests.
-func (c *call) redirectsAll() bool {
+func redirectsAll(c *call) bool {
 	if c.object.annotations[options.Prefix+"redirect"] != "" || c.value("permanent-redirect") != "" || c.value("temporal-redirect") != "" {
 		return true
 	}

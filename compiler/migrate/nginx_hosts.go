@@ -20,7 +20,7 @@ var nginxCORS = corsDefaults{
 // pathsOfHost reports paths that matched other requests in ingress-nginx. With use-regex or
 // rewrite-target on any Ingress of a host, all of its paths are regular expressions for the beginning
 // of a path, in any case; without, ImplementationSpecific paths are compared byte by byte.
-func (c *call) pathsOfHost() {
+func pathsOfHost(c *call) {
 	var byExpression, byBytes []string
 	cause := ""
 	for _, p := range c.object.paths {
@@ -28,7 +28,7 @@ func (c *call) pathsOfHost() {
 			continue
 		}
 		switch by := c.object.set.expressionsOf(p.host); {
-		case by != "" && p.kind != "Exact" && c.staysExpression():
+		case by != "" && p.kind != "Exact" && staysExpression(c):
 		case by != "":
 			cause = by
 			byExpression = append(byExpression, p.path)
@@ -86,7 +86,7 @@ func (s *Set) expressionsOf(host string) string {
 
 // certificatesOfHost asks for client certificates where another Ingress of the host does: ingress-nginx
 // then asks all clients of the host.
-func (c *call) certificatesOfHost() {
+func certificatesOfHost(c *call) {
 	if c.has("auth-tls-secret") || c.object.set == nil {
 		return
 	}
@@ -194,7 +194,7 @@ func commonName(value string) (string, error) {
 }
 
 // tlsLimits translates the versions of TLS and the ciphers towards endpoints.
-func (c *call) tlsLimits() {
+func tlsLimits(c *call) {
 	if ciphers := c.value("proxy-ssl-ciphers"); ciphers != "" && ciphers != "DEFAULT" {
 		c.set("backend-tls-ciphers", ciphers)
 	}
@@ -281,7 +281,7 @@ func nginxParams(c *call) {
 			c.set("fcgi-root", value)
 		}
 	}
-	c.setLines("fcgi-params", lines)
+	setLines(c, "fcgi-params", lines)
 	c.differs("fastcgi-params-configmap", "no longer follows ConfigMap "+name, "its variables are written into fcgi-params")
 }
 

@@ -103,7 +103,7 @@ func nginxRetries(c *call) {
 
 // rewritesSome translates rewriting if some of the paths are the target itself, and so do not change.
 // It reports whether nothing else has to be done.
-func (c *call) rewritesSome(target string) bool {
+func rewritesSome(c *call, target string) bool {
 	if strings.ContainsAny(target, "$") || !c.has("rewrite-target") {
 		return false
 	}
@@ -133,7 +133,7 @@ var targetURL = regexp.MustCompile(`^(https?://[^/$]+)/\$1$`)
 
 // redirectsByTarget translates a target that is a URL, to which nginx redirects. It reports whether the
 // target keeps the path of all requests.
-func (c *call) redirectsByTarget(target string) bool {
+func redirectsByTarget(c *call, target string) bool {
 	m := targetURL.FindStringSubmatch(target)
 	if m == nil || len(c.object.paths) == 0 || slices.ContainsFunc(c.object.paths, func(p pathEdit) bool { return p.path != "/(.*)" && p.path != "/?(.*)" }) {
 		return false
@@ -158,10 +158,10 @@ func nginxRewrite(c *call) {
 	if !c.has("rewrite-target") && c.value("use-regex") != "true" {
 		return
 	}
-	if c.redirectsByTarget(target) || c.rewritesSome(target) {
+	if redirectsByTarget(c, target) || rewritesSome(c, target) {
 		return
 	}
-	patterns, prefixes := c.patterns()
+	patterns, prefixes := patterns(c)
 	switch {
 	case patterns > 0 && prefixes == len(c.object.paths) && strings.HasSuffix(target, "/$2"):
 		for i, p := range c.object.paths {
@@ -169,7 +169,7 @@ func nginxRewrite(c *call) {
 		}
 		c.set("rewrite-path", orRoot(strings.TrimSuffix(target, "/$2")))
 	case patterns > 0:
-		if err := c.nginxExpressions(target); err != nil {
+		if err := nginxExpressions(c, target); err != nil {
 			for i := range c.object.paths {
 				c.object.paths[i].prefix, c.object.paths[i].expression = "", false
 			}
@@ -186,7 +186,7 @@ func nginxRewrite(c *call) {
 }
 
 // patterns returns how many paths are regular expressions, and how many of these match a prefix.
-func (c *call) patterns() (patterns, prefixes int) {
+func patterns(c *call) (patterns, prefixes int) {
 	for _, p := range c.object.paths {
 		if strings.ContainsAny(p.path, patternSigns) {
 			patterns++
@@ -199,15 +199,15 @@ func (c *call) patterns() (patterns, prefixes int) {
 }
 
 // staysExpression reports whether the paths of an Ingress stay expressions here.
-func (c *call) staysExpression() bool {
-	patterns, prefixes := c.patterns()
+func staysExpression(c *call) bool {
+	patterns, prefixes := patterns(c)
 	asks := c.has("rewrite-target") || c.value("use-regex") == "true"
 	return asks && patterns > 0 && !(prefixes == len(c.object.paths) && strings.HasSuffix(c.value("rewrite-target"), "/$2"))
 }
 
 // nginxExpressions keeps paths as expressions. To ingress-nginx, all paths of such an Ingress are
 // expressions, unless they are exact.
-func (c *call) nginxExpressions(target string) error {
+func nginxExpressions(c *call, target string) error {
 	for i, p := range c.object.paths {
 		if p.kind == "Exact" {
 			if strings.ContainsAny(p.path, patternSigns) {

@@ -24,12 +24,12 @@ func snippetRule() Rule {
 		Note: "Where it does nothing but edit headers: `more_set_headers`, `more_clear_headers`, `more_set_input_headers`, `more_clear_input_headers`, `add_header`, `proxy_set_header`, `grpc_set_header` and `proxy_hide_header`; or nothing but `allow`, `deny` or `return`. " +
 			"A value may be one variable that `request-headers` has a source for. " +
 			"Else see which option does the same, or use `snippet`, if the administrator allows it.",
-		convert: func(c *call) { c.snippet("configuration-snippet") },
+		convert: func(c *call) { snippet(c, "configuration-snippet") },
 	}
 }
 
 // snippet translates a snippet that edits headers, or that refuses or redirects all requests.
-func (c *call) snippet(name string) {
+func snippet(c *call, name string) {
 	text := expandNames(c.value(name), c.object)
 	if c.snippetAccess(name, text) {
 		return
@@ -39,8 +39,8 @@ func (c *call) snippet(name string) {
 		c.keep(name, err.Error(), "only edits of headers are translated, and allow, deny and return alone; see which of docs/reference/annotations.md does the same, or use snippet, if the administrator allows it")
 		return
 	}
-	c.setLines("request-headers", edits.requests)
-	c.setLines("response-headers", edits.answers)
+	setLines(c, "request-headers", edits.requests)
+	setLines(c, "response-headers", edits.answers)
 	if edits.host != "" {
 		c.set("rewrite-host", edits.host)
 	}
@@ -55,7 +55,7 @@ func (c *call) snippet(name string) {
 }
 
 // setLines writes an option of several lines, if there are any.
-func (c *call) setLines(name string, lines []string) {
+func setLines(c *call, name string, lines []string) {
 	if len(lines) > 0 {
 		c.set(name, strings.Join(lines, "\n"))
 	}

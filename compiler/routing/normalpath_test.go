@@ -3,6 +3,8 @@ package routing
 import (
 	"strings"
 	"testing"
+
+	"github.com/hapsnap/hapsnap/snapshots"
 )
 
 // An expression that can match a path in the normal form is let be, and one that cannot is not.
@@ -35,6 +37,27 @@ func TestCheckUsableLength(t *testing.T) {
 	for n, want := range map[int]bool{MaxPath: true, MaxPath + 1: false} {
 		if message, _ := CheckUsable("/" + strings.Repeat("a", n-1)); (message == "") != want {
 			t.Errorf("a path of %d bytes: usable is %v (%s)", n, message == "", message)
+		}
+	}
+}
+
+func TestCertificateFileFitsAnInstance(t *testing.T) {
+	long := strings.Repeat("a", 250)
+	files := map[string]snapshots.SecretName{}
+	for _, secret := range []snapshots.SecretName{
+		{Namespace: "shop", Name: "web-tls"},
+		{Namespace: "shop", Name: "web.tls"},
+		{Namespace: "shop", Name: long + "b"},
+		{Namespace: "shop", Name: long + "c"},
+	} {
+		file := CertificateFile(secret)
+		if other, taken := files[file]; taken {
+			t.Errorf("%s and %s share the file %s", other, secret, file)
+		}
+		files[file] = secret
+		draft := snapshots.Draft{Certificates: []snapshots.CertificateRef{{File: file, Secret: secret}}}
+		if err := draft.Check(); err != nil {
+			t.Errorf("Secret %s: %v", secret, err)
 		}
 	}
 }

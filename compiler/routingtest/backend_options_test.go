@@ -1,11 +1,19 @@
 package routingtest
 
 import (
+	"bufio"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
+	"io"
+	"net"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
 )
 
 // served is a Service of its own for each case, with annotations on it, and an
@@ -119,6 +127,205 @@ func TestServiceWins(t *testing.T) {
 	for _, host := range []string{"won.example", "lost.example"} {
 		if got := e.get(t, host, "/"); got.seen.Proto != "HTTP/2.0" {
 			t.Errorf("%s: %d %+v", host, got.StatusCode, got.seen)
+		}
+	}
+}
+
+// soon is less than what HAProxy's own defaults would take, and far more than what the
+// options of these tests ask for.
+const soon = 4 * time.Second
+
+// Requests beyond the limit wait, and not for ever.
+func TestMaxConnections(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, "limited")
+	e := startWith(t, served(t, "limited", []int{h.port}, "max-connections", "1", "timeout-queue", "50ms"), func(c *config.Config) {
+		c.Timeouts.Queue = "1h"
+	})
+	clean(t, e)
+	first := e.hold(t, "limited.example")
+	holds(t, 1, h)
+	if got := e.http11(t, "GET", "limited.example", "/hold"); got != "503" {
+		t.Errorf("beyond max-connections: %s", got)
+	}
+	h.letGo()
+	if got := <-first; got != "limited" {
+		t.Errorf("the first request: %s", got)
+	}
+	if n := h.most.Load(); n != 1 {
+		t.Errorf("%d requests at once", n)
+	}
+}
+
+// A request that has its server by its key waits for that one, if the queue is
+// not full.
+func TestMaxQueue(t *testing.T) {
+	t.Parallel()
+	h := newHolding(t, "queued")
+	e := start(t, served(t, "queued", []int{h.port}, "balance", "uri", "max-connections", "1", "max-queue", "1", "timeout-queue", "1m"))
+	clean(t, e)
+	first := e.hold(t, "queued.example")
+	holds(t, 1, h)
+	// Of two more one waits and one is refused, whichever comes first.
+	second, third := e.hold(t, "queued.example"), e.hold(t, "queued.example")
+	var refused string
+	select {
+	case refused = <-second:
+		second = third
+	case refused = <-third:
+	case <-time.After(deadline):
+		t.Fatal("both wait")
+	}
+	if refused != "503" {
+		t.Errorf("beyond max-queue: %s", refused)
+	}
+	h.letGo()
+	for name, answered := range map[string]<-chan string{"first": first, "waiting": second} {
+		if got := <-answered; got != "queued" {
+			t.Errorf("the %s request: %s", name, got)
+		}
+	}
+}
+
+// A server that a cookie leads to and that is full is left for another.
+func TestMaxQueueOfSession(t *testing.T) {
+	t.Parallel()
+	one, two := newHolding(t, "one"), newHolding(t, "two")
+	e := start(t, served(t, "sticky", []int{one.port, two.port}, "affinity", "cookie", "max-connections", "1", "max-queue", "1", "timeout-queue", "1m"))
+	clean(t, e)
+	reply := e.get(t, "sticky.example", "/")
+	cookie, home := "Cookie: "+reply.Cookies()[0].Name+"="+reply.Cookies()[0].Value, reply.Header.Get("X-Echo")
+	answered := make(chan string, 3)
+	ask := func() { answered <- answer(e.get(t, "sticky.example", "/hold", cookie).Response) }
+	go ask()
+	holds(t, 1, one, two)
+	if n := map[string]*holding{"one": one, "two": two}[home].running.Load(); n != 1 {
+		t.Errorf("the session of %s was sent elsewhere", home)
+	}
+	// Of two more one waits there, and one is kept by the other server.
+	go ask()
+	go ask()
+	holds(t, 2, one, two)
+	one.letGo()
+	two.letGo()
+	got := map[string]int{}
+	for range 3 {
+		got[<-answered]++
+	}
+	if got[home] != 2 || len(got) != 2 || got["503"] > 0 {
+		t.Errorf("the session of %s was served by %v", home, got)
+	}
+}
+
+// proxyConn is a connection whose first bytes tell the client's address, by the
+// PROXY protocol's specification, sections 2.1 and 2.2.
+type proxyConn struct {
+	net.Conn
+	reader  *bufio.Reader
+	client  net.Addr
+	version string
+}
+
+func (p *proxyConn) Read(b []byte) (int, error) { return p.reader.Read(b) }
+func (p *proxyConn) RemoteAddr() net.Addr       { return p.client }
+
+// proxyListener accepts connections that begin with the protocol, and tells
+// which versions of it came.
+type proxyListener struct {
+	net.Listener
+	versions chan string
+}
+
+func (l proxyListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p := &proxyConn{Conn: c, reader: bufio.NewReader(c), client: c.RemoteAddr()}
+		if err := p.head(); err != nil {
+			c.Close() // whoever sent it gets no answer
+			continue
+		}
+		select {
+		case l.versions <- p.version:
+		default:
+		}
+		return p, nil
+	}
+}
+
+// head reads the first bytes.
+func (p *proxyConn) head() error {
+	start, err := p.reader.Peek(12)
+	switch {
+	case err != nil:
+		return err
+	case string(start) == "\r\n\r\n\x00\r\nQUIT\n":
+		p.version = "v2"
+		return p.headV2()
+	}
+	p.version = "v1"
+	return p.headV1()
+}
+
+// headV1 reads such as "PROXY TCP4 192.0.2.1 192.0.2.2 56324 443".
+func (p *proxyConn) headV1() error {
+	line, err := p.reader.ReadString('\n')
+	words := strings.Fields(line)
+	switch {
+	case err != nil:
+		return err
+	case len(words) == 2 && words[0] == "PROXY" && words[1] == "UNKNOWN": // a check
+		return nil
+	case len(words) != 6 || words[0] != "PROXY" || words[1] != "TCP4" || !strings.HasSuffix(line, "\r\n"):
+		return fmt.Errorf("%q is no head of version 1", line)
+	}
+	client, err := netip.ParseAddrPort(words[2] + ":" + words[4])
+	p.client = net.TCPAddrFromAddrPort(client)
+	return err
+}
+
+// headV2 reads the binary form: of IPv4, or of a connection of the proxy's own,
+// as for a check.
+func (p *proxyConn) headV2() error {
+	head := make([]byte, 16)
+	if _, err := io.ReadFull(p.reader, head); err != nil {
+		return err
+	}
+	rest := make([]byte, binary.BigEndian.Uint16(head[14:]))
+	if _, err := io.ReadFull(p.reader, rest); err != nil {
+		return err
+	}
+	switch {
+	case head[12] == 0x20: // LOCAL
+		return nil
+	case head[12] != 0x21 || head[13] != 0x11 || len(rest) < 12:
+		return fmt.Errorf("%x is no head of version 2 for TCP over IPv4", head)
+	}
+	ip, _ := netip.AddrFromSlice(rest[:4])
+	p.client = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(rest[8:])))
+	return nil
+}
+
+// Servers that expect the PROXY protocol get the client's address by it.
+func TestSendProxyProtocol(t *testing.T) {
+	t.Parallel()
+	versions := map[string]chan string{"v1": make(chan string, 1), "v2": make(chan string, 1)}
+	var yaml strings.Builder
+	for version, came := range versions {
+		port := mirror(t, version, func(s *httptest.Server) { s.Listener = proxyListener{s.Listener, came} })
+		yaml.WriteString(served(t, version, []int{port}, "send-proxy-protocol", version))
+	}
+	e := start(t, yaml.String())
+	clean(t, e)
+	for version, came := range versions {
+		got := e.getFrom(t, "127.0.0.77", version+".example", "/")
+		if !strings.HasPrefix(got.seen.Remote, "127.0.0.77:") {
+			t.Errorf("%s: the server takes %q for the client", version, got.seen.Remote)
+		}
+		if got := <-came; got != version {
+			t.Errorf("%s: the server got %s", version, got)
 		}
 	}
 }

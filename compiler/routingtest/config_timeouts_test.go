@@ -2,7 +2,10 @@ package routingtest
 
 import (
 	"bufio"
+	"crypto/tls"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -105,5 +108,118 @@ func TestThreadsAndConnections(t *testing.T) {
 		if !strings.Contains(info, want) {
 			t.Errorf("want %q in %s", want, info)
 		}
+	}
+}
+
+// The headers of the PROXY protocol, of a client at 203.0.113.7.
+const proxyClient = "203.0.113.7"
+
+func proxyV1() string { return "PROXY TCP4 " + proxyClient + " 192.0.2.1 4000 80\r\n" }
+
+func proxyV2() string {
+	addresses := append(net.ParseIP(proxyClient).To4(), 192, 0, 2, 1)
+	addresses = binary.BigEndian.AppendUint16(addresses, 4000)
+	addresses = binary.BigEndian.AppendUint16(addresses, 80)
+	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11" + string(binary.BigEndian.AppendUint16(nil, uint16(len(addresses)))) + string(addresses)
+}
+
+// from connects from an address of this machine and sends a request behind a
+// header, in the clear or over TLS. It returns all that comes back.
+func (e edge) from(t *testing.T, source string, secure bool, header string) string {
+	t.Helper()
+	address := e.http
+	if secure {
+		address = e.https
+	}
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, header); err != nil {
+		t.Fatal(err)
+	}
+	if secure {
+		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+	}
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"); err != nil {
+		return err.Error()
+	}
+	text, err := io.ReadAll(c)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Whoever is trusted must say for whom it speaks, and is believed; nobody else
+// may. The list is longer than a line of HAProxy's.
+func TestProxyProtocol(t *testing.T) {
+	t.Parallel()
+	trusted := make([]string, 0, 100)
+	for i := range 99 {
+		trusted = append(trusted, fmt.Sprintf("10.0.%d.0/24", i))
+	}
+	trusted = append(trusted, "127.0.9.0/24")
+	open := ingress{rules: []string{"shop.example P / mirror"}}
+	e := startWith(t, serviceYAML("shop", "mirror", mirror(t, "mirror", nil))+open.yaml(), func(c *config.Config) { c.ProxyProtocol.Trusted = trusted })
+	clean(t, e)
+	for _, secure := range []bool{false, true} {
+		for name, c := range map[string]struct {
+			source, header string
+			want           string // "" is no answer
+		}{
+			"version 1":            {"127.0.9.1", proxyV1(), `"X-Forwarded-For":["` + proxyClient + `"]`},
+			"version 2":            {"127.0.9.1", proxyV2(), `"X-Forwarded-For":["` + proxyClient + `"]`},
+			"direct":               {"127.0.8.1", "", `"X-Forwarded-For":["127.0.8.1"]`},
+			"trusted, but without": {"127.0.9.1", "", ""},
+			"not trusted":          {"127.0.8.1", proxyV1(), ""},
+		} {
+			t.Run(fmt.Sprintf("%s %v", name, secure), func(t *testing.T) {
+				t.Parallel()
+				got := e.from(t, c.source, secure, c.header)
+				served := strings.Contains(got, "200 OK")
+				if c.want == "" && served || c.want != "" && !strings.Contains(got, c.want) {
+					t.Errorf("want %q, got %s", c.want, got)
+				}
+			})
+		}
+	}
+}
+
+// What protects sees the client's address, not that of the proxy.
+func TestProxyProtocolAndAllowList(t *testing.T) {
+	t.Parallel()
+	i := optioned("a", "allow-list", proxyClient)
+	i.rules = []string{"shop.example P / a"}
+	e := startWith(t, common(t)+i.yaml(), func(c *config.Config) { c.ProxyProtocol.Trusted = []string{"127.0.9.1"} })
+	for header, want := range map[string]string{
+		proxyV1(): "HTTP/1.1 200",
+		strings.Replace(proxyV1(), proxyClient, "203.0.113.8", 1): "HTTP/1.1 403",
+	} {
+		if got := e.from(t, "127.0.9.1", false, header); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+	if got := e.from(t, "127.0.8.1", false, ""); !strings.HasPrefix(got, "HTTP/1.1 403") {
+		t.Errorf("direct: %s, want 403", got)
+	}
+}
+
+// The example of docs/reference/configuration.md gives something that HAProxy accepts
+// without a warning.
+func TestConfigurationExample(t *testing.T) {
+	t.Parallel()
+	cfg, _, found, err := config.Read("../config/testdata/example.yaml")
+	if err != nil || len(found) > 0 {
+		t.Fatal(err, found)
+	}
+	i := ingress{class: cfg.IngressClass, rules: []string{"shop.example P / a"}}
+	result, _ := compile(t, common(t)+i.yaml(), cfg)
+	if len(result.Diagnostics) > 0 {
+		t.Error(result.Diagnostics)
 	}
 }

@@ -4,13 +4,18 @@ import (
 	"bufio"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
 )
 
 // seen is what a server got.
@@ -131,4 +136,176 @@ func (e edge) getFrom(t *testing.T, from, host, target string) reply {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// vouched makes a mirror speak TLS with a certificate of an authority, and
+// tell the common name of the client's certificate, which it asks for as said.
+func vouched(t *testing.T, a authority, ask tls.ClientAuthType, names ...string) func(*httptest.Server) {
+	t.Helper()
+	certificate, key := a.issue(t, "", time.Now().Add(time.Hour), names[0], names...)
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(s *httptest.Server) {
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: ask, ClientCAs: a.roots()}
+		s.EnableHTTP2 = true
+		s.Config.Protocols.SetHTTP2(true)
+		next := s.Config.Handler
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, c := range r.TLS.PeerCertificates {
+				w.Header().Add("X-Client", c.Subject.CommonName)
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// An endpoint is accepted with a certificate of the Secret's authorities for its
+// name, and with no other. What is missing closes the routes.
+func TestBackendAuthorities(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	port := []int{mirror(t, "web", vouched(t, ours, tls.NoClientCert, "web.internal", "byhost.example", "h2.internal"))}
+	with := func(name, secret, sni, protocol string) string {
+		return served(t, name, port, "backend-protocol", protocol, "backend-ca-secret", secret, "backend-sni", sni)
+	}
+	e := start(t, authoritySecret("ours", ours.pem)+authoritySecret("theirs", theirs.pem)+authoritySecret("garbage", []byte("no PEM"))+
+		with("good", "ours", "web.internal", "h1-tls")+with("h2", "ours", "web.internal", "h2-tls")+with("byhost", "ours", "request-host", "h1-tls")+
+		with("other", "theirs", "web.internal", "h1-tls")+with("name", "ours", "other.internal", "h1-tls")+with("nohost", "ours", "request-host", "h1-tls")+
+		with("gone", "nowhere", "web.internal", "h1-tls")+with("bad", "garbage", "web.internal", "h1-tls")+
+		served(t, "both", port, "backend-protocol", "h1-tls", "backend-ca-secret", "ours", "backend-verify", "system", "backend-sni", "web.internal")+
+		served(t, "none", port, "backend-protocol", "h1-tls", "backend-ca-secret", "ours", "backend-verify", "none", "backend-sni", "web.internal")+
+		served(t, "nameless", port, "backend-protocol", "h1-tls", "backend-ca-secret", "ours")+
+		served(t, "clear", port, "backend-ca-secret", "ours"))
+	for name, want := range map[string]int{
+		"good": 200, "h2": 200, "byhost": 200, "both": 200,
+		"other": 503, "name": 503, "nohost": 503, "gone": 503, "bad": 503, "none": 503, "nameless": 503, "clear": 503,
+	} {
+		if got := e.get(t, name+".example", "/"); got.StatusCode != want {
+			t.Errorf("%s: %d, want %d", name, got.StatusCode, want)
+		}
+	}
+	reported := map[diag.Object]diag.Severity{}
+	for _, d := range e.result.Diagnostics {
+		reported[d.Object] = d.Severity
+	}
+	for _, want := range []struct {
+		kind, name string
+		severity   diag.Severity
+	}{
+		{"Secret", "garbage", diag.Error}, {"Service", "gone", diag.Warning},
+		{"Service", "none", diag.Error}, {"Service", "nameless", diag.Error}, {"Service", "clear", diag.Error},
+	} {
+		object := diag.Object{Kind: want.kind, Namespace: "shop", Name: want.name}
+		if got, ok := reported[object]; !ok || got != want.severity {
+			t.Errorf("%s: reported %v as %v, want %v", object, ok, got, want.severity)
+		}
+		delete(reported, object)
+	}
+	if len(reported) > 0 {
+		t.Errorf("unexpected: %v", e.result.Diagnostics)
+	}
+}
+
+// Endpoints that ask for a certificate get that of the Secret, and if there is
+// none, nobody else's.
+func TestBackendClientCertificate(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t, "ours")
+	strict := []int{mirror(t, "strict", vouched(t, ours, tls.RequireAndVerifyClientCert, "web.internal"))}
+	curious := []int{mirror(t, "curious", vouched(t, ours, tls.RequestClientCert, "web.internal"))}
+	with := func(name string, ports []int, options ...string) string {
+		return served(t, name, ports, append([]string{"backend-protocol", "h1-tls"}, options...)...)
+	}
+	e := start(t, ours.secret(t, "", "edge", "edge")+secretOf(t, "selfmade")+
+		with("shown", strict, "backend-client-secret", "edge")+with("unshown", strict)+
+		with("wrong", strict, "backend-client-secret", "selfmade")+with("gone", strict, "backend-client-secret", "nowhere")+
+		with("asked", curious, "backend-client-secret", "edge")+with("silent", curious)+
+		served(t, "clear", curious, "backend-client-secret", "edge"))
+	for name, want := range map[string]string{"shown": "200 edge", "asked": "200 edge", "silent": "200 ", "clear": "503 "} {
+		r := e.get(t, name+".example", "/")
+		if got := fmt.Sprint(r.StatusCode, " ", r.Header.Get("X-Client")); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	for _, name := range []string{"unshown", "wrong", "gone"} { // refused in the handshake, or after it
+		if r := e.get(t, name+".example", "/"); r.StatusCode != 502 && r.StatusCode != 503 {
+			t.Errorf("%s: %d, want that the endpoint refuses", name, r.StatusCode)
+		}
+	}
+	reportedOn(t, e, diag.Object{Kind: "Service", Namespace: "shop", Name: "gone"})
+	reportedOn(t, e, diag.Object{Kind: "Service", Namespace: "shop", Name: "clear"})
+	if strings.Contains(configOf(e), "PRIVATE KEY") {
+		t.Error("a key is in the snapshot")
+	}
+}
+
+// Checks verify as requests do: an endpoint that is not accepted is down, and
+// one that is stays up.
+func TestBackendTLSChecks(t *testing.T) {
+	t.Parallel()
+	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
+	var checks atomic.Int32
+	speak := vouched(t, ours, tls.RequireAndVerifyClientCert, "web.internal")
+	port := mirror(t, "web", func(s *httptest.Server) {
+		speak(s)
+		next := s.Config.Handler
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/healthz" && r.TLS.ServerName == "web.internal" {
+				checks.Add(1)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	with := func(name, secret string, protocol string) string {
+		return served(t, name, []int{port}, "backend-protocol", protocol, "backend-ca-secret", secret, "backend-client-secret", "edge", "backend-sni", "web.internal",
+			// The interval bounds the handshakes of checks too.
+			"health-check-path", "/healthz", "health-check-interval", "500ms", "health-check-timeout", "10s", "health-check-fall", "2")
+	}
+	e := start(t, authoritySecret("ours", ours.pem)+authoritySecret("theirs", theirs.pem)+ours.secret(t, "", "edge", "edge")+
+		with("good", "ours", "h1-tls")+with("bad", "theirs", "h1-tls"))
+	clean(t, e)
+	await(t, func() error {
+		if n := checks.Load(); n < 5 {
+			return fmt.Errorf("%d checks came", n)
+		}
+		return nil
+	})
+	answers(t, e, map[string]string{"good.example/": "200", "bad.example/": "503"})
+}
+
+// Endpoints are spoken to by no other versions of TLS, and with no other ciphers, than those that
+// are asked for; a mistake in them closes the routes.
+func TestBackendTLSLimits(t *testing.T) {
+	t.Parallel()
+	ours := newAuthority(t, "ours")
+	var version, cipher atomic.Uint32
+	port := []int{mirror(t, "web", func(s *httptest.Server) {
+		vouched(t, ours, tls.NoClientCert, "web.internal")(s)
+		s.TLS.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			version.Store(uint32(slices.Max(h.SupportedVersions)))
+			cipher.Store(uint32(h.CipherSuites[0]))
+			return nil, nil
+		}
+	})}
+	with := func(name string, options ...string) string {
+		return served(t, name, port, append([]string{"backend-protocol", "h1-tls"}, options...)...)
+	}
+	e := start(t, with("any")+with("old", "backend-tls-versions", "1.2")+with("new", "backend-tls-versions", "1.3")+
+		with("chosen", "backend-tls-versions", "1.2-1.2", "backend-tls-ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384:!ECDHE-RSA-AES256-GCM-SHA384")+
+		with("odd", "backend-tls-versions", "1.3-1.2")+with("level", "backend-tls-ciphers", "ALL:@SECLEVEL=0")+
+		served(t, "clear", port, "backend-tls-versions", "1.2"))
+	for host, want := range map[string]struct {
+		status          int
+		version, cipher uint32
+	}{
+		"any": {200, tls.VersionTLS13, 0}, "old": {200, tls.VersionTLS12, 0}, "new": {200, tls.VersionTLS13, 0},
+		"chosen": {200, tls.VersionTLS12, uint32(tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384)}, "odd": {status: 503}, "level": {status: 503}, "clear": {status: 503},
+	} {
+		got := e.get(t, host+".example", "/")
+		if got.StatusCode != want.status || want.version != 0 && version.Load() != want.version || want.cipher != 0 && cipher.Load() != want.cipher {
+			t.Errorf("%s: %d, version %x, first cipher %x", host, got.StatusCode, version.Load(), cipher.Load())
+		}
+	}
 }

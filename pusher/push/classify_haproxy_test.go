@@ -15,12 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/race"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
 
 var (
-	pairs = flag.Int("pairs", somePairs, "how many pairs to classify and to apply to HAProxy, each both ways")
+	// The race detector makes each pair take several times as long.
+	pairs = flag.Int("pairs", map[bool]int{false: 2000, true: 250}[race.Enabled], "how many pairs to classify and to apply to HAProxy, each both ways")
 	seed  = flag.Uint64("seed", 1, "what the pairs are generated from")
 )
 

@@ -18,6 +18,9 @@ import (
 // slot the address, and the dynamic server is deleted. An endpoint that goes is always
 // drained in its slot, with a call of its own.
 
+// runtime changes servers and map entries in the worker that runs, without a reload.
+type runtime struct{ Instance }
+
 // dynamicPrefix begins the names of dynamic servers, and of no others: slots are named s1
 // and so on.
 const dynamicPrefix = "hapsnap-"
@@ -214,7 +217,7 @@ func (r Running) Leftovers() []Dynamic {
 
 // setDynamic makes the worker serve what is wanted with dynamic servers. It returns false
 // if that needs a post.
-func (i Instance) setDynamic(ctx context.Context, want Wanted, have Running) (Running, bool, error) {
+func (i runtime) setDynamic(ctx context.Context, want Wanted, have Running) (Running, bool, error) {
 	wanted, _ := keepDrained(want.Servers, have.ManualDrains)
 	steps, ok := stepsToServe(have.Servers, wanted, have.Dynamic, func(backend string) bool {
 		_, ok := want.Dynamic[backend]
@@ -261,7 +264,7 @@ func mayDrain(found, want bind.Server) bool {
 }
 
 // addDynamic adds a server, makes it ready, and reads both back from the worker.
-func (i Instance) addDynamic(ctx context.Context, settings dataplane.DynamicServer, d Dynamic, have Running) (Running, error) {
+func (i runtime) addDynamic(ctx context.Context, settings dataplane.DynamicServer, d Dynamic, have Running) (Running, error) {
 	settings.Name, settings.Address, settings.Port = d.Name, d.Address, d.Port
 	if strings.Contains(d.Address, ":") {
 		settings.Address = "[" + d.Address + "]"
@@ -284,23 +287,4 @@ func (i Instance) addDynamic(ctx context.Context, settings dataplane.DynamicServ
 func (r Running) withDynamic(d Dynamic) Running {
 	r.Dynamic = append(slices.DeleteFunc(slices.Clone(r.Dynamic), d.same), d)
 	return r
-}
-
-// Tidy deletes the dynamic servers that the worker no longer needs. It leaves a server that
-// still has connections, which gets no new ones, for the next call.
-func (i Instance) Tidy(ctx context.Context, have Running) (Running, error) {
-	var failed []error
-	for _, d := range have.Leftovers() {
-		err := i.API.DeleteServer(ctx, d.Backend, d.Name)
-		switch {
-		case err == nil, errors.Is(err, dataplane.ErrNotFound):
-			have.Dynamic = slices.DeleteFunc(slices.Clone(have.Dynamic), d.same)
-		case errors.Is(err, dataplane.ErrUnavailable):
-			d.State = bind.SlotSpare
-			have = have.withDynamic(d)
-		default:
-			failed = append(failed, err)
-		}
-	}
-	return have, errors.Join(failed...)
 }

@@ -26,7 +26,7 @@ var (
 // that was acknowledged and is missing is set once more, and counted. It returns the files
 // by which the worker knows its maps. The error wraps errMaps if the only problem is that
 // entries do not stay.
-func (i Instance) setMaps(ctx context.Context, want []bind.Map) (files []string, lost int, err error) {
+func (i runtime) setMaps(ctx context.Context, want []bind.Map) (files []string, lost int, err error) {
 	if len(want) == 0 {
 		return nil, 0, nil
 	}
@@ -59,7 +59,7 @@ func (i Instance) setMaps(ctx context.Context, want []bind.Map) (files []string,
 }
 
 // loadedMaps returns the file that the worker has loaded for each of the maps.
-func (i Instance) loadedMaps(ctx context.Context, want []bind.Map) ([]string, error) {
+func (i runtime) loadedMaps(ctx context.Context, want []bind.Map) ([]string, error) {
 	names, err := i.API.RuntimeMaps(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (i Instance) loadedMaps(ctx context.Context, want []bind.Map) ([]string, er
 }
 
 // compareMaps returns the changes that are needed.
-func (i Instance) compareMaps(ctx context.Context, want []bind.Map, files []string) ([]mapChange, error) {
+func (i runtime) compareMaps(ctx context.Context, want []bind.Map, files []string) ([]mapChange, error) {
 	var out []mapChange
 	calls := 0
 	for n, m := range want {
@@ -99,7 +99,7 @@ func (i Instance) compareMaps(ctx context.Context, want []bind.Map, files []stri
 // changeMaps adds, sets and deletes entries, in this order, so that a request finds the old
 // or the new entry. A map that is looked up later gets its entries before one that leads to
 // it: the configuration names the maps in the order of its look-ups.
-func (i Instance) changeMaps(ctx context.Context, list []mapChange) error {
+func (i runtime) changeMaps(ctx context.Context, list []mapChange) error {
 	for _, c := range slices.Backward(list) {
 		for _, entries := range payloads(c.add) {
 			if err := i.API.AddMapEntries(ctx, c.name, entries); err != nil {

@@ -409,3 +409,26 @@ func (i Instance) tidy(ctx context.Context) {
 		}
 	}
 }
+
+// poll calls done until it returns true or an error. After the reload timeout it returns
+// false.
+func (i Instance) poll(ctx context.Context, done func() (bool, error)) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.ReloadTimeout)
+	defer cancel()
+	every := i.Poll
+	if every <= 0 {
+		every = 250 * time.Millisecond
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return ok, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, nil
+		case <-ticker.C:
+		}
+	}
+}

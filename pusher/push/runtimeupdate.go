@@ -90,7 +90,7 @@ const unknownWeight = -1
 // change changes the maps and servers of the worker. The worker must be the same process
 // afterwards.
 func (i Instance) change(ctx context.Context, want bind.Bound, have Running) (Done, error) {
-	files, lost, err := i.setMaps(ctx, want.Maps)
+	files, lost, err := runtime{i}.setMaps(ctx, want.Maps)
 	if isVain(err) {
 		err = fmt.Errorf("%w: %w", ErrNeedsReload, err)
 	}
@@ -122,4 +122,23 @@ func isVain(err error) bool {
 	return slices.ContainsFunc([]error{errMaps, dataplane.ErrNotFound, dataplane.ErrRejected, dataplane.ErrUnsupported}, func(class error) bool {
 		return errors.Is(err, class)
 	})
+}
+
+// Tidy deletes the dynamic servers that the worker no longer needs. It leaves a server that
+// still has connections, which gets no new ones, for the next call.
+func (i Instance) Tidy(ctx context.Context, have Running) (Running, error) {
+	var failed []error
+	for _, d := range have.Leftovers() {
+		err := i.API.DeleteServer(ctx, d.Backend, d.Name)
+		switch {
+		case err == nil, errors.Is(err, dataplane.ErrNotFound):
+			have.Dynamic = slices.DeleteFunc(slices.Clone(have.Dynamic), d.same)
+		case errors.Is(err, dataplane.ErrUnavailable):
+			d.State = bind.SlotSpare
+			have = have.withDynamic(d)
+		default:
+			failed = append(failed, err)
+		}
+	}
+	return have, errors.Join(failed...)
 }

@@ -268,7 +268,7 @@ func (c change) between() bind.Server {
 
 // place gives a server its address. It returns the server as the worker reports it once it
 // has the address, or when patience ends.
-func (i Instance) place(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
+func (i runtime) place(ctx context.Context, s bind.Server, call dataplane.ServerChange) (dataplane.Server, error) {
 	var server dataplane.Server
 	there, err := i.patiently(ctx, func() (bool, error) {
 		var err error
@@ -287,7 +287,7 @@ func (i Instance) place(ctx context.Context, s bind.Server, call dataplane.Serve
 }
 
 // find reads a server from the worker; it is zero if there is none.
-func (i Instance) find(ctx context.Context, s bind.Server) (dataplane.Server, error) {
+func (i runtime) find(ctx context.Context, s bind.Server) (dataplane.Server, error) {
 	list, err := i.API.Servers(ctx, s.Backend)
 	if at := slices.IndexFunc(list, func(found dataplane.Server) bool { return found.Name == s.Name }); at >= 0 && err == nil {
 		return list[at], nil
@@ -297,7 +297,7 @@ func (i Instance) find(ctx context.Context, s bind.Server) (dataplane.Server, er
 
 // placed waits until the worker has the addresses of changes that were made, since it
 // acknowledges some of them early.
-func (i Instance) placed(ctx context.Context, known []bind.Server, list []change) error {
+func (i runtime) placed(ctx context.Context, known []bind.Server, list []change) error {
 	list = slices.DeleteFunc(slices.Clone(list), func(c change) bool { return !c.moves() })
 	touched := spansOf(known, list)
 	var left change
@@ -320,7 +320,7 @@ func (i Instance) placed(ctx context.Context, known []bind.Server, list []change
 }
 
 // patiently calls done until it returns true or an error, or patience ends.
-func (i Instance) patiently(ctx context.Context, done func() (bool, error)) (bool, error) {
+func (i runtime) patiently(ctx context.Context, done func() (bool, error)) (bool, error) {
 	i.ReloadTimeout, i.Poll = min(i.ReloadTimeout, addressPatience), addressPoll
 	return i.poll(ctx, done)
 }

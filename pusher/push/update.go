@@ -140,7 +140,7 @@ func (i Instance) keepMaps(ctx context.Context, want Wanted, have Running) (Runn
 	if err != nil {
 		return have, err
 	}
-	_, lost, err := i.setMaps(ctx, bound.Maps)
+	_, lost, err := runtime{i}.setMaps(ctx, bound.Maps)
 	have.Lost = lost
 	switch {
 	case errors.Is(err, errMaps) && have.Info.Loaded != "":
@@ -220,7 +220,7 @@ func (i Instance) setServers(ctx context.Context, want Wanted, have Running) (Ru
 		return have, nil
 	}
 	if i.defers(ctx, want, list, &have) {
-		if served, ok, err := i.setDynamic(ctx, want, have); ok {
+		if served, ok, err := (runtime{i}).setDynamic(ctx, want, have); ok {
 			return served, err
 		} else if len(served.Dynamic) > 0 {
 			have.Dynamic = served.Dynamic
@@ -341,7 +341,7 @@ func (i Instance) setDirectly(ctx context.Context, list []change) (answers, erro
 		for _, call := range c.calls() {
 			set := i.setServer
 			if call.Address != "" {
-				set = i.place
+				set = runtime{i}.place
 			}
 			server, err := set(ctx, c.to, call)
 			if err != nil {
@@ -376,7 +376,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 			return have, err
 		}
 		have.Written = want.Servers
-		if err = i.placed(ctx, have.Servers, first); err != nil {
+		if err = (runtime{i}).placed(ctx, have.Servers, first); err != nil {
 			return have, err
 		}
 		if len(then) < manyChanges && !reweighs(then) && !readdresses(then) {
@@ -391,7 +391,7 @@ func (i Instance) setByPost(ctx context.Context, want bind.Bound, list []change,
 	}
 	have.Written = want.Servers
 	if readdresses(then) {
-		err = i.placed(ctx, have.Servers, then)
+		err = runtime{i}.placed(ctx, have.Servers, then)
 	}
 	have.Persisted = err == nil
 	return have, err

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"mime"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -170,13 +172,6 @@ func (a *api) routes() {
 	service("GET /configuration/version", a.getVersion)
 	service("GET /configuration/raw", a.getRaw)
 	service("POST /configuration/raw", a.postRaw)
-	service("GET /configuration/backends", a.getBackends)
-	service("POST /configuration/backends", a.postBackend)
-	service("GET /configuration/backends/{backend}/servers", a.getServers)
-	service("POST /configuration/backends/{backend}/servers", a.postServer)
-	service("GET /configuration/backends/{backend}/servers/{server}", a.getServer)
-	service("PUT /configuration/backends/{backend}/servers/{server}", a.putServer)
-	service("GET /configuration/frontends/{frontend}/binds", a.getBinds)
 	service("GET /transactions", a.getTransactions)
 	service("POST /transactions", a.postTransaction)
 	service("GET /transactions/{id}", a.getTransaction)
@@ -184,10 +179,9 @@ func (a *api) routes() {
 	service("DELETE /transactions/{id}", a.deleteTransaction)
 	service("GET /reloads", a.getReloads)
 	service("GET /reloads/{id}", a.getReload)
-	service("GET /runtime/info", a.getRuntimeInfo)
-	service("GET /stats/native", a.getStats)
-	a.storageRoutes(service)
-	a.runtimeRoutes(service)
+	structuredAPI{a}.routes(service)
+	storageAPI{a}.routes(service)
+	runtimeAPI{a}.routes(service)
 }
 
 func (a *api) getInfo(w http.ResponseWriter, _ *http.Request) error {
@@ -377,4 +371,34 @@ type recorded struct {
 func (r *recorded) WriteHeader(status int) {
 	r.done(status)
 	r.ResponseWriter.WriteHeader(status)
+}
+
+// readUpload returns the file of a form. Of its name only the last element counts.
+func (a *api) readUpload(r *http.Request) (name string, content []byte, err error) {
+	kind := r.Header.Get("Content-Type")
+	if !strings.HasPrefix(kind, "multipart/form-data") {
+		return "", nil, failf(http.StatusUnsupportedMediaType,
+			"unsupported media type %q, only [multipart/form-data] are allowed", kind)
+	}
+	file, header, err := r.FormFile("file_upload")
+	if err != nil {
+		return "", nil, a.schemaFailure(602, "file_upload in formData is required", err.Error())
+	}
+	defer file.Close()
+	content, err = io.ReadAll(file)
+	return header.Filename, content, err
+}
+
+// readText returns a body of plain text, which must not be empty.
+func (a *api) readText(r *http.Request) ([]byte, error) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind != "text/plain" {
+		return nil, failf(http.StatusUnsupportedMediaType,
+			"unsupported media type %q, only [text/plain] are allowed", r.Header.Get("Content-Type"))
+	}
+	content, err := io.ReadAll(r.Body)
+	if err == nil && len(content) == 0 {
+		err = a.schemaFailure(602, "data in body is required", "request body has an error: value is required but missing")
+	}
+	return content, err
 }

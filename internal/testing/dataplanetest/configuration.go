@@ -90,7 +90,7 @@ func (a *api) acceptRaw(w http.ResponseWriter, r *http.Request) error {
 func (a *api) loadConfig(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case flag(r, "skip_reload"):
-		if err := a.runtimeActions(r.Context(), r.Header.Get("X-Runtime-Actions")); err != nil {
+		if err := (runtimeAPI{a}).runtimeActions(r.Context(), r.Header.Get("X-Runtime-Actions")); err != nil {
 			return err
 		}
 		return sendConfig(w, a.paths.config, http.StatusCreated)

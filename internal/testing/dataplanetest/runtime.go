@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
+// runtimeAPI is what the API asks of the worker, through its sockets, and changes nowhere else.
+type runtimeAPI struct{ *api }
+
 // getRuntimeInfo answers 200 whether the worker did or not.
-func (a *api) getRuntimeInfo(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getRuntimeInfo(w http.ResponseWriter, r *http.Request) error {
 	body := map[string]any{"runtimeAPI": a.haproxy.socket}
 	out, err := a.haproxy.worker(r.Context(), "show info")
 	if err != nil {
@@ -64,7 +67,7 @@ type nativeStat struct {
 	Stats   map[string]any `json:"stats,omitempty"`
 }
 
-func (a *api) getStats(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getStats(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	kind, name, parent := q.Get("type"), q.Get("name"), q.Get("parent")
 	if name != "" && kind == "" {
@@ -136,7 +139,7 @@ func statIdentity(values []string) (name, kind, backend string) {
 
 // runtimeActions runs the entries of the header X-Runtime-Actions. Unknown ones
 // are passed over; the first that fails ends the list.
-func (a *api) runtimeActions(ctx context.Context, header string) error {
+func (a runtimeAPI) runtimeActions(ctx context.Context, header string) error {
 	if header == "" {
 		return nil
 	}
@@ -185,7 +188,9 @@ func runtimeCommand(words []string) (command string, known bool) {
 	return fmt.Sprintf(format, args...), true
 }
 
-func (a *api) runtimeRoutes(service func(string, handler)) {
+func (a runtimeAPI) routes(service func(string, handler)) {
+	service("GET /runtime/info", a.getRuntimeInfo)
+	service("GET /stats/native", a.getStats)
 	service("GET /runtime/backends/{backend}/servers", a.getRuntimeServers)
 	service("POST /runtime/backends/{backend}/servers", a.addRuntimeServer)
 	service("GET /runtime/backends/{backend}/servers/{server}", a.getRuntimeServer)
@@ -199,7 +204,7 @@ func (a *api) runtimeRoutes(service func(string, handler)) {
 	service("GET /runtime/maps/{map}/entries/{key}", a.getMapEntry)
 	service("PUT /runtime/maps/{map}/entries/{key}", a.putMapEntry)
 	service("DELETE /runtime/maps/{map}/entries/{key}", a.deleteMapEntry)
-	a.runtimeCrtListRoutes(service)
+	a.crtListRoutes(service)
 	service("GET /runtime/ssl_certs", a.getRuntimeCerts)
 	service("POST /runtime/ssl_certs", a.postRuntimeCert)
 	service("GET /runtime/ssl_certs/{cert}", a.getRuntimeCert)
@@ -214,7 +219,7 @@ var certNames = map[string]string{
 	"Subject Alternative Name": "subject_alternative_names", "Chain Subject": "chain_subject", "Chain Issuer": "chain_issuer",
 }
 
-func (a *api) getRuntimeCerts(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getRuntimeCerts(w http.ResponseWriter, r *http.Request) error {
 	out, err := a.haproxy.worker(r.Context(), "show ssl cert")
 	if err != nil {
 		return err
@@ -238,7 +243,7 @@ func (a *api) getRuntimeCerts(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) getRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getRuntimeCert(w http.ResponseWriter, r *http.Request) error {
 	out, err := a.haproxy.worker(r.Context(), "show ssl cert "+r.PathValue("cert"))
 	if err != nil {
 		return failOnCert(err, http.StatusNotFound)
@@ -265,7 +270,7 @@ func failOnCert(err error, status int) error {
 type runtimeCertCall func(ctx context.Context, name, pem string) error
 
 // setCert replaces a certificate under the name by which the worker knows it.
-func (a *api) setCert(ctx context.Context, name, pem string) error {
+func (a runtimeAPI) setCert(ctx context.Context, name, pem string) error {
 	// The payload ends at its first empty line.
 	pem = strings.Join(strings.FieldsFunc(pem, func(r rune) bool { return r == '\n' || r == '\r' }), "\n")
 	if _, err := a.haproxy.worker(ctx, fmt.Sprintf("set ssl cert %s <<\n%s", name, pem)); err != nil {
@@ -280,14 +285,14 @@ func (a *api) setCert(ctx context.Context, name, pem string) error {
 }
 
 // newCert gives the worker a certificate that it does not know yet.
-func (a *api) newCert(ctx context.Context, name, pem string) error {
+func (a runtimeAPI) newCert(ctx context.Context, name, pem string) error {
 	if _, err := a.haproxy.worker(ctx, "new ssl cert "+name); err != nil {
 		return failOnCert(err, http.StatusInternalServerError)
 	}
 	return a.setCert(ctx, name, pem)
 }
 
-func (a *api) putRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) putRuntimeCert(w http.ResponseWriter, r *http.Request) error {
 	_, pem, err := a.readUpload(r)
 	if err != nil {
 		return err
@@ -301,7 +306,7 @@ func (a *api) putRuntimeCert(w http.ResponseWriter, r *http.Request) error {
 
 // postRuntimeCert adds a certificate under the name of the upload, which has no
 // folder: a list that names files by their path does not find it.
-func (a *api) postRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) postRuntimeCert(w http.ResponseWriter, r *http.Request) error {
 	name, pem, err := a.readUpload(r)
 	if err != nil {
 		return err
@@ -313,7 +318,7 @@ func (a *api) postRuntimeCert(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) deleteRuntimeCert(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) deleteRuntimeCert(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.haproxy.worker(r.Context(), "del ssl cert "+r.PathValue("cert")); err != nil {
 		return failOnCert(err, http.StatusInternalServerError)
 	}
@@ -328,13 +333,13 @@ type crtListEntry struct {
 	SNIFilter  []string `json:"sni_filter,omitempty"`
 }
 
-func (a *api) runtimeCrtListRoutes(service func(string, handler)) {
+func (a runtimeAPI) crtListRoutes(service func(string, handler)) {
 	service("GET /runtime/ssl_crt_lists", a.getRuntimeCrtLists)
 	service("GET /runtime/ssl_crt_lists/entries", a.getCrtListEntries)
 	service("POST /runtime/ssl_crt_lists/entries", a.postCrtListEntry)
 }
 
-func (a *api) getRuntimeCrtLists(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getRuntimeCrtLists(w http.ResponseWriter, r *http.Request) error {
 	out, err := a.haproxy.worker(r.Context(), "show ssl crt-list")
 	if err != nil {
 		return failOnCert(err, http.StatusNotFound)
@@ -349,7 +354,7 @@ func (a *api) getRuntimeCrtLists(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) getCrtListEntries(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getCrtListEntries(w http.ResponseWriter, r *http.Request) error {
 	out, err := a.haproxy.worker(r.Context(), "show ssl crt-list -n "+r.URL.Query().Get("name"))
 	if err != nil {
 		return failOnCert(err, http.StatusNotFound)
@@ -385,7 +390,7 @@ func parseCrtListEntry(line string) crtListEntry {
 
 // postCrtListEntry adds an entry. 3.2 forgets to end the text of an entry with
 // names or options: the worker waits for more until the API gives up.
-func (a *api) postCrtListEntry(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) postCrtListEntry(w http.ResponseWriter, r *http.Request) error {
 	var e crtListEntry
 	if err := a.readJSON(r, &e); err != nil {
 		return err

@@ -23,7 +23,7 @@ type mapEntry struct {
 
 // mapPath returns how the worker knows a map: by its absolute path in the maps
 // folder. A map that haproxy.cfg names otherwise cannot be reached.
-func (a *api) mapPath(name string) string {
+func (a runtimeAPI) mapPath(name string) string {
 	name = dataplane.SanitizeFilename(name)
 	if filepath.Ext(name) != ".map" {
 		name += ".map"
@@ -32,7 +32,7 @@ func (a *api) mapPath(name string) string {
 }
 
 // onMap sends a command about maps and gives a refusal the API's status.
-func (a *api) onMap(ctx context.Context, status int, command string) (string, error) {
+func (a runtimeAPI) onMap(ctx context.Context, status int, command string) (string, error) {
 	if faultOf(ctx).kind == mapChangeLost && !strings.HasPrefix(command, "show ") {
 		return "", nil
 	}
@@ -43,7 +43,7 @@ func (a *api) onMap(ctx context.Context, status int, command string) (string, er
 	return out, err
 }
 
-func (a *api) getRuntimeMaps(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getRuntimeMaps(w http.ResponseWriter, r *http.Request) error {
 	out, err := a.onMap(r.Context(), http.StatusNotFound, "show map")
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (a *api) getRuntimeMaps(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) mapEntries(ctx context.Context, name string) ([]mapEntry, error) {
+func (a runtimeAPI) mapEntries(ctx context.Context, name string) ([]mapEntry, error) {
 	out, err := a.onMap(ctx, http.StatusNotFound, "show map "+a.mapPath(name))
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (a *api) mapEntries(ctx context.Context, name string) ([]mapEntry, error) {
 	return entries, nil
 }
 
-func (a *api) getMapEntries(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getMapEntries(w http.ResponseWriter, r *http.Request) error {
 	entries, err := a.mapEntries(r.Context(), r.PathValue("map"))
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a *api) getMapEntries(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) findMapEntry(ctx context.Context, name, key string) (mapEntry, error) {
+func (a runtimeAPI) findMapEntry(ctx context.Context, name, key string) (mapEntry, error) {
 	entries, err := a.mapEntries(ctx, name)
 	if err != nil {
 		return mapEntry{}, err
@@ -103,7 +103,7 @@ func (a *api) findMapEntry(ctx context.Context, name, key string) (mapEntry, err
 	return mapEntry{Key: key, Value: entries[i].Value}, nil
 }
 
-func (a *api) getMapEntry(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getMapEntry(w http.ResponseWriter, r *http.Request) error {
 	e, err := a.findMapEntry(r.Context(), r.PathValue("map"), r.PathValue("key"))
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (a *api) getMapEntry(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) postMapEntry(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) postMapEntry(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("map")
 	var e mapEntry
 	if err := a.readJSON(r, &e); err != nil {
@@ -135,7 +135,7 @@ func (a *api) postMapEntry(w http.ResponseWriter, r *http.Request) error {
 }
 
 // putMap adds entries, see addEntries.
-func (a *api) putMap(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) putMap(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("map")
 	var entries []mapEntry
 	if err := a.readJSON(r, &entries); err != nil {
@@ -157,7 +157,7 @@ func (a *api) putMap(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) putMapEntry(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) putMapEntry(w http.ResponseWriter, r *http.Request) error {
 	name, key := r.PathValue("map"), r.PathValue("key")
 	var e mapEntry
 	if err := a.readJSON(r, &e); err != nil {
@@ -180,7 +180,7 @@ func (a *api) putMapEntry(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) deleteMapEntry(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) deleteMapEntry(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("map")
 	if err := a.checkKey(r.PathValue("key")); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (a *api) deleteMapEntry(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) clearMap(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) clearMap(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("map")
 	if _, err := a.onMap(r.Context(), http.StatusNotFound, "clear map "+a.mapPath(name)); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (a *api) clearMap(w http.ResponseWriter, r *http.Request) error {
 
 // syncMap writes a map's entries to its file, sorted, where the request asks for
 // it with force_sync.
-func (a *api) syncMap(r *http.Request, name string) error {
+func (a runtimeAPI) syncMap(r *http.Request, name string) error {
 	if !flag(r, "force_sync") {
 		return nil
 	}
@@ -231,7 +231,7 @@ const maxPayload = 8192
 // addEntries adds entries to a map of the worker as the API does: with one command, or,
 // where they are too long for that, as a new version of the map. That has these
 // entries only, so all others are gone.
-func (a *api) addEntries(ctx context.Context, path string, entries []mapEntry) error {
+func (a runtimeAPI) addEntries(ctx context.Context, path string, entries []mapEntry) error {
 	parts, long := payloads(entries)
 	if !long {
 		return a.addPayload(ctx, path, parts[0])
@@ -251,7 +251,7 @@ func (a *api) addEntries(ctx context.Context, path string, entries []mapEntry) e
 	return err
 }
 
-func (a *api) addPayload(ctx context.Context, where, payload string) error {
+func (a runtimeAPI) addPayload(ctx context.Context, where, payload string) error {
 	_, err := a.onMap(ctx, http.StatusBadRequest, fmt.Sprintf("add map %s <<\n%s", where, strings.TrimSuffix(payload, "\n")))
 	return err
 }
@@ -283,7 +283,7 @@ func payloads(entries []mapEntry) (parts []string, long bool) {
 var keyInPath = regexp.MustCompile(`^[^\r\n<>*;$#&{}"]+$`)
 
 // checkKey refuses the key in the path of a request as 3.4 does.
-func (a *api) checkKey(key string) error {
+func (a runtimeAPI) checkKey(key string) error {
 	if a.version == V34 && !keyInPath.MatchString(key) {
 		return failf(http.StatusBadRequest, "id in path: string doesn't match the regular expression %q", keyInPath)
 	}
@@ -292,7 +292,7 @@ func (a *api) checkKey(key string) error {
 
 // checkCommands refuses entries of which the API makes no command since 3.4, where they
 // could hold another one.
-func (a *api) checkCommands(entries ...mapEntry) error {
+func (a runtimeAPI) checkCommands(entries ...mapEntry) error {
 	for _, e := range entries {
 		if a.version == V34 && strings.Contains(e.Key+e.Value, ";") {
 			return failf(http.StatusBadRequest, "%s invalid character found in runtime command general error", a.haproxy.socket)

@@ -32,7 +32,7 @@ type runtimeServer struct {
 
 // runtimeServers asks the worker. Whatever goes wrong, the API says that there is
 // no such backend.
-func (a *api) runtimeServers(ctx context.Context, backend string) ([]runtimeServer, error) {
+func (a runtimeAPI) runtimeServers(ctx context.Context, backend string) ([]runtimeServer, error) {
 	out, err := a.haproxy.worker(ctx, "show servers state "+backend)
 	lines := strings.Split(out, "\n")
 	if err != nil || lines[0] != "1" {
@@ -49,7 +49,7 @@ func (a *api) runtimeServers(ctx context.Context, backend string) ([]runtimeServ
 }
 
 // parseServer reads a line of show servers state, version 1 of its format.
-func (a *api) parseServer(fields []string) runtimeServer {
+func (a runtimeAPI) parseServer(fields []string) runtimeServer {
 	s := runtimeServer{
 		ID: fields[2], Name: fields[3], Address: fields[4], Port: number(fields[18]),
 		AdminState: adminState(fields[6]), OperationalState: operationalState(fields[5]),
@@ -89,7 +89,7 @@ func operationalState(text string) string {
 	return map[string]string{"0": "down", "1": "up", "2": "up", "3": "stopping"}[text]
 }
 
-func (a *api) runtimeServer(ctx context.Context, backend, name string) (runtimeServer, error) {
+func (a runtimeAPI) runtimeServer(ctx context.Context, backend, name string) (runtimeServer, error) {
 	servers, err := a.runtimeServers(ctx, backend)
 	if err == nil {
 		for _, s := range servers {
@@ -101,7 +101,7 @@ func (a *api) runtimeServer(ctx context.Context, backend, name string) (runtimeS
 	return runtimeServer{}, failf(http.StatusNotFound, "no data for %s/%s: not found", backend, name)
 }
 
-func (a *api) getRuntimeServers(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getRuntimeServers(w http.ResponseWriter, r *http.Request) error {
 	servers, err := a.runtimeServers(r.Context(), r.PathValue("backend"))
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (a *api) getRuntimeServers(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) getRuntimeServer(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) getRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 	s, err := a.runtimeServer(r.Context(), r.PathValue("backend"), r.PathValue("server"))
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (a *api) getRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) putRuntimeServer(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) putRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 	backend, name := r.PathValue("backend"), r.PathValue("server")
 	var want runtimeServer
 	if err := a.readJSON(r, &want); err != nil {
@@ -145,7 +145,7 @@ func (a *api) putRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) checkStates(want runtimeServer) error {
+func (a runtimeAPI) checkStates(want runtimeServer) error {
 	switch want.AdminState {
 	case "", "ready", "maint", "drain":
 	default:
@@ -164,7 +164,7 @@ func (a *api) checkStates(want runtimeServer) error {
 
 // serverCommands lists what has to be said to the worker: what differs, and
 // before 3.4 the states only.
-func (a *api) serverCommands(server string, now, want runtimeServer) []string {
+func (a runtimeAPI) serverCommands(server string, now, want runtimeServer) []string {
 	var commands []string
 	set := func(format string, args ...any) {
 		commands = append(commands, "set server "+server+" "+fmt.Sprintf(format, args...))
@@ -196,7 +196,7 @@ func (a *api) serverCommands(server string, now, want runtimeServer) []string {
 
 // addRuntimeServer adds a server to the worker. It is in maintenance, and its
 // health check, if any, stays off: nothing in the API enables it.
-func (a *api) addRuntimeServer(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) addRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 	backend := r.PathValue("backend")
 	var body addedServer
 	if err := a.readJSON(r, &body); err != nil {
@@ -229,7 +229,7 @@ func addRefused(err error) error {
 
 // deleteRuntimeServer puts a server into maintenance and removes it, without
 // waiting for its connections.
-func (a *api) deleteRuntimeServer(w http.ResponseWriter, r *http.Request) error {
+func (a runtimeAPI) deleteRuntimeServer(w http.ResponseWriter, r *http.Request) error {
 	backend, name := r.PathValue("backend"), r.PathValue("server")
 	now, err := a.runtimeServer(r.Context(), backend, name)
 	if err != nil {
@@ -249,7 +249,7 @@ func (a *api) deleteRuntimeServer(w http.ResponseWriter, r *http.Request) error 
 
 // applyServer tells the worker of a changed server line, if it can be told of all
 // that has changed.
-func (a *api) applyServer(ctx context.Context, backend string, before, after configServer) bool {
+func (a runtimeAPI) applyServer(ctx context.Context, backend string, before, after configServer) bool {
 	var commands []string
 	set := func(format string, args ...any) {
 		commands = append(commands, fmt.Sprintf("set server %s/%s ", backend, before.Name)+fmt.Sprintf(format, args...))

@@ -2,8 +2,6 @@ package dataplanetest
 
 import (
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,9 +10,12 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 )
 
+// storageAPI is the files beside haproxy.cfg.
+type storageAPI struct{ *api }
+
 // folder is one of the API's storages.
 type folder struct {
-	api         *api
+	api         storageAPI
 	dir         string
 	suffix      string // given to new names that lack it
 	description string // in lists
@@ -22,7 +23,7 @@ type folder struct {
 	multipart   bool   // how a replacement comes
 }
 
-func (a *api) storageRoutes(service func(string, handler)) {
+func (a storageAPI) routes(service func(string, handler)) {
 	maps := folder{
 		api: a, dir: a.paths.Maps, suffix: ".map", description: "managed map file",
 		created: "managed but not loaded map file (no runtime ID)",
@@ -175,7 +176,7 @@ func (f folder) unlink(r *http.Request) error {
 }
 
 // loadFile answers a change of a file that the worker may have loaded.
-func (a *api) loadFile(w http.ResponseWriter, r *http.Request, done int, body any) error {
+func (a storageAPI) loadFile(w http.ResponseWriter, r *http.Request, done int, body any) error {
 	switch {
 	case flag(r, "skip_reload"):
 	case flag(r, "force_reload"):
@@ -192,34 +193,4 @@ func (a *api) loadFile(w http.ResponseWriter, r *http.Request, done int, body an
 		writeBody(w, done, body)
 	}
 	return nil
-}
-
-// readUpload returns the file of a form. Of its name only the last element counts.
-func (a *api) readUpload(r *http.Request) (name string, content []byte, err error) {
-	kind := r.Header.Get("Content-Type")
-	if !strings.HasPrefix(kind, "multipart/form-data") {
-		return "", nil, failf(http.StatusUnsupportedMediaType,
-			"unsupported media type %q, only [multipart/form-data] are allowed", kind)
-	}
-	file, header, err := r.FormFile("file_upload")
-	if err != nil {
-		return "", nil, a.schemaFailure(602, "file_upload in formData is required", err.Error())
-	}
-	defer file.Close()
-	content, err = io.ReadAll(file)
-	return header.Filename, content, err
-}
-
-// readText returns a body of plain text, which must not be empty.
-func (a *api) readText(r *http.Request) ([]byte, error) {
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if kind != "text/plain" {
-		return nil, failf(http.StatusUnsupportedMediaType,
-			"unsupported media type %q, only [text/plain] are allowed", r.Header.Get("Content-Type"))
-	}
-	content, err := io.ReadAll(r.Body)
-	if err == nil && len(content) == 0 {
-		err = a.schemaFailure(602, "data in body is required", "request body has an error: value is required but missing")
-	}
-	return content, err
 }

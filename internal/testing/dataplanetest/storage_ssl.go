@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func (a *api) certRoutes(service func(string, handler)) {
+func (a storageAPI) certRoutes(service func(string, handler)) {
 	f := certFolder{folder{api: a, dir: a.paths.Certificates}}
 	service("GET /storage/ssl_certificates", f.list)
 	service("POST /storage/ssl_certificates", f.create)
@@ -70,7 +70,7 @@ func (f certFolder) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return f.put(w, r, path, content, http.StatusCreated, f.api.newCert)
+	return f.put(w, r, path, content, http.StatusCreated, runtimeAPI{f.api.api}.newCert)
 }
 
 func (f certFolder) replace(w http.ResponseWriter, r *http.Request) error {
@@ -82,7 +82,7 @@ func (f certFolder) replace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return f.put(w, r, path, content, http.StatusOK, f.api.setCert)
+	return f.put(w, r, path, content, http.StatusOK, runtimeAPI{f.api.api}.setCert)
 }
 
 // put stores a certificate and, unless the request says how to load it, gives it
@@ -122,7 +122,7 @@ func (f certFolder) remove(w http.ResponseWriter, r *http.Request) error {
 	return f.api.loadFile(w, r, http.StatusNoContent, nil)
 }
 
-func (a *api) crtListRoutes(service func(string, handler)) {
+func (a storageAPI) crtListRoutes(service func(string, handler)) {
 	f := crtListFolder{folder{
 		api: a, dir: a.paths.Certificates, description: "managed certificate list", created: "managed certificate list",
 	}}

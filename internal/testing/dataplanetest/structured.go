@@ -14,6 +14,19 @@ import (
 	"github.com/haproxytech/client-native/v6/config-parser/types"
 )
 
+// structuredAPI is the parts of haproxy.cfg as objects.
+type structuredAPI struct{ *api }
+
+func (a structuredAPI) routes(service func(string, handler)) {
+	service("GET /configuration/backends", a.getBackends)
+	service("POST /configuration/backends", a.postBackend)
+	service("GET /configuration/backends/{backend}/servers", a.getServers)
+	service("POST /configuration/backends/{backend}/servers", a.postServer)
+	service("GET /configuration/backends/{backend}/servers/{server}", a.getServer)
+	service("PUT /configuration/backends/{backend}/servers/{server}", a.putServer)
+	service("GET /configuration/frontends/{frontend}/binds", a.getBinds)
+}
+
 // document is a configuration as the API holds it: taken apart and put together
 // again by the API's own library. What that library loses is lost here too: all
 // from a line of 65,536 bytes on, all but the last of sections with one name, and
@@ -231,7 +244,7 @@ func (s configServer) line() (types.Server, error) {
 }
 
 // view returns the document that a request reads from.
-func (a *api) view(r *http.Request) (document, error) {
+func (a structuredAPI) view(r *http.Request) (document, error) {
 	if id := r.URL.Query().Get("transaction_id"); id != "" {
 		doc, ok := a.openTransaction(id)
 		if !ok {
@@ -242,7 +255,7 @@ func (a *api) view(r *http.Request) (document, error) {
 	return a.copyOfMemory()
 }
 
-func (a *api) getBackends(w http.ResponseWriter, r *http.Request) error {
+func (a structuredAPI) getBackends(w http.ResponseWriter, r *http.Request) error {
 	doc, err := a.view(r)
 	if err != nil {
 		return err
@@ -255,7 +268,7 @@ func (a *api) getBackends(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) postBackend(w http.ResponseWriter, r *http.Request) error {
+func (a structuredAPI) postBackend(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		Name string `json:"name"`
 	}
@@ -275,7 +288,7 @@ func (a *api) postBackend(w http.ResponseWriter, r *http.Request) error {
 }
 
 // accepted answers a structured change that the worker does not have yet.
-func (a *api) accepted(w http.ResponseWriter, r *http.Request, inTransaction bool, body any) error {
+func (a structuredAPI) accepted(w http.ResponseWriter, r *http.Request, inTransaction bool, body any) error {
 	if inTransaction {
 		writeBody(w, http.StatusAccepted, body)
 		return nil
@@ -296,7 +309,7 @@ func (a *api) accepted(w http.ResponseWriter, r *http.Request, inTransaction boo
 	return nil
 }
 
-func (a *api) getServers(w http.ResponseWriter, r *http.Request) error {
+func (a structuredAPI) getServers(w http.ResponseWriter, r *http.Request) error {
 	doc, err := a.view(r)
 	if err != nil {
 		return err
@@ -309,7 +322,7 @@ func (a *api) getServers(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *api) getServer(w http.ResponseWriter, r *http.Request) error {
+func (a structuredAPI) getServer(w http.ResponseWriter, r *http.Request) error {
 	doc, err := a.view(r)
 	if err != nil {
 		return err
@@ -332,7 +345,7 @@ func findServer(doc document, backend, name string) (int, configServer, error) {
 		"missing object: server %s does not exist in backend %s", name, backend)
 }
 
-func (a *api) postServer(w http.ResponseWriter, r *http.Request) error {
+func (a structuredAPI) postServer(w http.ResponseWriter, r *http.Request) error {
 	backend := r.PathValue("backend")
 	var body configServer
 	if err := a.readJSON(r, &body); err != nil {
@@ -356,7 +369,7 @@ func (a *api) postServer(w http.ResponseWriter, r *http.Request) error {
 
 // putServer replaces a server. Where only its address, port, weight or maintenance
 // differ, the worker gets the change at once and nothing is reloaded.
-func (a *api) putServer(w http.ResponseWriter, r *http.Request) error {
+func (a structuredAPI) putServer(w http.ResponseWriter, r *http.Request) error {
 	backend, name := r.PathValue("backend"), r.PathValue("server")
 	var body, before configServer
 	if err := a.readJSON(r, &body); err != nil {
@@ -377,14 +390,14 @@ func (a *api) putServer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !inTransaction && a.applyServer(r.Context(), backend, before, body) {
+	if !inTransaction && (runtimeAPI{a.api}).applyServer(r.Context(), backend, before, body) {
 		writeBody(w, http.StatusOK, body)
 		return nil
 	}
 	return a.accepted(w, r, inTransaction, body)
 }
 
-func (a *api) getBinds(w http.ResponseWriter, r *http.Request) error {
+func (a structuredAPI) getBinds(w http.ResponseWriter, r *http.Request) error {
 	doc, err := a.view(r)
 	if err != nil {
 		return err
