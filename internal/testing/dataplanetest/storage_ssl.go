@@ -70,7 +70,7 @@ func (f certFolder) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return f.put(w, r, path, content, http.StatusCreated, runtimeAPI{f.api.api}.newCert)
+	return f.put(w, r, path, content, http.StatusCreated, runtimeAPI(f.api).newCert)
 }
 
 func (f certFolder) replace(w http.ResponseWriter, r *http.Request) error {
@@ -82,7 +82,7 @@ func (f certFolder) replace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return f.put(w, r, path, content, http.StatusOK, runtimeAPI{f.api.api}.setCert)
+	return f.put(w, r, path, content, http.StatusOK, runtimeAPI(f.api).setCert)
 }
 
 // put stores a certificate and, unless the request says how to load it, gives it

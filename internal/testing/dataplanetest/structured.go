@@ -390,7 +390,7 @@ func (a structuredAPI) putServer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !inTransaction && (runtimeAPI{a.api}).applyServer(r.Context(), backend, before, body) {
+	if !inTransaction && runtimeAPI(a).applyServer(r.Context(), backend, before, body) {
 		writeBody(w, http.StatusOK, body)
 		return nil
 	}
