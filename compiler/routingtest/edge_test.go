@@ -29,7 +29,7 @@ import (
 const deadline = 45 * time.Second
 
 // branch returns which HAProxy runs.
-func branch(t *testing.T) config.HAProxyVersion {
+func branch(t testing.TB) config.HAProxyVersion {
 	t.Helper()
 	c, err := validate.Find(t.Context(), haproxy())
 	if err != nil {
@@ -42,17 +42,18 @@ func branch(t *testing.T) config.HAProxyVersion {
 type edge struct {
 	http, https string // addresses
 	result      compiler.Result
+	pid         int
 }
 
 // start compiles the manifests and runs the result.
-func start(t *testing.T, yaml string) edge {
+func start(t testing.TB, yaml string) edge {
 	t.Helper()
 	return startWith(t, yaml, func(*config.Config) {})
 }
 
 // startWith does so with another configuration than the default. The addresses
 // and ports that edit finds are free ones, of this HAProxy alone.
-func startWith(t *testing.T, yaml string, edit func(*config.Config)) edge {
+func startWith(t testing.TB, yaml string, edit func(*config.Config)) edge {
 	t.Helper()
 	return startEdited(t, func(cfg *config.Config) string {
 		edit(cfg)
@@ -61,7 +62,7 @@ func startWith(t *testing.T, yaml string, edit func(*config.Config)) edge {
 }
 
 // startEdited is startWith for manifests that depend on the configuration.
-func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
+func startEdited(t testing.TB, edit func(*config.Config) (yaml string)) edge {
 	t.Helper()
 	cfg := config.Default()
 	ip := ownAddress()
@@ -77,13 +78,13 @@ func startEdited(t *testing.T, edit func(*config.Config) (yaml string)) edge {
 	if cfg.HTTPS.Port > 0 {
 		addresses = append(addresses, e.https)
 	}
-	run(t, dir, addresses...)
+	e.pid = run(t, dir, addresses...)
 	return e
 }
 
 func haproxy() string { return cmp.Or(os.Getenv("HAPROXY"), "haproxy") }
 
-func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inputs.Inputs) {
+func compile(t testing.TB, yaml string, cfg config.Config) (compiler.Result, inputs.Inputs) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(yaml), 0o600); err != nil {
@@ -106,13 +107,13 @@ func compile(t *testing.T, yaml string, cfg config.Config) (compiler.Result, inp
 }
 
 // bindDraft joins the draft with the endpoints and certificates of the manifests.
-func bindDraft(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs) bind.Bound {
+func bindDraft(t testing.TB, dir string, d snapshots.Draft, objects inputs.Inputs) bind.Bound {
 	t.Helper()
 	return bindSlots(t, dir, d, objects, slots(t, d, objects))
 }
 
 // slots gives the endpoints of the manifests their slots.
-func slots(t *testing.T, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
+func slots(t testing.TB, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
 	t.Helper()
 	directives, err := bind.Directives(d.Seal(1, snapshots.ID{}).Config())
 	if err != nil {
@@ -122,7 +123,7 @@ func slots(t *testing.T, d snapshots.Draft, objects inputs.Inputs) bind.Slots {
 	return out
 }
 
-func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Inputs, slots bind.Slots) bind.Bound {
+func bindSlots(t testing.TB, dir string, d snapshots.Draft, objects inputs.Inputs, slots bind.Slots) bind.Bound {
 	t.Helper()
 	s := d.Seal(1, snapshots.ID{})
 	// Those that cannot be served are left out, as a pusher does.
@@ -147,7 +148,7 @@ func bindSlots(t *testing.T, dir string, d snapshots.Draft, objects inputs.Input
 	return bound
 }
 
-func write(t *testing.T, dir string, bound bind.Bound) {
+func write(t testing.TB, dir string, bound bind.Bound) {
 	t.Helper()
 	files := append([]bind.File{{Path: filepath.Join(dir, "haproxy.cfg"), Content: bound.Config}}, bound.Files...)
 	for _, f := range files {
@@ -160,10 +161,10 @@ func write(t *testing.T, dir string, bound bind.Bound) {
 	}
 }
 
-// run runs HAProxy until the test ends. The process dies with this one: its
+// run runs HAProxy until the test ends, and returns its process. The process dies with this one: its
 // thread is kept until then, for the kernel ties the death signal to it. It
 // listens at the addresses one after the other, so that each is waited for.
-func run(t *testing.T, dir string, addresses ...string) {
+func run(t testing.TB, dir string, addresses ...string) (pid int) {
 	t.Helper()
 	var output bytes.Buffer
 	cmd := exec.Command(haproxy(), "-db", "-f", filepath.Join(dir, "haproxy.cfg"))
@@ -212,10 +213,11 @@ func run(t *testing.T, dir string, addresses ...string) {
 		}
 		return nil
 	})
+	return cmd.Process.Pid
 }
 
 // await polls until there is no error.
-func await(t *testing.T, try func() error) {
+func await(t testing.TB, try func() error) {
 	t.Helper()
 	end := time.Now().Add(deadline)
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -206,7 +206,7 @@ var given sync.Map
 
 // freePort returns a port of an address that nothing uses, no earlier call has
 // returned, and the kernel gives to no client.
-func freePort(t *testing.T, ip string) int {
+func freePort(t testing.TB, ip string) int {
 	t.Helper()
 	var last error
 	for range 1000 {

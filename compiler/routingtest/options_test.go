@@ -25,7 +25,7 @@ func annotated(options ...string) string {
 }
 
 // clean fails if a compile had anything to say.
-func clean(t *testing.T, e edge) {
+func clean(t testing.TB, e edge) {
 	t.Helper()
 	for _, d := range e.result.Diagnostics {
 		t.Errorf("unexpected: %s", d)

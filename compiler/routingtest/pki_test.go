@@ -81,7 +81,7 @@ func (a authority) secret(t *testing.T, kind, name string, names ...string) stri
 }
 
 // newKey makes an ECDSA key, or an RSA key.
-func newKey(t *testing.T, kind string) crypto.Signer {
+func newKey(t testing.TB, kind string) crypto.Signer {
 	t.Helper()
 	var key crypto.Signer
 	var err error

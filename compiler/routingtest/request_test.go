@@ -186,13 +186,13 @@ func (e edge) certificate(t *testing.T, serverName string) string {
 }
 
 // selfSigned returns a certificate for a name and its key, in PEM.
-func selfSigned(t *testing.T, name string) []byte {
+func selfSigned(t testing.TB, name string) []byte {
 	t.Helper()
 	certificate, key := keyPair(t, name)
 	return append(certificate, key...)
 }
 
-func keyPair(t *testing.T, name string) (certificate, key []byte) {
+func keyPair(t testing.TB, name string) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
