@@ -220,6 +220,7 @@ type loggedMember struct {
 	UID         string      `json:"uid,omitempty"`
 	Layout      bind.Layout `json:"layout"`
 	Credentials string      `json:"credentials"`
+	Draining    bool        `json:"draining,omitempty"`
 }
 
 func (l *eventLog) fleet(f fleet.Fleet) loggedFleet {
@@ -244,7 +245,7 @@ func (l *eventLog) members(list []fleet.Instance) []loggedMember {
 			address = u.String()
 		}
 		credentials := fmt.Sprintf("%q %q %q", i.Username, i.Password, fmt.Sprint(i.TLS))
-		out = append(out, loggedMember{i.Name, address, i.Zone, i.UID, i.Layout, l.digest([]byte(credentials))})
+		out = append(out, loggedMember{i.Name, address, i.Zone, i.UID, i.Layout, l.digest([]byte(credentials)), i.Draining})
 	}
 	return out
 }

@@ -99,7 +99,7 @@ func (f *clusterFlags) pods(ctx context.Context, spec fleet.Pods, limit time.Dur
 	var found []fleet.Instance
 	var last error
 	discovery.Watch(ctx, client, spec, slog.New(slog.DiscardHandler), func(instances []fleet.Instance, err error) {
-		found, last = instances, err
+		found, last = slices.DeleteFunc(instances, func(i fleet.Instance) bool { return i.Draining }), err
 		if err == nil {
 			cancel()
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -131,7 +132,7 @@ func printStatus(w io.Writer, s observe.Status, now time.Time) error {
 		}
 	}
 	fmt.Fprintln(w)
-	if err := printInstances(w, s.Instances); err != nil || len(earlier) == 0 {
+	if err := printInstances(w, s.Instances, s.Draining); err != nil || len(earlier) == 0 {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nrejected earlier: %s\n", strings.Join(earlier, ", "))
@@ -198,11 +199,14 @@ func describeEmpty(b observe.BackendsStatus, now time.Time) string {
 	return text
 }
 
-func printInstances(w io.Writer, instances []observe.InstanceStatus) error {
+func printInstances(w io.Writer, instances, draining []observe.InstanceStatus) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "INSTANCE\tZONE\tRUNNING\tIN SYNC\tERROR")
 	for _, i := range instances {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), inSync(i), orDash(firstLine(cmp.Or(i.Error, i.Pending))))
+	}
+	for _, i := range draining {
+		fmt.Fprintf(table, "%s\t%s\t%s\tdraining\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), orDash(firstLine(i.Error)))
 	}
 	return table.Flush()
 }
@@ -371,14 +375,22 @@ func changesOf(old, s observe.Status) []string {
 		if line := instanceLine(i); !known || line != instanceLine(was) {
 			lines = append(lines, line)
 		}
-		delete(before, i.Name)
 	}
-	for _, i := range old.Instances {
-		if _, gone := before[i.Name]; gone {
+	for _, i := range s.Draining {
+		if !slices.ContainsFunc(old.Draining, named(i.Name)) {
+			lines = append(lines, i.Name+": drains")
+		}
+	}
+	for _, i := range slices.Concat(old.Instances, old.Draining) {
+		if !slices.ContainsFunc(slices.Concat(s.Instances, s.Draining), named(i.Name)) {
 			lines = append(lines, i.Name+": left the fleet")
 		}
 	}
 	return lines
+}
+
+func named(name string) func(observe.InstanceStatus) bool {
+	return func(i observe.InstanceStatus) bool { return i.Name == name }
 }
 
 func rolloutLine(s observe.Status) string {

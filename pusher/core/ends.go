@@ -61,6 +61,9 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 		j.tell(observe.Error("instance refused, nothing is pushed to it", "instance", i.Name, "err", ev.Err), now)
 	}
 	i.takeProbe(ev.Info, ev.Err, ev.Asked, now)
+	if i.Draining {
+		return
+	}
 	j.checkOnce(i)
 }
 
@@ -203,7 +206,9 @@ func (j *jobs) updateEnded(i *instanceState, u instance.UpdateEnded, now time.Ti
 	}
 	i.running = have
 	if have.Reloaded {
-		j.reloads[i.Name] = have.Info.PID
+		if !i.Draining {
+			j.reloads[i.Name] = have.Info.PID
+		}
 		i.running.Reloaded = false
 	}
 	if u.Err == nil && u.Had.Servers != nil {

@@ -55,11 +55,13 @@ func (j *jobs) beginWork(now time.Time) {
 		if w == workNothing || w == workReload || j.saving.reservedFor(i, now) {
 			continue
 		}
+		if w == workUpdate {
+			j.beginUpdate(i)
+			continue
+		}
 		i.begin(w)
 		on, want := i.ref(), j.bindings.Unbound(i.snapshot(), i.Layout)
 		switch w {
-		case workUpdate:
-			j.do(instance.Update{Ref: on, Want: j.wanted(i), Whole: want, Have: i.running, Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot())})
 		case workPersist:
 			j.do(instance.Persist{Ref: on, Want: want, Have: i.running})
 		case workTidy:
@@ -70,9 +72,18 @@ func (j *jobs) beginWork(now time.Time) {
 			j.do(instance.Collect{Ref: on, Garbage: garbage})
 		case workInspect:
 			j.do(instance.Inspect{Ref: on, Want: want, Have: i.running, Round: i.inspections})
-		case workNothing, workReload:
+		case workNothing, workReload, workUpdate:
 		}
 	}
+}
+
+// beginUpdate begins to bring a worker up to date.
+func (j *jobs) beginUpdate(i *instanceState) {
+	i.begin(workUpdate)
+	j.do(instance.Update{
+		Ref: i.ref(), Want: j.wanted(i), Whole: j.bindings.Unbound(i.snapshot(), i.Layout), Have: i.running,
+		Running: i.snapshot(), Traceparent: j.traceparent(i.snapshot()),
+	})
 }
 
 // wanted returns what the worker should have of the snapshot that it runs.

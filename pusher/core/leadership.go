@@ -46,8 +46,7 @@ const claimRetry = 10 * time.Second
 // do so as well; but where nothing is to be pushed, a former leader that was paused in the
 // middle of a push could go on, and another pusher would find nobody.
 func (l *leadership) beginClaims(now time.Time) {
-	for _, name := range l.names() {
-		i := l.instances[name]
+	for i := range l.served() {
 		if l.term.fenced && i.reachable() && i.busy == "" && !now.Before(i.claimAfter) && !l.claimedAndJudged(i) {
 			i.begin(workClaim)
 			l.do(instance.Claim{Ref: i.ref(), Term: l.term.number})
@@ -132,7 +131,7 @@ func (r Raised) apply(m *Machine, now time.Time) {
 	m.tell(observe.Warn("term raised above one that was met", "instance", r.Of.Name, "met", r.Above, "term", r.Term), now)
 	m.leadership.raised++
 	m.term.number = r.Term
-	for _, i := range m.instances {
+	for i := range m.served() {
 		i.claimAfter = now // of all those that it was met on
 	}
 	m.dirty = true

@@ -64,7 +64,7 @@ func (l *liveData) confirmLosses(now time.Time) {
 // with endpoints; see [sources.blind]. Those that do not answer count as such.
 func (l *liveData) blindStart(now time.Time) bool {
 	return l.live.Blind(func() bool {
-		for _, i := range l.instances {
+		for i := range l.served() {
 			if !i.reachable() || l.live.MayHaveEndpoints(i.snapshot()) {
 				return true
 			}
@@ -78,9 +78,9 @@ func (l *liveData) blindStart(now time.Time) bool {
 func (l *liveData) refuseOwn(now time.Time) {
 	if len(l.RefuseEndpoints) > 0 {
 		apis := map[string]netip.AddrPort{}
-		for name, i := range l.instances {
+		for i := range l.served() {
 			if at, known := i.address(); known {
-				apis[name] = at
+				apis[i.Name] = at
 			}
 		}
 		l.takeNews(l.live.RefuseOwn(apis, now), now)

@@ -80,7 +80,7 @@ func New(settings Settings, s State, fallback []byte, now time.Time) *Machine {
 	}
 	bindings := binding.New(s.Slots, settings.Source, settings.refusals())
 	w := &world{
-		Settings: settings, started: now, policy: rollout.DefaultPolicy(), instances: map[string]*instanceState{},
+		Settings: settings, started: now, policy: rollout.DefaultPolicy(), instances: map[string]*instanceState{}, draining: map[string]*instanceState{},
 		bindings: bindings, live: binding.NewSources(bindings, settings.refusals(), s.Kept, fallback, now), snapshotCache: binding.NewCache(settings.Cache),
 		state: s, changes: s.Status.Changes, reloads: map[string]int{}, troubles: observe.Troubles{},
 	}
@@ -169,6 +169,9 @@ func (m *Machine) turn(now time.Time) {
 		m.rejecting.reject(now)
 		m.reporting.troubleWithSecrets(now)
 	}
+	if m.mayFollow(now) {
+		m.jobs.updateDraining(now)
+	}
 	m.live.SettleSecrets(now)
 	m.following.troubleWithLive(now)
 	m.reporting.troubleWithNeeds(now)
@@ -200,19 +203,21 @@ func (m *Machine) tellInstances() {
 	}
 	matters = append(matters, m.state.Rollout.Good)
 	matters = slices.DeleteFunc(matters, snapshots.ID.IsZero)
-	for _, i := range m.instances {
+	for i := range m.served() {
 		i.matters = matters
 	}
+}
+
+// mayFollow reports whether instances may get what is live: it was read, and this pusher leads.
+func (m *Machine) mayFollow(now time.Time) bool {
+	return m.leadership.leadsFleet(now) && m.live.Ready() && !m.following.blindStart(now)
 }
 
 // ready reports whether enough is known to decide: the store, the live objects
 // and every instance were read or asked at least once. Before, what is missing
 // would be taken for what is not there.
 func (m *Machine) ready(now time.Time) bool {
-	if !m.leadership.leadsFleet(now) || !m.live.Ready() || !m.known() || m.unknown(m.state.Rollout.Good) || m.state.Rollout.Rollout != nil && m.unknown(m.state.Rollout.Rollout.Target) {
-		return false
-	}
-	if m.following.blindStart(now) {
+	if !m.mayFollow(now) || !m.known() || m.unknown(m.state.Rollout.Good) || m.state.Rollout.Rollout != nil && m.unknown(m.state.Rollout.Rollout.Target) {
 		return false
 	}
 	if now.Sub(m.started) > firstAnswers {

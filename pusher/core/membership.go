@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -78,12 +79,21 @@ func (m *membership) takePods(of fleet.Pods, found []fleet.Instance, err error, 
 // are in it no more. Those among pods that are looked for and not read yet are not
 // known to have left.
 func (m *membership) gather(now time.Time) {
-	members := map[string]bool{}
+	var members []fleet.Instance
+	named, drain := map[string]bool{}, map[string]fleet.Instance{}
 	for _, spec := range slices.Concat(m.listed, m.found) {
-		if members[spec.Name] {
-			continue // the file comes first
+		switch {
+		case spec.Draining:
+			drain[spec.Name] = spec
+		case !named[spec.Name]: // the file comes first
+			named[spec.Name] = true
+			members = append(members, spec)
 		}
-		members[spec.Name] = true
+	}
+	maps.DeleteFunc(drain, func(name string, _ fleet.Instance) bool { return named[name] })
+	m.letGo(drain, now)
+	m.drain(drain, now)
+	for _, spec := range members {
 		switch old := m.instances[spec.Name]; {
 		case old == nil || !old.sameBut(spec):
 			m.join(spec, now)
@@ -91,13 +101,9 @@ func (m *membership) gather(now time.Time) {
 			m.renew(old, spec, now)
 		}
 	}
-	for name, i := range m.instances {
-		if !members[name] {
-			m.do(instance.Leave{Ref: i.ref()})
-			delete(m.instances, name)
-			if i.UID != "" {
-				delete(m.state.Uploads, name) // they went with the pod
-			}
+	for _, name := range m.names() {
+		if !named[name] {
+			m.leave(m.instances[name])
 			m.tell(observe.Info("instance left the fleet", "instance", name), now)
 		}
 	}

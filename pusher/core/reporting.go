@@ -68,6 +68,9 @@ func (r *reporting) seen(now time.Time) observe.View {
 	for _, name := range r.names() {
 		v.Instances = append(v.Instances, r.seenOf(r.instances[name]))
 	}
+	for _, name := range slices.Sorted(maps.Keys(r.draining)) {
+		v.Draining = append(v.Draining, r.seenOf(r.draining[name]))
+	}
 	return v
 }
 

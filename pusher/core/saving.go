@@ -142,8 +142,8 @@ func (s *saving) encoded(now time.Time) ([]byte, error) {
 	if s.state.Instances == nil || s.known() {
 		s.state.Instances = make(map[string]kept, len(s.instances))
 	}
-	for name, i := range s.instances {
-		s.state.Instances[name] = remembered(i)
+	for i := range s.served() {
+		s.state.Instances[i.Name] = remembered(i)
 	}
 	return s.state.Encoded()
 }

@@ -33,9 +33,10 @@ type world struct {
 	// What was heard: of the fleet, of the store, and of who leads.
 	policy            rollout.Policy
 	instances         map[string]*instanceState
-	fleetName         string      // in its file
-	pods              *fleet.Pods // which pods are looked for, nil for none
-	podsRead          bool        // they were, once
+	draining          map[string]*instanceState // pods that terminate, see draining.go
+	fleetName         string                    // in its file
+	pods              *fleet.Pods               // which pods are looked for, nil for none
+	podsRead          bool                      // they were, once
 	view              channel.View
 	viewRead, rewound bool // rewound: the store, or its channel, is behind what was seen of it
 	term              term
@@ -101,8 +102,10 @@ func (w *world) names() []string { return slices.Sorted(maps.Keys(w.instances)) 
 // instanceOf returns the instance that an event is about. Where that left, or joined anew since,
 // it is one that nobody knows: what is written to it is gone.
 func (w *world) instanceOf(r instance.Ref) *instanceState {
-	if i := w.instances[r.Name]; i != nil && i.ref() == r {
-		return i
+	for _, of := range []map[string]*instanceState{w.instances, w.draining} {
+		if i := of[r.Name]; i != nil && i.ref() == r {
+			return i
+		}
 	}
 	i := &instanceState{joined: r.Joined}
 	i.Name, i.UID = r.Name, r.UID
@@ -157,7 +160,7 @@ func (w *world) inUse() map[snapshots.ID]bool {
 			needed[s.Rollout.Target] = true
 		}
 	}
-	for _, i := range w.instances {
+	for i := range w.served() {
 		if id := i.snapshot(); slices.Contains(w.view.IDs, id) {
 			needed[id] = true
 		}

@@ -1,6 +1,7 @@
 package discovery_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -32,6 +33,7 @@ type world struct {
 	files string // of all instances
 	store *dirstore.Store
 	pods  map[string]*dataplanetest.Instance
+	drain int // how many seconds a pod may take to end
 
 	mu     sync.Mutex
 	status observe.Status
@@ -54,6 +56,9 @@ spec:
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Server: kubetest.Start(t), dir: t.TempDir(), files: t.TempDir(), pods: map[string]*dataplanetest.Instance{}}
+	if err := os.Mkdir(filepath.Join(w.dir, "live"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	w.store = dirstore.Open(filepath.Join(w.dir, "store"), dirstore.Options{})
 	w.Apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: edge}}")
 	w.Apply(t, "{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: edge, name: default}}")
@@ -80,9 +85,10 @@ apiVersion: v1
 kind: Pod
 metadata: {namespace: edge, name: %s, labels: {app: haproxy}}
 spec:
-  terminationGracePeriodSeconds: 0
+  nodeName: node-1
+  terminationGracePeriodSeconds: %d
   containers: [{name: haproxy, image: haproxy, ports: [{name: dataplane, containerPort: 5555}]}]
-`, name))
+`, name, w.drain))
 	client := w.client(t)
 	pod, err := client.CoreV1().Pods("edge").Get(t.Context(), name, metav1.GetOptions{})
 	if err == nil {
@@ -129,13 +135,14 @@ frontend web
 	return id
 }
 
-// run runs a pusher until the test ends.
-func (w *world) run(t *testing.T) {
+// run runs a pusher until the test ends, or it is stopped.
+func (w *world) run(t *testing.T) (stop func()) {
 	t.Helper()
 	client, done := w.client(t), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		done <- pusher.Run(t.Context(), pusher.Options{
-			Store: w.store, Fleet: filepath.Join(w.dir, "fleet.yaml"), State: filepath.Join(w.dir, "state.json"),
+		done <- pusher.Run(ctx, pusher.Options{
+			Store: w.store, Live: filepath.Join(w.dir, "live"), Fleet: filepath.Join(w.dir, "fleet.yaml"), State: filepath.Join(w.dir, "state.json"),
 			Pods:         func() (kubernetes.Interface, error) { return client, nil },
 			PollInterval: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Status: func(s observe.Status) {
@@ -145,11 +152,14 @@ func (w *world) run(t *testing.T) {
 			},
 		})
 	}()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func (w *world) until(t *testing.T, what string, ok func(observe.Status) bool) {

@@ -142,6 +142,7 @@ func instances(spec fleet.Pods, o objects) ([]fleet.Instance, error) {
 		}
 		i := access
 		i.Name, i.UID, i.Zone = pod.Name, string(pod.UID), zoneOf(spec, pod, o.nodes)
+		i.Draining = pod.DeletionTimestamp != nil
 		i.URL = spec.Scheme + "://" + net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port)))
 		out = append(out, i)
 	}
@@ -150,9 +151,9 @@ func instances(spec fleet.Pods, o objects) ([]fleet.Instance, error) {
 	return out, errors.Join(errs...)
 }
 
-// isThere reports whether the pod has an address and is to keep it for a while.
+// isThere reports whether the pod has an address, and something that may answer there.
 func isThere(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.PodIP != "" &&
+	return pod.Status.PodIP != "" &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 

@@ -93,6 +93,7 @@ func TestPodsWithAnAddressAreInstances(t *testing.T) {
 	want := []fleet.Instance{
 		{Name: "a", UID: "uid-a", URL: "https://[fd00::1]:5555", Username: "u", Password: "p", Layout: spec().Layout},
 		{Name: "b", UID: "uid-b", URL: "https://10.244.0.2:5555", Username: "u", Password: "p", Zone: "east", Layout: spec().Layout},
+		{Name: "terminates", UID: "uid-terminates", URL: "https://10.244.0.3:5555", Username: "u", Password: "p", Layout: spec().Layout, Draining: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("instances differ (-want +got):\n%s", diff)

@@ -51,6 +51,9 @@ type Instance struct {
 	// name is another instance.
 	UID    string
 	Layout bind.Layout
+	// Draining is set for a pod that terminates. It still serves the connections that it has,
+	// and belongs to the fleet no more.
+	Draining bool
 }
 
 // The keys of Secrets where the file names none: those of the types

@@ -50,6 +50,9 @@ type Status struct {
 	// Changes are what it took to bring instances to the latest snapshots, the newest last.
 	Changes   []Change         `json:"changes,omitempty"`
 	Instances []InstanceStatus `json:"instances"`
+	// Draining are pods of the fleet that terminate. They get endpoints as long as they answer, and
+	// nothing else; InSync says whether they have today's.
+	Draining []InstanceStatus `json:"draining,omitempty"`
 }
 
 // NotRead is the message of a channel that was not read yet.

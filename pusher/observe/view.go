@@ -37,6 +37,7 @@ type View struct {
 	Backends  *BackendsStatus
 	// Instances are those of the fleet, by name. Some are pods of a namespace if Pods is set.
 	Instances    []Instance
+	Draining     []Instance // pods of the fleet that terminate; they are of no wave, and count for nothing
 	Pods         bool
 	PodNamespace string
 
@@ -107,6 +108,9 @@ func (v View) Status() Status {
 	}
 	for _, i := range v.Instances {
 		s.Instances = append(s.Instances, v.instance(i))
+	}
+	for _, i := range v.Draining {
+		s.Draining = append(s.Draining, v.draining(i))
 	}
 	return s
 }
@@ -179,6 +183,19 @@ func (v View) instance(i Instance) InstanceStatus {
 		!i.Pushing && !i.Updating && i.UpToDate
 	if s.Reachable && !s.InSync && s.Error == "" {
 		s.Pending = v.pending(i)
+	}
+	return s
+}
+
+// draining is instance of one that drains: what the fleet should run does not concern it.
+func (v View) draining(i Instance) InstanceStatus {
+	s := InstanceStatus{
+		Name: i.Name, Zone: i.Zone, Reachable: i.Reachable, Since: i.Since.UTC().Truncate(time.Second),
+		Running: i.Running, Node: i.Info.Node, Loaded: i.Info.Loaded, PID: i.Info.PID, Doing: i.Doing, LedBy: i.LedBy,
+		Error: i.JobError, ErrorAt: i.JobErrorAt.UTC().Truncate(time.Second), InSync: i.Reachable && i.UpToDate,
+	}
+	if i.Err != nil {
+		s.Error, s.ErrorAt = Brief(i.Err), s.Since
 	}
 	return s
 }
