@@ -206,8 +206,8 @@ var given sync.Map
 
 // freePort returns a port of an address that nothing uses, no earlier call has
 // returned, and the kernel gives to no client.
-func freePort(t testing.TB, ip string) int {
-	t.Helper()
+func freePort(tb testing.TB, ip string) int {
+	tb.Helper()
 	var last error
 	for range 1000 {
 		port := 10000 + rand.IntN(20000)
@@ -222,6 +222,6 @@ func freePort(t testing.TB, ip string) int {
 		l.Close()
 		return port
 	}
-	t.Fatalf("no port of %s is free: %v", ip, last)
+	tb.Fatalf("no port of %s is free: %v", ip, last)
 	return 0
 }

@@ -25,10 +25,10 @@ func annotated(options ...string) string {
 }
 
 // clean fails if a compile had anything to say.
-func clean(t testing.TB, e edge) {
-	t.Helper()
+func clean(tb testing.TB, e edge) {
+	tb.Helper()
 	for _, d := range e.result.Diagnostics {
-		t.Errorf("unexpected: %s", d)
+		tb.Errorf("unexpected: %s", d)
 	}
 }
 

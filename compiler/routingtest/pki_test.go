@@ -81,8 +81,8 @@ func (a authority) secret(t *testing.T, kind, name string, names ...string) stri
 }
 
 // newKey makes an ECDSA key, or an RSA key.
-func newKey(t testing.TB, kind string) crypto.Signer {
-	t.Helper()
+func newKey(tb testing.TB, kind string) crypto.Signer {
+	tb.Helper()
 	var key crypto.Signer
 	var err error
 	if kind == "RSA" {
@@ -91,7 +91,7 @@ func newKey(t testing.TB, kind string) crypto.Signer {
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return key
 }

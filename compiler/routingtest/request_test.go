@@ -186,17 +186,17 @@ func (e edge) certificate(t *testing.T, serverName string) string {
 }
 
 // selfSigned returns a certificate for a name and its key, in PEM.
-func selfSigned(t testing.TB, name string) []byte {
-	t.Helper()
-	certificate, key := keyPair(t, name)
+func selfSigned(tb testing.TB, name string) []byte {
+	tb.Helper()
+	certificate, key := keyPair(tb, name)
 	return append(certificate, key...)
 }
 
-func keyPair(t testing.TB, name string) (certificate, key []byte) {
-	t.Helper()
+func keyPair(tb testing.TB, name string) (certificate, key []byte) {
+	tb.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
@@ -204,11 +204,11 @@ func keyPair(t testing.TB, name string) (certificate, key []byte) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	block := func(kind string, b []byte) []byte {
 		return bytes.Clone(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
