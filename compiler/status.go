@@ -3,8 +3,13 @@ package compiler
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/render"
@@ -25,6 +30,7 @@ type Status struct {
 	warnings   int
 	success    time.Time
 	config     *ConfigReport
+	conditions []metav1.Condition
 }
 
 // Ready returns why the store is not known to hold what the objects say, or nil.
@@ -64,6 +70,7 @@ func (s *Status) Head() snapshots.ID {
 func (s *Status) Report() Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.judge(time.Now())
 	c := &CompilerReport{
 		Leads: !s.follows, Reason: text(s.ready()), LastSuccess: s.success, Warnings: s.warnings, CompileError: text(s.compileErr),
 	}
@@ -74,6 +81,7 @@ func (s *Status) Report() Report {
 		c.PublishError = text(s.publishErr)
 	}
 	c.Refused = s.config
+	c.Conditions = slices.Clone(s.conditions)
 	return Report{Head: s.head, Found: append([]Finding{}, s.found...), Compiler: c}
 }
 
@@ -85,6 +93,71 @@ func (s *Status) shrunk() *ShrinkError {
 	}
 	held, _ := errors.AsType[*ShrinkError](s.publishErr)
 	return held
+}
+
+// The reasons of the conditions of a compiler.
+const (
+	reasonPublished     = "Published"
+	reasonFollows       = "AnotherPublishes"
+	reasonNothing       = "NothingPublished"
+	reasonCompileFailed = "CompileFailed"
+	reasonHeld          = "LossHeld"
+	reasonPublishFailed = "PublishFailed"
+	reasonRefused       = "ConfigurationRefused"
+	reasonLeftOut       = "ObjectsLeftOut"
+)
+
+// judge sets the conditions, in the form of kstatus: Ready while the store holds what the objects
+// say, Progressing until the first snapshot is there, and Degraded while a person must act for
+// anything to be published. Objects that are left out harm only themselves. Those whose status
+// is as before keep the time of their last transition.
+func (s *Status) judge(now time.Time) {
+	reason, message := reasonPublished, s.head.Snapshot.String()+" is published"
+	held, failed := s.shrunk(), true
+	switch {
+	case s.compileErr != nil:
+		reason, message = reasonCompileFailed, s.compileErr.Error()
+	case held != nil:
+		reason, message = reasonHeld, held.Error()
+	case s.publishErr != nil && !s.follows:
+		reason, message = reasonPublishFailed, s.publishErr.Error()
+	case s.config != nil:
+		reason, message = reasonRefused, "the configuration is refused, and the one before it is used"
+	default:
+		failed = false
+		switch {
+		case s.follows:
+			reason, message = reasonFollows, "another compiler publishes"
+		case !s.started:
+			reason, message = reasonNothing, "nothing is published yet"
+		case len(s.found) > 0:
+			reason, message = reasonLeftOut, fmt.Sprintf("%s; %d objects or parts of them are left out", message, len(s.found))
+		}
+	}
+	set := func(kind string, so bool) {
+		status := metav1.ConditionFalse
+		if so {
+			status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&s.conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: firstBytes(message, longestCondition), LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
+			ObservedGeneration: int64(s.head.Snapshot.Revision), //nolint:gosec // revisions are counted from 1
+		})
+	}
+	set("Ready", s.ready() == nil)
+	set("Progressing", !failed && s.ready() != nil)
+	set("Degraded", failed)
+}
+
+// longestCondition is how many bytes a message of a condition has.
+const longestCondition = 300
+
+func firstBytes(text string, most int) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }
 
 func text(err error) string {
@@ -99,6 +172,7 @@ func text(err error) string {
 func (s *Status) compiled(found []diag.Diagnostic, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.judge(now) }()
 	s.compileErr = err
 	s.compiles = s.compiles || err == nil
 	if err == nil || len(found) > 0 {
@@ -110,6 +184,7 @@ func (s *Status) compiled(found []diag.Diagnostic, err error, now time.Time) {
 func (s *Status) configured(found []diag.Diagnostic, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.judge(now) }()
 	if len(found) == 0 && err == nil {
 		s.config = nil
 		return
@@ -129,6 +204,7 @@ func (s *Status) waiting(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compileErr = err
+	s.judge(time.Now())
 }
 
 // Leads reports whether this process is the one that publishes.
@@ -142,6 +218,7 @@ func (s *Status) leads(leading bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.follows = !leading
+	s.judge(time.Now())
 }
 
 // published takes note of a try to publish, after which head is the newest as far
@@ -149,6 +226,7 @@ func (s *Status) leads(leading bool) {
 func (s *Status) published(head snapshots.Snapshot, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.judge(now) }()
 	s.publishErr = err
 	if s.head.Snapshot != head.ID() {
 		s.head = headReport(head)
@@ -180,7 +258,10 @@ func (r Report) ForAnybody() Report {
 	out := Report{Head: r.Head, Found: []Finding{}, Withheld: len(r.Found)}
 	out.Head.Subject = ""
 	if c := r.Compiler; c != nil {
-		out.Compiler = &CompilerReport{Ready: c.Ready, Leads: c.Leads, LastSuccess: c.LastSuccess, Warnings: c.Warnings}
+		out.Compiler = &CompilerReport{Ready: c.Ready, Leads: c.Leads, LastSuccess: c.LastSuccess, Warnings: c.Warnings, Conditions: slices.Clone(c.Conditions)}
+		for i := range out.Compiler.Conditions {
+			out.Compiler.Conditions[i].Message = ""
+		}
 		if !c.Ready {
 			out.Compiler.Reason = "clients on the compiler's host are told why"
 		}
@@ -216,6 +297,8 @@ type CompilerReport struct {
 	// Interrupted are the watches of the cluster that get no updates.
 	Interrupted []WatchReport `json:"interrupted,omitempty"`
 	Warnings    int           `json:"warnings"`
+	// Conditions say the same in the form of kstatus: Ready, Progressing and Degraded.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // WatchReport is a list of objects that is held as it was known.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/observe"
@@ -46,7 +47,8 @@ func leadAgain(err error, now time.Time) time.Time {
 // candidate is a pusher that leads now and then.
 type candidate struct {
 	Options
-	troubles observe.Troubles
+	troubles   observe.Troubles
+	conditions []metav1.Condition // while it waits for its turn
 }
 
 // run leads whenever it is this pusher's turn, until ctx is done.
@@ -97,7 +99,9 @@ func (c *candidate) note(about string, err error, now time.Time) { c.troubles.Se
 // stand says that this pusher waits for its turn.
 func (c *candidate) stand(now time.Time) {
 	if c.Status != nil {
-		c.Status(observe.Standby(c.Leader.Holder(), c.Leader.Leads() == nil, c.troubles, now))
+		s := observe.Standby(c.Leader.Holder(), c.Leader.Leads() == nil, c.troubles, c.conditions, now)
+		c.conditions = s.Conditions
+		c.Status(s)
 	}
 }
 

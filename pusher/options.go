@@ -124,10 +124,9 @@ type Options struct {
 	Events observe.Events
 	// Status is called with each new status; nil: nobody.
 	Status func(observe.Status)
-	// Report writes the [Condition] of the fleet where others read it: its phase,
-	// message, snapshot, newest, instances, running, and when it was updated. It is
-	// called when something differs, at most every two seconds; nil: nobody.
-	Report func(ctx context.Context, fields map[string]string) error
+	// Report writes the status of the fleet where others read it. It is called when
+	// something differs, at most every two seconds, and once a minute; nil: nobody.
+	Report func(ctx context.Context, p observe.Published) error
 
 	// EventLog is a file for what is heard and decided, to be replayed; "" is none. It has no
 	// secrets. What it had from the run before is in another with ".1" appended.

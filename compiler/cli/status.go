@@ -96,8 +96,8 @@ func exitCode(r compiler.Report) int {
 }
 
 const (
-	statusPath    = "/status"
-	statusTimeout = 10 * time.Second
+	statusPath    = process.StatusPath
+	statusTimeout = 10 * time.Second // for a compiler to answer
 )
 
 // serveStatus answers what askCompiler asks. Whoever reaches the port may be anybody: names of
@@ -135,23 +135,12 @@ func interrupted(objects compiler.Objects) []compiler.WatchReport {
 
 // askCompiler asks a compiler that runs.
 func askCompiler(ctx context.Context, address string) (compiler.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+statusPath, nil)
-	if err != nil {
-		return compiler.Report{}, process.Usage("%q is not an address: %w", address, err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return compiler.Report{}, fmt.Errorf("ask the compiler: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return compiler.Report{}, fmt.Errorf("ask the compiler: %s answers %s", address, response.Status)
-	}
 	var r compiler.Report
-	if err := json.NewDecoder(response.Body).Decode(&r); err != nil || r.Compiler == nil {
-		return compiler.Report{}, fmt.Errorf("ask the compiler: what answers at %s is not a compiler", address)
+	if err := process.AskStatus(ctx, address, statusTimeout, &r); err != nil {
+		return r, fmt.Errorf("ask the compiler: %w", err)
+	}
+	if r.Compiler == nil {
+		return r, fmt.Errorf("ask the compiler: what answers at %s is not a compiler", address)
 	}
 	return r, nil
 }

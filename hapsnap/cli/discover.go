@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,10 +88,28 @@ func where(at cluster) string {
 // credentials, which are the user's own.
 func settingsOf(m corev1.ConfigMap) (settings, error) {
 	s := settings{"store": m.Data["store"], "state": m.Data["state"]}
+	if place := m.Data[statusSetting]; place != "" {
+		s[statusSetting] = place
+	}
 	if s["store"] == "" {
 		return nil, process.WithHint(fmt.Errorf("ConfigMap %s/%s names no store", m.Namespace, m.Name), hintNamed)
 	}
 	return s, nil
+}
+
+// statusSetting names the ConfigMap with the status of the fleet. Verbs that only look take it in the
+// place of the state, which is in a Secret.
+const statusSetting = "status"
+
+// forVerb returns the settings as a verb takes them.
+func (s settings) forVerb(flags *pflag.FlagSet, needsState bool) settings {
+	out := maps.Clone(s)
+	delete(out, statusSetting)
+	state := flags.Lookup("state")
+	if place := s[statusSetting]; place != "" && !needsState && state != nil && !state.Changed {
+		out["state"] = place
+	}
+	return out
 }
 
 // installations returns the ConfigMaps of the installations that may be meant.

@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -122,15 +124,18 @@ func (f *finder) fill(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// needsState reports whether a verb is nothing without a state.
+// needsWholeState reports whether the status does not do in the place of the state.
+func needsWholeState(cmd *cobra.Command) bool {
+	return slices.Contains([]string{"gc", "recover", "accept-rewind"}, cmd.Name())
+}
+
+// needsState reports whether a verb is nothing without a state, or the status.
 func needsState(cmd *cobra.Command) bool {
-	switch cmd.Name() {
-	case "gc", "recover", "accept-rewind":
-		return true
-	case "status":
-		return !stores.InCluster(cmd.Flags().Lookup("store").Value.String())
+	if cmd.Name() != "status" {
+		return needsWholeState(cmd)
 	}
-	return false
+	value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
+	return strings.HasPrefix(value("state"), configmapstore.Scheme) || !stores.InCluster(value("store"))
 }
 
 // goOnWithout takes back a state that nobody named and that cannot be read: it may be in a
@@ -147,11 +152,12 @@ func (f *finder) goOnWithout(cmd *cobra.Command, state *pflag.Flag) {
 
 // readableState returns why a state cannot be read.
 func readableState(ctx context.Context, at kubeconfig.Options, state string) error {
-	if !strings.HasPrefix(state, statestore.Prefix) {
+	place, isPlace := strings.CutPrefix(state, configmapstore.Scheme)
+	if !isPlace && !strings.HasPrefix(state, statestore.Prefix) {
 		_, err := os.Stat(state)
 		return err
 	}
-	name, err := statestore.Parse(state)
+	name, err := objectname.Parse(strings.TrimPrefix(place, statestore.Prefix))
 	if err != nil {
 		return err
 	}
@@ -161,7 +167,14 @@ func readableState(ctx context.Context, at kubeconfig.Options, state string) err
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if !isPlace {
+		_, err = client.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		return err
+	}
+	found, err := client.CoreV1().ConfigMaps(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if err == nil && found.BinaryData[configmapstore.StatusKey] == nil {
+		err = fmt.Errorf("ConfigMap %s holds no status yet", name)
+	}
 	return err
 }
 
@@ -292,7 +305,7 @@ func (f *finder) fromCluster(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("no store is named, and none was found: %w", err)
 	}
-	return apply(flags, found, "the cluster")
+	return apply(flags, found.forVerb(flags, needsWholeState(cmd)), "the cluster")
 }
 
 // lacks reports whether a verb needs a store or a state that is not named.

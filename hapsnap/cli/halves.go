@@ -2,10 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,7 +30,7 @@ func verbOf(half *cobra.Command, verb string) *cobra.Command {
 }
 
 // run runs a verb of a half with those flags that were given to a command and that the half
-// has too, and with arguments. What it prints goes to out.
+// has too, and with arguments, which are flags where they look like it. What it prints goes to out.
 func run(cmd, half *cobra.Command, out io.Writer, verb string, except []string, args ...string) error {
 	line := []string{verb}
 	takes := verbOf(half, verb).Flags()
@@ -44,7 +46,11 @@ func run(cmd, half *cobra.Command, out io.Writer, verb string, except []string, 
 		}
 		line = append(line, "--"+f.Name+"="+f.Value.String())
 	})
-	half.SetArgs(append(append(line, "--"), args...))
+	flags := slices.IndexFunc(args, func(arg string) bool { return !strings.HasPrefix(arg, "--") })
+	if flags < 0 {
+		flags = len(args)
+	}
+	half.SetArgs(slices.Concat(line, args[:flags], []string{"--"}, args[flags:]))
 	half.SetIn(cmd.InOrStdin())
 	half.SetOut(out)
 	half.SetErr(cmd.ErrOrStderr())
@@ -112,7 +118,6 @@ type whole struct {
 }
 
 func statusCommand() *cobra.Command {
-	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status [-w]",
 		Short: "Show what should run, what runs, what was left out, and what is wrong",
@@ -120,78 +125,132 @@ func statusCommand() *cobra.Command {
 wrong. Then show the newest snapshot, what it holds, and which objects the compiler left out,
 and why.
 
-The part about the fleet comes from the state of the pusher (--state), or without one from
-the summary beside the snapshots of a store in the cluster, for which no Secret is read. The
-part about what was compiled comes from the newest snapshot of the store (--store), or from a
-running compiler (--address), at the address of its --metrics-address.
+The part about the fleet comes from the status that the pusher writes into a ConfigMap, for
+which no Secret is read, or from the state of the pusher (--state). The part about what was
+compiled comes from the newest snapshot of the store (--store). With --address the command asks
+running programs, at the addresses of their --metrics-address: a pusher, a compiler, or both.
 
-With -w the command follows the fleet until you stop it. -o json prints an object with the
-fields fleet and compiled, as pusher status and compiler status print them. With --exit-code
-the command exits with 3 if objects were left out or have errors, or a loss waits for
-approval.`,
+A status that is old is shown as old. With -w the command follows the fleet until you stop it.
+-o json prints an object with the fields fleet and compiled, as pusher status and compiler
+status print them. With --exit-code the command exits with 4 if the newest snapshot failed and
+was undone, with 3 if objects were left out or have errors, or a loss waits for approval, and
+with 1 if the fleet or the compiler is not Ready otherwise.`,
 		Args: process.Args(cobra.NoArgs),
 	}
-	fleet, compiled := verbOf(pusher.NewCommand(), "status"), verbOf(compiler.NewCommand(), "status")
-	addFlagsOf(cmd, compiled, fleet)
-	cmd.Flags().Lookup("store").Usage = "store with the snapshots; if it is configmap:NAMESPACE/NAME, a summary of the fleet is beside them"
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if watch, _ = cmd.Flags().GetBool("watch"); watch { // the flag is there
-			return run(cmd, pusher.NewCommand(), cmd.OutOrStdout(), "status", []string{"store"})
-		}
-		return status(cmd)
-	}
+	cmd.Flags().StringSlice("address", nil, "addresses of a running pusher and a running compiler, such as localhost:8081")
+	addFlagsOf(cmd, verbOf(compiler.NewCommand(), "status"), verbOf(pusher.NewCommand(), "status"))
+	cmd.Flags().Lookup("store").Usage = "store with the snapshots; if it is configmap:NAMESPACE/NAME, the status of the fleet is beside them"
+	cmd.Flags().Lookup("exit-code").Usage = "exit with 4, 3 or 1 if something is wrong"
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return status(cmd) }
 	return cmd
 }
 
-// parts says which halves a status asks, and which flags the pusher is not to get.
-func parts(state, store, address string) (fleet, compiled bool, except []string) {
-	fleet = state != "" || stores.InCluster(store)
-	if state != "" {
-		except = []string{"store"}
+// part is the status of one half, and where it is asked for.
+type part struct {
+	half  *cobra.Command
+	flags []string // instead of those that are excepted
+	field *json.RawMessage
+}
+
+// parts says which halves a status asks, the fleet's first.
+func (w *whole) parts(cmd *cobra.Command) ([]part, error) {
+	value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
+	store, state := value("store"), value("state")
+	addresses, err := cmd.Flags().GetStringSlice("address")
+	if err != nil {
+		return nil, err
 	}
-	return fleet, store != "" || address != "", except
+	fleet, compiled := part{pusher.NewCommand(), nil, &w.Fleet}, part{compiler.NewCommand(), nil, &w.Compiled}
+	if len(addresses) == 0 {
+		var out []part
+		if state != "" {
+			fleet.flags = []string{"--state=" + state}
+			out = append(out, fleet)
+		} else if stores.InCluster(store) {
+			fleet.flags = []string{"--store=" + store}
+			out = append(out, fleet)
+		}
+		if store != "" {
+			compiled.flags = []string{"--store=" + store}
+			out = append(out, compiled)
+		}
+		return out, nil
+	}
+	var out []part
+	for _, address := range addresses {
+		var said map[string]json.RawMessage
+		if err := process.AskStatus(cmd.Context(), address, discoverTimeout, &said); err != nil {
+			return nil, fmt.Errorf("ask for the status: %w", err)
+		}
+		switch to := []string{"--address=" + address}; {
+		case said["compiler"] != nil:
+			compiled.flags = to
+			out = append(out, compiled)
+		case said["channel"] != nil:
+			fleet.flags = to
+			out = append([]part{fleet}, out...)
+		default:
+			return nil, fmt.Errorf("ask for the status: what answers at %s is neither a pusher nor a compiler", address)
+		}
+	}
+	return out, nil
 }
 
 func status(cmd *cobra.Command) error {
-	value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
-	asJSON := value("output") == "json"
-	fleet, compiled, except := parts(value("state"), value("store"), value("address"))
-	if !fleet && !compiled {
-		return process.WithHint(process.Usage("neither a state, a store nor a compiler is named"), "use --state, --store or --address, or add a context: hapsnap context add NAME --store STORE")
-	}
 	var both whole
-	part := func(half *cobra.Command, into *json.RawMessage, except []string) error {
-		out := cmd.OutOrStdout()
-		if asJSON {
-			out = (*rawWriter)(into)
-		}
-		return run(cmd, half, out, "status", except)
+	parts, err := both.parts(cmd)
+	if err != nil {
+		return err
 	}
-	if fleet {
-		if err := part(pusher.NewCommand(), &both.Fleet, except); err != nil {
+	if len(parts) == 0 {
+		return process.WithHint(process.Usage("neither a state, a store nor a program is named"), "use --state, --store or --address, or add a context: hapsnap context add NAME --store STORE")
+	}
+	output, err := outputOf(cmd)
+	if err != nil {
+		return err
+	}
+	except := []string{"store", "state", "address"}
+	if watch, _ := cmd.Flags().GetBool("watch"); watch { // the flag is there
+		if parts[0].field != &both.Fleet {
+			return process.WithHint(process.Usage("there is no fleet to follow"), "use --state, or the --address of a pusher")
+		}
+		return run(cmd, parts[0].half, cmd.OutOrStdout(), "status", except, parts[0].flags...)
+	}
+	var code error // the exit code alone
+	for i, p := range parts {
+		out := cmd.OutOrStdout()
+		if output.Structured() {
+			out = (*rawWriter)(p.field)
+			p.flags = append(p.flags, "--output=json")
+		} else if i > 0 {
+			fmt.Fprintln(out)
+		}
+		err := run(cmd, p.half, out, "status", append(except, "output"), p.flags...)
+		if e, ok := errors.AsType[*process.ExitError](err); ok && e.Err == nil {
+			if before, ok := errors.AsType[*process.ExitError](code); !ok || e.Code > before.Code {
+				code = err
+			}
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if fleet && compiled && !asJSON {
-		fmt.Fprintln(cmd.OutOrStdout())
-	}
-	var err error
-	if compiled {
-		except = nil
-		if value("address") != "" {
-			except = []string{"store"} // the compiler that runs knows more
-		}
-		err = part(compiler.NewCommand(), &both.Compiled, except)
-	}
-	if asJSON && (err == nil || both.Compiled != nil) {
-		encoder := json.NewEncoder(cmd.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		if printed := encoder.Encode(both); printed != nil {
-			return printed
+	if output.Structured() {
+		if err := output.Write(cmd.OutOrStdout(), both, nil); err != nil {
+			return err
 		}
 	}
-	return err // which may be the exit code alone
+	return code
+}
+
+// outputOf returns what -o says.
+func outputOf(cmd *cobra.Command) (*process.OutputFlag, error) {
+	output, ok := cmd.Flags().Lookup("output").Value.(*process.OutputFlag)
+	if !ok {
+		return nil, errors.New("-o is another flag here")
+	}
+	return output, nil
 }
 
 // rawWriter keeps what a half prints.

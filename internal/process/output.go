@@ -45,6 +45,9 @@ func (f *OutputFlag) Set(text string) error {
 // Type is the word for the value in help texts.
 func (f *OutputFlag) Type() string { return "form" }
 
+// Structured reports whether programs read the output, in place of people.
+func (f *OutputFlag) Structured() bool { return f.json }
+
 // Write writes v as JSON, or as text.
 func (f *OutputFlag) Write(w io.Writer, v any, text func(io.Writer) error) error {
 	if !f.json {

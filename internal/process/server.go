@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,4 +88,29 @@ func (s Server) readyz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ok")
+}
+
+// StatusPath is where both programs answer with their status.
+const StatusPath = "/status"
+
+// AskStatus reads into v what a program answers at /status of the address of its metrics.
+func AskStatus(ctx context.Context, address string, timeout time.Duration, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+StatusPath, nil)
+	if err != nil {
+		return Usage("%q is not an address: %w", address, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	if err := json.NewDecoder(response.Body).Decode(v); err != nil {
+		return fmt.Errorf("what answers at %s is none of our programs: %w", address, err)
+	}
+	return nil
 }

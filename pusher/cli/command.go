@@ -9,17 +9,24 @@ import (
 	"os/user"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
+	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -176,23 +183,83 @@ const hintState = "use the value of pusher run --state; pusher run makes the sta
 const hintNotState = "restore what was there, or delete it: a pusher without a state asks the instances what they run, " +
 	"and forgets failures that the channel does not show, and what was uploaded"
 
-// readStatus returns what a pusher said last, in its state: a file, or a Secret of a
-// cluster.
+// readStatus returns what a pusher said last, in its state, which is a file or a Secret, or in
+// the ConfigMap that it writes its status to.
 func (f *clusterFlags) readStatus(ctx context.Context, state string) (observe.Status, error) {
-	if !inSecret(state) {
-		s, err := pusher.ReadStatus(state)
-		return s, hinted(err)
+	if isPlace(state) {
+		s, err := f.readPublished(ctx, state)
+		return s.AsOf(time.Now(), observe.FreshPublished), err
 	}
-	data, err := f.readSecret(ctx, state)
+	var s observe.Status
+	var err error
+	if inSecret(state) {
+		var data []byte
+		if data, err = f.readSecret(ctx, state); err == nil {
+			s, err = pusher.ParseStatus(data, state)
+		}
+	} else {
+		s, err = pusher.ReadStatus(state)
+	}
+	return s.AsOf(time.Now(), observe.FreshState), hinted(err)
+}
+
+// isPlace reports whether a status is in a ConfigMap.
+func isPlace(state string) bool { return strings.HasPrefix(state, configmapstore.Scheme) }
+
+// parsePlace reads the name of a ConfigMap with a status.
+func parsePlace(place string) (types.NamespacedName, error) {
+	name, ok := strings.CutPrefix(place, configmapstore.Scheme)
+	if !ok {
+		return types.NamespacedName{}, fmt.Errorf("%q is not %sNAMESPACE/NAME", place, configmapstore.Scheme)
+	}
+	return objectname.Parse(name)
+}
+
+// readPublished returns what a pusher wrote into a ConfigMap.
+func (f *clusterFlags) readPublished(ctx context.Context, place string) (observe.Status, error) {
+	name, err := parsePlace(place)
 	if err != nil {
-		return observe.Status{}, hinted(err)
+		return observe.Status{}, process.Usage("--state: %w", err)
 	}
-	s, err := pusher.ParseStatus(data, state)
-	return s, hinted(err)
+	found, err := f.readPlace(ctx, name)
+	if err != nil {
+		return observe.Status{}, err
+	}
+	packed := found.BinaryData[configmapstore.StatusKey]
+	if packed == nil {
+		return observe.Status{}, process.WithHint(fmt.Errorf("ConfigMap %s holds no status: no pusher has written one yet, or one of an earlier version did", name), hintPlace)
+	}
+	s, err := observe.Unpack(packed)
+	if err != nil {
+		return observe.Status{}, fmt.Errorf("ConfigMap %s: %w", name, err)
+	}
+	return s, nil
+}
+
+// hintPlace is for a ConfigMap that has no status.
+const hintPlace = "pusher run writes it: to the ConfigMap of --status, or beside a store in the cluster"
+
+// readPlace returns the ConfigMap that a status is in.
+func (f *clusterFlags) readPlace(ctx context.Context, name types.NamespacedName) (*corev1.ConfigMap, error) {
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	found, err := client.CoreV1().ConfigMaps(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, process.WithHint(fmt.Errorf("ConfigMap %s with the status is not there", name), hintPlace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the status in ConfigMap %s: %w", name, err)
+	}
+	return found, nil
 }
 
 // readInUse returns the snapshots that a pusher uses.
 func (f *clusterFlags) readInUse(ctx context.Context, state string) (map[snapshots.ID]string, error) {
+	if isPlace(state) {
+		return nil, process.WithHint(process.Usage("%s is the status of a pusher, and this needs its state", state), "name it with --state, as for pusher run")
+	}
 	if !inSecret(state) {
 		used, err := pusher.InUse(state)
 		return used, hinted(err)

@@ -36,7 +36,7 @@ type rbacFlags struct {
 	storeFlags
 	name, account, fleet, live    string
 	made                          []string
-	state, scope                  string
+	state, status, scope          string
 	leader                        election.Flags
 	gc, allNamespaces, companions bool
 	create, withoutNamespaces     bool
@@ -62,6 +62,7 @@ before is replaced by something else.
   failed, and writes the status of the fleet, and Events.
 - With --instances, where instances are pods, it reads these and the Secrets with their
   credentials. It writes those of --make-credentials.
+- With --status it writes the status of the fleet into that ConfigMap, once it is there.
 - With --state, where that is in a Secret, it keeps it, and holds the Lease by which a
   leader is elected.
 
@@ -90,6 +91,7 @@ such as snapshots. Leave them out with --without-namespaces.`,
 	flags.StringVar(&f.fleet, "instances", "", "as for run")
 	flags.StringSliceVar(&f.made, "make-credentials", nil, "as for run")
 	flags.StringVar(&f.state, "state", "", "as for run")
+	flags.StringVar(&f.status, "status", "", "as for run; people then get a role to read it")
 	flags.StringVar(&f.leader.Lease, "lease", "", "as for run")
 	flags.StringVar(&f.live, "live", "", "as for run; endpoints and Secrets then need no roles")
 	flags.BoolVar(&f.allNamespaces, "all-namespaces", false, "as for run; the roles then cover the EndpointSlices of all namespaces")
@@ -116,6 +118,7 @@ func (f *rbacFlags) run(cmd *cobra.Command) error {
 		func() error { return f.grantTenants(cmd.Context(), &roles, scope) },
 		func() error { return f.grantInstances(&roles) },
 		func() error { return f.grantState(&roles) },
+		func() error { return f.grantStatus(&roles) },
 	} {
 		if err := grant(); err != nil {
 			return err
@@ -275,6 +278,27 @@ func (f *rbacFlags) grantState(r *rbac.Roles) error {
 	r.Grants = rbac.Join(r.Grants,
 		rbac.Grant{Concern: "state", Namespace: secret.Namespace, Rules: statestore.Rules(secret.Name)},
 		rbac.Grant{Concern: "lease", Namespace: lease.Namespace, Rules: election.Rules(lease.Name)})
+	return nil
+}
+
+// grantStatus grants what it takes to write the status into a ConfigMap that is there, and people
+// what it takes to read it.
+func (f *rbacFlags) grantStatus(r *rbac.Roles) error {
+	if f.status == "" {
+		return nil
+	}
+	name, err := parsePlace(f.status)
+	if err != nil {
+		return process.Usage("--status: %w", err)
+	}
+	r.Namespaces = append(r.Namespaces, name.Namespace)
+	r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "status", Namespace: name.Namespace, Rules: configmapstore.Patching(name.Name)})
+	if f.create {
+		r.Grants = rbac.Join(r.Grants, rbac.Grant{Concern: "create", Namespace: name.Namespace, Rules: configmapstore.Creating()})
+	}
+	if len(r.People) == 0 {
+		r.People = []rbac.Grant{{Concern: "viewer", Namespace: name.Namespace, Rules: configmapstore.Reading(name.Namespace)[:1]}}
+	}
 	return nil
 }
 

@@ -39,6 +39,7 @@ type runFlags struct {
 	soak    time.Duration
 	address string
 	hook    string // a file with the address of a webhook
+	status  string // where the status goes
 	leader  election.Flags
 	// allNamespaces: EndpointSlices are watched in all of them with one watch.
 	allNamespaces bool
@@ -95,6 +96,7 @@ A store is one of
 	flags.DurationVar(&o.InspectInterval, "inspect-interval", time.Minute, "how often to compare each instance's files and servers with what the pusher left there")
 	flags.StringVar(&o.EventLog, "event-log", "", "file for what the pusher hears and decides, without secrets, from which its run can be replayed. It grows to 64 MiB, and then goes on anew; the part before is kept in FILE.1. None if empty")
 	flags.StringVar(&f.hook, "notify-url-file", "", "file with the URL of a webhook, which gets a JSON post for each rollout, repair conflict and lasting trouble")
+	flags.StringVar(&f.status, "status", "", "ConfigMap, as configmap:NAMESPACE/NAME, for the status of the fleet, without secrets, for people who may not read the state; the default is NAME-status beside a store in the cluster, and none for other stores")
 	flags.StringVar(&f.address, "metrics-address", "", "address for /healthz, /readyz, /metrics and /status, such as :8081; none if empty")
 	return cmd
 }
@@ -113,8 +115,11 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer store.Close()
-	f.options.Store, f.options.Log, f.options.Report = store, log, reporting(store)
+	f.options.Store, f.options.Log = store, log
 	klog.SetSlogLogger(log) // there is one for all of client-go
+	if f.options.Report, err = f.reporting(store); err != nil {
+		return err
+	}
 	f.options.Pods = sync.OnceValues(f.client)
 	if err := f.connect(); err != nil {
 		return err

@@ -169,16 +169,32 @@ func notifying(ctx context.Context, file string, log *slog.Logger) (send func(no
 	}, nil
 }
 
-// reporting returns how the pusher reports the condition of its fleet: beside the
-// snapshots, if the store has a place for it. Otherwise it is nil.
-func reporting(store stores.Store) func(ctx context.Context, fields map[string]string) error {
-	place, ok := store.(interface {
-		SetStatus(ctx context.Context, fields map[string]string) error
-	})
-	if !ok {
-		return nil
+// reporting returns how the pusher reports the status of its fleet: into the ConfigMap of
+// --status, or else beside the snapshots, if the store has a place for it. Otherwise it is nil.
+func (f *runFlags) reporting(store stores.Store) (func(context.Context, observe.Published) error, error) {
+	if f.status == "" {
+		place, ok := store.(interface {
+			SetStatus(ctx context.Context, fields map[string]string, packed []byte) error
+		})
+		if !ok {
+			return nil, nil //nolint:nilnil // Nobody is to be told.
+		}
+		return func(ctx context.Context, p observe.Published) error { return place.SetStatus(ctx, p.Fields, p.Status) }, nil
 	}
-	return place.SetStatus
+	name, err := parsePlace(f.status)
+	if err != nil {
+		return nil, process.Usage("--status: %w", err)
+	}
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, p observe.Published) error {
+		if err := configmapstore.WriteStatus(ctx, client.CoreV1(), name, "", p.Fields, p.Status); err != nil {
+			return fmt.Errorf("write the status into ConfigMap %s: %w", name, err)
+		}
+		return nil
+	}, nil
 }
 
 // serve runs the pusher beside the server for health, metrics and status.
@@ -201,7 +217,7 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 	}
 	_, wait, err := process.Server{
 		Address: f.address, Ready: last.ready, Metrics: registry, Log: log,
-		Handle: map[string]http.Handler{"GET /status": http.HandlerFunc(last.serve)},
+		Handle: map[string]http.Handler{"GET " + process.StatusPath: http.HandlerFunc(last.serve)},
 	}.Start(ctx)
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/process"
@@ -25,60 +24,122 @@ import (
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 )
 
-// fresh is how old a status may be before it is said how old it is: a pusher that
-// runs renews it every few seconds.
-const fresh = 20 * time.Second
+// statusFlags are those of the verb status.
+type statusFlags struct {
+	clusterFlags
+	state, store, address string
+	watch, exitCode       bool
+	output                process.OutputFlag
+}
 
 func statusCommand() *cobra.Command {
-	var state, store string
-	var at clusterFlags
-	var watch bool
-	var output process.OutputFlag
+	var f statusFlags
 	cmd := &cobra.Command{
-		Use:   "status {--state STATE [-w] | --store STORE}",
+		Use:   "status {--state STATE | --address HOST:PORT} [-w] | --store STORE",
 		Short: "Show what should run, what runs, and what is wrong",
 		Long: `Show what should run, how far its rollout is, what each instance runs, and what is wrong.
-The command reads the state of a pusher. The pusher need not run.
+The command reads the state of a pusher, or the status that the pusher writes into a
+ConfigMap, for which no Secret is read: --state configmap:NAMESPACE/NAME. With --store it
+is the ConfigMap beside the snapshots of a store in the cluster. The pusher need not run: a
+status that is old is shown as old. With --address the command asks a running pusher, at the
+address of its --metrics-address.
 
-Whoever may not read the state, which is in a Secret, reads the summary beside the
-snapshots of a store in the cluster: --store configmap:NAMESPACE/NAME.
-
-With -w the command follows the state until you stop it. At a terminal it updates the
+With -w the command follows the status until you stop it. At a terminal it updates the
 screen; otherwise it prints a line for each change. With -o json each change is an object on
-a line.`,
+a line.
+
+The exit code is 0 if there is an answer and 1 if there is none. With --exit-code it is 4 if
+the newest snapshot failed and was undone, and otherwise 1 if the fleet is not Ready: a rollout
+is under way, a person must act, or the status is old.`,
 		Args: process.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case store != "" && (state != "" || watch):
-				return process.Usage("--store is for the summary, without --state and -w")
-			case store != "":
-				fields, err := at.readStoreStatus(cmd.Context(), store)
-				if err != nil {
-					return err
-				}
-				now := time.Now()
-				return output.Write(cmd.OutOrStdout(), fields, func(w io.Writer) error { return printStoreStatus(w, fields, now) })
-			case state == "":
-				return process.WithHint(process.Usage("no state is named"), "use the value of pusher run --state, or --store for a summary")
-			}
-			read := func(ctx context.Context) (observe.Status, error) { return at.readStatus(ctx, state) }
-			s, err := read(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if watch {
-				return watchStatus(cmd.Context(), watchEvery(state), read, newWatcher(cmd.OutOrStdout(), output))
-			}
-			now := time.Now()
-			return output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) })
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	cmd.Flags().StringVar(&state, "state", "", "state of the pusher, as for run: a file, or secret:NAMESPACE/NAME")
-	cmd.Flags().StringVar(&store, "store", "", "store in the cluster, configmap:NAMESPACE/NAME: a summary, for which no Secret is read")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow the state, and show every change")
-	at.add(cmd)
-	output.AddTo(cmd)
+	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run: a file, or secret:NAMESPACE/NAME; or its status, configmap:NAMESPACE/NAME")
+	cmd.Flags().StringVar(&f.store, "store", "", "store in the cluster, configmap:NAMESPACE/NAME, beside which the status is")
+	cmd.Flags().StringVar(&f.address, "address", "", "address of a running pusher, such as localhost:8081")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "follow the state, and show every change")
+	cmd.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 4 or 1 if the fleet is not as it should be")
+	f.add(cmd)
+	f.output.AddTo(cmd)
 	return cmd
+}
+
+func (f *statusFlags) run(cmd *cobra.Command) error {
+	read, every, err := f.source()
+	if err != nil {
+		return err
+	}
+	s, err := read(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if f.watch {
+		return watchStatus(cmd.Context(), every, read, newWatcher(cmd.OutOrStdout(), f.output))
+	}
+	now := time.Now()
+	if err := f.output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) }); err != nil {
+		return err
+	}
+	if code := exitCode(s); f.exitCode && code != process.ExitOK {
+		return &process.ExitError{Code: code}
+	}
+	return nil
+}
+
+// exitCode returns the code of --exit-code.
+func exitCode(s observe.Status) int {
+	switch ready := s.Ready(); {
+	case ready.Status == metav1.ConditionTrue:
+		return process.ExitOK
+	case ready.Reason == observe.ReasonSnapshotFailed:
+		return process.ExitRolledBack
+	}
+	return process.ExitFailure
+}
+
+// source returns what reads the status, and how often that is done to follow it.
+func (f *statusFlags) source() (read func(context.Context) (observe.Status, error), every time.Duration, err error) {
+	named := 0
+	for _, name := range []string{f.state, f.store, f.address} {
+		if name != "" {
+			named++
+		}
+	}
+	switch {
+	case named > 1:
+		return nil, 0, process.Usage("only one of --state, --store and --address says where the status is")
+	case f.address != "":
+		return func(ctx context.Context) (observe.Status, error) { return askPusher(ctx, f.address) }, time.Second, nil
+	case f.store != "":
+		name, err := configmapstore.Parse(f.store)
+		if err != nil {
+			return nil, 0, process.WithHint(process.Usage("--store: %w", err), "only a store in the cluster has the status beside it; use --state for others")
+		}
+		place := configmapstore.Scheme + name.Namespace + "/" + configmapstore.StatusName(name.Name)
+		return func(ctx context.Context) (observe.Status, error) { return f.readStatus(ctx, place) }, time.Second, nil
+	case f.state == "":
+		return nil, 0, process.WithHint(process.Usage("no state is named"), "use the value of pusher run --state, or --store for a store in the cluster")
+	}
+	every = 250 * time.Millisecond
+	if inSecret(f.state) || isPlace(f.state) {
+		every = time.Second
+	}
+	return func(ctx context.Context) (observe.Status, error) { return f.readStatus(ctx, f.state) }, every, nil
+}
+
+// statusTimeout is how long a pusher may take to answer.
+const statusTimeout = 10 * time.Second
+
+// askPusher asks a pusher that runs.
+func askPusher(ctx context.Context, address string) (observe.Status, error) {
+	var s observe.Status
+	if err := process.AskStatus(ctx, address, statusTimeout, &s); err != nil {
+		return s, process.WithHint(fmt.Errorf("ask the pusher: %w", err), "name the address that pusher run was given with --metrics-address, or use --state if none runs")
+	}
+	if s.Conditions == nil {
+		return s, fmt.Errorf("ask the pusher: what answers at %s is not a pusher, or has not begun", address)
+	}
+	return s.AsOf(time.Now(), observe.FreshState), nil
 }
 
 func printStatus(w io.Writer, s observe.Status, now time.Time) error {
@@ -86,8 +147,8 @@ func printStatus(w io.Writer, s observe.Status, now time.Time) error {
 		text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n          ")
 		fmt.Fprintf(w, "%-9s %s\n", name, text)
 	}
-	if old := now.Sub(s.Updated); old > fresh {
-		line("updated", "%s ago: the pusher does not run", process.Age(old))
+	if s.Stale {
+		line("updated", "%s ago: the pusher does not run, or cannot say so; nothing below is newer", process.Age(now.Sub(s.Updated)))
 	}
 	if s.Leader != "" {
 		line("leader", "%s, term %d", s.Leader, s.Term)
@@ -132,10 +193,14 @@ func printStatus(w io.Writer, s observe.Status, now time.Time) error {
 		}
 	}
 	fmt.Fprintln(w)
-	if err := printInstances(w, s.Instances, s.Draining); err != nil || len(earlier) == 0 {
+	err := printInstances(w, s.Instances, s.Draining)
+	if s.Omitted > 0 {
+		fmt.Fprintf(w, "and %d more, which run what is wanted\n", s.Omitted)
+	}
+	if err != nil || len(earlier) == 0 {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nrejected earlier: %s\n", strings.Join(earlier, ", "))
+	_, err = fmt.Fprintf(w, "\nrejected earlier: %s\n", strings.Join(earlier, ", "))
 	return err
 }
 
@@ -243,14 +308,6 @@ func firstLine(s string) string {
 		line += " …"
 	}
 	return line
-}
-
-// watchEvery returns how often a state is looked at.
-func watchEvery(state string) time.Duration {
-	if inSecret(state) {
-		return time.Second
-	}
-	return 250 * time.Millisecond
 }
 
 // watcher shows a status again and again: as a page that is drawn anew at a terminal,
@@ -453,41 +510,4 @@ func listChanges(came, went string, old, now []string) []string {
 // newWatcher shows pages at a terminal that is not too simple for them.
 func newWatcher(out io.Writer, output process.OutputFlag) *watcher {
 	return &watcher{out: out, json: output.String() == "json", page: process.Terminal(out)}
-}
-
-// readStoreStatus returns what the pusher of a store in the cluster last said of its fleet,
-// in a ConfigMap. It needs no right to read any Secret.
-func (f *clusterFlags) readStoreStatus(ctx context.Context, store string) (map[string]string, error) {
-	name, err := configmapstore.Parse(store)
-	if err != nil {
-		return nil, process.WithHint(process.Usage("--store: %w", err), "only a store in the cluster has the status beside it; use --state for others")
-	}
-	client, err := f.client()
-	if err != nil {
-		return nil, err
-	}
-	found, err := client.CoreV1().ConfigMaps(name.Namespace).Get(ctx, configmapstore.StatusName(name.Name), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && found.Data["phase"] == "" {
-		return nil, process.WithHint(fmt.Errorf("no pusher of %s has said anything yet", store), "pusher run writes it once it runs with this store")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the status of %s: %w", store, err)
-	}
-	return found.Data, nil
-}
-
-// printStoreStatus prints it, with when it changed last: a pusher writes only what changes.
-func printStoreStatus(w io.Writer, fields map[string]string, now time.Time) error {
-	for _, line := range []struct{ name, key string }{
-		{"phase", "phase"}, {"message", "message"}, {"wanted", "snapshot"}, {"newest", "newest"}, {"delivered", "delivered"},
-	} {
-		if fields[line.key] != "" {
-			fmt.Fprintf(w, "%-9s %s\n", line.name, fields[line.key])
-		}
-	}
-	if at, err := time.Parse(time.RFC3339, fields["updated"]); err == nil {
-		fmt.Fprintf(w, "%-9s %s ago\n", "changed", process.Age(now.Sub(at)))
-	}
-	_, err := fmt.Fprintf(w, "%-9s %s of %s run it, %s backends have no server up\n", "instances", fields["running"], fields["instances"], fields["emptyBackends"])
-	return err
 }

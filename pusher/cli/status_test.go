@@ -123,7 +123,7 @@ func TestStatus(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	r1, r2 := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
 	s := observe.Status{
-		Updated: now.Add(-5 * time.Minute), Good: r1,
+		Updated: now.Add(-5 * time.Minute), Stale: true, Good: r1,
 		Channel:  observe.ChannelStatus{Wanted: r2, Message: "r000002-bbbbbbbbbb is the newest"},
 		Rollout:  &observe.RolloutStatus{Target: r2, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}},
 		Rejected: []rollout.Failure{{Snapshot: r2, Reason: "a: refused:\nport in use"}},
@@ -134,7 +134,7 @@ func TestStatus(t *testing.T) {
 			{Name: "c", Error: "connection refused"},
 		},
 	}
-	want := `updated   5m ago: the pusher does not run
+	want := `updated   5m ago: the pusher does not run, or cannot say so; nothing below is newer
 wanted    r000002-bbbbbbbbbb is the newest
 good      r000001-aaaaaaaaaa
 rollout   pushing r000002-bbbbbbbbbb, wave 1: a

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -29,11 +31,19 @@ type reporting struct {
 // look takes down what people are to see of this turn.
 func (r *reporting) look(now time.Time) {
 	r.shown = r.seen(now)
-	r.reported = r.shown.Status()
+	r.reported = r.shown.Status(r.conditions())
 }
 
 // status returns what the pusher says of itself.
-func (r *reporting) status(now time.Time) observe.Status { return r.seen(now).Status() }
+func (r *reporting) status(now time.Time) observe.Status { return r.seen(now).Status(r.conditions()) }
+
+// conditions are those that were told last, also before a restart.
+func (r *reporting) conditions() []metav1.Condition {
+	if r.reported.Conditions != nil {
+		return r.reported.Conditions
+	}
+	return r.state.Status.Conditions
+}
 
 // soonest are the certificates that expire first, which are sorted when there are others.
 type soonest struct {

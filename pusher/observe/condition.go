@@ -1,11 +1,10 @@
 package observe
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
@@ -16,6 +15,7 @@ import (
 // Condition is the status in one word, in those of Argo CD, with what it is about.
 type Condition struct {
 	Phase   Phase
+	Reason  string // in one word, such as RollingOut
 	Message string
 	Wanted  snapshots.ID // what should run
 	Newest  snapshots.ID // the newest snapshot that was seen in the store
@@ -52,56 +52,97 @@ func (s Status) Condition() Condition {
 	if s.Backends != nil {
 		c.Empty = s.Backends.Empty
 	}
-	c.Phase, c.Message = s.judge(c)
+	c.Phase, c.Reason, c.Message = s.judge(c)
 	c.Message = FirstLine(c.Message, LongestMessage)
 	return c
 }
 
-// judge returns the phase and why: the first of what is the case.
-func (s Status) judge(c Condition) (Phase, string) {
+// The reasons of a condition that programs may compare. A trouble is that of what it is
+// about, such as StoreTrouble.
+const (
+	ReasonNotRead        = "NotRead"
+	ReasonStandby        = "Standby"
+	ReasonStale          = "Stale"
+	ReasonUpToDate       = "UpToDate"
+	ReasonOtherWanted    = "OtherWanted" // than the newest snapshot
+	ReasonPaused         = "Paused"
+	ReasonNothing        = "NothingPublished"
+	ReasonNoInstances    = "NoInstances"
+	ReasonRollingOut     = "RollingOut"
+	ReasonArriving       = "Arriving" // at instances that do not run it yet
+	ReasonHeld           = "Held"
+	ReasonSnapshotFailed = "SnapshotFailed"
+	ReasonInstanceFailed = "InstanceFailed"
+)
+
+// troubleReason returns the reason that names a trouble, such as LiveEndpointsTrouble.
+func troubleReason(t Trouble) string {
+	var b strings.Builder
+	for word := range strings.FieldsSeq(t.About) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String() + "Trouble"
+}
+
+// judge returns the phase, its reason and why: the first of what is the case.
+func (s Status) judge(c Condition) (phase Phase, reason, message string) {
+	if s.Standby {
+		return Progressing, ReasonStandby, s.Channel.Message
+	}
 	if s.Channel.Message == NotRead && !s.Channel.Rewound {
-		return Progressing, NotRead
+		return Progressing, ReasonNotRead, NotRead
 	}
 	if t, ok := s.Blocked(); ok {
-		return Degraded, t.About + ": " + t.Error
+		return Degraded, troubleReason(t), t.About + ": " + t.Error
 	}
 	if i := slices.IndexFunc(s.Troubles, func(t Trouble) bool {
 		return slices.Contains([]string{AboutCredentials, AboutKept, AboutNeeds, AboutSigned}, t.About)
 	}); i >= 0 {
-		return Degraded, s.Troubles[i].Error
+		return Degraded, troubleReason(s.Troubles[i]), s.Troubles[i].Error
 	}
 	if f, ok := s.failed(c.Newest); ok && s.Channel.Because == channel.BecauseNewest {
-		return Degraded, fmt.Sprintf("%s failed: %s", c.Newest, f.Reason)
+		return Degraded, ReasonSnapshotFailed, fmt.Sprintf("%s failed: %s", c.Newest, f.Reason)
 	}
 	if s.Channel.Hold {
 		return s.held()
 	}
 	if r := s.Rollout; r != nil {
-		return Progressing, fmt.Sprintf("%s: %d of %d instances, wave %d is %s", r.Target, c.Running, c.Instances, r.Wave, r.Phase)
+		return Progressing, ReasonRollingOut, fmt.Sprintf("%s: %d of %d instances, wave %d is %s", r.Target, c.Running, c.Instances, r.Wave, r.Phase)
 	}
-	if i := slices.IndexFunc(s.Instances, func(i InstanceStatus) bool { return i.Error != "" }); i >= 0 {
-		return Degraded, s.Instances[i].Name + ": " + s.Instances[i].Error
+	if why := s.ill(); why != "" {
+		return Degraded, ReasonInstanceFailed, why
 	}
 	switch {
 	case c.Instances == 0:
-		return Progressing, "there are no instances"
+		return Progressing, ReasonNoInstances, "there are no instances"
 	case c.Running < c.Instances:
-		return Progressing, fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
+		return Progressing, ReasonArriving, fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
 	case c.Wanted != c.Newest:
-		return Suspended, s.Channel.Message
+		return Suspended, ReasonOtherWanted, s.Channel.Message
 	}
-	return Healthy, fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
+	return Healthy, ReasonUpToDate, fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
+}
+
+// ill says which instance has an error, "" for none.
+func (s Status) ill() string {
+	i := slices.IndexFunc(s.Instances, func(i InstanceStatus) bool { return i.Error != "" })
+	if i < 0 {
+		return ""
+	}
+	return s.Instances[i].Name + ": " + s.Instances[i].Error
 }
 
 // held returns the phase of a fleet that is to stay as it is.
-func (s Status) held() (Phase, string) {
+func (s Status) held() (phase Phase, reason, message string) {
 	switch s.Channel.Because {
 	case channel.BecauseEmpty:
-		return Progressing, s.Channel.Message
-	case channel.BecausePause, channel.BecauseNone:
-		return Suspended, s.Channel.Message
+		return Progressing, ReasonNothing, s.Channel.Message
+	case channel.BecausePause:
+		return Suspended, ReasonPaused, s.Channel.Message
+	case channel.BecauseNone:
+		return Suspended, ReasonHeld, s.Channel.Message
 	}
-	return Degraded, s.Channel.Message
+	return Degraded, ReasonHeld, s.Channel.Message
 }
 
 func (s Status) failed(id snapshots.ID) (rollout.Failure, bool) {
@@ -129,76 +170,5 @@ func (c Condition) Fields(now time.Time) map[string]string {
 	return map[string]string{
 		"phase": string(c.Phase), "message": c.Message, "snapshot": c.Wanted.String(), "newest": c.Newest.String(),
 		"instances": strconv.Itoa(c.Instances), "running": strconv.Itoa(c.Running), "emptyBackends": strconv.Itoa(c.Empty), "updated": now.UTC().Format(time.RFC3339),
-	}
-}
-
-const (
-	reportInterval = 2 * time.Second // between two reports, at least
-	reportTimeout  = 10 * time.Second
-)
-
-// Reporter writes the condition of the fleet where others read it: the newest one only, and
-// none twice.
-type Reporter struct {
-	report   func(ctx context.Context, fields map[string]string) error
-	log      *slog.Logger
-	interval time.Duration
-	newest   chan Condition // of one
-}
-
-// NewReporter returns a reporter that reports with a function.
-func NewReporter(report func(context.Context, map[string]string) error, log *slog.Logger) *Reporter {
-	return &Reporter{report: report, log: log, interval: reportInterval, newest: make(chan Condition, 1)}
-}
-
-// Offer hands a condition on. It replaces one that was not told yet. One goroutine
-// calls it.
-func (a *Reporter) Offer(c Condition) {
-	select {
-	case <-a.newest:
-	default:
-	}
-	a.newest <- c
-}
-
-// Run tells conditions until ctx is done. What could not be told is tried again, unless
-// a newer one comes: that it cannot be told must not keep the pusher from its work.
-func (a *Reporter) Run(ctx context.Context) {
-	var told Condition
-	silent := false
-	for {
-		var c Condition
-		select {
-		case <-ctx.Done():
-			return
-		case c = <-a.newest:
-		}
-		if c == told {
-			continue
-		}
-		once, cancel := context.WithTimeout(ctx, reportTimeout)
-		err := a.report(once, c.Fields(time.Now()))
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			told = c
-			if silent {
-				a.log.Info("status is reported again")
-			}
-		case c.Newest.IsZero() && c.Phase == Progressing:
-			// The compiler makes the place for it with its first snapshot.
-			a.log.Debug("status not reported yet", "err", err)
-		case !silent:
-			a.log.Warn("status not reported", "err", err)
-			silent = true
-		}
-		silent = silent && err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(a.interval):
-		}
 	}
 }

@@ -1,15 +1,8 @@
 package observe
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -75,61 +68,4 @@ func TestConditionIsShort(t *testing.T) {
 	if got := len(s.Condition().Message); got > LongestMessage+3 {
 		t.Errorf("it has %d bytes", got)
 	}
-}
-
-// Conditions are told once each, not too often, and the newest only; what could not be
-// told is told later.
-func TestReporter(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // waiting in a bubble orders what comes before, not what comes after
-		var told []string
-		var broken bool
-		a := NewReporter(func(_ context.Context, fields map[string]string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if broken {
-				return errors.New("forbidden")
-			}
-			told = append(told, fields["message"])
-			return nil
-		}, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { a.Run(ctx); close(ended) }()
-		offer := func(messages ...string) {
-			for _, m := range messages {
-				a.Offer(Condition{Message: m})
-				synctest.Wait()
-			}
-		}
-		wait := func() { <-time.After(reportInterval); synctest.Wait() } // of the bubble
-		said := func() []string {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Clone(told)
-		}
-		breaks := func(is bool) {
-			mu.Lock()
-			defer mu.Unlock()
-			broken = is
-		}
-		offer("a", "b", "c")
-		if got := said(); !slices.Equal(got, []string{"a"}) {
-			t.Errorf("at once: %v", got)
-		}
-		wait()
-		offer("c", "c")
-		wait()
-		breaks(true)
-		offer("d")
-		wait()
-		breaks(false)
-		offer("d")
-		if got, want := said(), []string{"a", "c", "d"}; !slices.Equal(got, want) {
-			t.Errorf("%v, not %v", got, want)
-		}
-		cancel()
-		<-ended
-	})
 }

@@ -38,8 +38,8 @@ type Options struct {
 	Events Events
 	// Status is called with each new status; nil: nobody.
 	Status func(Status)
-	// Report writes the [Condition] where others read it; nil: nobody does.
-	Report func(ctx context.Context, fields map[string]string) error
+	// Report writes the status where others read it; nil: nobody does.
+	Report func(ctx context.Context, p Published) error
 }
 
 // Observer tells people what the pusher knows and does. One goroutine calls it.
@@ -99,7 +99,7 @@ func (o *Observer) Show(v View, s Status) {
 		o.options.Status(s)
 	}
 	if o.reporter != nil {
-		o.reporter.Offer(s.Condition())
+		o.reporter.Offer(s)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
@@ -48,11 +50,18 @@ type Status struct {
 	// Backends says which have no server up, nil while that is not known.
 	Backends *BackendsStatus `json:"backends,omitempty"`
 	// Changes are what it took to bring instances to the latest snapshots, the newest last.
-	Changes   []Change         `json:"changes,omitempty"`
+	Changes []Change `json:"changes,omitempty"`
+	// Conditions say the same in the form of kstatus: Ready, Progressing and Degraded.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Stale is set by who reads a status that is too old to be true: see [Status.AsOf].
+	Stale     bool             `json:"stale,omitempty"`
 	Instances []InstanceStatus `json:"instances"`
 	// Draining are pods of the fleet that terminate. They get endpoints as long as they answer, and
 	// nothing else; InSync says whether they have today's.
 	Draining []InstanceStatus `json:"draining,omitempty"`
+	// Omitted is how many healthy instances a published status leaves out, as it would
+	// not fit.
+	Omitted int `json:"omitted,omitempty"`
 }
 
 // NotRead is the message of a channel that was not read yet.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
@@ -98,8 +100,9 @@ func (v View) Target() snapshots.ID {
 	return v.Decision.ID
 }
 
-// Status returns what the pusher says of itself.
-func (v View) Status() Status {
+// Status returns what the pusher says of itself. Before are the conditions of the status
+// before it.
+func (v View) Status(before []metav1.Condition) Status {
 	s := Status{
 		Updated: v.Now.UTC().Truncate(time.Second), Leader: v.Leader, Term: v.Term, Channel: v.channel(), Rollout: v.rollout(),
 		Good: v.Rollout.Good, Rejected: v.Rollout.Failed, Waits: wholeSeconds(v.Waits), Instances: []InstanceStatus{},
@@ -112,7 +115,7 @@ func (v View) Status() Status {
 	for _, i := range v.Draining {
 		s.Draining = append(s.Draining, v.draining(i))
 	}
-	return s
+	return s.withConditions(before, v.Now)
 }
 
 // wholeSeconds returns the waits with their ends as they are told.
@@ -221,7 +224,7 @@ func (v View) pending(i Instance) string {
 }
 
 // Standby is the status of a pusher that does not push.
-func Standby(holder string, leads bool, troubles map[string]Trouble, now time.Time) Status {
+func Standby(holder string, leads bool, troubles map[string]Trouble, before []metav1.Condition, now time.Time) Status {
 	s := Status{Updated: now.UTC().Truncate(time.Second), Standby: true, Leader: holder, Instances: []InstanceStatus{}}
 	_, unheard := troubles["election"]
 	said := "another pusher leads: " + holder
@@ -239,5 +242,5 @@ func Standby(holder string, leads bool, troubles map[string]Trouble, now time.Ti
 			s.Troubles = append(s.Troubles, t)
 		}
 	}
-	return s
+	return s.withConditions(before, now)
 }

@@ -24,7 +24,7 @@ func TestStandby(t *testing.T) {
 		"it cannot begin":        {"edge-1", true, taken, "this pusher leads, and could not begin: instances stay as they are", true},
 		"another, who took over": {"edge-1", false, taken, "another pusher leads: edge-1", true},
 	} {
-		s := Standby(test.holder, test.leads, test.troubles, noon)
+		s := Standby(test.holder, test.leads, test.troubles, nil, noon)
 		if _, blocked := s.Blocked(); !s.Standby || !s.Channel.Hold || s.Channel.Message != test.want || blocked != test.blocked || s.Leader != test.holder {
 			t.Errorf("%s: %+v", name, s)
 		}

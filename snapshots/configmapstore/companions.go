@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -156,14 +157,30 @@ func (s *Store) unmade(ctx context.Context, name string, err error) error {
 		"a compiler makes it with its first snapshot; for another store, grant what pusher rbac --create prints, once")
 }
 
+// StatusKey is the key, in the ConfigMap of a status, of the whole status, packed.
+const StatusKey = "status.json.gz"
+
 // SetStatus writes the status of a reader into the ConfigMap NAME-status, and creates that if there is
 // none. Other keys stay.
-func (s *Store) SetStatus(ctx context.Context, fields map[string]string) error {
-	o := applycorev1.ConfigMap(statusName(s.name), s.namespace).
-		WithLabels(map[string]string{NameLabel: s.name, PartLabel: partStatus}).WithData(fields)
-	_, err := s.core.ConfigMaps(s.namespace).Apply(ctx, o, metav1.ApplyOptions{FieldManager: statusManager, Force: true})
-	if err != nil {
-		return fmt.Errorf("write %s of %s: %w", statusName(s.name), s, because(ctx, s.unmade(ctx, statusName(s.name), err)))
+func (s *Store) SetStatus(ctx context.Context, fields map[string]string, packed []byte) error {
+	name := types.NamespacedName{Namespace: s.namespace, Name: statusName(s.name)}
+	if err := WriteStatus(ctx, s.core, name, s.name, fields, packed); err != nil {
+		return fmt.Errorf("write %s of %s: %w", name.Name, s, because(ctx, s.unmade(ctx, name.Name, err)))
 	}
 	return nil
+}
+
+// WriteStatus writes a status into a ConfigMap, which may be that of a store, and creates it if it does
+// not exist. Other keys stay.
+func WriteStatus(ctx context.Context, core corev1client.CoreV1Interface, name types.NamespacedName, store string, fields map[string]string, packed []byte) error {
+	labels := map[string]string{PartLabel: partStatus}
+	if store != "" {
+		labels[NameLabel] = store
+	}
+	o := applycorev1.ConfigMap(name.Name, name.Namespace).WithLabels(labels).WithData(fields)
+	if packed != nil {
+		o.WithBinaryData(map[string][]byte{StatusKey: packed})
+	}
+	_, err := core.ConfigMaps(name.Namespace).Apply(ctx, o, metav1.ApplyOptions{FieldManager: statusManager, Force: true})
+	return err
 }

@@ -197,13 +197,13 @@ func TestStatus(t *testing.T) {
 	reader := p.as("reporter", append(Status("edge"), Creating()...)) // there is nothing yet
 	set := func(fields map[string]string) {
 		t.Helper()
-		if err := reader.SetStatus(t.Context(), fields); err != nil {
+		if err := reader.SetStatus(t.Context(), fields, []byte("packed")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(want map[string]string) {
 		t.Helper()
-		if o := p.object("edge-status"); !maps.Equal(o.Data, want) || o.Labels[PartLabel] != partStatus {
+		if o := p.object("edge-status"); !maps.Equal(o.Data, want) || string(o.BinaryData[StatusKey]) != "packed" || o.Labels[PartLabel] != partStatus {
 			t.Errorf("the status is %v, %v, not %v", o.Data, o.Labels, want)
 		}
 	}

@@ -282,9 +282,12 @@ func ReadingCompanions() []rbacv1.PolicyRule {
 
 // Status returns the permissions to write the status of a store. The compiler, or the tool that
 // delivers, creates it with the first snapshot.
-func Status(store string) []rbacv1.PolicyRule {
+func Status(store string) []rbacv1.PolicyRule { return Patching(statusName(store)) }
+
+// Patching returns the permissions to write a status into a ConfigMap that exists.
+func Patching(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{statusName(store)}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name}, Verbs: []string{"patch"}},
 	}
 }
 

@@ -92,6 +92,11 @@ bind {{ . }}:{{ $port }}
 
 {{- define "hapsnap.state" -}}secret:{{ .Release.Namespace }}/{{ include "hapsnap.fullname" . }}-pusher{{- end -}}
 
+{{/* The ConfigMap with the status of the fleet. */}}
+{{- define "hapsnap.status" -}}
+{{- if eq "true" (include "hapsnap.inCluster" .) }}{{ include "hapsnap.store" . }}-status{{ else }}configmap:{{ .Release.Namespace }}/{{ include "hapsnap.fullname" . }}-status{{ end -}}
+{{- end -}}
+
 {{/* How long a pod of HAProxy may take to end. */}}
 {{- define "hapsnap.gracePeriod" -}}
 {{- add (int .Values.haproxy.drain.propagationSeconds) (int .Values.haproxy.drain.seconds) 5 -}}
