@@ -91,6 +91,7 @@ func startProgram(w *world, ts *testscript.TestScript, args []string) error {
 		return fmt.Errorf("%w: %s runs already", errUsage, name)
 	}
 	p := w.newProgram(ts, args)
+	p.cmd.Path = thatRunsOn(p.cmd.Path)
 	if err := p.launch(); err != nil {
 		return err
 	}

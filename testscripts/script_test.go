@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,16 +73,21 @@ func withPrograms(run func() int) int {
 	return run()
 }
 
-// build builds the programs, with the race detector where the tests have it.
+// racing is the folder with the programs that have the race detector, in that of binaries.
+const racing = "racing"
+
+// build builds the programs. Where the tests have the race detector, those that run on
+// have it too; commands that answer and end, of which the stories run a thousand, take a
+// multiple of the time with it.
 func build(dir string) error {
-	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
-	if race.Enabled {
-		args = append(append(args, "-race"), strings.Fields(os.Getenv("RACE_FLAGS"))...)
+	if err := goBuild(dir + "/"); err != nil {
+		return err
 	}
-	cmd := exec.Command("go", append(args, "./cmd/compiler", "./cmd/pusher", "./cmd/hapsnap")...)
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs: %w\n%s", err, out)
+	if race.Enabled {
+		flags := append(strings.Fields(os.Getenv("RACE_FLAGS")), "-race")
+		if err := goBuild(filepath.Join(dir, racing)+"/", flags...); err != nil {
+			return err
+		}
 	}
 	haproxy, err := findHAProxy(cmp.Or(os.Getenv("HAPROXY"), "haproxy"))
 	if err != nil {
@@ -97,6 +103,26 @@ func build(dir string) error {
 		}
 	}
 	return os.Symlink(haproxy, filepath.Join(dir, "haproxy"))
+}
+
+// thatRunsOn returns the path of a program for one that runs on: with the race detector,
+// where the tests have it and the program is one of ours.
+func thatRunsOn(path string) string {
+	found := filepath.Join(binaries, racing, filepath.Base(path))
+	if _, err := os.Stat(found); err != nil || filepath.Dir(path) != binaries {
+		return path
+	}
+	return found
+}
+
+func goBuild(to string, flags ...string) error {
+	args := slices.Concat([]string{"build", "-buildvcs=false", "-o", to}, flags, []string{"./cmd/compiler", "./cmd/pusher", "./cmd/hapsnap"})
+	cmd := exec.Command("go", args...)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // findHAProxy resolves the binary; /usr/sbin is not on everybody's PATH.

@@ -210,6 +210,7 @@ func (s *soak) start(name string) {
 		},
 	}[name]
 	s.w.programs[name] = s.command(name, args...)
+	s.w.programs[name].cmd.Path = thatRunsOn(s.w.programs[name].cmd.Path)
 	s.check(s.w.programs[name].launch())
 }
 
