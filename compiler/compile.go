@@ -76,6 +76,7 @@ type Result struct {
 	Artifact    render.Artifact
 	Diagnostics []diag.Diagnostic // sorted
 	Ignored     string            // as in the Input
+	Ingresses   ingress.Census    // of which classes they are
 	// Named are the Secrets and ConfigMaps whose names the compile met, whether
 	// they were among the objects or not.
 	Named routing.Asked
@@ -110,7 +111,9 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 		yielded: yielded{hosts: map[string]bool{}, routes: map[diag.Object]bool{}},
 	}
 	good, err := c.settle(ctx)
-	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
+	census := ingress.CensusOf(in.Objects, in.routing(nil))
+	good.found = append(good.found, census.Warning(in.routing(nil))...)
+	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
 	if err != nil {
 		return r, err
 	}

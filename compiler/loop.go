@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -110,6 +112,7 @@ type loop struct {
 	config    reconfiguration
 	reported  []diag.Diagnostic
 	ignored   string
+	classes   string // of Ingresses that were not compiled, as they were logged last
 }
 
 // idle is how long the loop sleeps if there is nothing to wait for.
@@ -195,7 +198,7 @@ func (l *loop) compile(ctx context.Context, change time.Time) {
 	l.metrics.compiled(time.Since(began), result, err)
 	l.metrics.spent(timeline.spent())
 	l.metrics.pieces(l.Source.memo.Counts())
-	l.Status.compiled(result.Diagnostics, err, time.Now())
+	l.Status.compiled(result, err, time.Now())
 	switch {
 	case errors.Is(err, ErrTemplates), errors.Is(err, ErrGaveUp), errors.Is(err, ErrNothing):
 		l.Log.Error("cannot compile, the published snapshot stays", "err", err)
@@ -236,9 +239,13 @@ func (l *loop) trigger() string {
 // report logs what is new among the diagnostics and the kinds ignored.
 func (l *loop) report(r Result) {
 	if l.ignored != r.Ignored && r.Ignored != "" {
-		l.Log.Info("kinds ignored", "objects", r.Ignored)
+		l.Log.Info("objects of kinds that are not compiled were passed over", "objects", r.Ignored)
 	}
 	l.ignored = r.Ignored
+	if names := otherClasses(r.Ingresses); names != l.classes && names != "" && r.Ingresses.Compiled > 0 {
+		l.Log.Info("some Ingresses are of other classes, and not looked at", "ingresses", r.Ingresses.String(), "hint", "--ingress-class and --controller-class say which are compiled")
+	}
+	l.classes = otherClasses(r.Ingresses)
 	known := map[diag.Diagnostic]bool{}
 	for _, d := range l.reported {
 		known[d] = true
@@ -255,6 +262,17 @@ func (l *loop) report(r Result) {
 		}
 	}
 	l.reported = r.Diagnostics
+}
+
+// otherClasses names the classes that are not compiled: how many Ingresses of others come and go
+// is for the status.
+func otherClasses(c ingress.Census) string {
+	var names []string
+	for _, o := range c.Others {
+		names = append(names, o.Class)
+	}
+	slices.Sort(names)
+	return strings.Join(names, "\n")
 }
 
 // publish brings the pending draft to the store, or keeps it for later.

@@ -15,6 +15,7 @@ type metrics struct {
 	stages               *prometheus.HistogramVec
 	compiles, publishes  *prometheus.CounterVec
 	objects              *prometheus.GaugeVec
+	ingresses            *prometheus.GaugeVec
 	quarantined, success prometheus.Gauge
 	held, configRefused  prometheus.Gauge
 	configReloads        *prometheus.CounterVec
@@ -45,12 +46,15 @@ func newMetrics(r prometheus.Registerer, clock func() time.Time) *metrics {
 		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "hapsnap_compiler_objects", Help: "Objects that the last compile read, by kind.",
 		}, []string{"kind"}),
+		ingresses: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "hapsnap_compiler_ingresses", Help: "Ingresses that the last compile saw, by class: ours, other (not compiled).",
+		}, []string{"class"}),
 	}
 	for _, name := range stageNames {
 		m.stages.WithLabelValues(name)
 	}
 	m.succeeded.Store(clock().UnixNano())
-	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.held, m.configReloads, m.configRefused, m.objects,
+	r.MustRegister(m.duration, m.wait, m.stages, m.compiles, m.publishes, m.rendered, m.quarantined, m.success, m.held, m.configReloads, m.configRefused, m.objects, m.ingresses,
 		age("seconds_since_last_success", "Time since the store was last known to hold what the files said, or since the start. It grows while nothing changes.", &m.succeeded, clock),
 		age("behind_seconds", "For how long there has been a change that the store does not hold yet; 0 while there is none.", &m.behind, clock))
 	return m
@@ -135,6 +139,8 @@ func resultOf(r Result, err error) string {
 // read counts the objects that a draft was made from. Kinds that are gone are
 // not said to be there.
 func (m *metrics) read(r Result) {
+	m.ingresses.WithLabelValues("ours").Set(float64(r.Ingresses.Compiled))
+	m.ingresses.WithLabelValues("other").Set(float64(r.Ingresses.Other()))
 	m.objects.Reset()
 	for _, o := range r.Draft.Provenance.Inputs {
 		m.objects.WithLabelValues(o.Kind).Inc()

@@ -49,7 +49,7 @@ func TestALeaderLooksAtTheHead(t *testing.T) {
 				Store: seen{ids: []snapshots.ID{test.head}}, Leader: test.leader,
 			})
 			l.Status.published(published, nil, time.Now())
-			l.Status.compiled(nil, test.compile, time.Now())
+			l.Status.compiled(Result{}, test.compile, time.Now())
 			l.elected(t.Context(), time.Now().Add(-2*headInterval))
 			l.debounce.begin()
 			l.leads = true

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -28,6 +29,7 @@ type Status struct {
 	head       HeadReport
 	found      []Finding
 	warnings   int
+	ingresses  *ingress.Census // nil: nothing was compiled yet
 	success    time.Time
 	config     *ConfigReport
 	conditions []metav1.Condition
@@ -80,7 +82,7 @@ func (s *Status) Report() Report {
 	} else if !s.follows {
 		c.PublishError = text(s.publishErr)
 	}
-	c.Refused = s.config
+	c.Refused, c.Ingresses = s.config, s.ingresses
 	c.Conditions = slices.Clone(s.conditions)
 	return Report{Head: s.head, Found: append([]Finding{}, s.found...), Compiler: c}
 }
@@ -169,7 +171,8 @@ func text(err error) string {
 
 // compiled takes note of a compile. Where not even the objects could be read, what
 // was found on them before still stands.
-func (s *Status) compiled(found []diag.Diagnostic, err error, now time.Time) {
+func (s *Status) compiled(r Result, err error, now time.Time) {
+	found := r.Diagnostics
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { s.judge(now) }()
@@ -177,6 +180,9 @@ func (s *Status) compiled(found []diag.Diagnostic, err error, now time.Time) {
 	s.compiles = s.compiles || err == nil
 	if err == nil || len(found) > 0 {
 		s.found, s.warnings = findings(s.found, found, now), warnings(found)
+	}
+	if err == nil {
+		s.ingresses = &r.Ingresses
 	}
 }
 
@@ -299,6 +305,9 @@ type CompilerReport struct {
 	Warnings    int           `json:"warnings"`
 	// Conditions say the same in the form of kstatus: Ready, Progressing and Degraded.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Ingresses says how many are compiled and of which classes the others are, once
+	// something was compiled.
+	Ingresses *ingress.Census `json:"ingresses,omitempty"`
 }
 
 // WatchReport is a list of objects that is held as it was known.

@@ -213,6 +213,9 @@ func storedSide(ctx context.Context, url, revision string, o stores.Options) (si
 	if err != nil {
 		return side{}, err
 	}
+	if len(ids) == 0 {
+		return side{}, stores.NoSnapshots(ctx, store)
+	}
 	id, ok := snapshots.FindID(ids, revision)
 	if !ok {
 		return side{}, process.WithHint(process.Usage("%s holds no snapshot %s", store, revision), "pusher history --store STORE lists its snapshots")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -74,8 +75,12 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if f.output == "" {
-		return process.WithHint(process.Usage("no output is named"), "use -o DIR, or -o with a store such as dir:PATH")
+	store, err := f.destination(cmd.Context(), log)
+	if err != nil {
+		return err
+	}
+	if store != nil {
+		defer store.Close()
 	}
 	if err := companions(source.Config, f.output); err != nil {
 		return err
@@ -93,13 +98,30 @@ func (f *renderFlags) run(cmd *cobra.Command) error {
 	timeline.Compiled(result, err)
 	printDiagnostics(stderr, result.Diagnostics)
 	if result.Ignored != "" {
-		log.Info("kinds ignored", "objects", result.Ignored)
+		log.Info("objects of kinds that are not compiled were passed over", "objects", result.Ignored)
+	}
+	if result.Ingresses.Compiled > 0 && len(result.Ingresses.Others) > 0 {
+		fmt.Fprintln(stderr, result.Ingresses)
 	}
 	if err := f.verdict(result, err); err != nil {
 		timeline.Dropped("refused")
 		return err
 	}
-	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, f.cluster.store(f.opening, log))
+	return f.write(cmd.Context(), cmd.OutOrStdout(), timeline, result, source.Config.ShrinkGuard, store)
+}
+
+// destination opens the store that is the output, nil for a plain directory: what cannot be
+// one is refused before anything is compiled.
+func (f *renderFlags) destination(ctx context.Context, log *slog.Logger) (stores.Store, error) {
+	switch {
+	case f.output == "":
+		return nil, process.WithHint(process.Usage("no output is named"), "use -o DIR, or -o with a store such as dir:PATH")
+	case !isStore(f.output) && stores.LikeGit(f.output) == "":
+		return nil, nil
+	}
+	o := f.cluster.store(f.opening, log)
+	o.Publish = true
+	return stores.Open(ctx, f.output, o)
 }
 
 // verdict returns why nothing is to be written, or nil.
@@ -114,18 +136,12 @@ func (f *renderFlags) verdict(r compiler.Result, err error) error {
 }
 
 // write brings the result where it belongs.
-func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *compiler.Timeline, r compiler.Result, g config.ShrinkGuard, o stores.Options) error {
-	if !isStore(f.output) {
+func (f *renderFlags) write(ctx context.Context, stdout io.Writer, timeline *compiler.Timeline, r compiler.Result, g config.ShrinkGuard, store stores.Store) error {
+	if store == nil {
 		r.Draft.Subject = compiler.Subject(snapshots.Snapshot{}, r)
 		timeline.Dropped("directory")
 		return compiler.WriteTree(f.output, r.Draft)
 	}
-	o.Publish = true
-	store, err := stores.Open(ctx, f.output, o)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	if f.shrink {
 		g = config.ShrinkGuard{}
 	}

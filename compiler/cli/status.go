@@ -16,7 +16,6 @@ import (
 	"github.com/hapsnap/hapsnap/compiler"
 	"github.com/hapsnap/hapsnap/compiler/cluster"
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
 )
 
@@ -156,11 +155,12 @@ func askStore(ctx context.Context, url string, o stores.Options) (compiler.Repor
 	if err != nil {
 		return compiler.Report{}, err
 	}
-	var head snapshots.Snapshot
-	if len(ids) > 0 {
-		if head, err = store.Get(ctx, ids[len(ids)-1]); err != nil {
-			return compiler.Report{}, err
-		}
+	if len(ids) == 0 {
+		return compiler.Report{}, stores.NoSnapshots(ctx, store)
+	}
+	head, err := store.Get(ctx, ids[len(ids)-1])
+	if err != nil {
+		return compiler.Report{}, err
 	}
 	return compiler.StoredReport(head), nil
 }
@@ -231,6 +231,9 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 	}
 	if c.Refused != nil {
 		p.refused(*c.Refused)
+	}
+	if c.Ingresses != nil {
+		p.line("classes", "%s", c.Ingresses)
 	}
 	if c.Warnings > 0 {
 		p.line("warnings", "%d", c.Warnings)

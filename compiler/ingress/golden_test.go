@@ -106,6 +106,9 @@ func gather(tb testing.TB, files []txtar.File) inputs.Inputs {
 	for i := range in.Services {
 		in.Services[i].At = relative(dir, in.Services[i].At)
 	}
+	for i := range in.Classes {
+		in.Classes[i].At = relative(dir, in.Classes[i].At)
+	}
 	for i := range in.Secrets {
 		in.Secrets[i].At = relative(dir, in.Secrets[i].At)
 	}

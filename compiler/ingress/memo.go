@@ -102,6 +102,7 @@ func (m *Memo) claimer(in inputs.Inputs, t *merge) *claimer {
 	if m != nil {
 		c.now.known = make(map[place]remembered, 2*len(in.Ingresses))
 	}
+	t.add(c.classes.strangers(in.Classes)...)
 	for _, class := range in.Classes {
 		if class.Value.Spec.Controller == t.cfg.ControllerClass && class.Value.Spec.Parameters != nil {
 			p := parametersOf(class, t.backends.lists.configMaps)

@@ -19,6 +19,7 @@ import (
 	"text/template/parse"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -41,6 +42,13 @@ func Shipped(files fs.FS) (Templates, error) {
 
 // Overlay reads the templates of a user's directory.
 func Overlay(dir string) (Templates, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, process.WithHint(fmt.Errorf("read templates: there is no directory %s: %w", dir, fs.ErrNotExist), "correct --templates, or make the directory: an empty one leaves the shipped templates as they are")
+	case err == nil && !info.IsDir():
+		return nil, process.WithHint(fmt.Errorf("read templates: %s is not a directory", dir), "name with --templates the directory that has haproxy/, maps/ and so on in it")
+	}
 	return read(os.DirFS(dir), func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) })
 }
 
@@ -79,7 +87,7 @@ func read(files fs.FS, pathOf func(string) string) (Templates, error) {
 	var out Templates
 	err := walk(files, ".", func(name string) error {
 		if areaOf(name) == noArea {
-			return fmt.Errorf("%s is none of haproxy/*.cfg, maps/*.map, files/*, partials/*.cfg, extend/*.cfg", pathOf(name))
+			return process.WithHint(fmt.Errorf("%s is none of haproxy/*.cfg, maps/*.map, files/*, partials/*.cfg, extend/*.cfg", pathOf(name)), "name with --templates a directory that has these in it, and nothing else")
 		}
 		text, err := fs.ReadFile(files, name)
 		out = append(out, Template{Name: name, Path: pathOf(name), Text: string(text)})

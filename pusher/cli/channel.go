@@ -136,6 +136,9 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 		done.Changed, done.Done, done.Message = false, why.Error(), after.Message
 		return done, nil
 	}
+	if err != nil && len(view.IDs)+len(view.Refused) == 0 {
+		return done, stores.NoSnapshots(ctx, store)
+	}
 	if err != nil {
 		return done, err
 	}

@@ -71,6 +71,9 @@ func (f *gcFlags) run(cmd *cobra.Command, store stores.Store) error {
 	if err != nil {
 		return err
 	}
+	if len(view.IDs)+len(view.Refused) == 0 {
+		return stores.NoSnapshots(ctx, store)
+	}
 	view = withOld(view)
 	times, err := f.times(ctx, store, view, now)
 	if err != nil {

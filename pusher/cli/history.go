@@ -88,6 +88,9 @@ func history(ctx context.Context, store stores.Reader, status observe.Status, li
 	if err != nil {
 		return nil, err
 	}
+	if len(view.IDs)+len(view.Refused) == 0 {
+		return nil, stores.NoSnapshots(ctx, store)
+	}
 	view.Fleet = status.Fleet
 	want := channel.Want(view, now)
 	list := []revision{}

@@ -225,7 +225,8 @@ type refuser interface {
 }
 
 // allOf returns the names of all snapshots of a store, ascending, also of those that are
-// not signed by who may. The channel, which may be what is wrong, is not read.
+// not signed by who may. The channel, which may be what is wrong, is not read. A store without
+// one is an error: another is meant.
 func allOf(ctx context.Context, store stores.Reader) ([]snapshots.ID, error) {
 	ids, err := store.IDs(ctx)
 	if err != nil {
@@ -237,6 +238,9 @@ func allOf(ctx context.Context, store stores.Reader) ([]snapshots.ID, error) {
 			return nil, err
 		}
 		ids = withRefused(ids, refused)
+	}
+	if len(ids) == 0 {
+		return nil, stores.NoSnapshots(ctx, store)
 	}
 	return ids, nil
 }

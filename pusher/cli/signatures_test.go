@@ -73,12 +73,14 @@ func TestVerifyTellsDamageFromTrouble(t *testing.T) {
 		"one is damaged, one is not": {&shelf{ids: [][]snapshots.ID{both}, trouble: map[snapshots.ID]error{a: errors.New("refused"), b: snapshots.ErrCorrupt}}, process.ExitInvalid, 2, 2},
 		"one was deleted meanwhile":  {&shelf{ids: [][]snapshots.ID{both, one}, trouble: map[snapshots.ID]error{a: snapshots.ErrNotFound}}, process.ExitOK, 1, 0},
 		"one is listed, and is not":  {&shelf{ids: [][]snapshots.ID{both}, trouble: map[snapshots.ID]error{a: snapshots.ErrNotFound}}, process.ExitFailure, 2, 1},
-		"there is none":              {&shelf{ids: [][]snapshots.ID{nil}}, process.ExitOK, 0, 0},
 	} {
 		v, err := verify(t.Context(), c.store)
 		if code := process.Code(t.Context(), v.exit()); err != nil || code != c.code || v.Snapshots != c.read || len(v.Failed) != c.failed {
 			t.Errorf("%s: %+v, exit code %d: %v", name, v, code, err)
 		}
+	}
+	if _, err := verify(t.Context(), &shelf{ids: [][]snapshots.ID{nil}}); process.Code(t.Context(), err) != process.ExitFailure {
+		t.Errorf("to verify nothing is a success: %v", err)
 	}
 }
 

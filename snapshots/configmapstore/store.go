@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -172,6 +173,25 @@ func (s *Store) list(ctx context.Context, more string) (listing, error) {
 	}
 	l := newListing(s.name, found.Items)
 	return l, s.divide(&l)
+}
+
+// mostOthers is how many manifests Others reads.
+const mostOthers = 500
+
+// Others returns the stores of the namespace, as far as a few manifests name them: one of them
+// may be the store that is meant.
+func (s *Store) Others(ctx context.Context) (what string, names []string, err error) {
+	selector := labels.Set{PartLabel: partManifest}.String() + readable
+	found, err := s.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(s.namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: mostOthers})
+	if err != nil {
+		return "", nil, fmt.Errorf("list stores of namespace %s: %w", s.namespace, because(ctx, err))
+	}
+	for _, o := range found.Items {
+		names = append(names, o.Labels[NameLabel])
+	}
+	slices.Sort(names)
+	return "stores of namespace " + s.namespace, slices.Compact(names), nil
 }
 
 // placed returns an error if the namespace does not exist.

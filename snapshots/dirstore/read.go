@@ -95,6 +95,9 @@ func (s *Store) unlessDeleted(ctx context.Context, id snapshots.ID, err error) e
 // snapshot, has a name that is no ID.
 func (s *Store) list() ([]snapshots.ID, error) {
 	info, err := os.Stat(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read %s: there is no such directory: %w", s, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s, err)
 	}

@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -106,6 +107,9 @@ var (
 func explain(err error, e *transport.Endpoint) error {
 	key, _ := errors.AsType[*knownhosts.KeyError](err)
 	negotiation, _ := errors.AsType[*ssh.AlgorithmNegotiationError](err)
+	_, authority := errors.AsType[x509.UnknownAuthorityError](err)
+	invalid, _ := errors.AsType[x509.CertificateInvalidError](err)
+	_, name := errors.AsType[x509.HostnameError](err)
 	_, revoked := errors.AsType[*knownhosts.RevokedError](err)
 	switch {
 	case err == nil:
@@ -114,6 +118,12 @@ func explain(err error, e *transport.Endpoint) error {
 		return process.WithHint(fmt.Errorf("%w: 401", ErrDenied), httpHint(e.User))
 	case errors.Is(err, transport.ErrAuthorizationFailed):
 		return process.WithHint(fmt.Errorf("%w: 403", ErrDenied), "the token is known there, and must be allowed to read and write this repository")
+	case authority:
+		return process.WithHint(err, "nobody whom this machine trusts has signed the certificate of "+e.Host+": name a file with its authority by --git-ca-file")
+	case invalid.Cert != nil && invalid.Reason == x509.Expired:
+		return process.WithHint(err, "the certificate of "+e.Host+" has to be renewed there, or the clock of this machine is wrong")
+	case name:
+		return process.WithHint(err, "write the URL of the store with a name that the certificate of "+e.Host+" is for")
 	case key != nil && len(key.Want) == 0:
 		return process.WithHint(fmt.Errorf("%w: %s", ErrUnknownHost, e.Host), "compare the output of ssh-keyscan with what the host publishes, and add it to the file of --git-known-hosts")
 	case key != nil, revoked, negotiation != nil && strings.Contains(negotiation.What, "host key"):

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores/sequence"
@@ -66,6 +67,10 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 	if parent.bad != nil {
 		s.options.Log.Warn("the newest snapshot is corrupt, publishing the next one on top of it", "store", s.String(), "snapshot", parent.ID.String(), "err", parent.bad)
 	}
+	if parent.commit.IsZero() && !s.named && r.channel.IsZero() && len(s.branches) > 0 {
+		return snapshots.ID{}, false, process.WithHint(
+			fmt.Errorf("make branch %s of %s: %w", s.options.Branch, s, errOthers), "the URL names no branch: add ?branch=NAME, also for a new one; "+s.branchesAre())
+	}
 	if id, ok := arrived(r, tried); ok {
 		return id, true, s.addTag(ctx, r, parent)
 	}
@@ -87,6 +92,9 @@ func (s *Store) publish(ctx context.Context, d snapshots.Draft, tried map[snapsh
 	s.tip, s.seen = made, made.ID
 	return made.ID, true, nil
 }
+
+// errOthers is why a branch that nobody named is not made in a repository of somebody.
+var errOthers = errors.New("the repository is not empty, and has other branches")
 
 // arrived returns the snapshot among those tried that the repository has: at the
 // tip, or under its tag if others were put on top of it.

@@ -22,6 +22,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/hapsnap/hapsnap/internal/process"
 )
@@ -325,7 +326,9 @@ func (c Credentials) access(e *transport.Endpoint, password string) (*transport.
 	switch e.Protocol {
 	case "http", "https":
 		if auth, err = c.http(e.User, password); err == nil && c.CAFile != "" {
-			own.CaBundle, err = os.ReadFile(c.CAFile)
+			if own.CaBundle, err = os.ReadFile(c.CAFile); err != nil {
+				err = fmt.Errorf("read the authorities of --git-ca-file: %w", err)
+			}
 		}
 	case "ssh":
 		auth, err = c.ssh(e)
@@ -354,14 +357,25 @@ func (c Credentials) http(user, password string) (transport.AuthMethod, error) {
 	}
 }
 
+// errPassphrase is why a key cannot be used that nobody is there to unlock.
+var errPassphrase = errors.New("the key has a passphrase, and nobody is there to type it")
+
 // ssh offers the key, and accepts only the host keys that are known. Their
 // algorithms are asked for, since a server with several keys would else show
 // one that is perhaps not among them.
 func (c Credentials) ssh(e *transport.Endpoint) (transport.AuthMethod, error) {
-	auth, err := gitssh.NewPublicKeysFromFile(cmp.Or(e.User, sshUser), c.SSHKeyFile, "")
+	data, err := os.ReadFile(c.SSHKeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("read private key %s: %w", c.SSHKeyFile, err)
+		return nil, process.WithHint(fmt.Errorf("read private key: %w", err), "name the file of a private key with --git-ssh-key")
 	}
+	key, err := ssh.ParsePrivateKey(data)
+	if _, locked := errors.AsType[*ssh.PassphraseMissingError](err); locked {
+		return nil, process.WithHint(fmt.Errorf("read private key %s: %w", c.SSHKeyFile, errPassphrase), "make a key without one for this program, and name it with --git-ssh-key: ssh-keygen -t ed25519 -N '' -f FILE")
+	}
+	if err != nil {
+		return nil, process.WithHint(fmt.Errorf("read private key %s: %w", c.SSHKeyFile, err), "name a private key of SSH with --git-ssh-key")
+	}
+	auth := &gitssh.PublicKeys{User: cmp.Or(e.User, sshUser), Signer: key}
 	var files []string
 	if c.KnownHostsFile != "" {
 		files = append(files, c.KnownHostsFile)

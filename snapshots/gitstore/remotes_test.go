@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -117,8 +118,8 @@ func TestCertificateIsVerified(t *testing.T) {
 	r := newRepository(t)
 	server := newWebServer(t, r)
 	s := r.open(t, server.at, func(o *Options) { o.Credentials.CAFile = "" })
-	if _, err := s.View(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("view: %v", err)
+	if _, err := s.View(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") || !strings.Contains(process.Hint(err), "--git-ca-file") {
+		t.Errorf("view: %v, hint %q", err, process.Hint(err))
 	}
 	if n := server.asked.Load(); n != 0 {
 		t.Errorf("the server was asked %d times", n)
@@ -240,5 +241,20 @@ func TestCredentialsThatCannotWork(t *testing.T) {
 		if _, err := Open(Options{URL: text}); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// A key with a passphrase cannot be used: nobody is there to type it.
+func TestKeyWithPassphrase(t *testing.T) {
+	t.Parallel()
+	server := newSSHServer(t)
+	file := filepath.Join(t.TempDir(), "key")
+	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", secret, "-f", file).CombinedOutput(); err != nil {
+		t.Fatalf("ssh-keygen: %v\n%s", err, out)
+	}
+	s := newRepository(t).open(t, server.at, func(o *Options) { o.Credentials.SSHKeyFile = file })
+	_, err := s.View(t.Context())
+	if err == nil || !strings.Contains(err.Error(), file+": the key has a passphrase") || !strings.Contains(process.Hint(err), "--git-ssh-key") {
+		t.Errorf("%v, hint %q", err, process.Hint(err))
 	}
 }

@@ -54,6 +54,7 @@ type Author struct {
 // Any number of Stores and processes may share the repository.
 type Store struct {
 	options  Options
+	named    bool // whether the branch was named
 	endpoint *transport.Endpoint
 	names    names // of the branch and its channel
 	shelf    names // of what is published: the same, or those of Review
@@ -64,6 +65,7 @@ type Store struct {
 	turn      chan struct{}
 	closed    bool
 	last      refs                      // the last listing
+	branches  []string                  // of all stores and people in it
 	tip       tip                       // the last tip that was verified
 	seen      snapshots.ID              // the newest tip that was seen and verified
 	channel   plumbing.Hash             // the last tip of the channel's branch that was believed
@@ -89,6 +91,7 @@ type tip struct {
 
 // Open checks the options. It does not contact the repository, and makes nothing.
 func Open(o Options) (*Store, error) {
+	named := o.Branch != ""
 	o.Branch = cmp.Or(o.Branch, DefaultBranch)
 	o.Name = cmp.Or(o.Name, o.Branch)
 	o.Author.Name = cmp.Or(o.Author.Name, "hapsnap")
@@ -115,6 +118,7 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{
 		options:  o,
+		named:    named,
 		endpoint: endpoint,
 		names:    names(o.Branch),
 		shelf:    names(cmp.Or(o.Review, o.Branch)),
@@ -233,7 +237,7 @@ func (s *Store) listOnce(ctx context.Context) (refs, error) {
 	if err != nil {
 		return refs{}, fmt.Errorf("list %s: %w", s, err)
 	}
-	s.last = s.names.pick(listing)
+	s.last, s.branches = s.names.pick(listing), branchesOf(listing)
 	if s.reviewed() {
 		shelf := s.shelf.pick(listing)
 		s.last.tags, s.last.review = shelf.tags, shelf.branch
@@ -273,7 +277,7 @@ func (s *Store) readTip(ctx context.Context, r refs) (tip, error) {
 		return tip{Head: sequence.Head{ID: id}, commit: r.branch, bad: err}, nil
 	}
 	if isCorrupt(err) {
-		return tip{}, fmt.Errorf("read branch %s of %s: %w: %w", s.options.Branch, s, ErrForeign, err)
+		return tip{}, s.foreign(err)
 	}
 	if err != nil {
 		return tip{}, err
@@ -281,6 +285,18 @@ func (s *Store) readTip(ctx context.Context, r refs) (tip, error) {
 	s.tip = tip{Head: sequence.HeadOf(snapshot), commit: r.branch, files: files}
 	return s.tip, nil
 }
+
+// foreign is the error of a branch whose tip is not a snapshot. One that nobody named is
+// perhaps not meant.
+func (s *Store) foreign(err error) error {
+	err = fmt.Errorf("read branch %s of %s: %w: %w", s.options.Branch, s, ErrForeign, err)
+	if s.named || len(s.last.tags) > 0 {
+		return err
+	}
+	return process.WithHint(err, "the URL names no branch: add ?branch=NAME; "+s.branchesAre())
+}
+
+func (s *Store) branchesAre() string { return "the branches are " + strings.Join(s.branches, ", ") }
 
 // load fetches and reads the snapshot of a commit.
 func (s *Store) load(ctx context.Context, commit plumbing.Hash) (snapshots.Snapshot, blobs, error) {

@@ -66,6 +66,34 @@ func (s *Store) look(ctx context.Context, take func(refs, []snapshots.ID) error)
 	})
 }
 
+// Others returns the branches of the repository, but for the channels of stores: one of them
+// may be the store that is meant.
+func (s *Store) Others(ctx context.Context) (what string, names []string, err error) {
+	done, err := s.begin(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	defer done()
+	if _, err := s.list(ctx); err != nil {
+		return "", nil, err
+	}
+	return "branches", s.branches, nil
+}
+
+// branchesOf returns the branches of a listing, but for the channels of stores.
+func branchesOf(listing map[string]plumbing.Hash) []string {
+	var out []string
+	for name := range listing {
+		short, ok := strings.CutPrefix(name, names("").branch().String())
+		of, isChannel := strings.CutSuffix(name, names("").channel().Short())
+		if _, found := listing[of]; ok && !(isChannel && found) {
+			out = append(out, short)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Get returns a snapshot whose every digest has been verified. The error wraps [snapshots.ErrNotFound]
 // or [snapshots.ErrCorrupt] where one of them is why. A snapshot that was fetched before is returned
 // even while the repository is out of reach.

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -109,12 +110,14 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 		return nil, process.WithHint(process.Usage("store %s: only what is in git or ConfigMaps can be signed", text), "leave out --signing-key, --allowed-signers and --keyring")
 	case o.Key.File == "" && o.Key.PassphraseFile != "":
 		return nil, process.WithHint(process.Usage("there is a passphrase and no key that has it"), "use --signing-key FILE")
+	case LikeGit(text) != "":
+		return nil, process.WithHint(process.Usage("store %s is a git repository, and not written as one", redacted(text)), "write "+LikeGit(text))
 	case !HasScheme(text):
-		return openDir(text, o)
+		return dirstore.Open(text, dirstore.Options{Log: o.Log}), nil
 	case scheme == "dir" && rest == "":
 		return nil, usage("store %q names no directory", text)
 	case scheme == "dir":
-		return openDir(rest, o)
+		return dirstore.Open(rest, dirstore.Options{Log: o.Log}), nil
 	case InCluster(text):
 		return openConfigMaps(text, o)
 	case strings.HasPrefix(scheme, "git+"):
@@ -123,6 +126,30 @@ func Open(_ context.Context, text string, o Options) (Store, error) {
 		return nil, usage("store %q: unknown scheme %s:", text, scheme)
 	}
 }
+
+// NoSnapshots returns the error of a verb that reads and finds no snapshot in a store. The
+// URL may name the wrong one, so the error lists the others that are there.
+func NoSnapshots(ctx context.Context, s Reader) error {
+	err, hint := fmt.Errorf("there is no snapshot in %s", s), "compiler run and compiler render publish snapshots; name the store that they have"
+	in, ok := s.(interface {
+		// Others returns the names that a store may have in the same place, and what they are.
+		Others(ctx context.Context) (what string, names []string, err error)
+	})
+	if !ok {
+		return process.WithHint(err, hint)
+	}
+	what, names, failed := in.Others(ctx)
+	switch {
+	case failed != nil || len(names) == 0:
+		return process.WithHint(err, hint)
+	case len(names) > mostOthers:
+		names = append(names[:mostOthers:mostOthers], "…")
+	}
+	return process.WithHint(fmt.Errorf("%w; the %s are %s", err, what, strings.Join(names, ", ")), hint)
+}
+
+// mostOthers is how many other stores an error names.
+const mostOthers = 20
 
 // HasScheme tells a URL from the path of a directory.
 func HasScheme(text string) bool {
@@ -157,15 +184,51 @@ func openConfigMaps(text string, o Options) (Store, error) {
 	return s, nil
 }
 
-func openDir(path string, o Options) (Store, error) {
-	if isBareRepository(path) {
-		absolute, err := filepath.Abs(path)
-		if err != nil {
-			return nil, fmt.Errorf("find %s: %w", path, err)
+// LikeGit returns how a store is written, where a text names a repository as git does:
+// by git@host:path, by a URL without git+, or by a path that is one or ends as one does.
+// It returns "" for all else.
+func LikeGit(text string) string {
+	const branch = "?branch=NAME"
+	scheme, rest, isURL := strings.Cut(text, "://")
+	if isURL && slices.Contains(gitSchemes, "git+"+scheme) {
+		if user, host, ok := strings.Cut(rest, "@"); ok {
+			name, _, _ := strings.Cut(user, ":") // and not the password
+			rest = name + "@" + host
 		}
-		return nil, process.WithHint(process.Usage("store %s is a git repository", path), "use git+file://"+absolute)
+		return "git+" + scheme + "://" + rest + branch
 	}
-	return dirstore.Open(path, dirstore.Options{Log: o.Log}), nil
+	for _, form := range []*regexp.Regexp{scpWithUser, scpWithSuffix} {
+		if parts := form.FindStringSubmatch(text); parts != nil && parts[2] != "dir" && parts[2] != "configmap" {
+			return "git+ssh://" + cmp.Or(parts[1], "git@") + parts[2] + "/" + parts[3] + branch + ", with --git-ssh-key FILE"
+		}
+	}
+	path := strings.TrimPrefix(text, "dir:")
+	if HasScheme(path) || !isBareRepository(path) && (path != text || !strings.HasSuffix(path, ".git") || isDirectory(path)) {
+		return ""
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	return (&url.URL{Scheme: "git+file", Path: path}).String() + branch
+}
+
+// The forms of a repository behind SSH that git takes beside URLs.
+var (
+	scpWithUser   = regexp.MustCompile(`^([\w.-]+@)([\w.-]+):/?([^/].*)$`)
+	scpWithSuffix = regexp.MustCompile(`^()([\w.-]{2,}):/?([^/].*\.git)$`)
+)
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// redacted is a URL without a password.
+func redacted(text string) string {
+	if u, err := url.Parse(text); err == nil {
+		return u.Redacted()
+	}
+	return text
 }
 
 // isBareRepository reports whether path is the folder in which git keeps its
@@ -206,6 +269,10 @@ func openGit(text string, o Options) (Store, error) {
 	if o.Publish && q.review != "" {
 		return nil, process.WithHint(process.Usage("store %s: people merge into %s, and nothing else writes there", u.Redacted(), cmp.Or(q.branch, gitstore.DefaultBranch)),
 			"publish to the branch that they merge from: ?branch="+q.review)
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.User(u.User.Username())
+		return nil, process.WithHint(process.Usage("store %s: the password in its URL can be read by whoever lists the processes", u), "leave it out of the URL, and name a file that holds it with --git-token-file")
 	}
 	remote := *u
 	remote.Scheme, remote.RawQuery = strings.TrimPrefix(u.Scheme, "git+"), ""

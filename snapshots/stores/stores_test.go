@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hapsnap/hapsnap/internal/kubeconfig"
 	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore/signature"
 	"github.com/hapsnap/hapsnap/snapshots/storetest"
@@ -32,9 +34,9 @@ func TestOpenNamesStores(t *testing.T) {
 		"git+file:///a?branch=b&review=c":          "git+file:///a?branch=b&review=c",
 		"git+file:///a?branch=b&deliver=edge/shop": "git+file:///a?branch=b",
 		"configmap:edge/shop.eu":                   "configmap:edge/shop.eu",
-		"git+https://user:secret@git.example:8443/shop/edge.git?branch=env/edge": "git+https://user@git.example:8443/shop/edge.git?branch=env%2Fedge",
-		"git+http://localhost:3000/shop/edge.git":                                "git+http://localhost:3000/shop/edge.git?branch=main",
-		"git+ssh://git@git.example/shop/edge.git":                                "git+ssh://git@git.example/shop/edge.git?branch=main",
+		"git+https://user@git.example:8443/shop/edge.git?branch=env/edge": "git+https://user@git.example:8443/shop/edge.git?branch=env%2Fedge",
+		"git+http://localhost:3000/shop/edge.git":                         "git+http://localhost:3000/shop/edge.git?branch=main",
+		"git+ssh://git@git.example/shop/edge.git":                         "git+ssh://git@git.example/shop/edge.git?branch=main",
 	} {
 		s, err := Open(t.Context(), text, Options{CacheDir: t.TempDir(), Credentials: gitstore.Credentials{SSHKeyFile: "key"}, Cluster: cluster})
 		if err != nil {
@@ -77,7 +79,6 @@ func TestOpenRefusesWhatItCannotBe(t *testing.T) {
 		"configmap:edge/":                     `name ""`,
 		"configmap:/edge":                     `namespace ""`,
 		"configmap:edge/a/b":                  `name "a/b"`,
-		"file:///srv/a":                       `unknown scheme file:`,
 		"git+git://git.example/a":             "unknown scheme git+git:",
 		"git+file://srv/a":                    "the path of git+file:// is absolute",
 		"git+file:a":                          "the path of git+file:// is absolute",
@@ -154,8 +155,87 @@ func TestOpenedStoresWork(t *testing.T) {
 	}
 	// The repository itself is no directory of snapshots.
 	_, err := Open(t.Context(), bare, Options{})
-	if process.Code(t.Context(), err) != process.ExitUsage || process.Hint(err) != "use git+file://"+bare {
+	if process.Code(t.Context(), err) != process.ExitUsage || process.Hint(err) != "write git+file://"+escaped+"?branch=NAME" {
 		t.Errorf("open %s: %v, hint %q", bare, err, process.Hint(err))
+	}
+}
+
+// A repository that is named as git itself names it is neither a store nor a directory. The
+// error says how it is written, and repeats no password.
+func TestRepositoriesAsGitNamesThem(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for text, want := range map[string]string{
+		"git@git.example:shop/edge.git":         "write git+ssh://git@git.example/shop/edge.git?branch=NAME, with --git-ssh-key FILE",
+		"git@git.example:/srv/edge":             "write git+ssh://git@git.example/srv/edge?branch=NAME, with --git-ssh-key FILE",
+		"git.example:edge.git":                  "write git+ssh://git@git.example/edge.git?branch=NAME, with --git-ssh-key FILE",
+		"ssh://git@git.example/edge":            "write git+ssh://git@git.example/edge?branch=NAME",
+		"https://git.example/edge":              "write git+https://git.example/edge?branch=NAME",
+		"https://u:secret@git.example/edge":     "write git+https://u@git.example/edge?branch=NAME",
+		"file:///srv/edge":                      "write git+file:///srv/edge?branch=NAME",
+		filepath.Join(folder, "edge.git"):       "write git+file://" + filepath.Join(folder, "edge.git") + "?branch=NAME",
+		"git+https://u:secret@git.example/edge": "leave it out of the URL, and name a file that holds it with --git-token-file",
+	} {
+		_, err := Open(t.Context(), text, Options{})
+		if process.Code(t.Context(), err) != process.ExitUsage || process.Hint(err) != want {
+			t.Errorf("%s: %v, hint %q", text, err, process.Hint(err))
+		}
+		if strings.Contains(err.Error()+process.Hint(err), "secret") {
+			t.Errorf("%s: the password is repeated: %v", text, err)
+		}
+	}
+	for _, text := range []string{"./edge:git", "dir:edge.git", "edge", "configmap:edge/shop.git"} {
+		if like := LikeGit(text); like != "" {
+			t.Errorf("%s is taken for a git repository, %s", text, like)
+		}
+	}
+}
+
+// Who looks for snapshots where there are none is told which stores there are.
+func TestNoSnapshots(t *testing.T) {
+	t.Parallel()
+	bare := filepath.Join(t.TempDir(), "edge.git")
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "--quiet", "--bare", bare).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v\n%s", err, out)
+	}
+	open := func(text string) Store {
+		s, err := Open(t.Context(), text, Options{CacheDir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	first := open("git+file://" + bare)
+	want := "there is no snapshot in " + first.String()
+	if got := NoSnapshots(t.Context(), first).Error(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, branch := range []string{"prod", "edge"} {
+		s := open("git+file://" + bare + "?branch=" + branch)
+		if _, _, err := s.Publish(t.Context(), storetest.Draft("web")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.UpdateChannel(t.Context(), "pause", time.Now(), func(c *channel.Channel) error {
+			*c = c.Paused(channel.Pause{By: "ann"})
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := NoSnapshots(t.Context(), first).Error(); got != want+"; the branches are edge, prod" {
+		t.Errorf("%q, want %q and the branches", got, want)
+	}
+	// Nobody named the branch, and the repository is somebody's.
+	_, _, err := first.Publish(t.Context(), storetest.Draft("web"))
+	if hint := "the URL names no branch: add ?branch=NAME, also for a new one; the branches are edge, prod"; process.Hint(err) != hint {
+		t.Errorf("published to a branch that nobody named: %v, hint %q", err, process.Hint(err))
+	}
+	if _, _, err := open("git+file://"+bare+"?branch=main").Publish(t.Context(), storetest.Draft("web")); err != nil {
+		t.Errorf("a branch that was named: %v", err)
+	}
+	if _, _, err := first.Publish(t.Context(), storetest.Draft("api")); err != nil {
+		t.Errorf("the usual branch is ours by now: %v", err)
 	}
 }
 
