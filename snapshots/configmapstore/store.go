@@ -188,7 +188,9 @@ func (s *Store) Others(ctx context.Context) (what string, names []string, err er
 		return "", nil, fmt.Errorf("list stores of namespace %s: %w", s.namespace, because(ctx, err))
 	}
 	for _, o := range found.Items {
-		names = append(names, o.Labels[NameLabel])
+		if name := o.Labels[NameLabel]; name != s.name {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return "stores of namespace " + s.namespace, slices.Compact(names), nil
