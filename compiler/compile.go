@@ -53,6 +53,8 @@ type Input struct {
 	Seals *sealMemo
 	// Countries is the list of countries that an earlier compile read, or nil.
 	Countries *ingress.CountryMemo
+	// CountryFiles are the files of that list.
+	CountryFiles []ingress.CountryFile
 	// SecretsUnseen says that there are no Secrets among the objects because none is to be
 	// looked at, and not because there are none.
 	SecretsUnseen bool
@@ -209,6 +211,7 @@ func (in Input) routing(refused map[diag.Object]bool) ingress.Config {
 		Countries:          in.Config.Countries.ConfigMaps,
 		CountryHeader:      in.Config.Countries.Header != "",
 		CountryMemo:        in.Countries,
+		CountryFiles:       in.CountryFiles,
 		SharedLists:        in.Config.Shared.NetworkLists,
 		SharedAuthServices: in.Config.Shared.AuthServices,
 		IngressClass:       in.Config.IngressClass, ControllerClass: in.Config.ControllerClass,

@@ -32,6 +32,8 @@ type world struct {
 	objects   inputs.Inputs
 	templates *render.Set
 	version   string // of HAProxy
+	// countryFiles are those of the list of countries.
+	countryFiles []ingress.CountryFile
 	// overlaid says that there are templates of an administrator, which may refer from
 	// anything to anything.
 	overlaid bool
@@ -58,6 +60,7 @@ func (j *Judge) world(ctx context.Context, newest compiled) (*world, error) {
 	}
 	w.objects = inputs.NewSelector(w.source.Config, g.Objects.Namespaces).Objects(g.Objects)
 	w.objects.Secrets = nil
+	w.countryFiles = readCountryFiles(w.source.Config.Countries.Files)
 	files, err := render.Shipped(templates.FS)
 	if err == nil && w.source.Templates != "" {
 		var overlay render.Templates
@@ -76,6 +79,7 @@ func (w *world) input(objects inputs.Inputs) Input {
 	return Input{
 		Objects: objects, Config: w.source.Config, Templates: w.templates, SecretsUnseen: true,
 		Now: time.Now(), Trigger: "review", CompilerVersion: process.Version(), HAProxyVersion: w.version,
+		CountryFiles: w.countryFiles,
 	}
 }
 

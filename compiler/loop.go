@@ -69,6 +69,7 @@ func Run(ctx context.Context, o Options) error {
 	objects, templates := o.Source.changes(ctx, o.Log)
 	l.elected(ctx, time.Now())
 	configuration := l.configuration(ctx)
+	var countries countryWatch
 	l.debounce.change(time.Now())
 	for {
 		timer := time.NewTimer(time.Until(l.wake()))
@@ -78,6 +79,8 @@ func Run(ctx context.Context, o Options) error {
 			l.drop("interrupted")
 			return nil
 		case <-objects:
+			l.debounce.change(time.Now())
+		case <-countries.follow(ctx, l.Source.Config.Countries.Files, o.Log):
 			l.debounce.change(time.Now())
 		case <-templates:
 			l.debounce.change(time.Now())

@@ -99,7 +99,7 @@ func (s Source) attempt(ctx context.Context, check *validate.Checker, now time.T
 // read reads the objects and the templates.
 func (s Source) read(ctx context.Context) (Input, error) {
 	objects, err := s.Objects.Read(ctx, s.Config)
-	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Countries: s.countries, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored}
+	in := Input{Config: s.Config, Memo: s.memo, Read: s.secrets, Seals: s.seals, Claims: s.claims, Countries: s.countries, Objects: objects.Objects, Found: objects.Found, Ignored: objects.Ignored, CountryFiles: readCountryFiles(s.Config.Countries.Files)}
 	if err != nil {
 		return in, err
 	}

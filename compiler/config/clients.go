@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/hapsnap/hapsnap/compiler/config/field"
 )
@@ -233,6 +234,11 @@ type Countries struct {
 	// be read, or one ConfigMap does not exist, there is no list: routes with
 	// allow-countries or deny-countries answer 503. See docs/how-to/countries.md.
 	ConfigMaps []string `json:"configMaps"`
+	// Files hold the list, or a part of it, in the same form: each is the path of a file, or of a
+	// folder all of whose files count but hidden ones, as seen by the compiler. Relative paths
+	// count from the folder that it runs in. A file that is missing, empty or cannot be read is
+	// like a ConfigMap that does not exist.
+	Files []string `json:"files"`
 	// Header is the name of a header with the code for endpoints, such as X-Country.
 	// HAProxy always removes that header from requests of clients, also while there is no
 	// list. If empty, endpoints get no such header.
@@ -253,6 +259,11 @@ func (c Countries) check(f field.Errors) {
 	for i, name := range c.ConfigMaps {
 		f.At("configMaps").Element(i).Add(checkShared(name), "use the namespace and the name of a ConfigMap, such as edge/countries")
 	}
+	for i, path := range c.Files {
+		if path == "" || strings.ContainsFunc(path, unicode.IsControl) {
+			f.At("files").Element(i).Add(fmt.Sprintf("%q is no path", path), "name a file or a folder, such as /etc/hapsnap/countries")
+		}
+	}
 	if c.Header == "" {
 		return
 	}
@@ -263,7 +274,7 @@ func (c Countries) check(f field.Errors) {
 		at.Add(fmt.Sprintf("%q is not the name of a header", c.Header), "use letters, digits and hyphens, such as X-Country")
 	case slices.Contains(ownHeaders, name), slices.Contains(goneHeaders, name), slices.Contains(vitalHeaders, name):
 		at.Add(c.Header+" has another meaning", "use a name of its own, such as X-Country")
-	case len(c.ConfigMaps) == 0:
-		at.Add("is set without a list", "name the list in countries.configMaps")
+	case len(c.ConfigMaps)+len(c.Files) == 0:
+		at.Add("is set without a list", "name the list in countries.configMaps or countries.files")
 	}
 }

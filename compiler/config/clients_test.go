@@ -87,6 +87,8 @@ func TestCountriesAreChecked(t *testing.T) {
 		"nothing":         {Countries{}, ""},
 		"a list":          {Countries{ConfigMaps: []string{"edge/countries"}}, ""},
 		"both":            {Countries{ConfigMaps: []string{"edge/countries"}, Header: "CF-IPCountry"}, ""},
+		"a file":          {Countries{Files: []string{"/etc/hapsnap/countries"}, Header: "X-Country"}, ""},
+		"no file":         {Countries{Files: []string{""}}, `spec.countries.files[0]: "" is no path`},
 		"no namespace":    {Countries{ConfigMaps: []string{"countries"}}, `spec.countries.configMaps[0]: "countries" is not namespace/name`},
 		"no list":         {Countries{Header: "X-Country"}, "spec.countries.header: is set without a list"},
 		"an underscore":   {Countries{ConfigMaps: []string{"a/b"}, Header: "X_Country"}, `spec.countries.header: "X_Country" is not the name of a header`},

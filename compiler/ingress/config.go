@@ -34,6 +34,8 @@ type Config struct {
 	Countries     []string
 	CountryHeader bool
 	CountryMemo   *CountryMemo
+	// CountryFiles are the files of the list, as they were read.
+	CountryFiles []CountryFile
 	// ErrorPages is the ConfigMap of error pages, as namespace/name, or "".
 	ErrorPages string
 	// SharedAuthServices are the Services, as namespace/name, that every

@@ -32,11 +32,47 @@ type CountryMemo struct {
 	found   []diag.Diagnostic
 }
 
-// countrySource is one text of a list.
+// countrySource is one text of a list, under a key of a ConfigMap or, without one, in a file.
 type countrySource struct {
 	origin routing.Origin
 	key    string
 	text   string
+}
+
+// CountryFile is a file of the list of countries. Wrong says why it cannot be used, "" if it can.
+type CountryFile struct {
+	Path, Text, Wrong string
+}
+
+// finding says what is wrong with a line of the text, or with all of it where the line is 0. What a
+// file holds is not quoted: it may be another one than was meant, and hold what is nobody's business.
+func (s countrySource) finding(line int, message, hint string) diag.Diagnostic {
+	if s.key == "" {
+		at := s.origin
+		at.Position.Line = line
+		return countryDiagnostic(at, message, hint)
+	}
+	place := "key " + s.key
+	if line > 0 {
+		place += fmt.Sprintf(", line %d", line)
+	}
+	return countryDiagnostic(s.origin, place+": "+message, hint)
+}
+
+// wrongLine is what is said of a line that cannot be read.
+func (s countrySource) wrongLine(message string) string {
+	if s.key == "" {
+		return "this is not a network and a code"
+	}
+	return message
+}
+
+// at names a line of the text for people.
+func (s countrySource) at(line int) string {
+	if s.key == "" {
+		return fmt.Sprintf("line %d of %s", line, s.origin.Position.File)
+	}
+	return fmt.Sprintf("line %d of key %s", line, s.key)
 }
 
 // countries is what a translation knows of the list.
@@ -57,8 +93,8 @@ func (c *countries) list() (list *routing.CountryList, why, hint string) {
 		return c.read, c.why, c.hint
 	}
 	c.asked = true
-	if len(c.cfg.Countries) == 0 {
-		c.why, c.hint = "the configuration names no list of countries", "the administrator provides one with countries.configMaps"
+	if len(c.cfg.Countries)+len(c.cfg.CountryFiles) == 0 {
+		c.why, c.hint = "the configuration names no list of countries", "the administrator provides one with countries.configMaps or countries.files"
 		return nil, c.why, c.hint
 	}
 	var sources []countrySource
@@ -76,22 +112,39 @@ func (c *countries) list() (list *routing.CountryList, why, hint string) {
 		}
 		sources = append(sources, countrySources(configMap)...)
 	}
+	for _, file := range c.cfg.CountryFiles {
+		at := routing.Origin{Position: diag.Position{File: file.Path}}
+		if file.Wrong != "" {
+			c.reportCountries(at, file.Wrong, "mount it where countries.files of the configuration says, and see to it that the compiler may read it")
+			missing = true
+		}
+		sources = append(sources, countrySource{origin: at, text: file.Text})
+	}
 	if !missing {
 		var found []diag.Diagnostic
 		c.read, found = c.cfg.CountryMemo.read(slices.Compact(sources))
 		c.add(found...)
 	}
 	if c.read == nil {
-		c.why, c.hint = "the list of countries cannot be used", "the administrator sees why with its ConfigMaps: "+strings.Join(c.cfg.Countries, ", ")
+		c.why, c.hint = "the list of countries cannot be used", "the administrator sees why with its parts: "+strings.Join(c.parts(), ", ")
 	}
 	return c.read, c.why, c.hint
+}
+
+// parts names the ConfigMaps and files of the list.
+func (c *countries) parts() []string {
+	out := slices.Clone(c.cfg.Countries)
+	for _, file := range c.cfg.CountryFiles {
+		out = append(out, file.Path)
+	}
+	return out
 }
 
 func (c *countries) reportCountries(at routing.Origin, message, hint string) {
 	c.add(countryDiagnostic(at, message, hint))
 }
 
-// countryDiagnostic says what is wrong with a ConfigMap of the list.
+// countryDiagnostic says what is wrong with a part of the list.
 func countryDiagnostic(at routing.Origin, message, hint string) diag.Diagnostic {
 	return diag.Diagnostic{
 		Severity: diag.Error, Position: at.Position, Object: at.Object, Hint: hint,
@@ -136,10 +189,13 @@ func readCountries(sources []countrySource) (*routing.CountryList, []diag.Diagno
 			if n := len(wrong) - mostBadLines; n > 0 && j == mostBadLines-1 {
 				more = fmt.Sprintf(", and %d more lines are wrong", n)
 			}
-			found = append(found, countryDiagnostic(s.origin, fmt.Sprintf("key %s, line %d: %s%s", s.key, w.Line, w.Message, more), w.Hint))
+			found = append(found, s.finding(w.Line, s.wrongLine(w.Message)+more, w.Hint))
+		}
+		if s.key == "" && len(lines)+len(wrong) == 0 { // a download that failed looks like this
+			found = append(found, s.finding(0, "has no line with a network", "write lines such as 192.0.2.0/24 DE"))
 		}
 		if len(list.Networks)+len(lines) > mostCountryNetworks {
-			return nil, append(found, countryDiagnostic(s.origin, fmt.Sprintf("key %s: with it the list has more than %d networks", s.key, mostCountryNetworks), "join neighbouring networks of one country"))
+			return nil, append(found, s.finding(0, fmt.Sprintf("with it the list has more than %d networks", mostCountryNetworks), "join neighbouring networks of one country"))
 		}
 		for _, l := range lines {
 			list.Networks = append(list.Networks, routing.CountryNetwork{Network: l.Network, Code: l.Code, Source: i, Line: l.Line})
@@ -163,8 +219,8 @@ func sortCountries(l *routing.CountryList, sources []countrySource) []diag.Diagn
 	l.Networks = slices.CompactFunc(l.Networks, func(other, kept routing.CountryNetwork) bool {
 		same := kept.Network == other.Network
 		if same && kept.Code != other.Code && len(found) < mostBadLines {
-			found = append(found, countryDiagnostic(sources[other.Source].origin,
-				fmt.Sprintf("key %s, line %d: %s is of %s, and of %s in line %d of key %s", sources[other.Source].key, other.Line, other.Network, other.Code, kept.Code, kept.Line, sources[kept.Source].key),
+			found = append(found, sources[other.Source].finding(other.Line,
+				fmt.Sprintf("%s is of %s, and of %s in %s", other.Network, other.Code, kept.Code, sources[kept.Source].at(kept.Line)),
 				"keep one of the two"))
 		}
 		return same

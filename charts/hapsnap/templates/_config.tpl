@@ -18,6 +18,9 @@
 {{- $_ := set $own "ingressStatus" (dict "service" (printf "%s/%s-haproxy" .Release.Namespace (include "hapsnap.fullname" .))) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.compiler.countriesVolume -}}
+{{- $_ := set $own "countries" (dict "files" (list "/etc/hapsnap/countries")) -}}
+{{- end -}}
 {{- if ne .Values.rbac.scope "cluster" -}}
 {{- $_ := set $own "namespaces" (.Values.rbac.namespaces | uniq | sortAlpha) -}}
 {{- if $own.ingressStatus -}}

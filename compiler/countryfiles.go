@@ -1,0 +1,121 @@
+package compiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hapsnap/hapsnap/compiler/ingress"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+// mostCountryBytes bounds a file of the list of countries: a million networks take less.
+const mostCountryBytes = 128 << 20
+
+// readCountryFiles reads the files of the list of countries, and those in folders. What cannot be
+// read, or is empty, is wrong: a volume that is not mounted, or a download that failed, looks like it.
+func readCountryFiles(paths []string) []ingress.CountryFile {
+	var out []ingress.CountryFile
+	for _, path := range paths {
+		files, wrong := countryFilesIn(path)
+		if wrong != "" {
+			out = append(out, ingress.CountryFile{Path: path, Wrong: wrong})
+		}
+		for _, file := range files {
+			f := ingress.CountryFile{Path: file}
+			f.Text, f.Wrong = readCountryFile(file)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// countryFilesIn returns the files of a folder but hidden ones, in order; of a file, itself.
+func countryFilesIn(path string) (files []string, wrong string) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, whyUnread(err)
+	}
+	if !info.IsDir() {
+		return []string{path}, ""
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, whyUnread(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if slices.Sort(files); len(files) == 0 {
+		return nil, "has no file"
+	}
+	return files, ""
+}
+
+func readCountryFile(path string) (text, wrong string) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "", whyUnread(err)
+	case !info.Mode().IsRegular(): // reading it may never end
+		return "", "is not a file"
+	case info.Size() > mostCountryBytes:
+		return "", fmt.Sprintf("is larger than %d bytes", mostCountryBytes)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", whyUnread(err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, mostCountryBytes))
+	switch {
+	case err != nil:
+		return "", whyUnread(err)
+	case strings.TrimSpace(string(data)) == "":
+		return "", "is empty"
+	}
+	return string(data), ""
+}
+
+// whyUnread says why a file cannot be read, without its path, which stands before.
+func whyUnread(err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return "does not exist"
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err
+	}
+	return "cannot be read: " + err.Error()
+}
+
+// countryWatch follows the files of the list of countries that the configuration names.
+type countryWatch struct {
+	files   []string
+	changed <-chan struct{}
+	stop    context.CancelFunc
+}
+
+// follow returns the channel that sends when one of these files may have changed.
+func (w *countryWatch) follow(ctx context.Context, files []string, log *slog.Logger) <-chan struct{} {
+	if slices.Equal(files, w.files) {
+		return w.changed
+	}
+	if w.stop != nil {
+		w.stop()
+	}
+	w.files, w.changed, w.stop = slices.Clone(files), nil, nil
+	if len(files) > 0 {
+		ctx, w.stop = context.WithCancel(ctx)
+		w.changed = manifests.Watch(ctx, files, log)
+	}
+	return w.changed
+}

@@ -1,0 +1,104 @@
+package compiler
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever cannot be read, or has nothing in it, is said to be wrong, and never an empty list.
+func TestReadCountryFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	whole := write("whole.txt", "192.0.2.0/24 DE\n")
+	write("volume/..data/networks.txt", "192.0.2.0/24 AT\n")
+	link := filepath.Join(dir, "volume", "networks.txt") // as the kubelet makes them
+	if err := os.Symlink(filepath.Join("..data", "networks.txt"), link); err != nil {
+		t.Fatal(err)
+	}
+	write("bare/.hidden", "192.0.2.0/24 AT\n")
+	write("nested/folder/networks.txt", "192.0.2.0/24 AT\n")
+	large := write("large.txt", "")
+	if err := os.Truncate(large, mostCountryBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, file, wrong string }{
+		{whole, whole, ""},
+		{filepath.Join(dir, "volume"), link, ""},
+		{filepath.Join(dir, "gone.txt"), "", "does not exist"},
+		{filepath.Join(dir, "gone", "networks.txt"), "", "does not exist"},
+		{filepath.Join(whole, "networks.txt"), "", "cannot be read: not a directory"},
+		{filepath.Join(dir, "bare"), "", "has no file"},
+		{filepath.Join(dir, "nested"), filepath.Join(dir, "nested", "folder"), "is not a file"},
+		{write("empty.txt", ""), "", "is empty"},
+		{write("blank.txt", " \n\n"), "", "is empty"},
+		{"/dev/zero", "", "is not a file"},
+		{large, "", "is larger than 134217728 bytes"},
+	} {
+		got := readCountryFiles([]string{c.path})
+		if c.file == "" {
+			c.file = c.path
+		}
+		if len(got) != 1 || got[0].Path != c.file || got[0].Wrong != c.wrong || (got[0].Text == "") == (c.wrong == "") {
+			t.Errorf("%s: %+v, want %s: %q", c.path, got, c.file, c.wrong)
+		}
+	}
+}
+
+// The watch follows the files that the configuration names by now.
+func TestCountryWatch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	one, two := filepath.Join(dir, "one", "a.txt"), filepath.Join(dir, "two", "a.txt")
+	write := func(path, text string) {
+		t.Helper()
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(one, "1")
+	write(two, "2")
+	log := slog.New(slog.DiscardHandler)
+	var w countryWatch
+	if w.follow(t.Context(), nil, log) != nil {
+		t.Error("something is watched, and nothing is named")
+	}
+	first := w.follow(t.Context(), []string{one}, log)
+	if w.follow(t.Context(), []string{one}, log) != first {
+		t.Error("the same file is watched anew")
+	}
+	heard := func(path string) {
+		t.Helper()
+		changed := w.follow(t.Context(), []string{path}, log)
+		write(path, strings.Repeat("x", 3))
+		select {
+		case <-changed:
+		case <-time.After(time.Minute):
+			t.Errorf("nothing was heard of %s", path)
+		}
+	}
+	heard(one)
+	heard(two)
+	if w.follow(t.Context(), nil, log) != nil {
+		t.Error("something is watched, and nothing is named any more")
+	}
+}
