@@ -62,6 +62,9 @@ func (f *migrateFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.OutOrStdout(), file.Path)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d objects %s in %d files\n", result.Objects, verb, len(result.Files))
+	if result.Objects == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: nothing to rewrite: no Ingress in %s has an annotation of the controllers that migrate knows\n\thint: name the directory with the manifests of the Ingresses; those that have none need no more than ingressClassName\n", f.manifests)
+	}
 	if diag.HasErrors(result.Findings) {
 		return process.Invalid(nil)
 	}

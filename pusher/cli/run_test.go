@@ -86,7 +86,7 @@ func TestServe(t *testing.T) {
 	_, url, _ := filledStore(t)
 	dir := t.TempDir()
 	fleet := filepath.Join(dir, "fleet.yaml")
-	if err := os.WriteFile(fleet, []byte("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances: []\n"), 0o600); err != nil {
+	if err := os.WriteFile(fleet, []byte("apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances: [{name: a, url: http://127.0.0.1:9}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -60,11 +60,45 @@ func (j *jobs) probed(i *instanceState, ev instance.Probed, now time.Time) {
 	if isRefused(ev.Err) && !isRefused(i.err) {
 		j.tell(observe.Error("instance refused, nothing is pushed to it", "instance", i.Name, "err", ev.Err), now)
 	}
+	before, asked := i.err, i.asked
 	i.takeProbe(ev.Info, ev.Err, ev.Asked, now)
 	if i.Draining {
 		return
 	}
+	j.tellReach(i, before, asked, now)
 	j.checkOnce(i)
+}
+
+// tellReach says, once for each change, that an instance cannot be reached or does not accept
+// who asks, and that it answers again.
+func (j *jobs) tellReach(i *instanceState, before error, asked bool, now time.Time) {
+	denied := func(err error) bool { return errors.Is(err, dataplane.ErrUnauthorized) }
+	same := asked && (before == nil) == (i.err == nil) && denied(before) == denied(i.err)
+	switch {
+	case same || !i.asked || isRefused(i.err):
+	case i.err == nil && asked:
+		j.tell(observe.Info("instance answers again", "instance", i.Name), now)
+	case i.err == nil:
+	case denied(i.err):
+		j.tell(observe.Warn("wrong credentials: the Dataplane API of an instance refuses them, nothing can be pushed to it", "instance", i.Name, "url", i.URL, "err", i.err,
+			"hint", "make username and password in the Fleet those of its Dataplane API"), now)
+	default:
+		j.tell(observe.Warn("instance cannot be reached, rollouts go on without it", "instance", i.Name, "url", i.URL, "err", i.err, "hint", reachHint(i.err)), now)
+	}
+}
+
+// reachHint says what to do where an instance cannot be reached.
+func reachHint(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "certificate has expired"):
+		return "its certificate has to be renewed, or a clock is wrong"
+	case strings.Contains(text, "unknown authority"):
+		return "name the authority of its certificate in tls.caFile of the Fleet"
+	case strings.Contains(text, "certificate is valid for"):
+		return "name in tls.serverName of the Fleet what its certificate is for"
+	}
+	return "see whether its Dataplane API runs, and whether url in the Fleet is its address"
 }
 
 // isRefused reports whether an instance is refused for what it is.
@@ -131,7 +165,7 @@ func (j *jobs) claimEnded(i *instanceState, ev instance.ClaimEnded, now time.Tim
 	}
 	i.claimAfter = now.Add(claimRetry)
 	if !i.ledByOther() { // that is told once
-		j.tell(observe.Warn("instance not claimed", "instance", i.Name, "term", ev.Term, "err", err), now)
+		j.tell(observe.Warn("cannot note on an instance that this pusher leads it, trying again", "instance", i.Name, "term", ev.Term, "err", err), now)
 	}
 	if !j.leadership.outranked(i, err) {
 		i.jobError, i.jobErrorAt, i.claimFailed = err.Error(), now, true
@@ -147,7 +181,7 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 	if current := j.instances[p.Push.Instance]; current != nil && current.UID != i.UID {
 		return // it was a push to another pod, which is gone
 	}
-	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", string(p.Push.Purpose), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
+	keys := append([]any{"instance", p.Push.Instance, "snapshot", p.Push.Snapshot, "why", p.Push.Purpose.Why(), "took", p.Took.Round(time.Millisecond)}, p.Change.Logged()...)
 	j.noteChange(p.Push, p.Change, done.Reloaded, err)
 	j.tell(observe.Pushed{Outcome: r.Outcome, Reloaded: done.Reloaded, Took: p.Took}, now)
 	j.lost(done.Lost, now)
@@ -164,7 +198,7 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 		if done.Why != "" {
 			keys = append(keys, "for", done.Why)
 		}
-		j.tell(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded, "light", p.Push.AtRuntime), now)
+		j.tell(observe.Info("push done", keys...).With("node", p.Want.Node, "pid", done.Info.PID, "reloaded", done.Reloaded), now)
 		i.asked, i.err = true, nil
 		i.takeInfo(done.Info, now)
 		if done.Reloaded {

@@ -21,7 +21,7 @@ type jobs struct {
 // beginPush begins a push.
 func (j *jobs) beginPush(p rollout.Push, now time.Time) {
 	i := j.instances[p.Instance]
-	j.tell(observe.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", string(p.Purpose)), now)
+	j.tell(observe.Info("push begins", "instance", p.Instance, "snapshot", p.Snapshot, "why", p.Purpose.Why()), now)
 	i.begin(workPush)
 	j.do(instance.Push{
 		Ref: i.ref(), Push: p, Want: j.bindings.Unbound(p.Snapshot, i.Layout), Whole: i.snapshot() != p.Snapshot,
@@ -36,7 +36,7 @@ func (j *jobs) beginApproved(may bool, now time.Time) {
 	for _, a := range j.saving.approved {
 		switch i := j.instances[a.Instance]; {
 		case !may || i == nil || i.ref() != a.on || !i.reachable() || i.ledByOther() || j.unclaimed(i) || !a.holds(j.decision, j.view):
-			j.tell(observe.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", string(a.Purpose)), now)
+			j.tell(observe.Info("push not begun, what it was decided on has changed", "instance", a.Instance, "snapshot", a.Snapshot, "why", a.Purpose.Why()), now)
 			j.results = append(j.results, rollout.Result{Instance: a.Instance, Snapshot: a.Snapshot, Outcome: rollout.NotBegun})
 		case i.busy != "":
 			waiting = append(waiting, a)

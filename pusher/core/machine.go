@@ -173,6 +173,8 @@ func (m *Machine) turn(now time.Time) {
 		m.jobs.updateDraining(now)
 	}
 	m.live.SettleSecrets(now)
+	m.reporting.troubleWithReach(now)
+	m.reporting.sayEmpty(now)
 	m.following.troubleWithLive(now)
 	m.reporting.troubleWithNeeds(now)
 	m.reporting.troubleWithSignatures(now)

@@ -24,6 +24,7 @@ type reporting struct {
 	lacking       int                   // how many things snapshots in use need and cannot have
 	soonest       soonest               // certificates to expire
 	missedSecrets []binding.SecretFault // what the snapshots that run take in vain from Secrets
+	saidEmpty     time.Time             // when the log said last that there is no snapshot
 	shown         observe.View
 	reported      observe.Status // of that
 }
@@ -124,6 +125,39 @@ func (r *reporting) keptStatus() *observe.KeptStatus {
 
 // mostKept is how many Service ports the status lists.
 const mostKept = 100
+
+// troubleWithReach tells that not one instance of the fleet can be reached.
+func (r *reporting) troubleWithReach(now time.Time) {
+	names := r.names()
+	var first error
+	for _, name := range names {
+		i := r.instances[name]
+		if !i.asked || i.reachable() {
+			first = nil
+			break
+		}
+		if first == nil {
+			first = fmt.Errorf("not one of %d instances can be reached: %s: %w", len(names), name, i.err)
+		}
+	}
+	r.trouble(observe.AboutReach, first, now)
+}
+
+// emptyRepeats is how often the log says that there is nothing to push.
+const emptyRepeats = time.Minute
+
+// sayEmpty says now and then that the store holds no snapshot: perhaps another one is meant.
+func (r *reporting) sayEmpty(now time.Time) {
+	if !r.viewRead || r.decision.Because != channel.BecauseEmpty {
+		r.saidEmpty = time.Time{}
+		return
+	}
+	if r.saidEmpty.IsZero() || now.Sub(r.saidEmpty) >= emptyRepeats {
+		r.saidEmpty = now
+		r.tell(observe.Warn("there is no snapshot in the store, waiting for the first one", "store", r.view.Seen.Store,
+			"hint", "see whether the compiler publishes to this store, and whether --store names its branch or name"), now)
+	}
+}
 
 // troubleWithNeeds tells what the snapshots in use need and the pusher cannot have.
 func (r *reporting) troubleWithNeeds(now time.Time) {

@@ -103,6 +103,9 @@ func Read(file string) (Fleet, error) {
 	}
 	r.checkNames(d.Spec.Instances)
 	fleet.Pods = r.pods(d.Spec.Pods)
+	if len(d.Spec.Instances) == 0 && d.Spec.Pods == nil {
+		r.fault("list them under spec.instances, or select pods with spec.pods", "there are no instances", "spec")
+	}
 	fleet.Files = append(fleet.Files, r.files...)
 	slices.SortFunc(fleet.Instances, func(a, b Instance) int { return cmp.Compare(a.Name, b.Name) })
 	if len(r.faults) > 0 {

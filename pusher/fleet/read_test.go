@@ -68,7 +68,7 @@ func TestReadOfBudgetAndBlackouts(t *testing.T) {
     blackouts:
     - {days: [Fri, sat], from: "18:00", to: "8:30", timeZone: Europe/Berlin}
     - {from: "00:00", to: "24:00"}
-  instances: []
+  instances: [{name: a, url: 'http://x'}]
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +93,7 @@ func TestReadOfBudgetAndBlackouts(t *testing.T) {
 func TestReadSaysWhereAFaultIs(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"unknown field":     {head + "  instances: []\n  rolout: {}\n", ":7:3: Fleet: spec.rolout is not a known field"},
+		"no instances":      {head + "  instances: []\n", ":5:1: Fleet: there are no instances"},
 		"another kind":      {"apiVersion: v1\nkind: List2\nmetadata: {name: x}\n", ":2:7: Fleet: this is v1 List2"},
 		"two objects":       {head + "  instances: []\n---\n" + strings.Replace(head, "edge", "core", 1) + "  instances: []\n", ": Fleet: there are 2 objects"},
 		"url":               {head + "  instances:\n  - {name: a, url: 'ftp://x'}\n", ":7:20: Fleet: instance a has no usable url"},

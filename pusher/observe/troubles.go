@@ -16,6 +16,7 @@ const (
 	AboutKept        = "live endpoints" // endpoints that are kept
 	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have
 	AboutSigned      = "signatures"     // snapshots that nobody who may has signed
+	AboutReach       = "instances"      // a fleet of which nobody can be reached
 	AboutCredentials = "credentials"    // Secrets that the pusher is to fill and renew
 )
 
@@ -82,6 +83,7 @@ var troubleMessages = map[string]string{
 	"state":          "cannot save the state, nothing new is pushed until it is saved",
 	"store":          "cannot read the store, instances keep what they run",
 	AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
+	AboutReach:       "no instance of the fleet can be reached, nothing can be pushed",
 	AboutKept:        "many endpoints are gone, those known so far stay in use",
 	AboutNeeds:       "a snapshot needs what the pusher may not read, its rollout waits",
 	AboutSigned:      "the newest snapshot is not signed by anybody on the lists, it is not run",
@@ -100,11 +102,11 @@ func (t TroubleChanged) tell(o *Observer, at time.Time) {
 	switch {
 	case t.Error == "":
 		delete(o.logged, t.About)
-		o.options.Log.Info("trouble is over", "about", t.About, "since", t.Since)
+		o.options.Log.Info("trouble is over", "with", t.About, "since", t.Since)
 	case known && at.Sub(logged.at) < troubleRepeats && logged.sameAs(t.Error):
 	default:
 		o.logged[t.About] = loggedTrouble{at, t.Error}
-		o.options.Log.Warn(TroubleMessage(t.About), "about", t.About, "err", t.Error) //nolint:sloglint // it is constant for each
+		o.options.Log.Warn(TroubleMessage(t.About), "err", t.Error) //nolint:sloglint // it is constant for each
 	}
 }
 

@@ -178,6 +178,21 @@ const (
 	Reshape Purpose = "reshape"
 )
 
+// Why says it to people.
+func (p Purpose) Why() string {
+	switch p {
+	case Wave:
+		return "its turn in the rollout"
+	case Undo:
+		return "back to the last good snapshot"
+	case CatchUp:
+		return "it runs something else than the fleet"
+	case Reshape:
+		return "its endpoints or certificates need a reload"
+	}
+	return string(p)
+}
+
 // Push is a push that is to begin, or is under way: the instance is to run the
 // snapshot. Where it does already, the push finds out and changes nothing.
 type Push struct {

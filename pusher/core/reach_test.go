@@ -1,0 +1,81 @@
+package core
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
+	"github.com/hapsnap/hapsnap/pusher/fleet"
+	"github.com/hapsnap/hapsnap/pusher/instance"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
+)
+
+// saidOf returns the lines of what a machine has told since it was asked last.
+func saidOf(m *Machine) string {
+	var lines []string
+	for _, fact := range m.Told() {
+		lines = append(lines, fact.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Each change of an instance's reach is logged once, with its reason: a wrong password is not an
+// instance that is out of reach. A fleet of which nobody can be reached is a trouble.
+func TestReachIsTold(t *testing.T) {
+	t.Parallel()
+	m, now := newMachine(State{}, noon), noon
+	i := &instanceState{Instance: fleet.Instance{Name: "edge-1", URL: "https://10.0.0.1:5555"}}
+	m.instances["edge-1"] = i
+	denied := &dataplane.Error{Op: "get info", Status: 401, Message: "unauthorized"}
+	for n, look := range []struct {
+		err     error
+		want    string // "": nothing is said
+		trouble bool
+	}{
+		{errors.New("connection refused"), "instance cannot be reached", true},
+		{errors.New("no route to host"), "", true},
+		{denied, "wrong credentials", true},
+		{denied, "", true},
+		{nil, "instance answers again", false},
+		{nil, "", false},
+		{errors.New("tls: certificate has expired or is not yet valid"), "has to be renewed", true},
+	} {
+		now = now.Add(time.Second)
+		OfInstance{instance.Probed{About: instance.About{Ref: i.ref()}, Asked: now, Err: look.err}}.apply(m, now)
+		m.reporting.troubleWithReach(now)
+		said := saidOf(m)
+		about := strings.Contains(said, "edge-1")
+		if look.want != "" && !strings.Contains(said, look.want) || look.want == "" && strings.Contains(said, "instance=edge-1") || look.want != "" && !about {
+			t.Errorf("look %d, %v: said %q, want %q", n, look.err, said, look.want)
+		}
+		if _, is := m.troubles[observe.AboutReach]; is != look.trouble {
+			t.Errorf("look %d: troubles %v", n, m.troubles)
+		}
+	}
+}
+
+// A store without a snapshot is told once a minute, until there is one.
+func TestEmptyStoreIsTold(t *testing.T) {
+	t.Parallel()
+	m := newMachine(State{}, noon)
+	m.viewRead, m.decision.Because = true, channel.BecauseEmpty
+	told := func(after time.Duration) bool {
+		m.reporting.sayEmpty(noon.Add(after))
+		return strings.Contains(saidOf(m), "there is no snapshot in the store")
+	}
+	for n, look := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {time.Second, false}, {59 * time.Second, false}, {time.Minute, true}, {90 * time.Second, false}} {
+		if got := told(look.after); got != look.want {
+			t.Errorf("look %d: told %t", n, got)
+		}
+	}
+	m.decision.Because = channel.BecauseNewest
+	if told(10 * time.Minute) {
+		t.Error("told although there is a snapshot")
+	}
+}
