@@ -33,6 +33,7 @@ type Status struct {
 	success    time.Time
 	config     *ConfigReport
 	conditions []metav1.Condition
+	webhook    *CredentialsReport
 }
 
 // Ready returns why the store is not known to hold what the objects say, or nil.
@@ -83,7 +84,7 @@ func (s *Status) Report() Report {
 		c.PublishError = text(s.publishErr)
 	}
 	c.Refused, c.Ingresses = s.config, s.ingresses
-	c.Conditions = slices.Clone(s.conditions)
+	c.Conditions, c.Webhook = slices.Clone(s.conditions), s.webhook
 	return Report{Head: s.head, Found: append([]Finding{}, s.found...), Compiler: c}
 }
 
@@ -205,6 +206,21 @@ func (s *Status) configured(found []diag.Diagnostic, err error, now time.Time) {
 	s.config = r
 }
 
+// Webhook takes note of why the certificate of the webhook cannot be made, renewed or used, nil if it
+// can. Nothing that is published waits for it.
+func (s *Status) Webhook(err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.webhook = nil
+	case s.webhook == nil:
+		s.webhook = &CredentialsReport{Error: err.Error(), Since: now}
+	default:
+		s.webhook = &CredentialsReport{Error: err.Error(), Since: s.webhook.Since}
+	}
+}
+
 // waiting takes note of what keeps from compiling.
 func (s *Status) waiting(err error) {
 	s.mu.Lock()
@@ -303,11 +319,20 @@ type CompilerReport struct {
 	// Interrupted are the watches of the cluster that get no updates.
 	Interrupted []WatchReport `json:"interrupted,omitempty"`
 	Warnings    int           `json:"warnings"`
+	// Webhook says why the certificate of the admission webhook, which the compiler that leads makes
+	// and renews, cannot be made, renewed or used; nil if it can.
+	Webhook *CredentialsReport `json:"webhook,omitempty"`
 	// Conditions say the same in the form of kstatus: Ready, Progressing and Degraded.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Ingresses says how many are compiled and of which classes the others are, once
 	// something was compiled.
 	Ingresses *ingress.Census `json:"ingresses,omitempty"`
+}
+
+// CredentialsReport is what is wrong with credentials that the compiler makes.
+type CredentialsReport struct {
+	Error string    `json:"error"`
+	Since time.Time `json:"since"`
 }
 
 // WatchReport is a list of objects that is held as it was known.

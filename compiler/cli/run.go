@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -192,6 +193,7 @@ func (f *runFlags) addWriters(ctx context.Context, group *errgroup.Group, o *com
 	maker.Leading, maker.Metrics = w.leader.Leading, f.made
 	group.Go(func() error {
 		maker.Run(ctx, func(err error) {
+			o.Status.Webhook(err, time.Now())
 			if err != nil {
 				o.Log.Error("the webhook's certificate cannot be made or used", "err", err)
 			} else {

@@ -221,6 +221,9 @@ func (p *reportPrinter) compiler(c compiler.CompilerReport) {
 	for _, i := range c.Interrupted {
 		p.line("watch", "%s, which has not answered for %s: %s", i.Objects, process.Age(p.now.Sub(i.Since)), i.Error)
 	}
+	if w := c.Webhook; w != nil {
+		p.line("webhook", "its certificate cannot be made or used, for %s: %s", process.Age(p.now.Sub(w.Since)), w.Error)
+	}
 	if c.LastSuccess.IsZero() {
 		p.line("success", "not yet")
 	} else {

@@ -117,6 +117,15 @@ refused   c.yaml:4: spec.x: unknown field
           for 1m; the previous configuration is used
 left out  nothing
 `},
+		"the webhook has no certificate": {compiler.Report{Compiler: &compiler.CompilerReport{
+			Leads: true, Ready: true, Webhook: &compiler.CredentialsReport{Error: "credentials in Secret hapsnap/webhook: secrets is forbidden", Since: before(time.Hour)},
+		}}, 0, `
+newest    nothing published yet, as far as the compiler knows
+ready     yes
+webhook   its certificate cannot be made or used, for 1h: credentials in Secret hapsnap/webhook: secrets is forbidden
+success   not yet
+left out  nothing
+`},
 		"the store is gone": {compiler.Report{Compiler: &compiler.CompilerReport{Leads: true, Reason: "publish, trying again: no route", PublishError: "no route"}}, 1, `
 newest    nothing published yet, as far as the compiler knows
 ready     no: publish, trying again: no route
