@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
 
 // rules are the alerts as a release named edge in the namespace edge has them.
@@ -210,14 +211,7 @@ func documentedMetrics(t *testing.T) map[string]bool {
 // haproxyMetrics asks a HAProxy's exporter what it has.
 func haproxyMetrics(t *testing.T) map[string]bool {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := loopback.Address()
 	path := filepath.Join(t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(path, []byte("global\n    maxconn 100\ndefaults\n    mode http\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\nfrontend status\n    bind "+address+"\n    http-request use-service prometheus-exporter\nbackend web\n    server a 127.0.0.1:1\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
+	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 	"github.com/hapsnap/hapsnap/internal/testing/output"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
@@ -153,7 +154,7 @@ func tryExample(t *testing.T, folder, commands, haproxy, program string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
-	address := freeAddress(t)
+	address := loopback.Address()
 	host, port, _ := net.SplitHostPort(address)
 	binary, args := commandLine(t, filepath.Join(folder, commands))
 	moved := strings.NewReplacer(
@@ -214,17 +215,6 @@ func tryExample(t *testing.T, folder, commands, haproxy, program string) {
 	if info, err := client.RuntimeInfo(t.Context()); err != nil || info.Node != "pushed" {
 		t.Errorf("the worker runs %q, %v", info.Node, err)
 	}
-}
-
-// freeAddress returns an address that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // launch runs a program that ends with the test, or with the test's process.

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hapsnap/hapsnap/internal/testing/loopback"
 )
 
 // limit is how long HAProxy may take for what it does at once.
@@ -33,7 +35,7 @@ type pod struct {
 // newPod lays out a pod whose HAProxy sends requests to a backend.
 func newPod(t *testing.T, backend, global string) *pod {
 	t.Helper()
-	p := &pod{dir: filepath.Join(t.TempDir(), "pod"), web: free(t), status: free(t)}
+	p := &pod{dir: filepath.Join(t.TempDir(), "pod"), web: loopback.Address(), status: loopback.Address()}
 	if err := os.Mkdir(p.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -212,17 +214,6 @@ func write(t *testing.T, path, content string) {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// free returns an address that nobody listens on.
-func free(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // eventually waits for a condition.
