@@ -6,6 +6,7 @@ import "strings"
 // yet. The verbs say which store they mean by flags, here as by themselves.
 var examples = map[string][]string{
 	"status":            {"status", "status -w", "status --store 'git+file:///srv/edge.git?branch=edge' --state state.json -o json"},
+	"wait":              {"wait --for rollout", "wait --for snapshot=r12 --timeout 15m", "wait --for condition=Ready"},
 	"history":           {"history", "history --limit 5 -o json"},
 	"show":              {"show head", "show r12 --file haproxy.cfg"},
 	"diff":              {"diff r11 r12", "diff r12 manifests", "diff cluster:staging cluster:production --exit-code"},
@@ -15,7 +16,7 @@ var examples = map[string][]string{
 	"pin":               {"pin r12 --reason 'incident 4711'", "pin head"},
 	"unpin":             {"unpin --reason 'mended in r15'"},
 	"override":          {"override r12 --for 2h --reason 'maintenance window'", "override --end"},
-	"rollback":          {"rollback --reason 'checkout answers 502'", "rollback --to r12"},
+	"rollback":          {"rollback --reason 'checkout answers 502' --wait", "rollback --to r12"},
 	"approve":           {"approve r12"},
 	"reject":            {"reject r12 --reason 'drops the header X-Request-Id'", "reject r12 --fleet edge-eu"},
 	"retry":             {"retry", "retry r12"},

@@ -145,7 +145,9 @@ func (f *finder) goOnWithout(cmd *cobra.Command, state *pflag.Flag) {
 	if err == nil {
 		return
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: going on without the state of the pusher: %v\n", Name, err)
+	if wait := cmd.Flags().Lookup("wait"); wait == nil || wait.Value.String() == "true" || slices.Contains([]string{"rollback", "promote", "abort"}, cmd.Name()) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: going on without the state of the pusher: %v\n", Name, err)
+	} // other verbs need it for --wait alone
 	_ = state.Value.Set("") // a text can be anything
 	state.Changed = false
 }

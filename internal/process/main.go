@@ -28,6 +28,7 @@ const (
 	ExitUsage       = 2   // flags or arguments
 	ExitInvalid     = 3   // the input is invalid
 	ExitRolledBack  = 4   // a rollout failed and was rolled back
+	ExitTimedOut    = 5   // what was waited for did not come in time
 	ExitInterrupted = 130 // by SIGINT or SIGTERM, before the work was done
 )
 

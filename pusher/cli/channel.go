@@ -17,6 +17,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
+	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -27,6 +28,8 @@ type channelFlags struct {
 	storeFlags
 	who    whoFlags
 	output process.OutputFlag
+	waits  waitFlags
+	dryRun bool
 	// rolling is what the pusher said of its rollout, if a verb asked it.
 	rolling channel.Rolling
 }
@@ -35,6 +38,7 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 	f.storeFlags.add(cmd)
 	f.who.add(cmd)
 	f.output.AddTo(cmd)
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would run and whether that takes a reload, and write nothing")
 }
 
 // channelEdit changes a channel, and says what it did. It gets what the store holds, to find in
@@ -53,8 +57,14 @@ type channelChange struct {
 	Message string       `json:"message"` // what follows
 	// Tidied is what left the channel besides, since it had no effect any more.
 	Tidied []string `json:"tidied,omitempty"`
+	// DryRun is set where nothing was written, and Takes is what it would take then.
+	DryRun bool   `json:"dryRun,omitempty"`
+	Takes  *takes `json:"takes,omitempty"`
 	// Reverted says who will undo this, if somebody will.
 	Reverted string `json:"reverted,omitempty"`
+
+	does            act
+	before, follows channel.Decision
 }
 
 // channelState is what a channel says, and what follows from it.
@@ -75,16 +85,54 @@ func (f *channelFlags) edit(cmd *cobra.Command, edit channelEdit) error {
 
 // editOf is edit for a store that is open.
 func (f *channelFlags) editOf(cmd *cobra.Command, store stores.Store, edit channelEdit) error {
+	return f.act(cmd, store, edit, func(done channelChange) error {
+		return f.output.Write(cmd.OutOrStdout(), done, done.write)
+	})
+}
+
+// act changes the channel, has the answer printed, and waits if that is asked for.
+func (f *channelFlags) act(cmd *cobra.Command, store stores.Store, edit channelEdit, answer func(channelChange) error) error {
+	var waits waiting
+	var before observe.Status
+	if f.waits.wait { // nothing is changed where nobody could wait
+		var err error
+		if waits, err = f.waitingFor(cmd, f.waits); err != nil {
+			return err
+		}
+		if before, err = waits.read(cmd.Context()); err != nil {
+			return err
+		}
+	}
 	done, err := f.change(cmd.Context(), store, time.Now(), edit)
 	if err != nil {
 		return err
 	}
+	if f.dryRun {
+		if done.Takes, err = f.takes(cmd, store, done); err != nil {
+			return err
+		}
+	}
 	done.warn(cmd.ErrOrStderr())
-	return f.output.Write(cmd.OutOrStdout(), done, done.write)
+	if err := answer(done); err != nil || !f.waits.wait || f.dryRun {
+		return err
+	}
+	g, err := goalOf(done.does, done.follows)
+	if err != nil {
+		return err
+	}
+	g.before = before.Rejected
+	out := cmd.OutOrStdout()
+	if f.output.String() != "text" {
+		out = cmd.ErrOrStderr()
+	}
+	return waits.say(cmd, out, g)
 }
 
 // write says what was done, and then what follows.
 func (c channelChange) write(w io.Writer) error {
+	if c.DryRun {
+		return c.writeDry(w)
+	}
 	lines := append([]string{c.Done, c.Message}, c.Tidied...)
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
@@ -92,7 +140,7 @@ func (c channelChange) write(w io.Writer) error {
 
 // change changes the channel of a store. What has no effect any more leaves the channel with it.
 func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.Time, edit channelEdit) (channelChange, error) {
-	done := channelChange{By: f.who.by, Reason: f.who.reason}
+	done := channelChange{By: f.who.by, Reason: f.who.reason, DryRun: f.dryRun}
 	view, err := store.View(ctx)
 	if err != nil {
 		return done, err
@@ -127,11 +175,11 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 		return nil
 	}
 	current := view.Channel
-	if err = try(&current); err == nil {
+	if err = try(&current); err == nil && !f.dryRun {
 		err = store.UpdateChannel(ctx, does.subject, now, try)
 	}
 	after := channel.Want(view, now)
-	done.After = stateOf(view, after)
+	done.After, done.does, done.before, done.follows = stateOf(view, after), does, before, after
 	if why, ok := errors.AsType[unchanged](err); ok {
 		done.Changed, done.Done, done.Message = false, why.Error(), after.Message
 		return done, nil
@@ -269,6 +317,13 @@ func (f *channelFlags) acceptRewind(cmd *cobra.Command, store stores.Store, seen
 			break
 		}
 		done.Subject, done.Changed = f.rewindSubject(accepted), true
+		if f.dryRun {
+			done.DryRun, done.Done = true, "dry run: nothing is written\n"+done.Subject
+			return f.output.Write(cmd.OutOrStdout(), done, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, done.Done)
+				return err
+			})
+		}
 		err = store.UpdateChannel(ctx, done.Subject, now, func(c *channel.Channel) error {
 			done.Before = channelState{Channel: c.Spec}
 			*c = c.RewindAccepted(accepted)

@@ -37,6 +37,7 @@ for the newest.`,
 	}
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
+	f.waits.add(cmd)
 	return cmd
 }
 
@@ -82,6 +83,7 @@ func unpinCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	f.waits.add(cmd)
 	return cmd
 }
 
@@ -118,6 +120,7 @@ without the override, in the usual waves. --end ends the override at once.`,
 	}
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
+	f.waits.add(cmd)
 	process.DurationVar(cmd.Flags(), &lasts, "for", 0, "how long the snapshot should run, such as 2h or 3d")
 	cmd.Flags().BoolVar(&end, "end", false, "end the override")
 	return cmd
@@ -218,6 +221,7 @@ Repeat the command to go back further. Newer snapshots wait until pusher unpin.`
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "snapshot to go back to")
 	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what ran last")
+	f.waits.add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("to", f.complete(allIDs)) // fails for unknown flags only
 	return cmd
 }
@@ -229,20 +233,17 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 	}
 	now := time.Now()
 	var done rolledBack
-	made, err := f.change(cmd.Context(), store, now, func(view channel.View, c *channel.Channel) (act, error) {
+	return f.act(cmd, store, func(view channel.View, c *channel.Channel) (act, error) {
 		var err error
 		if done.From, done.To, err = f.target(view, status, now); err != nil {
 			return act{}, err
 		}
 		return f.pin(c, act{verb: channel.VerbRollback, snapshot: done.To, subject: fmt.Sprintf("roll back to %s%s", done.To, f.who.because())}, f.why(done.From), now)
+	}, func(made channelChange) error {
+		made.Reason = f.why(done.From)
+		done.channelChange, done.Undo = made, nextCommand(cmd, "unpin", store.String())
+		return f.output.Write(cmd.OutOrStdout(), done, done.write)
 	})
-	if err != nil {
-		return err
-	}
-	made.Reason = f.why(done.From)
-	made.warn(cmd.ErrOrStderr())
-	done.channelChange, done.Undo = made, nextCommand(cmd, "unpin", store.String())
-	return f.output.Write(cmd.OutOrStdout(), done, done.write)
 }
 
 // status returns what a pusher says of its fleet, if a state was named.
@@ -281,7 +282,7 @@ func (f *rollbackFlags) why(from snapshots.ID) string {
 }
 
 func (r rolledBack) write(w io.Writer) error {
-	if err := r.channelChange.write(w); err != nil {
+	if err := r.channelChange.write(w); err != nil || r.DryRun {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\tto go forward again: %s\n", r.Undo)

@@ -27,6 +27,7 @@ type orderFlags struct {
 func (f *orderFlags) add(cmd *cobra.Command) {
 	f.channelFlags.add(cmd)
 	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what is being rolled out")
+	f.waits.add(cmd)
 	cmd.ValidArgsFunction = f.complete(allIDs)
 }
 
@@ -349,6 +350,7 @@ snapshot that is approved and not rejected should run.`,
 	}
 	cmd.ValidArgsFunction = f.complete(allIDs)
 	f.add(cmd)
+	f.waits.add(cmd)
 	return cmd
 }
 
@@ -377,6 +379,7 @@ that fleet tries it again.`,
 	}
 	cmd.ValidArgsFunction = f.complete(func(view channel.View) []snapshots.ID { return rejectedIDs(view.Channel.Spec.Rejected) })
 	f.add(cmd)
+	f.waits.add(cmd)
 	return cmd
 }
 

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapsnap/hapsnap/internal/process"
+	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/rollout"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Who waits hears when the fleet is where it should be, and when it will not be there. A failure
+// from before does not count: it is what retry is for.
+func TestGoalReached(t *testing.T) {
+	t.Parallel()
+	id := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
+	old := rollout.Failure{Snapshot: id, Reason: "too slow", At: time.Unix(1e9, 0)}
+	again := rollout.Failure{Snapshot: id, Reason: "too slow again", At: time.Unix(2e9, 0)}
+	runs := observe.InstanceStatus{Name: "edge-1", Reachable: true, Running: id}
+	other := observe.InstanceStatus{Name: "edge-2", Reachable: true}
+	wanted := observe.ChannelStatus{Wanted: id, Newest: id}
+	rolls := func(p rollout.Phase) *observe.RolloutStatus { return &observe.RolloutStatus{Target: id, Phase: p} }
+	for name, test := range map[string]struct {
+		goal         goal
+		status       observe.Status
+		done, failed string
+	}{
+		"all run it":                          {goal{snapshot: id}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs}}, "1 of 1 instances run " + id.String(), ""},
+		"one does not":                        {goal{snapshot: id}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs, other}}, "", ""},
+		"it soaks":                            {goal{snapshot: id}, observe.Status{Channel: wanted, Rollout: rolls(rollout.Soaking), Instances: []observe.InstanceStatus{runs}}, "", ""},
+		"there are no instances":              {goal{snapshot: id}, observe.Status{Channel: wanted}, "", ""},
+		"the pusher has not read the channel": {goal{snapshot: id}, observe.Status{Instances: []observe.InstanceStatus{runs}}, "", ""},
+		"it failed":                           {goal{snapshot: id}, observe.Status{Rejected: []rollout.Failure{old}}, "", id.String() + " failed: too slow"},
+		"it failed before":                    {goal{snapshot: id, before: []rollout.Failure{old}}, observe.Status{Rejected: []rollout.Failure{old}}, "", ""},
+		"it fails once more":                  {goal{snapshot: id, before: []rollout.Failure{old}}, observe.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{again}}, "", id.String() + " failed, and is being undone: too slow again"},
+		"an abort":                            {goal{undone: id}, observe.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{old}}, "", ""},
+		"an abort that is done":               {goal{undone: id}, observe.Status{Rejected: []rollout.Failure{old}}, id.String() + " is undone: too slow", ""},
+		"no rollout":                          {goal{idle: true}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs}}, "no rollout is under way: 1 of 1 instances run " + id.String(), ""},
+		"a rollout":                           {goal{idle: true}, observe.Status{Channel: wanted, Rollout: rolls(rollout.Pushing), Instances: []observe.InstanceStatus{runs}}, "", ""},
+		"a rollout that fails":                {goal{idle: true, seen: id}, observe.Status{Channel: wanted, Rejected: []rollout.Failure{old}, Instances: []observe.InstanceStatus{runs}}, "", id.String() + " failed: too slow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if done, failed := test.goal.reached(test.status); done != test.done || failed != test.failed {
+				t.Errorf("done %q, failed %q; want %q and %q", done, failed, test.done, test.failed)
+			}
+		})
+	}
+}
+
+// A failure and a timeout have exit codes of their own, and the answer comes first.
+func TestWaitExitCodes(t *testing.T) {
+	t.Parallel()
+	_, url, ids := filledStore(t)
+	failed := writeState(t, observe.Status{Updated: time.Now(), Rejected: []rollout.Failure{{Snapshot: ids[0], Reason: "too slow", At: time.Now()}}})
+	if code, _, errs := pusherCommand(t, "wait", "--for", "snapshot=r1", "--store", url, "--state", failed); code != process.ExitRolledBack || !strings.Contains(errs, "failed: too slow") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	code, out, errs := pusherCommand(t, "pin", "r1", "--wait", "--timeout", "1ms", "--store", url, "--state", failed)
+	if code != process.ExitTimedOut || !strings.HasPrefix(out, ids[0].String()+" pinned by ") || !strings.Contains(errs, "timed out after 1ms") {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
