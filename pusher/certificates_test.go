@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"os"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -123,35 +123,6 @@ func (r *rig) served(name, host string) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-func TestCertificateIsRotatedWithoutReload(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V32, "a", "b")
-	r.endpoints(echo(t, "one"))
-	first := r.secret(nil)
-	id := r.publishTLS("1")
-	r.allRunAfter(id)
-	pids := r.workers()
-	for _, name := range r.names {
-		if got := r.served(name, "shop.example.com"); got != first {
-			t.Errorf("%s serves %s, want %s", name, got, first)
-		}
-		if got := r.served(name, "other.example.com"); got == first {
-			t.Errorf("%s does not serve the fallback certificate to other hosts", name)
-		}
-	}
-	second := r.secret(nil)
-	for _, name := range r.names {
-		eventually(t, name+" serves the new certificate", func() bool { return r.served(name, "shop.example.com") == second })
-	}
-	r.allRun(id)
-	if got := r.workers(); !slices.Equal(got, pids) {
-		t.Errorf("the workers are %v, were %v", got, pids)
-	}
-	if data, err := os.ReadFile(r.options.State); err != nil || strings.Contains(string(data), "PRIVATE KEY") {
-		t.Errorf("the state file holds a private key, or: %v", err)
-	}
-}
-
 // A rotation that the worker refuses makes the API reload. That is no crash, and
 // is no failure of a rollout.
 func TestCertificateThatNeedsAReload(t *testing.T) {
@@ -171,5 +142,23 @@ func TestCertificateThatNeedsAReload(t *testing.T) {
 	}
 	if !r.answersOnly("a", "one") {
 		t.Error("a does not answer from its endpoint")
+	}
+}
+
+// The API takes a certificate, schedules the reload that is to load it, and that fails.
+func TestFailureReloadForACertificateAfterA202(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, dataplanetest.V32, "a")
+	r.endpoints(echo(t, "one"))
+	r.secret(nil)
+	id := r.publishTLS("1")
+	r.allRunAfter(id)
+	r.instances["a"].Inject(dataplanetest.CertificateReloadFails("[ALERT] no").On(http.MethodPut, "/storage/ssl_certificates").Times(1))
+	second := r.secret(nil)
+	eventually(t, "it is said", func() bool { return strings.Contains(r.logged(), "reload failed: [ALERT] no") })
+	eventually(t, "a serves the new certificate", func() bool { return r.served("a", "shop.example.com") == second })
+	r.allRun(id)
+	if rejected := r.seen().Rejected; len(rejected) > 0 {
+		t.Errorf("the snapshot was blamed for it: %+v", rejected)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,6 +35,9 @@ type fakeInstance struct {
 	haproxy string // the version
 	refuses string // a configuration with this in it does not start
 	ails    []ailment
+	failing string // a configuration with this in it answers requests with 500
+	down    string // a backend that has no server up, in a configuration with downIn in it
+	downIn  string
 	// midst is called between a commit and its reload.
 	midst func(what string)
 
@@ -243,14 +247,25 @@ func (f *fakeInstance) getInfo(w http.ResponseWriter, _ *http.Request) {
 	}})
 }
 
-// getStatistics tells of a hundred requests a second, all of which are answered.
+// getStatistics tells of a hundred requests a second, all of which are answered well unless
+// they fail.
 func (f *fakeInstance) getStatistics(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	served := int64(100 * time.Since(f.worker.started).Seconds())
-	stats := []any{map[string]any{"name": "web", "stats": map[string]any{"req_tot": served, "stot": served, "status": "OPEN"}}}
+	served, failed := int64(100*time.Since(f.worker.started).Seconds()), int64(0)
+	if f.failing != "" && strings.Contains(f.lkg, f.failing) {
+		failed = served
+	}
+	stats := []any{map[string]any{"name": "web", "stats": map[string]any{"req_tot": served, "stot": served, "hrsp_5xx": failed, "status": "OPEN"}}}
 	if r.URL.Query().Get("type") == "backend" {
-		stats = []any{map[string]any{"name": "shop_web", "stats": map[string]any{"status": "UP"}}}
+		stats = nil
+		for _, backend := range slices.Sorted(maps.Keys(f.worker.servers)) {
+			status := "UP"
+			if backend == f.down && strings.Contains(f.lkg, f.downIn) {
+				status = "DOWN"
+			}
+			stats = append(stats, map[string]any{"name": backend, "stats": map[string]any{"status": status}})
+		}
 	}
 	f.answer(w, http.StatusOK, map[string]any{"stats": stats})
 }
@@ -296,6 +311,17 @@ func (f *fakeInstance) postRaw(w http.ResponseWriter, r *http.Request) {
 		f.act(r.Header.Get("X-Runtime-Actions"))
 	}
 	f.text(w, http.StatusCreated, f.disk)
+}
+
+// commitOnly takes a configuration whose reload cannot be asked for: the file is put back, and
+// the memory stays.
+func (f *fakeInstance) commitOnly(r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if f.commit(httptest.NewRecorder(), r, string(body), true) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.disk = f.lkg
+	}
 }
 
 var namedFile = regexp.MustCompile(`/etc/haproxy/([\w.-]+/[\w.-]+)`)

@@ -28,7 +28,7 @@ func TestManyInstancesHang(t *testing.T) {
 				hanging = append(hanging, names[n])
 			}
 		}
-		s := &story{world: newWorld(t, names...), ids: map[string]snapshots.ID{}, numbers: map[string]string{}}
+		s := &story{world: newWorld(t, names...), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, pairs: map[string]pair{}}
 		s.certificate()
 		s.command("policy waves: ['1', 25%, 100%]")
 		s.set("soak", 30*time.Second)

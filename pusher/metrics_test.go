@@ -8,7 +8,6 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/credentials"
 	"github.com/hapsnap/hapsnap/internal/election"
-	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/internal/testing/metricsdoc"
 	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
@@ -32,39 +31,4 @@ func TestMetricsAreDocumented(t *testing.T) {
 	announce.New(announce.Options{Metrics: registry})
 	credentials.NewMetrics(registry, "pusher").Example()
 	metricsdoc.Check(t, registry, file, section, prefix, *update)
-}
-
-// How long changes take is measured for manifests too.
-func TestPropagationFromADirectory(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, dataplanetest.V34, "a")
-	registry := prometheus.NewRegistry()
-	r.options.Metrics = registry
-	r.endpoints(echo(t, "one"))
-	r.allRunAfter(r.publish(config("1", "")))
-	if n := propagations(t, registry, "endpoints"); n != 0 {
-		t.Errorf("%d changes before there was one", n)
-	}
-	r.endpoints(echo(t, "two"))
-	eventually(t, "the new endpoint answers", func() bool { return r.answersOnly("a", "two") })
-	eventually(t, "its way is timed", func() bool { return propagations(t, registry, "endpoints") == 1 })
-}
-
-func propagations(t *testing.T, g prometheus.Gatherer, kind string) uint64 {
-	t.Helper()
-	all, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range all {
-		if family.GetName() != "hapsnap_pusher_propagation_seconds" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if m.GetLabel()[0].GetValue() == kind {
-				return m.GetHistogram().GetSampleCount()
-			}
-		}
-	}
-	return 0
 }

@@ -23,13 +23,11 @@ type rig struct {
 	names     []string
 	instances map[string]*dataplanetest.Instance
 	binds     map[string]string
-	taken     string // an address that is in use
 }
 
 func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
 	t.Helper()
 	r := &rig{site: newSite(t), names: names, instances: map[string]*dataplanetest.Instance{}, binds: map[string]string{}}
-	r.taken = listen(t).Addr().String()
 	soak := 300 * time.Millisecond
 	r.options.Soak, r.options.PollInterval, r.options.ReloadTimeout = &soak, 50*time.Millisecond, patience
 	r.options.DrainTime, r.options.PersistInterval = 500*time.Millisecond, 200*time.Millisecond
@@ -46,16 +44,6 @@ func newRig(t *testing.T, api dataplanetest.API, names ...string) *rig {
 	return r
 }
 
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
 func (r *rig) addInstance(name string, api dataplanetest.API) {
 	r.t.Helper()
 	r.addInstanceWith(name, dataplanetest.Options{API: api})
@@ -69,7 +57,7 @@ func (r *rig) addInstanceWith(name string, o dataplanetest.Options) {
 	}
 	r.t.Cleanup(func() { os.RemoveAll(sockets) })
 	r.binds[name] = filepath.Join(sockets, "web.sock")
-	o.Env = []string{"WEB=unix@" + r.binds[name], "TAKEN=" + r.taken}
+	o.Env = []string{"WEB=unix@" + r.binds[name]}
 	r.instances[name] = dataplanetest.Start(r.t, o)
 }
 
@@ -98,16 +86,6 @@ func (r *rig) pushes(name string) int {
 		if q.Method == http.MethodPost && strings.HasSuffix(q.Path, "/configuration/raw") && strings.Contains(fmt.Sprint(q.Query), "force_reload") {
 			n++
 		}
-	}
-	return n
-}
-
-// reloads counts those of an instance's HAProxy since it was started.
-func (r *rig) reloads(name string) int {
-	r.t.Helper()
-	n, err := r.instances[name].Reloads()
-	if err != nil {
-		r.t.Fatal(err)
 	}
 	return n
 }
@@ -143,16 +121,6 @@ func (r *rig) workers() []int {
 		pids = append(pids, pid)
 	}
 	return pids
-}
-
-// answers reports whether one of a few requests is answered by the endpoint.
-func (r *rig) answers(name, endpoint string) bool {
-	for range 8 {
-		if _, body, err := r.get(name); err == nil && body == endpoint {
-			return true
-		}
-	}
-	return false
 }
 
 // answersOnly reports whether all of a few requests are.

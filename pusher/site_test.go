@@ -7,20 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
-	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -34,13 +31,12 @@ type process struct {
 	t       *testing.T
 	options Options
 
-	mu       sync.Mutex
-	status   observe.Status
-	watchers []func(observe.Status)
-	hears    func()
-	log      bytes.Buffer
-	notices  []notify.Notice
-	said     []events.Event // once, in the cluster
+	mu      sync.Mutex
+	status  observe.Status
+	hears   func()
+	log     bytes.Buffer
+	notices []notify.Notice
+	said    []events.Event // once, in the cluster
 
 	stop context.CancelFunc
 	done chan error
@@ -106,9 +102,6 @@ func (p *process) see(s observe.Status) {
 	p.mu.Lock()
 	defer func() { p.mu.Unlock(); p.hears() }()
 	p.status = s
-	for _, see := range p.watchers {
-		see(s)
-	}
 }
 
 // heard has a function called after all that the pusher says, once it is started.
@@ -124,25 +117,6 @@ func (p *process) seen() observe.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
-}
-
-// watch has every status shown to a function, before the pusher does anything more.
-func (p *process) watch(see func(observe.Status)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.watchers = append(p.watchers, see)
-}
-
-// ever returns a function that reports whether some status since was as it should be,
-// for those that may be over before anybody looks.
-func (p *process) ever(ok func(observe.Status) bool) func() bool {
-	var was atomic.Bool
-	p.watch(func(s observe.Status) {
-		if ok(s) {
-			was.Store(true)
-		}
-	})
-	return was.Load
 }
 
 // until waits for a status that stays.
@@ -225,11 +199,16 @@ func (s *site) write(name, text string) {
 
 func (s *site) writeFleet(names ...string) {
 	s.t.Helper()
+	s.writeFleetTo("fleet.yaml", names...)
+}
+
+func (s *site) writeFleetTo(file string, names ...string) {
+	s.t.Helper()
 	text := "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n" + s.rollout + "  instances:\n"
 	for _, name := range names {
 		text += s.entry(name)
 	}
-	s.write("fleet.yaml", text)
+	s.write(file, text)
 }
 
 // config is a haproxy.cfg that says which revision it is, and serves shop/web.
@@ -254,12 +233,6 @@ backend shop_web
     #hapsnap servers shop/web:http
 `
 }
-
-// broken passes haproxy -c and does not start: its port is in use.
-const broken = `
-frontend taken
-    bind "${TAKEN}"
-`
 
 func (s *site) publish(config string, certificates ...snapshots.CertificateRef) snapshots.ID {
 	s.t.Helper()
@@ -316,30 +289,4 @@ endpoints: [{addresses: [%[4]q], conditions: {ready: true}}]
 `, service, n, port, host)
 	}
 	s.write(file, b.String())
-}
-
-func phase(p rollout.Phase) func(observe.Status) bool {
-	return func(s observe.Status) bool { return s.Phase() == p }
-}
-
-// publishRecorded publishes a snapshot with the endpoint of shop/web in it.
-func (s *site) publishRecorded(revision, address string) snapshots.ID {
-	s.t.Helper()
-	s.options.Live = ""
-	at := netip.MustParseAddrPort(address)
-	recorded, err := snapshots.MarshalEndpoints(map[snapshots.ServicePort][]snapshots.Endpoint{
-		{Namespace: "shop", Service: "web", Port: "http"}: {{Address: at.Addr().String(), Port: int(at.Port())}},
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	id, _, err := s.store.Publish(s.t.Context(), snapshots.Draft{Time: time.Now(), Files: []snapshots.File{
-		{Path: snapshots.ConfigFile, Content: []byte(config(revision, ""))},
-		{Path: "maps/host.map", Content: []byte("# none\n")},
-		{Path: snapshots.EndpointsFile, Content: recorded},
-	}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return id
 }

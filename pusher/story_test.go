@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,13 +12,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"filippo.io/age"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
+	"github.com/hapsnap/hapsnap/snapshots/sealing"
 )
 
 // TestStories runs the stories in testdata/stories: a fleet of three, a, b and c, of which
@@ -27,20 +37,22 @@ import (
 // A snapshot is named by its revision, a certificate of the Secret shop/web-tls by a number,
 // in the order in which they were made. Commands are in the functions of the same names:
 //
+//	fleet runs REVISION …   (which is published, and a pusher begins; nothing is told where that is all)
 //	pusher begins | ends | is killed | loses its state
-//	publish REVISION [without TLS | routes HOST=BACKEND … | of REVISION routes HOST=BACKEND …]
+//	publish REVISION [without TLS | exact NUMBER | sealed NUMBER KEY | routes HOST=BACKEND … | of REVISION routes HOST=BACKEND …]
 //	pin, approve, reject, retry, abort REVISION;  unpin
 //	store goes | is back | is emptied;  delete, damage, mend REVISION
-//	endpoints ADDRESS …;  endpoints of SERVICE ADDRESS …;  live FILE is gone | is empty | is broken
-//	certificate [for DURATION | without key];  confirm the loss | another loss
+//	endpoints ADDRESS …;  endpoints of SERVICE ADDRESS …;  live FILE is gone | is empty | is broken;  live none
+//	certificate [for DURATION | without key];  identities KEY … | none (of the pusher that begins next);  confirm the loss | another loss
 //	a joins | leaves | refuses REVISION | refuses nothing | has API VERSION | has HAProxy VERSION
 //	a hangs | is gone | drops | loses | is full | answers STATUS | takes DURATION [METHOD PATH [TIMES]];  a is well
 //	edit a OLD NEW;  put a FILE;  remove a FILES;  copy a;  restart a [from its copy];  reload a;  drain, ready a ADDRESS
 //	set OPTION DURATION;  policy LINE;  wait DURATION
 //
 // Of what is not seen at once is told on demand: writes (what was done to the instances since
-// that was told last), files, routes, certificates, notices, events (in the cluster, since
-// they were told last), log TEXT (how often it was said).
+// that was told last), files, disk (the servers in the file), routes, certificates, backends,
+// change REVISION, metric NAME, notices, events (in the cluster, since they were told last),
+// log TEXT (how often it was said), saved TEXT (how often the state has it).
 func TestStories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/stories/*.txt")
@@ -73,14 +85,22 @@ type story struct {
 	at      time.Time               // when it goes on, in another bubble of time
 	ids     map[string]snapshots.ID // by revision
 	numbers map[string]string       // of certificates, by serial number
-	copies  map[string]string       // files of instances
+	pairs   map[string]pair         // certificates with their keys, by number
+	keys    map[string]*age.X25519Identity
+	copies  map[string]string // files of instances
 	shown   []string
 	told    map[string]int // writes of each instance, and notices
 }
 
+// pair is a certificate with its key, and the version that names both.
+type pair struct {
+	data    []byte
+	version string
+}
+
 func newStory(t *testing.T) *story {
 	t.Helper()
-	s := &story{world: newWorld(t, "a", "b", "c"), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, copies: map[string]string{}, told: map[string]int{}}
+	s := &story{world: newWorld(t, "a", "b", "c"), ids: map[string]snapshots.ID{}, numbers: map[string]string{}, copies: map[string]string{}, told: map[string]int{}, pairs: map[string]pair{}, keys: map[string]*age.X25519Identity{}}
 	s.certificate()
 	return s
 }
@@ -90,7 +110,8 @@ func (s *story) goesOn(t *testing.T) *story {
 	t.Helper()
 	c := *s
 	c.world = s.clone(t)
-	c.watched, c.shown, c.ids, c.numbers, c.told = true, nil, maps.Clone(s.ids), maps.Clone(s.numbers), maps.Clone(s.told)
+	c.watched, c.shown, c.ids, c.told = true, nil, maps.Clone(s.ids), maps.Clone(s.told)
+	c.numbers, c.pairs = maps.Clone(s.numbers), maps.Clone(s.pairs)
 	return &c
 }
 
@@ -105,17 +126,25 @@ func (s *story) tell(script []byte) []byte {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		for _, now := range append(s.command(line), s.news()...) {
-			fmt.Fprintf(&out, "\t%s\n", now)
+		wait := s.calm
+		if words := strings.SplitN(line, " ", 3); words[0] == "within" {
+			line, wait = words[2], func() { pass(s.duration(words[1])) }
+		}
+		for _, now := range append(s.command(line), s.newsAfter(wait)...) {
+			fmt.Fprintf(&out, "\t%s\n", strings.ReplaceAll(now, "\n", "\n\t\t"))
 		}
 	}
-	if s.life != nil {
-		s.end()
+	for _, p := range s.others {
+		p.kill()
 	}
+	s.end()
 	return out.Bytes()
 }
 
-var instanceName = regexp.MustCompile(`^([a-f]|all)$`)
+var (
+	instanceName = regexp.MustCompile(`^([a-f]|all)$`)
+	otherPusher  = regexp.MustCompile(`^(second|third)$`)
+)
 
 // command carries out one command, and returns what it asked for.
 func (s *story) command(line string) []string {
@@ -127,6 +156,9 @@ func (s *story) command(line string) []string {
 	case instanceName.MatchString(verb):
 		s.instance(verb, args)
 		return nil
+	case otherPusher.MatchString(verb):
+		s.do(verb, args)
+		return nil
 	case verb == "pin" && s.ids[arg].IsZero():
 		s.ids[arg] = snapshots.ID{Revision: 77, Short: "0123456789"}
 	}
@@ -135,6 +167,17 @@ func (s *story) command(line string) []string {
 		s.pusher(arg)
 	case "terms":
 		s.terms = true
+	case "election":
+		s.kept = &secret{}
+		if len(args) > 0 {
+			s.kept.kept = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "0"}, Data: map[string][]byte{"term": []byte(args[2])}}
+		}
+	case "state":
+		if args[0] == "answers" {
+			s.keeps.release()
+		} else {
+			s.keeps.hang(len(args) > 1)
+		}
 	case "wait":
 		pass(s.duration(arg))
 	case "set":
@@ -142,6 +185,16 @@ func (s *story) command(line string) []string {
 	case "policy":
 		s.rollout = "  rollout: {" + arg + "}\n"
 		s.writeFleet(slices.Sorted(maps.Keys(s.instances))...)
+	case "fleet":
+		s.ids[args[1]] = s.publishAs(args[1], args[2:])
+		s.begin()
+		s.calm()
+		if now := s.view(); slices.Equal(now, []string{"good " + args[1] + ", wanted " + args[1], "a b c runs " + args[1] + ", serves [10.0.0.1], reloaded 1"}) {
+			s.shown = now
+		}
+		s.ask("writes", "")
+	case "identities":
+		s.identities(args)
 	case "publish":
 		s.ids[args[0]] = s.publishAs(args[0], args[1:])
 	case "pin", "unpin", "approve", "reject", "retry", "abort", "confirm":
@@ -155,10 +208,14 @@ func (s *story) command(line string) []string {
 			s.served(args[1], args[2:])
 		}
 	case "live":
-		s.manifest(args[0], strings.Join(args[1:], " "))
+		if arg == "none" {
+			s.options.Live = "" // for the pusher that begins next
+		} else {
+			s.manifest(args[0], strings.Join(args[1:], " "))
+		}
 	case "certificate":
 		s.certificate(args...)
-	case "edit", "put", "remove", "copy", "restart", "reload", "drain", "ready":
+	case "edit", "put", "remove", "forget", "copy", "post", "fail", "restart", "reload", "drain", "maint", "ready", "move":
 		s.byHand(verb, s.named(args[0]), args[1:])
 	default:
 		return s.ask(verb, arg)
@@ -180,6 +237,23 @@ func (s *story) ask(verb, arg string) []string {
 		return s.each(func(_ string, is fakeState) []string {
 			return []string{fmt.Sprint("has ", slices.Sorted(maps.Keys(is.files)))}
 		})
+	case "disk":
+		return s.each(func(_ string, is fakeState) []string {
+			is.load()
+			return []string{fmt.Sprintf("has %v on disk", is.worker.ready("shop_web"))}
+		})
+	case "backends":
+		b := s.seen().Backends
+		out := []string{fmt.Sprintf("%d backends, %d without a server, %d of them failing", b.All, b.Empty, b.Failing)}
+		for _, b := range b.List {
+			out = append(out, fmt.Sprint(b.Backend, " ", b.Instances))
+		}
+		return out
+	case "change":
+		c, ok := s.seen().ChangeTo(s.ids[arg])
+		return []string{fmt.Sprintf("known %v, from %s: %s", ok, cmp.Or(s.plain(c.From.String()), "nothing"), c)}
+	case "metric":
+		return s.metric(arg)
 	case "routes":
 		return s.each(func(_ string, is fakeState) []string { return []string{"routes " + is.routes()} })
 	case "certificates":
@@ -205,6 +279,17 @@ func (s *story) ask(verb, arg string) []string {
 		}
 		s.said = nil
 		return out
+	case "saved":
+		times := 0
+		s.must(filepath.WalkDir(filepath.Dir(s.options.State), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || entry.Name() == "fallback.pem" {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			times += bytes.Count(data, []byte(arg))
+			return err
+		}))
+		return []string{fmt.Sprintf("%d times", times)}
 	case "log":
 		return []string{fmt.Sprintf("%d times", strings.Count(s.plain(s.logged()), arg))}
 	}
@@ -253,8 +338,15 @@ func (s *story) set(option string, to time.Duration) {
 func (s *story) pusher(does string) {
 	s.t.Helper()
 	switch does {
-	case "begins":
+	case "begins", "takes over":
+		s.options.TakeOver = does != "begins"
 		s.begin()
+	case "copies its state":
+		data, err := os.ReadFile(s.options.State)
+		s.must(err)
+		s.copies["state"] = string(data)
+	case "goes back to its copy":
+		s.must(replaceFile(s.options.State, []byte(s.copies["state"])))
 	case "ends":
 		s.end()
 	case "is killed":
@@ -278,9 +370,23 @@ func (s *story) publishAs(revision string, with []string) snapshots.ID {
 	case how == "":
 	case how == "without TLS":
 		d.Files[2].Content, d.Certificates = []byte("certs/fallback.pem\n"), d.Certificates[:1]
+	case with[0] == "exact" || with[0] == "sealed":
+		s.fix(&d, with)
 	case with[0] == "of": // the content of another, with other routes
 		d = draftTLS(with[1])
 		d.Files[1].Content = []byte(strings.ReplaceAll(strings.Join(with[3:], "\n"), "=", " ") + "\n")
+	case with[0] == "recorded":
+		recorded, err := snapshots.MarshalEndpoints(map[snapshots.ServicePort][]snapshots.Endpoint{
+			{Namespace: "shop", Service: "web", Port: "http"}: {{Address: with[1], Port: 80}},
+		})
+		s.must(err)
+		d.Files[2].Content, d.Certificates = []byte("certs/fallback.pem\n"), d.Certificates[:1]
+		d.Files = append(d.Files, snapshots.File{Path: snapshots.EndpointsFile, Content: recorded})
+	case with[0] == "with":
+		for _, w := range with[1:] {
+			backend, service, _ := strings.Cut(w, "=")
+			d.Files[0].Content = fmt.Appendf(d.Files[0].Content, "backend %s\n    #hapsnap servers shop/%s:http\n", backend, service)
+		}
 	case with[0] == "routes":
 		d.Files[1].Content = []byte(strings.ReplaceAll(strings.Join(with[1:], "\n"), "=", " ") + "\n")
 	default:
@@ -292,6 +398,46 @@ func (s *story) publishAs(revision string, with []string) snapshots.ID {
 		s.t.Fatalf("%s is there already", revision)
 	}
 	return id
+}
+
+// fix has a snapshot name a version of its certificate, or have it in it, encrypted to a key.
+func (s *story) fix(d *snapshots.Draft, how []string) {
+	s.t.Helper()
+	of := s.pairs[how[1]]
+	d.Certificates = slices.Clone(d.Certificates)
+	d.Certificates[1].Mode, d.Certificates[1].Version = snapshots.ModeExact, of.version
+	if how[0] == "sealed" {
+		to, err := sealing.NewRecipients([]string{s.key(how[2]).Recipient().String()})
+		s.must(err)
+		sealed, err := to.Seal(of.data)
+		s.must(err)
+		d.Certificates[1].Mode, d.Recipients = snapshots.ModeSealed, to.Names()
+		d.Files = append(d.Files, snapshots.File{Path: "certs/shop_web-tls.pem.age", Content: sealed})
+	}
+}
+
+// key returns one of the keys that open what is sealed.
+func (s *story) key(name string) *age.X25519Identity {
+	s.t.Helper()
+	if s.keys[name] == nil {
+		key, err := age.GenerateX25519Identity()
+		s.must(err)
+		s.keys[name] = key
+	}
+	return s.keys[name]
+}
+
+func (s *story) identities(names []string) {
+	s.t.Helper()
+	if s.options.Identity = ""; names[0] == "none" {
+		return
+	}
+	s.options.Identity = filepath.Join(s.dir, "identity.txt")
+	text := ""
+	for _, name := range names {
+		text += s.key(name).String() + "\n"
+	}
+	s.write("identity.txt", text)
 }
 
 // say changes the channel.
@@ -381,7 +527,14 @@ func (s *story) certificate(args ...string) {
 	case len(args) == 2:
 		edit = func(crt, _ []byte) ([]byte, []byte) { return crt, []byte("none") }
 	}
-	s.numbers[s.secretUntil(end, edit)] = strconv.Itoa(len(s.numbers) + 1)
+	number := strconv.Itoa(len(s.numbers) + 1)
+	s.numbers[s.secretUntil(end, func(crt, key []byte) ([]byte, []byte) {
+		data := slices.Concat(crt, key)
+		version, err := pem.Version(data)
+		s.must(err)
+		s.pairs[number] = pair{data, version}
+		return edit(crt, key)
+	})] = number
 }
 
 // instance has something happen to an instance.
@@ -409,10 +562,17 @@ func (s *story) instance(name string, words []string) {
 		i.refuses = map[bool]string{true: "", false: "x-revision " + words[1]}[words[1] == "nothing"]
 	case two == "has API":
 		i.version = words[2]
+	case two == "fails requests":
+		i.failing = "x-revision " + words[3]
+	case words[0] == "finds":
+		i.down = words[1]
+		if len(words) > 3 {
+			i.downIn = "x-revision " + words[4]
+		}
 	case two == "has HAProxy":
 		i.haproxy = words[2]
 	case two == "is well":
-		i.ails = nil
+		i.ails, i.failing, i.down, i.downIn = nil, "", "", ""
 	default:
 		i.ails = append(i.ails, s.ailment(words))
 	}
@@ -429,6 +589,11 @@ func (s *story) ailment(words []string) (a ailment) {
 		a.drops = true
 	case "loses":
 		a.loses = true
+	case "ignores":
+		a.status, a.says = 200, ""
+	case "cannot":
+		n, a.status, a.commits = 2, 400, true
+		a.says = "Reload failed: cannot reload: dial unix /run/m.sock: connect: no such file or directory"
 	case "is": // gone; full
 		n, a.drops = 2, words[1] == "gone"
 		if words[1] == "full" {
@@ -465,20 +630,52 @@ func (s *story) byHand(verb string, i *fakeInstance, args []string) {
 		maps.DeleteFunc(i.files, func(key, _ string) bool { return strings.HasPrefix(key, args[0]) })
 	case "copy":
 		s.copies[i.name] = i.disk
-	case "restart":
-		if len(args) > 0 {
+	case "forget":
+		for name, m := range i.worker.maps {
+			i.worker.maps[name] = slices.DeleteFunc(m, func(e dataplane.MapEntry) bool { return e.Key == args[0] })
+		}
+	case "fail": // to load what somebody else posted: the file is put back, and the memory stays
+		i.memory++
+	case "post": // which nobody loads
+		i.memory++
+		i.disk = fmt.Sprintf("# _version=%d\n%s", i.memory, versionLine.ReplaceAllString(s.copies[i.name], ""))
+	case "restart", "reload":
+		switch {
+		case len(args) == 3 && args[0] == "with":
+			i.disk = strings.Replace(i.disk, args[1], args[2], 1)
+			i.memory++
+		case len(args) > 0:
 			i.disk = s.copies[i.name]
 		}
 		i.load()
-	case "reload":
-		i.load()
-	case "drain", "ready":
+	case "drain", "maint", "ready", "move":
 		for n, server := range i.worker.servers["shop_web"] {
-			if server.Address == args[0] {
+			switch {
+			case server.Address != args[0]:
+			case verb == "move":
+				i.worker.servers["shop_web"][n].Address = args[1]
+			default:
 				i.worker.servers["shop_web"][n].set(verb)
 			}
 		}
 	}
+}
+
+var versionLine = regexp.MustCompile(`^# _version=\d+\n`)
+
+// metric returns how many a histogram of the pusher has counted, by its first label.
+func (s *story) metric(name string) (out []string) {
+	s.t.Helper()
+	all, err := s.options.Metrics.(*prometheus.Registry).Gather()
+	s.must(err)
+	for _, family := range all {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name {
+				out = append(out, fmt.Sprintf("%s: %d", m.GetLabel()[0].GetValue(), m.GetHistogram().GetSampleCount()))
+			}
+		}
+	}
+	return out
 }
 
 // The pace at which a story is looked at, and for how long nothing may move.
@@ -496,9 +693,9 @@ func (s *story) calm() {
 	var last []string
 	quiet := time.Duration(0)
 	long := calmFor
-	for began := time.Now(); s.life != nil && quiet < long && !s.life.dead(); pass(look) {
+	for began := time.Now(); quiet < long && (s.life == nil || !s.life.dead()); pass(look) {
 		now := s.view()
-		if long = calmFor; s.seen().Rollout != nil {
+		if long = calmFor; s.rolling() {
 			long = waits
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.instances)) {
@@ -513,12 +710,14 @@ func (s *story) calm() {
 }
 
 // news returns what a person sees that is not as it was, once all is calm.
-func (s *story) news() []string {
+func (s *story) news() []string { return s.newsAfter(s.calm) }
+
+func (s *story) newsAfter(wait func()) []string {
 	s.t.Helper()
-	if s.life == nil {
+	if s.life == nil && len(s.others) == 0 {
 		return nil
 	}
-	s.calm()
+	wait()
 	before, out := s.shown, []string(nil)
 	s.shown = s.view()
 	for _, line := range s.shown {
@@ -535,11 +734,20 @@ func (s *story) news() []string {
 	return out
 }
 
-var lasting = regexp.MustCompile(`^(trouble|rejected|rollout|the fleet is) `)
+var lasting = regexp.MustCompile(`^(\w+: )?(trouble|rejected|rollout|the fleet is) `)
 
 // view returns what there is to be seen, a line each.
 func (s *story) view() []string {
-	status := s.seen()
+	status, out := s.seen(), []string(nil)
+	if s.life != nil {
+		out = s.heads(status)
+	}
+	out = append(out, s.othersView()...)
+	return append(out, s.each(func(name string, is fakeState) []string { return []string{s.viewOf(statusOf(status, name), is)} })...)
+}
+
+// heads returns what a pusher says of the fleet.
+func (s *story) heads(status observe.Status) []string {
 	first := "good " + cmp.Or(s.plain(status.Good.String()), "nothing")
 	if c := status.Channel; c.Hold {
 		first += ", held for " + cmp.Or(string(c.Because), "the store")
@@ -566,18 +774,27 @@ func (s *story) view() []string {
 	for _, t := range status.Troubles {
 		out = append(out, fmt.Sprintf("trouble with %s: %s", t.About, s.plain(t.Error)))
 	}
-	return append(out, s.each(func(name string, is fakeState) []string { return []string{s.viewOf(statusOf(status, name), is)} })...)
+	return out
 }
 
 // viewOf says what an instance runs.
 func (s *story) viewOf(status observe.InstanceStatus, is fakeState) string {
 	id, _, _ := strings.Cut(is.worker.node, "_")
-	if status.Name == "" {
+	out := fmt.Sprintf("runs %s, ", s.plain(id))
+	if running := s.plain(status.Running.String()); status.Loaded != "" {
+		out = fmt.Sprintf("runs %s as %s, ", s.plain(id), running)
+	}
+	switch {
+	case s.life == nil:
+		return out + fmt.Sprintf("serves %v, reloaded %d%s", is.worker.ready("shop_web"), is.reloads, termOf(is.disk))
+	case status.Name == "":
 		return "has left, and runs " + s.plain(id)
 	}
-	out := fmt.Sprintf("runs %s, ", s.plain(id))
 	if !status.InSync {
 		out += "not in sync, "
+	}
+	if status.LedBy != "" {
+		out += "led by another, "
 	}
 	if status.Refused {
 		out += "refused for " + status.Error + ", "
@@ -592,10 +809,21 @@ func (s *story) viewOf(status observe.InstanceStatus, is fakeState) string {
 		out += ", its disk is not what its API has"
 	}
 	if status.Conflict != nil {
-		out += ", in conflict"
+		out += ", in conflict: " + s.plain(status.Error)
 	}
 	for _, d := range status.ManualDrains {
 		out += ", " + d.Server + " is drained by hand"
+	}
+	return out
+}
+
+var termLine = regexp.MustCompile(`(?m)^# hapsnap term (\d+)$`)
+
+// termOf returns what a file says of the term that it was written in.
+func termOf(file string) string {
+	out := ""
+	for _, m := range termLine.FindAllStringSubmatch(file, -1) {
+		out += ", in term " + m[1]
 	}
 	return out
 }
@@ -608,8 +836,23 @@ func (s *story) plain(text string) string {
 	for serial, number := range s.numbers {
 		text = strings.ReplaceAll(text, serial, "of number "+number)
 	}
-	return digestForm.ReplaceAllString(strings.ReplaceAll(text, s.dir, "$DIR"), "DIGEST")
+	for name, key := range s.keys {
+		text = strings.ReplaceAll(text, key.Recipient().String(), "key "+name)
+	}
+	for number, of := range s.pairs {
+		text = strings.ReplaceAll(text, of.version[:10], "of number "+number)
+	}
+	text = strings.ReplaceAll(strings.ReplaceAll(text, s.dir, "$DIR"), "file:"+hostname()+":", "")
+	return digestForm.ReplaceAllString(text, "DIGEST")
 }
+
+var hostname = sync.OnceValue(func() string {
+	name, err := os.Hostname()
+	if err != nil {
+		panic(err)
+	}
+	return name
+})
 
 // digestForm is that of digests, of losses that are to be confirmed, and of states' ids.
 var digestForm = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{16}|[0-9a-f]{8})\b`)

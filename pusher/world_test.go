@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -31,7 +33,10 @@ type world struct {
 	instances map[string]*fakeInstance // of the fleet
 	all       map[string]*fakeInstance // also those that left it
 	life      *life
-	gone      atomic.Bool // the store is out of reach
+	keeps     *hangingKeeper    // of the pusher
+	others    map[string]*other // pushers
+	kept      *secret           // the state that others share, where there is an election
+	gone      atomic.Bool       // the store is out of reach
 	// terms is set where each pusher has a later term, and taken is how many there were.
 	terms bool
 	taken int64
@@ -48,7 +53,7 @@ type world struct {
 // newWorld has instances that run nothing yet.
 func newWorld(t *testing.T, names ...string) *world {
 	t.Helper()
-	w := &world{site: newSite(t), instances: map[string]*fakeInstance{}, all: map[string]*fakeInstance{}}
+	w := &world{site: newSite(t), instances: map[string]*fakeInstance{}, all: map[string]*fakeInstance{}, others: map[string]*other{}}
 	soak := 6 * time.Second
 	w.options.Soak, w.options.PollInterval, w.options.DrainTime, w.options.PersistInterval = &soak, 2*time.Second, 3*time.Second, 3*time.Second
 	w.options.InspectInterval, w.options.CollectAfter = 5*time.Second, 8*time.Second
@@ -149,15 +154,17 @@ func (w *world) begin() {
 		w.must(os.RemoveAll(folder))
 		w.must(os.Rename(folder+".left", folder))
 	}
-	w.life, w.watches = l, nil
+	w.life = l
 	for _, i := range w.instances {
 		i.midst = func(what string) { l.step(i.name + " is in the middle of " + what) }
 	}
 	o := &w.options
 	o.Store, o.watch, o.http = &mortalStore{w.store, l}, w.watchFiles, &http.Client{Transport: l}
+	w.keeps = newHangingKeeper(&stateFile{file: o.State})
+	o.Keeper, o.Cache, o.Metrics = w.keeps, KeptFolder(o.State), prometheus.NewRegistry()
 	if w.terms {
 		w.taken++
-		o.Keeper, o.Cache = &termKeeper{&stateFile{file: o.State}, w.taken}, KeptFolder(o.State)
+		o.Keeper = &termKeeper{w.keeps, w.taken}
 	}
 	if w.recorded {
 		lines := &eventLines{}
@@ -302,6 +309,9 @@ func (f *fakeInstance) serve(q *http.Request, givenUp <-chan struct{}, answered 
 		return
 	case ail.drops:
 	case ail.status != 0:
+		if ail.commits {
+			f.commitOnly(q)
+		}
 		w := httptest.NewRecorder()
 		f.fail(w, ail.status, "%s", ail.says)
 		answer = w.Result()
@@ -324,6 +334,7 @@ type ailment struct {
 
 	hangs, drops, loses bool // no answer; a connection closed before anything was done, or after
 	takes               time.Duration
+	commits             bool // what is asked is done, all but the reload
 	status              int
 	says                string
 }
