@@ -65,6 +65,9 @@ func (l *liveData) confirmLosses(now time.Time) {
 func (l *liveData) blindStart(now time.Time) bool {
 	return l.live.Blind(func() bool {
 		for i := range l.served() {
+			if !i.reachable() && i.Draining {
+				continue // its node may be gone for good
+			}
 			if !i.reachable() || l.live.MayHaveEndpoints(i.snapshot()) {
 				return true
 			}
