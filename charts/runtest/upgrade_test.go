@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hapsnap/hapsnap/charts/charttest"
-	"github.com/hapsnap/hapsnap/internal/testing/podtest"
 )
 
 // rollOut upgrades to another compiler, which makes another snapshot of the same objects.
@@ -196,34 +195,4 @@ func (r *release) second(t *testing.T, port string) {
 		load.Await(t, 100)
 		unharmed(t, load)
 	})
-	t.Run("the ports and the network of the node", func(t *testing.T) { s.onNode(t, "internal.example") })
-}
-
-// onNode has the DaemonSet's pod on a port of the node, and then in the node's network. A
-// new pod comes when the old one has gone: both cannot have the port.
-func (r *release) onNode(t *testing.T, host string) {
-	t.Helper()
-	r.server.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: privileged}}}", r.namespace))
-	network := []string{
-		"--set", "haproxy.kind=DaemonSet,haproxy.hostNetwork=true,compiler.config.http.port=8182,compiler.config.https.port=8183",
-		"--set-json", `compiler.config.bind.addresses=["${HOST_IP}"]`,
-	}
-	for _, c := range []struct {
-		port string
-		args []string
-	}{
-		{"8181", []string{"--set", "haproxy.kind=DaemonSet,haproxy.hostPorts.http=8181"}},
-		{"8182", network},
-		{"8182", append(slices.Clone(network), "--set", "haproxy.podAnnotations.restarted=again")},
-	} {
-		before := r.names(t, "haproxy")
-		r.apply(t, c.args...)
-		eventually(t, "another pod serves on port "+c.port+" of the node", func() bool {
-			now := r.names(t, "haproxy")
-			if len(now) > 1 {
-				t.Fatalf("pods %v are on one node", now)
-			}
-			return len(now) == 1 && now[0] != before[0] && status(t, podtest.Gateway+":"+c.port, host, "/") == http.StatusOK && len(r.addresses(t, traffic, "http")) == 1
-		})
-	}
 }

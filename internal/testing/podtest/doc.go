@@ -14,6 +14,6 @@
 //
 // Limits of CPU and memory, seccomp, hooks other than sleep and httpGet, probes other than
 // httpGet and tcpSocket, volumes other than emptyDir, configMap and secret, several nodes,
-// ports of nodes for UDP, and NetworkPolicies. Volumes of a changed ConfigMap or Secret are brought up
+// ports of nodes, and NetworkPolicies. Volumes of a changed ConfigMap or Secret are brought up
 // to date within seconds, where a kubelet may take more than a minute.
 package podtest

@@ -28,35 +28,12 @@ func newNetwork() (*network, error) {
 
 func (n *network) close() { _ = ip("", "link del pods\n") }
 
-// A sandbox is the network of a pod: a process that sleeps in it, what is on its loopback
-// address, and its ports of the node. That of the node itself has only the address.
+// A sandbox is the network of a pod: a process that sleeps in it, and what is on its
+// loopback address.
 type sandbox struct {
 	address string
 	process *process
 	api     net.Listener
-	ports   []net.Listener
-}
-
-// pid is a process in the network.
-func (s *sandbox) pid() int {
-	if s.process == nil {
-		return os.Getpid()
-	}
-	return s.process.pid()
-}
-
-// publish has ports of the node lead to those of the pod. One that another pod has still
-// cannot be had.
-func (s *sandbox) publish(ports map[int32]int32) error {
-	for port, inside := range ports {
-		listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(Gateway, fmt.Sprint(port)))
-		if err != nil {
-			return err
-		}
-		s.ports = append(s.ports, listener)
-		go forward(listener, net.JoinHostPort(s.address, fmt.Sprint(inside)))
-	}
-	return nil
 }
 
 // sandbox makes a network, whose containers reach the API server on the same port of
@@ -103,13 +80,8 @@ func (n *network) sandbox(api string, sysctls map[string]string) (*sandbox, erro
 }
 
 func (s *sandbox) close() {
-	for _, listener := range append(s.ports, s.api) {
-		if listener != nil {
-			_ = listener.Close()
-		}
-	}
-	if s.process == nil {
-		return
+	if s.api != nil {
+		_ = s.api.Close()
 	}
 	s.process.kill(syscall.SIGKILL)
 	<-s.process.gone

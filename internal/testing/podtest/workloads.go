@@ -77,14 +77,13 @@ func (k *Kubelet) reconcile(ctx context.Context, namespace string, w workload, p
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256(text))[:10]
 	var fresh, old []corev1.Pod
-	available, leaving, names := 0, 0, map[string]bool{}
+	available, names := 0, map[string]bool{}
 	for _, p := range pods {
 		if p.Labels[ownerLabel] != w.kind+"."+w.name {
 			continue
 		}
 		names[p.Name] = true
 		if p.DeletionTimestamp != nil {
-			leaving++
 			continue
 		}
 		if isReady(&p) {
@@ -95,9 +94,6 @@ func (k *Kubelet) reconcile(ctx context.Context, namespace string, w workload, p
 		} else {
 			old = append(old, p)
 		}
-	}
-	if w.kind == "DaemonSet" && leaving > 0 {
-		return nil // its controller waits until a node's pod has gone
 	}
 	for n := len(fresh) + len(old); len(fresh) < w.replicas && n < w.replicas+w.surge; n++ {
 		name := w.podName(k, names)
