@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -35,9 +36,12 @@ func DidYouMean(typed string, names []string) string {
 // flagError is the usage error for flags that cannot be parsed, with the flag that may be
 // meant.
 func flagError(cmd *cobra.Command, err error) error {
+	if len(os.Args) > 1 && cmd == cmd.Root() && !strings.HasPrefix(os.Args[1], "-") { // with a verb, that is asked
+		return WithHint(Usage("unknown command %q for %q", os.Args[1], cmd.CommandPath()), verbHint(cmd, os.Args[1]))
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
-		return Usage("%w", err)
+		return WithHint(Usage("%w", err), seeHelp(cmd))
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -287,6 +287,8 @@ func inSync(i observe.InstanceStatus) string {
 	switch {
 	case i.Refused:
 		return "refused"
+	case i.Denied:
+		return "wrong credentials"
 	case !i.Reachable:
 		return "unreachable"
 	case i.InSync:

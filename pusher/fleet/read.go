@@ -220,7 +220,7 @@ func (r *reader) file(instance, name string, at []any) string {
 		if pathErr := new(os.PathError); errors.As(err, &pathErr) {
 			err = pathErr.Err
 		}
-		r.fault("", fmt.Sprintf("instance %s: read %s: %v", instance, name, err), at...)
+		r.fault("name the file that holds it; the path is relative to that of the Fleet", fmt.Sprintf("instance %s: read %s: %v", instance, name, err), at...)
 	}
 	return string(data)
 }

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/events"
-	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -248,12 +246,6 @@ func (v View) pod(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: v.PodNamespace, Name: name, UID: types.UID(v.Instances[n].UID)}
 }
 
-// denied reports whether an instance refuses the credentials.
-func (v View) denied(name string) bool {
-	n := slices.IndexFunc(v.Instances, func(i Instance) bool { return i.Name == name })
-	return n >= 0 && errors.Is(v.Instances[n].Err, dataplane.ErrUnauthorized)
-}
-
 // troubleOnInstances says which instances are refused, or have been out of reach for
 // a while. The note is the same for as long as that lasts.
 func (v View) troubleOnInstances(instances []InstanceStatus) []events.Event {
@@ -263,7 +255,7 @@ func (v View) troubleOnInstances(instances []InstanceStatus) []events.Event {
 		switch {
 		case i.Refused:
 			reason, what = "InstanceRefused", "nothing is pushed to it: "+i.Error
-		case !i.Reachable && v.denied(i.Name) && !i.Since.IsZero() && v.Now.Sub(i.Since) >= tellAfter:
+		case !i.Reachable && i.Denied && !i.Since.IsZero() && v.Now.Sub(i.Since) >= tellAfter:
 			reason, what = "InstanceCredentialsWrong", "its Dataplane API refuses the username and password of the Fleet"
 		case !i.Reachable && !i.Since.IsZero() && v.Now.Sub(i.Since) >= tellAfter:
 			reason, what = "InstanceUnreachable", fmt.Sprintf("it has been out of reach since %s", i.Since.UTC().Format(time.RFC3339))

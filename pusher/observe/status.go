@@ -115,7 +115,9 @@ type InstanceStatus struct {
 	Reachable bool   `json:"reachable"`
 	// Refused is set when its version of HAProxy or of the API is not worked with;
 	// Error says which it is. Nothing is pushed to it.
-	Refused bool         `json:"refused,omitempty"`
+	Refused bool `json:"refused,omitempty"`
+	// Denied is set when it refuses the credentials of the Fleet.
+	Denied  bool         `json:"denied,omitempty"`
 	Since   time.Time    `json:"since,omitzero"` // of being in reach, or out of it
 	Running snapshots.ID `json:"running,omitzero"`
 	// Node names what its worker runs, and Loaded what that was loaded with, where it

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -176,7 +177,7 @@ func (v View) instance(i Instance) InstanceStatus {
 		s.Error, s.ErrorAt = s.Conflict.String(), s.Conflict.Since
 	}
 	if i.Err != nil {
-		s.Error, s.ErrorAt, s.Refused = Brief(i.Err), i.Since, i.Refused
+		s.Error, s.ErrorAt, s.Refused, s.Denied = Brief(i.Err), i.Since, i.Refused, errors.Is(i.Err, dataplane.ErrUnauthorized)
 	}
 	if s.Foreign != "" && s.Error == "" {
 		s.Error, s.ErrorAt = push.ErrForeign.Error()+": "+s.Foreign, i.Started
