@@ -66,7 +66,7 @@ func (f *whoFlags) byWhom() string {
 }
 
 // ownFlags are those that a command does not hand on to the next one that it prints.
-var ownFlags = []string{"by", "reason", "output", "to", "full", "for", "end", "fleet", "wait", "timeout", "address", "dry-run"}
+var ownFlags = []string{"by", "reason", "author", "output", "to", "full", "for", "end", "fleet", "wait", "timeout", "address", "dry-run"}
 
 // nextCommand returns a command line that can be copied: another verb of the program, about the
 // same store, which is reached in the same way.

@@ -149,6 +149,10 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 	if err != nil {
 		return done, err
 	}
+	person, err := f.who.identity()
+	if err != nil {
+		return done, err
+	}
 	// What an edit finds in a channel that another writer changes meanwhile is found
 	// again, so that before and after are those of this change.
 	var does act
@@ -172,6 +176,7 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 			}
 		}
 		view.Channel = *c
+		c.Act = channel.Act{Verb: does.verb, Snapshot: does.snapshot, By: f.who.by, Reason: f.who.reason, Author: person}
 		return nil
 	}
 	current := view.Channel

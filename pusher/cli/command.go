@@ -125,12 +125,13 @@ func find(ids []snapshots.ID, name string) (snapshots.ID, error) {
 
 // whoFlags say who does something, and why.
 type whoFlags struct {
-	by, reason string
+	by, reason, author string
 }
 
 func (f *whoFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.by, "by", whoami(), "who does this, as history and status show it")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, as history and status show it")
+	cmd.Flags().StringVar(&f.author, "author", "", "author of the commit in a git store, as 'Name <email>' (default: git's user.name and user.email, or else the user)")
 }
 
 // because returns the reason as the end of a commit's subject.

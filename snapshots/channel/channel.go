@@ -48,6 +48,8 @@ type Channel struct {
 	Kind       string             `json:"kind"`
 	Metadata   snapshots.Metadata `json:"metadata"`
 	Spec       Spec               `json:"spec"`
+	// Act says what an edit did. Stores with a history keep it there, and not in the channel.
+	Act Act `json:"-"`
 }
 
 // Spec is what people said. [Want] documents which part comes first.

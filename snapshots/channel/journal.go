@@ -1,8 +1,6 @@
 package channel
 
 import (
-	"time"
-
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -27,11 +25,14 @@ const (
 	VerbAcceptRewind     Verb = "accept-rewind"
 )
 
-// Act is something that was done, by a person or by a program.
+// Act is something that was done to a channel, by a person or by a program.
 type Act struct {
-	Time     time.Time    `json:"time"`
-	Verb     Verb         `json:"act"`
-	Snapshot snapshots.ID `json:"snapshot,omitzero"`
-	By       string       `json:"by,omitempty"`
-	Reason   string       `json:"reason,omitempty"`
+	Verb     Verb
+	Snapshot snapshots.ID // that it was about, if any
+	By       string       // as the channel says it
+	Reason   string
+	Author   Person // the zero value: the program itself
 }
+
+// Person is somebody as git names them.
+type Person struct{ Name, Email string }

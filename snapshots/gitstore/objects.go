@@ -19,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/delivery"
 )
 
@@ -140,7 +141,12 @@ func sortName(e object.TreeEntry) string {
 // commit adds a commit; without a parent, the first of its branch. Sign returns its signature, or ""
 // for none.
 func (b *builder) commit(tree, parent plumbing.Hash, by object.Signature, message string, sign func(*object.Commit) (string, error)) (plumbing.Hash, error) {
-	c := &object.Commit{Author: by, Committer: by, Message: message, TreeHash: tree}
+	return b.commitBy(by, tree, parent, by, message, sign)
+}
+
+// commitBy is commit with another author than who commits.
+func (b *builder) commitBy(author object.Signature, tree, parent plumbing.Hash, by object.Signature, message string, sign func(*object.Commit) (string, error)) (plumbing.Hash, error) {
+	c := &object.Commit{Author: author, Committer: by, Message: message, TreeHash: tree}
 	if !parent.IsZero() {
 		c.ParentHashes = []plumbing.Hash{parent}
 	}
@@ -175,8 +181,10 @@ func snapshotMessage(name string, m snapshots.Manifest) string {
 }
 
 // channelMessage is the message of a commit that changes the channel.
-func channelMessage(name, subject string) string {
-	return message(strings.TrimSuffix(printable(name+" channel: "+subject), ":"), nil)
+func channelMessage(name, subject string, act channel.Act) string {
+	return message(strings.TrimSuffix(printable(name+" channel: "+subject), ":"), trailers{
+		{"Hapsnap-Act", string(act.Verb)}, {"Hapsnap-Snapshot", act.Snapshot.String()}, {"Hapsnap-By", act.By}, {"Hapsnap-Reason", act.Reason},
+	})
 }
 
 type trailers [][2]string

@@ -3,10 +3,12 @@ package gitstore
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/snapshots"
+	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
 func TestSnapshotMessage(t *testing.T) {
@@ -89,10 +91,28 @@ func TestShortenKeepsSubjectsInBounds(t *testing.T) {
 }
 
 func TestChannelMessage(t *testing.T) {
-	if got, want := channelMessage("edge", "pin r000012-9f3ac01b2d\n(slow)"), "edge channel: pin r000012-9f3ac01b2d (slow)\n"; got != want {
+	if got, want := channelMessage("edge", "pin r000012-9f3ac01b2d\n(slow)", channel.Act{}), "edge channel: pin r000012-9f3ac01b2d (slow)\n"; got != want {
 		t.Errorf("message = %q, want %q", got, want)
 	}
-	if got, want := channelMessage("edge", ""), "edge channel\n"; got != want {
+	if got, want := channelMessage("edge", "", channel.Act{}), "edge channel\n"; got != want {
 		t.Errorf("message = %q, want %q", got, want)
+	}
+}
+
+// Who acts can write neither a trailer nor a header of the commit by a name or a reason.
+func TestActsAreWrittenAsTrailers(t *testing.T) {
+	act := channel.Act{Verb: channel.VerbPin, By: "eve\nHapsnap-By: ann", Reason: "x\n\nHapsnap-Act: abort", Author: channel.Person{Name: "Eve <ann@example.com>\nx", Email: "eve@example.com"}}
+	text := channelMessage("edge", "pin", act)
+	if strings.Count(text, "\nHapsnap-Act: ") != 1 || strings.Count(text, "\nHapsnap-By: ") != 1 || strings.Count(text, "\nHapsnap-Reason: ") != 1 {
+		t.Errorf("the message is %q", text)
+	}
+	s := &Store{options: Options{Author: Author{Name: "hapsnap", Email: "hapsnap@localhost"}}}
+	if a := s.actor(act, time.Unix(1e9, 0)); a.Name != "Eve ann@example.com x" || a.Email != "eve@example.com" {
+		t.Errorf("the author is %q <%q>", a.Name, a.Email)
+	}
+	for _, p := range []channel.Person{{}, {Name: "<>", Email: "x@example.com"}, {Name: "ann"}} {
+		if a := s.actor(channel.Act{Author: p}, time.Unix(1e9, 0)); a.Name != "hapsnap" || a.Email != "hapsnap@localhost" {
+			t.Errorf("the author of an act by %+v is %q <%q>", p, a.Name, a.Email)
+		}
 	}
 }

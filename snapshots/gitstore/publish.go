@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -141,6 +142,15 @@ func (s *Store) author(t time.Time) object.Signature {
 	return object.Signature{Name: s.options.Author.Name, Email: s.options.Author.Email, When: t.UTC()}
 }
 
+// actor is the author of an act: the person, or else the store's own.
+func (s *Store) actor(act channel.Act, t time.Time) object.Signature {
+	out, clean := s.author(t), strings.NewReplacer("<", "", ">", "", "\n", " ", "\x00", "")
+	if name, email := strings.TrimSpace(clean.Replace(act.Author.Name)), strings.TrimSpace(clean.Replace(act.Author.Email)); name != "" && email != "" {
+		out.Name, out.Email = name, email
+	}
+	return out
+}
+
 // updates moves the branch, then adds the tag. Before that it adds the tag of the parent if the writer
 // before was stopped before it could.
 func (s *Store) updates(r refs, parent, made tip) []update {
@@ -206,12 +216,17 @@ func (s *Store) UpdateChannel(ctx context.Context, subject string, now time.Time
 		if err != nil {
 			return err
 		}
-		data, changed, err := sequence.Edit(old, edit)
+		var act channel.Act
+		data, changed, err := sequence.Edit(old, func(c *channel.Channel) error {
+			err := edit(c)
+			act, c.Act = c.Act, channel.Act{}
+			return err
+		})
 		if err != nil || !changed {
 			return err
 		}
 		pushed = true
-		return s.pushChannel(ctx, r.channel, beside, data, channelMessage(s.options.Name, subject), now)
+		return s.pushChannel(ctx, r.channel, beside, data, channelMessage(s.options.Name, subject, act), s.actor(act, now), now)
 	})
 }
 
@@ -247,7 +262,7 @@ func (s *Store) readChannel(ctx context.Context, r refs) (channel.Channel, []obj
 }
 
 // pushChannel commits the file on top of the tip, and keeps the files beside it.
-func (s *Store) pushChannel(ctx context.Context, parent plumbing.Hash, beside []object.TreeEntry, data []byte, message string, now time.Time) error {
+func (s *Store) pushChannel(ctx context.Context, parent plumbing.Hash, beside []object.TreeEntry, data []byte, message string, author object.Signature, now time.Time) error {
 	b := newBuilder(nil)
 	hash, err := b.blob(data)
 	if err != nil {
@@ -258,7 +273,7 @@ func (s *Store) pushChannel(ctx context.Context, parent plumbing.Hash, beside []
 	if err != nil {
 		return fmt.Errorf("encode channel: %w", err)
 	}
-	commit, err := b.commit(tree, parent, s.author(now), message, s.sign)
+	commit, err := b.commitBy(author, tree, parent, s.author(now), message, s.sign)
 	if err != nil {
 		return err
 	}
