@@ -50,7 +50,7 @@ import (
 //	set OPTION DURATION;  policy LINE;  wait DURATION
 //
 // Of what is not seen at once is told on demand: writes (what was done to the instances since
-// that was told last), files, disk (the servers in the file), routes, certificates, backends,
+// that was told last), files, routes, certificates, backends,
 // change REVISION, metric NAME, notices, events (in the cluster, since they were told last),
 // log TEXT (how often it was said), saved TEXT (how often the state has it).
 func TestStories(t *testing.T) {
@@ -236,11 +236,6 @@ func (s *story) ask(verb, arg string) []string {
 	case "files":
 		return s.each(func(_ string, is fakeState) []string {
 			return []string{fmt.Sprint("has ", slices.Sorted(maps.Keys(is.files)))}
-		})
-	case "disk":
-		return s.each(func(_ string, is fakeState) []string {
-			is.load()
-			return []string{fmt.Sprintf("has %v on disk", is.worker.ready("shop_web"))}
 		})
 	case "backends":
 		b := s.seen().Backends
