@@ -51,6 +51,7 @@ func (g goal) reached(s observe.Status) (done, failed string) {
 	runs := fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
 	undoing := s.Phase() == rollout.Undoing
 	switch {
+	case s.Stale: // it says how the fleet was
 	case g.condition != "":
 		if i := slices.IndexFunc(s.Conditions, func(c metav1.Condition) bool { return c.Type == g.condition }); i >= 0 && s.Conditions[i].Status == metav1.ConditionTrue {
 			return fmt.Sprintf("%s: %s", g.condition, s.Conditions[i].Message), ""
@@ -168,6 +169,8 @@ func (w waiting) until(ctx context.Context, g goal) (string, error) {
 			return done, nil
 		case failed != "":
 			return "", &process.ExitError{Code: process.ExitRolledBack, Err: errors.New(failed)}
+		case s.Stale:
+			last = fmt.Sprintf("the pusher said nothing since %s", s.Updated.UTC().Format(time.RFC3339))
 		default:
 			c := s.Condition()
 			last = fmt.Sprintf("%s: %s", strings.ToLower(string(c.Phase)), c.Message)

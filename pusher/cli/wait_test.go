@@ -28,6 +28,7 @@ func TestGoalReached(t *testing.T) {
 		done, failed string
 	}{
 		"all run it":                          {goal{snapshot: id}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs}}, "1 of 1 instances run " + id.String(), ""},
+		"all ran it when the pusher ended":    {goal{snapshot: id}, observe.Status{Stale: true, Channel: wanted, Instances: []observe.InstanceStatus{runs}}, "", ""},
 		"one does not":                        {goal{snapshot: id}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs, other}}, "", ""},
 		"it soaks":                            {goal{snapshot: id}, observe.Status{Channel: wanted, Rollout: rolls(rollout.Soaking), Instances: []observe.InstanceStatus{runs}}, "", ""},
 		"there are no instances":              {goal{snapshot: id}, observe.Status{Channel: wanted}, "", ""},
