@@ -32,6 +32,7 @@ func NewCommand() *cobra.Command {
 		Args:  process.Args(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	process.WithVersion(root)
 	root.AddCommand(
 		renderCommand(), runCommand(), statusCommand(), explainCommand(), diffCommand(),
 		testCommand(), fnCommand(), migrateCommand(), rbacCommand(), process.VersionCommand(),

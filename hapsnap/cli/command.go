@@ -58,12 +58,11 @@ func NewCommand(name string) *cobra.Command {
 		Use:         Name,
 		Short:       "Look at a fleet of HAProxy instances, say what it should run, and compile for it",
 		Long:        long,
-		Version:     process.Version(),
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		Args:        process.Args(cobra.NoArgs),
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	process.WithVersion(root)
 	halves := halfVerbs()
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.ID, Title: g.Title})

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -270,11 +269,23 @@ func listContexts(f *contextFile) *cobra.Command {
 			for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
 				list = append(list, listed{name, name == c.Current, c.Contexts[name]})
 			}
-			return output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printContexts(w, list) })
+			return output.Write(cmd.OutOrStdout(), contexts(list), func(w io.Writer) error { return printContexts(w, list) })
 		},
 	}
-	output.AddTo(cmd)
+	output.AddListTo(cmd)
 	return cmd
+}
+
+// contexts are a list of which there are names.
+type contexts []listed
+
+// Names returns the names of the contexts.
+func (l contexts) Names() []string {
+	var out []string
+	for _, c := range l {
+		out = append(out, c.Name)
+	}
+	return out
 }
 
 func printContexts(w io.Writer, list []listed) error {
@@ -282,16 +293,15 @@ func printContexts(w io.Writer, list []listed) error {
 		_, err := fmt.Fprintln(w, "there is no context")
 		return err
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CURRENT\tNAME\tLEADS TO")
+	table := process.Table{Columns: []process.Column{{Title: "CURRENT"}, {Title: "NAME"}, {Title: "LEADS TO", Cut: true}}}
 	for _, c := range list {
 		mark := ""
 		if c.Current {
 			mark = "*"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", mark, c.Name, summary(c.Flags))
+		table.Add(mark, c.Name, summary(c.Flags))
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 func removeContext(f *contextFile) *cobra.Command {

@@ -155,6 +155,12 @@ func Version() string {
 	return "devel"
 }
 
+// WithVersion gives a program the flag --version, which says what the verb version does.
+func WithVersion(root *cobra.Command) {
+	root.Version = Version()
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+}
+
 // VersionCommand returns the verb that prints the program's name and version.
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{

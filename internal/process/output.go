@@ -1,44 +1,66 @@
 package process
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
 )
 
-// OutputFlag chooses between text, which it is when zero, and JSON.
+// OutputFlag chooses how data is printed. When zero it is text, which is for people.
 type OutputFlag struct {
-	json bool
+	form string // "" is text
+	list bool   // there are names, and columns that only -o wide has
 }
+
+// namer is data of which there are names.
+type namer interface{ Names() []string }
 
 // AddTo declares -o and --output.
 func (f *OutputFlag) AddTo(cmd *cobra.Command) {
-	cmd.Flags().VarP(f, "output", "o", "text or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().VarP(f, "output", "o", "how to print it: "+alternatives(f.forms()))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(f.forms(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// String returns "text" or "json".
-func (f *OutputFlag) String() string {
-	if f.json {
-		return "json"
-	}
-	return "text"
+// AddListTo declares them for data that has names and is printed as a table.
+func (f *OutputFlag) AddListTo(cmd *cobra.Command) {
+	f.list = true
+	f.AddTo(cmd)
 }
+
+func (f *OutputFlag) forms() []string {
+	if f.list {
+		return []string{"text", "wide", "name", "json", "yaml"}
+	}
+	return []string{"text", "json", "yaml"}
+}
+
+// alternatives joins words with commas and "or".
+func alternatives(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// String returns the form, such as "text" or "json".
+func (f *OutputFlag) String() string { return cmp.Or(f.form, "text") }
 
 // Set reads what [OutputFlag.String] returns.
 func (f *OutputFlag) Set(text string) error {
-	f.json = text == "json"
-	if text != "text" && text != "json" {
-		return errors.New("want text or json")
+	if !slices.Contains(f.forms(), text) {
+		return errors.New("want " + alternatives(f.forms()))
 	}
+	f.form = text
 	return nil
 }
 
@@ -46,17 +68,35 @@ func (f *OutputFlag) Set(text string) error {
 func (f *OutputFlag) Type() string { return "form" }
 
 // Structured reports whether programs read the output, in place of people.
-func (f *OutputFlag) Structured() bool { return f.json }
+func (f *OutputFlag) Structured() bool { return f.form == "json" || f.form == "yaml" }
 
-// Write writes v as JSON, or as text.
+// Wide reports whether everything is to be shown, however long it is.
+func (f *OutputFlag) Wide() bool { return f.form == "wide" }
+
+// Write writes v as JSON or YAML, or its names, or as text.
 func (f *OutputFlag) Write(w io.Writer, v any, text func(io.Writer) error) error {
-	if !f.json {
-		return text(w)
+	switch f.form {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(v)
+	case "yaml":
+		data, err := yaml.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("print YAML: %w", err)
+		}
+		_, err = w.Write(data)
+		return err
+	case "name":
+		if n, ok := v.(namer); ok {
+			for _, name := range n.Names() {
+				fmt.Fprintln(w, name)
+			}
+			return nil
+		}
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
+	return text(On(w, w, f.Wide()))
 }
 
 // Age returns a duration in its largest unit, as a person would say it.

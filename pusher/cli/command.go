@@ -38,6 +38,7 @@ func NewCommand() *cobra.Command {
 		Args:  process.Args(cobra.NoArgs),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	process.WithVersion(root)
 	root.AddCommand(
 		runCommand(), checkCommand(), statusCommand(), waitCommand(), historyCommand(), showCommand(), diffCommand(), verifyCommand(),
 		pinCommand(), unpinCommand(), overrideCommand(), rollbackCommand(), approveCommand(), rejectCommand(), retryCommand(),

@@ -72,7 +72,7 @@ func TestExitCodes(t *testing.T) {
 		"no snapshot":     {[]string{"pin", "r9", "--store", url}, process.ExitUsage, "the store holds no snapshot r9"},
 		"store not there": {[]string{"history", "--store", "dir:" + state}, process.ExitFailure, "no such file"},
 		"no state":        {[]string{"status", "--state", state}, process.ExitFailure, "there is no state file"},
-		"output":          {[]string{"history", "--store", url, "-o", "xml"}, process.ExitUsage, "want text or json"},
+		"output":          {[]string{"history", "--store", url, "-o", "xml"}, process.ExitUsage, "want text, wide, name, json or yaml"},
 		"run without":     {[]string{"run"}, process.ExitUsage, "--store is missing"},
 		"waves":           {[]string{"run", "--store", url, "--instances", fleet, "--state", state, "--waves", "some"}, process.ExitUsage, "--waves: "},
 		"no secret":       {[]string{"run", "--store", url, "--instances", fleet, "--state", "secret:edge"}, process.ExitUsage, `--state: "secret:edge" is not secret:NAMESPACE/NAME`},

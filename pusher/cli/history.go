@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +54,7 @@ func historyCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.storeFlags.add(cmd)
-	f.output.AddTo(cmd)
+	f.output.AddListTo(cmd)
 	cmd.Flags().StringVar(&f.state, "state", "", "state of the pusher, as for run; it says what runs")
 	cmd.Flags().IntVarP(&f.limit, "limit", "n", 20, "how many to list; 0 for all")
 	return cmd
@@ -79,7 +77,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.output.Write(cmd.OutOrStdout(), list, func(w io.Writer) error { return printHistory(w, list, now) })
+	return f.output.Write(cmd.OutOrStdout(), revisions(list), func(w io.Writer) error { return printHistory(w, list, now) })
 }
 
 // history reads the manifests of the newest snapshots.
@@ -152,43 +150,60 @@ func unread(err error) string {
 func printHistory(w io.Writer, list []revision, now time.Time) error {
 	authors := slices.ContainsFunc(list, func(r revision) bool { return r.Author != "" })
 	signers := slices.ContainsFunc(list, func(r revision) bool { return signer(r.Signature) != "" })
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	changes := slices.ContainsFunc(list, func(r revision) bool { return r.Change != nil })
-	row := func(snapshot, age, author, signer, state, subject, change string) {
-		if authors {
-			age += "\t" + author
-		}
-		if signers {
-			age += "\t" + signer
-		}
-		if changes {
-			state += "\t" + change
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", snapshot, age, state, subject)
-	}
-	row("SNAPSHOT", "AGE", "AUTHOR", "SIGNER", "STATE", "SUBJECT", "TOOK")
+	table := process.Table{Columns: []process.Column{
+		{Title: "SNAPSHOT"}, {Title: "AGE"}, {Title: "AUTHOR", Wide: !authors, Cut: true}, {Title: "SIGNER", Wide: !signers, Cut: true},
+		{Title: "STATE", Mood: stateMood}, {Title: "TOOK", Wide: !changes, Cut: true}, {Title: "SUBJECT", Cut: true},
+	}}
 	for _, r := range list {
 		old := "-"
 		if !r.Time.IsZero() {
 			old = process.Age(now.Sub(r.Time))
 		}
-		what := cmp.Or(r.Error, r.Subject)
-		row(r.Snapshot.String(), old, orDash(firstLine(r.Author)), orDash(firstLine(signer(r.Signature))), orDash(strings.Join(r.States, ", ")), orDash(firstLine(what)), took(r.Change))
+		change := took(r.Change, process.StyleOf(w).Wide)
+		table.Add(r.Snapshot.String(), old, orDash(r.Author), orDash(signer(r.Signature)), orDash(strings.Join(r.States, ", ")), change, orDash(cmp.Or(r.Error, r.Subject)))
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
-// longestTook is how much of a change is printed in the table, in bytes; -o json has it all.
-const longestTook = 60
+// stateMood says whether what is said of a snapshot is good.
+func stateMood(cell string) process.Mood {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(cell, word) })
+	}
+	switch {
+	case has("rejected", "unreadable", "untrusted"):
+		return process.Bad
+	case has("running"):
+		return process.Good
+	case has("waiting", "rollout", "wanted"):
+		return process.Waiting
+	}
+	return process.Plain
+}
+
+// revisions are lines of the history, which have the names of snapshots.
+type revisions []revision
+
+// Names returns the names of the snapshots.
+func (l revisions) Names() []string {
+	var out []string
+	for _, r := range l {
+		out = append(out, r.Snapshot.String())
+	}
+	return out
+}
+
+// longestTook is how much of a change is printed in the table, in characters; -o wide has it all.
+const longestTook = 61
 
 // took says what a change took, and why.
-func took(c *observe.Change) string {
-	if c == nil {
+func took(c *observe.Change, all bool) string {
+	switch {
+	case c == nil:
 		return "-"
+	case all:
+		return c.String()
 	}
-	text := c.String()
-	if len(text) > longestTook {
-		text = strings.ToValidUTF8(text[:longestTook], "") + "…"
-	}
-	return text
+	return process.Shorten(c.String(), longestTook)
 }

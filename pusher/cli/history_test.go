@@ -75,10 +75,10 @@ func TestPrintHistoryWithChanges(t *testing.T) {
 	long := change
 	long.Text = strings.Repeat("ü", longestTook)
 	list = append(list, revision{Snapshot: snapshots.ID{Revision: 3, Short: "cccccccccc"}, Subject: "long", Change: &long})
-	want := `SNAPSHOT            AGE  STATE  TOOK                                         SUBJECT
-r000002-bbbbbbbbbb  -    -      reload: haproxy.cfg:7: +bind :81             +1 route
-r000001-aaaaaaaaaa  -    -      -                                            a start
-r000003-cccccccccc  -    -      reload: haproxy.cfg:7: +` + strings.Repeat("ü", 18) + `…  long
+	want := `SNAPSHOT            AGE  STATE  TOOK                                                           SUBJECT
+r000002-bbbbbbbbbb  -    -      reload: haproxy.cfg:7: +bind :81                               +1 route
+r000001-aaaaaaaaaa  -    -      -                                                              a start
+r000003-cccccccccc  -    -      reload: haproxy.cfg:7: +` + strings.Repeat("ü", 36) + `…  long
 `
 	var out strings.Builder
 	if err := printHistory(&out, list, time.Time{}); err != nil || out.String() != want {

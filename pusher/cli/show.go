@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -185,12 +184,11 @@ func certificate(c snapshots.CertificateRef) string {
 }
 
 func printFiles(w io.Writer, files []snapshots.FileDigest) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "FILE\tBYTES\tSHA256")
+	table := process.Table{Columns: []process.Column{{Title: "FILE"}, {Title: "BYTES"}, {Title: "SHA256", Cut: true}}}
 	for _, f := range files {
-		fmt.Fprintf(table, "%s\t%d\t%s\n", f.Path, f.Size, f.SHA256)
+		table.Add(f.Path, strconv.FormatInt(f.Size, 10), f.SHA256)
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // diffFlags are those of the verb diff.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +60,7 @@ is under way, a person must act, or the status is old.`,
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "follow the state, and show every change")
 	cmd.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 4 or 1 if the fleet is not as it should be")
 	f.add(cmd)
-	f.output.AddTo(cmd)
+	f.output.AddListTo(cmd)
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 		return watchStatus(cmd.Context(), every, read, newWatcher(cmd.OutOrStdout(), f.output))
 	}
 	now := time.Now()
-	if err := f.output.Write(cmd.OutOrStdout(), s, func(w io.Writer) error { return printStatus(w, s, now) }); err != nil {
+	if err := f.output.Write(cmd.OutOrStdout(), listedStatus{s}, func(w io.Writer) error { return printStatus(w, s, now) }); err != nil {
 		return err
 	}
 	if code := exitCode(s); f.exitCode && code != process.ExitOK {
@@ -143,10 +143,7 @@ func askPusher(ctx context.Context, address string) (observe.Status, error) {
 }
 
 func printStatus(w io.Writer, s observe.Status, now time.Time) error {
-	line := func(name, format string, args ...any) {
-		text := strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n", "\n          ")
-		fmt.Fprintf(w, "%-9s %s\n", name, text)
-	}
+	line := func(name, format string, args ...any) { process.Label(w, name, format, args...) }
 	if s.Stale {
 		line("updated", "%s ago: the pusher does not run, or cannot say so; nothing below is newer", process.Age(now.Sub(s.Updated)))
 	}
@@ -265,15 +262,43 @@ func describeEmpty(b observe.BackendsStatus, now time.Time) string {
 }
 
 func printInstances(w io.Writer, instances, draining []observe.InstanceStatus) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "INSTANCE\tZONE\tRUNNING\tIN SYNC\tERROR")
+	table := process.Table{Columns: []process.Column{
+		{Title: "INSTANCE"}, {Title: "ZONE"}, {Title: "RUNNING"}, {Title: "IN SYNC", Mood: syncMood}, {Title: "NODE", Wide: true}, {Title: "PID", Wide: true}, {Title: "ERROR", Cut: true},
+	}}
+	add := func(i observe.InstanceStatus, sync string) {
+		table.Add(i.Name, orDash(i.Zone), orDash(running(i)), sync, orDash(i.Node), orDash(strings.TrimLeft(strconv.Itoa(i.PID), "0")), orDash(cmp.Or(i.Error, i.Pending)))
+	}
 	for _, i := range instances {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), inSync(i), orDash(firstLine(cmp.Or(i.Error, i.Pending))))
+		add(i, inSync(i))
 	}
 	for _, i := range draining {
-		fmt.Fprintf(table, "%s\t%s\t%s\tdraining\t%s\n", i.Name, orDash(i.Zone), orDash(running(i)), orDash(firstLine(i.Error)))
+		add(i, "draining")
 	}
-	return table.Flush()
+	return table.Write(w)
+}
+
+func syncMood(cell string) process.Mood {
+	switch cell {
+	case "yes":
+		return process.Good
+	case "no":
+		return process.Waiting
+	case "refused", "unreachable":
+		return process.Bad
+	}
+	return process.Plain
+}
+
+// listedStatus is a status whose names are those of the instances.
+type listedStatus struct{ observe.Status }
+
+// Names returns the names of the instances.
+func (n listedStatus) Names() []string {
+	var out []string
+	for _, i := range n.Instances {
+		out = append(out, i.Name)
+	}
+	return out
 }
 
 func running(i observe.InstanceStatus) string {
@@ -380,7 +405,7 @@ func (w *watcher) showJSON(s observe.Status) error {
 func (w *watcher) draw(s observe.Status, now time.Time) error {
 	const home, endOfLine, below, all = "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[2J"
 	var page bytes.Buffer
-	if err := printStatus(&page, s, now); err != nil {
+	if err := printStatus(process.On(&page, w.out, false), s, now); err != nil {
 		return err
 	}
 	if s.Rollout != nil {

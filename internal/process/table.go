@@ -1,0 +1,220 @@
+package process
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Style is how text is shown to people. The zero style is that of a pipe or a file: as wide as the
+// text is, and without colours.
+type Style struct {
+	Width  int  // in columns, 0 for any
+	Colour bool // and symbols
+	Wide   bool // everything is shown, however long it is
+}
+
+// screen is a writer that knows how text is shown.
+type screen struct {
+	io.Writer
+	style Style
+}
+
+// On returns a writer into w of text that is shown on another writer, such as a terminal.
+func On(w, shown io.Writer, wide bool) io.Writer {
+	return &screen{w, Style{Width: width(shown), Colour: Coloured(shown), Wide: wide}}
+}
+
+// StyleOf returns how text is shown that is written to w.
+func StyleOf(w io.Writer) Style {
+	if s, ok := w.(*screen); ok {
+		return s.style
+	}
+	return Style{}
+}
+
+// width returns how many columns there are: what COLUMNS says, else those of the terminal, else 0.
+func width(w io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if f, ok := w.(*os.File); ok && Terminal(w) {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// Mood is what a cell of a table says, which its colour repeats.
+type Mood int
+
+// The moods.
+const (
+	Plain Mood = iota
+	Good
+	Waiting
+	Bad
+)
+
+// moods are the colours and symbols of the moods.
+var moods = map[Mood]struct{ colour, symbol string }{
+	Good: {"\x1b[32m", "✔ "}, Waiting: {"\x1b[33m", "◎ "}, Bad: {"\x1b[31m", "✗ "},
+}
+
+// Paint returns a text in the colour of a mood, where there are colours.
+func (s Style) Paint(text string, m Mood) string {
+	if !s.Colour || m == Plain {
+		return text
+	}
+	return moods[m].colour + text + "\x1b[0m"
+}
+
+// Column is a column of a table.
+type Column struct {
+	Title string
+	// Cut columns are shortened where the table is wider than the terminal.
+	Cut bool
+	// Wide columns are shown with -o wide only.
+	Wide bool
+	// Mood returns what a cell says; nil: nothing.
+	Mood func(cell string) Mood
+}
+
+// leastCut is how short a column is cut at most.
+const leastCut = 10
+
+// Table is rows for people.
+type Table struct {
+	Columns []Column
+	Rows    [][]string
+}
+
+// Add adds a row.
+func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// Write writes the table as wide as the terminal is. Columns that may be cut are, the widest first.
+func (t *Table) Write(w io.Writer) error {
+	style := StyleOf(w)
+	var shown []int
+	for i, c := range t.Columns {
+		if style.Wide || !c.Wide {
+			shown = append(shown, i)
+		}
+	}
+	widths := t.widths(shown, style)
+	var b strings.Builder
+	header := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		header[i] = c.Title
+	}
+	for n, row := range append([][]string{header}, t.Rows...) {
+		for at, i := range shown {
+			cell, mood := t.cell(row, i, style), Plain
+			if t.Columns[i].Mood != nil && n > 0 {
+				mood = t.Columns[i].Mood(row[i])
+				if style.Colour && mood != Plain {
+					cell = moods[mood].symbol + cell
+				}
+			}
+			cell = Shorten(cell, widths[i])
+			pad := ""
+			if at < len(shown)-1 {
+				pad = strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
+			}
+			b.WriteString(style.Paint(cell, mood) + pad)
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// cell returns the text of a cell, of which there is one line.
+func (t *Table) cell(row []string, i int, style Style) string {
+	line, rest, _ := strings.Cut(row[i], "\n")
+	switch {
+	case rest != "" && style.Wide:
+		return strings.ReplaceAll(row[i], "\n", "; ")
+	case rest != "":
+		return line + " …"
+	}
+	return line
+}
+
+func (t *Table) widths(shown []int, style Style) map[int]int {
+	widths, total := map[int]int{}, -2
+	for _, i := range shown {
+		widths[i] = utf8.RuneCountInString(t.Columns[i].Title)
+		for _, row := range t.Rows {
+			n := utf8.RuneCountInString(t.cell(row, i, style))
+			if t.Columns[i].Mood != nil && style.Colour {
+				n += 2 // of a symbol
+			}
+			widths[i] = max(widths[i], n)
+		}
+		total += widths[i] + 2
+	}
+	if style.Width == 0 || style.Wide {
+		return widths
+	}
+	for ; total > style.Width; total-- {
+		widest := -1
+		for _, i := range shown {
+			if t.Columns[i].Cut && widths[i] > leastCut && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+// Shorten returns a text of at most so many characters, of which the last is … if something was cut.
+func Shorten(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// labelled is how wide the names of labelled lines are.
+const labelled = 10
+
+// Label writes a line with a name. Further lines of the text, and what does not fit the
+// terminal, stand below its beginning.
+func Label(w io.Writer, name, format string, args ...any) {
+	style := StyleOf(w)
+	text := strings.TrimSpace(fmt.Sprintf(format, args...))
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, wrap(line, style.Width-labelled)...)
+	}
+	fmt.Fprintf(w, "%-*s %s\n", labelled-1, name, strings.Join(lines, "\n"+strings.Repeat(" ", labelled)))
+}
+
+// wrap splits a line between words. A word that is longer stays whole, to be copied.
+func wrap(line string, most int) []string {
+	if most <= labelled || utf8.RuneCountInString(line) <= most {
+		return []string{line}
+	}
+	var out []string
+	for word := range strings.SplitSeq(line, " ") {
+		last := len(out) - 1
+		if last >= 0 && utf8.RuneCountInString(out[last])+1+utf8.RuneCountInString(word) <= most {
+			out[last] += " " + word
+			continue
+		}
+		out = append(out, word)
+	}
+	return slices.Clip(out)
+}
