@@ -21,7 +21,8 @@ func (w *world) needsOf(i *instanceState) instanceNeeds {
 	s := instanceNeeds{
 		Busy: i.busy != "" || w.unclaimed(i), Reachable: i.reachable() && !i.ledByOther(), Bound: ok && n.Err == nil,
 		SameNode: n.Name != "" && n.Name == i.info.Node || bind.SameNode(n.Name, i.info.Node), NotBefore: i.jobNotBefore,
-		Persisted: i.running.Persisted, PersistAfter: i.persisted.Add(w.PersistInterval),
+		// While somebody else keeps changing its files, writing them is a repair as well.
+		Persisted: i.running.Persisted || i.conflict != nil && slices.ContainsFunc(i.conflict.Faults, onDisk), PersistAfter: i.persisted.Add(w.PersistInterval),
 		Garbage: len(i.garbage) > 0, CollectAfter: i.collectAfter, Overdue: w.overdue(i), InspectAfter: i.inspectAfter,
 	}
 	if s.Bound && s.SameNode {
