@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
 
@@ -92,18 +92,18 @@ func TestCredentialsAreRotatedWhileRunning(t *testing.T) {
 	// A certificate of another authority is refused by the API, and is replaced by a
 	// good one.
 	r.writeClient(signed(t, pemtest.NewAuthority(t), "stranger"))
-	r.until("the API refuses", func(s observe.Status) bool { return !statusOf(s, "a").Reachable })
+	r.until("the API refuses", func(s report.Status) bool { return !statusOf(s, "a").Reachable })
 	r.writeClient(signed(t, ca, "second"))
 	eventually(t, "the second certificate is used", func() bool { return seen.is("second") })
-	r.until("the instance is back", func(s observe.Status) bool { return statusOf(s, "a").InSync })
+	r.until("the instance is back", func(s report.Status) bool { return statusOf(s, "a").InSync })
 
 	// An API whose certificate nobody trusts is not spoken to.
 	r.write("ca.pem", pemtest.NewAuthority(t).PEM)
-	r.until("the API is not believed", func(s observe.Status) bool {
+	r.until("the API is not believed", func(s report.Status) bool {
 		return !statusOf(s, "a").Reachable && strings.Contains(statusOf(s, "a").Error, "certificate signed by unknown authority")
 	})
 	r.write("ca.pem", ca.PEM)
-	r.until("the instance is back", func(s observe.Status) bool { return statusOf(s, "a").InSync })
+	r.until("the instance is back", func(s report.Status) bool { return statusOf(s, "a").InSync })
 	if n := r.pushes("a"); n != 1 {
 		t.Errorf("the instance was pushed to %d times, want once", n)
 	}

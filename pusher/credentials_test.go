@@ -15,7 +15,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
 var edgePods = fleet.Pods{Namespace: "edge", Secret: "user", UsernameKey: "name", PasswordKey: "pass", CASecret: "tls", ServerName: "edge.edge.svc"}
@@ -64,19 +64,19 @@ func TestCredentialsAreMade(t *testing.T) {
 	}
 	m := core.New(core.Settings{PollInterval: time.Second}, core.State{}, nil, noon)
 	m.Step(noon, core.FleetRead{Fleet: fleet.Fleet{Pods: &edgePods}})
-	phase := func(said core.CredentialsMade) observe.Phase {
+	phase := func(said core.CredentialsMade) report.Phase {
 		m.Step(noon, said)
 		_, s := m.Shown()
-		troubles := slices.DeleteFunc(s.Troubles, func(t observe.Trouble) bool { return t.About != observe.AboutCredentials })
-		return observe.Status{Channel: observe.ChannelStatus{Message: "read"}, Troubles: troubles}.Condition().Phase
+		troubles := slices.DeleteFunc(s.Troubles, func(t report.Trouble) bool { return t.About != report.AboutCredentials })
+		return report.Status{Channel: report.Channel{Message: "read"}, Troubles: troubles}.Condition().Phase
 	}
-	if got := phase(ev); got != observe.Degraded {
+	if got := phase(ev); got != report.Degraded {
 		t.Errorf("the fleet is %s", got)
 	}
-	if phase(core.CredentialsMade{Of: edgePods}) == observe.Degraded {
+	if phase(core.CredentialsMade{Of: edgePods}) == report.Degraded {
 		t.Error("it is degraded for ever")
 	}
-	if phase(core.CredentialsMade{Err: errors.New("of pods that were looked for before")}) == observe.Degraded {
+	if phase(core.CredentialsMade{Err: errors.New("of pods that were looked for before")}) == report.Degraded {
 		t.Error("others' credentials count")
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
-	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -186,7 +186,7 @@ type (
 		Entries      snapshots.Digest `json:"entries,omitempty"`
 		Certificates push.Known       `json:"certificates,omitempty"`
 		Wrote        []push.Stored    `json:"wrote,omitempty"`
-		Change       observe.Change   `json:"change"`
+		Change       report.Change    `json:"change"`
 		Done         push.Done        `json:"done"`
 		Running      loggedRunning    `json:"running"` // of done
 		Took         time.Duration    `json:"took"`
@@ -370,7 +370,7 @@ func (l *eventLog) error(err error) *loggedError {
 	if err == nil {
 		return nil
 	}
-	out := loggedError{Text: l.text(observe.Brief(err)), Gist: l.text(push.Gist(err))}
+	out := loggedError{Text: l.text(report.Brief(err)), Gist: l.text(push.Gist(err))}
 	for kind, of := range errorKinds {
 		if errors.Is(err, of) {
 			out.Kinds = append(out.Kinds, kind)

@@ -17,7 +17,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/core"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/bind/htpasswd"
@@ -41,7 +41,7 @@ func TestEventLogOfARealRun(t *testing.T) {
 	r.endpoints(echo(t, "one"), echo(t, "two"))
 	r.opaque("keys", "token", "an0ther")
 	reloads := r.pushes("a")
-	r.until("the token is another", func(observe.Status) bool { return r.pushes("a") > reloads })
+	r.until("the token is another", func(report.Status) bool { return r.pushes("a") > reloads })
 	r.allRun(id)
 	r.kill()
 	log, err := os.ReadFile(r.options.EventLog)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/gitstore"
@@ -43,19 +43,19 @@ func TestFailureStoreRewound(t *testing.T) {
 	r.allRunAfter(second)
 	writes, main := r.writes("a"), strings.TrimSpace(git(t, "-C", path, "rev-parse", "main"))
 	git(t, "-C", path, "update-ref", "refs/heads/main", "main~1")
-	r.until("it is said", func(s observe.Status) bool {
+	r.until("it is said", func(s report.Status) bool {
 		return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && strings.Contains(s.Troubles[0].Error, "r000002")
 	})
 	r.kill()
 	r.run()
-	r.until("it is said again", func(s observe.Status) bool {
+	r.until("it is said again", func(s report.Status) bool {
 		return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && statusOf(s, "a").Running == second
 	})
 	if revision, _, err := r.get("a"); revision != "2" || r.writes("a") != writes {
 		t.Errorf("a runs revision %q: %v; it got %d requests that change something", revision, err, r.writes("a")-writes)
 	}
 	git(t, "-C", path, "update-ref", "refs/heads/main", main)
-	r.until("the trouble is over", func(s observe.Status) bool { return len(s.Troubles) == 0 && statusOf(s, "a").InSync })
+	r.until("the trouble is over", func(s report.Status) bool { return len(s.Troubles) == 0 && statusOf(s, "a").InSync })
 }
 
 func git(t *testing.T, args ...string) string {
@@ -129,15 +129,15 @@ func TestFailureChannelUnsaid(t *testing.T) {
 	reopen()
 	r.allRunAfter(second)
 	believed := tip()
-	r.until("it is kept which channel was seen", func(observe.Status) bool {
+	r.until("it is kept which channel was seen", func(report.Status) bool {
 		seen, err := ReadSeen(r.options.State)
 		return err == nil && seen.Channel == believed
 	})
 	held := func(how string) {
 		t.Helper()
-		r.until(how+" is said", func(s observe.Status) bool {
+		r.until(how+" is said", func(s report.Status) bool {
 			return len(s.Troubles) == 1 && s.Troubles[0].About == "store" && strings.Contains(s.Troubles[0].Error, "accept-rewind") &&
-				s.Channel.Rewound && s.Condition().Phase == observe.Degraded && statusOf(s, "a").Running == second
+				s.Channel.Rewound && s.Condition().Phase == report.Degraded && statusOf(s, "a").Running == second
 		})
 	}
 	for how, commit := range map[string]string{"gone": strings.Repeat("0", 40), "set back": pinned} {
@@ -149,7 +149,7 @@ func TestFailureChannelUnsaid(t *testing.T) {
 		held(how + ", after a restart,")
 	}
 	git(t, "-C", path, "update-ref", "refs/heads/main-channel", believed)
-	r.until("what was put back is believed", func(s observe.Status) bool { return len(s.Troubles) == 0 && statusOf(s, "a").InSync })
+	r.until("what was put back is believed", func(s report.Status) bool { return len(s.Troubles) == 0 && statusOf(s, "a").InSync })
 	if n := r.pushes("a"); n != 1 {
 		t.Errorf("a got %d pushes, want 1", n)
 	}

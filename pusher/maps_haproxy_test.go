@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -41,7 +41,7 @@ func (r *rig) hosts(name string) string {
 }
 
 // runsHosts waits until all run a snapshot whose map has these entries.
-func (r *rig) runsHosts(id snapshots.ID, hosts string) observe.Status {
+func (r *rig) runsHosts(id snapshots.ID, hosts string) report.Status {
 	r.t.Helper()
 	s := r.allRun(id)
 	for name := range r.instances {
@@ -90,7 +90,7 @@ func TestMapChangesReloadNobody(t *testing.T) {
 			if err := r.instances["a"].StartHAProxy(); err != nil {
 				t.Fatal(err)
 			}
-			r.until("a names what it has loaded", func(s observe.Status) bool {
+			r.until("a names what it has loaded", func(s report.Status) bool {
 				a := statusOf(s, "a")
 				return a.InSync && a.Running == third && a.Loaded == ""
 			})

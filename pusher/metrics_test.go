@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
@@ -23,7 +24,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	const file, section, prefix = "../docs/reference/metrics.md", "metrics of the pusher", "hapsnap_pusher_"
 	registry := prometheus.NewPedanticRegistry()
 	o := observe.New(Options{Metrics: registry}.withDefaults().observed())
-	o.Show(observe.View{Expiries: []observe.Expiry{{}}, Budget: rollout.Left{Limited: true, Instances: map[string]int{"edge-1": 1}}}, observe.Status{Instances: []observe.InstanceStatus{{Name: "edge-1"}}})
+	o.Show(observe.View{Expiries: []observe.Expiry{{}}, Budget: rollout.Left{Limited: true, Instances: map[string]int{"edge-1": 1}}}, report.Status{Instances: []report.Instance{{Name: "edge-1"}}})
 	registry.MustRegister(cluster.New(cluster.Connection{}, false))
 	if _, err := election.New(election.Options{Program: "pusher", Times: election.Defaults(), Metrics: registry}); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -123,10 +124,10 @@ type Options struct {
 	// Events says of the objects of a cluster what becomes of them; nil: nobody does.
 	Events observe.Events
 	// Status is called with each new status; nil: nobody.
-	Status func(observe.Status)
+	Status func(report.Status)
 	// Report writes the status of the fleet where others read it. It is called when
 	// something differs, at most every two seconds, and once a minute; nil: nobody.
-	Report func(ctx context.Context, p observe.Published) error
+	Report func(ctx context.Context, p report.Published) error
 
 	// EventLog is a file for what is heard and decided, to be replayed; "" is none. It has no
 	// secrets. What it had from the run before is in another with ".1" appended.

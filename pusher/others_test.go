@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hapsnap/hapsnap/internal/election"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
@@ -317,7 +317,7 @@ func TestTwoPushersBeginAtOnce(t *testing.T) {
 		s.calm()
 		for name, i := range s.instances {
 			leads := 0
-			for _, status := range []observe.Status{s.seen(), s.others["second"].seen()} {
+			for _, status := range []report.Status{s.seen(), s.others["second"].seen()} {
 				if of := statusOf(status, name); of.InSync && of.LedBy == "" && of.Running == s.ids["1"] {
 					leads++
 				}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/core"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -69,7 +69,7 @@ func TestFailureTwoPushersWithOneState(t *testing.T) {
 	s := newSite(t)
 	s.write("fleet.yaml", "apiVersion: hapsnap.dev/v1alpha1\nkind: Fleet\nmetadata: {name: edge}\nspec:\n  instances: [{name: a, url: 'http://127.0.0.1:1', username: u, password: p}]\n")
 	s.run()
-	s.until("it has its state", func(now observe.Status) bool { return !now.Updated.IsZero() })
+	s.until("it has its state", func(now report.Status) bool { return !now.Updated.IsZero() })
 	if err := Run(t.Context(), s.options); err == nil || !strings.Contains(err.Error(), "another pusher is using it") {
 		t.Errorf("a second pusher ended with: %v", err)
 	}

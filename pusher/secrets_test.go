@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem/pemtest"
 )
@@ -91,7 +91,7 @@ func (r *rig) admits(client tls.Certificate) bool {
 }
 
 // quiet reports whether no trouble holds what only Secrets may.
-func quiet(s observe.Status) bool {
+func quiet(s report.Status) bool {
 	text := fmt.Sprintf("%+v", s)
 	return !slices.ContainsFunc([]string{hashOfOne, hashOfTwo, "s3cret", "PRIVATE"}, func(secret string) bool { return strings.Contains(text, secret) })
 }
@@ -151,7 +151,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	r.opaque("auth", "auth", "alice:"+hashOfOne+"\nbob:s3cret")
 	id := r.publish(config("1", guarded), guardedCertificates...)
 	r.allRunAfter(id)
-	told := func(s observe.Status) string {
+	told := func(s report.Status) string {
 		for _, trouble := range s.Troubles {
 			if trouble.About == "secrets" {
 				return trouble.Error
@@ -159,7 +159,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 		}
 		return ""
 	}
-	s := r.until("it is told", func(s observe.Status) bool { return told(s) != "" })
+	s := r.until("it is told", func(s report.Status) bool { return told(s) != "" })
 	for _, want := range []string{
 		"no certificate is trusted: Secret shop/clients has no usable authorities under ca.crt",
 		"a value that nobody knows is used: Secret shop/keys has none under token",
@@ -181,7 +181,7 @@ func TestMissingSecretsKeepEverybodyOut(t *testing.T) {
 	}
 	r.opaque("auth", "auth", "alice:s3cret")
 	eventually(t, "nobody gets in", func() bool { return r.pass("/", "one", "") == http.StatusUnauthorized })
-	s = r.until("it is told", func(s observe.Status) bool {
+	s = r.until("it is told", func(s report.Status) bool {
 		return strings.Contains(told(s), "nobody is let in: Secret shop/auth has no usable users under auth: line 1: user alice has no hash that HAProxy can check")
 	})
 	r.opaque("clients", "ca.crt", clients.PEM)

@@ -18,6 +18,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -152,7 +153,7 @@ func reject(ctx context.Context, store Store, w core.WriteRejection) error {
 		}
 		digest = s.Manifest.Spec.Digest
 	}
-	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", failed, observe.FirstLine(w.Failure.Reason, 80)), w.At, func(c *channel.Channel) error {
+	err := store.UpdateChannel(ctx, fmt.Sprintf("reject %s: %s", failed, report.FirstLine(w.Failure.Reason, 80)), w.At, func(c *channel.Channel) error {
 		*c = w.Edit(*c, digest)
 		return nil
 	})

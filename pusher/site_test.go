@@ -17,7 +17,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/notify"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -32,7 +32,7 @@ type process struct {
 	options Options
 
 	mu      sync.Mutex
-	status  observe.Status
+	status  report.Status
 	hears   func()
 	log     bytes.Buffer
 	notices []notify.Notice
@@ -98,7 +98,7 @@ func (p *process) Write(line []byte) (int, error) {
 	return p.log.Write(line)
 }
 
-func (p *process) see(s observe.Status) {
+func (p *process) see(s report.Status) {
 	p.mu.Lock()
 	defer func() { p.mu.Unlock(); p.hears() }()
 	p.status = s
@@ -113,16 +113,16 @@ func (p *process) logged() string {
 	return p.log.String()
 }
 
-func (p *process) seen() observe.Status {
+func (p *process) seen() report.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
 // until waits for a status that stays.
-func (p *process) until(what string, ok func(observe.Status) bool) observe.Status {
+func (p *process) until(what string, ok func(report.Status) bool) report.Status {
 	p.t.Helper()
-	var last observe.Status
+	var last report.Status
 	eventually(p.t, what, func() bool { last = p.seen(); return ok(last) })
 	return last
 }
@@ -142,22 +142,22 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // allRun waits until all instances are in sync with the snapshot.
-func (p *process) allRun(id snapshots.ID) observe.Status {
+func (p *process) allRun(id snapshots.ID) report.Status {
 	p.t.Helper()
-	return p.until("all run "+id.String(), func(s observe.Status) bool {
+	return p.until("all run "+id.String(), func(s report.Status) bool {
 		return s.Good == id && s.Rollout == nil && len(s.Instances) > 0 && s.InSync() == len(s.Instances) &&
-			!slices.ContainsFunc(s.Instances, func(i observe.InstanceStatus) bool { return i.Running != id })
+			!slices.ContainsFunc(s.Instances, func(i report.Instance) bool { return i.Running != id })
 	})
 }
 
 // statusOf returns the status of an instance.
-func statusOf(s observe.Status, name string) observe.InstanceStatus {
+func statusOf(s report.Status, name string) report.Instance {
 	for _, i := range s.Instances {
 		if i.Name == name {
 			return i
 		}
 	}
-	return observe.InstanceStatus{}
+	return report.Instance{}
 }
 
 // site is what a pusher works on, in a directory: a store, a directory of live objects, and

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/filelock"
 	"github.com/hapsnap/hapsnap/pusher/core"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -219,10 +219,10 @@ func readFile(file string) ([]byte, error) {
 }
 
 // ReadStatus reads the status from a state file, of a pusher that runs or ran.
-func ReadStatus(file string) (observe.Status, error) {
+func ReadStatus(file string) (report.Status, error) {
 	data, err := readFile(file)
 	if err != nil {
-		return observe.Status{}, err
+		return report.Status{}, err
 	}
 	return core.ParseStatus(data, file)
 }
@@ -277,6 +277,6 @@ func ParseSeen(data []byte, place string) (channel.Seen, error) {
 }
 
 // ParseStatus returns the status in a state that was read from a place.
-func ParseStatus(data []byte, place string) (observe.Status, error) {
+func ParseStatus(data []byte, place string) (report.Status, error) {
 	return core.ParseStatus(data, place)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/pusher/core"
-	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -29,7 +29,7 @@ func TestStateFile(t *testing.T) {
 	s.Slots = bind.Slots{
 		{Backend: "web", Service: snapshots.ServicePort{Namespace: "shop", Service: "web"}}: {{Address: "10.0.0.1", Port: 80, State: bind.SlotReady}},
 	}
-	s.Status = observe.Status{Updated: noon, Good: r1, Instances: []observe.InstanceStatus{{Name: "a", InSync: true}}}
+	s.Status = report.Status{Updated: noon, Good: r1, Instances: []report.Instance{{Name: "a", InSync: true}}}
 	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +113,9 @@ func TestInUse(t *testing.T) {
 			"c": {},
 		},
 	}
-	s.Status = observe.Status{
-		Channel:   observe.ChannelStatus{Wanted: id(5)},
-		Instances: []observe.InstanceStatus{{Name: "a", Running: id(1)}, {Name: "b", Running: id(6)}, {Name: "c"}},
+	s.Status = report.Status{
+		Channel:   report.Channel{Wanted: id(5)},
+		Instances: []report.Instance{{Name: "a", Running: id(1)}, {Name: "b", Running: id(6)}, {Name: "c"}},
 	}
 	if err := saveState(t.Context(), &stateFile{file: file}, s); err != nil {
 		t.Fatal(err)

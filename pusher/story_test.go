@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind/pem"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -742,7 +742,7 @@ func (s *story) view() []string {
 }
 
 // heads returns what a pusher says of the fleet.
-func (s *story) heads(status observe.Status) []string {
+func (s *story) heads(status report.Status) []string {
 	first := "good " + cmp.Or(s.plain(status.Good.String()), "nothing")
 	if c := status.Channel; c.Hold {
 		first += ", held for " + cmp.Or(string(c.Because), "the store")
@@ -753,7 +753,7 @@ func (s *story) heads(status observe.Status) []string {
 		first += fmt.Sprintf(", %d behind", behind)
 	}
 	out := []string{first}
-	if p := status.Condition().Phase; p == observe.Degraded {
+	if p := status.Condition().Phase; p == report.Degraded {
 		out = append(out, fmt.Sprintf("the fleet is %s", p))
 	}
 	if r := status.Rollout; r != nil {
@@ -773,7 +773,7 @@ func (s *story) heads(status observe.Status) []string {
 }
 
 // viewOf says what an instance runs.
-func (s *story) viewOf(status observe.InstanceStatus, is fakeState) string {
+func (s *story) viewOf(status report.Instance, is fakeState) string {
 	id, _, _ := strings.Cut(is.worker.node, "_")
 	out := fmt.Sprintf("runs %s, ", s.plain(id))
 	if running := s.plain(status.Running.String()); status.Loaded != "" {

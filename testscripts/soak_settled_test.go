@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -167,7 +167,7 @@ func readyServers(state, backend string) []string {
 }
 
 // agrees reports whether the pusher says so too.
-func agrees(status observe.Status, want channel.Decision) error {
+func agrees(status report.Status, want channel.Decision) error {
 	switch {
 	case status.Channel.Hold != want.Hold || (!want.Hold && status.Channel.Wanted != want.ID):
 		return fmt.Errorf("the pusher wants %s, hold %v, not %s, hold %v", status.Channel.Wanted, status.Channel.Hold, want.ID, want.Hold)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
@@ -28,8 +28,8 @@ func change(t *testing.T, store *dirstore.Store, edit func(channel.Channel) chan
 func TestActsThatMeanNothing(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	idle := writeState(t, observe.Status{Updated: time.Now()})
-	rolling := writeState(t, observe.Status{Updated: time.Now(), Rollout: &observe.RolloutStatus{Target: ids[1], Phase: rollout.Soaking}})
+	idle := writeState(t, report.Status{Updated: time.Now()})
+	rolling := writeState(t, report.Status{Updated: time.Now(), Rollout: &report.Rollout{Target: ids[1], Phase: rollout.Soaking}})
 	change(t, store, func(c channel.Channel) channel.Channel {
 		return c.Overridden(channel.Override{Snapshot: ids[0], Expires: time.Now().Add(-2 * time.Hour)})
 	})
@@ -60,7 +60,7 @@ func TestActsThatMeanNothing(t *testing.T) {
 func TestActsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	undoing := writeState(t, observe.Status{Updated: time.Now(), Rollout: &observe.RolloutStatus{Target: ids[1], Phase: rollout.Undoing}})
+	undoing := writeState(t, report.Status{Updated: time.Now(), Rollout: &report.Rollout{Target: ids[1], Phase: rollout.Undoing}})
 	change(t, store, func(c channel.Channel) channel.Channel { return c.WithApproval(true).Approve(ids[2]) })
 	for _, line := range []string{"pin r1", "pause", "approve r2", "reject r3", "rollback --to r1", "confirm-endpoints 3f9a"} {
 		if strings.HasPrefix(line, "rollback") {
@@ -111,7 +111,7 @@ func TestStaleOrdersLeaveTheChannel(t *testing.T) {
 		t.Errorf("said %q", done.Tidied)
 	}
 	// Only a pusher knows that a rollout has ended.
-	state := writeState(t, observe.Status{Updated: time.Now(), Rollout: &observe.RolloutStatus{Target: ids[2], Phase: rollout.Soaking}})
+	state := writeState(t, report.Status{Updated: time.Now(), Rollout: &report.Rollout{Target: ids[2], Phase: rollout.Soaking}})
 	done = changeOf(t, "abort", "--store", url, "--state", state)
 	if spec := channelOf(t, store); spec.Promote != nil || spec.Abort == nil || len(done.Tidied) != 1 {
 		t.Errorf("the channel is %+v, said %q", spec, done.Tidied)

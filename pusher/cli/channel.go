@@ -17,7 +17,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -93,7 +93,7 @@ func (f *channelFlags) editOf(cmd *cobra.Command, store stores.Store, edit chann
 // act changes the channel, has the answer printed, and waits if that is asked for.
 func (f *channelFlags) act(cmd *cobra.Command, store stores.Store, edit channelEdit, answer func(channelChange) error) error {
 	var waits waiting
-	var before observe.Status
+	var before report.Status
 	if f.waits.wait { // nothing is changed where nobody could wait
 		var err error
 		if waits, err = f.waitingFor(cmd, f.waits); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -191,8 +191,8 @@ func TestReject(t *testing.T) {
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	idle := writeState(t, observe.Status{})
-	rolling := writeState(t, observe.Status{Rollout: &observe.RolloutStatus{Target: ids[1], Phase: rollout.Soaking}})
+	idle := writeState(t, report.Status{})
+	rolling := writeState(t, report.Status{Rollout: &report.Rollout{Target: ids[1], Phase: rollout.Soaking}})
 
 	expect(t, "the rollout of "+ids[2].String()+" goes on to its next wave at once", "promote", "--store", url, "--by", "ann")
 	if o := channelOf(t, store).Promote; o == nil || o.Snapshot != ids[2] || o.By != "ann" || o.Full || o.At.IsZero() {
@@ -260,7 +260,7 @@ func TestRollback(t *testing.T) {
 func TestRollbackToWhatTheFleetRan(t *testing.T) {
 	t.Parallel()
 	_, url, ids := filledStore(t)
-	state := writeState(t, observe.Status{Updated: time.Now(), Good: ids[0]})
+	state := writeState(t, report.Status{Updated: time.Now(), Good: ids[0]})
 	expect(t, ids[0].String()+" pinned", "rollback", "--store", url, "--state", state)
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/objectname"
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -187,12 +187,12 @@ const hintNotState = "restore what was there, or delete it: a pusher without a s
 
 // readStatus returns what a pusher said last, in its state, which is a file or a Secret, or in
 // the ConfigMap that it writes its status to.
-func (f *clusterFlags) readStatus(ctx context.Context, state string) (observe.Status, error) {
+func (f *clusterFlags) readStatus(ctx context.Context, state string) (report.Status, error) {
 	if isPlace(state) {
 		s, err := f.readPublished(ctx, state)
-		return s.AsOf(time.Now(), observe.FreshPublished), err
+		return s.AsOf(time.Now(), report.FreshPublished), err
 	}
-	var s observe.Status
+	var s report.Status
 	var err error
 	if inSecret(state) {
 		var data []byte
@@ -202,7 +202,7 @@ func (f *clusterFlags) readStatus(ctx context.Context, state string) (observe.St
 	} else {
 		s, err = pusher.ReadStatus(state)
 	}
-	return s.AsOf(time.Now(), observe.FreshState), hinted(err)
+	return s.AsOf(time.Now(), report.FreshState), hinted(err)
 }
 
 // isPlace reports whether a status is in a ConfigMap.
@@ -218,22 +218,22 @@ func parsePlace(place string) (types.NamespacedName, error) {
 }
 
 // readPublished returns what a pusher wrote into a ConfigMap.
-func (f *clusterFlags) readPublished(ctx context.Context, place string) (observe.Status, error) {
+func (f *clusterFlags) readPublished(ctx context.Context, place string) (report.Status, error) {
 	name, err := parsePlace(place)
 	if err != nil {
-		return observe.Status{}, process.Usage("--state: %w", err)
+		return report.Status{}, process.Usage("--state: %w", err)
 	}
 	found, err := f.readPlace(ctx, name)
 	if err != nil {
-		return observe.Status{}, err
+		return report.Status{}, err
 	}
 	packed := found.BinaryData[configmapstore.StatusKey]
 	if packed == nil {
-		return observe.Status{}, process.WithHint(fmt.Errorf("ConfigMap %s holds no status: no pusher has written one yet, or one of an earlier version did", name), hintPlace)
+		return report.Status{}, process.WithHint(fmt.Errorf("ConfigMap %s holds no status: no pusher has written one yet, or one of an earlier version did", name), hintPlace)
 	}
-	s, err := observe.Unpack(packed)
+	s, err := report.Unpack(packed)
 	if err != nil {
-		return observe.Status{}, fmt.Errorf("ConfigMap %s: %w", name, err)
+		return report.Status{}, fmt.Errorf("ConfigMap %s: %w", name, err)
 	}
 	return s, nil
 }

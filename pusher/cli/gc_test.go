@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
@@ -45,7 +45,7 @@ func TestCollect(t *testing.T) {
 func TestGC(t *testing.T) {
 	t.Parallel()
 	store, url, ids := filledStore(t)
-	state := writeState(t, observe.Status{Updated: time.Now()})
+	state := writeState(t, report.Status{Updated: time.Now()})
 	gc := func(args ...string) (code int, stdout, stderr string) {
 		return pusherCommand(t, append([]string{"gc", "--store", url}, args...)...)
 	}
@@ -53,7 +53,7 @@ func TestGC(t *testing.T) {
 	if _, out, errs := gc("--state", state, "--keep", "1"); !strings.HasSuffix(out, "younger than 24h0m0s\n0 of 3 snapshots were deleted\n") {
 		t.Errorf("printed %s%s", out, errs)
 	}
-	other := writeState(t, observe.Status{Updated: time.Now(), Instances: []observe.InstanceStatus{{Name: "a", Running: ids[1]}}})
+	other := writeState(t, report.Status{Updated: time.Now(), Instances: []report.Instance{{Name: "a", Running: ids[1]}}})
 	want := "keep    " + ids[2].String() + "  wanted\nkeep    " + ids[1].String() + "  running on a\ndelete  " + ids[0].String() + "\n1 of 3 snapshots "
 	if _, out, errs := gc("--state", state, "--state", other, "--keep", "1", "--min-age", "59m", "--dry-run"); out != want+"would be deleted\n" {
 		t.Errorf("printed %s%s", out, errs)

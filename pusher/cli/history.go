@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -42,7 +42,7 @@ type revision struct {
 	Signature *signature.Finding `json:"signature,omitempty"` // in git and ConfigMaps
 	Error     string             `json:"error,omitempty"`
 	// Change is what it took to bring an instance to it, if the pusher did so lately.
-	Change *observe.Change `json:"change,omitempty"`
+	Change *report.Change `json:"change,omitempty"`
 }
 
 func historyCommand() *cobra.Command {
@@ -66,7 +66,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer store.Close()
-	var status observe.Status
+	var status report.Status
 	if f.state != "" {
 		if status, err = f.readStatus(cmd.Context(), f.state); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (f *historyFlags) run(cmd *cobra.Command) error {
 }
 
 // history reads the manifests of the newest snapshots.
-func history(ctx context.Context, store stores.Reader, status observe.Status, limit int, now time.Time) ([]revision, error) {
+func history(ctx context.Context, store stores.Reader, status report.Status, limit int, now time.Time) ([]revision, error) {
 	view, err := store.View(ctx)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func history(ctx context.Context, store stores.Reader, status observe.Status, li
 
 // states returns what there is to say of a snapshot: what people said of it, then
 // what became of it.
-func states(id snapshots.ID, c channel.Channel, want channel.Decision, status observe.Status, now time.Time) []string {
+func states(id snapshots.ID, c channel.Channel, want channel.Decision, status report.Status, now time.Time) []string {
 	_, rejected := c.RejectionFor(id, status.Fleet)
 	spec := c.Spec
 	var out []string
@@ -130,7 +130,7 @@ func states(id snapshots.ID, c channel.Channel, want channel.Decision, status ob
 	add("rejected", rejected)
 	add("waiting", len(out) == 0 && spec.RequireApproval && !slices.Contains(spec.Approved, id))
 	add("wanted", len(out) == 0 && want.ID == id)
-	running := slices.ContainsFunc(status.Instances, func(i observe.InstanceStatus) bool { return i.Running == id })
+	running := slices.ContainsFunc(status.Instances, func(i report.Instance) bool { return i.Running == id })
 	add("running", running)
 	add("rollout", status.Rollout != nil && status.Rollout.Target == id && status.Phase() != rollout.Undoing)
 	add("good", !running && status.Good == id)
@@ -198,7 +198,7 @@ func (l revisions) Names() []string {
 const longestTook = 61
 
 // took says what a change took, and why.
-func took(c *observe.Change, all bool) string {
+func took(c *report.Change, all bool) string {
 	switch {
 	case c == nil:
 		return "-"

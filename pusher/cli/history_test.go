@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -19,28 +19,28 @@ func TestStates(t *testing.T) {
 	id, other := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
 	digest := snapshots.Digest("sha256:" + strings.Repeat("a", 64))
 	none, wanted := channel.Decision{}, channel.Decision{ID: id}
-	running := observe.Status{Good: id, Instances: []observe.InstanceStatus{{Running: other}, {Running: id}}}
-	rolled := observe.Status{Good: other, Rollout: &observe.RolloutStatus{Target: id}}
-	undone := observe.Status{Good: other, Rollout: &observe.RolloutStatus{Target: id, Phase: rollout.Undoing}}
+	running := report.Status{Good: id, Instances: []report.Instance{{Running: other}, {Running: id}}}
+	rolled := report.Status{Good: other, Rollout: &report.Rollout{Target: id}}
+	undone := report.Status{Good: other, Rollout: &report.Rollout{Target: id, Phase: rollout.Undoing}}
 	for name, c := range map[string]struct {
 		channel channel.Channel
 		want    channel.Decision
-		status  observe.Status
+		status  report.Status
 		states  string
 	}{
-		"nothing":                {channel.Channel{}, none, observe.Status{Good: other}, ""},
-		"wanted":                 {channel.Channel{}, wanted, observe.Status{}, "wanted"},
+		"nothing":                {channel.Channel{}, none, report.Status{Good: other}, ""},
+		"wanted":                 {channel.Channel{}, wanted, report.Status{}, "wanted"},
 		"it runs, and is good":   {channel.Channel{}, wanted, running, "wanted, running"},
 		"it is rolled out":       {channel.Channel{}, wanted, rolled, "wanted, rollout"},
 		"it is undone":           {channel.Channel{}, none, undone, ""},
-		"it ran last":            {channel.Channel{}, none, observe.Status{Good: id}, "good"},
+		"it ran last":            {channel.Channel{}, none, report.Status{Good: id}, "good"},
 		"pinned":                 {channel.Channel{}.Pinned(channel.Pin{Snapshot: id}), wanted, running, "pinned, running"},
-		"another is pinned":      {channel.Channel{}.Pinned(channel.Pin{Snapshot: other}), none, observe.Status{}, ""},
-		"overridden":             {channel.Channel{}.Overridden(channel.Override{Snapshot: id, Expires: now.Add(time.Hour)}), wanted, observe.Status{}, "overridden"},
-		"overridden until today": {channel.Channel{}.Overridden(channel.Override{Snapshot: id, Expires: now}), none, observe.Status{}, ""},
+		"another is pinned":      {channel.Channel{}.Pinned(channel.Pin{Snapshot: other}), none, report.Status{}, ""},
+		"overridden":             {channel.Channel{}.Overridden(channel.Override{Snapshot: id, Expires: now.Add(time.Hour)}), wanted, report.Status{}, "overridden"},
+		"overridden until today": {channel.Channel{}.Overridden(channel.Override{Snapshot: id, Expires: now}), none, report.Status{}, ""},
 		"rejected":               {channel.Channel{}.Reject(channel.Rejection{Snapshot: id, Digest: digest}), none, running, "rejected, running"},
-		"not approved":           {channel.Channel{}.WithApproval(true), none, observe.Status{}, "waiting"},
-		"approved":               {channel.Channel{}.WithApproval(true).Approve(id), wanted, observe.Status{}, "wanted"},
+		"not approved":           {channel.Channel{}.WithApproval(true), none, report.Status{}, "waiting"},
+		"approved":               {channel.Channel{}.WithApproval(true).Approve(id), wanted, report.Status{}, "wanted"},
 	} {
 		if got := strings.Join(states(id, c.channel, c.want, c.status, now), ", "); got != c.states {
 			t.Errorf("%s: %q, want %q", name, got, c.states)
@@ -67,7 +67,7 @@ r000001-aaaaaaaaaa  -    -       unreadable  it is …
 
 func TestPrintHistoryWithChanges(t *testing.T) {
 	t.Parallel()
-	change := observe.Change{From: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Class: bind.Reload, File: snapshots.ConfigFile, Line: 7, Text: "bind :81"}
+	change := report.Change{From: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Class: bind.Reload, File: snapshots.ConfigFile, Line: 7, Text: "bind :81"}
 	list := []revision{
 		{Snapshot: snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}, Subject: "+1 route", Change: &change},
 		{Snapshot: snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, Subject: "a start"},
@@ -89,7 +89,7 @@ r000003-cccccccccc  -    -      reload: haproxy.cfg:7: +` + strings.Repeat("ü",
 func TestHistory(t *testing.T) {
 	_, url, ids := filledStore(t)
 	expect(t, "pinned", "pin", "r2", "--store", url)
-	state := writeState(t, observe.Status{Updated: time.Now(), Instances: []observe.InstanceStatus{{Name: "a", Running: ids[1]}}})
+	state := writeState(t, report.Status{Updated: time.Now(), Instances: []report.Instance{{Name: "a", Running: ids[1]}}})
 	want := "SNAPSHOT            AGE  STATE            SUBJECT\n" +
 		ids[2].String() + "  1h   -                the config three\n" +
 		ids[1].String() + "  1h   pinned, running  the config two\n" +

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -247,15 +247,15 @@ func (f *rollbackFlags) run(cmd *cobra.Command, store stores.Store) error {
 }
 
 // status returns what a pusher says of its fleet, if a state was named.
-func (f *rollbackFlags) status(ctx context.Context) (observe.Status, error) {
+func (f *rollbackFlags) status(ctx context.Context) (report.Status, error) {
 	if f.state == "" {
-		return observe.Status{}, nil
+		return report.Status{}, nil
 	}
 	return f.readStatus(ctx, f.state)
 }
 
 // target returns what should run, zero if that is not known, and what to go back to.
-func (f *rollbackFlags) target(view channel.View, status observe.Status, now time.Time) (from, to snapshots.ID, err error) {
+func (f *rollbackFlags) target(view channel.View, status report.Status, now time.Time) (from, to snapshots.ID, err error) {
 	view.Fleet = status.Fleet
 	from, last := channel.Previous(view, append(status.Proven, status.Good), now)
 	if f.to == "" && last.Hold {

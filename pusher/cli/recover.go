@@ -14,7 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher"
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -133,8 +133,8 @@ func (f *recoverFlags) run(cmd *cobra.Command, store stores.Store) error {
 // asked it last.
 func (f *recoverFlags) node(ctx context.Context, done *recovered) (string, error) {
 	status, stateErr := f.readStatus(ctx, f.state)
-	var known observe.InstanceStatus
-	if n := slices.IndexFunc(status.Instances, func(i observe.InstanceStatus) bool { return i.Name == f.instance }); n >= 0 {
+	var known report.Instance
+	if n := slices.IndexFunc(status.Instances, func(i report.Instance) bool { return i.Name == f.instance }); n >= 0 {
 		known = status.Instances[n]
 	}
 	if f.fleet != "" {

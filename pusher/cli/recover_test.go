@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	old, _, ids := filledStore(t)
-	state := writeState(t, observe.Status{Instances: []observe.InstanceStatus{
+	state := writeState(t, report.Status{Instances: []report.Instance{
 		{Name: "edge-1", Node: ids[1].String() + "_12345678"}, {Name: "edge-2", Node: "bootstrap"}, {Name: "edge-3", Node: ids[2].String() + "_12345678"},
 	}})
 	s, err := old.Get(t.Context(), ids[1])

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -38,7 +38,7 @@ type order struct {
 	comes         string // of the rollout, such as "goes on to its next wave at once"
 	write         func(channel.Channel, channel.Order) channel.Channel
 	// repeats reports whether the order was given already, and is being carried out.
-	repeats func(channel.Channel, *observe.RolloutStatus) bool
+	repeats func(channel.Channel, *report.Rollout) bool
 }
 
 // give writes an order into the channel, and prints what comes of it.
@@ -70,7 +70,7 @@ func (f *orderFlags) give(cmd *cobra.Command, args []string, o order) error {
 }
 
 // status returns what the pusher says of its fleet, nil if no state is named.
-func (f *orderFlags) status(ctx context.Context) (*observe.Status, error) {
+func (f *orderFlags) status(ctx context.Context) (*report.Status, error) {
 	if f.state == "" {
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func (f *orderFlags) status(ctx context.Context) (*observe.Status, error) {
 }
 
 // rollingOf returns what a pusher said of its rollout.
-func rollingOf(status observe.Status) channel.Rolling {
+func rollingOf(status report.Status) channel.Rolling {
 	r := channel.Rolling{At: status.Updated}
 	if status.Rollout != nil {
 		r.Target = status.Rollout.Target
@@ -93,7 +93,7 @@ func rollingOf(status observe.Status) channel.Rolling {
 
 // target returns the snapshot of the rollout that is meant: the one that was named, that
 // of the state, or what should run.
-func (f *orderFlags) target(view channel.View, status *observe.Status, args []string, now time.Time) (snapshots.ID, error) {
+func (f *orderFlags) target(view channel.View, status *report.Status, args []string, now time.Time) (snapshots.ID, error) {
 	var named snapshots.ID
 	if len(args) > 0 {
 		var err error
@@ -170,7 +170,7 @@ that should run. Rollouts that begin later ignore the command.`,
 			return f.give(cmd, args, order{
 				verb: channel.VerbAbort, subject: "abort", done: "aborted", comes: "is undone and rejected",
 				write:   func(c channel.Channel, o channel.Order) channel.Channel { return c.Aborted(o) },
-				repeats: func(_ channel.Channel, r *observe.RolloutStatus) bool { return r.Phase == rollout.Undoing },
+				repeats: func(_ channel.Channel, r *report.Rollout) bool { return r.Phase == rollout.Undoing },
 			})
 		},
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/announce"
 	"github.com/hapsnap/hapsnap/pusher/notify"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
 	"github.com/hapsnap/hapsnap/snapshots/stores"
@@ -171,7 +172,7 @@ func notifying(ctx context.Context, file string, log *slog.Logger) (send func(no
 
 // reporting returns how the pusher reports the status of its fleet: into the ConfigMap of
 // --status, or else beside the snapshots, if the store has a place for it. Otherwise it is nil.
-func (f *runFlags) reporting(store stores.Store) (func(context.Context, observe.Published) error, error) {
+func (f *runFlags) reporting(store stores.Store) (func(context.Context, report.Published) error, error) {
 	if f.status == "" {
 		place, ok := store.(interface {
 			SetStatus(ctx context.Context, fields map[string]string, packed []byte) error
@@ -179,7 +180,7 @@ func (f *runFlags) reporting(store stores.Store) (func(context.Context, observe.
 		if !ok {
 			return nil, nil //nolint:nilnil // Nobody is to be told.
 		}
-		return func(ctx context.Context, p observe.Published) error { return place.SetStatus(ctx, p.Fields, p.Status) }, nil
+		return func(ctx context.Context, p report.Published) error { return place.SetStatus(ctx, p.Fields, p.Status) }, nil
 	}
 	name, err := parsePlace(f.status)
 	if err != nil {
@@ -189,7 +190,7 @@ func (f *runFlags) reporting(store stores.Store) (func(context.Context, observe.
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, p observe.Published) error {
+	return func(ctx context.Context, p report.Published) error {
 		if err := configmapstore.WriteStatus(ctx, client.CoreV1(), name, "", p.Fields, p.Status); err != nil {
 			return fmt.Errorf("write the status into ConfigMap %s: %w", name, err)
 		}
@@ -231,16 +232,16 @@ func (f *runFlags) serve(ctx context.Context, log *slog.Logger) error {
 // latest is the last status of the pusher.
 type latest struct {
 	mu     sync.Mutex
-	status observe.Status
+	status report.Status
 }
 
-func (l *latest) set(s observe.Status) {
+func (l *latest) set(s report.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.status = s
 }
 
-func (l *latest) get() observe.Status {
+func (l *latest) get() report.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.status
@@ -250,8 +251,8 @@ func (l *latest) get() observe.Status {
 // something is missing that it needs.
 func (l *latest) ready() error {
 	s := l.get()
-	if s.Updated.IsZero() || s.Channel.Message == observe.NotRead {
-		return errors.New(observe.NotRead)
+	if s.Updated.IsZero() || s.Channel.Message == report.NotRead {
+		return errors.New(report.NotRead)
 	}
 	if t, blocked := s.Blocked(); blocked {
 		return fmt.Errorf("%s: %s", t.About, t.Error)

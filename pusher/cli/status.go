@@ -18,7 +18,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/process"
 	"github.com/hapsnap/hapsnap/pusher"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 	"github.com/hapsnap/hapsnap/snapshots/configmapstore"
@@ -87,18 +87,18 @@ func (f *statusFlags) run(cmd *cobra.Command) error {
 }
 
 // exitCode returns the code of --exit-code.
-func exitCode(s observe.Status) int {
+func exitCode(s report.Status) int {
 	switch ready := s.Ready(); {
 	case ready.Status == metav1.ConditionTrue:
 		return process.ExitOK
-	case ready.Reason == observe.ReasonSnapshotFailed:
+	case ready.Reason == report.ReasonSnapshotFailed:
 		return process.ExitRolledBack
 	}
 	return process.ExitFailure
 }
 
 // source returns what reads the status, and how often that is done to follow it.
-func (f *statusFlags) source() (read func(context.Context) (observe.Status, error), every time.Duration, err error) {
+func (f *statusFlags) source() (read func(context.Context) (report.Status, error), every time.Duration, err error) {
 	named := 0
 	for _, name := range []string{f.state, f.store, f.address} {
 		if name != "" {
@@ -109,14 +109,14 @@ func (f *statusFlags) source() (read func(context.Context) (observe.Status, erro
 	case named > 1:
 		return nil, 0, process.Usage("only one of --state, --store and --address says where the status is")
 	case f.address != "":
-		return func(ctx context.Context) (observe.Status, error) { return askPusher(ctx, f.address) }, time.Second, nil
+		return func(ctx context.Context) (report.Status, error) { return askPusher(ctx, f.address) }, time.Second, nil
 	case f.store != "":
 		name, err := configmapstore.Parse(f.store)
 		if err != nil {
 			return nil, 0, process.WithHint(process.Usage("--store: %w", err), "only a store in the cluster has the status beside it; use --state for others")
 		}
 		place := configmapstore.Scheme + name.Namespace + "/" + configmapstore.StatusName(name.Name)
-		return func(ctx context.Context) (observe.Status, error) { return f.readStatus(ctx, place) }, time.Second, nil
+		return func(ctx context.Context) (report.Status, error) { return f.readStatus(ctx, place) }, time.Second, nil
 	case f.state == "":
 		return nil, 0, process.WithHint(process.Usage("no state is named"), "use the value of pusher run --state, or --store for a store in the cluster")
 	}
@@ -124,25 +124,25 @@ func (f *statusFlags) source() (read func(context.Context) (observe.Status, erro
 	if inSecret(f.state) || isPlace(f.state) {
 		every = time.Second
 	}
-	return func(ctx context.Context) (observe.Status, error) { return f.readStatus(ctx, f.state) }, every, nil
+	return func(ctx context.Context) (report.Status, error) { return f.readStatus(ctx, f.state) }, every, nil
 }
 
 // statusTimeout is how long a pusher may take to answer.
 const statusTimeout = 10 * time.Second
 
 // askPusher asks a pusher that runs.
-func askPusher(ctx context.Context, address string) (observe.Status, error) {
-	var s observe.Status
+func askPusher(ctx context.Context, address string) (report.Status, error) {
+	var s report.Status
 	if err := process.AskStatus(ctx, address, statusTimeout, &s); err != nil {
 		return s, process.WithHint(fmt.Errorf("ask the pusher: %w", err), "name the address that pusher run was given with --metrics-address, or use --state if none runs")
 	}
 	if s.Conditions == nil {
 		return s, fmt.Errorf("ask the pusher: what answers at %s is not a pusher, or has not begun", address)
 	}
-	return s.AsOf(time.Now(), observe.FreshState), nil
+	return s.AsOf(time.Now(), report.FreshState), nil
 }
 
-func printStatus(w io.Writer, s observe.Status, now time.Time) error {
+func printStatus(w io.Writer, s report.Status, now time.Time) error {
 	line := func(name, format string, args ...any) { process.Label(w, name, format, args...) }
 	if s.Stale {
 		line("updated", "%s ago: the pusher does not run, or cannot say so; nothing below is newer", process.Age(now.Sub(s.Updated)))
@@ -203,7 +203,7 @@ func printStatus(w io.Writer, s observe.Status, now time.Time) error {
 
 // rejections returns the failures that say why something newer, or something wanted, does
 // not run, and the names of those that are behind the fleet by now.
-func rejections(s observe.Status) (now []rollout.Failure, earlier []string) {
+func rejections(s report.Status) (now []rollout.Failure, earlier []string) {
 	for _, f := range s.Rejected {
 		if !s.Good.IsZero() && f.Snapshot.Compare(s.Good) < 0 && f.Snapshot != s.Channel.Wanted {
 			earlier = append(earlier, f.Snapshot.String())
@@ -214,7 +214,7 @@ func rejections(s observe.Status) (now []rollout.Failure, earlier []string) {
 	return now, earlier
 }
 
-func describeRollout(r observe.RolloutStatus) string {
+func describeRollout(r report.Rollout) string {
 	if r.Reason != "" {
 		return fmt.Sprintf("%s of %s: %s", r.Phase, r.Target, r.Reason)
 	}
@@ -245,7 +245,7 @@ func describeWaits(waits []rollout.Wait, now time.Time) []string {
 }
 
 // describeEmpty says which backends have no server up, and for how long.
-func describeEmpty(b observe.BackendsStatus, now time.Time) string {
+func describeEmpty(b report.Backends, now time.Time) string {
 	const most = 5
 	text := fmt.Sprintf("%d of %d backends have no server up", b.Empty, b.All)
 	for _, e := range b.List[:min(len(b.List), most)] {
@@ -261,11 +261,11 @@ func describeEmpty(b observe.BackendsStatus, now time.Time) string {
 	return text
 }
 
-func printInstances(w io.Writer, instances, draining []observe.InstanceStatus) error {
+func printInstances(w io.Writer, instances, draining []report.Instance) error {
 	table := process.Table{Columns: []process.Column{
 		{Title: "INSTANCE"}, {Title: "ZONE"}, {Title: "RUNNING"}, {Title: "IN SYNC", Mood: syncMood}, {Title: "NODE", Wide: true}, {Title: "PID", Wide: true}, {Title: "ERROR", Cut: true},
 	}}
-	add := func(i observe.InstanceStatus, sync string) {
+	add := func(i report.Instance, sync string) {
 		table.Add(i.Name, orDash(i.Zone), orDash(running(i)), sync, orDash(i.Node), orDash(strings.TrimLeft(strconv.Itoa(i.PID), "0")), orDash(cmp.Or(i.Error, i.Pending)))
 	}
 	for _, i := range instances {
@@ -290,7 +290,7 @@ func syncMood(cell string) process.Mood {
 }
 
 // listedStatus is a status whose names are those of the instances.
-type listedStatus struct{ observe.Status }
+type listedStatus struct{ report.Status }
 
 // Names returns the names of the instances.
 func (n listedStatus) Names() []string {
@@ -301,14 +301,14 @@ func (n listedStatus) Names() []string {
 	return out
 }
 
-func running(i observe.InstanceStatus) string {
+func running(i report.Instance) string {
 	if i.Running.IsZero() && i.Node != "" {
 		return "(" + i.Node + ")"
 	}
 	return i.Running.String()
 }
 
-func inSync(i observe.InstanceStatus) string {
+func inSync(i report.Instance) string {
 	switch {
 	case i.Refused:
 		return "refused"
@@ -344,11 +344,11 @@ type watcher struct {
 	page bool
 	json bool
 	last string // what was shown
-	seen observe.Status
+	seen report.Status
 }
 
 // watchStatus shows the status in a state until ctx is done.
-func watchStatus(ctx context.Context, every time.Duration, read func(context.Context) (observe.Status, error), w *watcher) error {
+func watchStatus(ctx context.Context, every time.Duration, read func(context.Context) (report.Status, error), w *watcher) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for first := true; ; first = false {
@@ -372,7 +372,7 @@ func watchStatus(ctx context.Context, every time.Duration, read func(context.Con
 	}
 }
 
-func (w *watcher) show(s observe.Status, now time.Time) error {
+func (w *watcher) show(s report.Status, now time.Time) error {
 	switch {
 	case w.json:
 		return w.showJSON(s)
@@ -389,7 +389,7 @@ func (w *watcher) show(s observe.Status, now time.Time) error {
 }
 
 // showJSON prints a status on one line, if it is another one.
-func (w *watcher) showJSON(s observe.Status) error {
+func (w *watcher) showJSON(s report.Status) error {
 	bare := s
 	bare.Updated = time.Time{}
 	key, err := json.Marshal(bare)
@@ -402,7 +402,7 @@ func (w *watcher) showJSON(s observe.Status) error {
 
 // draw draws the page where it was drawn before. Each line is erased to its end, and
 // what was below as well, so that nothing flickers.
-func (w *watcher) draw(s observe.Status, now time.Time) error {
+func (w *watcher) draw(s report.Status, now time.Time) error {
 	const home, endOfLine, below, all = "\x1b[H", "\x1b[K\n", "\x1b[J", "\x1b[2J"
 	var page bytes.Buffer
 	if err := printStatus(process.On(&page, w.out, false), s, now); err != nil {
@@ -424,7 +424,7 @@ func (w *watcher) draw(s observe.Status, now time.Time) error {
 }
 
 // progress shows how many instances run what is being rolled out.
-func progress(s observe.Status) string {
+func progress(s report.Status) string {
 	const width = 30
 	done := 0
 	for _, i := range s.Instances {
@@ -437,7 +437,7 @@ func progress(s observe.Status) string {
 }
 
 // changesOf returns a line for each thing that is otherwise than it was.
-func changesOf(old, s observe.Status) []string {
+func changesOf(old, s report.Status) []string {
 	var lines []string
 	tell := func(was, is string) {
 		if was != is {
@@ -450,7 +450,7 @@ func changesOf(old, s observe.Status) []string {
 		tell(takesLine(old), takes)
 	}
 	lines = append(lines, listChanges("trouble: ", "no more trouble: ", troubleLines(old), troubleLines(s))...)
-	before := map[string]observe.InstanceStatus{}
+	before := map[string]report.Instance{}
 	for _, i := range old.Instances {
 		before[i.Name] = i
 	}
@@ -473,11 +473,11 @@ func changesOf(old, s observe.Status) []string {
 	return lines
 }
 
-func named(name string) func(observe.InstanceStatus) bool {
-	return func(i observe.InstanceStatus) bool { return i.Name == name }
+func named(name string) func(report.Instance) bool {
+	return func(i report.Instance) bool { return i.Name == name }
 }
 
-func rolloutLine(s observe.Status) string {
+func rolloutLine(s report.Status) string {
 	switch {
 	case s.Rollout != nil:
 		return "rollout: " + describeRollout(*s.Rollout)
@@ -487,14 +487,14 @@ func rolloutLine(s observe.Status) string {
 	return "rollout: none, the fleet runs " + s.Good.String()
 }
 
-func takesLine(s observe.Status) string {
+func takesLine(s report.Status) string {
 	if s.Rollout == nil || s.Rollout.Change == nil {
 		return ""
 	}
 	return "takes: " + s.Rollout.Change.String()
 }
 
-func instanceLine(i observe.InstanceStatus) string {
+func instanceLine(i report.Instance) string {
 	line := fmt.Sprintf("%s: runs %s, in sync: %s", i.Name, orDash(running(i)), inSync(i))
 	if i.Error != "" {
 		line += ", " + firstLine(i.Error)
@@ -505,7 +505,7 @@ func instanceLine(i observe.InstanceStatus) string {
 	return line
 }
 
-func troubleLines(s observe.Status) []string {
+func troubleLines(s report.Status) []string {
 	var lines []string
 	for _, t := range s.Troubles {
 		lines = append(lines, t.About+": "+firstLine(t.Error))

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -14,12 +14,12 @@ import (
 func TestStatusShowsWhatDrains(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	is := func(name string) observe.InstanceStatus {
-		return observe.InstanceStatus{Name: name, Reachable: true, InSync: true, Running: snapshots.ID{Revision: 1, Short: "0123456789"}}
+	is := func(name string) report.Instance {
+		return report.Instance{Name: name, Reachable: true, InSync: true, Running: snapshots.ID{Revision: 1, Short: "0123456789"}}
 	}
-	both := observe.Status{Updated: now, Instances: []observe.InstanceStatus{is("edge-0"), is("edge-1")}}
-	drains := observe.Status{Updated: now, Instances: both.Instances[:1], Draining: both.Instances[1:]}
-	gone := observe.Status{Updated: now, Instances: both.Instances[:1]}
+	both := report.Status{Updated: now, Instances: []report.Instance{is("edge-0"), is("edge-1")}}
+	drains := report.Status{Updated: now, Instances: both.Instances[:1], Draining: both.Instances[1:]}
+	gone := report.Status{Updated: now, Instances: both.Instances[:1]}
 	var out bytes.Buffer
 	if err := printStatus(&out, drains, now); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestStatusShowsWhatDrains(t *testing.T) {
 		t.Errorf("the table is\n%s", strings.Join(table, "\n"))
 	}
 	for _, c := range []struct {
-		old, now observe.Status
+		old, now report.Status
 		want     string
 	}{{both, drains, "edge-1: drains"}, {drains, gone, "edge-1: left the fleet"}, {both, gone, "edge-1: left the fleet"}, {drains, drains, ""}} {
 		if got := strings.Join(changesOf(c.old, c.now), "; "); got != c.want {

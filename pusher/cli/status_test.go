@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -43,10 +43,10 @@ func TestRejectionsOfLongAgoLeaveTheTop(t *testing.T) {
 		return parsed
 	}
 	old, newer := id("r000002-aaaaaaaaaa"), id("r000009-bbbbbbbbbb")
-	s := observe.Status{
+	s := report.Status{
 		Good:     id("r000005-cccccccccc"),
 		Rejected: []rollout.Failure{{Snapshot: old, Reason: "port taken"}, {Snapshot: newer, Reason: "no server is up"}},
-		Instances: []observe.InstanceStatus{
+		Instances: []report.Instance{
 			{Name: "edge-1", Reachable: true, Pending: "servers are being brought up to date"},
 		},
 	}
@@ -82,17 +82,17 @@ func TestRejectionsOfLongAgoLeaveTheTop(t *testing.T) {
 func TestStatusOfEmptyBackends(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	many := observe.BackendsStatus{All: 900, Empty: 300}
+	many := report.Backends{All: 900, Empty: 300}
 	for n := range 100 { // the status lists no more
-		many.List = append(many.List, observe.EmptyBackend{Backend: fmt.Sprintf("shop_%03d_http", n), Since: now.Add(-time.Hour)})
+		many.List = append(many.List, report.EmptyBackend{Backend: fmt.Sprintf("shop_%03d_http", n), Since: now.Add(-time.Hour)})
 	}
 	for name, test := range map[string]struct {
-		backends *observe.BackendsStatus
+		backends *report.Backends
 		want     string
 	}{
 		"nothing is known": {nil, ""},
-		"all have some":    {&observe.BackendsStatus{All: 3}, ""},
-		"two of three": {&observe.BackendsStatus{All: 3, Empty: 2, Failing: 1, List: []observe.EmptyBackend{
+		"all have some":    {&report.Backends{All: 3}, ""},
+		"two of three": {&report.Backends{All: 3, Empty: 2, Failing: 1, List: []report.EmptyBackend{
 			{Backend: "shop_api_http", Since: now.Add(-90 * time.Second)},
 			{Backend: "shop_web_http", Since: now.Add(-2 * time.Hour), Instances: []string{"edge-1", "edge-3"}},
 		}}, `empty     2 of 3 backends have no server up
@@ -109,7 +109,7 @@ func TestStatusOfEmptyBackends(t *testing.T) {
 `},
 	} {
 		var out strings.Builder
-		if err := printStatus(&out, observe.Status{Updated: now, Backends: test.backends}, now); err != nil {
+		if err := printStatus(&out, report.Status{Updated: now, Backends: test.backends}, now); err != nil {
 			t.Fatal(err)
 		}
 		_, got, _ := strings.Cut(out.String(), "good      none yet\n")
@@ -122,13 +122,13 @@ func TestStatusOfEmptyBackends(t *testing.T) {
 func TestStatus(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	r1, r2 := snapshots.ID{Revision: 1, Short: "aaaaaaaaaa"}, snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
-	s := observe.Status{
+	s := report.Status{
 		Updated: now.Add(-5 * time.Minute), Stale: true, Good: r1,
-		Channel:  observe.ChannelStatus{Wanted: r2, Message: "r000002-bbbbbbbbbb is the newest"},
-		Rollout:  &observe.RolloutStatus{Target: r2, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}},
+		Channel:  report.Channel{Wanted: r2, Message: "r000002-bbbbbbbbbb is the newest"},
+		Rollout:  &report.Rollout{Target: r2, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}},
 		Rejected: []rollout.Failure{{Snapshot: r2, Reason: "a: refused:\nport in use"}},
-		Troubles: []observe.Trouble{{About: "store", Error: "gone", Since: now.Add(-90 * time.Minute)}},
-		Instances: []observe.InstanceStatus{
+		Troubles: []report.Trouble{{About: "store", Error: "gone", Since: now.Add(-90 * time.Minute)}},
+		Instances: []report.Instance{
 			{Name: "a", Zone: "east", Reachable: true, Running: r1, InSync: true},
 			{Name: "b", Reachable: true, Node: "bootstrap", Error: "first\nsecond"},
 			{Name: "c", Error: "connection refused"},
@@ -154,15 +154,15 @@ c         -     -                   unreachable  connection refused
 }
 
 func TestStatusAsJSON(t *testing.T) {
-	state := writeState(t, observe.Status{Updated: time.Now(), Instances: []observe.InstanceStatus{{Name: "a", InSync: true}}})
+	state := writeState(t, report.Status{Updated: time.Now(), Instances: []report.Instance{{Name: "a", InSync: true}}})
 	_, out, _ := pusherCommand(t, "status", "--state", state, "-o", "json")
-	var s observe.Status
+	var s report.Status
 	if err := json.Unmarshal([]byte(out), &s); err != nil || s.InSync() != 1 || s.Rollout != nil {
 		t.Errorf("printed %s: %v", out, err)
 	}
 }
 
-func writeState(t *testing.T, s observe.Status) string {
+func writeState(t *testing.T, s report.Status) string {
 	t.Helper()
 	data, err := json.Marshal(map[string]any{"apiVersion": snapshots.APIVersion, "kind": "PusherState", "status": s})
 	if err != nil {
@@ -176,7 +176,7 @@ func writeState(t *testing.T, s observe.Status) string {
 }
 
 // story is what a watcher sees, one after the other.
-func story(t *testing.T) []observe.Status {
+func story(t *testing.T) []report.Status {
 	t.Helper()
 	id := func(text string) snapshots.ID {
 		id, err := snapshots.ParseID(text)
@@ -187,24 +187,24 @@ func story(t *testing.T) []observe.Status {
 	}
 	one, two := id("r000001-aaaaaaaaaa"), id("r000002-bbbbbbbbbb")
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	instance := func(name string, runs snapshots.ID, inSync bool) observe.InstanceStatus {
-		return observe.InstanceStatus{Name: name, Reachable: true, Running: runs, InSync: inSync}
+	instance := func(name string, runs snapshots.ID, inSync bool) report.Instance {
+		return report.Instance{Name: name, Reachable: true, Running: runs, InSync: inSync}
 	}
-	done := observe.Status{
-		Updated: at, Channel: observe.ChannelStatus{Wanted: one, Message: one.String() + " is the newest"}, Good: one,
-		Instances: []observe.InstanceStatus{instance("a", one, true), instance("b", one, true)},
+	done := report.Status{
+		Updated: at, Channel: report.Channel{Wanted: one, Message: one.String() + " is the newest"}, Good: one,
+		Instances: []report.Instance{instance("a", one, true), instance("b", one, true)},
 	}
 	begun := done
 	begun.Updated = at.Add(time.Second)
-	begun.Channel = observe.ChannelStatus{Wanted: two, Message: two.String() + " is the newest"}
-	begun.Rollout = &observe.RolloutStatus{Target: two, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}}
-	begun.Rollout.Change = &observe.Change{Snapshot: two, From: one, Class: bind.Reload, Old: true, File: snapshots.ConfigFile, Line: 12, Text: "bind :81"}
-	begun.Instances = []observe.InstanceStatus{instance("a", two, true), instance("b", one, false)}
-	begun.Troubles = []observe.Trouble{{About: "store", Error: "it is gone", Since: at}}
+	begun.Channel = report.Channel{Wanted: two, Message: two.String() + " is the newest"}
+	begun.Rollout = &report.Rollout{Target: two, Phase: rollout.Pushing, Wave: 1, Members: []string{"a"}}
+	begun.Rollout.Change = &report.Change{Snapshot: two, From: one, Class: bind.Reload, Old: true, File: snapshots.ConfigFile, Line: 12, Text: "bind :81"}
+	begun.Instances = []report.Instance{instance("a", two, true), instance("b", one, false)}
+	begun.Troubles = []report.Trouble{{About: "store", Error: "it is gone", Since: at}}
 	gone := begun
 	gone.Updated, gone.Troubles = at.Add(2*time.Second), nil
 	gone.Instances = begun.Instances[:1]
-	return []observe.Status{done, done, begun, gone}
+	return []report.Status{done, done, begun, gone}
 }
 
 func TestWatchAsLines(t *testing.T) {

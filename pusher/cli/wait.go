@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -21,7 +21,7 @@ import (
 )
 
 // failureOf returns why a snapshot failed, unless it had failed so before.
-func failureOf(s observe.Status, id snapshots.ID, before []rollout.Failure) (rollout.Failure, bool) {
+func failureOf(s report.Status, id snapshots.ID, before []rollout.Failure) (rollout.Failure, bool) {
 	i := slices.IndexFunc(s.Rejected, func(f rollout.Failure) bool {
 		return f.Snapshot == id && !slices.ContainsFunc(before, func(old rollout.Failure) bool { return old.Snapshot == id && old.At.Equal(f.At) })
 	})
@@ -46,7 +46,7 @@ var conditions = []string{"Ready", "Progressing", "Degraded"}
 
 // reached decides whether a fleet is where somebody waits for it to be: done says how it is, or
 // failed why it will not be there. Both are "" while that is open.
-func (g goal) reached(s observe.Status) (done, failed string) {
+func (g goal) reached(s report.Status) (done, failed string) {
 	c := s.Condition()
 	runs := fmt.Sprintf("%d of %d instances run %s", c.Running, c.Instances, c.Wanted)
 	undoing := s.Phase() == rollout.Undoing
@@ -108,7 +108,7 @@ func (f *waitFlags) addTimeout(cmd *cobra.Command) {
 
 // waiting is somebody who waits for a fleet.
 type waiting struct {
-	read    func(context.Context) (observe.Status, error)
+	read    func(context.Context) (report.Status, error)
 	every   time.Duration
 	timeout time.Duration
 	show    func(text string)

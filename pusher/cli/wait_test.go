@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/internal/process"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -18,29 +18,29 @@ func TestGoalReached(t *testing.T) {
 	id := snapshots.ID{Revision: 2, Short: "bbbbbbbbbb"}
 	old := rollout.Failure{Snapshot: id, Reason: "too slow", At: time.Unix(1e9, 0)}
 	again := rollout.Failure{Snapshot: id, Reason: "too slow again", At: time.Unix(2e9, 0)}
-	runs := observe.InstanceStatus{Name: "edge-1", Reachable: true, Running: id}
-	other := observe.InstanceStatus{Name: "edge-2", Reachable: true}
-	wanted := observe.ChannelStatus{Wanted: id, Newest: id}
-	rolls := func(p rollout.Phase) *observe.RolloutStatus { return &observe.RolloutStatus{Target: id, Phase: p} }
+	runs := report.Instance{Name: "edge-1", Reachable: true, Running: id}
+	other := report.Instance{Name: "edge-2", Reachable: true}
+	wanted := report.Channel{Wanted: id, Newest: id}
+	rolls := func(p rollout.Phase) *report.Rollout { return &report.Rollout{Target: id, Phase: p} }
 	for name, test := range map[string]struct {
 		goal         goal
-		status       observe.Status
+		status       report.Status
 		done, failed string
 	}{
-		"all run it":                          {goal{snapshot: id}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs}}, "1 of 1 instances run " + id.String(), ""},
-		"all ran it when the pusher ended":    {goal{snapshot: id}, observe.Status{Stale: true, Channel: wanted, Instances: []observe.InstanceStatus{runs}}, "", ""},
-		"one does not":                        {goal{snapshot: id}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs, other}}, "", ""},
-		"it soaks":                            {goal{snapshot: id}, observe.Status{Channel: wanted, Rollout: rolls(rollout.Soaking), Instances: []observe.InstanceStatus{runs}}, "", ""},
-		"there are no instances":              {goal{snapshot: id}, observe.Status{Channel: wanted}, "", ""},
-		"the pusher has not read the channel": {goal{snapshot: id}, observe.Status{Instances: []observe.InstanceStatus{runs}}, "", ""},
-		"it failed":                           {goal{snapshot: id}, observe.Status{Rejected: []rollout.Failure{old}}, "", id.String() + " failed: too slow"},
-		"it failed before":                    {goal{snapshot: id, before: []rollout.Failure{old}}, observe.Status{Rejected: []rollout.Failure{old}}, "", ""},
-		"it fails once more":                  {goal{snapshot: id, before: []rollout.Failure{old}}, observe.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{again}}, "", id.String() + " failed, and is being undone: too slow again"},
-		"an abort":                            {goal{undone: id}, observe.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{old}}, "", ""},
-		"an abort that is done":               {goal{undone: id}, observe.Status{Rejected: []rollout.Failure{old}}, id.String() + " is undone: too slow", ""},
-		"no rollout":                          {goal{idle: true}, observe.Status{Channel: wanted, Instances: []observe.InstanceStatus{runs}}, "no rollout is under way: 1 of 1 instances run " + id.String(), ""},
-		"a rollout":                           {goal{idle: true}, observe.Status{Channel: wanted, Rollout: rolls(rollout.Pushing), Instances: []observe.InstanceStatus{runs}}, "", ""},
-		"a rollout that fails":                {goal{idle: true, seen: id}, observe.Status{Channel: wanted, Rejected: []rollout.Failure{old}, Instances: []observe.InstanceStatus{runs}}, "", id.String() + " failed: too slow"},
+		"all run it":                          {goal{snapshot: id}, report.Status{Channel: wanted, Instances: []report.Instance{runs}}, "1 of 1 instances run " + id.String(), ""},
+		"all ran it when the pusher ended":    {goal{snapshot: id}, report.Status{Stale: true, Channel: wanted, Instances: []report.Instance{runs}}, "", ""},
+		"one does not":                        {goal{snapshot: id}, report.Status{Channel: wanted, Instances: []report.Instance{runs, other}}, "", ""},
+		"it soaks":                            {goal{snapshot: id}, report.Status{Channel: wanted, Rollout: rolls(rollout.Soaking), Instances: []report.Instance{runs}}, "", ""},
+		"there are no instances":              {goal{snapshot: id}, report.Status{Channel: wanted}, "", ""},
+		"the pusher has not read the channel": {goal{snapshot: id}, report.Status{Instances: []report.Instance{runs}}, "", ""},
+		"it failed":                           {goal{snapshot: id}, report.Status{Rejected: []rollout.Failure{old}}, "", id.String() + " failed: too slow"},
+		"it failed before":                    {goal{snapshot: id, before: []rollout.Failure{old}}, report.Status{Rejected: []rollout.Failure{old}}, "", ""},
+		"it fails once more":                  {goal{snapshot: id, before: []rollout.Failure{old}}, report.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{again}}, "", id.String() + " failed, and is being undone: too slow again"},
+		"an abort":                            {goal{undone: id}, report.Status{Rollout: rolls(rollout.Undoing), Rejected: []rollout.Failure{old}}, "", ""},
+		"an abort that is done":               {goal{undone: id}, report.Status{Rejected: []rollout.Failure{old}}, id.String() + " is undone: too slow", ""},
+		"no rollout":                          {goal{idle: true}, report.Status{Channel: wanted, Instances: []report.Instance{runs}}, "no rollout is under way: 1 of 1 instances run " + id.String(), ""},
+		"a rollout":                           {goal{idle: true}, report.Status{Channel: wanted, Rollout: rolls(rollout.Pushing), Instances: []report.Instance{runs}}, "", ""},
+		"a rollout that fails":                {goal{idle: true, seen: id}, report.Status{Channel: wanted, Rejected: []rollout.Failure{old}, Instances: []report.Instance{runs}}, "", id.String() + " failed: too slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +55,7 @@ func TestGoalReached(t *testing.T) {
 func TestWaitExitCodes(t *testing.T) {
 	t.Parallel()
 	_, url, ids := filledStore(t)
-	failed := writeState(t, observe.Status{Updated: time.Now(), Rejected: []rollout.Failure{{Snapshot: ids[0], Reason: "too slow", At: time.Now()}}})
+	failed := writeState(t, report.Status{Updated: time.Now(), Rejected: []rollout.Failure{{Snapshot: ids[0], Reason: "too slow", At: time.Now()}}})
 	if code, _, errs := pusherCommand(t, "wait", "--for", "snapshot=r1", "--store", url, "--state", failed); code != process.ExitRolledBack || !strings.Contains(errs, "failed: too slow") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -36,7 +36,7 @@ type emptiness struct {
 	since   map[string]time.Time
 }
 
-func newEmptiness(before *observe.BackendsStatus) emptiness {
+func newEmptiness(before *report.Backends) emptiness {
 	out := emptiness{since: map[string]time.Time{}}
 	if before != nil {
 		for _, b := range before.List {
@@ -48,8 +48,8 @@ func newEmptiness(before *observe.BackendsStatus) emptiness {
 
 // follow returns what there is to say now. Down are the backends of which no server
 // passes its checks, by instance.
-func (x *emptiness) follow(down map[string][]string, now time.Time) *observe.BackendsStatus {
-	out := observe.BackendsStatus{All: len(x.empty)}
+func (x *emptiness) follow(down map[string][]string, now time.Time) *report.Backends {
+	out := report.Backends{All: len(x.empty)}
 	on := map[string][]string{}
 	for _, instance := range slices.Sorted(maps.Keys(down)) {
 		for _, backend := range down[instance] {
@@ -63,7 +63,7 @@ func (x *emptiness) follow(down map[string][]string, now time.Time) *observe.Bac
 		if !empty && len(on[backend]) == 0 {
 			continue
 		}
-		b := observe.EmptyBackend{Backend: backend, Since: now.UTC().Truncate(time.Second)}
+		b := report.EmptyBackend{Backend: backend, Since: now.UTC().Truncate(time.Second)}
 		if at, known := x.since[backend]; known {
 			b.Since = at
 		}
@@ -75,7 +75,7 @@ func (x *emptiness) follow(down map[string][]string, now time.Time) *observe.Bac
 		out.List = append(out.List, b)
 	}
 	x.since = since
-	slices.SortFunc(out.List, func(a, b observe.EmptyBackend) int {
+	slices.SortFunc(out.List, func(a, b report.EmptyBackend) int {
 		if a.Backend < b.Backend {
 			return -1
 		}
@@ -88,7 +88,7 @@ func (x *emptiness) follow(down map[string][]string, now time.Time) *observe.Bac
 
 // backendsStatus returns which backends have no server up of the snapshot that should
 // run, or of the last good one while that waits; nil while nothing is known.
-func (r *reporting) backendsStatus(now time.Time) *observe.BackendsStatus {
+func (r *reporting) backendsStatus(now time.Time) *report.Backends {
 	id := r.target()
 	if p, atHand := r.bindings.Of(id); !atHand || !p.Known || len(r.lacks()) > 0 {
 		id = r.state.Rollout.Good

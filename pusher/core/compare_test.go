@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -202,20 +202,20 @@ func inWords(backends map[string]rollout.Backend) string {
 // has another. No more are kept than there is room for.
 func TestWithChange(t *testing.T) {
 	t.Parallel()
-	change := func(to snapshots.ID, text string) observe.Change {
-		return observe.Change{Snapshot: to, From: snapshots.ID{Revision: 9, Short: "9999999999"}, Class: bind.Reload, File: snapshots.ConfigFile, Line: 1, Text: text}
+	change := func(to snapshots.ID, text string) report.Change {
+		return report.Change{Snapshot: to, From: snapshots.ID{Revision: 9, Short: "9999999999"}, Class: bind.Reload, File: snapshots.ConfigFile, Line: 1, Text: text}
 	}
 	at := func(id snapshots.ID, began time.Time) *rollout.Rollout {
 		return &rollout.Rollout{Target: id, Started: began}
 	}
-	list := observe.WithChange(nil, change(r1, "first"), at(r1, noon))
-	list = observe.WithChange(list, change(r1, "second"), at(r1, noon))
-	list = observe.WithChange(list, change(r2, "of another rollout"), at(r1, noon))
-	list = observe.WithChange(list, change(r2, "of none"), nil)
-	list = observe.WithChange(list, observe.Change{Snapshot: r1, From: r1}, at(r1, noon.Add(time.Hour))) // it ran already
-	list = observe.WithChange(list, change(r2, "third"), at(r2, noon))
+	list := report.WithChange(nil, change(r1, "first"), at(r1, noon))
+	list = report.WithChange(list, change(r1, "second"), at(r1, noon))
+	list = report.WithChange(list, change(r2, "of another rollout"), at(r1, noon))
+	list = report.WithChange(list, change(r2, "of none"), nil)
+	list = report.WithChange(list, report.Change{Snapshot: r1, From: r1}, at(r1, noon.Add(time.Hour))) // it ran already
+	list = report.WithChange(list, change(r2, "third"), at(r2, noon))
 	before := fmt.Sprint(list)
-	again := observe.WithChange(list, change(r1, "fourth"), at(r1, noon.Add(time.Hour)))
+	again := report.WithChange(list, change(r1, "fourth"), at(r1, noon.Add(time.Hour)))
 	if got := fmt.Sprint(list); got != before {
 		t.Errorf("the list that was given is another one: %s", got)
 	}
@@ -226,11 +226,11 @@ func TestWithChange(t *testing.T) {
 	if diff := cmp.Diff([]string{r2.String() + " third", r1.String() + " fourth"}, got); diff != "" {
 		t.Errorf("remembered otherwise (-want +got):\n%s", diff)
 	}
-	for n := range uint64(2 * observe.KeptChanges) {
+	for n := range uint64(2 * report.KeptChanges) {
 		id := snapshots.ID{Revision: n + 10, Short: "cccccccccc"}
-		again = observe.WithChange(again, change(id, ""), at(id, noon))
+		again = report.WithChange(again, change(id, ""), at(id, noon))
 	}
-	if len(again) != observe.KeptChanges || again[observe.KeptChanges-1].Snapshot.Revision != 2*observe.KeptChanges+9 {
+	if len(again) != report.KeptChanges || again[report.KeptChanges-1].Snapshot.Revision != 2*report.KeptChanges+9 {
 		t.Errorf("%d are kept, the last is %s", len(again), again[len(again)-1].Snapshot)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -39,7 +39,7 @@ func decide(view channel.View, failed []rollout.Failure, now time.Time) decision
 // rejectionOf returns what the channel is to say of a failure.
 func rejectionOf(f rollout.Failure, digest snapshots.Digest, fleet string) channel.Rejection {
 	return channel.Rejection{
-		Digest: digest, Snapshot: f.Snapshot, Reason: observe.FirstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
+		Digest: digest, Snapshot: f.Snapshot, Reason: report.FirstLine(f.Reason, 300), At: f.At, Fleet: fleet, Failed: true, Good: f.Good,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -219,10 +220,10 @@ func (j *jobs) pushEnded(i *instanceState, p instance.PushEnded, now time.Time) 
 
 // noteChange remembers what the push of a wave took. One that found all as it should be
 // took nothing, and one that could not be bound says nothing.
-func (j *jobs) noteChange(p rollout.Push, c observe.Change, reloaded bool, err error) {
+func (j *jobs) noteChange(p rollout.Push, c report.Change, reloaded bool, err error) {
 	took := reloaded || err != nil || c.Class != bind.Reload
 	if p.Purpose == rollout.Wave && took && !c.Snapshot.IsZero() {
-		j.changes = observe.WithChange(j.changes, c, j.state.Rollout.Rollout)
+		j.changes = report.WithChange(j.changes, c, j.state.Rollout.Rollout)
 	}
 }
 
@@ -339,7 +340,7 @@ func (k kept) judge(faults []push.Fault, now time.Time) (next kept, repair bool)
 	}
 	k.Repairs, k.Conflict = repairs.At, nil
 	if repairs.InConflict() {
-		k.Conflict = &observe.Conflict{Since: repairs.Stopped.UTC().Truncate(time.Second), Faults: faults}
+		k.Conflict = &report.Conflict{Since: repairs.Stopped.UTC().Truncate(time.Second), Faults: faults}
 	}
 	return k, repair
 }
@@ -351,7 +352,7 @@ func onDisk(f push.Fault) bool {
 }
 
 // tellDrift tells what an inspection found.
-func (j *jobs) tellDrift(i *instanceState, before *observe.Conflict, faults []push.Fault, repair bool, now time.Time) {
+func (j *jobs) tellDrift(i *instanceState, before *report.Conflict, faults []push.Fault, repair bool, now time.Time) {
 	for _, f := range faults {
 		if repair {
 			j.tell(observe.Warn("drift is repaired", "instance", i.Name, "what", f.What, "want", f.Want, "found", f.Found), now)

@@ -8,6 +8,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
@@ -81,7 +82,7 @@ type CredentialsMade struct {
 
 func (c CredentialsMade) apply(m *Machine, now time.Time) {
 	if m.pods != nil && *m.pods == c.Of {
-		m.trouble(observe.AboutCredentials, c.Err, now)
+		m.trouble(report.AboutCredentials, c.Err, now)
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
-	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -39,8 +39,8 @@ type instanceState struct {
 	// matters are the snapshots that it should run, or may, by precedence.
 	matters []snapshots.ID
 
-	repairs  []time.Time       // the last ones of files and servers, oldest first
-	conflict *observe.Conflict // over files and servers that is going on
+	repairs  []time.Time      // the last ones of files and servers, oldest first
+	conflict *report.Conflict // over files and servers that is going on
 
 	// busy is the kind of job under way, "" for none; ended is when the last one
 	// ended: what was asked before may be out of date.
@@ -226,7 +226,7 @@ func (i *instanceState) end(err error, retry time.Duration, now time.Time) {
 		return
 	}
 	i.jobFailures++
-	i.jobError, i.jobErrorAt = observe.Brief(err), now
+	i.jobError, i.jobErrorAt = report.Brief(err), now
 	i.jobNotBefore = now.Add(min(retry<<min(i.jobFailures-1, 10), time.Minute))
 }
 
@@ -285,7 +285,7 @@ type kept struct {
 	// Repairs are the last ones of files and servers, oldest first.
 	Repairs []time.Time `json:"repairs,omitempty"`
 	// Conflict is the one over files and servers that is going on.
-	Conflict *observe.Conflict `json:"fight,omitempty"`
+	Conflict *report.Conflict `json:"fight,omitempty"`
 }
 
 // remembered returns what is to be remembered of an instance.

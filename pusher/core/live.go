@@ -7,6 +7,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/cluster"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 )
 
 // liveData follows endpoints and certificates.
@@ -94,7 +95,7 @@ func (l *liveData) refuseOwn(now time.Time) {
 // used.
 func (l *liveData) troubleWithLive(now time.Time) {
 	l.trouble("endpoints", observe.Refused(l.live.Refused()).Trouble(), now)
-	l.trouble(observe.AboutKept, l.live.LossTrouble(), now)
+	l.trouble(report.AboutKept, l.live.LossTrouble(), now)
 	l.trouble("live objects", l.live.Problems(), now)
 	if l.Source == binding.FromCluster {
 		l.trouble("cluster", l.live.ClusterTrouble(), now)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -126,7 +127,7 @@ func (m *Machine) Told() []observe.Told {
 }
 
 // Shown returns what people are to see of the last step.
-func (m *Machine) Shown() (observe.View, observe.Status) {
+func (m *Machine) Shown() (observe.View, report.Status) {
 	return m.reporting.shown, m.reporting.reported
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/instance"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
@@ -94,15 +94,15 @@ func (d *driven) until(tb testing.TB, ok func() bool) {
 	}
 }
 
-func (d *driven) status() observe.Status { return d.reporting.status(time.Now()) }
+func (d *driven) status() report.Status { return d.reporting.status(time.Now()) }
 
-func (d *driven) statusOf(name string) observe.InstanceStatus {
+func (d *driven) statusOf(name string) report.Instance {
 	for _, i := range d.status().Instances {
 		if i.Name == name {
 			return i
 		}
 	}
-	return observe.InstanceStatus{}
+	return report.Instance{}
 }
 
 // edgeConfig is a haproxy.cfg with a backend for each text. The texts are complete but for the

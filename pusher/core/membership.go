@@ -10,6 +10,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 )
 
@@ -56,7 +57,7 @@ func (m *membership) followPods(pods *fleet.Pods, now time.Time) {
 	if pods == nil {
 		m.found = nil
 		m.trouble("pods", nil, now)
-		m.trouble(observe.AboutCredentials, nil, now)
+		m.trouble(report.AboutCredentials, nil, now)
 	}
 	m.begin(WatchPods{pods})
 }

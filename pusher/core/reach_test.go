@@ -9,7 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
 )
 
@@ -51,7 +51,7 @@ func TestReachIsTold(t *testing.T) {
 		if look.want != "" && !strings.Contains(said, look.want) || look.want == "" && strings.Contains(said, "instance=edge-1") || look.want != "" && !about {
 			t.Errorf("look %d, %v: said %q, want %q", n, look.err, said, look.want)
 		}
-		if _, is := m.troubles[observe.AboutReach]; is != look.trouble {
+		if _, is := m.troubles[report.AboutReach]; is != look.trouble {
 			t.Errorf("look %d: troubles %v", n, m.troubles)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -26,7 +27,7 @@ type reporting struct {
 	missedSecrets []binding.SecretFault // what the snapshots that run take in vain from Secrets
 	saidEmpty     time.Time             // when the log said last that there is no snapshot
 	shown         observe.View
-	reported      observe.Status // of that
+	reported      report.Status // of that
 }
 
 // look takes down what people are to see of this turn.
@@ -36,7 +37,7 @@ func (r *reporting) look(now time.Time) {
 }
 
 // status returns what the pusher says of itself.
-func (r *reporting) status(now time.Time) observe.Status { return r.seen(now).Status(r.conditions()) }
+func (r *reporting) status(now time.Time) report.Status { return r.seen(now).Status(r.conditions()) }
 
 // conditions are those that were told last, also before a restart.
 func (r *reporting) conditions() []metav1.Condition {
@@ -115,12 +116,12 @@ func (r *reporting) unusable() []observe.Unusable {
 }
 
 // keptStatus returns what the status says of endpoints that are kept, nil for nothing.
-func (r *reporting) keptStatus() *observe.KeptStatus {
+func (r *reporting) keptStatus() *report.Kept {
 	name, since, ports := r.live.Kept()
 	if name == "" {
 		return nil
 	}
-	return &observe.KeptStatus{Loss: name, Since: since, Count: len(ports), Services: ports[:min(len(ports), mostKept)]}
+	return &report.Kept{Loss: name, Since: since, Count: len(ports), Services: ports[:min(len(ports), mostKept)]}
 }
 
 // mostKept is how many Service ports the status lists.
@@ -140,7 +141,7 @@ func (r *reporting) troubleWithReach(now time.Time) {
 			first = fmt.Errorf("not one of %d instances can be reached: %s: %w", len(names), name, i.err)
 		}
 	}
-	r.trouble(observe.AboutReach, first, now)
+	r.trouble(report.AboutReach, first, now)
 }
 
 // emptyRepeats is how often the log says that there is nothing to push.
@@ -169,7 +170,7 @@ func (r *reporting) troubleWithNeeds(now time.Time) {
 	}
 	r.lacking = len(needing)
 	if len(needing) == 0 {
-		r.trouble(observe.AboutNeeds, nil, now)
+		r.trouble(report.AboutNeeds, nil, now)
 		return
 	}
 	lacks := slices.Sorted(maps.Keys(needing))
@@ -183,7 +184,7 @@ func (r *reporting) troubleWithNeeds(now time.Time) {
 	if strings.HasPrefix(lacks[0], "may not ") {
 		text += "; pusher rbac prints the roles that it needs"
 	}
-	r.trouble(observe.AboutNeeds, errors.New(text), now)
+	r.trouble(report.AboutNeeds, errors.New(text), now)
 }
 
 // troubleWithSecrets tells what the snapshots that run take in vain from Secrets,
@@ -253,7 +254,7 @@ func inShort(faults []error) string {
 func (r *reporting) troubleWithSignatures(now time.Time) {
 	newer := refusedAbove(r.view)
 	if len(newer) == 0 {
-		r.trouble(observe.AboutSigned, nil, now)
+		r.trouble(report.AboutSigned, nil, now)
 		return
 	}
 	more := ""
@@ -261,7 +262,7 @@ func (r *reporting) troubleWithSignatures(now time.Time) {
 		more = fmt.Sprintf("; and %d more", n)
 	}
 	newest := newer[len(newer)-1]
-	r.trouble(observe.AboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
+	r.trouble(report.AboutSigned, fmt.Errorf("%s is not run: %s%s", newest.ID, newest.Reason, more), now)
 }
 
 // refusedAbove returns the refused snapshots that are newer than the newest.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -38,8 +38,8 @@ func TestEmptinessFollows(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	before := now.Add(-time.Hour)
-	x := newEmptiness(&observe.BackendsStatus{List: []observe.EmptyBackend{{Backend: "a", Since: before}, {Backend: "c", Since: before}}})
-	text := func(s *observe.BackendsStatus) string {
+	x := newEmptiness(&report.Backends{List: []report.EmptyBackend{{Backend: "a", Since: before}, {Backend: "c", Since: before}}})
+	text := func(s *report.Backends) string {
 		out := fmt.Sprintf("%d of %d, %d failing:", s.Empty, s.All, s.Failing)
 		for _, b := range s.List {
 			out += fmt.Sprintf(" %s%v+%s", b.Backend, b.Instances, now.Sub(b.Since))

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/hapsnap/hapsnap/pusher/binding"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
@@ -26,10 +26,10 @@ type State struct {
 	Kind       string `json:"kind"`
 	// ID tells this state from any other. It is random, and stands on each instance that
 	// the pusher with this state leads.
-	ID      string         `json:"id,omitempty"`
-	Status  observe.Status `json:"status"`
-	Rollout rollout.State  `json:"rollout"`
-	Slots   bind.Slots     `json:"slots,omitempty"`
+	ID      string        `json:"id,omitempty"`
+	Status  report.Status `json:"status"`
+	Rollout rollout.State `json:"rollout"`
+	Slots   bind.Slots    `json:"slots,omitempty"`
 	// Seen is what was seen of the store, and believed.
 	Seen channel.Seen `json:"seen,omitzero"`
 	// Kept are the Service ports whose endpoints are kept in the slots, though the source
@@ -96,13 +96,13 @@ func checkState(data []byte, place string) error {
 }
 
 // ParseStatus returns the status in a state that was read from a place.
-func ParseStatus(data []byte, place string) (observe.Status, error) {
+func ParseStatus(data []byte, place string) (report.Status, error) {
 	if err := checkState(data, place); err != nil {
-		return observe.Status{}, err
+		return report.Status{}, err
 	}
-	var s struct{ Status observe.Status }
+	var s struct{ Status report.Status }
 	if err := json.Unmarshal(data, &s); err != nil {
-		return observe.Status{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
+		return report.Status{}, fmt.Errorf("read state %s: %w: %w", place, ErrNotState, err)
 	}
 	return s.Status, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/fleet"
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -52,7 +53,7 @@ type world struct {
 	decision decision
 	proposed *proposal // a step whose state is being saved
 	waits    []rollout.Wait
-	changes  []observe.Change
+	changes  []report.Change
 	results  []rollout.Result
 	reloads  map[string]int
 

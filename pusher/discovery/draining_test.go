@@ -15,7 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
 
@@ -120,7 +120,7 @@ func (c client) servedBy(t *testing.T, name string) {
 // drains waits until a pod drains, runs a snapshot, and has today's endpoints.
 func (w *world) drains(t *testing.T, name string, id snapshots.ID) {
 	t.Helper()
-	w.until(t, name+" drains, and has the endpoints", func(s observe.Status) bool {
+	w.until(t, name+" drains, and has the endpoints", func(s report.Status) bool {
 		return len(s.Draining) == 1 && s.Draining[0].Name == name && s.Draining[0].Running == id && s.Draining[0].InSync && s.Draining[0].Doing == ""
 	})
 }
@@ -148,7 +148,7 @@ func TestDrainingPodGetsEndpoints(t *testing.T) {
 	w.drains(t, "edge-1", first)
 	w.runs(t, first, "edge-0")
 	w.endpoint(t, two)
-	w.until(t, "the worker of edge-1 has the endpoint", func(observe.Status) bool { return w.has(t, "edge-1", two) })
+	w.until(t, "the worker of edge-1 has the endpoint", func(report.Status) bool { return w.has(t, "edge-1", two) })
 	open.servedBy(t, "two")
 
 	// A snapshot goes to the fleet alone, and so do repairs: what is done to the file of the pod
@@ -161,7 +161,7 @@ func TestDrainingPodGetsEndpoints(t *testing.T) {
 	stop()
 	w.run(t)
 	w.endpoint(t, three)
-	w.until(t, "the worker of edge-1 has the endpoint after the pusher was replaced", func(observe.Status) bool { return w.has(t, "edge-1", three) })
+	w.until(t, "the worker of edge-1 has the endpoint after the pusher was replaced", func(report.Status) bool { return w.has(t, "edge-1", three) })
 	w.drains(t, "edge-1", first)
 	open.servedBy(t, "three")
 	w.expectPushes(t, "edge-0", 2)
@@ -171,7 +171,7 @@ func TestDrainingPodGetsEndpoints(t *testing.T) {
 	if err := pods.Delete(t.Context(), "edge-1", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "edge-1 is gone", func(s observe.Status) bool { return len(s.Draining) == 0 && len(s.Instances) == 1 })
+	w.until(t, "edge-1 is gone", func(s report.Status) bool { return len(s.Draining) == 0 && len(s.Instances) == 1 })
 }
 
 // has reports whether the worker of a pod sends requests to an address.

@@ -19,7 +19,7 @@ import (
 	"github.com/hapsnap/hapsnap/internal/testing/dataplanetest"
 	"github.com/hapsnap/hapsnap/internal/testing/kubetest"
 	"github.com/hapsnap/hapsnap/pusher"
-	"github.com/hapsnap/hapsnap/pusher/observe"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/dirstore"
 )
@@ -36,7 +36,7 @@ type world struct {
 	drain int // how many seconds a pod may take to end
 
 	mu     sync.Mutex
-	status observe.Status
+	status report.Status
 }
 
 const fleetFile = `apiVersion: hapsnap.dev/v1alpha1
@@ -145,7 +145,7 @@ func (w *world) run(t *testing.T) (stop func()) {
 			Store: w.store, Live: filepath.Join(w.dir, "live"), Fleet: filepath.Join(w.dir, "fleet.yaml"), State: filepath.Join(w.dir, "state.json"),
 			Pods:         func() (kubernetes.Interface, error) { return client, nil },
 			PollInterval: 50 * time.Millisecond, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			Status: func(s observe.Status) {
+			Status: func(s report.Status) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.status = s
@@ -162,7 +162,7 @@ func (w *world) run(t *testing.T) (stop func()) {
 	return stop
 }
 
-func (w *world) until(t *testing.T, what string, ok func(observe.Status) bool) {
+func (w *world) until(t *testing.T, what string, ok func(report.Status) bool) {
 	t.Helper()
 	deadline, look := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
 	defer look.Stop()
@@ -184,7 +184,7 @@ func (w *world) until(t *testing.T, what string, ok func(observe.Status) bool) {
 // runs waits until the instances of these names are the fleet and run the snapshot.
 func (w *world) runs(t *testing.T, id snapshots.ID, names ...string) {
 	t.Helper()
-	w.until(t, fmt.Sprintf("%s runs on %s", id, names), func(s observe.Status) bool {
+	w.until(t, fmt.Sprintf("%s runs on %s", id, names), func(s report.Status) bool {
 		var have []string
 		for _, i := range s.Instances {
 			if i.InSync && i.Running == id {
@@ -218,7 +218,7 @@ func TestPodsAreTheFleet(t *testing.T) {
 	w := newWorld(t)
 	first := w.publish(t, "1")
 	w.run(t)
-	w.until(t, "there is no pod yet", func(s observe.Status) bool { return !s.Channel.Hold && len(s.Instances) == 0 && len(s.Troubles) == 0 })
+	w.until(t, "there is no pod yet", func(s report.Status) bool { return !s.Channel.Hold && len(s.Instances) == 0 && len(s.Troubles) == 0 })
 	w.pod(t, "edge-0", "10.244.1.1")
 	w.runs(t, first, "edge-0")
 
@@ -230,7 +230,7 @@ func TestPodsAreTheFleet(t *testing.T) {
 	for _, i := range w.pods {
 		i.SetPassword("another")
 	}
-	w.until(t, "the old password is refused", func(s observe.Status) bool { return len(s.Instances) == 2 && !s.Instances[0].Reachable })
+	w.until(t, "the old password is refused", func(s report.Status) bool { return len(s.Instances) == 2 && !s.Instances[0].Reachable })
 	w.password(t, "another")
 	w.runs(t, first, "edge-0", "edge-1")
 	w.expectPushes(t, "edge-0", 1)
@@ -247,7 +247,7 @@ func TestPodsAreTheFleet(t *testing.T) {
 
 	// A Secret that is gone, and an API server that is, change nothing.
 	w.Delete(t, "{apiVersion: v1, kind: Secret, metadata: {namespace: edge, name: dataplane}}")
-	w.until(t, "the Secret is missed", func(s observe.Status) bool {
+	w.until(t, "the Secret is missed", func(s report.Status) bool {
 		return len(s.Troubles) == 1 && s.Troubles[0].Error == "there is no Secret edge/dataplane"
 	})
 	if err := w.StopAPI(); err != nil {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/fleet"
-	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -106,7 +106,7 @@ type PushEnded struct {
 	About
 	Push   rollout.Push
 	Want   bind.Bound
-	Change observe.Change
+	Change report.Change
 	Done   push.Done
 	// Certificates are those of Want, by path.
 	Certificates push.Known

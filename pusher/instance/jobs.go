@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/bind"
 )
@@ -250,9 +251,9 @@ const longestChange = 160
 // changeOf returns the change from what runs, nil where that is not known, to what was
 // bound. Where it took a reload although what differs could be changed without one, it
 // was a reload.
-func changeOf(running *bind.Bound, want bind.Bound, reloaded bool) observe.Change {
+func changeOf(running *bind.Bound, want bind.Bound, reloaded bool) report.Change {
 	if running == nil {
-		return observe.Change{Snapshot: want.ID, Class: bind.Reload}
+		return report.Change{Snapshot: want.ID, Class: bind.Reload}
 	}
 	c := bind.Classify(*running, want)
 	if reloaded {
@@ -265,9 +266,9 @@ func changeOf(running *bind.Bound, want bind.Bound, reloaded bool) observe.Chang
 	if c.File == snapshots.ConfigFile {
 		c.Line, c.Text = shownLine(side, c.Line, c.Text)
 	}
-	return observe.Change{
+	return report.Change{
 		Snapshot: want.ID, From: running.ID, Class: c.Verdict, Old: c.Old, File: c.File, Line: c.Line,
-		Text: observe.FirstLine(c.Text, longestChange),
+		Text: report.FirstLine(c.Text, longestChange),
 	}
 }
 

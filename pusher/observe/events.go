@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/live"
@@ -82,7 +83,7 @@ func failures(old, next rollout.State) []Event {
 		if !known {
 			out = append(out, Event{
 				Bad: true, Log: "rollout failed", Keys: []any{"reason", f.Reason, "good", next.Good}, Notice: notify.RolloutFailed, Reason: "RolloutFailed",
-				Text: fmt.Sprintf("rollout of %s failed: %s", f.Snapshot, FirstLine(f.Reason, LongestMessage)), Snapshot: f.Snapshot,
+				Text: fmt.Sprintf("rollout of %s failed: %s", f.Snapshot, report.FirstLine(f.Reason, report.LongestMessage)), Snapshot: f.Snapshot,
 			})
 		}
 		if f.Recorded && !before.Recorded {
@@ -100,7 +101,7 @@ func conflicts(old, next rollout.State) []Event {
 	var out []Event
 	for _, name := range slices.Sorted(maps.Keys(next.Repairs)) {
 		if r := next.Repairs[name]; r.InConflict() && !old.Repairs[name].InConflict() {
-			out = append(out, RepairsStop(name, r.Snapshot, ConflictOver(r).String()))
+			out = append(out, RepairsStop(name, r.Snapshot, report.ConflictOver(r).String()))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(old.Repairs)) {
@@ -165,7 +166,7 @@ func stops(old, is *rollout.Rollout) []Event {
 	case is.Paused != "" && was.Paused == "":
 		out = append(out, Event{
 			Bad: true, Log: "rollout paused", Keys: []any{"reason", is.Paused}, Notice: notify.RolloutPaused, Reason: "RolloutPaused",
-			Text: fmt.Sprintf("rollout of %s is paused: %s", is.Target, FirstLine(is.Paused, LongestMessage)), Snapshot: is.Target,
+			Text: fmt.Sprintf("rollout of %s is paused: %s", is.Target, report.FirstLine(is.Paused, report.LongestMessage)), Snapshot: is.Target,
 		})
 	case is.Paused == "" && was.Paused != "" && is.Target == was.Target:
 		out = append(out, Event{
@@ -210,7 +211,7 @@ type Unusable struct {
 type Refused map[snapshots.ServicePort][]live.Refused
 
 // say says in the cluster what has happened, and what holds, unless there is nothing new.
-func (o *Observer) say(v View, s Status) {
+func (o *Observer) say(v View, s report.Status) {
 	happened := o.objects.happened
 	o.objects.happened = nil
 	if o.options.Events == nil {
@@ -248,7 +249,7 @@ func (v View) pod(name string) corev1.ObjectReference {
 
 // troubleOnInstances says which instances are refused, or have been out of reach for
 // a while. The note is the same for as long as that lasts.
-func (v View) troubleOnInstances(instances []InstanceStatus) []events.Event {
+func (v View) troubleOnInstances(instances []report.Instance) []events.Event {
 	var out []events.Event
 	for _, i := range instances {
 		var reason, what string

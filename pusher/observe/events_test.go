@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hapsnap/hapsnap/internal/events"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -108,16 +109,16 @@ func TestTroubleOnObjects(t *testing.T) {
 		Now: now, Pods: true, PodNamespace: "edge", Instances: []Instance{{Name: "pod", UID: "u1"}, {Name: "listed"}},
 		Unusable: []Unusable{{tls, "u2", "Secret shop/tls: the key is another's"}, {auth, "u3", "nobody is let in"}, {gone, "", "the fallback certificate is served"}},
 	}
-	status := []InstanceStatus{
+	status := []report.Instance{
 		{Name: "fine", Reachable: true}, {Name: "listed", Since: now.Add(-tellAfter)},
 		{Name: "away for a moment", Since: now.Add(-tellAfter / 2)}, {Name: "not asked yet"},
 		{Name: "pod", Refused: true, Error: "HAProxy 2.2 is too old", Since: now},
 	}
-	o.Show(v, Status{Instances: status})
+	o.Show(v, report.Status{Instances: status})
 	for n := range 3 { // nothing is new
 		status[1].Error = fmt.Sprintf("dial: port %d", n)
 		v.Now = now.Add(time.Duration(n) * time.Second)
-		o.Show(v, Status{Instances: status})
+		o.Show(v, report.Status{Instances: status})
 	}
 	want := []string{
 		"Warning InstanceUnreachable  : listed: it has been out of reach since 2026-01-01T11:59:00Z",
@@ -137,7 +138,7 @@ func TestTroubleOnObjects(t *testing.T) {
 
 	// What is mended is said no more.
 	v.Unusable = nil
-	o.Show(v, Status{Instances: []InstanceStatus{{Name: "listed", Reachable: true}}})
+	o.Show(v, report.Status{Instances: []report.Instance{{Name: "listed", Reachable: true}}})
 	if lasting := s.words(); len(lasting) > 0 {
 		t.Errorf("still said: %v", lasting)
 	}
@@ -172,8 +173,8 @@ func TestTroublesThatDifferInNumbersAreOneLine(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n != 3 {
 		t.Errorf("the log has %d lines, want 3:\n%s", n, log.String())
 	}
-	trouble("long", errors.New(strings.Repeat("z", 10*LongestError)), now)
-	if n := len(troubles["long"].Error); n > LongestError+len("…") {
+	trouble("long", errors.New(strings.Repeat("z", 10*report.LongestError)), now)
+	if n := len(troubles["long"].Error); n > report.LongestError+len("…") {
 		t.Errorf("%d bytes are kept", n)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -104,7 +105,7 @@ func (m *metrics) worked(w Worked) {
 	m.updates.WithLabelValues(w.Kind, result).Inc()
 }
 
-func (m *metrics) observe(v View, s Status) {
+func (m *metrics) observe(v View, s report.Status) {
 	m.refusedEndpoints.Set(float64(v.Refused.Count()))
 	m.gauges.set(v, s)
 	reachable, refused, conflicts, foreign, ledByOther := 0, 0, 0, 0, 0
@@ -214,12 +215,15 @@ type liveGauges struct {
 }
 
 // set replaces them all.
-func (g *gauges) set(v View, s Status) {
+func (g *gauges) set(v View, s report.Status) {
 	inSync := make(map[string]bool, len(s.Instances))
 	for _, i := range s.Instances {
 		inSync[i.Name] = i.InSync
 	}
-	without, failing := s.Backends.gauges()
+	without, failing := 0, 0
+	if b := s.Backends; b != nil {
+		without, failing = b.Empty-b.Failing, b.Failing
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inSync, g.left, g.pinAge = inSync, v.Budget, pinAge(v.Channel, v.Now)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -20,12 +21,12 @@ import (
 func TestGauges(t *testing.T) {
 	t.Parallel()
 	var g gauges
-	g.set(View{Budget: rollout.Left{Limited: true, Fleet: 1, Instances: map[string]int{"gone": 1}}, KeptPorts: 9}, Status{Instances: []InstanceStatus{{Name: "gone", InSync: true}}})
+	g.set(View{Budget: rollout.Left{Limited: true, Fleet: 1, Instances: map[string]int{"gone": 1}}, KeptPorts: 9}, report.Status{Instances: []report.Instance{{Name: "gone", InSync: true}}})
 	pinned := channel.Channel{}.Pinned(channel.Pin{At: noon.Add(-90 * time.Second)})
 	g.set(View{Now: noon, Channel: pinned, Budget: rollout.Left{Instances: map[string]int{"a": 2, "b": 0}}, Lacking: 1, KeptPorts: 2, Expiries: SoonestExpiries(map[snapshots.SecretName]time.Time{
 		{Namespace: "shop", Name: "tls"}: time.Unix(2000, 0), {Namespace: "blog", Name: "tls"}: time.Unix(1000, 0), {Namespace: "blog", Name: "broken"}: {},
-	})}, Status{
-		Instances: []InstanceStatus{{Name: "a", InSync: true}, {Name: "b"}}, Backends: &BackendsStatus{Empty: 7, Failing: 4},
+	})}, report.Status{
+		Instances: []report.Instance{{Name: "a", InSync: true}, {Name: "b"}}, Backends: &report.Backends{Empty: 7, Failing: 4},
 	})
 	const want = `
 # HELP hapsnap_pusher_backends_without_servers Backends of what should run that have no server up, by why: endpoints (there are none), checks (no server passes its checks on an instance).

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/internal/events"
 	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 )
@@ -37,9 +38,9 @@ type Options struct {
 	// Events says of the objects of a cluster what becomes of them; nil: nobody does.
 	Events Events
 	// Status is called with each new status; nil: nobody.
-	Status func(Status)
+	Status func(report.Status)
 	// Report writes the status where others read it; nil: nobody does.
-	Report func(ctx context.Context, p Published) error
+	Report func(ctx context.Context, p report.Published) error
 }
 
 // Observer tells people what the pusher knows and does. One goroutine calls it.
@@ -51,8 +52,8 @@ type Observer struct {
 	spans       spans
 	objects     objects
 	logged      map[string]loggedTrouble
-	notified    map[string]bool // of which troubles people were
-	reporter    *Reporter       // nil: nobody is to be told
+	notified    map[string]bool  // of which troubles people were
+	reporter    *report.Reporter // nil: nobody is to be told
 }
 
 // New returns an observer, with its metrics registered.
@@ -62,7 +63,7 @@ func New(o Options) *Observer {
 		logged: map[string]loggedTrouble{}, notified: map[string]bool{},
 	}
 	if o.Report != nil {
-		out.reporter = NewReporter(o.Report, o.Log)
+		out.reporter = report.NewReporter(o.Report, o.Log)
 	}
 	return out
 }
@@ -88,7 +89,7 @@ func (o *Observer) Tell(facts ...Told) {
 }
 
 // Show tells what is known at the end of a step. Status is that of the view.
-func (o *Observer) Show(v View, s Status) {
+func (o *Observer) Show(v View, s report.Status) {
 	o.metrics.observe(v, s)
 	o.propagation.observe(v.Instances, o.metrics, v.Now)
 	o.tally.log(o.options.Log, v.Now)
@@ -194,31 +195,6 @@ func (c SecretsChanged) tell(o *Observer, _ time.Time) {
 
 func (c SecretsChanged) String() string { return fmt.Sprintf("Secrets changed: %d", len(c.Since)) }
 
-// FirstLine returns the first line of a reason, short enough for a commit.
-func FirstLine(reason string, most int) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
-	}
-	return line
-}
-
-// LongestError is how much of an error is kept and told, in bytes: some have a line for each
-// Secret, or whatever an instance answered.
-const LongestError = 4000
-
-// Brief returns what an error says, as far as it is kept.
-func Brief(err error) string {
-	if err == nil {
-		return ""
-	}
-	text := err.Error()
-	if len(text) > LongestError {
-		return strings.ToValidUTF8(text[:LongestError], "") + "…"
-	}
-	return text
-}
-
 // Describe writes an event: what happened, then keys and values as the log has them. Keys
 // whose value is empty are left out.
 func Describe(what string, keys ...any) string {
@@ -227,7 +203,7 @@ func Describe(what string, keys ...any) string {
 	for n := 0; n+1 < len(keys); n += 2 {
 		value := keys[n+1]
 		if err, ok := value.(error); ok {
-			value = Brief(err)
+			value = report.Brief(err)
 		}
 		if v := reflect.ValueOf(value); !v.IsValid() || v.IsZero() {
 			continue

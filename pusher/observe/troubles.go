@@ -9,32 +9,17 @@ import (
 	"time"
 
 	"github.com/hapsnap/hapsnap/pusher/notify"
+	"github.com/hapsnap/hapsnap/pusher/report"
 )
-
-// The troubles that a phase depends on, or that decisions look up.
-const (
-	AboutKept        = "live endpoints" // endpoints that are kept
-	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have
-	AboutSigned      = "signatures"     // snapshots that nobody who may has signed
-	AboutReach       = "instances"      // a fleet of which nobody can be reached
-	AboutCredentials = "credentials"    // Secrets that the pusher is to fill and renew
-)
-
-// Trouble is something that a person may have to look at.
-type Trouble struct {
-	About string    `json:"about"`
-	Error string    `json:"error"`
-	Since time.Time `json:"since"`
-}
 
 // Troubles are those that there are, by what they are about.
-type Troubles map[string]Trouble
+type Troubles map[string]report.Trouble
 
 // Set notes what keeps the pusher from its work, or that it no longer does. It returns what
 // has changed, and whether anything has.
 func (t Troubles) Set(about string, err error, now time.Time) (TroubleChanged, bool) {
 	was, known := t[about]
-	text := Brief(err)
+	text := report.Brief(err)
 	switch {
 	case err == nil && known:
 		delete(t, about)
@@ -44,15 +29,15 @@ func (t Troubles) Set(about string, err error, now time.Time) (TroubleChanged, b
 		if known {
 			since = was.Since
 		}
-		t[about] = Trouble{About: about, Error: text, Since: since}
+		t[about] = report.Trouble{About: about, Error: text, Since: since}
 		return TroubleChanged{About: about, Error: text, Since: since}, true
 	}
 	return TroubleChanged{}, false
 }
 
 // list returns them by what they are about.
-func (t Troubles) list() []Trouble {
-	var out []Trouble
+func (t Troubles) list() []report.Trouble {
+	var out []report.Trouble
 	for _, about := range slices.Sorted(maps.Keys(t)) {
 		out = append(out, t[about])
 	}
@@ -68,25 +53,25 @@ type TroubleChanged struct {
 
 // troubleMessages say for the log what the pusher cannot do, and what it does meanwhile.
 var troubleMessages = map[string]string{
-	"cache":          "cannot keep snapshots on this machine, trying again",
-	"certificates":   "cannot open the certificates of a snapshot, it is not rolled out",
-	"channel":        "cannot write the channel, trying again",
-	"cluster":        "cannot watch the cluster, the endpoints and Secrets known so far stay in use",
-	"endpoints":      "endpoints are refused, their Services go without them",
-	"fleet":          "cannot use the file of the fleet, the fleet known so far stays",
-	"live":           "cannot read endpoints and Secrets, those known so far stay in use",
-	"live objects":   "some endpoints or Secrets cannot be used",
-	"pods":           "cannot read the pods, the instances known so far stay",
-	"pusher":         "another pusher leads instances, nothing is written to them",
-	"secrets":        "some Secrets that snapshots name cannot be used",
-	"snapshots":      "cannot read a snapshot, it is not rolled out",
-	"state":          "cannot save the state, nothing new is pushed until it is saved",
-	"store":          "cannot read the store, instances keep what they run",
-	AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
-	AboutReach:       "no instance of the fleet can be reached, nothing can be pushed",
-	AboutKept:        "many endpoints are gone, those known so far stay in use",
-	AboutNeeds:       "a snapshot needs what the pusher may not read, its rollout waits",
-	AboutSigned:      "the newest snapshot is not signed by anybody on the lists, it is not run",
+	"cache":                 "cannot keep snapshots on this machine, trying again",
+	"certificates":          "cannot open the certificates of a snapshot, it is not rolled out",
+	"channel":               "cannot write the channel, trying again",
+	"cluster":               "cannot watch the cluster, the endpoints and Secrets known so far stay in use",
+	"endpoints":             "endpoints are refused, their Services go without them",
+	"fleet":                 "cannot use the file of the fleet, the fleet known so far stays",
+	"live":                  "cannot read endpoints and Secrets, those known so far stay in use",
+	"live objects":          "some endpoints or Secrets cannot be used",
+	"pods":                  "cannot read the pods, the instances known so far stay",
+	"pusher":                "another pusher leads instances, nothing is written to them",
+	"secrets":               "some Secrets that snapshots name cannot be used",
+	"snapshots":             "cannot read a snapshot, it is not rolled out",
+	"state":                 "cannot save the state, nothing new is pushed until it is saved",
+	"store":                 "cannot read the store, instances keep what they run",
+	report.AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
+	report.AboutReach:       "no instance of the fleet can be reached, nothing can be pushed",
+	report.AboutKept:        "many endpoints are gone, those known so far stay in use",
+	report.AboutNeeds:       "a snapshot needs what the pusher may not read, its rollout waits",
+	report.AboutSigned:      "the newest snapshot is not signed by anybody on the lists, it is not run",
 }
 
 // TroubleMessage returns what the log says of a trouble.
@@ -147,7 +132,7 @@ func (o *Observer) notifyOfTroubles(all Troubles, now time.Time) {
 	for _, about := range slices.Sorted(maps.Keys(all)) {
 		if t := all[about]; !o.notified[about] && now.Sub(t.Since) >= tellAfter {
 			o.notified[about] = true
-			Event{Notice: notify.Trouble, Text: fmt.Sprintf("%s: %s", about, FirstLine(t.Error, LongestMessage))}.tell(o, now)
+			Event{Notice: notify.Trouble, Text: fmt.Sprintf("%s: %s", about, report.FirstLine(t.Error, report.LongestMessage))}.tell(o, now)
 		}
 	}
 	for _, about := range slices.Sorted(maps.Keys(o.notified)) {

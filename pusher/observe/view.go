@@ -12,6 +12,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/dataplane"
 	"github.com/hapsnap/hapsnap/pusher/preflight"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/rollout"
 	"github.com/hapsnap/hapsnap/snapshots"
 	"github.com/hapsnap/hapsnap/snapshots/channel"
@@ -34,10 +35,10 @@ type View struct {
 	Newest    snapshots.ID
 	Rollout   rollout.State
 	Waits     []rollout.Wait
-	Changes   []Change
+	Changes   []report.Change
 	Troubles  Troubles
-	Kept      *KeptStatus
-	Backends  *BackendsStatus
+	Kept      *report.Kept
+	Backends  *report.Backends
 	// Instances are those of the fleet, by name. Some are pods of a namespace if Pods is set.
 	Instances    []Instance
 	Draining     []Instance // pods of the fleet that terminate; they are of no wave, and count for nothing
@@ -74,7 +75,7 @@ type Instance struct {
 	LedBy        string
 	ManualDrains []push.ManualDrain
 	Findings     []preflight.Finding
-	Conflict     *Conflict // over files and servers, nil for none
+	Conflict     *report.Conflict // over files and servers, nil for none
 	// Doing is the job under way, of which Pushing and Updating are two kinds.
 	Doing             string
 	Pushing, Updating bool
@@ -103,10 +104,10 @@ func (v View) Target() snapshots.ID {
 
 // Status returns what the pusher says of itself. Before are the conditions of the status
 // before it.
-func (v View) Status(before []metav1.Condition) Status {
-	s := Status{
+func (v View) Status(before []metav1.Condition) report.Status {
+	s := report.Status{
 		Updated: v.Now.UTC().Truncate(time.Second), Leader: v.Leader, Term: v.Term, Channel: v.channel(), Rollout: v.rollout(),
-		Good: v.Rollout.Good, Rejected: v.Rollout.Failed, Waits: wholeSeconds(v.Waits), Instances: []InstanceStatus{},
+		Good: v.Rollout.Good, Rejected: v.Rollout.Failed, Waits: wholeSeconds(v.Waits), Instances: []report.Instance{},
 		Changes: v.Changes, Fleet: v.Fleet, Proven: v.Rollout.Proven, Troubles: v.Troubles.list(),
 		Kept: v.Kept, Backends: v.Backends,
 	}
@@ -116,7 +117,7 @@ func (v View) Status(before []metav1.Condition) Status {
 	for _, i := range v.Draining {
 		s.Draining = append(s.Draining, v.draining(i))
 	}
-	return s.withConditions(before, v.Now)
+	return s.WithConditions(before, v.Now)
 }
 
 // wholeSeconds returns the waits with their ends as they are told.
@@ -130,12 +131,12 @@ func wholeSeconds(waits []rollout.Wait) []rollout.Wait {
 	return out
 }
 
-func (v View) channel() ChannelStatus {
+func (v View) channel() report.Channel {
 	d := v.Decision
 	if !v.StoreRead {
-		return ChannelStatus{Hold: true, Message: NotRead, Rewound: v.Rewound}
+		return report.Channel{Hold: true, Message: report.NotRead, Rewound: v.Rewound}
 	}
-	s := ChannelStatus{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message, Rewound: v.Rewound, Newest: v.Newest}
+	s := report.Channel{Wanted: d.ID, Because: d.Because, Hold: d.Hold, Message: d.Message, Rewound: v.Rewound, Newest: v.Newest}
 	for _, id := range v.Snapshots {
 		if id.Compare(v.Rollout.Good) > 0 {
 			s.Behind++
@@ -144,24 +145,24 @@ func (v View) channel() ChannelStatus {
 	return s
 }
 
-func (v View) rollout() *RolloutStatus {
+func (v View) rollout() *report.Rollout {
 	r := v.Rollout.Rollout
 	if r == nil {
 		return nil
 	}
-	s := &RolloutStatus{
+	s := &report.Rollout{
 		Target: r.Target, Phase: r.Phase, Wave: r.Wave + 1, Members: r.Members,
-		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason, Paused: r.Paused, Noted: FirstLine(r.Noted, LongestMessage),
+		Since: r.Since.UTC().Truncate(time.Second), Reason: r.Reason, Paused: r.Paused, Noted: report.FirstLine(r.Noted, report.LongestMessage),
 	}
-	if c, ok := changeTo(v.Changes, r.Target); ok && c.Began.Equal(r.Started.UTC().Truncate(time.Second)) {
+	if c, ok := (report.Status{Changes: v.Changes}).ChangeTo(r.Target); ok && c.Began.Equal(r.Started.UTC().Truncate(time.Second)) {
 		s.Change = &c
 	}
 	return s
 }
 
-func (v View) instance(i Instance) InstanceStatus {
+func (v View) instance(i Instance) report.Instance {
 	remembered := v.Rollout.Instances[i.Name]
-	s := InstanceStatus{
+	s := report.Instance{
 		Name: i.Name, Zone: i.Zone, Reachable: i.Reachable, Since: i.Since.UTC().Truncate(time.Second),
 		Running: i.Running, Node: i.Info.Node, Loaded: i.Info.Loaded, PID: i.Info.PID, Doing: i.Doing,
 		ManualDrains: i.ManualDrains, Conflict: i.Conflict, Findings: i.Findings, LedBy: i.LedBy, Foreign: i.Foreign,
@@ -171,13 +172,13 @@ func (v View) instance(i Instance) InstanceStatus {
 		s.ErrorAt = i.JobErrorAt
 	}
 	if s.Conflict == nil {
-		s.Conflict = ConflictOver(v.Rollout.Repairs[i.Name])
+		s.Conflict = report.ConflictOver(v.Rollout.Repairs[i.Name])
 	}
 	if s.Conflict != nil {
 		s.Error, s.ErrorAt = s.Conflict.String(), s.Conflict.Since
 	}
 	if i.Err != nil {
-		s.Error, s.ErrorAt, s.Refused, s.Denied = Brief(i.Err), i.Since, i.Refused, errors.Is(i.Err, dataplane.ErrUnauthorized)
+		s.Error, s.ErrorAt, s.Refused, s.Denied = report.Brief(i.Err), i.Since, i.Refused, errors.Is(i.Err, dataplane.ErrUnauthorized)
 	}
 	if s.Foreign != "" && s.Error == "" {
 		s.Error, s.ErrorAt = push.ErrForeign.Error()+": "+s.Foreign, i.Started
@@ -192,14 +193,14 @@ func (v View) instance(i Instance) InstanceStatus {
 }
 
 // draining is instance of one that drains: what the fleet should run does not concern it.
-func (v View) draining(i Instance) InstanceStatus {
-	s := InstanceStatus{
+func (v View) draining(i Instance) report.Instance {
+	s := report.Instance{
 		Name: i.Name, Zone: i.Zone, Reachable: i.Reachable, Since: i.Since.UTC().Truncate(time.Second),
 		Running: i.Running, Node: i.Info.Node, Loaded: i.Info.Loaded, PID: i.Info.PID, Doing: i.Doing, LedBy: i.LedBy,
 		Error: i.JobError, ErrorAt: i.JobErrorAt.UTC().Truncate(time.Second), InSync: i.Reachable && i.UpToDate,
 	}
 	if i.Err != nil {
-		s.Error, s.ErrorAt = Brief(i.Err), s.Since
+		s.Error, s.ErrorAt = report.Brief(i.Err), s.Since
 	}
 	return s
 }
@@ -225,8 +226,8 @@ func (v View) pending(i Instance) string {
 }
 
 // Standby is the status of a pusher that does not push.
-func Standby(holder string, leads bool, troubles map[string]Trouble, before []metav1.Condition, now time.Time) Status {
-	s := Status{Updated: now.UTC().Truncate(time.Second), Standby: true, Leader: holder, Instances: []InstanceStatus{}}
+func Standby(holder string, leads bool, troubles map[string]report.Trouble, before []metav1.Condition, now time.Time) report.Status {
+	s := report.Status{Updated: now.UTC().Truncate(time.Second), Standby: true, Leader: holder, Instances: []report.Instance{}}
 	_, unheard := troubles["election"]
 	said := "another pusher leads: " + holder
 	switch {
@@ -237,11 +238,11 @@ func Standby(holder string, leads bool, troubles map[string]Trouble, before []me
 	case holder == "":
 		said = "no pusher leads: instances stay as they are"
 	}
-	s.Channel = ChannelStatus{Hold: true, Message: said}
+	s.Channel = report.Channel{Hold: true, Message: said}
 	for _, about := range []string{"election", "state"} {
 		if t, ok := troubles[about]; ok {
 			s.Troubles = append(s.Troubles, t)
 		}
 	}
-	return s.withConditions(before, now)
+	return s.WithConditions(before, now)
 }

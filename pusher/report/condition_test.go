@@ -1,4 +1,4 @@
-package observe
+package report
 
 import (
 	"strings"
@@ -13,19 +13,19 @@ import (
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	old, newest := snapshots.ID{Revision: 4, Short: "0123456789"}, snapshots.ID{Revision: 5, Short: "0123456789"}
-	runs := func(ids ...snapshots.ID) []InstanceStatus {
-		var out []InstanceStatus
+	runs := func(ids ...snapshots.ID) []Instance {
+		var out []Instance
 		for i, id := range ids {
-			out = append(out, InstanceStatus{Name: "edge-" + string(rune('1'+i)), Reachable: true, Running: id})
+			out = append(out, Instance{Name: "edge-" + string(rune('1'+i)), Reachable: true, Running: id})
 		}
 		return out
 	}
-	is := func(id snapshots.ID, because channel.Reason, message string) ChannelStatus {
-		return ChannelStatus{Wanted: id, Because: because, Message: message, Newest: newest}
+	is := func(id snapshots.ID, because channel.Reason, message string) Channel {
+		return Channel{Wanted: id, Because: because, Message: message, Newest: newest}
 	}
 	wanted := is(newest, channel.BecauseNewest, "")
-	hold := func(because channel.Reason, message string) ChannelStatus {
-		return ChannelStatus{Because: because, Hold: true, Message: message, Newest: newest}
+	hold := func(because channel.Reason, message string) Channel {
+		return Channel{Because: because, Hold: true, Message: message, Newest: newest}
 	}
 	trouble := func(about string) []Trouble { return []Trouble{{About: about, Error: "it is gone"}} }
 	failed := []rollout.Failure{{Snapshot: newest, Reason: "edge-1: refused:\nmore"}}
@@ -36,10 +36,10 @@ func TestCondition(t *testing.T) {
 		want   string
 	}{
 		"all run it":           {Status{Channel: wanted, Instances: runs(newest, newest)}, "Healthy 2 of 2 instances run r000005-0123456789"},
-		"servers are updated":  {Status{Channel: wanted, Instances: []InstanceStatus{{Name: "a", Reachable: true, Running: newest, Doing: "update"}}}, "Healthy 1 of 1 instances run r000005-0123456789"},
+		"servers are updated":  {Status{Channel: wanted, Instances: []Instance{{Name: "a", Reachable: true, Running: newest, Doing: "update"}}}, "Healthy 1 of 1 instances run r000005-0123456789"},
 		"one does not yet":     {Status{Channel: wanted, Instances: runs(newest, old)}, "Progressing 1 of 2 instances run r000005-0123456789"},
-		"a rollout":            {Status{Channel: wanted, Instances: runs(newest, old), Rollout: &RolloutStatus{Target: newest, Wave: 1, Phase: rollout.Soaking}}, "Progressing r000005-0123456789: 1 of 2 instances, wave 1 is soaking"},
-		"nothing known":        {Status{Channel: ChannelStatus{Hold: true, Message: NotRead}}, "Progressing the store was not read yet"},
+		"a rollout":            {Status{Channel: wanted, Instances: runs(newest, old), Rollout: &Rollout{Target: newest, Wave: 1, Phase: rollout.Soaking}}, "Progressing r000005-0123456789: 1 of 2 instances, wave 1 is soaking"},
+		"nothing known":        {Status{Channel: Channel{Hold: true, Message: NotRead}}, "Progressing the store was not read yet"},
 		"nothing published":    {Status{Channel: hold(channel.BecauseEmpty, "the store holds no snapshot")}, "Progressing the store holds no snapshot"},
 		"nobody to run it":     {Status{Channel: wanted}, "Progressing there are no instances"},
 		"pinned":               {Status{Channel: is(old, channel.BecausePin, "r4 is pinned by ann"), Instances: runs(old, old)}, "Suspended r4 is pinned by ann"},

@@ -1,4 +1,4 @@
-package observe
+package report
 
 import (
 	"bytes"
@@ -138,10 +138,10 @@ func (s Status) pack() ([]byte, error) {
 		}
 	}
 	all := slices.Clone(s.Instances)
-	slices.SortStableFunc(all, func(a, b InstanceStatus) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(all, func(a, b Instance) int { return rank(a) - rank(b) })
 	for n := len(all) / 2; ; n /= 2 {
 		s.Instances, s.Omitted = slices.Clone(all[:n]), len(all)-n
-		slices.SortFunc(s.Instances, func(a, b InstanceStatus) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(s.Instances, func(a, b Instance) int { return strings.Compare(a.Name, b.Name) })
 		packed, err := s.packWithin(bounds{text: LongestMessage, list: 3})
 		if err != nil || len(packed) <= largestPublished {
 			return packed, err
@@ -153,7 +153,7 @@ func (s Status) pack() ([]byte, error) {
 }
 
 // rank is lower for instances that people want to see.
-func rank(i InstanceStatus) int {
+func rank(i Instance) int {
 	if i.InSync {
 		return 1
 	}

@@ -1,4 +1,4 @@
-package observe
+package report
 
 import (
 	"context"
@@ -105,7 +105,7 @@ func TestPublishedFits(t *testing.T) {
 		t.Run(fmt.Sprintf("%d with %d bytes", c.instances, c.text), func(t *testing.T) {
 			s := Status{Conditions: []metav1.Condition{{Type: TypeReady}}}
 			for n := range c.instances {
-				i := InstanceStatus{Name: fmt.Sprintf("haproxy-%05d", n), Reachable: true, Node: noise(20), PID: n, InSync: true}
+				i := Instance{Name: fmt.Sprintf("haproxy-%05d", n), Reachable: true, Node: noise(20), PID: n, InSync: true}
 				if n%4 == 3 || c.instances == 1000 {
 					i.InSync, i.Error = false, noise(c.text)
 					i.Findings = []preflight.Finding{{Message: noise(c.text / 10)}, {Message: noise(c.text / 10)}}
@@ -126,7 +126,7 @@ func TestPublishedFits(t *testing.T) {
 			if len(got.Instances)+got.Omitted != c.instances || (got.Omitted > 0) != c.omitted {
 				t.Errorf("%d instances are told of, and %d are not", len(got.Instances), got.Omitted)
 			}
-			healthy := len(slices.DeleteFunc(slices.Clone(got.Instances), func(i InstanceStatus) bool { return !i.InSync }))
+			healthy := len(slices.DeleteFunc(slices.Clone(got.Instances), func(i Instance) bool { return !i.InSync }))
 			if c.omitted && healthy > 0 && len(got.Instances)-healthy < c.instances/4 {
 				t.Error("a healthy instance is told of in the place of one in trouble")
 			}
@@ -143,15 +143,15 @@ func TestConditions(t *testing.T) {
 	newest := snapshots.ID{Revision: 5, Short: "0123456789"}
 	status := func(running snapshots.ID, trouble string) Status {
 		s := Status{
-			Channel:   ChannelStatus{Wanted: newest, Newest: newest, Because: channel.BecauseNewest},
-			Instances: []InstanceStatus{{Name: "edge-1", Reachable: true, Running: running, Error: trouble}},
+			Channel:   Channel{Wanted: newest, Newest: newest, Because: channel.BecauseNewest},
+			Instances: []Instance{{Name: "edge-1", Reachable: true, Running: running, Error: trouble}},
 		}
 		return s
 	}
 	rolling := status(snapshots.ID{}, "")
-	rolling.Rollout = &RolloutStatus{Target: newest, Wave: 1, Phase: rollout.Soaking}
+	rolling.Rollout = &Rollout{Target: newest, Wave: 1, Phase: rollout.Soaking}
 	paused := status(newest, "no route to host")
-	paused.Channel = ChannelStatus{Hold: true, Because: channel.BecausePause, Message: "paused by ann", Newest: newest}
+	paused.Channel = Channel{Hold: true, Because: channel.BecausePause, Message: "paused by ann", Newest: newest}
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	var told []metav1.Condition
 	for minute, step := range []struct {
@@ -159,15 +159,15 @@ func TestConditions(t *testing.T) {
 		status Status
 		want   []string
 	}{
-		{"nothing is known", Status{Channel: ChannelStatus{Hold: true, Message: NotRead}}, []string{"Ready=Unknown NotRead :00", "Progressing=Unknown NotRead :00", "Degraded=Unknown NotRead :00"}},
+		{"nothing is known", Status{Channel: Channel{Hold: true, Message: NotRead}}, []string{"Ready=Unknown NotRead :00", "Progressing=Unknown NotRead :00", "Degraded=Unknown NotRead :00"}},
 		{"a rollout", rolling, []string{"Ready=False RollingOut :01", "Progressing=True RollingOut :01", "Degraded=False RollingOut :01"}},
 		{"it is done", status(newest, ""), []string{"Ready=True UpToDate :02", "Progressing=False UpToDate :02", "Degraded=False UpToDate :01"}},
 		{"still", status(newest, ""), []string{"Ready=True UpToDate :02", "Progressing=False UpToDate :02", "Degraded=False UpToDate :01"}},
 		{"an instance fails", status(newest, "no route to host"), []string{"Ready=False InstanceFailed :04", "Progressing=False InstanceFailed :02", "Degraded=True InstanceFailed :04"}},
 		{"and is paused", paused, []string{"Ready=False InstanceFailed :04", "Progressing=False Paused :02", "Degraded=False Paused :05"}},
-		{"another leads", Status{Standby: true, Channel: ChannelStatus{Hold: true}}, []string{"Ready=Unknown Standby :06", "Progressing=Unknown Standby :06", "Degraded=Unknown Standby :06"}},
+		{"another leads", Status{Standby: true, Channel: Channel{Hold: true}}, []string{"Ready=Unknown Standby :06", "Progressing=Unknown Standby :06", "Degraded=Unknown Standby :06"}},
 	} {
-		s := step.status.withConditions(told, noon.Add(time.Duration(minute)*time.Minute))
+		s := step.status.WithConditions(told, noon.Add(time.Duration(minute)*time.Minute))
 		told = s.Conditions
 		var got []string
 		for _, c := range told {
@@ -183,7 +183,7 @@ func TestConditions(t *testing.T) {
 func TestStaleStatus(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	s := Status{Updated: noon}.withConditions(nil, noon)
+	s := Status{Updated: noon}.WithConditions(nil, noon)
 	s.Conditions[0].Status = metav1.ConditionTrue
 	if got := s.AsOf(noon.Add(FreshPublished), FreshPublished); got.Stale || got.Ready().Status != metav1.ConditionTrue {
 		t.Errorf("a fresh one is %t, %v", got.Stale, got.Ready())

@@ -1,4 +1,4 @@
-package observe
+package report
 
 import (
 	"fmt"
@@ -125,7 +125,7 @@ func (s Status) judge(c Condition) (phase Phase, reason, message string) {
 
 // ill says which instance has an error, "" for none.
 func (s Status) ill() string {
-	i := slices.IndexFunc(s.Instances, func(i InstanceStatus) bool { return i.Error != "" })
+	i := slices.IndexFunc(s.Instances, func(i Instance) bool { return i.Error != "" })
 	if i < 0 {
 		return ""
 	}
@@ -171,4 +171,29 @@ func (c Condition) Fields(now time.Time) map[string]string {
 		"phase": string(c.Phase), "message": c.Message, "snapshot": c.Wanted.String(), "newest": c.Newest.String(),
 		"instances": strconv.Itoa(c.Instances), "running": strconv.Itoa(c.Running), "emptyBackends": strconv.Itoa(c.Empty), "updated": now.UTC().Format(time.RFC3339),
 	}
+}
+
+// FirstLine returns the first line of a reason, short enough for a commit.
+func FirstLine(reason string, most int) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(reason), "\n")
+	if len(line) > most {
+		line = strings.ToValidUTF8(line[:most], "") + "…"
+	}
+	return line
+}
+
+// LongestError is how much of an error is kept and told, in bytes: some have a line for each
+// Secret, or whatever an instance answered.
+const LongestError = 4000
+
+// Brief returns what an error says, as far as it is kept.
+func Brief(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if len(text) > LongestError {
+		return strings.ToValidUTF8(text[:LongestError], "") + "…"
+	}
+	return text
 }

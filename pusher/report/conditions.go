@@ -1,4 +1,4 @@
-package observe
+package report
 
 import (
 	"fmt"
@@ -20,10 +20,10 @@ const (
 	TypeDegraded = "Degraded"
 )
 
-// withConditions returns the status with its conditions. Those whose status is as before
+// WithConditions returns the status with its conditions. Those whose status is as before
 // keep the time of their last transition. ObservedGeneration is the revision of the newest
 // snapshot that was seen.
-func (s Status) withConditions(before []metav1.Condition, now time.Time) Status {
+func (s Status) WithConditions(before []metav1.Condition, now time.Time) Status {
 	c := s.Condition()
 	s.Conditions = slices.Clone(before)
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {

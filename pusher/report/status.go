@@ -1,4 +1,4 @@
-package observe
+package report
 
 import (
 	"encoding/json"
@@ -28,8 +28,8 @@ type Status struct {
 	// Term tells the one that pushes from those before it, 0 where there is no other.
 	Term int64 `json:"term,omitempty"`
 	// Standby is set by a pusher that another leads: it knows nothing of the fleet.
-	Standby bool          `json:"standby,omitempty"`
-	Channel ChannelStatus `json:"channel"`
+	Standby bool    `json:"standby,omitempty"`
+	Channel Channel `json:"channel"`
 	// Fleet is the name of the fleet, "" while it is not known.
 	Fleet string `json:"fleet,omitempty"`
 	// Good is the last snapshot that reached the whole fleet, and Proven are the latest
@@ -37,7 +37,7 @@ type Status struct {
 	Good   snapshots.ID   `json:"good,omitzero"`
 	Proven []snapshots.ID `json:"proven,omitempty"`
 	// Rollout is the one in progress, nil for none.
-	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	Rollout *Rollout `json:"rollout,omitempty"`
 	// Waits are what the rollout, or an instance, waits for.
 	Waits []rollout.Wait `json:"waits,omitempty"`
 	// Rejected are the snapshots that failed.
@@ -46,19 +46,19 @@ type Status struct {
 	// is gone, by what they are about.
 	Troubles []Trouble `json:"troubles,omitempty"`
 	// Kept is set while endpoints are kept though their source has none of them.
-	Kept *KeptStatus `json:"kept,omitempty"`
+	Kept *Kept `json:"kept,omitempty"`
 	// Backends says which have no server up, nil while that is not known.
-	Backends *BackendsStatus `json:"backends,omitempty"`
+	Backends *Backends `json:"backends,omitempty"`
 	// Changes are what it took to bring instances to the latest snapshots, the newest last.
 	Changes []Change `json:"changes,omitempty"`
 	// Conditions say the same in the form of kstatus: Ready, Progressing and Degraded.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Stale is set by who reads a status that is too old to be true: see [Status.AsOf].
-	Stale     bool             `json:"stale,omitempty"`
-	Instances []InstanceStatus `json:"instances"`
+	Stale     bool       `json:"stale,omitempty"`
+	Instances []Instance `json:"instances"`
 	// Draining are pods of the fleet that terminate. They get endpoints as long as they answer, and
 	// nothing else; InSync says whether they have today's.
-	Draining []InstanceStatus `json:"draining,omitempty"`
+	Draining []Instance `json:"draining,omitempty"`
 	// Omitted is how many healthy instances a published status leaves out, as it would
 	// not fit.
 	Omitted int `json:"omitted,omitempty"`
@@ -67,8 +67,8 @@ type Status struct {
 // NotRead is the message of a channel that was not read yet.
 const NotRead = "the store was not read yet"
 
-// ChannelStatus is what should run.
-type ChannelStatus struct {
+// Channel is what should run.
+type Channel struct {
 	Wanted  snapshots.ID   `json:"wanted,omitzero"`
 	Because channel.Reason `json:"because,omitempty"`
 	Hold    bool           `json:"hold,omitempty"`
@@ -82,8 +82,8 @@ type ChannelStatus struct {
 	Behind int `json:"behind"`
 }
 
-// RolloutStatus is how far a rollout has come.
-type RolloutStatus struct {
+// Rollout is how far a rollout has come.
+type Rollout struct {
 	Target  snapshots.ID  `json:"target"`
 	Phase   rollout.Phase `json:"phase"`
 	Wave    int           `json:"wave"` // from 1
@@ -98,8 +98,24 @@ type RolloutStatus struct {
 	Change *Change `json:"change,omitempty"`
 }
 
-// KeptStatus is what is kept of endpoints that were lost too many at once to be believed.
-type KeptStatus struct {
+// The troubles that a phase depends on, or that decisions look up.
+const (
+	AboutKept        = "live endpoints" // endpoints that are kept
+	AboutNeeds       = "needs"          // what snapshots need and the pusher cannot have
+	AboutSigned      = "signatures"     // snapshots that nobody who may has signed
+	AboutReach       = "instances"      // a fleet of which nobody can be reached
+	AboutCredentials = "credentials"    // Secrets that the pusher is to fill and renew
+)
+
+// Trouble is something that a person may have to look at.
+type Trouble struct {
+	About string    `json:"about"`
+	Error string    `json:"error"`
+	Since time.Time `json:"since"`
+}
+
+// Kept is what is kept of endpoints that were lost too many at once to be believed.
+type Kept struct {
 	// Loss names it, for pusher confirm-endpoints.
 	Loss  string    `json:"loss"`
 	Since time.Time `json:"since"`
@@ -108,8 +124,8 @@ type KeptStatus struct {
 	Services []string `json:"services,omitempty"`
 }
 
-// InstanceStatus is how one instance stands.
-type InstanceStatus struct {
+// Instance is how one instance stands.
+type Instance struct {
 	Name      string `json:"name"`
 	Zone      string `json:"zone,omitempty"`
 	Reachable bool   `json:"reachable"`
@@ -148,7 +164,7 @@ type InstanceStatus struct {
 
 // Names returns the node of what a worker of the instance runs that was asked: it names
 // what it has loaded, also where that was changed since.
-func (i InstanceStatus) Names(info dataplane.RuntimeInfo) string {
+func (i Instance) Names(info dataplane.RuntimeInfo) string {
 	if i.Loaded != "" && i.Loaded == info.Node && i.PID == info.PID {
 		return i.Node
 	}
@@ -182,8 +198,8 @@ func (s Status) SameAs(o Status) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// BackendsStatus says which backends of the snapshot that should run have no server up.
-type BackendsStatus struct {
+// Backends says which backends of the snapshot that should run have no server up.
+type Backends struct {
 	// All is how many backends have servers that endpoints are given to, and Empty how
 	// many of them have no server up. Failing is how many of these have endpoints, none of
 	// which passes its checks.
@@ -202,15 +218,6 @@ type EmptyBackend struct {
 	// Instances are those on which no server passes its checks, though there are
 	// endpoints; none where there are no endpoints, which is so on all.
 	Instances []string `json:"instances,omitempty"`
-}
-
-// gauges returns how many backends have no endpoints, and how many have only such that
-// fail their checks.
-func (s *BackendsStatus) gauges() (withoutEndpoints, failing int) {
-	if s == nil {
-		return 0, 0
-	}
-	return s.Empty - s.Failing, s.Failing
 }
 
 // KeptChanges is how many changes are remembered, for the history.
