@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ const maxNamed = 2
 
 // Subject says in a few words what a result changes against the files of the
 // snapshot before it, such as "+2 backends, ~1 route (Ingress shop/web)". The
-// zero Snapshot stands for none. It is "no change" if nothing worth a word is new.
+// zero Snapshot stands for none. It is "no change" only if both have the same content.
 func Subject(previous snapshots.Snapshot, r Result) string {
 	before, after := outline(previous.Files, previous.Manifest.Spec.Certificates), outline(r.Draft.Files, r.Draft.Certificates)
 	var parts []string
@@ -36,13 +37,33 @@ func Subject(previous snapshots.Snapshot, r Result) string {
 			parts = append(parts, "sealed to other recipients")
 		}
 	}
+	if len(parts) == 0 && len(previous.Files) > 0 { // then what follows from other parts says what is new
+		d := compare(before["host"], after["host"])
+		parts, changed = d.hosts(), d.units
+	}
 	switch {
 	case len(parts) == 0 && len(previous.Files) == 0:
 		return "first snapshot, without any route"
 	case len(parts) == 0:
-		return "no change"
+		parts = rest(previous, r.Draft)
 	}
-	return strings.Join(parts, ", ") + objectsOf(changed, r.Artifact)
+	return cmp.Or(strings.Join(parts, ", "), "no change") + objectsOf(changed, r.Artifact)
+}
+
+// rest returns what differs by files and references to certificates, where no unit does.
+func rest(previous snapshots.Snapshot, d snapshots.Draft) []string {
+	whole := func(files []snapshots.File, certificates []snapshots.CertificateRef) map[string]unit {
+		out := map[string]unit{}
+		for _, f := range files {
+			out[f.Path] = unit{name: f.Path, content: string(f.Content)}
+		}
+		for _, c := range certificates {
+			name := "certificate " + c.File
+			out[name] = unit{name: name, content: fmt.Sprint(c.Secret, c.Use, c.Mode, c.Version)}
+		}
+		return out
+	}
+	return compare(whole(previous.Files, previous.Manifest.Spec.Certificates), whole(d.Files, d.Certificates)).names()
 }
 
 // unit is a part of a snapshot that changes as a whole.
@@ -59,6 +80,9 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 		if out[kind] == nil {
 			out[kind] = map[string]unit{}
 		}
+		if twin, ok := out[kind][u.name]; ok { // sections may have the same name, as defaults
+			u.content, u.first = twin.content+u.content, twin.first
+		}
 		out[kind][u.name] = u
 	}
 	for _, f := range files {
@@ -66,8 +90,10 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 		case snapshots.ConfigFile:
 			sections(f, add)
 		case "maps/exact.map", "maps/prefix.map", "maps/sni_*":
-			routes(f, add)
-		case "maps/host.map", "maps/rewrite.map", "maps/terminated_*", "files/https.crtlist", "files/sni_*":
+			mapEntries(f, "route", add)
+		case hostMap:
+			mapEntries(f, "host", add)
+		case "maps/rewrite.map", "maps/terminated_*", "files/https.crtlist", "files/sni_*":
 			// They follow from routes, filters and certificates.
 		default:
 			if snapshots.IsSealed(f.Path) {
@@ -80,7 +106,7 @@ func outline(files []snapshots.File, certificates []snapshots.CertificateRef) ma
 		if c.File == render.Fallback {
 			continue
 		}
-		add("certificate", unit{name: c.File, content: fmt.Sprintf("%s %s %s", c.Secret, c.Mode, c.Version)})
+		add("certificate", unit{name: c.File, content: fmt.Sprint(c.Secret, c.Use, c.Mode, c.Version)})
 	}
 	return out
 }
@@ -119,14 +145,18 @@ func sections(f snapshots.File, add func(kind string, u unit)) {
 	}
 }
 
-// routes splits a map of routes into its entries.
-func routes(f snapshots.File, add func(kind string, u unit)) {
+// hostMap has the hosts of all routes. They follow from the routes, so that a subject names them only
+// where it has nothing else to say, such as for a further name of a host.
+const hostMap = "maps/host.map"
+
+// mapEntries splits a map into its entries.
+func mapEntries(f snapshots.File, kind string, add func(kind string, u unit)) {
 	number := 0
 	for line := range bytes.Lines(f.Content) {
 		number++
 		key, value, ok := strings.Cut(strings.TrimSpace(string(line)), " ")
 		if ok && !strings.HasPrefix(key, "#") {
-			add("route", unit{name: f.Path + " " + key, content: value, file: f.Path, first: number, last: number})
+			add(kind, unit{name: f.Path + " " + key, content: value, file: f.Path, first: number, last: number})
 		}
 	}
 }
@@ -188,6 +218,22 @@ func (d delta) names() []string {
 		}
 	}
 	return out
+}
+
+// hosts returns such as "+2 hosts", and names the host if there is one.
+func (d delta) hosts() []string {
+	parts := d.counts("host")
+	var named []string
+	for _, key := range slices.Concat(d.added, d.removed, d.changed) {
+		named = append(named, strings.TrimPrefix(key, hostMap+" "))
+	}
+	if len(named) == 1 {
+		if strings.HasPrefix(named[0], ".") {
+			named[0] = "*" + named[0]
+		}
+		parts[0] += " " + named[0]
+	}
+	return parts
 }
 
 // objectsOf returns the objects that wrote the units, in brackets.
