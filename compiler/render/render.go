@@ -23,9 +23,6 @@ const Fallback = "certs/fallback.pem"
 // Render executes the templates. It returns either a whole artifact or, all at
 // once, what keeps it from being whole.
 func (s *Set) Render(in Input) (Artifact, []Fault) {
-	if fault, unknown := ownHosts(in.Model); unknown {
-		return Artifact{}, []Fault{fault}
-	}
 	page := newPage(in)
 	in.Memo.within(scope{s.files, in.Config, page.SeveralAuthorities, page.ErrorPages})
 	if in.Memo != nil {
@@ -380,18 +377,4 @@ func (a *assembly) append(p piece) {
 	}
 	a.text = append(a.text, p.text...)
 	a.origins = append(a.origins, p.origins...)
-}
-
-// ownHosts returns what is said of a model that has a listener with hosts of its own. The templates
-// write one tree of hosts for all listeners: they would serve them to everybody, or to nobody.
-func ownHosts(m routing.Model) (Fault, bool) {
-	for _, l := range m.Listeners {
-		if l.Own != nil {
-			return Fault{
-				Message: "listener " + l.Name + " has hosts of its own, and the templates write one list of hosts for all listeners",
-				Hint:    "this is a mistake of the compiler, and of no object",
-			}, true
-		}
-	}
-	return Fault{}, false
 }

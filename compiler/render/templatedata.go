@@ -3,11 +3,14 @@ package render
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/policy"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/decision"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
 )
 
 // Input is everything that rendering reads besides the templates.
@@ -46,6 +49,10 @@ type TemplateData struct {
 	Certificate routing.Certificate
 	Listener    routing.Listener
 
+	// Binds are the ports that have hosts of their own.
+	Binds []routing.Bind
+
+	splits      []routing.Split
 	connections []routing.Backend
 	objects     *objectIndex
 	hidden      map[diag.Object]bool // at which the template failed
@@ -136,7 +143,28 @@ func (d TemplateData) LeastUsable() int {
 }
 
 // Decisions returns how requests are sent on whose host and path do not decide alone.
-func (d TemplateData) Decisions() routing.Decisions { return routing.Decide(d.Hosts) }
+func (d TemplateData) Decisions() decision.Tables { return decision.Decide(d.Hosts, d.splits) }
+
+// Depths returns how many labels the wildcards of binds may have, most first. Those that most
+// wildcards have are always there, so that another one needs no reload.
+func (d TemplateData) Depths() []int {
+	most := 5
+	for _, h := range d.Hosts {
+		if h.Bind != "" && hostname.IsWildcard(h.Name) {
+			most = max(most, strings.Count(h.Name, "."))
+		}
+	}
+	var out []int
+	for n := most; n > 0; n-- {
+		out = append(out, n)
+	}
+	return out
+}
+
+// BindsOf returns the binds for a protocol.
+func (d TemplateData) BindsOf(protocol string) []routing.Bind {
+	return slices.DeleteFunc(slices.Clone(d.Binds), func(b routing.Bind) bool { return string(b.Protocol) != protocol })
+}
 
 // Expressions returns the paths that are expressions, in the order in which they are tried.
 func (d TemplateData) Expressions() []routing.ExpressionEntry { return routing.Expressions(d.Hosts) }
@@ -181,7 +209,7 @@ func newPage(in Input) TemplateData {
 		SeveralAuthorities: len(authorities) > 1,
 		Default:            m.Default, DefaultCertificate: m.DefaultCertificate, Listeners: m.Listeners, ErrorPages: m.ErrorPages,
 		Userlists: m.Userlists, KnowsCountries: m.Countries != nil,
-		connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
+		Binds: m.Binds, splits: m.Splits, connections: m.ConnectionBackends, objects: indexObjects(in.Objects, in.Config.Kinds),
 	}
 }
 
@@ -226,11 +254,17 @@ func originsOf(v any) []routing.Origin {
 		return []routing.Origin{v.Origin}
 	case routing.Choice:
 		return routeOrigins(v.Routes)
-	case routing.ConditionEntry:
+	case decision.Condition:
 		return []routing.Origin{v.Origin}
-	case routing.RouteEntry:
+	case decision.Route:
 		return []routing.Origin{v.Origin}
-	case routing.PatternEntry:
+	case decision.Pattern:
+		return v.Origins
+	case decision.Split:
+		return []routing.Origin{v.Origin}
+	case decision.Next:
+		return []routing.Origin{v.Origin}
+	case routing.Bind:
 		return v.Origins
 	case routing.Certificate:
 		return known(v.Origin)

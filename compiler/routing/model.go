@@ -21,10 +21,14 @@ import (
 // routes) mean, free of where it was said. Every list is sorted, so that the
 // same objects give the same Model in whatever order they came.
 type Model struct {
-	Hosts        []Host        // by name
+	// Binds are the ports that have hosts of their own, by name. All other ports share the
+	// hosts without a Bind: those of Ingresses.
+	Binds        []Bind
+	Hosts        []Host        // by Key
 	Held         []Held        // by name, none that is among Hosts
 	Denied       []diag.Object // Ingresses that are left out, and whose routes are closed
 	Backends     []Backend     // by name
+	Splits       []Split       // by name
 	Certificates []Certificate // by file
 	Userlists    []Userlist    // by name
 	NetworkLists []NetworkList // by name
@@ -61,8 +65,15 @@ type Asked struct {
 // ".foo.com" for the wildcard "*.foo.com" (one label), else a host name. The
 // most specific host that matches a request owns it, whether it has routes or
 // not. Origin is the oldest object that names the host.
+//
+// A host of a Bind differs in three things. Its wildcards span labels. Next is the Key of the
+// host that has the requests for whose path it has no route, or "". And the last route of a
+// path may have conditions: requests for which none hold are answered 404.
 type Host struct {
+	// Bind is the name of a [Bind], or "" for all ports that have no hosts of their own.
+	Bind string
 	Name string
+	Next string
 	// Form is the one in which paths are compared; those of Routes are in it.
 	Form PathForm
 	// Routes are sorted by path, exact before prefix. Of several for one path
@@ -77,6 +88,38 @@ type Host struct {
 	// Guards are by namespace.
 	Guards []Guard
 	Origin Origin
+}
+
+// Key names the host in maps, among those of all binds.
+func (h Host) Key() string {
+	if h.Bind == "" {
+		return h.Name
+	}
+	return h.Bind + "|" + h.Name
+}
+
+// Bind is a port whose requests are only for the hosts that name it.
+type Bind struct {
+	Name      string // such as "shop/web:80"
+	Port      int    // to which clients connect
+	Socket    int    // that HAProxy binds
+	Addresses []string
+	Protocol  Protocol
+	Origins   []Origin
+}
+
+// Split shares requests out over backends. Name begins with a "%", which that of no backend
+// does. Origin is the object that the shares are of.
+type Split struct {
+	Name   string
+	Shares []Share
+	Origin Origin
+}
+
+// Share is the part of the requests that a backend gets: its Weight in the sum of all, above 0.
+type Share struct {
+	Backend string
+	Weight  int
 }
 
 // Held is a host without routes that is known all the same, so that no wildcard and no
@@ -138,13 +181,17 @@ const (
 	HeaderPattern Part = "HeaderPattern"
 	Cookie        Part = "Cookie"
 	Query         Part = "Query"
+	// QueryPattern is about the beginning of a parameter, and PathPattern about that of the path,
+	// in the form of the host.
+	QueryPattern Part = "QueryPattern"
+	PathPattern  Part = "PathPattern"
 )
 
 // Route sends what matches through filters to a backend.
 type Route struct {
 	Match   Match
 	Filters []policy.Filter // in their order
-	Backend string          // the Name of a Backend
+	Backend string          // the Name of a Backend, or of a Split
 	// Yields says that while the backend has no usable server, requests go on
 	// to the next route of the path.
 	Yields bool
@@ -238,10 +285,6 @@ type Listener struct {
 	// protocol, sorted. Those of an HTTPS listener are the configuration's.
 	Trusted []netip.Prefix
 	Routes  []ConnectionRoute // by SNI
-	// Own are the hosts that requests to this listener may be for. Nil stands for those of the
-	// Model, which all listeners share that have none of their own: so it is with Ingress. The
-	// shipped templates know no others, and rendering refuses a model with some.
-	Own *Tree
 }
 
 // Protocol is what becomes of the connections of a [Listener].

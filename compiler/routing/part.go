@@ -17,11 +17,12 @@ import (
 // of the object; a backend with such a name is kept too.
 func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
 	p := Model{Countries: m.Countries.sample(), ErrorPages: m.ErrorPages, DefaultCertificate: m.DefaultCertificate}
-	hosts, needed := map[string]bool{}, map[string]bool{}
+	hosts, needed, bound := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, h := range m.Hosts {
 		if kept, ok := h.part(object); ok {
 			p.Hosts = append(p.Hosts, kept)
 			hosts[h.Name] = true
+			bound[h.Bind] = true
 			for _, r := range kept.Routes {
 				needed[r.Backend] = true
 			}
@@ -33,12 +34,20 @@ func (m Model) Part(object diag.Object, mentioned map[string]bool) Model {
 	}
 	for _, l := range m.Listeners {
 		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), func(r ConnectionRoute) bool { return r.Origin.Object != object })
-		l.Own = l.Own.part(object, needed)
-		if len(l.Routes) > 0 || l.Own != nil {
+		if len(l.Routes) > 0 {
 			p.Listeners = append(p.Listeners, l)
 		}
 		for _, r := range l.Routes {
 			needed[r.Backend] = true
+		}
+	}
+	p.Binds = kept(m.Binds, func(b Bind) bool {
+		return bound[b.Name] || slices.ContainsFunc(b.Origins, func(o Origin) bool { return o.Object == object })
+	})
+	p.Splits = kept(m.Splits, func(s Split) bool { return needed[s.Name] || s.Origin.Object == object })
+	for _, s := range p.Splits {
+		for _, share := range s.Shares {
+			needed[share.Backend] = true
 		}
 	}
 	keep := func(b Backend) bool {
@@ -129,7 +138,9 @@ func (m Model) With(o Model) (Model, bool) {
 	if m.Default == "" {
 		out.DefaultOrigin = o.DefaultOrigin
 	}
-	join(&out.Hosts, o.Hosts, func(h Host) string { return h.Name }, joinHosts, &ok)
+	join(&out.Binds, o.Binds, func(b Bind) string { return b.Name }, joinEqual, &ok)
+	join(&out.Hosts, o.Hosts, Host.Key, joinHosts, &ok)
+	join(&out.Splits, o.Splits, func(s Split) string { return s.Name }, joinEqual, &ok)
 	join(&out.Backends, o.Backends, backendKey, joinBackends, &ok)
 	join(&out.ConnectionBackends, o.ConnectionBackends, backendKey, joinBackends, &ok)
 	join(&out.Certificates, o.Certificates, func(c Certificate) string { return c.File }, joinCertificates, &ok)

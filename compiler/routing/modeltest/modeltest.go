@@ -17,14 +17,8 @@ func Check(m routing.Model) error {
 	var found []error
 	found = append(found, ordered("backends", m.Backends, backendName, backends), ordered("backends of connections", m.ConnectionBackends, backendName, connections))
 	found = append(found, ordered("listeners", m.Listeners, func(l routing.Listener) string { return l.Name }, map[string]bool{}))
-	found = append(found, check(m.TreeOf(routing.Listener{}), "all listeners", backends))
+	found = append(found, check(m, backends))
 	for _, l := range m.Listeners {
-		if l.Own != nil && l.Protocol == routing.TCP {
-			found = append(found, fmt.Errorf("listener %s has hosts of its own, and does not look at requests", l.Name))
-		}
-		if l.Own != nil {
-			found = append(found, check(*l.Own, "listener "+l.Name, backends))
-		}
 		for _, r := range l.Routes {
 			if r.Backend != "" && !connections[r.Backend] {
 				found = append(found, fmt.Errorf("listener %s leads to the backend %s, which is not there", l.Name, r.Backend))
@@ -34,30 +28,54 @@ func Check(m routing.Model) error {
 	return errors.Join(found...)
 }
 
-// check returns the rules that a tree breaks; of names what has the tree.
-func check(t routing.Tree, of string, backends map[string]bool) error {
-	hosts := map[string]bool{}
-	found := []error{ordered("hosts of "+of, t.Hosts, func(h routing.Host) string { return h.Name }, hosts)}
-	for _, h := range t.Held {
+// check returns the rules that the hosts of a model break.
+func check(m routing.Model, backends map[string]bool) error {
+	hosts, binds, splits := map[string]bool{}, map[string]bool{"": true}, map[string]bool{}
+	found := []error{
+		ordered("binds", m.Binds, func(b routing.Bind) string { return b.Name }, map[string]bool{}),
+		ordered("hosts", m.Hosts, routing.Host.Key, hosts),
+		ordered("splits", m.Splits, func(s routing.Split) string { return s.Name }, splits),
+	}
+	for _, b := range m.Binds {
+		binds[b.Name] = true
+	}
+	for _, h := range m.Held {
 		if hosts[h.Name] {
-			found = append(found, fmt.Errorf("host %q of %s is held, and has routes", h.Name, of))
+			found = append(found, fmt.Errorf("host %q is held, and has routes", h.Name))
 		}
 	}
 	lead := func(from, to string) {
-		if !backends[to] {
-			found = append(found, fmt.Errorf("%s of %s leads to the backend %s, which is not there", from, of, to))
+		if !backends[to] && !splits[to] {
+			found = append(found, fmt.Errorf("%s leads to the backend %s, which is not there", from, to))
 		}
 	}
-	if t.Default != "" {
-		lead("the default", t.Default)
+	if m.Default != "" {
+		lead("the default", m.Default)
 	}
-	for _, h := range t.Hosts {
+	for _, s := range m.Splits {
+		for _, share := range s.Shares {
+			lead("the split "+s.Name, share.Backend)
+			if share.Weight <= 0 || splits[share.Backend] {
+				found = append(found, fmt.Errorf("the split %s has a share that means nothing", s.Name))
+			}
+		}
+		if !strings.HasPrefix(s.Name, "%") || len(s.Shares) == 0 {
+			found = append(found, fmt.Errorf("the split %s is none", s.Name))
+		}
+	}
+	for _, h := range m.Hosts {
+		if !binds[h.Bind] {
+			found = append(found, fmt.Errorf("host %q is one of the bind %s, which is not there", h.Name, h.Bind))
+		}
+		if h.Next != "" && (!hosts[h.Next] || h.Bind == "" || h.Next == h.Key()) {
+			found = append(found, fmt.Errorf("host %q of the bind %s leads to the host %q", h.Name, h.Bind, h.Next))
+		}
 		for _, c := range h.Choices() {
 			for _, r := range c.Routes {
 				lead(fmt.Sprintf("path %q of host %q", c.Path, h.Name), r.Backend)
 			}
-			if last := c.Routes[len(c.Routes)-1]; len(last.Match.Conditions) > 0 {
-				found = append(found, fmt.Errorf("path %q of host %q of %s has no route without conditions", c.Path, h.Name, of))
+			if !c.Complete() && h.Bind == "" {
+				found = append(found, fmt.Errorf("path %q of host %q has no route without conditions", c.Path, h.Name))
 			}
 		}
 	}

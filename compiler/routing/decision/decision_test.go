@@ -1,4 +1,4 @@
-package routing_test
+package decision_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/decision"
 )
 
 // Decisions say the same as the routes that they were made of: here the routes are tried one
@@ -17,7 +18,7 @@ func TestDecideAgreesWithRoutes(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		routes := randomRoutes(r)
-		d := routing.Decide([]routing.Host{{Name: "h.example", Routes: routes}})
+		d := decision.Decide([]routing.Host{{Name: "h.example", Routes: routes}}, nil)
 		choice := routing.Host{Routes: routes}.Choices()[0]
 		for range 50 {
 			request := map[string]string{}
@@ -51,7 +52,7 @@ func randomRoutes(r *rand.Rand) []routing.Route {
 }
 
 // decided does with maps what HAProxy does.
-func decided(d routing.Decisions, to string, request map[string]string) string {
+func decided(d decision.Tables, to string, request map[string]string) string {
 	var set uint64
 	for _, p := range d.Parts {
 		for _, c := range d.Conditions {
@@ -88,18 +89,18 @@ func TestDecide(t *testing.T) {
 		route("one", false, "c", of(routing.Cookie, "X-A", "1"), of(routing.HeaderPattern, "X-A", "^b$")),
 		route("main", false, "a"),
 	}
-	d := routing.Decide([]routing.Host{{Name: "1", Routes: routes}, {Name: "2", Routes: routes}, {Name: "3", Routes: []routing.Route{route("main", false, "a")}}})
+	d := decision.Decide([]routing.Host{{Name: "1", Routes: routes}, {Name: "2", Routes: routes}, {Name: "3", Routes: []routing.Route{route("main", false, "a")}}}, nil)
 	if len(d.Conditions) != 3 || len(d.Routes) != 3 || d.Positions != 3 || len(d.Patterns) != 1 || len(d.Patterns[0].Origins) != 1 {
 		t.Fatalf("%+v", d)
 	}
-	if want := []routing.ConditionPart{{Of: routing.Cookie, Name: "X-A"}, {Of: routing.Header, Name: "x-a"}}; !slices.Equal(d.Parts, want) {
+	if want := []decision.Part{{Of: routing.Cookie, Name: "X-A"}, {Of: routing.Header, Name: "x-a"}}; !slices.Equal(d.Parts, want) {
 		t.Errorf("parts %v, want %v", d.Parts, want)
 	}
 	to := routing.Host{Routes: routes}.Choices()[0].To()
-	if key := "1%202%7C3|header:x-a|" + to; !slices.ContainsFunc(d.Conditions, func(c routing.ConditionEntry) bool { return c.Key == key && c.Bits == 1 }) {
+	if key := "1%202%7C3|header:x-a|" + to; !slices.ContainsFunc(d.Conditions, func(c decision.Condition) bool { return c.Key == key && c.Bits == 1 }) {
 		t.Errorf("no %s in %v", key, d.Conditions)
 	}
-	want := []routing.RouteEntry{
+	want := []decision.Route{
 		{Key: to + ":1", Needs: 1, To: "+b", Origin: routes[0].Origin},
 		{Key: to + ":2", Needs: 6, To: "c", Origin: routes[1].Origin},
 		{Key: to + ":3", Needs: 0, To: "a", Origin: routes[2].Origin},
