@@ -138,7 +138,7 @@ func (g *gatherer) typed(o manifests.Object) bool {
 	case manifests.GVK{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}:
 		g.in.EndpointSlices = gather(g, g.in.EndpointSlices, o, validation.IsDNS1123Subdomain)
 	default:
-		return false
+		return g.gatewayAPI(o)
 	}
 	return true
 }
@@ -265,7 +265,8 @@ var builtIn = []manifests.GVK{
 // RefOf names an object. For kinds that only the configuration names, the apiVersion is a part of the
 // name: there may be several kinds of one name.
 func RefOf(apiVersion, kind, namespace, name string) diag.Object {
-	if slices.Contains(builtIn, manifests.GVK{APIVersion: apiVersion, Kind: kind}) {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	if slices.Contains(builtIn, manifests.GVK{APIVersion: apiVersion, Kind: kind}) || group == gatewayGroup && slices.Contains(gatewayKinds, kind) {
 		apiVersion = ""
 	}
 	return diag.Object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}

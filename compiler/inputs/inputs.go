@@ -70,6 +70,8 @@ type Inputs struct {
 	EndpointSlices []Object[discoveryv1.EndpointSlice]
 	// Namespaces are here for their labels.
 	Namespaces []Object[corev1.Namespace]
+	// Gateway are the objects of the Gateway API.
+	Gateway GatewayAPI
 	// Others are the objects of the kinds that the configuration names, with their content, also
 	// objects of the kinds above.
 	Others []Object[unstructured.Unstructured]
@@ -102,6 +104,7 @@ func (in Inputs) Without(refs ...diag.Object) Inputs {
 		ConfigMaps:     without(in.ConfigMaps, out),
 		EndpointSlices: without(in.EndpointSlices, out),
 		Namespaces:     without(in.Namespaces, out),
+		Gateway:        in.Gateway.without(out),
 		Others:         without(in.Others, out),
 	}
 }
@@ -120,6 +123,7 @@ func (in Inputs) Provenance() []snapshots.Input {
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Services)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.Secrets)
 	out = record(out, corev1.SchemeGroupVersion.String(), in.ConfigMaps)
+	out = in.Gateway.record(out)
 	for _, o := range in.Others {
 		out = record(out, o.Value.GetAPIVersion(), []Object[unstructured.Unstructured]{o})
 	}
@@ -261,6 +265,7 @@ func (in Inputs) OfOneAge() Inputs {
 	in.Ingresses = ageless(in.Ingresses, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
 	in.Broken = ageless(in.Broken, func(i *networkingv1.Ingress) *metav1.Time { return &i.CreationTimestamp })
 	in.Services = ageless(in.Services, func(s *corev1.Service) *metav1.Time { return &s.CreationTimestamp })
+	in.Gateway = in.Gateway.ageless()
 	return in
 }
 

@@ -67,6 +67,7 @@ func (s Selector) Objects(in Inputs) Inputs {
 	in.Secrets = kept(in.Secrets, s.inNamespace)
 	in.ConfigMaps = kept(in.ConfigMaps, s.inNamespace)
 	in.EndpointSlices = kept(in.EndpointSlices, s.inNamespace)
+	in.Gateway = in.Gateway.kept(s.inNamespace)
 	others := in.Others
 	in.Others = nil
 	for _, o := range others {

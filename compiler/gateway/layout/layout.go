@@ -1,0 +1,309 @@
+// Package layout lays the matches of routes out as hosts of package routing: which listener of a
+// port has a host, which paths a host has, and in which order what matches a path is tried.
+//
+// # Decisions
+//
+// The specification ranks the hosts of routes, it does not say that a host owns a request. So where
+// no match of a host takes a request, those of the next less specific host of the same listener
+// may. HAProxy finds the next host where a host has nothing for a path. Where a host has matches with
+// conditions only, those of the next host follow in the same list, with a key for each path below
+// that the next host has.
+package layout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/decision"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+)
+
+// Listener is a listener of a port. Host is named as a [routing.Host] is, "" stands for all.
+type Listener struct {
+	Host    string
+	Matches []Match
+	Origin  routing.Origin
+}
+
+// Match is one match of a route, for one host of the listener.
+type Match struct {
+	Host string // that both the route and the listener take: see [Common]
+	routing.PathMatch
+	// Conditions may hold a [routing.PathPattern]: then the path is the root, as a prefix.
+	Conditions []routing.Condition
+	Backend    string // or a split
+	Rank       Rank
+	Origin     routing.Origin
+}
+
+// Rank orders matches that no part of them tells apart.
+type Rank struct {
+	Created         time.Time
+	Namespace, Name string
+	Rule, Match     int
+}
+
+// compare orders ranks, the one that wins first.
+func (r Rank) compare(o Rank) int {
+	return cmp.Or(r.Created.Compare(o.Created), cmp.Compare(r.Namespace, o.Namespace), cmp.Compare(r.Name, o.Name),
+		cmp.Compare(r.Rule, o.Rule), cmp.Compare(r.Match, o.Match))
+}
+
+// Takes reports whether one host, named as in a [routing.Host], takes every request of another one.
+func Takes(host, other string) bool {
+	return host == "" || host == other || hostname.IsWildcard(host) && strings.HasSuffix(other, host)
+}
+
+// Common returns the host that takes what two hosts take, and whether there is one.
+func Common(a, b string) (string, bool) {
+	switch {
+	case Takes(a, b):
+		return b, true
+	case Takes(b, a):
+		return a, true
+	}
+	return "", false
+}
+
+// moreSpecific orders hosts that all take one request, the most specific first.
+func moreSpecific(a, b string) int {
+	wild := func(h string) bool { return h == "" || hostname.IsWildcard(h) }
+	switch {
+	case wild(a) != wild(b) && wild(a):
+		return 1
+	case wild(a) != wild(b):
+		return -1
+	}
+	return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+}
+
+// Owner returns the listener that requests for a host, or for all hosts of a wildcard, get to: the
+// most specific one that takes it whole. It returns -1 if none does.
+func Owner(listeners []Listener, host string) int {
+	best := -1
+	for i, l := range listeners {
+		if Takes(l.Host, host) && (best < 0 || moreSpecific(l.Host, listeners[best].Host) < 0) {
+			best = i
+		}
+	}
+	return best
+}
+
+// Overfull is a match that no list has room for.
+type Overfull struct {
+	Match Match
+	Host  string
+}
+
+// String says what is wrong.
+func (o Overfull) String() string {
+	return fmt.Sprintf("more than %d different conditions decide about one path of %s", decision.MostConditions, hostname.Shown(o.Host))
+}
+
+// Hosts returns the hosts of a port. No two of the listeners have one Host. Each listener has its own
+// Host, with routes or not: what it does not route is answered 404, and is nobody else's.
+func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.Host, []Overfull) {
+	var out []routing.Host
+	var over []Overfull
+	for i, l := range listeners {
+		byHost := map[string]*paths{l.Host: {origin: l.Origin}}
+		for _, m := range l.Matches {
+			if Owner(listeners, m.Host) != i {
+				continue // another listener has it
+			}
+			if byHost[m.Host] == nil {
+				byHost[m.Host] = &paths{origin: m.Origin, first: &m.Rank}
+			}
+			byHost[m.Host].add(m)
+		}
+		for host := range byHost {
+			chain := chainOf(host, byHost)
+			h := routing.Host{Bind: bind, Name: host, Form: form, Origin: byHost[host].origin}
+			if len(chain) > 1 {
+				h.Next = routing.Host{Bind: bind, Name: chain[1]}.Key()
+			}
+			var full []Overfull
+			h.Routes, full = routesOf(host, chain, byHost)
+			out, over = append(out, h), append(over, full...)
+		}
+	}
+	slices.SortFunc(out, func(a, b routing.Host) int { return cmp.Compare(a.Key(), b.Key()) })
+	slices.SortFunc(over, func(a, b Overfull) int { return cmp.Or(a.Match.Rank.compare(b.Match.Rank), cmp.Compare(a.Host, b.Host)) })
+	return out, over
+}
+
+// chainOf returns a host and the hosts of the same listener that take its requests too, the most
+// specific first.
+func chainOf(host string, byHost map[string]*paths) []string {
+	var out []string
+	for other := range byHost {
+		if Takes(other, host) {
+			out = append(out, other)
+		}
+	}
+	slices.SortFunc(out, moreSpecific)
+	return out
+}
+
+// paths are the matches of one host, by path.
+type paths struct {
+	origin   routing.Origin // of the listener that has the host, or else of the first match
+	first    *Rank          // nil for a listener's
+	byPath   map[routing.PathMatch][]Match
+	patterns []Match
+}
+
+func (p *paths) add(m Match) {
+	if p.byPath == nil {
+		p.byPath = map[routing.PathMatch][]Match{}
+	}
+	if p.first != nil && m.Rank.compare(*p.first) < 0 {
+		p.first, p.origin = &m.Rank, m.Origin
+	}
+	if m.isPattern() {
+		p.patterns = append(p.patterns, m)
+		root := routing.PathMatch{Type: routing.Prefix}
+		p.byPath[root] = append([]Match{}, p.byPath[root]...) // the key is there
+		return
+	}
+	p.byPath[m.PathMatch] = append(p.byPath[m.PathMatch], m)
+}
+
+func (m Match) isPattern() bool {
+	return slices.ContainsFunc(m.Conditions, func(c routing.Condition) bool { return c.Of == routing.PathPattern })
+}
+
+// at returns the matches that may take requests which get to a key, in the order in which they are
+// tried.
+func (p *paths) at(key routing.PathMatch) []Match {
+	out := slices.Clone(p.patterns)
+	if key.Type == routing.Exact {
+		out = append(out, p.byPath[key]...)
+	}
+	for _, prefix := range prefixesOf(key) {
+		out = append(out, p.byPath[prefix]...)
+	}
+	slices.SortStableFunc(out, Match.compare)
+	return out
+}
+
+// prefixesOf returns the prefixes that take all requests of a key.
+func prefixesOf(key routing.PathMatch) []routing.PathMatch {
+	out := []routing.PathMatch{}
+	if key.Type == routing.Prefix || !strings.HasSuffix(key.Path, "/") {
+		out = append(out, routing.PathMatch{Type: routing.Prefix, Path: key.Path})
+	}
+	for i := len(key.Path) - 1; i >= 0; i-- {
+		if key.Path[i] == '/' {
+			out = append(out, routing.PathMatch{Type: routing.Prefix, Path: key.Path[:i]})
+		}
+	}
+	return out
+}
+
+// compare orders matches for one host and one request, the one that wins first.
+func (m Match) compare(o Match) int {
+	kind := func(m Match) int {
+		switch {
+		case m.Type == routing.Exact:
+			return 0
+		case m.isPattern():
+			return 1
+		}
+		return 2
+	}
+	count := func(m Match, parts ...routing.Part) (n int) {
+		for _, c := range m.Conditions {
+			if slices.Contains(parts, c.Of) {
+				n++
+			}
+		}
+		return n
+	}
+	return cmp.Or(
+		cmp.Compare(kind(m), kind(o)),
+		cmp.Compare(len(o.Path), len(m.Path)),
+		cmp.Compare(count(o, routing.Method), count(m, routing.Method)),
+		cmp.Compare(count(o, routing.Header, routing.HeaderPattern), count(m, routing.Header, routing.HeaderPattern)),
+		cmp.Compare(count(o, routing.Query, routing.QueryPattern), count(m, routing.Query, routing.QueryPattern)),
+		m.Rank.compare(o.Rank),
+	)
+}
+
+// routesOf returns the routes of a host, with those of the hosts after it in the chain where it has
+// none that takes every request.
+func routesOf(host string, chain []string, byHost map[string]*paths) ([]routing.Route, []Overfull) {
+	own := byHost[host]
+	keys := map[routing.PathMatch]bool{}
+	for key := range own.byPath {
+		keys[key] = true
+	}
+	for i, less := range chain[1:] {
+		for key := range byHost[less].byPath {
+			if !keys[key] && own.covers(key) && open(key, chain[:i+1], byHost) {
+				keys[key] = true
+			}
+		}
+	}
+	var out []routing.Route
+	var over []Overfull
+	for key := range keys {
+		routes, full := listOf(host, key, chain, byHost)
+		out, over = append(out, routes...), append(over, full...)
+	}
+	slices.SortStableFunc(out, func(a, b routing.Route) int { return a.Match.Compare(b.Match.PathMatch) })
+	return out, over
+}
+
+// covers reports whether requests that would get to a key of another host get to a shorter one of this
+// host.
+func (p *paths) covers(key routing.PathMatch) bool {
+	return slices.ContainsFunc(prefixesOf(key), func(prefix routing.PathMatch) bool { _, has := p.byPath[prefix]; return has })
+}
+
+// open reports whether the hosts of a chain may leave requests for a key to others.
+func open(key routing.PathMatch, chain []string, byHost map[string]*paths) bool {
+	for _, host := range chain {
+		if slices.ContainsFunc(byHost[host].at(key), func(m Match) bool { return len(m.Conditions) == 0 }) {
+			return false
+		}
+	}
+	return true
+}
+
+// listOf returns the routes for one path of a host, in the order in which they are tried.
+func listOf(host string, key routing.PathMatch, chain []string, byHost map[string]*paths) (out []routing.Route, over []Overfull) {
+	known, conditions := map[string]bool{}, map[routing.Condition]bool{}
+	for _, h := range chain {
+		for _, m := range byHost[h].at(key) {
+			same := fmt.Sprintf("%q", m.Conditions)
+			if known[same] {
+				continue // what comes before takes its requests
+			}
+			known[same] = true
+			more := map[routing.Condition]bool{}
+			for _, c := range m.Conditions {
+				if !conditions[c] {
+					more[c] = true
+				}
+			}
+			if len(conditions)+len(more) > decision.MostConditions {
+				return out, append(over, Overfull{m, host})
+			}
+			for c := range more {
+				conditions[c] = true
+			}
+			out = append(out, routing.Route{
+				Match: routing.Match{PathMatch: key, Conditions: m.Conditions}, Backend: m.Backend, Origin: m.Origin,
+			})
+			if len(m.Conditions) == 0 {
+				return out, over
+			}
+		}
+	}
+	return out, over
+}

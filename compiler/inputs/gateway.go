@@ -1,0 +1,74 @@
+package inputs
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// GatewayAPI are the objects of the group gateway.networking.k8s.io, in any order. What its
+// schema has defaults for may be missing, as in a manifest.
+type GatewayAPI struct {
+	Classes    []Object[gatewayv1.GatewayClass]
+	Gateways   []Object[gatewayv1.Gateway]
+	HTTPRoutes []Object[gatewayv1.HTTPRoute]
+	Grants     []Object[gatewayv1.ReferenceGrant]
+}
+
+// gatewayGroup is the group of the Gateway API.
+const gatewayGroup = "gateway.networking.k8s.io"
+
+// gatewayKinds are the kinds of the group that are read. The fields of v1beta1 are those of v1.
+var gatewayKinds = []string{"GatewayClass", "Gateway", "HTTPRoute", "ReferenceGrant"}
+
+// gatewayAPI adds an object of the Gateway API, and reports whether it is one.
+func (g *gatherer) gatewayAPI(o manifests.Object) bool {
+	if o.APIVersion != gatewayGroup+"/v1" && o.APIVersion != gatewayGroup+"/v1beta1" {
+		return false
+	}
+	in := &g.in.Gateway
+	switch o.Kind {
+	case "GatewayClass":
+		in.Classes = gather(g, in.Classes, o, validation.IsDNS1123Subdomain)
+	case "Gateway":
+		in.Gateways = gather(g, in.Gateways, o, validation.IsDNS1123Subdomain)
+	case "HTTPRoute":
+		in.HTTPRoutes = gather(g, in.HTTPRoutes, o, validation.IsDNS1123Subdomain)
+	case "ReferenceGrant":
+		in.Grants = gather(g, in.Grants, o, validation.IsDNS1123Subdomain)
+	default:
+		return false
+	}
+	return true
+}
+
+func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {
+	return GatewayAPI{
+		Classes: without(in.Classes, out), Gateways: without(in.Gateways, out),
+		HTTPRoutes: without(in.HTTPRoutes, out), Grants: without(in.Grants, out),
+	}
+}
+
+func (in GatewayAPI) record(out []snapshots.Input) []snapshots.Input {
+	version := gatewayv1.GroupVersion.String()
+	out = record(out, version, in.Classes)
+	out = record(out, version, in.Gateways)
+	out = record(out, version, in.HTTPRoutes)
+	return record(out, version, in.Grants)
+}
+
+// kept returns the objects in namespaces that are read. A GatewayClass is in none, and always read.
+func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
+	in.Gateways, in.HTTPRoutes, in.Grants = kept(in.Gateways, keep), kept(in.HTTPRoutes, keep), kept(in.Grants, keep)
+	return in
+}
+
+func (in GatewayAPI) ageless() GatewayAPI {
+	in.Gateways = ageless(in.Gateways, func(g *gatewayv1.Gateway) *metav1.Time { return &g.CreationTimestamp })
+	in.HTTPRoutes = ageless(in.HTTPRoutes, func(r *gatewayv1.HTTPRoute) *metav1.Time { return &r.CreationTimestamp })
+	return in
+}
