@@ -11,6 +11,7 @@ import (
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/leak"
@@ -82,6 +83,8 @@ type Result struct {
 	// Named are the Secrets and ConfigMaps whose names the compile met, whether
 	// they were among the objects or not.
 	Named routing.Asked
+	// Verdicts are what the status of objects of the Gateway API is to say.
+	Verdicts gateway.Verdicts
 }
 
 // checker says whether an artifact may be published.
@@ -115,7 +118,7 @@ func Compile(ctx context.Context, in Input, check checker) (Result, error) {
 	good, err := c.settle(ctx)
 	census := ingress.CensusOf(in.Objects, in.routing(nil))
 	good.found = append(good.found, census.Warning(in.routing(nil))...)
-	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
+	r := Result{Artifact: good.artifact, Ignored: in.Ignored, Ingresses: census, Verdicts: good.verdicts, Named: c.asked(good.artifact), Diagnostics: c.redacted(slices.Concat(in.Found, good.found, c.reported))}
 	if err != nil {
 		return r, err
 	}
@@ -149,6 +152,7 @@ type attempt struct {
 	found    []diag.Diagnostic
 	faults   []render.Fault
 	denied   []diag.Object // Ingresses that are left out, and whose routes are closed
+	verdicts gateway.Verdicts
 }
 
 // yielded is what is not even held of Ingresses that are left out, since that would be at fault,
@@ -191,9 +195,27 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 	for _, name := range model.Asked.ConfigMaps {
 		c.configMaps[name] = true
 	}
+	part, more, verdicts := gateway.Translate(objects, c.in.gateways(model))
+	model, ok := model.With(part)
+	if !ok {
+		return attempt{}, errors.New("what Gateways and Ingresses bring has the same names, which is a mistake of the compiler")
+	}
+	found = slices.Concat(found, more)
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Denied
+	a.verdicts = verdicts
 	return a, err
+}
+
+// gateways is what the configuration and what Ingresses have leave to Gateways.
+func (in Input) gateways(model routing.Model) gateway.Config {
+	ports := in.Config.Ports()
+	for _, l := range model.Listeners {
+		if _, taken := ports[l.Port]; !taken {
+			ports[l.Port] = "the listener " + l.Name
+		}
+	}
+	return gateway.Config{Ports: ports, Form: routing.FormOf(in.Config.Paths)}
 }
 
 // routing is what the configuration says of the translation.

@@ -115,14 +115,14 @@ type EditVerb string
 // The verbs. Copy sets a header to a part of the request, and removes it where there is none.
 const (
 	Copy   EditVerb = "copy"
-	set    EditVerb = "set"
-	add    EditVerb = "add"
+	Set    EditVerb = "set"
+	Add    EditVerb = "add"
 	Remove EditVerb = "remove"
 )
 
 // IsKnown reports whether v is one of the verbs.
 func (v EditVerb) IsKnown() bool {
-	return v == Copy || v == set || v == add || v == Remove
+	return v == Copy || v == Set || v == Add || v == Remove
 }
 
 // HSTS tells browsers, over HTTPS, to use nothing else from now on (RFC 6797).
@@ -270,3 +270,36 @@ func NewLine(text string) (Line, error) {
 	}
 	return Line{text}, nil
 }
+
+// RedirectURL answers with the URL of the request, as filters before it have changed the path, with
+// another scheme, host or port. What is empty stays: the port is then that of the given scheme, or
+// else the one that the client connected to.
+type RedirectURL struct {
+	Scheme, Host string
+	Port         int
+	Code         int
+}
+
+// Kind returns "RedirectURL".
+func (RedirectURL) Kind() Kind { return "RedirectURL" }
+
+// Schemes returns the schemes that the redirect may have, each with the port that is not written.
+func (r RedirectURL) Schemes() []SchemePort {
+	all := []SchemePort{{"http", 80}, {"https", 443}}
+	if r.Scheme == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(s SchemePort) bool { return s.Scheme != r.Scheme })
+}
+
+// SchemePort is a scheme and its port.
+type SchemePort struct {
+	Scheme string
+	Port   int
+}
+
+// Answer answers every request with a status.
+type Answer struct{ Status int }
+
+// Kind returns "Answer".
+func (Answer) Kind() Kind { return "Answer" }

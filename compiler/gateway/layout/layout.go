@@ -132,7 +132,9 @@ func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.
 		}
 	}
 	slices.SortFunc(out, func(a, b routing.Host) int { return cmp.Compare(a.Key(), b.Key()) })
-	slices.SortFunc(over, func(a, b Overfull) int { return cmp.Or(a.Match.Rank.compare(b.Match.Rank), cmp.Compare(a.Host, b.Host)) })
+	slices.SortFunc(over, func(a, b Overfull) int {
+		return cmp.Or(a.Match.Rank.compare(b.Match.Rank), cmp.Compare(a.Host, b.Host))
+	})
 	return out, over
 }
 

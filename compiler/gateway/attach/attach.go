@@ -1,0 +1,266 @@
+// Package attach decides what may attach to what in the Gateway API: listeners to ports, routes to
+// listeners, and references to objects of other namespaces. It is pure, and knows nothing of what
+// routes do with requests.
+package attach
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+)
+
+// Group is that of the Gateway API.
+const Group = "gateway.networking.k8s.io"
+
+// Gateway is a Gateway of ours with its listeners.
+type Gateway struct {
+	inputs.Object[gatewayv1.Gateway]
+	Listeners []*Listener
+	// Refused says why none of the listeners serves.
+	Refused Verdict
+}
+
+// Listener is a listener of a Gateway. Accepted and Resolved are false where it serves nothing.
+type Listener struct {
+	Spec   gatewayv1.Listener
+	Index  int
+	Host   string // as in a routing.Host
+	Origin routing.Origin
+	// Kinds are the kinds of routes that may attach.
+	Kinds []string
+	// Accepted, Conflicted and Resolved are what its conditions say.
+	Accepted, Conflicted, Resolved Verdict
+	// Attached counts the routes that are attached.
+	Attached int
+
+	gateway *Gateway
+}
+
+// Verdict is what a condition says: with a Reason, why something is not so.
+type Verdict struct{ Reason, Message string }
+
+// Fine reports whether there is nothing to say.
+func (v Verdict) Fine() bool { return v.Reason == "" }
+
+func unless[T ~string](v Verdict, reason T, format string, args ...any) Verdict {
+	if !v.Fine() {
+		return v
+	}
+	return Verdict{string(reason), fmt.Sprintf(format, args...)}
+}
+
+// Serves reports whether the listener takes requests.
+func (l *Listener) Serves() bool {
+	return l.gateway.Refused.Fine() && l.Accepted.Fine() && l.Conflicted.Fine() && len(l.Kinds) > 0
+}
+
+// kindsOf are the kinds of routes that a protocol may have.
+var kindsOf = map[gatewayv1.ProtocolType][]string{
+	gatewayv1.HTTPProtocolType: {"HTTPRoute"},
+}
+
+// NewGateway returns a Gateway whose listeners are judged by themselves and among each other.
+func NewGateway(o inputs.Object[gatewayv1.Gateway]) *Gateway {
+	g := &Gateway{Object: o}
+	names := map[gatewayv1.SectionName]bool{}
+	for i, spec := range o.Value.Spec.Listeners {
+		l := &Listener{gateway: g, Spec: spec, Index: i, Origin: routing.Origin{Object: o.Ref, Position: o.Position("spec", "listeners", i), Field: fmt.Sprintf("spec.listeners[%d]", i)}}
+		if spec.Hostname != nil {
+			l.Host = hostname.Of(strings.ToLower(string(*spec.Hostname)))
+			if message, _ := hostname.Check(string(*spec.Hostname)); message != "" && *spec.Hostname != "" {
+				l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "hostname %q %s", *spec.Hostname, message)
+			}
+		}
+		if names[spec.Name] {
+			l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "another listener has the name %q", spec.Name)
+		}
+		names[spec.Name] = true
+		l.kinds()
+		if kindsOf[spec.Protocol] == nil {
+			l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedProtocol, "protocol %q is not supported", spec.Protocol)
+		}
+		if spec.Port < 1 || spec.Port > 65535 {
+			l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonPortUnavailable, "there is no port %d", spec.Port)
+		}
+		if spec.TLS != nil && spec.Protocol == gatewayv1.HTTPProtocolType {
+			l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "a listener of the protocol HTTP has no TLS")
+		}
+		g.Listeners = append(g.Listeners, l)
+	}
+	g.conflicts()
+	return g
+}
+
+// kinds finds out which kinds of routes may attach.
+func (l *Listener) kinds() {
+	all := kindsOf[l.Spec.Protocol]
+	if l.Spec.AllowedRoutes == nil || len(l.Spec.AllowedRoutes.Kinds) == 0 {
+		l.Kinds = all
+		return
+	}
+	for _, k := range l.Spec.AllowedRoutes.Kinds {
+		if (k.Group != nil && *k.Group != Group) || !slices.Contains(all, string(k.Kind)) {
+			l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidRouteKinds, "routes of the kind %s cannot attach to a listener of the protocol %s", k.Kind, l.Spec.Protocol)
+		} else if !slices.Contains(l.Kinds, string(k.Kind)) {
+			l.Kinds = append(l.Kinds, string(k.Kind))
+		}
+	}
+}
+
+// conflicts finds listeners of one port that cannot be together. None of them serves.
+func (g *Gateway) conflicts() {
+	for _, a := range g.Listeners {
+		for _, b := range g.Listeners {
+			switch {
+			case a == b || a.Spec.Port != b.Spec.Port || !a.Accepted.Fine() || !b.Accepted.Fine():
+			case a.Spec.Protocol != b.Spec.Protocol:
+				a.Conflicted = unless(a.Conflicted, gatewayv1.ListenerReasonProtocolConflict, "listener %s has the same port and another protocol", b.Spec.Name)
+			case a.Host == b.Host:
+				a.Conflicted = unless(a.Conflicted, gatewayv1.ListenerReasonHostnameConflict, "listener %s has the same port and hostname", b.Spec.Name)
+			}
+		}
+	}
+}
+
+// Ports returns the ports of listeners that serve, sorted.
+func (g *Gateway) Ports() []int {
+	var out []int
+	for _, l := range g.Listeners {
+		if l.Serves() {
+			out = append(out, int(l.Spec.Port))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Route is what attaches to listeners.
+type Route struct {
+	Kind, Namespace string
+	// Hosts are named as in a routing.Host; none stands for all.
+	Hosts []string
+}
+
+// Attachment is a listener that a route is attached to, with the hosts that both take.
+type Attachment struct {
+	Gateway  *Gateway
+	Listener *Listener
+	Hosts    []string // the most specific first
+}
+
+// World is what decides about references.
+type World struct {
+	Gateways   []*Gateway
+	Namespaces map[string]labels.Set
+	Grants     []inputs.Object[gatewayv1.ReferenceGrant]
+}
+
+// Parent returns the Gateway of ours that a route of a namespace names, or nil.
+func (w World) Parent(namespace string, ref gatewayv1.ParentReference) *Gateway {
+	if (ref.Group != nil && *ref.Group != Group) || (ref.Kind != nil && *ref.Kind != "Gateway") {
+		return nil
+	}
+	if ref.Namespace != nil {
+		namespace = string(*ref.Namespace)
+	}
+	i := slices.IndexFunc(w.Gateways, func(g *Gateway) bool { return g.Ref.Namespace == namespace && g.Ref.Name == string(ref.Name) })
+	if i < 0 {
+		return nil
+	}
+	return w.Gateways[i]
+}
+
+// Attach returns the listeners of a Gateway that a route is attached to by one of its references, or
+// else why there are none. One listener that takes the route is enough.
+func (w World) Attach(g *Gateway, ref gatewayv1.ParentReference, r Route) ([]Attachment, Verdict) {
+	var out []Attachment
+	named, allowed := false, false
+	for _, l := range g.Listeners {
+		if (ref.SectionName != nil && *ref.SectionName != l.Spec.Name) || (ref.Port != nil && *ref.Port != l.Spec.Port) {
+			continue
+		}
+		named = true
+		if !slices.Contains(l.Kinds, r.Kind) || !w.allows(g, l, r.Namespace) {
+			continue
+		}
+		allowed = true
+		if hosts := common(l.Host, r.Hosts); len(hosts) > 0 {
+			out = append(out, Attachment{g, l, hosts})
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out, Verdict{}
+	case !named:
+		return nil, unless(Verdict{}, gatewayv1.RouteReasonNoMatchingParent, "the Gateway has no listener with this name and port")
+	case !allowed:
+		return nil, unless(Verdict{}, gatewayv1.RouteReasonNotAllowedByListeners, "no listener allows routes of this kind from the namespace %s", r.Namespace)
+	}
+	return nil, unless(Verdict{}, gatewayv1.RouteReasonNoMatchingListenerHostname, "no listener takes requests for a host of the route")
+}
+
+// allows reports whether routes of a namespace may attach to a listener.
+func (w World) allows(g *Gateway, l *Listener, namespace string) bool {
+	from, selector := gatewayv1.NamespacesFromSame, (*metav1.LabelSelector)(nil)
+	if l.Spec.AllowedRoutes != nil && l.Spec.AllowedRoutes.Namespaces != nil {
+		selector = l.Spec.AllowedRoutes.Namespaces.Selector
+		if f := l.Spec.AllowedRoutes.Namespaces.From; f != nil {
+			from = *f
+		}
+	}
+	switch from {
+	case gatewayv1.NamespacesFromAll:
+		return true
+	case gatewayv1.NamespacesFromSame:
+		return namespace == g.Ref.Namespace
+	case gatewayv1.NamespacesFromSelector:
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		return err == nil && selector != nil && s.Matches(labels.Merge(w.Namespaces[namespace], labels.Set{"kubernetes.io/metadata.name": namespace}))
+	}
+	return false
+}
+
+// common returns the hosts that a listener and a route take.
+func common(listener string, hosts []string) []string {
+	if len(hosts) == 0 {
+		return []string{listener}
+	}
+	var out []string
+	for _, h := range hosts {
+		if both, ok := layout.Common(listener, h); ok {
+			out = append(out, both)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+	return slices.Compact(out)
+}
+
+// Reference names an object that another one refers to.
+type Reference struct{ Group, Kind, Namespace, Name string }
+
+// Permitted reports whether objects of a kind of the Gateway API in a namespace may refer to an object:
+// one of the same namespace, or one that a ReferenceGrant there names.
+func (w World) Permitted(kind, namespace string, to Reference) bool {
+	if to.Namespace == namespace {
+		return true
+	}
+	return slices.ContainsFunc(w.Grants, func(g inputs.Object[gatewayv1.ReferenceGrant]) bool {
+		return g.Ref.Namespace == to.Namespace &&
+			slices.ContainsFunc(g.Value.Spec.From, func(f gatewayv1.ReferenceGrantFrom) bool {
+				return f.Group == Group && string(f.Kind) == kind && string(f.Namespace) == namespace
+			}) &&
+			slices.ContainsFunc(g.Value.Spec.To, func(t gatewayv1.ReferenceGrantTo) bool {
+				return string(t.Group) == to.Group && string(t.Kind) == to.Kind && (t.Name == nil || *t.Name == "" || string(*t.Name) == to.Name)
+			})
+	})
+}

@@ -1,0 +1,195 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/options"
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/snapshots"
+)
+
+// Invalid is the backend of requests whose backend cannot be had: it answers 500.
+const Invalid = "hapsnap_invalid"
+
+// weight of the Service of a backend.
+const weight = 100
+
+// backends are those that routes lead to, by name.
+type backends struct {
+	services map[types.NamespacedName]inputs.Object[corev1.Service]
+	world    attach.World
+	byName   map[string]*routing.Backend
+	splits   map[string]routing.Split
+}
+
+// reference is what a backendRef leads to.
+type reference struct {
+	weight  int
+	name    string // of a backend without filters
+	target  routing.Target
+	service inputs.Object[corev1.Service]
+	port    corev1.ServicePort
+	problem *problem // why requests are answered 500
+}
+
+// refer finds what a backendRef of a route leads to.
+func (b *backends) refer(namespace string, ref gatewayv1.BackendRef) reference {
+	out := reference{weight: 1}
+	if ref.Weight != nil {
+		out.weight = int(*ref.Weight)
+	}
+	fail := func(reason gatewayv1.RouteConditionReason, format string, args ...any) reference {
+		out.problem = &problem{reason: string(reason), message: fmt.Sprintf(format, args...)}
+		return out
+	}
+	to := attach.Reference{Kind: "Service", Namespace: namespace, Name: string(ref.Name)}
+	if ref.Group != nil {
+		to.Group = string(*ref.Group)
+	}
+	if ref.Kind != nil {
+		to.Kind = string(*ref.Kind)
+	}
+	if ref.Namespace != nil {
+		to.Namespace = string(*ref.Namespace)
+	}
+	name := types.NamespacedName{Namespace: to.Namespace, Name: to.Name}
+	if to.Group != "" || to.Kind != "Service" {
+		return fail(gatewayv1.RouteReasonInvalidKind, "a backend is a Service, and not a %s", to.Kind)
+	}
+	if !b.world.Permitted("HTTPRoute", namespace, to) {
+		return fail(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant of the namespace %s permits the reference to Service %s", to.Namespace, name)
+	}
+	service, exists := b.services[name]
+	if !exists {
+		return fail(gatewayv1.RouteReasonBackendNotFound, "Service %s does not exist", name)
+	}
+	if service.Value.Spec.Type == corev1.ServiceTypeExternalName {
+		return fail(gatewayv1.RouteReasonInvalidKind, "Service %s is of the type ExternalName, which no route leads to", name)
+	}
+	i := -1
+	if ref.Port != nil {
+		i = slices.IndexFunc(service.Value.Spec.Ports, func(p corev1.ServicePort) bool {
+			return p.Port == *ref.Port && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
+		})
+	}
+	if i < 0 {
+		return fail(gatewayv1.RouteReasonBackendNotFound, "Service %s has no such TCP port", name)
+	}
+	out.service, out.port = service, service.Value.Spec.Ports[i]
+	key := out.port.Name
+	if key == "" {
+		key = strconv.Itoa(int(out.port.Port))
+	}
+	out.name = name.Namespace + "_" + name.Name + "_" + key
+	out.target = routing.Target{Service: snapshots.ServicePort{Namespace: name.Namespace, Service: name.Name, Port: out.port.Name}, Weight: weight}
+	return out
+}
+
+// take returns the name of the backend that does some work for what a reference leads to. Backends that
+// do the same are one.
+func (b *backends) take(r reference, filters []policy.Filter, timeout policy.Duration, origin routing.Origin) string {
+	if r.problem != nil {
+		return b.answer(Invalid, policy.Answer{Status: 500}, origin)
+	}
+	made := routing.Backend{Targets: []routing.Target{r.target}, Filters: filters}
+	b.serve(&made, r)
+	if timeout != "" {
+		upstream := policy.Upstream{}
+		if made.Upstream != nil {
+			upstream = *made.Upstream
+		}
+		upstream.Timeouts.Server = timeout
+		made.Upstream = &upstream
+	}
+	suffix := "0"
+	if len(filters) > 0 || timeout != "" {
+		suffix = digest(filters, timeout)
+	}
+	made.Name = r.name + ":" + suffix
+	return b.add(made, origin)
+}
+
+// serve applies what the Service says of how it is spoken to. What needs more than the Service, and
+// what protects it, is not supported here: then nothing is served.
+func (b *backends) serve(made *routing.Backend, r reference) {
+	var port options.Values
+	if r.port.AppProtocol != nil {
+		port = options.AppProtocol(*r.port.AppProtocol)
+	}
+	offered, _ := options.Read(options.OnService, r.service.Value.Annotations)
+	if !offered.NeedsBackend() && !port.NeedsBackend() {
+		return
+	}
+	settings, _, closed := options.Resolve(port, offered)
+	more := settings.Basic != nil || settings.External != nil || len(settings.Snippet) > 0 || settings.Protection.Any() ||
+		settings.Upstream.Affinity != nil || settings.ServerSecrets != (options.ServerSecrets{}) || settings.Upstream.FastCGI != nil
+	if closed || more {
+		made.Targets = nil
+		return
+	}
+	made.Filters = append(made.Filters, settings.Filters()...)
+	if settings.Upstream != (policy.Upstream{}) {
+		made.Upstream = &settings.Upstream
+	}
+}
+
+// answer returns the name of a backend that answers by itself.
+func (b *backends) answer(name string, filter policy.Filter, origin routing.Origin) string {
+	return b.add(routing.Backend{Name: name, Filters: []policy.Filter{filter}}, origin)
+}
+
+func (b *backends) add(made routing.Backend, origin routing.Origin) string {
+	known := b.byName[made.Name]
+	if known == nil {
+		known = &made
+		b.byName[made.Name] = known
+	}
+	if !slices.Contains(known.Origins, origin) {
+		known.Origins = append(known.Origins, origin)
+	}
+	return made.Name
+}
+
+// split returns the name of what shares requests of a rule out: the backend, if there is but one. The
+// name stays when weights change.
+func (b *backends) split(shares []routing.Share, prefix string, origin routing.Origin) string {
+	merged := map[string]int{}
+	for _, s := range shares {
+		merged[s.Backend] += s.Weight
+	}
+	var out []routing.Share
+	for name, weight := range merged {
+		out = append(out, routing.Share{Backend: name, Weight: weight})
+	}
+	slices.SortFunc(out, func(a, c routing.Share) int {
+		if a.Backend < c.Backend {
+			return -1
+		}
+		return 1
+	})
+	if len(out) == 1 {
+		return out[0].Backend
+	}
+	name := "%" + digest(origin.Object.Namespace, origin.Object.Name, origin.Field, prefix)
+	b.splits[name] = routing.Split{Name: name, Shares: out, Origin: origin}
+	return name
+}
+
+func digest(of ...any) string {
+	h := sha256.New()
+	for _, v := range of {
+		fmt.Fprintf(h, "%#v\n", v)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,174 @@
+package gateway
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/expression"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// match is a match of a rule, free of hosts.
+type match struct {
+	routing.PathMatch
+	conditions []routing.Condition
+}
+
+// matchesOf returns the matches of a rule; none in the rule stands for every request. The problem says
+// which part is not supported.
+func matchesOf(rule gatewayv1.HTTPRouteRule, form routing.PathForm) ([]match, *problem) {
+	if len(rule.Matches) == 0 {
+		return []match{{PathMatch: routing.PathMatch{Type: routing.Prefix}}}, nil
+	}
+	var out []match
+	for i, m := range rule.Matches {
+		one, p := matchOf(m, form)
+		if p != nil {
+			return nil, p.in("matches", i)
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func matchOf(in gatewayv1.HTTPRouteMatch, form routing.PathForm) (match, *problem) {
+	out, p := pathOf(in.Path, form)
+	if p != nil {
+		return match{}, p.in("path")
+	}
+	if in.Method != nil {
+		if !isToken.MatchString(string(*in.Method)) {
+			return match{}, unsupported("method %q is not supported", *in.Method).in("method")
+		}
+		out.conditions = append(out.conditions, routing.Condition{Of: routing.Method, Value: string(*in.Method)})
+	}
+	headers, params := map[string]bool{}, map[string]bool{}
+	for i, h := range in.Headers {
+		kind := gatewayv1.HeaderMatchExact
+		if h.Type != nil {
+			kind = *h.Type
+		}
+		name := strings.ToLower(string(h.Name))
+		if headers[name] {
+			continue // only the first one of a name counts, says the specification
+		}
+		headers[name] = true
+		c, p := conditionOf(name, h.Value, string(kind), routing.Header, routing.HeaderPattern)
+		if p != nil {
+			return match{}, p.in("headers", i)
+		}
+		out.conditions = append(out.conditions, c)
+	}
+	for i, q := range in.QueryParams {
+		kind := gatewayv1.QueryParamMatchExact
+		if q.Type != nil {
+			kind = *q.Type
+		}
+		if params[string(q.Name)] {
+			continue
+		}
+		params[string(q.Name)] = true
+		c, p := conditionOf(string(q.Name), q.Value, string(kind), routing.Query, routing.QueryPattern)
+		if p != nil {
+			return match{}, p.in("queryParams", i)
+		}
+		out.conditions = append(out.conditions, c)
+	}
+	return out, nil
+}
+
+// isToken are the names of headers and parameters that can be written into rules. The API allows a few
+// more characters, which mean something to HAProxy there.
+var isToken = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+func conditionOf(name, value, kind string, exact, pattern routing.Part) (routing.Condition, *problem) {
+	if !isToken.MatchString(name) {
+		return routing.Condition{}, unsupported("name %q holds characters that are not supported", name)
+	}
+	switch kind {
+	case "Exact":
+		if value == "" || strings.Trim(value, " \t") != value || len(value) > 4096 {
+			return routing.Condition{}, unsupported("value %q is none that a request can have", value)
+		}
+		return routing.Condition{Of: exact, Name: name, Value: value}, nil
+	case "RegularExpression":
+		text, p := patternOf(value)
+		return routing.Condition{Of: pattern, Name: name, Value: text}, p
+	}
+	return routing.Condition{}, unsupported("type %q is not supported", kind)
+}
+
+// patternOf returns an expression that takes whole values. HAProxy compares it with no more than 1024
+// bytes of a value: a longer one matches nothing, so that no expression takes what was cut off.
+func patternOf(text string) (string, *problem) {
+	if _, err := expression.Parse(text); err != nil {
+		return "", unsupported("expression %q: %v", text, err)
+	}
+	if _, err := regexp.Compile(text); err != nil {
+		return "", unsupported("expression %q: %v", text, err)
+	}
+	return `^(?=[\s\S]{0,1023}\z)(?:` + text + `)\z`, nil
+}
+
+func pathOf(in *gatewayv1.HTTPPathMatch, form routing.PathForm) (match, *problem) {
+	kind, value := gatewayv1.PathMatchPathPrefix, "/"
+	if in != nil && in.Type != nil {
+		kind = *in.Type
+	}
+	if in != nil && in.Value != nil {
+		value = *in.Value
+	}
+	if kind == gatewayv1.PathMatchRegularExpression {
+		text, p := patternOf(value)
+		return match{routing.PathMatch{Type: routing.Prefix}, []routing.Condition{{Of: routing.PathPattern, Value: text}}}, p
+	}
+	if p := checkPath(value); p != nil {
+		return match{}, p
+	}
+	path := form.Of(value)
+	switch kind {
+	case gatewayv1.PathMatchExact:
+		return match{PathMatch: routing.PathMatch{Type: routing.Exact, Path: path}}, nil
+	case gatewayv1.PathMatchPathPrefix:
+		return match{PathMatch: routing.PathMatch{Type: routing.Prefix, Path: strings.TrimRight(path, "/")}}, nil
+	}
+	return match{}, unsupported("type %q is not supported", kind)
+}
+
+// checkPath says why a path cannot be matched. The API server refuses most of these.
+func checkPath(path string) *problem {
+	if !strings.HasPrefix(path, "/") {
+		return unsupported("path %q does not begin with a slash", path)
+	}
+	if message, _ := routing.CheckUsable(path); message != "" {
+		return unsupported("path %q %s", path, message)
+	}
+	for _, part := range []string{"//", "/./", "/../", "%2f", "%2F"} {
+		if strings.Contains(path, part) {
+			return unsupported("path %q holds %q", path, part)
+		}
+	}
+	if strings.HasSuffix(path, "/.") || strings.HasSuffix(path, "/..") {
+		return unsupported("path %q ends in dots", path)
+	}
+	return nil
+}
+
+// problem is why a rule, or a reference in it, is not what it says. Path leads to it.
+type problem struct {
+	reason, message string
+	path            []any
+}
+
+func unsupported(format string, args ...any) *problem {
+	return &problem{reason: string(gatewayv1.RouteReasonUnsupportedValue), message: fmt.Sprintf(format, args...)}
+}
+
+// in puts the problem below a field.
+func (p *problem) in(path ...any) *problem {
+	p.path = append(append([]any{}, path...), p.path...)
+	return p
+}

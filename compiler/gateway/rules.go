@@ -1,0 +1,250 @@
+package gateway
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/policy"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+)
+
+// work is what a rule does with its requests, besides choosing servers. Rewrite is for each prefix
+// that the rule matches.
+type work struct {
+	filters  []policy.Filter
+	rewrite  *gatewayv1.HTTPPathModifier
+	redirect *policy.RedirectURL
+	timeout  policy.Duration
+	// closed says why requests are answered 500.
+	closed *problem
+}
+
+// workOf returns what filters ask for.
+func workOf(filters []gatewayv1.HTTPRouteFilter) (work, *problem) {
+	var w work
+	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
+	for i, f := range filters {
+		if seen[f.Type] && f.Type != gatewayv1.HTTPRouteFilterExtensionRef {
+			return w, unsupported("the filter %s is there twice", f.Type).in("filters", i)
+		}
+		seen[f.Type] = true
+		if p := w.add(f); p != nil {
+			return w, p.in("filters", i)
+		}
+	}
+	if seen[gatewayv1.HTTPRouteFilterRequestRedirect] && seen[gatewayv1.HTTPRouteFilterURLRewrite] {
+		return w, &problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "a request is either redirected or rewritten", path: []any{"filters"}}
+	}
+	return w, nil
+}
+
+func (w *work) add(f gatewayv1.HTTPRouteFilter) *problem {
+	switch {
+	case f.Type == gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.RequestHeaderModifier != nil:
+		return w.edit(policy.Requests, *f.RequestHeaderModifier).below("requestHeaderModifier")
+	case f.Type == gatewayv1.HTTPRouteFilterResponseHeaderModifier && f.ResponseHeaderModifier != nil:
+		return w.edit(policy.Answers, *f.ResponseHeaderModifier).below("responseHeaderModifier")
+	case f.Type == gatewayv1.HTTPRouteFilterRequestRedirect && f.RequestRedirect != nil:
+		return w.redirected(*f.RequestRedirect).below("requestRedirect")
+	case f.Type == gatewayv1.HTTPRouteFilterURLRewrite && f.URLRewrite != nil:
+		if h := f.URLRewrite.Hostname; h != nil {
+			if p := checkHost(string(*h)); p != nil {
+				return p.in("urlRewrite", "hostname")
+			}
+			w.filters = append(w.filters, policy.RewriteHost{Host: string(*h)})
+		}
+		return w.path(f.URLRewrite.Path).below("urlRewrite", "path")
+	case f.Type == gatewayv1.HTTPRouteFilterExtensionRef:
+		w.closed = &problem{reason: string(gatewayv1.RouteReasonInvalidKind), message: "a filter of a kind that is not known; requests are answered 500", path: []any{"extensionRef"}}
+		return nil
+	}
+	return unsupported("the filter %s is not supported", f.Type).in("type")
+}
+
+// below is [problem.in] for what may be nil.
+func (p *problem) below(path ...any) *problem {
+	if p == nil {
+		return nil
+	}
+	return p.in(path...)
+}
+
+// edit adds the changes of headers: what is removed, then what is set, then what is added.
+func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
+	var edits []policy.HeaderEdit
+	names := map[string]bool{}
+	add := func(do policy.EditVerb, name, value string) *problem {
+		if !isToken.MatchString(name) {
+			return unsupported("header name %q holds characters that are not supported", name)
+		}
+		if names[strings.ToLower(name)] {
+			return unsupported("header %q is changed twice", name)
+		}
+		names[strings.ToLower(name)] = true
+		if strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return unsupported("the value of header %q holds what cannot be sent", name)
+		}
+		edits = append(edits, policy.HeaderEdit{Do: do, Name: name, Value: value})
+		return nil
+	}
+	for i, name := range in.Remove {
+		if p := add(policy.Remove, name, ""); p != nil {
+			return p.in("remove", i)
+		}
+	}
+	for i, h := range in.Set {
+		if p := add(policy.Set, string(h.Name), h.Value); p != nil {
+			return p.in("set", i)
+		}
+	}
+	for i, h := range in.Add {
+		if p := add(policy.Add, string(h.Name), h.Value); p != nil {
+			return p.in("add", i)
+		}
+	}
+	if len(edits) > 0 {
+		w.filters = append(w.filters, policy.Headers{Of: of, Edits: edits})
+	}
+	return nil
+}
+
+func checkHost(host string) *problem {
+	if message, _ := hostname.Check(host); message != "" || strings.Contains(host, "*") {
+		return unsupported("hostname %q is not one host", host)
+	}
+	return nil
+}
+
+func (w *work) redirected(in gatewayv1.HTTPRequestRedirectFilter) *problem {
+	out := &policy.RedirectURL{Code: 302}
+	if in.Scheme != nil {
+		if *in.Scheme != "http" && *in.Scheme != "https" {
+			return unsupported("scheme %q is not supported", *in.Scheme).in("scheme")
+		}
+		out.Scheme = *in.Scheme
+	}
+	if in.Hostname != nil {
+		if p := checkHost(string(*in.Hostname)); p != nil {
+			return p.in("hostname")
+		}
+		out.Host = string(*in.Hostname)
+	}
+	if in.Port != nil {
+		if *in.Port < 1 || *in.Port > 65535 {
+			return unsupported("there is no port %d", *in.Port).in("port")
+		}
+		out.Port = int(*in.Port)
+	}
+	if in.StatusCode != nil {
+		switch *in.StatusCode {
+		case 301, 302, 303, 307, 308:
+			out.Code = *in.StatusCode
+		default:
+			return unsupported("status %d is not supported", *in.StatusCode).in("statusCode")
+		}
+	}
+	w.redirect = out
+	return w.path(in.Path).below("path")
+}
+
+// path takes note of how the path changes.
+func (w *work) path(in *gatewayv1.HTTPPathModifier) *problem {
+	if in == nil {
+		return nil
+	}
+	var to *string
+	switch in.Type {
+	case gatewayv1.FullPathHTTPPathModifier:
+		to = in.ReplaceFullPath
+	case gatewayv1.PrefixMatchHTTPPathModifier:
+		to = in.ReplacePrefixMatch
+	}
+	if to == nil || (in.ReplaceFullPath != nil) == (in.ReplacePrefixMatch != nil) {
+		return unsupported("the path is not replaced by what the type %q says", in.Type)
+	}
+	if *to != "" {
+		if p := checkPath(*to); p != nil {
+			return p
+		}
+	}
+	if strings.ContainsAny(*to, `\'`) {
+		return unsupported("path %q holds characters that are not supported", *to)
+	}
+	w.rewrite = in
+	return nil
+}
+
+// isPlain reports whether servers get requests as they come.
+func (w work) isPlain() bool {
+	return len(w.filters) == 0 && w.rewrite == nil && w.redirect == nil && w.timeout == ""
+}
+
+// filtersFor returns the filters for requests that a match takes.
+func (w work) filtersFor(m match) ([]policy.Filter, *problem) {
+	out := append([]policy.Filter{}, w.filters...)
+	if w.rewrite != nil {
+		if w.rewrite.Type == gatewayv1.FullPathHTTPPathModifier {
+			to := *w.rewrite.ReplaceFullPath
+			if to == "" {
+				to = "/"
+			}
+			out = append(out, policy.RewritePath{Pattern: "^.*", Replacement: to})
+		} else {
+			pattern := len(m.conditions) > 0 && m.conditions[0].Of == routing.PathPattern
+			if m.Type != routing.Prefix || pattern {
+				return nil, unsupported("only a prefix can be replaced, and a match has none")
+			}
+			out = append(out, replaced(m.Path, strings.TrimRight(*w.rewrite.ReplacePrefixMatch, "/")))
+		}
+	}
+	if w.redirect != nil {
+		out = append(out, *w.redirect)
+	}
+	return out, nil
+}
+
+// replaced returns the filter that replaces a prefix, by whole elements.
+func replaced(prefix, to string) policy.RewritePath {
+	if to == "" {
+		return policy.RewritePath{Pattern: "^" + regexp.QuoteMeta(prefix) + "/?(.*)$", Replacement: `/\1`}
+	}
+	return policy.RewritePath{Pattern: "^" + regexp.QuoteMeta(prefix) + "(/.*)?$", Replacement: to + `\1`}
+}
+
+// timeoutOf returns how long a server may take, the smaller of what a rule says, and "" if it says
+// nothing. No limit is as long as HAProxy can wait.
+func timeoutOf(in *gatewayv1.HTTPRouteTimeouts) (policy.Duration, *problem) {
+	if in == nil {
+		return "", nil
+	}
+	const unlimited = 24 * 24 * time.Hour
+	least := time.Duration(-1)
+	for _, f := range []struct {
+		name  string
+		value *gatewayv1.Duration
+	}{{"request", in.Request}, {"backendRequest", in.BackendRequest}} {
+		if f.value == nil {
+			continue
+		}
+		d, err := time.ParseDuration(string(*f.value))
+		if err != nil || d < 0 || d > unlimited || d%time.Millisecond != 0 {
+			return "", unsupported("%q is no duration that can be waited for", *f.value).in("timeouts", f.name)
+		}
+		if d == 0 {
+			d = unlimited
+		}
+		if least < 0 || d < least {
+			least = d
+		}
+	}
+	if least < 0 {
+		return "", nil
+	}
+	return policy.Duration(fmt.Sprintf("%dms", least.Milliseconds())), nil
+}

@@ -1,0 +1,132 @@
+package gateway
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+)
+
+// Verdicts are what the status of objects is to say, by age and name of the objects. Conditions have
+// no time, and Programmed is missing where it depends on what HAProxy runs: only listeners and
+// Gateways that are not served have it, as false.
+type Verdicts struct {
+	Classes  []ClassVerdict
+	Gateways []GatewayVerdict
+	Routes   []RouteVerdict
+}
+
+// ClassVerdict is the status of a GatewayClass.
+type ClassVerdict struct {
+	Ref    diag.Object
+	Status gatewayv1.GatewayClassStatus
+}
+
+// GatewayVerdict is the status of a Gateway.
+type GatewayVerdict struct {
+	Ref    diag.Object
+	Status gatewayv1.GatewayStatus
+}
+
+// RouteVerdict is the status of a route, for those of its parents that are ours.
+type RouteVerdict struct {
+	Ref     diag.Object
+	Parents []gatewayv1.RouteParentStatus
+}
+
+// condition returns a condition that is true, unless there is something to say.
+func condition(kind, reason string, v attach.Verdict, generation int64) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: generation}
+	if !v.Fine() {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v.Reason, v.Message
+	}
+	return c
+}
+
+func classVerdict(c inputs.Object[gatewayv1.GatewayClass]) ClassVerdict {
+	var v attach.Verdict
+	if c.Value.Spec.ParametersRef != nil {
+		v = attach.Verdict{Reason: string(gatewayv1.GatewayClassReasonInvalidParameters), Message: "parameters are not supported"}
+	}
+	return ClassVerdict{c.Ref, gatewayv1.GatewayClassStatus{Conditions: []metav1.Condition{
+		condition(string(gatewayv1.GatewayClassConditionStatusAccepted), string(gatewayv1.GatewayClassReasonAccepted), v, c.Value.Generation),
+	}}}
+}
+
+func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
+	out := GatewayVerdict{Ref: g.Ref}
+	generation := g.Value.Generation
+	serves, all := false, true
+	for _, l := range g.Listeners {
+		out.Status.Listeners = append(out.Status.Listeners, listenerVerdict(l, generation))
+		serves, all = serves || l.Serves(), all && l.Serves()
+	}
+	accepted := condition(string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayReasonAccepted), g.Refused, generation)
+	if g.Refused.Fine() && !all {
+		accepted.Reason, accepted.Message = string(gatewayv1.GatewayReasonListenersNotValid), "some listeners are not served"
+		if !serves {
+			accepted.Status = metav1.ConditionFalse
+		}
+	}
+	out.Status.Conditions = []metav1.Condition{accepted}
+	if !serves {
+		out.Status.Conditions = append(out.Status.Conditions, condition(string(gatewayv1.GatewayConditionProgrammed), "",
+			attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: "no listener is served"}, generation))
+	}
+	return out
+}
+
+func listenerVerdict(l *attach.Listener, generation int64) gatewayv1.ListenerStatus {
+	out := gatewayv1.ListenerStatus{Name: l.Spec.Name, AttachedRoutes: int32(l.Attached), SupportedKinds: []gatewayv1.RouteGroupKind{}}
+	group := gatewayv1.Group(attach.Group)
+	for _, k := range l.Kinds {
+		out.SupportedKinds = append(out.SupportedKinds, gatewayv1.RouteGroupKind{Group: &group, Kind: gatewayv1.Kind(k)})
+	}
+	accepted := l.Accepted
+	if accepted.Fine() {
+		accepted = l.Conflicted
+	}
+	conflicted := metav1.Condition{Type: string(gatewayv1.ListenerConditionConflicted), Status: metav1.ConditionFalse, Reason: string(gatewayv1.ListenerReasonNoConflicts), ObservedGeneration: generation}
+	if !l.Conflicted.Fine() {
+		conflicted.Status, conflicted.Reason, conflicted.Message = metav1.ConditionTrue, l.Conflicted.Reason, l.Conflicted.Message
+	}
+	out.Conditions = []metav1.Condition{
+		condition(string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerReasonAccepted), accepted, generation),
+		conflicted,
+		condition(string(gatewayv1.ListenerConditionResolvedRefs), string(gatewayv1.ListenerReasonResolvedRefs), l.Resolved, generation),
+	}
+	if !l.Serves() {
+		out.Conditions = append(out.Conditions, condition(string(gatewayv1.ListenerConditionProgrammed), "",
+			attach.Verdict{Reason: string(gatewayv1.ListenerReasonInvalid), Message: "the listener is not served"}, generation))
+	}
+	return out
+}
+
+// verdict is what the status of a route says of one parent.
+func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict) gatewayv1.RouteParentStatus {
+	generation := r.Value.Generation
+	out := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: Controller, Conditions: []metav1.Condition{
+		condition(string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteReasonAccepted), why, generation),
+		condition(string(gatewayv1.RouteConditionResolvedRefs), string(gatewayv1.RouteReasonResolvedRefs), r.resolved, generation),
+	}}
+	if !r.dropped.Fine() {
+		out.Conditions = append(out.Conditions, metav1.Condition{
+			Type: string(gatewayv1.RouteConditionPartiallyInvalid), Status: metav1.ConditionTrue,
+			Reason: r.dropped.Reason, Message: r.dropped.Message, ObservedGeneration: generation,
+		})
+	}
+	return out
+}
+
+// Condition returns one of several conditions by its type, zero if it is missing.
+func Condition(all []metav1.Condition, kind string) metav1.Condition {
+	i := slices.IndexFunc(all, func(c metav1.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		return metav1.Condition{}
+	}
+	return all[i]
+}
