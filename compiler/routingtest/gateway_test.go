@@ -1,0 +1,241 @@
+package routingtest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+)
+
+const gatewayClass = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: hapsnap}\nspec: {controllerName: hapsnap.dev/gateway-controller}\n"
+
+// gatewayYAML is a Gateway of a namespace with one listener.
+func gatewayYAML(namespace, name string, port int, more string) string {
+	return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: %s, namespace: %s}\nspec:\n  gatewayClassName: hapsnap\n  listeners:\n  - {name: http, port: %d, protocol: HTTP%s}\n", name, namespace, port, more)
+}
+
+// routeYAML is a route of a namespace to the Gateway shop/web; spec is indented by two.
+func routeYAML(namespace, name, host, spec string) string {
+	return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec:\n  parentRefs: [{name: web, namespace: shop}]\n  hostnames: [%s]\n%s", name, namespace, host, spec)
+}
+
+// startGateway runs manifests with the Gateway shop/web. It returns the HAProxy with the address of the
+// Gateway, and with that of Ingresses.
+func startGateway(t *testing.T, yaml string) (e, ingresses edge) {
+	t.Helper()
+	address := ""
+	e = startEdited(t, func(cfg *config.Config) string {
+		port := freePort(t, cfg.Bind.Addresses[0])
+		address = fmt.Sprint(cfg.Bind.Addresses[0], ":", port)
+		return gatewayClass + gatewayYAML("shop", "web", port, ", allowedRoutes: {namespaces: {from: All}}") + yaml
+	})
+	await(t, func() error { return reachable(t, address) })
+	ingresses = e
+	e.http = address
+	return e, ingresses
+}
+
+func reachable(t *testing.T, address string) error {
+	t.Helper()
+	c, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
+	if err != nil {
+		return err
+	}
+	r, err := http.DefaultTransport.RoundTrip(c)
+	if err != nil {
+		return err
+	}
+	return r.Body.Close()
+}
+
+// Filters of a rule change requests and answers, and no others.
+func TestGatewayFilters(t *testing.T) {
+	t.Parallel()
+	port := mirror(t, "web", nil)
+	e, _ := startGateway(t, serviceYAML("shop", "web", port)+
+		routeYAML("shop", "headers", "headers.example", `  rules:
+  - filters:
+    - {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Set, value: "50% #1"}], add: [{name: X-Add, value: two}], remove: [X-Remove]}}
+    - {type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: X-From, value: filter}], remove: [Server]}}
+    backendRefs: [{name: web, port: 80}]
+`)+routeYAML("shop", "rewrite", "rewrite.example", `  rules:
+  - matches: [{path: {value: /one}}, {path: {value: /two/}}]
+    filters: [{type: URLRewrite, urlRewrite: {hostname: other.example, path: {type: ReplacePrefixMatch, replacePrefixMatch: /x/}}}]
+    backendRefs: [{name: web, port: 80}]
+  - matches: [{path: {value: /strip}}]
+    filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}]
+    backendRefs: [{name: web, port: 80}]
+  - matches: [{path: {value: /full}}]
+    filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /all}}}]
+    backendRefs: [{name: web, port: 80}]
+  - backendRefs: [{name: web, port: 80}]
+`))
+	clean(t, e)
+	got := e.send(t, false, "GET /?q HTTP/1.1\nHost: headers.example\nX-Set: a\nX-Add: one\nX-Remove: b\n\n")
+	if h := got.seen.Header; h.Get("X-Set") != "50% #1" || !slices.Equal(h["X-Add"], []string{"one", "two"}) || h.Get("X-Remove") != "" {
+		t.Errorf("the server got %v", got.seen.Header)
+	}
+	if got.Header.Get("X-From") != "filter" || got.Header.Get("Server") != "" {
+		t.Errorf("the client got %v", got.Header)
+	}
+	for target, want := range map[string]string{
+		"/one": "other.example /x", "/one/a?q=/one": "other.example /x/a?q=/one", "/two/b": "other.example /x/b", "/two": "other.example /x",
+		"/strip": "rewrite.example /", "/strip/a": "rewrite.example /a", "/full/a?b": "rewrite.example /all?b", "/onetwo": "rewrite.example /onetwo",
+	} {
+		got := e.send(t, false, "GET "+target+" HTTP/1.1\nHost: rewrite.example\n\n")
+		if s := got.seen.Host + " " + got.seen.Target; s != want {
+			t.Errorf("%s: %s, want %s", target, s, want)
+		}
+	}
+	if got := e.send(t, false, "GET / HTTP/1.1\nHost: rewrite.example\n\n"); got.Header.Get("X-From") != "server" {
+		t.Errorf("a filter of another route took effect: %v", got.Header)
+	}
+}
+
+// Redirects have the port of the listener, unless the rule says another one, or it is that of the scheme.
+func TestGatewayRedirects(t *testing.T) {
+	t.Parallel()
+	rule := func(path, filter string) string {
+		return fmt.Sprintf("  - {matches: [{path: {value: %s}}], filters: [{type: RequestRedirect, requestRedirect: {%s}}]}\n", path, filter)
+	}
+	e, _ := startGateway(t, routeYAML("shop", "redirect", "a.example", "  rules:\n"+
+		rule("/plain", "statusCode: 301")+rule("/host", "hostname: b.example")+rule("/scheme", "scheme: https, statusCode: 308")+rule("/port", "port: 8443, statusCode: 303")+
+		rule("/standard", "port: 80, statusCode: 307")+rule("/both", "scheme: https, port: 443")+
+		rule("/prefix", "path: {type: ReplacePrefixMatch, replacePrefixMatch: /to}")+rule("/full", "path: {type: ReplaceFullPath, replaceFullPath: /to}")))
+	clean(t, e)
+	_, port, _ := strings.Cut(e.http, ":")
+	for target, want := range map[string]string{
+		"/plain/x?y": "301 http://a.example:" + port + "/plain/x?y", "/host": "302 http://b.example:" + port + "/host", "/scheme": "308 https://a.example/scheme",
+		"/port": "303 http://a.example:8443/port", "/standard": "307 http://a.example/standard", "/both": "302 https://a.example/both",
+		"/prefix/x": "302 http://a.example:" + port + "/to/x", "/full/x": "302 http://a.example:" + port + "/to", "/none": "404 ",
+	} {
+		got := e.send(t, false, "GET "+target+" HTTP/1.1\nHost: a.example:"+port+"\n\n")
+		if s := fmt.Sprint(got.StatusCode, " ", got.Header.Get("Location")); s != want {
+			t.Errorf("%s: %s, want %s", target, s, want)
+		}
+	}
+}
+
+// Weights share requests out, and a share that leads to nothing is answered 500.
+func TestGatewayWeights(t *testing.T) {
+	t.Parallel()
+	e, _ := startGateway(t, serviceYAML("shop", "a", echo(t, "a"))+serviceYAML("shop", "b", echo(t, "b"))+
+		routeYAML("shop", "split", "split.example", "  rules: [{backendRefs: [{name: a, port: 80, weight: 3}, {name: b, port: 80, weight: 1}, {name: b, port: 80, weight: 0}]}]\n")+
+		routeYAML("shop", "half", "half.example", "  rules: [{backendRefs: [{name: a, port: 80}, {name: gone, port: 80}]}]\n")+
+		routeYAML("shop", "zero", "zero.example", "  rules: [{backendRefs: [{name: a, port: 80, weight: 0}]}]\n")+
+		routeYAML("shop", "none", "none.example", "  rules: [{matches: [{path: {value: /}}]}]\n"))
+	for host, want := range map[string]map[string]int{
+		"split.example": {"a": 750, "b": 250}, "half.example": {"a": 500, "500": 500}, "zero.example": {"500": 1000}, "none.example": {"500": 1000},
+	} {
+		c, got := client{address: e.http}, map[string]int{}
+		for range 1000 {
+			got[c.ask(t, host, "/")]++
+		}
+		for answer, n := range want {
+			if d := got[answer] - n; d > 100 || d < -100 || len(got) != len(want) { // six standard deviations
+				t.Errorf("%s: %v, want about %v", host, got, want)
+			}
+		}
+	}
+}
+
+// References to other namespaces need a grant. What is not granted, or is no Service, is answered 500, and
+// nothing else suffers.
+func TestGatewayReferences(t *testing.T) {
+	t.Parallel()
+	grant := "---\napiVersion: gateway.networking.k8s.io/v1beta1\nkind: ReferenceGrant\nmetadata: {name: one, namespace: other}\nspec:\n  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: shop}]\n  to: [{group: \"\", kind: Service, name: granted}]\n"
+	rule := func(path, ref string) string {
+		return fmt.Sprintf("  - {matches: [{path: {value: %s}}], backendRefs: [{%s}]}\n", path, ref)
+	}
+	e, _ := startGateway(t, grant+serviceYAML("other", "granted", echo(t, "granted"))+serviceYAML("other", "secret", echo(t, "secret"))+serviceYAML("shop", "web", echo(t, "web"))+
+		routeYAML("shop", "refs", "a.example", "  rules:\n"+rule("/granted", "name: granted, namespace: other, port: 80")+rule("/secret", "name: secret, namespace: other, port: 80")+
+			rule("/kind", "name: web, kind: Pod, port: 80")+rule("/port", "name: web, port: 81")+rule("/web", "name: web, port: 80"))+
+		routeYAML("third", "refs", "b.example", "  rules:\n"+rule("/granted", "name: granted, namespace: other, port: 80")))
+	for target, want := range map[string]string{
+		"a.example/granted": "granted", "a.example/secret": "500", "a.example/kind": "500", "a.example/port": "500", "a.example/web": "web", "b.example/granted": "500",
+	} {
+		host, path, _ := strings.Cut(target, "/")
+		if got := e.http11(t, "GET", host, "/"+path); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	for _, r := range e.result.Verdicts.Routes {
+		c := gateway.Condition(r.Parents[0].Conditions, string(gatewayv1.RouteConditionResolvedRefs))
+		if c.Status != "False" || c.Reason != string(gatewayv1.RouteReasonRefNotPermitted) {
+			t.Errorf("%v: %+v", r.Ref, c)
+		}
+	}
+}
+
+// A rule with something that is not supported is not served, and its requests get no wrong answer: what is
+// left of the route is served.
+func TestGatewayUnsupported(t *testing.T) {
+	t.Parallel()
+	e, _ := startGateway(t, serviceYAML("shop", "web", echo(t, "web"))+
+		routeYAML("shop", "part", "part.example", `  rules:
+  - {matches: [{path: {value: /mirror}}], filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}], backendRefs: [{name: web, port: 80}]}
+  - {matches: [{path: {value: /ok}}], backendRefs: [{name: web, port: 80}]}
+  - {matches: [{path: {value: /extension}}], filters: [{type: ExtensionRef, extensionRef: {group: a.example, kind: Thing, name: x}}], backendRefs: [{name: web, port: 80}]}
+`)+routeYAML("shop", "whole", "whole.example", "  rules: [{matches: [{path: {type: RegularExpression, value: '(a'}}], backendRefs: [{name: web, port: 80}]}]\n")+
+		routeYAML("shop", "retry", "retry.example", "  rules: [{retry: {attempts: 2}, backendRefs: [{name: web, port: 80}]}]\n"))
+	for target, want := range map[string]string{
+		"part.example/mirror": "404", "part.example/ok": "web", "part.example/extension": "500", "whole.example/(a": "404", "retry.example/": "404",
+	} {
+		host, path, _ := strings.Cut(target, "/")
+		if got := e.http11(t, "GET", host, "/"+path); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+	want := map[string]string{"part": "True Accepted True UnsupportedValue", "whole": "False UnsupportedValue  ", "retry": "False UnsupportedValue  "}
+	for _, r := range e.result.Verdicts.Routes {
+		conditions := r.Parents[0].Conditions
+		accepted, part := gateway.Condition(conditions, "Accepted"), gateway.Condition(conditions, "PartiallyInvalid")
+		if got := fmt.Sprint(accepted.Status, " ", accepted.Reason, " ", part.Status, " ", part.Reason); got != want[r.Ref.Name] {
+			t.Errorf("%s: %q, want %q", r.Ref.Name, got, want[r.Ref.Name])
+		}
+	}
+}
+
+// An answer that takes longer than the rule allows is 504.
+func TestGatewayTimeouts(t *testing.T) {
+	t.Parallel()
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(deadline):
+		}
+	}))
+	t.Cleanup(slow.Close)
+	e, _ := startGateway(t, serviceYAML("shop", "slow", portOf(slow))+
+		routeYAML("shop", "slow", "slow.example", "  rules: [{timeouts: {request: 5s, backendRequest: 500ms}, backendRefs: [{name: slow, port: 80}]}]\n"))
+	clean(t, e)
+	if got := e.http11(t, "GET", "slow.example", "/"); got != "504" {
+		t.Errorf("%s, want 504", got)
+	}
+}
+
+// Ingresses and Gateways are served side by side: one host has other routes by each port, and the
+// default backend answers for no Gateway.
+func TestGatewayBesideIngresses(t *testing.T) {
+	t.Parallel()
+	e, ingresses := startGateway(t, serviceYAML("shop", "web", echo(t, "web"))+serviceYAML("shop", "rest", echo(t, "rest"))+serviceYAML("shop", "gw", echo(t, "gw"))+
+		ingress{name: "web", rules: []string{"a.example P / web", "*.wild.example P / web"}, fallback: "rest"}.yaml()+
+		routeYAML("shop", "gw", "a.example, '*.wild.example'", "  rules: [{matches: [{path: {value: /gw}}], backendRefs: [{name: gw, port: 80}]}]\n"))
+	clean(t, e)
+	for target, want := range map[string][2]string{
+		"a.example/gw": {"gw", "web"}, "a.example/": {"404", "web"}, "x.wild.example/gw": {"gw", "web"}, "y.x.wild.example/gw": {"gw", "rest"}, "other.example/gw": {"404", "rest"},
+	} {
+		host, path, _ := strings.Cut(target, "/")
+		if got := [2]string{e.http11(t, "GET", host, "/"+path), ingresses.http11(t, "GET", host, "/"+path)}; got != want {
+			t.Errorf("%s: %v by the Gateway and by Ingresses, want %v", target, got, want)
+		}
+	}
+}
