@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/config"
 	"github.com/hapsnap/hapsnap/compiler/diag"
@@ -285,6 +286,18 @@ func describe(in inputs.Inputs) []render.Object {
 		out = append(out, render.Object{
 			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
 			APIVersion: "v1", Labels: o.Value.Labels, Annotations: o.Value.Annotations,
+		})
+	}
+	for _, o := range in.Gateway.Gateways {
+		out = append(out, render.Object{
+			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
+			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
+		})
+	}
+	for _, o := range in.Gateway.HTTPRoutes {
+		out = append(out, render.Object{
+			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
+			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
 		})
 	}
 	for _, o := range in.Others {

@@ -110,6 +110,19 @@ func namesIn(in inputs.Inputs) map[string]bool {
 			}
 		}
 	}
+	for _, o := range in.Gateway.Gateways {
+		for _, l := range o.Value.Spec.Listeners {
+			out[string(l.Name)] = true
+			if l.Hostname != nil {
+				out[string(*l.Hostname)] = true
+			}
+		}
+	}
+	for _, o := range in.Gateway.HTTPRoutes {
+		for _, host := range o.Value.Spec.Hostnames {
+			out[string(host)] = true
+		}
+	}
 	return out
 }
 

@@ -180,11 +180,6 @@ func (w *work) path(in *gatewayv1.HTTPPathModifier) *problem {
 	return nil
 }
 
-// isPlain reports whether servers get requests as they come.
-func (w work) isPlain() bool {
-	return len(w.filters) == 0 && w.rewrite == nil && w.redirect == nil && w.timeout == ""
-}
-
 // filtersFor returns the filters for requests that a match takes.
 func (w work) filtersFor(m match) ([]policy.Filter, *problem) {
 	out := append([]policy.Filter{}, w.filters...)

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,8 +75,8 @@ func NewGateway(o inputs.Object[gatewayv1.Gateway]) *Gateway {
 	for i, spec := range o.Value.Spec.Listeners {
 		l := &Listener{gateway: g, Spec: spec, Index: i, Origin: routing.Origin{Object: o.Ref, Position: o.Position("spec", "listeners", i), Field: fmt.Sprintf("spec.listeners[%d]", i)}}
 		if spec.Hostname != nil {
-			l.Host = hostname.Of(strings.ToLower(string(*spec.Hostname)))
-			if message, _ := hostname.Check(string(*spec.Hostname)); message != "" && *spec.Hostname != "" {
+			l.Host = hostname.Of(string(*spec.Hostname))
+			if message, _ := hostname.Check(hostname.Normal(string(*spec.Hostname))); message != "" && *spec.Hostname != "" {
 				l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "hostname %q %s", *spec.Hostname, message)
 			}
 		}
