@@ -21,9 +21,6 @@ import (
 	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
-// Controller is the controllerName of GatewayClasses that are ours.
-const Controller = "hapsnap.dev/gateway-controller"
-
 // Config says which Gateways are translated.
 type Config struct {
 	// Ports are those that Gateways cannot have, and what has them.
@@ -93,7 +90,7 @@ func sorted[T any](objects []inputs.Object[T], age func(*T) int64) []inputs.Obje
 func (t *translation) gateways(in inputs.GatewayAPI) {
 	ours := map[string]bool{}
 	for _, c := range sorted(in.Classes, func(c *gatewayv1.GatewayClass) int64 { return c.CreationTimestamp.Unix() }) {
-		if c.Value.Spec.ControllerName == Controller {
+		if c.Value.Spec.ControllerName == inputs.GatewayController {
 			ours[c.Ref.Name] = c.Value.Spec.ParametersRef == nil
 			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c))
 			if c.Value.Spec.ParametersRef != nil {

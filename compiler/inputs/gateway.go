@@ -1,6 +1,8 @@
 package inputs
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -17,6 +19,19 @@ type GatewayAPI struct {
 	Gateways   []Object[gatewayv1.Gateway]
 	HTTPRoutes []Object[gatewayv1.HTTPRoute]
 	Grants     []Object[gatewayv1.ReferenceGrant]
+}
+
+// GatewayController is the controllerName of GatewayClasses that are ours.
+const GatewayController = "hapsnap.dev/gateway-controller"
+
+// isOurs reports whether a class is ours. If none is, the objects are all somebody else's.
+func (in GatewayAPI) isOurs() bool {
+	return slices.ContainsFunc(in.Classes, func(c Object[gatewayv1.GatewayClass]) bool { return c.Value.Spec.ControllerName == GatewayController })
+}
+
+// withoutGatewayAPI returns findings but for those on objects of the Gateway API.
+func withoutGatewayAPI(found []diag.Diagnostic) []diag.Diagnostic {
+	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Object.APIVersion == "" && slices.Contains(gatewayKinds, d.Object.Kind) })
 }
 
 // gatewayGroup is the group of the Gateway API.
