@@ -202,6 +202,9 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 		return attempt{}, errors.New("what Gateways and Ingresses bring has the same names, which is a mistake of the compiler")
 	}
 	found = slices.Concat(found, more)
+	for _, name := range part.Asked.Secrets {
+		c.secrets[name] = true
+	}
 	a, err := c.publishable(ctx, render.Input{Model: model, Config: c.in.Config, Objects: describe(objects), Memo: c.in.Memo})
 	a.found, a.denied = slices.Concat(found, a.found, checkPathTemplates(model, a.artifact)), model.Denied
 	a.verdicts = verdicts
@@ -216,7 +219,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 			ports[l.Port] = "the listener " + l.Name
 		}
 	}
-	return gateway.Config{Ports: ports, Form: routing.FormOf(in.Config.Paths)}
+	return gateway.Config{Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen}
 }
 
 // routing is what the configuration says of the translation.

@@ -8,9 +8,9 @@
 //	extend/*.cfg    empty parts, there to be filled by an overlay
 //
 // A template that begins with {{- /* each backend */ -}} (or host, or
-// certificate, listener, or connections: a backend of whole connections) is
+// certificate, listener, bind, or connections: a backend of whole connections) is
 // executed once for each of them, any other one once. Maps and files can be made
-// for each listener, whose name then follows their own: maps/sni_https.map. What
+// for each listener and bind, whose name then follows their own: maps/sni_https.map. What
 // templates can read and call is documented in compiler/render.
 //
 // # Decisions

@@ -27,6 +27,8 @@ type Config struct {
 	Ports map[int]string
 	// Form is the one in which paths are compared.
 	Form routing.PathForm
+	// SecretsUnseen says that no Secret is looked at, and that none is missing.
+	SecretsUnseen bool
 }
 
 // Translate returns what Gateways that are ours and their routes bring to a model, the findings on them,
@@ -35,7 +37,10 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	if len(in.Gateway.Classes) == 0 {
 		return routing.Model{}, nil, Verdicts{}
 	}
-	t := &translation{cfg: cfg, binds: map[string]*bind{}}
+	t := &translation{cfg: cfg, binds: map[string]*bind{}, secrets: map[types.NamespacedName]inputs.Object[corev1.Secret]{}, certificates: map[string]routing.Certificate{}}
+	for _, s := range in.Secrets {
+		t.secrets[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
+	}
 	t.backends = &backends{services: map[types.NamespacedName]inputs.Object[corev1.Service]{}, byName: map[string]*routing.Backend{}, splits: map[string]routing.Split{}}
 	for _, s := range in.Services {
 		t.backends.services[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
@@ -63,6 +68,9 @@ type translation struct {
 	binds    map[string]*bind
 	found    []diag.Diagnostic
 	verdicts Verdicts
+
+	secrets      map[types.NamespacedName]inputs.Object[corev1.Secret]
+	certificates map[string]routing.Certificate // by file
 }
 
 // bind is a port of a Gateway with the listeners that serve there.
@@ -107,6 +115,7 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		g := attach.NewGateway(o)
 		t.world.Gateways = append(t.world.Gateways, g)
 		t.refuse(g)
+		t.world.Certify(g, t.certificate)
 		for _, l := range g.Listeners {
 			if by, is := taken[int(l.Spec.Port)]; is && l.Accepted.Fine() {
 				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
@@ -118,7 +127,11 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 		}
 		for _, l := range g.Listeners {
 			for _, v := range []attach.Verdict{l.Accepted, l.Conflicted, l.Resolved} {
-				if !v.Fine() {
+				switch {
+				case v.Fine():
+				case l.Serves():
+					t.report(diag.Warning, o.Ref, l.Origin.Position, fmt.Sprintf("listener %s: %s", l.Spec.Name, v.Message), "")
+				default:
 					t.report(diag.Error, o.Ref, l.Origin.Position, fmt.Sprintf("listener %s is not served: %s", l.Spec.Name, v.Message), "")
 				}
 			}
@@ -156,6 +169,12 @@ func (t *translation) open(g *attach.Gateway, port int) {
 		}
 	}
 	b.Bind = routing.Bind{Name: name, Port: port, Socket: port, Protocol: routing.HTTP, Origins: b.Origins}
+	for l := range b.index {
+		if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
+			b.Protocol = routing.HTTPS
+		}
+	}
+	b.ServerNames = serverNames(b)
 	t.binds[name] = b
 }
 
@@ -379,6 +398,11 @@ func (r *read) resolve(t *translation, p *problem) {
 // model returns what was collected, sorted.
 func (t *translation) model() routing.Model {
 	var m routing.Model
+	for _, file := range slices.Sorted(maps.Keys(t.certificates)) {
+		c := t.certificates[file]
+		m.Certificates = append(m.Certificates, c)
+		m.Asked.Secrets = append(m.Asked.Secrets, types.NamespacedName(c.Secret))
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.binds)) {
 		b := t.binds[name]
 		m.Binds = append(m.Binds, b.Bind)

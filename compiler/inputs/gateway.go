@@ -31,7 +31,9 @@ func (in GatewayAPI) isOurs() bool {
 
 // withoutGatewayAPI returns findings but for those on objects of the Gateway API.
 func withoutGatewayAPI(found []diag.Diagnostic) []diag.Diagnostic {
-	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool { return d.Object.APIVersion == "" && slices.Contains(gatewayKinds, d.Object.Kind) })
+	return slices.DeleteFunc(found, func(d diag.Diagnostic) bool {
+		return d.Object.APIVersion == "" && slices.Contains(gatewayKinds, d.Object.Kind)
+	})
 }
 
 // gatewayGroup is the group of the Gateway API.

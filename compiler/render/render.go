@@ -159,7 +159,7 @@ func (r *rendering) sections(into *assembly, i int) {
 	}
 }
 
-// files executes a template that is a file of its own, or one for each listener,
+// files executes a template that is a file of its own, or one for each listener or bind,
 // whose names follow its own. An empty one is left out, unless it is a map or
 // crt-list that every snapshot has.
 func (r *rendering) files(a *Artifact, i int) {
@@ -168,16 +168,17 @@ func (r *rendering) files(a *Artifact, i int) {
 		a.add(name, r.hostMap(i))
 		return
 	}
-	if r.set.loops[i] != eachListener {
+	loop := r.set.loops[i]
+	if loop != eachListener && loop != eachBind {
 		if file := r.file(i, r.page); !file.empty || !file.blank {
 			a.add(name, file)
 		}
 		return
 	}
 	ext := path.Ext(name)
-	for _, page := range r.page.each(eachListener) {
+	for _, page := range r.page.each(loop) {
 		if file := r.file(i, page); !file.empty {
-			a.add(strings.TrimSuffix(name, ext)+"_"+page.Listener.Name+ext, file)
+			a.add(strings.TrimSuffix(name, ext)+"_"+cmp.Or(page.Listener.Name, page.Bind.File())+ext, file)
 		}
 	}
 }

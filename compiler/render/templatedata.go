@@ -42,12 +42,13 @@ type TemplateData struct {
 	// DefaultCertificate is the file of a certificate, or "".
 	DefaultCertificate string
 
-	// Backend, Host, Certificate and Listener are what a template for each of them is
+	// Backend, Host, Certificate, Listener and Bind are what a template for each of them is
 	// executed for; else they are zero.
 	Backend     routing.Backend
 	Host        routing.Host
 	Certificate routing.Certificate
 	Listener    routing.Listener
+	Bind        routing.Bind
 
 	// Binds are the ports that have hosts of their own.
 	Binds []routing.Bind
@@ -219,6 +220,8 @@ func (d TemplateData) each(of loop) []TemplateData {
 	switch of {
 	case eachListener:
 		return pages(d, d.Listeners, func(d *TemplateData, l routing.Listener) { d.Listener = l })
+	case eachBind:
+		return pages(d, d.Binds, func(d *TemplateData, b routing.Bind) { d.Bind = b })
 	case eachHost:
 		return pages(d, d.Hosts, func(d *TemplateData, h routing.Host) { d.Host = h })
 	case eachCertificate:

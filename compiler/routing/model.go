@@ -105,7 +105,15 @@ type Bind struct {
 	Socket    int    // that HAProxy binds
 	Addresses []string
 	Protocol  Protocol
-	Origins   []Origin
+	// ServerNames are what clients get over HTTPS, by host. That of the host "" is for clients that ask
+	// for no other one.
+	ServerNames []ServerName
+	Origins     []Origin
+}
+
+// File names the bind in the names of files. No part of its name has an underscore.
+func (b Bind) File() string {
+	return shortStem(strings.NewReplacer("/", "_", ":", "_", ".", "_").Replace(b.Name))
 }
 
 // Split shares requests out over backends. Name begins with a "%", which that of no backend
@@ -463,10 +471,14 @@ func CertificateFile(secret snapshots.SecretName) string { return secretFile("",
 func AuthorityFile(secret snapshots.SecretName) string { return secretFile("ca__", secret) }
 
 func secretFile(prefix string, secret snapshots.SecretName) string {
-	stem := prefix + secret.Namespace + "_" + strings.ReplaceAll(secret.Name, ".", "_")
+	return "certs/" + shortStem(prefix+secret.Namespace+"_"+strings.ReplaceAll(secret.Name, ".", "_")) + ".pem"
+}
+
+// shortStem returns the name of a file that is not too long.
+func shortStem(stem string) string {
 	if len(stem) > maxFileStem {
 		sum := sha256.Sum256([]byte(stem))
 		stem = stem[:maxFileStem-17] + "_" + hex.EncodeToString(sum[:8])
 	}
-	return "certs/" + stem + ".pem"
+	return stem
 }

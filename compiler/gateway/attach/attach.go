@@ -39,6 +39,8 @@ type Listener struct {
 	Kinds []string
 	// Accepted, Conflicted and Resolved are what its conditions say.
 	Accepted, Conflicted, Resolved Verdict
+	// Certificates are those that clients may get, by file; none that may not be referred to.
+	Certificates []routing.Certificate
 	// Attached counts the routes that are attached.
 	Attached int
 
@@ -65,7 +67,8 @@ func (l *Listener) Serves() bool {
 
 // kindsOf are the kinds of routes that a protocol may have.
 var kindsOf = map[gatewayv1.ProtocolType][]string{
-	gatewayv1.HTTPProtocolType: {"HTTPRoute"},
+	gatewayv1.HTTPProtocolType:  {"HTTPRoute"},
+	gatewayv1.HTTPSProtocolType: {"HTTPRoute"},
 }
 
 // NewGateway returns a Gateway whose listeners are judged by themselves and among each other.
@@ -91,13 +94,27 @@ func NewGateway(o inputs.Object[gatewayv1.Gateway]) *Gateway {
 		if spec.Port < 1 || spec.Port > 65535 {
 			l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonPortUnavailable, "there is no port %d", spec.Port)
 		}
-		if spec.TLS != nil && spec.Protocol == gatewayv1.HTTPProtocolType {
-			l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "a listener of the protocol HTTP has no TLS")
-		}
+		l.tls()
 		g.Listeners = append(g.Listeners, l)
 	}
 	g.conflicts()
 	return g
+}
+
+// tls judges what a listener says of TLS, but for the certificates.
+func (l *Listener) tls() {
+	tls := l.Spec.TLS
+	switch {
+	case l.Spec.Protocol == gatewayv1.HTTPProtocolType && tls != nil:
+		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "a listener of the protocol HTTP has no TLS")
+	case l.Spec.Protocol != gatewayv1.HTTPSProtocolType:
+	case tls == nil || len(tls.CertificateRefs) == 0:
+		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "a listener of the protocol HTTPS needs a certificate")
+	case tls.Mode != nil && *tls.Mode != gatewayv1.TLSModeTerminate:
+		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "TLS of the mode %s is not supported", *tls.Mode)
+	case len(tls.Options) > 0:
+		l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "options of TLS are not supported")
+	}
 }
 
 // kinds finds out which kinds of routes may attach.
@@ -246,6 +263,45 @@ func common(listener string, hosts []string) []string {
 
 // Reference names an object that another one refers to.
 type Reference struct{ Group, Kind, Namespace, Name string }
+
+// Certify finds the certificates of the listeners of a Gateway. Of finds that of a Secret, and says why
+// there is none now: the listener then refers to it all the same.
+func (w World) Certify(g *Gateway, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
+	for _, l := range g.Listeners {
+		if l.Spec.TLS == nil || !l.Accepted.Fine() {
+			continue
+		}
+		for i, ref := range l.Spec.TLS.CertificateRefs {
+			to := Reference{Kind: "Secret", Namespace: g.Ref.Namespace, Name: string(ref.Name)}
+			if ref.Group != nil {
+				to.Group = string(*ref.Group)
+			}
+			if ref.Kind != nil {
+				to.Kind = string(*ref.Kind)
+			}
+			if ref.Namespace != nil {
+				to.Namespace = string(*ref.Namespace)
+			}
+			if to.Group != "" || to.Kind != "Secret" {
+				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidCertificateRef, "a certificate is in a Secret, and not in a %s", to.Kind)
+				continue
+			}
+			if !w.Permitted("Gateway", g.Ref.Namespace, to) {
+				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonRefNotPermitted, "no ReferenceGrant of the namespace %s permits the reference to Secret %s/%s", to.Namespace, to.Namespace, to.Name)
+				continue
+			}
+			origin := routing.Origin{
+				Object: g.Ref, Position: g.Position("spec", "listeners", l.Index, "tls", "certificateRefs", i),
+				Field: fmt.Sprintf("spec.listeners[%d].tls.certificateRefs[%d]", l.Index, i),
+			}
+			certificate, why := of(to.Name, to.Namespace, origin)
+			if why != "" {
+				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidCertificateRef, "Secret %s/%s %s", to.Namespace, to.Name, why)
+			}
+			l.Certificates = append(l.Certificates, certificate)
+		}
+	}
+}
 
 // Permitted reports whether objects of a kind of the Gateway API in a namespace may refer to an object:
 // one of the same namespace, or one that a ReferenceGrant there names.

@@ -1,0 +1,207 @@
+package gateway_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+	"github.com/hapsnap/hapsnap/compiler/routing/modeltest"
+	"github.com/hapsnap/hapsnap/internal/manifests"
+)
+
+const class = `---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: hapsnap}
+spec: {controllerName: hapsnap.dev/gateway-controller}
+`
+
+// object is a manifest of the Gateway API in the namespace shop.
+func object(kind, name, spec string) string {
+	return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: %s\nmetadata: {name: %s, namespace: shop}\nspec: %s\n", kind, name, spec)
+}
+
+func service(name string) string {
+	return "---\napiVersion: v1\nkind: Service\nmetadata: {name: " + name + ", namespace: shop}\nspec: {ports: [{port: 80}]}\n"
+}
+
+func gathered(t *testing.T, yaml string) inputs.Inputs {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := manifests.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, found, _ := inputs.Gather(set)
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	return in
+}
+
+var usual = gateway.Config{Ports: map[int]string{443: "the listener for https"}, Form: routing.NormalForm}
+
+const several = `{gatewayClassName: hapsnap, listeners: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP, hostname: "*.b.example"}, {name: c, port: 443, protocol: HTTP}]}`
+
+// world has Gateways that contend for a port, and routes with what is supported and what is not.
+func world() string {
+	return class + object("Gateway", "one", several) + object("Gateway", "two", several) + object("Gateway", "strange", strings.Replace(several, "hapsnap", "other", 1)) +
+		service("web") + service("next") +
+		object("HTTPRoute", "good", `{parentRefs: [{name: one}, {name: two}, {name: strange}], hostnames: [x.b.example, a.example], rules: [{backendRefs: [{name: web, port: 80, weight: 2}, {name: next, port: 80}]}]}`) +
+		object("HTTPRoute", "half", `{parentRefs: [{name: one, sectionName: a}], rules: [{matches: [{headers: [{name: "X#", value: a}]}]}, {matches: [{path: {value: /half}}], backendRefs: [{name: gone, port: 80}]}]}`) +
+		object("HTTPRoute", "bad", `{parentRefs: [{name: one}], rules: [{filters: [{type: CORS, cors: {}}]}]}`) +
+		object("HTTPRoute", "foreign", `{parentRefs: [{name: strange}]}`) +
+		object("HTTPRoute", "lost", `{parentRefs: [{name: one, sectionName: z}]}`)
+}
+
+// Translations are models that mean something, in whatever order the objects come.
+func TestTranslateIgnoresOrder(t *testing.T) {
+	t.Parallel()
+	in := gathered(t, world())
+	model, found, verdicts := gateway.Translate(in, usual)
+	if err := modeltest.Check(model); err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		g := in
+		g.Gateway.Gateways, g.Gateway.HTTPRoutes, g.Services = slices.Clone(in.Gateway.Gateways), slices.Clone(in.Gateway.HTTPRoutes), slices.Clone(in.Services)
+		r.Shuffle(len(g.Gateway.Gateways), func(a, b int) {
+			g.Gateway.Gateways[a], g.Gateway.Gateways[b] = g.Gateway.Gateways[b], g.Gateway.Gateways[a]
+		})
+		r.Shuffle(len(g.Gateway.HTTPRoutes), func(a, b int) {
+			g.Gateway.HTTPRoutes[a], g.Gateway.HTTPRoutes[b] = g.Gateway.HTTPRoutes[b], g.Gateway.HTTPRoutes[a]
+		})
+		slices.Reverse(g.Services)
+		again, said, judged := gateway.Translate(g, usual)
+		if !reflect.DeepEqual(again, model) || !reflect.DeepEqual(said, found) || !reflect.DeepEqual(judged, verdicts) {
+			t.Fatal("another order means something else")
+		}
+	}
+}
+
+// conditionsOf returns those that matter of a status, each as type=reason, with a "!" where it is false.
+func conditionsOf(all []metav1.Condition) string {
+	var words []string
+	for _, c := range all {
+		mark := ""
+		if c.Status == metav1.ConditionFalse {
+			mark = "!"
+		}
+		words = append(words, mark+c.Type+"="+c.Reason)
+	}
+	return strings.Join(words, " ")
+}
+
+// The status says what is served, and why something is not.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	_, _, v := gateway.Translate(gathered(t, world()), usual)
+	got := map[string]string{}
+	for _, c := range v.Classes {
+		got[c.Ref.Name] = conditionsOf(c.Status.Conditions)
+	}
+	for _, g := range v.Gateways {
+		got[g.Ref.Name] = conditionsOf(g.Status.Conditions)
+		for _, l := range g.Status.Listeners {
+			got[g.Ref.Name+" "+string(l.Name)] = fmt.Sprint(l.AttachedRoutes, " ", conditionsOf(l.Conditions))
+		}
+	}
+	for _, r := range v.Routes {
+		for i, p := range r.Parents {
+			got[fmt.Sprint(r.Ref.Name, " ", i)] = conditionsOf(p.Conditions)
+		}
+	}
+	const served, taken = "Accepted=Accepted !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs", "!Accepted=PortUnavailable !Conflicted=NoConflicts ResolvedRefs=ResolvedRefs !Programmed=Invalid"
+	for name, want := range map[string]string{
+		"hapsnap": "Accepted=Accepted",
+		"one":     "Accepted=ListenersNotValid", "one a": "2 " + served, "one b": "1 " + served, "one c": "1 " + taken,
+		"two": "!Accepted=ListenersNotValid !Programmed=Invalid", "two a": "1 " + taken, "two b": "1 " + taken, "two c": "1 " + taken,
+		"good 0": "Accepted=Accepted ResolvedRefs=ResolvedRefs", "good 1": "Accepted=Accepted ResolvedRefs=ResolvedRefs",
+		"half 0": "Accepted=Accepted !ResolvedRefs=BackendNotFound PartiallyInvalid=UnsupportedValue",
+		"bad 0":  "!Accepted=UnsupportedValue ResolvedRefs=ResolvedRefs",
+		"lost 0": "!Accepted=NoMatchingParent ResolvedRefs=ResolvedRefs",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+		delete(got, name)
+	}
+	if len(got) > 0 {
+		t.Errorf("and %v", got)
+	}
+}
+
+// A rule with something that is not supported is dropped as a whole.
+func TestUnsupported(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]string{
+		`{matches: [{path: {value: a}}]}`:                                                                                  "does not begin with a slash",
+		`{matches: [{path: {value: /a//b}}]}`:                                                                              `holds "//"`,
+		`{matches: [{path: {value: /a/..}}]}`:                                                                              "ends in dots",
+		`{matches: [{path: {value: "/a b"}}]}`:                                                                             "a space",
+		`{matches: [{path: {type: Glob, value: /a}}]}`:                                                                     `type "Glob"`,
+		`{matches: [{path: {type: RegularExpression, value: "(a"}}]}`:                                                      "expression",
+		`{matches: [{path: {type: RegularExpression, value: "(a+)+$"}}]}`:                                                  "expression",
+		`{matches: [{headers: [{name: "a'b", value: a}]}]}`:                                                                "characters that are not supported",
+		`{matches: [{headers: [{name: a, value: ""}]}]}`:                                                                   "none that a request can have",
+		`{matches: [{headers: [{name: a, type: Glob, value: a}]}]}`:                                                        `type "Glob"`,
+		`{matches: [{queryParams: [{name: "a,b", value: a}]}]}`:                                                            "characters that are not supported",
+		`{matches: [{method: "G T"}]}`:                                                                                     "method",
+		`{matches: [{}, {path: {value: a}}]}`:                                                                              "does not begin with a slash",
+		`{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: web, port: 80}}}]}`:                           "RequestMirror is not supported",
+		`{filters: [{type: RequestHeaderModifier}]}`:                                                                       "is not supported",
+		`{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: "a\nb"}]}}]}`:             "cannot be sent",
+		`{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: "a b", value: a}]}}]}`:              "characters that are not supported",
+		`{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: a}], remove: [A]}}]}`:     "changed twice",
+		`{filters: [{type: RequestRedirect, requestRedirect: {scheme: ftp}}]}`:                                             `scheme "ftp"`,
+		`{filters: [{type: RequestRedirect, requestRedirect: {hostname: "*.a.example"}}]}`:                                 "not one host",
+		`{filters: [{type: RequestRedirect, requestRedirect: {statusCode: 304}}]}`:                                         "status 304",
+		`{filters: [{type: RequestRedirect, requestRedirect: {}}], backendRefs: [{name: web, port: 80}]}`:                  "a redirect has no backend",
+		`{filters: [{type: RequestRedirect, requestRedirect: {}}, {type: URLRewrite, urlRewrite: {hostname: a.example}}]}`: "redirected or rewritten",
+		`{filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replacePrefixMatch: /a}}}]}`:             "not replaced by what",
+		`{filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: '/\1'}}}]}`:             "a backslash",
+		`{matches: [{path: {type: Exact, value: /a}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /a}}}], backendRefs: [{name: web, port: 80}]}`: "only a prefix",
+		`{timeouts: {request: 1us}}`: "no duration",
+		`{retry: {attempts: 1}}`:     "retries",
+		`{sessionPersistence: {}}`:   "session persistence",
+		`{backendRefs: [{name: web, port: 80, filters: [{type: CORS, cors: {}}]}]}`: "CORS is not supported",
+	} {
+		model, found, v := gateway.Translate(gathered(t, class+object("Gateway", "one", several)+service("web")+object("HTTPRoute", "r", `{parentRefs: [{name: one}], rules: [`+rule+`]}`)), usual)
+		if slices.ContainsFunc(model.Hosts, func(h routing.Host) bool { return len(h.Routes) > 0 }) {
+			t.Errorf("%s: there are routes", rule)
+		}
+		message := ""
+		for _, d := range found {
+			if d.Object.Name == "r" {
+				message += d.Message
+			}
+		}
+		accepted := gateway.Condition(v.Routes[0].Parents[0].Conditions, "Accepted")
+		if !strings.Contains(message, want) || accepted.Status != metav1.ConditionFalse || accepted.Message == "" {
+			t.Errorf("%s: %q and %+v, want %q", rule, message, accepted, want)
+		}
+	}
+}
+
+// Nothing is compiled of Gateways of other controllers.
+func TestForeignClass(t *testing.T) {
+	t.Parallel()
+	in := gathered(t, strings.Replace(world(), "hapsnap.dev/gateway-controller", "other.example/controller", 1))
+	if model, found, v := gateway.Translate(in, usual); len(model.Binds) > 0 || len(model.Backends) > 0 || len(found) > 0 || !reflect.DeepEqual(v, gateway.Verdicts{}) {
+		t.Errorf("%+v %v %+v", model, found, v)
+	}
+}
