@@ -219,7 +219,7 @@ func (in Input) gateways(model routing.Model) gateway.Config {
 			ports[l.Port] = "the listener " + l.Name
 		}
 	}
-	return gateway.Config{Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen}
+	return gateway.Config{Ports: ports, Form: routing.FormOf(in.Config.Paths), SecretsUnseen: in.SecretsUnseen, MostRoutes: in.Config.Limits.NamespaceRoutes}
 }
 
 // routing is what the configuration says of the translation.

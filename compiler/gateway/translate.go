@@ -29,7 +29,14 @@ type Config struct {
 	Form routing.PathForm
 	// SecretsUnseen says that no Secret is looked at, and that none is missing.
 	SecretsUnseen bool
+	// MostRoutes is how many matches, once for each of their hosts, the routes of a namespace may have;
+	// 0 is no limit.
+	MostRoutes int
 }
+
+// mostParts is how many names of headers and parameters, and expressions, the routes of a namespace may
+// look at: each costs every request with conditions.
+const mostParts = 64
 
 // Translate returns what Gateways that are ours and their routes bring to a model, the findings on them,
 // sorted, and what their status is to say. It is a pure function; the order of the inputs takes no part.
@@ -37,7 +44,7 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	if len(in.Gateway.Classes) == 0 {
 		return routing.Model{}, nil, Verdicts{}
 	}
-	t := &translation{cfg: cfg, binds: map[string]*bind{}, secrets: map[types.NamespacedName]inputs.Object[corev1.Secret]{}, certificates: map[string]routing.Certificate{}}
+	t := &translation{cfg: cfg, binds: map[string]*bind{}, secrets: map[types.NamespacedName]inputs.Object[corev1.Secret]{}, certificates: map[string]routing.Certificate{}, routes: map[string]int{}, parts: map[string]map[string]bool{}}
 	for _, s := range in.Secrets {
 		t.secrets[types.NamespacedName{Namespace: s.Ref.Namespace, Name: s.Ref.Name}] = s
 	}
@@ -71,6 +78,9 @@ type translation struct {
 
 	secrets      map[types.NamespacedName]inputs.Object[corev1.Secret]
 	certificates map[string]routing.Certificate // by file
+
+	routes map[string]int             // by namespace
+	parts  map[string]map[string]bool // by namespace
 }
 
 // bind is a port of a Gateway with the listeners that serve there.
@@ -207,6 +217,9 @@ func (t *translation) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 		if why.Fine() {
 			why = r.refused
 		}
+		if why.Fine() {
+			why = t.bound(r, attachments)
+		}
 		verdict.Parents = append(verdict.Parents, r.verdict(ref, why))
 		if !why.Fine() {
 			continue
@@ -221,6 +234,48 @@ func (t *translation) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 		}
 	}
 	t.verdicts.Routes = append(t.verdicts.Routes, verdict)
+}
+
+// bound counts what a route brings to listeners, and says why that is too much.
+func (t *translation) bound(r *read, attachments []attach.Attachment) attach.Verdict {
+	n := 0
+	for _, a := range attachments {
+		n += len(a.Hosts) * len(r.matches)
+	}
+	namespace := r.Object.Ref.Namespace
+	if t.cfg.MostRoutes > 0 && t.routes[namespace]+n > t.cfg.MostRoutes {
+		message := fmt.Sprintf("the routes of the namespace %s have more than %d matches, once for each host", namespace, t.cfg.MostRoutes)
+		t.report(diag.Error, r.Ref, r.Position("spec"), message+"; this one is not served", "raise limits.namespaceRoutes of the configuration")
+		return attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}
+	}
+	t.routes[namespace] += n
+	return attach.Verdict{}
+}
+
+// costly takes note of the parts of requests that matches look at, and says which one is too much.
+func (t *translation) costly(namespace string, matches []match) *problem {
+	known := t.parts[namespace]
+	if known == nil {
+		known = map[string]bool{}
+		t.parts[namespace] = known
+	}
+	more := map[string]bool{}
+	for _, m := range matches {
+		for _, c := range m.conditions {
+			part := string(c.Of) + " " + c.Name
+			if c.Of == routing.HeaderPattern || c.Of == routing.QueryPattern || c.Of == routing.PathPattern {
+				part += " " + c.Value
+			}
+			if !known[part] {
+				more[part] = true
+			}
+		}
+	}
+	if len(known)+len(more) > mostParts {
+		return unsupported("the routes of the namespace %s look at more than %d names of headers and parameters, and expressions", namespace, mostParts).in("matches")
+	}
+	maps.Copy(known, more)
+	return nil
 }
 
 func sameParent(a, b gatewayv1.ParentReference) bool {
@@ -298,6 +353,9 @@ func (t *translation) rule(r *read, i int, rule gatewayv1.HTTPRouteRule) ([]layo
 	}
 	matches, p := matchesOf(rule, t.cfg.Form)
 	if p != nil {
+		return nil, p
+	}
+	if p := t.costly(r.Object.Ref.Namespace, matches); p != nil {
 		return nil, p
 	}
 	todo, p := workOf(rule.Filters)

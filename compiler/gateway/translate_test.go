@@ -205,3 +205,36 @@ func TestForeignClass(t *testing.T) {
 		t.Errorf("%+v %v %+v", model, found, v)
 	}
 }
+
+// What the routes of a namespace may cost all others is bounded. The older ones are served.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	var rules []string
+	for n := range 70 {
+		rules = append(rules, fmt.Sprintf("{matches: [{path: {value: /%d}, headers: [{name: X-%d, value: a}]}], backendRefs: [{name: web, port: 80}]}", n, n))
+	}
+	yaml := class + object("Gateway", "one", several) + service("web") +
+		object("HTTPRoute", "a", "{parentRefs: [{name: one, sectionName: a}], rules: ["+strings.Join(rules, ", ")+"]}") +
+		object("HTTPRoute", "b", "{parentRefs: [{name: one, sectionName: a}], hostnames: [b.example], rules: [{backendRefs: [{name: web, port: 80}]}]}") +
+		strings.ReplaceAll(object("HTTPRoute", "c", "{parentRefs: [{name: one, namespace: shop}]}"), "namespace: shop}\nspec", "namespace: other}\nspec")
+	cfg := usual
+	cfg.MostRoutes = 64
+	model, found, v := gateway.Translate(gathered(t, yaml), cfg)
+	if err := modeltest.Check(model); err != nil {
+		t.Error(err)
+	}
+	routes := 0
+	for _, h := range model.Hosts {
+		routes += len(h.Routes)
+	}
+	messages := fmt.Sprint(found)
+	if routes != 64 || strings.Count(messages, "more than 64 names of headers") != 6 || strings.Count(messages, "more than 64 matches") != 1 {
+		t.Errorf("%d routes and %v", routes, messages)
+	}
+	for _, r := range v.Routes {
+		accepted := gateway.Condition(r.Parents[0].Conditions, "Accepted")
+		if want := map[string]metav1.ConditionStatus{"a": "True", "b": "False", "c": "False"}[r.Ref.Name]; accepted.Status != want {
+			t.Errorf("%s: %+v", r.Ref.Name, accepted)
+		}
+	}
+}

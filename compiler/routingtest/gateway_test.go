@@ -2,6 +2,7 @@ package routingtest
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -236,6 +237,54 @@ func TestGatewayBesideIngresses(t *testing.T) {
 		host, path, _ := strings.Cut(target, "/")
 		if got := [2]string{e.http11(t, "GET", host, "/"+path), ingresses.http11(t, "GET", host, "/"+path)}; got != want {
 			t.Errorf("%s: %v by the Gateway and by Ingresses, want %v", target, got, want)
+		}
+	}
+}
+
+// Listeners for HTTPS have certificates by their hostnames. One that may not be referred to is not served.
+func TestGatewayHTTPS(t *testing.T) {
+	t.Parallel()
+	address := ""
+	e := startEdited(t, func(cfg *config.Config) string {
+		port := freePort(t, cfg.Bind.Addresses[0])
+		address = fmt.Sprint(cfg.Bind.Addresses[0], ":", port)
+		listener := func(name, host, secret string) string {
+			return fmt.Sprintf("  - {name: %s, port: %d, protocol: HTTPS%s, tls: {certificateRefs: [{name: %s}]}}\n", name, port, host, secret)
+		}
+		return gatewayClass + "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\nspec:\n  gatewayClassName: hapsnap\n  listeners:\n" +
+			listener("all", "", "all") + listener("wild", ", hostname: '*.wild.example'", "wild") + listener("one", ", hostname: one.wild.example", "one") +
+			listener("foreign", ", hostname: foreign.example", "foreign, namespace: other") + listener("gone", ", hostname: gone.example", "gone") +
+			secretOf(t, "all") + secretOf(t, "wild") + secretOf(t, "one") + strings.Replace(secretOf(t, "foreign"), "namespace: shop", "namespace: other", 1) +
+			serviceYAML("shop", "web", echo(t, "web")) + serviceYAML("shop", "one", echo(t, "one")) +
+			routeYAML("shop", "all", "'*.example'", "  rules: [{backendRefs: [{name: web, port: 80}]}]\n") +
+			routeYAML("shop", "one", "one.wild.example", "  rules: [{backendRefs: [{name: one, port: 80}]}]\n")
+	})
+	e.https = address
+	await(t, func() error {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+	for name, want := range map[string]string{
+		"a.example": "all", "x.wild.example": "wild", "one.wild.example": "one", "other.test": "all", "foreign.example": "all", "gone.example": "fallback.invalid",
+	} {
+		if got := e.certificate(t, name); got != want {
+			t.Errorf("%s gets the certificate %s, want %s", name, got, want)
+		}
+	}
+	for host, want := range map[string]string{
+		"a.example": "web", "x.wild.example": "web", "y.x.wild.example": "web", "one.wild.example": "one", "other.test": "404", "gone.example": "web",
+	} {
+		if got := e.http2(t, "GET", host, "/"); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	for _, l := range e.result.Verdicts.Gateways[0].Status.Listeners {
+		c := gateway.Condition(l.Conditions, string(gatewayv1.ListenerConditionResolvedRefs))
+		if want := map[string]string{"foreign": "RefNotPermitted", "gone": "InvalidCertificateRef"}[string(l.Name)]; c.Reason != want && (want != "" || c.Status != "True") {
+			t.Errorf("listener %s: %+v, want %q", l.Name, c, want)
 		}
 	}
 }

@@ -93,6 +93,10 @@ func Owner(listeners []Listener, host string) int {
 	return best
 }
 
+// mostRoutes is how many routes one path of a host may have. Each position costs every request with
+// conditions.
+const mostRoutes = 62
+
 // Overfull is a match that no list has room for.
 type Overfull struct {
 	Match Match
@@ -101,7 +105,7 @@ type Overfull struct {
 
 // String says what is wrong.
 func (o Overfull) String() string {
-	return fmt.Sprintf("more than %d different conditions decide about one path of %s", decision.MostConditions, hostname.Shown(o.Host))
+	return fmt.Sprintf("more than %d matches, or different conditions, decide about one path of the host %q", mostRoutes, hostname.Shown(o.Host))
 }
 
 // Hosts returns the hosts of a port. No two of the listeners have one Host. Each listener has its own
@@ -293,7 +297,7 @@ func listOf(host string, key routing.PathMatch, chain []string, byHost map[strin
 					more[c] = true
 				}
 			}
-			if len(conditions)+len(more) > decision.MostConditions {
+			if len(conditions)+len(more) > decision.MostConditions || len(out) == mostRoutes {
 				return out, append(over, Overfull{m, host})
 			}
 			for c := range more {

@@ -253,3 +253,19 @@ func (g generator) request() request {
 		method: g.pick("GET", "POST", "PUT"), header: g.pick("1", "2", "3"), query: g.pick("1", "2", "3"),
 	}
 }
+
+// A path has a bounded number of matches. One that is left out is said, and no other host gets its requests.
+func TestOverfull(t *testing.T) {
+	t.Parallel()
+	l := layout.Listener{Host: "h.example"}
+	for n := range 100 {
+		l.Matches = append(l.Matches, layout.Match{
+			Host: l.Host, PathMatch: routing.PathMatch{Type: routing.Prefix}, Backend: "b", Rank: layout.Rank{Rule: n},
+			Conditions: []routing.Condition{{Of: routing.Header, Name: "x", Value: fmt.Sprint(n)}},
+		})
+	}
+	hosts, over := layout.Hosts("shop/web:80", routing.AsSent, []layout.Listener{l})
+	if len(over) != 1 || over[0].Match.Rank.Rule != 62 || over[0].String() == "" || len(hosts) != 1 || len(hosts[0].Routes) != 62 {
+		t.Errorf("%d hosts, %v", len(hosts), over)
+	}
+}

@@ -109,3 +109,23 @@ func TestDecide(t *testing.T) {
 		t.Errorf("routes %v, want %v", d.Routes, want)
 	}
 }
+
+// A number below the total gets the share of its backend, and hosts follow one another.
+func TestSplitsAndNexts(t *testing.T) {
+	t.Parallel()
+	d := decision.Decide([]routing.Host{
+		{Bind: "shop/web:80", Name: "a.h.example", Next: "shop/web:80|.h.example"}, {Bind: "shop/web:80", Name: ".h.example", Next: "shop/web:80|.example"},
+		{Bind: "shop/web:80", Name: ".example", Next: "shop/web:80|"}, {Bind: "shop/web:80"},
+	}, []routing.Split{{Name: "%a", Shares: []routing.Share{{Backend: "one", Weight: 3}, {Backend: "two", Weight: 2}}}})
+	got := map[string]int{}
+	for n := range d.Splits[0].Total {
+		i := slices.IndexFunc(d.Splits[0].Shares, func(s decision.Share) bool { return n < s.Below })
+		got[d.Splits[0].Shares[i].Backend]++
+	}
+	if got["one"] != 3 || got["two"] != 2 || d.Splits[0].Shares[1].Key != "%a:2" {
+		t.Errorf("%v of %+v", got, d.Splits)
+	}
+	if d.Levels != 4 || len(d.Nexts) != 3 || d.Nexts[0].Key != "shop/web:80|a.h.example" || d.Widest < 2 {
+		t.Errorf("%+v", d)
+	}
+}
