@@ -197,6 +197,7 @@ func (c *compilation) tryHolding(ctx context.Context, without []diag.Object, y y
 		c.configMaps[name] = true
 	}
 	part, more, verdicts := gateway.Translate(objects, c.in.gateways(model))
+	ingress.ReserveHeaders(part.Backends, model.Backends, c.in.Config.Forwarded.AllowHeaders)
 	model, ok := model.With(part)
 	if !ok {
 		return attempt{}, errors.New("what Gateways and Ingresses bring has the same names, which is a mistake of the compiler")
@@ -298,6 +299,12 @@ func describe(in inputs.Inputs) []render.Object {
 		})
 	}
 	for _, o := range in.Gateway.HTTPRoutes {
+		out = append(out, render.Object{
+			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
+			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
+		})
+	}
+	for _, o := range in.Gateway.GRPCRoutes {
 		out = append(out, render.Object{
 			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
 			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,

@@ -22,6 +22,9 @@ import (
 // Invalid is the backend of requests whose backend cannot be had: it answers 500.
 const Invalid = "hapsnap_invalid"
 
+// unavailable is the backend of calls whose backend cannot be had: without servers it answers 503.
+const unavailable = "hapsnap_unavailable:grpc"
+
 // weight of the Service of a backend.
 const weight = 100
 
@@ -44,8 +47,8 @@ type reference struct {
 }
 
 // refer finds what a backendRef of a route leads to.
-func (b *backends) refer(namespace string, ref gatewayv1.BackendRef) reference {
-	out := reference{weight: 1}
+func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference {
+	out, namespace := reference{weight: 1}, route.Namespace
 	if ref.Weight != nil {
 		out.weight = int(*ref.Weight)
 	}
@@ -67,7 +70,7 @@ func (b *backends) refer(namespace string, ref gatewayv1.BackendRef) reference {
 	if to.Group != "" || to.Kind != "Service" {
 		return fail(gatewayv1.RouteReasonInvalidKind, "a backend is a Service, and not a %s", to.Kind)
 	}
-	if !b.world.Permitted("HTTPRoute", namespace, to) {
+	if !b.world.Permitted(route.Kind, namespace, to) {
 		return fail(gatewayv1.RouteReasonRefNotPermitted, "no ReferenceGrant of the namespace %s permits the reference to Service %s", to.Namespace, name)
 	}
 	service, exists := b.services[name]
@@ -98,23 +101,25 @@ func (b *backends) refer(namespace string, ref gatewayv1.BackendRef) reference {
 
 // take returns the name of the backend that does some work for what a reference leads to. Backends that
 // do the same are one.
-func (b *backends) take(r reference, filters []policy.Filter, timeout policy.Duration, origin routing.Origin) string {
-	if r.problem != nil {
-		return b.answer(Invalid, policy.Answer{Status: 500}, origin)
-	}
+func (b *backends) take(r reference, filters []policy.Filter, timeout policy.Duration, grpc bool, origin routing.Origin) string {
 	made := routing.Backend{Targets: []routing.Target{r.target}, Filters: filters}
 	b.serve(&made, r)
-	if timeout != "" {
+	if timeout != "" || grpc {
 		upstream := policy.Upstream{}
 		if made.Upstream != nil {
 			upstream = *made.Upstream
 		}
-		upstream.Timeouts.Server = timeout
+		if timeout != "" {
+			upstream.Timeouts.Server = timeout
+		}
+		if grpc {
+			upstream.Protocol = policy.GRPC
+		}
 		made.Upstream = &upstream
 	}
 	suffix := "0"
-	if len(filters) > 0 || timeout != "" {
-		suffix = digest(filters, timeout)
+	if len(filters) > 0 || timeout != "" || grpc {
+		suffix = digest(filters, timeout, grpc)
 	}
 	made.Name = r.name + ":" + suffix
 	return b.add(made, origin)

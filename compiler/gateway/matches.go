@@ -17,6 +17,11 @@ type match struct {
 	conditions []routing.Condition
 }
 
+// isPattern reports whether the path is an expression.
+func (m match) isPattern() bool {
+	return len(m.conditions) > 0 && m.conditions[0].Of == routing.PathPattern
+}
+
 // matchesOf returns the matches of a rule; none in the rule stands for every request. The problem says
 // which part is not supported.
 func matchesOf(rule gatewayv1.HTTPRouteRule, form routing.PathForm) ([]match, *problem) {

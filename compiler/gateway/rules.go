@@ -191,8 +191,7 @@ func (w work) filtersFor(m match) ([]policy.Filter, *problem) {
 			}
 			out = append(out, policy.RewritePath{Pattern: "^.*", Replacement: to})
 		} else {
-			pattern := len(m.conditions) > 0 && m.conditions[0].Of == routing.PathPattern
-			if m.Type != routing.Prefix || pattern {
+			if m.Type != routing.Prefix || m.isPattern() {
 				return nil, unsupported("only a prefix can be replaced, and a match has none")
 			}
 			out = append(out, replaced(m.Path, strings.TrimRight(*w.rewrite.ReplacePrefixMatch, "/")))

@@ -59,7 +59,11 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	t.world.Grants = in.Gateway.Grants
 	t.gateways(in.Gateway)
 	t.backends.world = t.world
-	for _, r := range sorted(in.Gateway.HTTPRoutes, func(r *gatewayv1.HTTPRoute) int64 { return r.CreationTimestamp.Unix() }) {
+	routes := slices.Clone(in.Gateway.HTTPRoutes)
+	for _, r := range in.Gateway.GRPCRoutes {
+		routes = append(routes, asHTTP(r))
+	}
+	for _, r := range sorted(routes, func(r *gatewayv1.HTTPRoute) int64 { return r.CreationTimestamp.Unix() }) {
 		t.route(r)
 	}
 	for _, g := range t.world.Gateways {
@@ -94,7 +98,7 @@ type bind struct {
 func sorted[T any](objects []inputs.Object[T], age func(*T) int64) []inputs.Object[T] {
 	out := slices.Clone(objects)
 	slices.SortFunc(out, func(a, b inputs.Object[T]) int {
-		return cmp.Or(cmp.Compare(age(a.Value), age(b.Value)), a.Ref.Compare(b.Ref))
+		return cmp.Or(cmp.Compare(age(a.Value), age(b.Value)), cmp.Compare(a.Ref.Namespace, b.Ref.Namespace), cmp.Compare(a.Ref.Name, b.Ref.Name), a.Ref.Compare(b.Ref))
 	})
 	seen := map[diag.Object]bool{}
 	return slices.DeleteFunc(out, func(o inputs.Object[T]) bool {
@@ -218,6 +222,11 @@ func (t *translation) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 			why = r.refused
 		}
 		if why.Fine() {
+			if attachments, why = attach.Settle(attachments, r.Route); !why.Fine() {
+				t.report(diag.Error, o.Ref, o.Position("spec", "hostnames"), fmt.Sprintf("the route is not attached to %s: %s", g.Ref, why.Message), "")
+			}
+		}
+		if why.Fine() {
 			why = t.bound(r, attachments)
 		}
 		verdict.Parents = append(verdict.Parents, r.verdict(ref, why))
@@ -310,7 +319,7 @@ type read struct {
 
 // read reads the rules of a route.
 func (t *translation) read(o inputs.Object[gatewayv1.HTTPRoute]) *read {
-	r := &read{Object: o, Route: attach.Route{Kind: "HTTPRoute", Namespace: o.Ref.Namespace}}
+	r := &read{Object: o, Route: attach.Route{Kind: o.Ref.Kind, Namespace: o.Ref.Namespace}}
 	for i, h := range o.Value.Spec.Hostnames {
 		if message, hint := hostname.Check(hostname.Normal(string(h))); message != "" {
 			t.report(diag.Error, o.Ref, o.Position("spec", "hostnames", i), fmt.Sprintf("hostname %q %s; the route is not served", h, message), hint)
@@ -386,18 +395,30 @@ func (t *translation) rule(r *read, i int, rule gatewayv1.HTTPRouteRule) ([]layo
 			return nil, p
 		}
 		out = append(out, layout.Match{
-			PathMatch: m.PathMatch, Conditions: m.conditions, Backend: to, Origin: origin,
+			PathMatch: m.PathMatch, Conditions: m.conditions, Backend: to, Origin: origin, Late: r.isGRPC() && m.isPattern(),
 			Rank: layout.Rank{Created: r.Value.CreationTimestamp.Time, Namespace: r.Ref.Namespace, Name: r.Ref.Name, Rule: i, Match: n},
 		})
 	}
 	return out, nil
 }
 
+// isGRPC reports whether servers are spoken to over HTTP/2.
+func (r *read) isGRPC() bool { return r.Kind == "GRPCRoute" }
+
+// invalid returns the backend of requests that cannot be served. For a call, 503 means that it is
+// unavailable, and 500 would mean nothing.
+func (r *read) invalid(b *backends, origin routing.Origin) string {
+	if r.isGRPC() {
+		return b.add(routing.Backend{Name: unavailable}, origin)
+	}
+	return b.answer(Invalid, policy.Answer{Status: 500}, origin)
+}
+
 // destination returns the backend or split of a match of a rule.
 func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match, todo work, each []work, origin routing.Origin) (string, *problem) {
 	closed := func(p *problem) string {
 		r.resolve(t, p)
-		return t.backends.answer(Invalid, policy.Answer{Status: 500}, origin)
+		return r.invalid(t.backends, origin)
 	}
 	filters, p := todo.filtersFor(m)
 	if p != nil {
@@ -411,7 +432,7 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 	}
 	var shares []routing.Share
 	for n, ref := range rule.BackendRefs {
-		found := t.backends.refer(r.Ref.Namespace, ref.BackendRef)
+		found := t.backends.refer(r.Route, ref.BackendRef)
 		if found.problem != nil {
 			r.resolve(t, found.problem)
 		}
@@ -430,10 +451,16 @@ func (t *translation) destination(r *read, rule gatewayv1.HTTPRouteRule, m match
 		if (each[n].rewrite != nil) && todo.rewrite != nil {
 			return "", (&problem{reason: string(gatewayv1.RouteReasonIncompatibleFilters), message: "the path is rewritten twice"}).in("backendRefs", n, "filters")
 		}
-		shares = append(shares, routing.Share{Backend: t.backends.take(found, all, todo.timeout, origin), Weight: found.weight})
+		share := routing.Share{Weight: found.weight}
+		if found.problem != nil {
+			share.Backend = r.invalid(t.backends, origin)
+		} else {
+			share.Backend = t.backends.take(found, all, todo.timeout, r.isGRPC(), origin)
+		}
+		shares = append(shares, share)
 	}
 	if len(shares) == 0 {
-		return t.backends.answer(Invalid, policy.Answer{Status: 500}, origin), nil
+		return r.invalid(t.backends, origin), nil
 	}
 	prefix := ""
 	if todo.rewrite != nil || slices.ContainsFunc(each, func(w work) bool { return w.rewrite != nil }) {
@@ -447,7 +474,7 @@ func (r *read) resolve(t *translation, p *problem) {
 	if r.resolved.Fine() {
 		r.resolved = attach.Verdict{Reason: p.reason, Message: p.message}
 	}
-	d := diag.Diagnostic{Severity: diag.Warning, Object: r.Ref, Position: r.Position("spec", "rules"), Message: p.message + "; requests for it are answered 500"}
+	d := diag.Diagnostic{Severity: diag.Warning, Object: r.Ref, Position: r.Position("spec", "rules"), Message: p.message + "; requests for it are not served"}
 	if !slices.Contains(t.found, d) {
 		t.found = append(t.found, d)
 	}

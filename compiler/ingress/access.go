@@ -210,12 +210,31 @@ func answerHeaders(filters []policy.Filter) map[string]bool {
 // that is asked for authentication on some of them tells of the user. Endpoints do not see by
 // which route a request came, and would believe what a client wrote.
 func reserveHeaders(backends map[string]*routing.Backend, allow []string) {
+	all := slices.Collect(maps.Values(backends))
+	reserve(all, all, allow)
+}
+
+// ReserveHeaders does the same for backends that others than Ingresses bring, and that lead to Services of
+// which backends of Ingresses say who asks.
+func ReserveHeaders(backends, ofIngresses []routing.Backend, allow []string) {
+	var to, from []*routing.Backend
+	for i := range backends {
+		to = append(to, &backends[i])
+	}
+	for i := range ofIngresses {
+		from = append(from, &ofIngresses[i])
+	}
+	reserve(to, from, allow)
+}
+
+// reserve has backends remove headers that others of the same Service set.
+func reserve(backends, by []*routing.Backend, allow []string) {
 	allowed := map[string]bool{}
 	for _, name := range allow {
 		allowed[strings.ToLower(name)] = true
 	}
 	reserved := map[types.NamespacedName]map[string]bool{} // names in lower case, by Service
-	for _, b := range backends {
+	for _, b := range by {
 		for name := range answerHeaders(b.Filters) {
 			if clientsHeaders[name] || allowed[name] {
 				continue

@@ -18,6 +18,7 @@ type GatewayAPI struct {
 	Classes    []Object[gatewayv1.GatewayClass]
 	Gateways   []Object[gatewayv1.Gateway]
 	HTTPRoutes []Object[gatewayv1.HTTPRoute]
+	GRPCRoutes []Object[gatewayv1.GRPCRoute]
 	Grants     []Object[gatewayv1.ReferenceGrant]
 }
 
@@ -40,7 +41,7 @@ func withoutGatewayAPI(found []diag.Diagnostic) []diag.Diagnostic {
 const gatewayGroup = "gateway.networking.k8s.io"
 
 // gatewayKinds are the kinds of the group that are read. The fields of v1beta1 are those of v1.
-var gatewayKinds = []string{"GatewayClass", "Gateway", "HTTPRoute", "ReferenceGrant"}
+var gatewayKinds = []string{"GatewayClass", "Gateway", "HTTPRoute", "GRPCRoute", "ReferenceGrant"}
 
 // gatewayAPI adds an object of the Gateway API, and reports whether it is one.
 func (g *gatherer) gatewayAPI(o manifests.Object) bool {
@@ -55,6 +56,8 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		in.Gateways = gather(g, in.Gateways, o, validation.IsDNS1123Subdomain)
 	case "HTTPRoute":
 		in.HTTPRoutes = gather(g, in.HTTPRoutes, o, validation.IsDNS1123Subdomain)
+	case "GRPCRoute":
+		in.GRPCRoutes = gather(g, in.GRPCRoutes, o, validation.IsDNS1123Subdomain)
 	case "ReferenceGrant":
 		in.Grants = gather(g, in.Grants, o, validation.IsDNS1123Subdomain)
 	default:
@@ -66,7 +69,7 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {
 	return GatewayAPI{
 		Classes: without(in.Classes, out), Gateways: without(in.Gateways, out),
-		HTTPRoutes: without(in.HTTPRoutes, out), Grants: without(in.Grants, out),
+		HTTPRoutes: without(in.HTTPRoutes, out), GRPCRoutes: without(in.GRPCRoutes, out), Grants: without(in.Grants, out),
 	}
 }
 
@@ -75,17 +78,20 @@ func (in GatewayAPI) record(out []snapshots.Input) []snapshots.Input {
 	out = record(out, version, in.Classes)
 	out = record(out, version, in.Gateways)
 	out = record(out, version, in.HTTPRoutes)
+	out = record(out, version, in.GRPCRoutes)
 	return record(out, version, in.Grants)
 }
 
 // kept returns the objects in namespaces that are read. A GatewayClass is in none, and always read.
 func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
-	in.Gateways, in.HTTPRoutes, in.Grants = kept(in.Gateways, keep), kept(in.HTTPRoutes, keep), kept(in.Grants, keep)
+	in.Gateways, in.Grants = kept(in.Gateways, keep), kept(in.Grants, keep)
+	in.HTTPRoutes, in.GRPCRoutes = kept(in.HTTPRoutes, keep), kept(in.GRPCRoutes, keep)
 	return in
 }
 
 func (in GatewayAPI) ageless() GatewayAPI {
 	in.Gateways = ageless(in.Gateways, func(g *gatewayv1.Gateway) *metav1.Time { return &g.CreationTimestamp })
 	in.HTTPRoutes = ageless(in.HTTPRoutes, func(r *gatewayv1.HTTPRoute) *metav1.Time { return &r.CreationTimestamp })
+	in.GRPCRoutes = ageless(in.GRPCRoutes, func(r *gatewayv1.GRPCRoute) *metav1.Time { return &r.CreationTimestamp })
 	return in
 }

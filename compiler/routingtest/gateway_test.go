@@ -288,3 +288,62 @@ func TestGatewayHTTPS(t *testing.T) {
 		}
 	}
 }
+
+// Calls are routed by service and method, to servers that speak HTTP/2. Of routes of two kinds for one host
+// the older one has it.
+func TestGatewayGRPC(t *testing.T) {
+	t.Parallel()
+	speaks := func(s *httptest.Server) {
+		s.Config.Protocols.SetHTTP1(false)
+		s.Config.Protocols.SetUnencryptedHTTP2(true)
+	}
+	call := func(match, service string) string {
+		return fmt.Sprintf("  - {matches: [{%s}], backendRefs: [{name: %s, port: 80}]}\n", match, service)
+	}
+	grpc := func(yaml string) string { return strings.Replace(yaml, "kind: HTTPRoute", "kind: GRPCRoute", 1) }
+	yaml := ""
+	for _, name := range []string{"all", "service", "method", "exact", "header"} {
+		yaml += serviceYAML("shop", name, mirror(t, name, speaks))
+	}
+	e, _ := startGateway(t, yaml+
+		grpc(routeYAML("shop", "calls", "calls.example", "  rules:\n"+call("", "all")+call("method: {service: a.Echo}", "service")+call("method: {method: Say}", "method")+
+			call("method: {service: a.Echo, method: Say}", "exact")+call("method: {type: RegularExpression, service: \"b[.].*\"}, headers: [{name: X-V, value: \"1\"}]", "header")+
+			call("method: {service: gone}", "gone")))+
+		routeYAML("shop", "later", "calls.example, only.example", "  rules: [{matches: [{path: {value: /web}}], backendRefs: [{name: all, port: 80}]}]\n"))
+	for target, want := range map[string]string{
+		"/a.Echo/Say": "exact", "/a.Echo/Hear": "service", "/b.Echo/Say": "method", "/b.Echo/Hear": "header", "/c.Echo/Hear": "all", "/a.EchoX/Hear": "all", "/gone/Say": "503",
+	} {
+		got := e.get(t, "calls.example", target, "X-V: 1")
+		if s := or(got.seen.Name, fmt.Sprint(got.StatusCode)); s != want || got.seen.Name != "" && got.seen.Proto != "HTTP/2.0" {
+			t.Errorf("%s: %s over %s, want %s", target, s, got.seen.Proto, want)
+		}
+	}
+	if got := e.get(t, "only.example", "/web"); got.StatusCode != 404 {
+		t.Errorf("the younger route of another kind: %d", got.StatusCode)
+	}
+	for _, r := range e.result.Verdicts.Routes {
+		accepted := gateway.Condition(r.Parents[0].Conditions, "Accepted")
+		if want := map[string]string{"calls": "Accepted", "later": "HostnameConflict"}[r.Ref.Name]; accepted.Reason != want {
+			t.Errorf("%s: %+v", r.Ref.Name, accepted)
+		}
+	}
+}
+
+// Headers by which an authentication service tells of users are not those of clients by a Gateway either.
+func TestGatewayReservesHeaders(t *testing.T) {
+	t.Parallel()
+	auth := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Auth-User", "ann") }))
+	t.Cleanup(auth.Close)
+	e, ingresses := startGateway(t, serviceYAML("shop", "auth", portOf(auth))+
+		serviceYAML("shop", "web", mirror(t, "web", nil))+serviceYAML("shop", "other", mirror(t, "other", nil))+
+		ingress{name: "guarded", rules: []string{"guarded.example P / web"}, annotations: annotated("auth-url", "http://auth", "auth-response-headers", "X-Auth-User")}.yaml()+
+		routeYAML("shop", "web", "web.example", "  rules: [{backendRefs: [{name: web, port: 80}]}]\n")+routeYAML("shop", "other", "other.example", "  rules: [{backendRefs: [{name: other, port: 80}]}]\n"))
+	if got := ingresses.get(t, "guarded.example", "/", "X-Auth-User: eve").seen.Header.Get("X-Auth-User"); got != "ann" {
+		t.Errorf("by the Ingress: %q", got)
+	}
+	for host, want := range map[string]string{"web.example": "", "other.example": "eve"} {
+		if got := e.get(t, host, "/", "X-Auth-User: eve").seen.Header.Get("X-Auth-User"); got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}

@@ -44,6 +44,7 @@ type Listener struct {
 	// Attached counts the routes that are attached.
 	Attached int
 
+	hosts   map[string][]string // of the routes that are attached, by kind
 	gateway *Gateway
 }
 
@@ -67,8 +68,8 @@ func (l *Listener) Serves() bool {
 
 // kindsOf are the kinds of routes that a protocol may have.
 var kindsOf = map[gatewayv1.ProtocolType][]string{
-	gatewayv1.HTTPProtocolType:  {"HTTPRoute"},
-	gatewayv1.HTTPSProtocolType: {"HTTPRoute"},
+	gatewayv1.HTTPProtocolType:  {"HTTPRoute", "GRPCRoute"},
+	gatewayv1.HTTPSProtocolType: {"HTTPRoute", "GRPCRoute"},
 }
 
 // NewGateway returns a Gateway whose listeners are judged by themselves and among each other.
@@ -223,6 +224,42 @@ func (w World) Attach(g *Gateway, ref gatewayv1.ParentReference, r Route) ([]Att
 		return nil, unless(Verdict{}, gatewayv1.RouteReasonNotAllowedByListeners, "no listener allows routes of this kind from the namespace %s", r.Namespace)
 	}
 	return nil, unless(Verdict{}, gatewayv1.RouteReasonNoMatchingListenerHostname, "no listener takes requests for a host of the route")
+}
+
+// Settle attaches a route, and returns the attachments that it has. A listener has no routes of two kinds
+// for one host: the route that comes first has it.
+func Settle(attachments []Attachment, r Route) ([]Attachment, Verdict) {
+	var out []Attachment
+	for _, a := range attachments {
+		if !a.Listener.contended(a.Hosts, r.Kind) {
+			out = append(out, a)
+		}
+	}
+	if len(out) == 0 {
+		return nil, Verdict{"HostnameConflict", "an older route of another kind has a host of this one"}
+	}
+	for _, a := range out {
+		if a.Listener.hosts == nil {
+			a.Listener.hosts = map[string][]string{}
+		}
+		a.Listener.hosts[r.Kind] = append(a.Listener.hosts[r.Kind], a.Hosts...)
+	}
+	return out, Verdict{}
+}
+
+// contended reports whether routes of another kind have one of some hosts.
+func (l *Listener) contended(hosts []string, kind string) bool {
+	for other, theirs := range l.hosts {
+		if other == kind {
+			continue
+		}
+		for _, h := range theirs {
+			if slices.ContainsFunc(hosts, func(mine string) bool { _, both := layout.Common(mine, h); return both }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // allows reports whether routes of a namespace may attach to a listener.

@@ -38,19 +38,19 @@ func TestListeners(t *testing.T) {
 		listeners []string
 		want      []string // of each: the reasons, or the kinds if it serves
 	}{
-		"one":                      {[]string{"{name: a, port: 80, protocol: HTTP}"}, []string{"[HTTPRoute]"}},
-		"two hosts":                {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: b, port: 80, protocol: HTTP, hostname: b.example}"}, []string{"[HTTPRoute]", "[HTTPRoute]"}},
-		"one host twice":           {[]string{"{name: a, port: 80, protocol: HTTP, hostname: B.example}", "{name: b, port: 80, protocol: HTTP, hostname: b.example}", "{name: c, port: 80, protocol: HTTP}"}, []string{"HostnameConflict", "HostnameConflict", "[HTTPRoute]"}},
-		"one host, two ports":      {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: b, port: 81, protocol: HTTP}"}, []string{"[HTTPRoute]", "[HTTPRoute]"}},
-		"one name twice":           {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: a, port: 81, protocol: HTTP}"}, []string{"[HTTPRoute]", "UnsupportedValue"}},
-		"a protocol that is none":  {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: b, port: 80, protocol: x.example/y}"}, []string{"[HTTPRoute]", "UnsupportedProtocol"}},
+		"one":                      {[]string{"{name: a, port: 80, protocol: HTTP}"}, []string{"[HTTPRoute GRPCRoute]"}},
+		"two hosts":                {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: b, port: 80, protocol: HTTP, hostname: b.example}"}, []string{"[HTTPRoute GRPCRoute]", "[HTTPRoute GRPCRoute]"}},
+		"one host twice":           {[]string{"{name: a, port: 80, protocol: HTTP, hostname: B.example}", "{name: b, port: 80, protocol: HTTP, hostname: b.example}", "{name: c, port: 80, protocol: HTTP}"}, []string{"HostnameConflict", "HostnameConflict", "[HTTPRoute GRPCRoute]"}},
+		"one host, two ports":      {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: b, port: 81, protocol: HTTP}"}, []string{"[HTTPRoute GRPCRoute]", "[HTTPRoute GRPCRoute]"}},
+		"one name twice":           {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: a, port: 81, protocol: HTTP}"}, []string{"[HTTPRoute GRPCRoute]", "UnsupportedValue"}},
+		"a protocol that is none":  {[]string{"{name: a, port: 80, protocol: HTTP}", "{name: b, port: 80, protocol: x.example/y}"}, []string{"[HTTPRoute GRPCRoute]", "UnsupportedProtocol"}},
 		"UDP":                      {[]string{"{name: a, port: 53, protocol: UDP}"}, []string{"UnsupportedProtocol"}},
 		"a port that is none":      {[]string{"{name: a, port: 65536, protocol: HTTP}"}, []string{"PortUnavailable"}},
 		"a hostname that is none":  {[]string{"{name: a, port: 80, protocol: HTTP, hostname: \"a b\"}"}, []string{"UnsupportedValue"}},
 		"an address as a hostname": {[]string{"{name: a, port: 80, protocol: HTTP, hostname: 192.0.2.1}"}, []string{"UnsupportedValue"}},
 		"TLS without TLS":          {[]string{"{name: a, port: 80, protocol: HTTP, tls: {mode: Terminate}}"}, []string{"UnsupportedValue"}},
 		"a kind that is none":      {[]string{"{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: PodRoute}]}}"}, []string{"InvalidRouteKinds"}},
-		"a kind of another group":  {[]string{"{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute, group: x.example}, {kind: HTTPRoute}]}}"}, []string{"InvalidRouteKinds [HTTPRoute]"}},
+		"a kind of another group":  {[]string{"{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute, group: x.example}, {kind: GRPCRoute}]}}"}, []string{"InvalidRouteKinds [GRPCRoute]"}},
 	} {
 		var got []string
 		for _, l := range gatewayOf(t, c.listeners...).Listeners {

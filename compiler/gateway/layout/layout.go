@@ -35,9 +35,11 @@ type Match struct {
 	routing.PathMatch
 	// Conditions may hold a [routing.PathPattern]: then the path is the root, as a prefix.
 	Conditions []routing.Condition
-	Backend    string // or a split
-	Rank       Rank
-	Origin     routing.Origin
+	// Late says that an expression comes after all prefixes but the root.
+	Late    bool
+	Backend string // or a split
+	Rank    Rank
+	Origin  routing.Origin
 }
 
 // Rank orders matches that no part of them tells apart.
@@ -217,10 +219,16 @@ func (m Match) compare(o Match) int {
 		switch {
 		case m.Type == routing.Exact:
 			return 0
-		case m.isPattern():
+		case m.isPattern() && !m.Late:
 			return 1
 		}
 		return 2
+	}
+	late := func(m Match) int { // before the root
+		if m.Late {
+			return 0
+		}
+		return 1
 	}
 	count := func(m Match, parts ...routing.Part) (n int) {
 		for _, c := range m.Conditions {
@@ -233,6 +241,7 @@ func (m Match) compare(o Match) int {
 	return cmp.Or(
 		cmp.Compare(kind(m), kind(o)),
 		cmp.Compare(len(o.Path), len(m.Path)),
+		cmp.Compare(late(m), late(o)),
 		cmp.Compare(count(o, routing.Method), count(m, routing.Method)),
 		cmp.Compare(count(o, routing.Header, routing.HeaderPattern), count(m, routing.Header, routing.HeaderPattern)),
 		cmp.Compare(count(o, routing.Query, routing.QueryPattern), count(m, routing.Query, routing.QueryPattern)),
