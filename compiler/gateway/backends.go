@@ -56,16 +56,7 @@ func (b *backends) refer(route attach.Route, ref gatewayv1.BackendRef) reference
 		out.problem = &problem{reason: string(reason), message: fmt.Sprintf(format, args...)}
 		return out
 	}
-	to := attach.Reference{Kind: "Service", Namespace: namespace, Name: string(ref.Name)}
-	if ref.Group != nil {
-		to.Group = string(*ref.Group)
-	}
-	if ref.Kind != nil {
-		to.Kind = string(*ref.Kind)
-	}
-	if ref.Namespace != nil {
-		to.Namespace = string(*ref.Namespace)
-	}
+	to := attach.ReferenceOf("Service", namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
 	name := types.NamespacedName{Namespace: to.Namespace, Name: to.Name}
 	if to.Group != "" || to.Kind != "Service" {
 		return fail(gatewayv1.RouteReasonInvalidKind, "a backend is a Service, and not a %s", to.Kind)

@@ -178,7 +178,11 @@ func (t *translation) open(g *attach.Gateway, port int) {
 	for _, l := range g.Listeners {
 		if l.Serves() && int(l.Spec.Port) == port {
 			b.index[l] = len(b.listeners)
-			b.listeners = append(b.listeners, layout.Listener{Host: l.Host, Origin: l.Origin})
+			listener := layout.Listener{Host: l.Host, Origin: l.Origin}
+			if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
+				listener.Name = string(l.Spec.Name)
+			}
+			b.listeners = append(b.listeners, listener)
 			b.Origins = append(b.Origins, l.Origin)
 		}
 	}

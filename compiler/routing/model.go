@@ -74,6 +74,9 @@ type Host struct {
 	Bind string
 	Name string
 	Next string
+	// Listener is the part of an HTTPS bind that the host is of: a connection that was made for one of
+	// another part is not for it. It is "" for other hosts.
+	Listener string
 	// Form is the one in which paths are compared; those of Routes are in it.
 	Form PathForm
 	// Routes are sorted by path, exact before prefix. Of several for one path

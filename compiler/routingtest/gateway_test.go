@@ -1,6 +1,7 @@
 package routingtest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -280,6 +281,20 @@ func TestGatewayHTTPS(t *testing.T) {
 		if got := e.http2(t, "GET", host, "/"); got != want {
 			t.Errorf("%s: %s, want %s", host, got, want)
 		}
+	}
+	for hosts, want := range map[string]int{
+		"a.example b.example": 200, "a.example one.wild.example": 421, "x.wild.example y.x.wild.example": 200, "x.wild.example a.example": 421,
+		"one.wild.example ONE.wild.example:443": 200, "one.wild.example x.wild.example": 421, "other.test a.example": 200,
+	} {
+		asked, host, _ := strings.Cut(hosts, " ")
+		c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: asked}}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := exchange(c, "GET / HTTP/1.1\nHost: "+host); err != nil || r.StatusCode != want {
+			t.Errorf("a connection for %s, a request for %s: %v %v, want %d", asked, host, r.StatusCode, err, want)
+		}
+		c.Close()
 	}
 	for _, l := range e.result.Verdicts.Gateways[0].Status.Listeners {
 		c := gateway.Condition(l.Conditions, string(gatewayv1.ListenerConditionResolvedRefs))

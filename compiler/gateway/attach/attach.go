@@ -301,6 +301,22 @@ func common(listener string, hosts []string) []string {
 // Reference names an object that another one refers to.
 type Reference struct{ Group, Kind, Namespace, Name string }
 
+// ReferenceOf returns a reference of an object in a namespace. What it does not say is the core group, a
+// kind and the same namespace.
+func ReferenceOf(defaultKind, from string, group *gatewayv1.Group, kind *gatewayv1.Kind, namespace *gatewayv1.Namespace, name gatewayv1.ObjectName) Reference {
+	out := Reference{Kind: defaultKind, Namespace: from, Name: string(name)}
+	if group != nil {
+		out.Group = string(*group)
+	}
+	if kind != nil {
+		out.Kind = string(*kind)
+	}
+	if namespace != nil {
+		out.Namespace = string(*namespace)
+	}
+	return out
+}
+
 // Certify finds the certificates of the listeners of a Gateway. Of finds that of a Secret, and says why
 // there is none now: the listener then refers to it all the same.
 func (w World) Certify(g *Gateway, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
@@ -309,16 +325,7 @@ func (w World) Certify(g *Gateway, of func(name, namespace string, origin routin
 			continue
 		}
 		for i, ref := range l.Spec.TLS.CertificateRefs {
-			to := Reference{Kind: "Secret", Namespace: g.Ref.Namespace, Name: string(ref.Name)}
-			if ref.Group != nil {
-				to.Group = string(*ref.Group)
-			}
-			if ref.Kind != nil {
-				to.Kind = string(*ref.Kind)
-			}
-			if ref.Namespace != nil {
-				to.Namespace = string(*ref.Namespace)
-			}
+			to := ReferenceOf("Secret", g.Ref.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
 			if to.Group != "" || to.Kind != "Secret" {
 				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidCertificateRef, "a certificate is in a Secret, and not in a %s", to.Kind)
 				continue

@@ -25,6 +25,7 @@ import (
 // Listener is a listener of a port. Host is named as a [routing.Host] is, "" stands for all.
 type Listener struct {
 	Host    string
+	Name    string // of the hosts' Listener, or ""
 	Matches []Match
 	Origin  routing.Origin
 }
@@ -128,7 +129,7 @@ func Hosts(bind string, form routing.PathForm, listeners []Listener) ([]routing.
 		}
 		for host := range byHost {
 			chain := chainOf(host, byHost)
-			h := routing.Host{Bind: bind, Name: host, Form: form, Origin: byHost[host].origin}
+			h := routing.Host{Bind: bind, Name: host, Form: form, Listener: l.Name, Origin: byHost[host].origin}
 			if len(chain) > 1 {
 				h.Next = routing.Host{Bind: bind, Name: chain[1]}.Key()
 			}
