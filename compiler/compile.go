@@ -298,6 +298,12 @@ func describe(in inputs.Inputs) []render.Object {
 			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
 		})
 	}
+	for _, o := range in.Gateway.Sets {
+		out = append(out, render.Object{
+			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},
+			APIVersion: gatewayv1.GroupVersion.String(), Labels: o.Value.Labels, Annotations: o.Value.Annotations,
+		})
+	}
 	for _, o := range in.Gateway.HTTPRoutes {
 		out = append(out, render.Object{
 			Origin:     routing.Origin{Object: o.Ref, Position: o.Position()},

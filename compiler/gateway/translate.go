@@ -68,6 +68,9 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 	}
 	for _, g := range t.world.Gateways {
 		t.verdicts.Gateways = append(t.verdicts.Gateways, gatewayVerdict(g))
+		for _, s := range g.Sets {
+			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
+		}
 	}
 	return t.model(), diag.Sort(t.found), t.verdicts
 }
@@ -120,17 +123,19 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 			}
 		}
 	}
+	sets := sorted(in.Sets, func(s *gatewayv1.ListenerSet) int64 { return s.CreationTimestamp.Unix() })
 	taken := map[int]string{}
 	maps.Copy(taken, t.cfg.Ports)
 	for _, o := range sorted(in.Gateways, func(g *gatewayv1.Gateway) int64 { return g.CreationTimestamp.Unix() }) {
 		if !ours[string(o.Value.Spec.GatewayClassName)] {
 			continue
 		}
-		g := attach.NewGateway(o)
+		g := attach.NewGateway(o, setsFor(o.Ref, sets)...)
 		t.world.Gateways = append(t.world.Gateways, g)
 		t.refuse(g)
-		t.world.Certify(g, t.certificate)
-		for _, l := range g.Listeners {
+		t.refuseSets(g)
+		t.world.Certify(g.All(), t.certificate)
+		for _, l := range g.All() {
 			if by, is := taken[int(l.Spec.Port)]; is && l.Accepted.Fine() {
 				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
 			}
@@ -139,18 +144,27 @@ func (t *translation) gateways(in inputs.GatewayAPI) {
 			taken[port] = o.Ref.String()
 			t.open(g, port)
 		}
-		for _, l := range g.Listeners {
+		for _, l := range g.All() {
 			for _, v := range []attach.Verdict{l.Accepted, l.Conflicted, l.Resolved} {
 				switch {
 				case v.Fine():
 				case l.Serves():
-					t.report(diag.Warning, o.Ref, l.Origin.Position, fmt.Sprintf("listener %s: %s", l.Spec.Name, v.Message), "")
+					t.report(diag.Warning, l.Owner.By, l.Origin.Position, fmt.Sprintf("listener %s: %s", l.Spec.Name, v.Message), "")
 				default:
-					t.report(diag.Error, o.Ref, l.Origin.Position, fmt.Sprintf("listener %s is not served: %s", l.Spec.Name, v.Message), "")
+					t.report(diag.Error, l.Owner.By, l.Origin.Position, fmt.Sprintf("listener %s is not served: %s", l.Spec.Name, v.Message), "")
 				}
 			}
 		}
 	}
+}
+
+// setsFor returns the ListenerSets that name a Gateway.
+func setsFor(g diag.Object, sets []inputs.Object[gatewayv1.ListenerSet]) []inputs.Object[gatewayv1.ListenerSet] {
+	return slices.DeleteFunc(slices.Clone(sets), func(s inputs.Object[gatewayv1.ListenerSet]) bool {
+		ref := s.Value.Spec.ParentRef
+		to := attach.ReferenceOf("Gateway", s.Ref.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
+		return (ref.Group != nil && to.Group != attach.Group) || to.Kind != g.Kind || to.Namespace != g.Namespace || to.Name != g.Name
+	})
 }
 
 // refuse leaves out a Gateway that asks for what is not supported.
@@ -171,16 +185,35 @@ func (t *translation) refuse(g *attach.Gateway) {
 	t.report(diag.Error, g.Ref, g.Position("spec"), why.Message+"; the Gateway is not served", "")
 }
 
+// refuseSets leaves out the ListenerSets that a Gateway does not allow.
+func (t *translation) refuseSets(g *attach.Gateway) {
+	for _, s := range g.Sets {
+		switch {
+		case !g.Refused.Fine():
+			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonParentNotAccepted), Message: g.Ref.String() + " is not accepted"}
+		case !t.world.Allows(g, s.Ref.Namespace):
+			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonNotAllowed), Message: fmt.Sprintf("%s allows no ListenerSets from the namespace %s", g.Ref, s.Ref.Namespace)}
+		default:
+			continue
+		}
+		t.report(diag.Error, s.Ref, s.Position("spec", "parentRef"), s.Refused.Message+"; the listeners are not served", "")
+	}
+}
+
+func bindName(g *attach.Gateway, port int) string {
+	return fmt.Sprintf("%s/%s:%d", g.Ref.Namespace, g.Ref.Name, port)
+}
+
 // open makes the bind of a Gateway's port.
 func (t *translation) open(g *attach.Gateway, port int) {
-	name := fmt.Sprintf("%s/%s:%d", g.Ref.Namespace, g.Ref.Name, port)
+	name := bindName(g, port)
 	b := &bind{index: map[*attach.Listener]int{}}
-	for _, l := range g.Listeners {
+	for _, l := range g.All() {
 		if l.Serves() && int(l.Spec.Port) == port {
 			b.index[l] = len(b.listeners)
 			listener := layout.Listener{Host: l.Host, Origin: l.Origin}
 			if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
-				listener.Name = string(l.Spec.Name)
+				listener.Name = l.Name()
 			}
 			b.listeners = append(b.listeners, listener)
 			b.Origins = append(b.Origins, l.Origin)
@@ -216,18 +249,18 @@ func (t *translation) route(o inputs.Object[gatewayv1.HTTPRoute]) {
 	attached := map[*attach.Listener]bool{}
 	verdict := RouteVerdict{Ref: o.Ref}
 	for _, ref := range parents {
-		g := t.world.Parent(o.Ref.Namespace, ref)
-		attachments, why := t.world.Attach(g, ref, r.Route)
+		parent := t.world.Parent(o.Ref.Namespace, ref)
+		attachments, why := t.world.Attach(parent, ref, r.Route)
 		if !why.Fine() {
 			t.report(diag.Warning, o.Ref, o.Position("spec", "parentRefs", slices.IndexFunc(o.Value.Spec.ParentRefs, func(p gatewayv1.ParentReference) bool { return sameParent(p, ref) })),
-				fmt.Sprintf("the route is not attached to %s: %s", g.Ref, why.Message), "")
+				fmt.Sprintf("the route is not attached to %s: %s", parent.By, why.Message), "")
 		}
 		if why.Fine() {
 			why = r.refused
 		}
 		if why.Fine() {
 			if attachments, why = attach.Settle(attachments, r.Route); !why.Fine() {
-				t.report(diag.Error, o.Ref, o.Position("spec", "hostnames"), fmt.Sprintf("the route is not attached to %s: %s", g.Ref, why.Message), "")
+				t.report(diag.Error, o.Ref, o.Position("spec", "hostnames"), fmt.Sprintf("the route is not attached to %s: %s", parent.By, why.Message), "")
 			}
 		}
 		if why.Fine() {
@@ -297,7 +330,7 @@ func sameParent(a, b gatewayv1.ParentReference) bool {
 
 // give adds the matches of a route to a listener.
 func (t *translation) give(a attach.Attachment, r *read) {
-	name := fmt.Sprintf("%s/%s:%d", a.Gateway.Ref.Namespace, a.Gateway.Ref.Name, a.Listener.Spec.Port)
+	name := bindName(a.Listener.Gateway, int(a.Listener.Spec.Port))
 	b := t.binds[name]
 	if b == nil || !a.Listener.Serves() {
 		return

@@ -17,6 +17,7 @@ import (
 type Verdicts struct {
 	Classes  []ClassVerdict
 	Gateways []GatewayVerdict
+	Sets     []SetVerdict
 	Routes   []RouteVerdict
 }
 
@@ -30,6 +31,12 @@ type ClassVerdict struct {
 type GatewayVerdict struct {
 	Ref    diag.Object
 	Status gatewayv1.GatewayStatus
+}
+
+// SetVerdict is the status of a ListenerSet.
+type SetVerdict struct {
+	Ref    diag.Object
+	Status gatewayv1.ListenerSetStatus
 }
 
 // RouteVerdict is the status of a route, for those of its parents that are ours.
@@ -59,25 +66,51 @@ func classVerdict(c inputs.Object[gatewayv1.GatewayClass]) ClassVerdict {
 
 func gatewayVerdict(g *attach.Gateway) GatewayVerdict {
 	out := GatewayVerdict{Ref: g.Ref}
-	generation := g.Value.Generation
-	serves, all := false, true
 	for _, l := range g.Listeners {
-		out.Status.Listeners = append(out.Status.Listeners, listenerVerdict(l, generation))
+		out.Status.Listeners = append(out.Status.Listeners, listenerVerdict(l, g.Value.Generation))
+	}
+	out.Status.Conditions = ownerConditions(&g.Owner, g.Value.Generation)
+	sets := int32(0)
+	for _, s := range g.Sets {
+		if s.Refused.Fine() {
+			sets++
+		}
+	}
+	out.Status.AttachedListenerSets = &sets
+	return out
+}
+
+func setVerdict(s *attach.Set) SetVerdict {
+	out := SetVerdict{Ref: s.Ref}
+	for _, l := range s.Listeners {
+		out.Status.Listeners = append(out.Status.Listeners, gatewayv1.ListenerEntryStatus(listenerVerdict(l, s.Value.Generation)))
+	}
+	out.Status.Conditions = ownerConditions(&s.Owner, s.Value.Generation)
+	return out
+}
+
+// ownerConditions are those of a Gateway or a ListenerSet. The types and reasons of both have the same
+// names.
+func ownerConditions(o *attach.Owner, generation int64) []metav1.Condition {
+	serves, all := false, true
+	for _, l := range o.Listeners {
 		serves, all = serves || l.Serves(), all && l.Serves()
 	}
-	accepted := condition(string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayReasonAccepted), g.Refused, generation)
-	if g.Refused.Fine() && !all {
+	accepted := condition(string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayReasonAccepted), o.Refused, generation)
+	if o.Refused.Fine() && !all {
 		accepted.Reason, accepted.Message = string(gatewayv1.GatewayReasonListenersNotValid), "some listeners are not served"
 		if !serves {
 			accepted.Status = metav1.ConditionFalse
 		}
 	}
-	out.Status.Conditions = []metav1.Condition{accepted}
-	if !serves {
-		out.Status.Conditions = append(out.Status.Conditions, condition(string(gatewayv1.GatewayConditionProgrammed), "",
-			attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: "no listener is served"}, generation))
+	if serves {
+		return []metav1.Condition{accepted}
 	}
-	return out
+	programmed := attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalid), Message: "no listener is served"}
+	if !o.Refused.Fine() {
+		programmed = o.Refused
+	}
+	return []metav1.Condition{accepted, condition(string(gatewayv1.GatewayConditionProgrammed), "", programmed, generation)}
 }
 
 func listenerVerdict(l *attach.Listener, generation int64) gatewayv1.ListenerStatus {

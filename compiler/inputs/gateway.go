@@ -17,6 +17,7 @@ import (
 type GatewayAPI struct {
 	Classes    []Object[gatewayv1.GatewayClass]
 	Gateways   []Object[gatewayv1.Gateway]
+	Sets       []Object[gatewayv1.ListenerSet]
 	HTTPRoutes []Object[gatewayv1.HTTPRoute]
 	GRPCRoutes []Object[gatewayv1.GRPCRoute]
 	Grants     []Object[gatewayv1.ReferenceGrant]
@@ -41,7 +42,7 @@ func withoutGatewayAPI(found []diag.Diagnostic) []diag.Diagnostic {
 const gatewayGroup = "gateway.networking.k8s.io"
 
 // gatewayKinds are the kinds of the group that are read. The fields of v1beta1 are those of v1.
-var gatewayKinds = []string{"GatewayClass", "Gateway", "HTTPRoute", "GRPCRoute", "ReferenceGrant"}
+var gatewayKinds = []string{"GatewayClass", "Gateway", "ListenerSet", "HTTPRoute", "GRPCRoute", "ReferenceGrant"}
 
 // gatewayAPI adds an object of the Gateway API, and reports whether it is one.
 func (g *gatherer) gatewayAPI(o manifests.Object) bool {
@@ -54,6 +55,8 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 		in.Classes = gather(g, in.Classes, o, validation.IsDNS1123Subdomain)
 	case "Gateway":
 		in.Gateways = gather(g, in.Gateways, o, validation.IsDNS1123Subdomain)
+	case "ListenerSet":
+		in.Sets = gather(g, in.Sets, o, validation.IsDNS1123Subdomain)
 	case "HTTPRoute":
 		in.HTTPRoutes = gather(g, in.HTTPRoutes, o, validation.IsDNS1123Subdomain)
 	case "GRPCRoute":
@@ -68,7 +71,7 @@ func (g *gatherer) gatewayAPI(o manifests.Object) bool {
 
 func (in GatewayAPI) without(out map[diag.Object]bool) GatewayAPI {
 	return GatewayAPI{
-		Classes: without(in.Classes, out), Gateways: without(in.Gateways, out),
+		Classes: without(in.Classes, out), Gateways: without(in.Gateways, out), Sets: without(in.Sets, out),
 		HTTPRoutes: without(in.HTTPRoutes, out), GRPCRoutes: without(in.GRPCRoutes, out), Grants: without(in.Grants, out),
 	}
 }
@@ -77,6 +80,7 @@ func (in GatewayAPI) record(out []snapshots.Input) []snapshots.Input {
 	version := gatewayv1.GroupVersion.String()
 	out = record(out, version, in.Classes)
 	out = record(out, version, in.Gateways)
+	out = record(out, version, in.Sets)
 	out = record(out, version, in.HTTPRoutes)
 	out = record(out, version, in.GRPCRoutes)
 	return record(out, version, in.Grants)
@@ -84,13 +88,14 @@ func (in GatewayAPI) record(out []snapshots.Input) []snapshots.Input {
 
 // kept returns the objects in namespaces that are read. A GatewayClass is in none, and always read.
 func (in GatewayAPI) kept(keep func(diag.Object) bool) GatewayAPI {
-	in.Gateways, in.Grants = kept(in.Gateways, keep), kept(in.Grants, keep)
+	in.Gateways, in.Sets, in.Grants = kept(in.Gateways, keep), kept(in.Sets, keep), kept(in.Grants, keep)
 	in.HTTPRoutes, in.GRPCRoutes = kept(in.HTTPRoutes, keep), kept(in.GRPCRoutes, keep)
 	return in
 }
 
 func (in GatewayAPI) ageless() GatewayAPI {
 	in.Gateways = ageless(in.Gateways, func(g *gatewayv1.Gateway) *metav1.Time { return &g.CreationTimestamp })
+	in.Sets = ageless(in.Sets, func(s *gatewayv1.ListenerSet) *metav1.Time { return &s.CreationTimestamp })
 	in.HTTPRoutes = ageless(in.HTTPRoutes, func(r *gatewayv1.HTTPRoute) *metav1.Time { return &r.CreationTimestamp })
 	in.GRPCRoutes = ageless(in.GRPCRoutes, func(r *gatewayv1.GRPCRoute) *metav1.Time { return &r.CreationTimestamp })
 	return in

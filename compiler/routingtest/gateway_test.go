@@ -291,8 +291,12 @@ func TestGatewayHTTPS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r, err := exchange(c, "GET / HTTP/1.1\nHost: "+host); err != nil || r.StatusCode != want {
-			t.Errorf("a connection for %s, a request for %s: %v %v, want %d", asked, host, r.StatusCode, err, want)
+		r, err := exchange(c, "GET / HTTP/1.1\nHost: "+host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.StatusCode != want {
+			t.Errorf("a connection for %s, a request for %s: %d, want %d", asked, host, r.StatusCode, want)
 		}
 		c.Close()
 	}
@@ -359,6 +363,40 @@ func TestGatewayReservesHeaders(t *testing.T) {
 	for host, want := range map[string]string{"web.example": "", "other.example": "eve"} {
 		if got := e.get(t, host, "/", "X-Auth-User: eve").seen.Header.Get("X-Auth-User"); got != want {
 			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// ListenerSets bring listeners to a Gateway that allows them, at its ports.
+func TestGatewayListenerSets(t *testing.T) {
+	t.Parallel()
+	set := func(namespace, name, listener string, port int) string {
+		return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {name: %s, namespace: %s}\nspec: {parentRef: {name: web, namespace: shop}, listeners: [{name: l, port: %d, protocol: HTTP, %s}]}\n", name, namespace, port, listener)
+	}
+	route := func(namespace, name, parent string) string {
+		return fmt.Sprintf("---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: %s, namespace: %s}\nspec: {parentRefs: [{%s}], rules: [{backendRefs: [{name: %[1]s, port: 80}]}]}\n", name, namespace, parent)
+	}
+	address := ""
+	e := startEdited(t, func(cfg *config.Config) string {
+		port := freePort(t, cfg.Bind.Addresses[0])
+		address = fmt.Sprint(cfg.Bind.Addresses[0], ":", port)
+		gw := strings.Replace(gatewayYAML("shop", "web", port, ""), "  listeners:", "  allowedListeners: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}}\n  listeners:", 1)
+		return gatewayClass + gw + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {team: a}}\n" +
+			set("team", "good", "hostname: '*.team.example'", port) + set("other", "bad", "hostname: other.example", port) +
+			serviceYAML("shop", "main", echo(t, "main")) + serviceYAML("team", "team", echo(t, "team")) + serviceYAML("other", "other", echo(t, "other")) +
+			route("shop", "main", "name: web") + route("team", "team", "kind: ListenerSet, name: good") + route("other", "other", "kind: ListenerSet, name: bad")
+	})
+	await(t, func() error { return reachable(t, address) })
+	e.http = address
+	for host, want := range map[string]string{"a.team.example": "team", "b.a.team.example": "team", "team.example": "main", "other.example": "main"} {
+		if got := e.http11(t, "GET", host, "/"); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	for _, s := range e.result.Verdicts.Sets {
+		accepted := gateway.Condition(s.Status.Conditions, "Accepted")
+		if want := map[string]string{"good": "Accepted", "bad": "NotAllowed"}[s.Ref.Name]; accepted.Reason != want {
+			t.Errorf("%s: %+v", s.Ref.Name, accepted)
 		}
 	}
 }

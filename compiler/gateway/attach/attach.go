@@ -12,29 +12,50 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hapsnap/hapsnap/compiler/diag"
 	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
 	"github.com/hapsnap/hapsnap/compiler/inputs"
 	"github.com/hapsnap/hapsnap/compiler/routing"
 	"github.com/hapsnap/hapsnap/compiler/routing/hostname"
+	"github.com/hapsnap/hapsnap/internal/manifests"
 )
 
 // Group is that of the Gateway API.
 const Group = "gateway.networking.k8s.io"
 
-// Gateway is a Gateway of ours with its listeners.
+// Gateway is a Gateway of ours with its listeners, and the ListenerSets that bring more.
 type Gateway struct {
 	inputs.Object[gatewayv1.Gateway]
+	Owner
+	Sets []*Set
+}
+
+// Set is a ListenerSet for a Gateway of ours.
+type Set struct {
+	inputs.Object[gatewayv1.ListenerSet]
+	Owner
+	// Gateway is the one that the listeners are for.
+	Gateway *Gateway
+}
+
+// Owner has listeners: it is a Gateway or a ListenerSet.
+type Owner struct {
+	By        diag.Object
 	Listeners []*Listener
 	// Refused says why none of the listeners serves.
 	Refused Verdict
+
+	at func(path ...any) diag.Position
 }
 
-// Listener is a listener of a Gateway. Accepted and Resolved are false where it serves nothing.
+// Listener is a listener of a Gateway or a ListenerSet.
 type Listener struct {
-	Spec   gatewayv1.Listener
-	Index  int
-	Host   string // as in a routing.Host
-	Origin routing.Origin
+	Owner   *Owner
+	Gateway *Gateway
+	Spec    gatewayv1.Listener
+	Index   int
+	Host    string // as in a routing.Host
+	Origin  routing.Origin
 	// Kinds are the kinds of routes that may attach.
 	Kinds []string
 	// Accepted, Conflicted and Resolved are what its conditions say.
@@ -44,8 +65,15 @@ type Listener struct {
 	// Attached counts the routes that are attached.
 	Attached int
 
-	hosts   map[string][]string // of the routes that are attached, by kind
-	gateway *Gateway
+	hosts map[string][]string // of the routes that are attached, by kind
+}
+
+// Name tells the listener from others of its Gateway.
+func (l *Listener) Name() string {
+	if l.Owner == &l.Gateway.Owner {
+		return string(l.Spec.Name)
+	}
+	return fmt.Sprintf("%s/%s/%s", l.Owner.By.Namespace, l.Owner.By.Name, l.Spec.Name)
 }
 
 // Verdict is what a condition says: with a Reason, why something is not so.
@@ -63,7 +91,8 @@ func unless[T ~string](v Verdict, reason T, format string, args ...any) Verdict 
 
 // Serves reports whether the listener takes requests.
 func (l *Listener) Serves() bool {
-	return l.gateway.Refused.Fine() && l.Accepted.Fine() && l.Conflicted.Fine() && len(l.Kinds) > 0
+	return l.Gateway.Refused.Fine() && l.Owner.Refused.Fine() && l.Accepted.Fine() && l.Conflicted.Fine() && len(l.Kinds) > 0 &&
+		(l.Spec.Protocol != gatewayv1.HTTPSProtocolType || len(l.Certificates) > 0)
 }
 
 // kindsOf are the kinds of routes that a protocol may have.
@@ -72,15 +101,44 @@ var kindsOf = map[gatewayv1.ProtocolType][]string{
 	gatewayv1.HTTPSProtocolType: {"HTTPRoute", "GRPCRoute"},
 }
 
-// NewGateway returns a Gateway whose listeners are judged by themselves and among each other.
-func NewGateway(o inputs.Object[gatewayv1.Gateway]) *Gateway {
-	g := &Gateway{Object: o}
+// NewGateway returns a Gateway whose listeners are judged by themselves, and among each other and those of
+// its ListenerSets, which come in the order in which they win.
+func NewGateway(o inputs.Object[gatewayv1.Gateway], sets ...inputs.Object[gatewayv1.ListenerSet]) *Gateway {
+	g := &Gateway{Object: o, Owner: Owner{By: o.Ref, at: o.Position}}
+	g.add(g, o.Value.Spec.Listeners)
+	g.conflicts()
+	before := slices.Clone(g.Listeners)
+	for _, set := range sets {
+		s := &Set{Object: set, Owner: Owner{By: set.Ref, at: set.Position}, Gateway: g}
+		var listeners []gatewayv1.Listener
+		for _, entry := range set.Value.Spec.Listeners {
+			listeners = append(listeners, gatewayv1.Listener(entry))
+		}
+		s.add(g, listeners)
+		s.conflicts()
+		s.yield(before)
+		g.Sets, before = append(g.Sets, s), append(before, s.Listeners...)
+	}
+	return g
+}
+
+// All returns the listeners of a Gateway and of its ListenerSets.
+func (g *Gateway) All() []*Listener {
+	out := slices.Clone(g.Listeners)
+	for _, s := range g.Sets {
+		out = append(out, s.Listeners...)
+	}
+	return out
+}
+
+// add judges listeners by themselves.
+func (o *Owner) add(g *Gateway, listeners []gatewayv1.Listener) {
 	names := map[gatewayv1.SectionName]bool{}
-	for i, spec := range o.Value.Spec.Listeners {
-		l := &Listener{gateway: g, Spec: spec, Index: i, Origin: routing.Origin{Object: o.Ref, Position: o.Position("spec", "listeners", i), Field: fmt.Sprintf("spec.listeners[%d]", i)}}
-		if spec.Hostname != nil {
+	for i, spec := range listeners {
+		l := &Listener{Owner: o, Gateway: g, Spec: spec, Index: i, Origin: o.origin("spec", "listeners", i)}
+		if spec.Hostname != nil && *spec.Hostname != "" {
 			l.Host = hostname.Of(string(*spec.Hostname))
-			if message, _ := hostname.Check(hostname.Normal(string(*spec.Hostname))); message != "" && *spec.Hostname != "" {
+			if message, _ := hostname.Check(hostname.Normal(string(*spec.Hostname))); message != "" {
 				l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonUnsupportedValue, "hostname %q %s", *spec.Hostname, message)
 			}
 		}
@@ -96,10 +154,13 @@ func NewGateway(o inputs.Object[gatewayv1.Gateway]) *Gateway {
 			l.Accepted = unless(l.Accepted, gatewayv1.ListenerReasonPortUnavailable, "there is no port %d", spec.Port)
 		}
 		l.tls()
-		g.Listeners = append(g.Listeners, l)
+		o.Listeners = append(o.Listeners, l)
 	}
-	g.conflicts()
-	return g
+}
+
+// origin is a place in the object.
+func (o *Owner) origin(path ...any) routing.Origin {
+	return routing.Origin{Object: o.By, Position: o.at(path...), Field: manifests.FieldPath(path)}
 }
 
 // tls judges what a listener says of TLS, but for the certificates.
@@ -135,30 +196,59 @@ func (l *Listener) kinds() {
 }
 
 // conflicts finds listeners of one port that cannot be together. None of them serves.
-func (g *Gateway) conflicts() {
-	for _, a := range g.Listeners {
-		for _, b := range g.Listeners {
-			switch {
-			case a == b || a.Spec.Port != b.Spec.Port || !a.Accepted.Fine() || !b.Accepted.Fine():
-			case a.Spec.Protocol != b.Spec.Protocol:
-				a.Conflicted = unless(a.Conflicted, gatewayv1.ListenerReasonProtocolConflict, "listener %s has the same port and another protocol", b.Spec.Name)
-			case a.Host == b.Host:
-				a.Conflicted = unless(a.Conflicted, gatewayv1.ListenerReasonHostnameConflict, "listener %s has the same port and hostname", b.Spec.Name)
+func (o *Owner) conflicts() {
+	for _, a := range o.Listeners {
+		for _, b := range o.Listeners {
+			if a != b {
+				a.conflict(b)
 			}
 		}
+	}
+}
+
+// yield finds listeners that cannot be together with others, which were there before.
+func (o *Owner) yield(before []*Listener) {
+	for _, a := range o.Listeners {
+		for _, b := range before {
+			if b.Conflicted.Fine() {
+				a.conflict(b)
+			}
+		}
+	}
+}
+
+func (l *Listener) conflict(o *Listener) {
+	switch {
+	case l.Spec.Port != o.Spec.Port || !l.Accepted.Fine() || !o.Accepted.Fine():
+	case l.Spec.Protocol != o.Spec.Protocol:
+		l.Conflicted = unless(l.Conflicted, gatewayv1.ListenerReasonProtocolConflict, "listener %s has the same port and another protocol", o.Name())
+	case l.Host == o.Host:
+		l.Conflicted = unless(l.Conflicted, gatewayv1.ListenerReasonHostnameConflict, "listener %s has the same port and hostname", o.Name())
 	}
 }
 
 // Ports returns the ports of listeners that serve, sorted.
 func (g *Gateway) Ports() []int {
 	var out []int
-	for _, l := range g.Listeners {
+	for _, l := range g.All() {
 		if l.Serves() {
 			out = append(out, int(l.Spec.Port))
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Allows reports whether ListenerSets of a namespace may bring listeners.
+func (w World) Allows(g *Gateway, namespace string) bool {
+	from, selector := gatewayv1.NamespacesFromNone, (*metav1.LabelSelector)(nil)
+	if allowed := g.Value.Spec.AllowedListeners; allowed != nil && allowed.Namespaces != nil {
+		selector = allowed.Namespaces.Selector
+		if allowed.Namespaces.From != nil {
+			from = *allowed.Namespaces.From
+		}
+	}
+	return w.within(from, selector, g.Ref.Namespace, namespace)
 }
 
 // Route is what attaches to listeners.
@@ -170,7 +260,6 @@ type Route struct {
 
 // Attachment is a listener that a route is attached to, with the hosts that both take.
 type Attachment struct {
-	Gateway  *Gateway
 	Listener *Listener
 	Hosts    []string // the most specific first
 }
@@ -182,44 +271,55 @@ type World struct {
 	Grants     []inputs.Object[gatewayv1.ReferenceGrant]
 }
 
-// Parent returns the Gateway of ours that a route of a namespace names, or nil.
-func (w World) Parent(namespace string, ref gatewayv1.ParentReference) *Gateway {
-	if (ref.Group != nil && *ref.Group != Group) || (ref.Kind != nil && *ref.Kind != "Gateway") {
+// Parent returns the Gateway of ours, or ListenerSet for one, that a route of a namespace names, or nil.
+func (w World) Parent(namespace string, ref gatewayv1.ParentReference) *Owner {
+	kind := "Gateway"
+	if ref.Kind != nil {
+		kind = string(*ref.Kind)
+	}
+	if ref.Group != nil && *ref.Group != Group {
 		return nil
 	}
 	if ref.Namespace != nil {
 		namespace = string(*ref.Namespace)
 	}
-	i := slices.IndexFunc(w.Gateways, func(g *Gateway) bool { return g.Ref.Namespace == namespace && g.Ref.Name == string(ref.Name) })
-	if i < 0 {
-		return nil
+	by := diag.Object{Kind: kind, Namespace: namespace, Name: string(ref.Name)}
+	for _, g := range w.Gateways {
+		if g.By == by {
+			return &g.Owner
+		}
+		for _, s := range g.Sets {
+			if s.By == by {
+				return &s.Owner
+			}
+		}
 	}
-	return w.Gateways[i]
+	return nil
 }
 
-// Attach returns the listeners of a Gateway that a route is attached to by one of its references, or
-// else why there are none. One listener that takes the route is enough.
-func (w World) Attach(g *Gateway, ref gatewayv1.ParentReference, r Route) ([]Attachment, Verdict) {
+// Attach returns the listeners of a Gateway or ListenerSet that a route is attached to by one of its
+// references, or else why there are none. One listener that takes the route is enough.
+func (w World) Attach(o *Owner, ref gatewayv1.ParentReference, r Route) ([]Attachment, Verdict) {
 	var out []Attachment
 	named, allowed := false, false
-	for _, l := range g.Listeners {
+	for _, l := range o.Listeners {
 		if (ref.SectionName != nil && *ref.SectionName != l.Spec.Name) || (ref.Port != nil && *ref.Port != l.Spec.Port) {
 			continue
 		}
 		named = true
-		if !slices.Contains(l.Kinds, r.Kind) || !w.allows(g, l, r.Namespace) {
+		if !slices.Contains(l.Kinds, r.Kind) || !w.allows(l, r.Namespace) {
 			continue
 		}
 		allowed = true
 		if hosts := common(l.Host, r.Hosts); len(hosts) > 0 {
-			out = append(out, Attachment{g, l, hosts})
+			out = append(out, Attachment{l, hosts})
 		}
 	}
 	switch {
 	case len(out) > 0:
 		return out, Verdict{}
 	case !named:
-		return nil, unless(Verdict{}, gatewayv1.RouteReasonNoMatchingParent, "the Gateway has no listener with this name and port")
+		return nil, unless(Verdict{}, gatewayv1.RouteReasonNoMatchingParent, "there is no listener with this name and port")
 	case !allowed:
 		return nil, unless(Verdict{}, gatewayv1.RouteReasonNotAllowedByListeners, "no listener allows routes of this kind from the namespace %s", r.Namespace)
 	}
@@ -263,7 +363,7 @@ func (l *Listener) contended(hosts []string, kind string) bool {
 }
 
 // allows reports whether routes of a namespace may attach to a listener.
-func (w World) allows(g *Gateway, l *Listener, namespace string) bool {
+func (w World) allows(l *Listener, namespace string) bool {
 	from, selector := gatewayv1.NamespacesFromSame, (*metav1.LabelSelector)(nil)
 	if l.Spec.AllowedRoutes != nil && l.Spec.AllowedRoutes.Namespaces != nil {
 		selector = l.Spec.AllowedRoutes.Namespaces.Selector
@@ -271,11 +371,16 @@ func (w World) allows(g *Gateway, l *Listener, namespace string) bool {
 			from = *f
 		}
 	}
+	return w.within(from, selector, l.Owner.By.Namespace, namespace)
+}
+
+// within reports whether a namespace is one that an object of the namespace own speaks of.
+func (w World) within(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, namespace string) bool {
 	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return true
 	case gatewayv1.NamespacesFromSame:
-		return namespace == g.Ref.Namespace
+		return namespace == own
 	case gatewayv1.NamespacesFromSelector:
 		s, err := metav1.LabelSelectorAsSelector(selector)
 		return err == nil && selector != nil && s.Matches(labels.Merge(w.Namespaces[namespace], labels.Set{"kubernetes.io/metadata.name": namespace}))
@@ -317,27 +422,25 @@ func ReferenceOf(defaultKind, from string, group *gatewayv1.Group, kind *gateway
 	return out
 }
 
-// Certify finds the certificates of the listeners of a Gateway. Of finds that of a Secret, and says why
+// Certify finds the certificates of listeners. Of finds that of a Secret, and says why
 // there is none now: the listener then refers to it all the same.
-func (w World) Certify(g *Gateway, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
-	for _, l := range g.Listeners {
+func (w World) Certify(listeners []*Listener, of func(name, namespace string, origin routing.Origin) (routing.Certificate, string)) {
+	for _, l := range listeners {
 		if l.Spec.TLS == nil || !l.Accepted.Fine() {
 			continue
 		}
+		own := l.Owner.By
 		for i, ref := range l.Spec.TLS.CertificateRefs {
-			to := ReferenceOf("Secret", g.Ref.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
+			to := ReferenceOf("Secret", own.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
 			if to.Group != "" || to.Kind != "Secret" {
 				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidCertificateRef, "a certificate is in a Secret, and not in a %s", to.Kind)
 				continue
 			}
-			if !w.Permitted("Gateway", g.Ref.Namespace, to) {
+			if !w.Permitted(own.Kind, own.Namespace, to) {
 				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonRefNotPermitted, "no ReferenceGrant of the namespace %s permits the reference to Secret %s/%s", to.Namespace, to.Namespace, to.Name)
 				continue
 			}
-			origin := routing.Origin{
-				Object: g.Ref, Position: g.Position("spec", "listeners", l.Index, "tls", "certificateRefs", i),
-				Field: fmt.Sprintf("spec.listeners[%d].tls.certificateRefs[%d]", l.Index, i),
-			}
+			origin := l.Owner.origin("spec", "listeners", l.Index, "tls", "certificateRefs", i)
 			certificate, why := of(to.Name, to.Namespace, origin)
 			if why != "" {
 				l.Resolved = unless(l.Resolved, gatewayv1.ListenerReasonInvalidCertificateRef, "Secret %s/%s %s", to.Namespace, to.Name, why)

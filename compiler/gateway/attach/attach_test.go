@@ -118,7 +118,7 @@ func TestAttach(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if _, why := w.Attach(g, gatewayv1.ParentReference{Name: "web"}, attach.Route{Kind: "TCPRoute", Namespace: "shop"}); why.Reason != "NotAllowedByListeners" {
+	if _, why := w.Attach(&g.Owner, gatewayv1.ParentReference{Name: "web"}, attach.Route{Kind: "TCPRoute", Namespace: "shop"}); why.Reason != "NotAllowedByListeners" {
 		t.Errorf("a route of another kind: %+v", why)
 	}
 }
@@ -144,5 +144,40 @@ func TestPermitted(t *testing.T) {
 	}
 	if w.Permitted("HTTPRoute", "other", attach.Reference{Kind: "Service", Namespace: "all", Name: "a"}) {
 		t.Error("a grant is for everybody")
+	}
+}
+
+// Listeners of ListenerSets come after those of the Gateway: of two that cannot be together, the later one
+// is not served. Routes attach to a ListenerSet by its name, from its namespace.
+func TestSets(t *testing.T) {
+	t.Parallel()
+	set := func(namespace, name string, listeners ...string) inputs.Object[gatewayv1.ListenerSet] {
+		return read[gatewayv1.ListenerSet](t, "ListenerSet", namespace, name, "  parentRef: {name: web, namespace: shop}\n  listeners:\n  - "+strings.Join(listeners, "\n  - "))
+	}
+	const a, b, c, tls = "{name: l, port: 80, protocol: HTTP, hostname: a.example}", "{name: m, port: 80, protocol: HTTP, hostname: b.example}", "{name: n, port: 80, protocol: HTTP, hostname: c.example}", "{name: tls, port: 80, protocol: HTTPS, tls: {certificateRefs: [{name: x}]}}"
+	g := attach.NewGateway(read[gatewayv1.Gateway](t, "Gateway", "shop", "web", "  gatewayClassName: x\n  allowedListeners: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}}\n  listeners:\n  - "+a),
+		set("team", "one", a, b), set("team", "two", b, c), set("team", "three", tls))
+	var got []string
+	for _, l := range g.All() {
+		got = append(got, fmt.Sprint(l.Name(), " ", l.Conflicted.Reason))
+	}
+	want := []string{"l ", "team/one/l HostnameConflict", "team/one/m ", "team/two/m HostnameConflict", "team/two/n ", "team/three/tls ProtocolConflict"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	w := attach.World{Gateways: []*attach.Gateway{g}, Namespaces: map[string]labels.Set{"team": {"team": "a"}}}
+	if w.Allows(g, "shop") || !w.Allows(g, "team") || w.Allows(gatewayOf(t, a), "shop") {
+		t.Error("ListenerSets are allowed that are not, or the other way round")
+	}
+	kind := gatewayv1.Kind("ListenerSet")
+	o := w.Parent("team", gatewayv1.ParentReference{Kind: &kind, Name: "one"})
+	if o == nil || w.Parent("team", gatewayv1.ParentReference{Name: "one"}) != nil || w.Parent("shop", gatewayv1.ParentReference{Kind: &kind, Name: "one"}) != nil {
+		t.Fatalf("%v", o)
+	}
+	if attached, why := w.Attach(o, gatewayv1.ParentReference{Name: "one"}, attach.Route{Kind: "HTTPRoute", Namespace: "team"}); len(attached) != 2 || !why.Fine() {
+		t.Errorf("%v %v", attached, why)
+	}
+	if _, why := w.Attach(o, gatewayv1.ParentReference{Name: "one"}, attach.Route{Kind: "HTTPRoute", Namespace: "shop"}); why.Reason != "NotAllowedByListeners" {
+		t.Error(why)
 	}
 }
