@@ -72,7 +72,8 @@ func Translate(in inputs.Inputs, cfg Config) (routing.Model, []diag.Diagnostic, 
 			t.verdicts.Sets = append(t.verdicts.Sets, setVerdict(s))
 		}
 	}
-	return t.model(), diag.Sort(t.found), t.verdicts
+	model := t.model()
+	return model, diag.Sort(t.found), t.verdicts
 }
 
 type translation struct {
@@ -532,6 +533,7 @@ func (t *translation) model() routing.Model {
 		m.Hosts = append(m.Hosts, hosts...)
 		for _, o := range over {
 			t.report(diag.Error, o.Match.Origin.Object, o.Match.Origin.Position, o.String()+"; what comes after is not served", "use fewer matches for one path")
+			t.verdicts.partial(o.Match.Origin.Object, fmt.Sprintf("Dropped Rule %d: %s", o.Match.Rank.Rule, o))
 		}
 	}
 	slices.SortFunc(m.Hosts, func(a, b routing.Host) int { return cmp.Compare(a.Key(), b.Key()) })

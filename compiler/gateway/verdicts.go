@@ -147,12 +147,32 @@ func (r *read) verdict(ref gatewayv1.ParentReference, why attach.Verdict) gatewa
 		condition(string(gatewayv1.RouteConditionResolvedRefs), string(gatewayv1.RouteReasonResolvedRefs), r.resolved, generation),
 	}}
 	if !r.dropped.Fine() {
-		out.Conditions = append(out.Conditions, metav1.Condition{
-			Type: string(gatewayv1.RouteConditionPartiallyInvalid), Status: metav1.ConditionTrue,
-			Reason: r.dropped.Reason, Message: r.dropped.Message, ObservedGeneration: generation,
-		})
+		out.Conditions = append(out.Conditions, partial(r.dropped, generation))
 	}
 	return out
+}
+
+// partial is the condition that a part of a route is not served.
+func partial(v attach.Verdict, generation int64) metav1.Condition {
+	return metav1.Condition{
+		Type: string(gatewayv1.RouteConditionPartiallyInvalid), Status: metav1.ConditionTrue,
+		Reason: v.Reason, Message: v.Message, ObservedGeneration: generation,
+	}
+}
+
+// partial says that a part of a route is not served, unless that was said.
+func (v Verdicts) partial(route diag.Object, message string) {
+	for _, r := range v.Routes {
+		if r.Ref != route {
+			continue
+		}
+		for i := range r.Parents {
+			p := &r.Parents[i]
+			if Condition(p.Conditions, string(gatewayv1.RouteConditionPartiallyInvalid)).Type == "" {
+				p.Conditions = append(p.Conditions, partial(attach.Verdict{Reason: string(gatewayv1.RouteReasonUnsupportedValue), Message: message}, p.Conditions[0].ObservedGeneration))
+			}
+		}
+	}
 }
 
 // Condition returns one of several conditions by its type, zero if it is missing.

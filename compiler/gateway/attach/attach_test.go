@@ -154,14 +154,14 @@ func TestSets(t *testing.T) {
 	set := func(namespace, name string, listeners ...string) inputs.Object[gatewayv1.ListenerSet] {
 		return read[gatewayv1.ListenerSet](t, "ListenerSet", namespace, name, "  parentRef: {name: web, namespace: shop}\n  listeners:\n  - "+strings.Join(listeners, "\n  - "))
 	}
-	const a, b, c, tls = "{name: l, port: 80, protocol: HTTP, hostname: a.example}", "{name: m, port: 80, protocol: HTTP, hostname: b.example}", "{name: n, port: 80, protocol: HTTP, hostname: c.example}", "{name: tls, port: 80, protocol: HTTPS, tls: {certificateRefs: [{name: x}]}}"
+	const a, b, c, tls = "{name: l, port: 80, protocol: HTTP, hostname: a.example}", "{name: m, port: 80, protocol: HTTP, hostname: b.example}", "{name: o, port: 80, protocol: HTTP, hostname: c.example}", "{name: tls, port: 80, protocol: HTTPS, tls: {certificateRefs: [{name: x}]}}"
 	g := attach.NewGateway(read[gatewayv1.Gateway](t, "Gateway", "shop", "web", "  gatewayClassName: x\n  allowedListeners: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}}\n  listeners:\n  - "+a),
 		set("team", "one", a, b), set("team", "two", b, c), set("team", "three", tls))
 	var got []string
 	for _, l := range g.All() {
 		got = append(got, fmt.Sprint(l.Name(), " ", l.Conflicted.Reason))
 	}
-	want := []string{"l ", "team/one/l HostnameConflict", "team/one/m ", "team/two/m HostnameConflict", "team/two/n ", "team/three/tls ProtocolConflict"}
+	want := []string{"l ", "team/one/l HostnameConflict", "team/one/m ", "team/two/m HostnameConflict", "team/two/o ", "team/three/tls ProtocolConflict"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
