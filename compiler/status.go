@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
 	"github.com/hapsnap/hapsnap/compiler/ingress"
 	"github.com/hapsnap/hapsnap/compiler/render"
 	"github.com/hapsnap/hapsnap/snapshots"
@@ -30,6 +31,7 @@ type Status struct {
 	found      []Finding
 	warnings   int
 	ingresses  *ingress.Census // nil: nothing was compiled yet
+	gateway    []gateway.ObjectStatus
 	success    time.Time
 	config     *ConfigReport
 	conditions []metav1.Condition
@@ -83,7 +85,7 @@ func (s *Status) Report() Report {
 	} else if !s.follows {
 		c.PublishError = text(s.publishErr)
 	}
-	c.Refused, c.Ingresses = s.config, s.ingresses
+	c.Refused, c.Ingresses, c.Gateway = s.config, s.ingresses, s.gateway
 	c.Conditions, c.Webhook = slices.Clone(s.conditions), s.webhook
 	return Report{Head: s.head, Found: append([]Finding{}, s.found...), Compiler: c}
 }
@@ -183,7 +185,7 @@ func (s *Status) compiled(r Result, err error, now time.Time) {
 		s.found, s.warnings = findings(s.found, found, now), warnings(found)
 	}
 	if err == nil {
-		s.ingresses = &r.Ingresses
+		s.ingresses, s.gateway = &r.Ingresses, r.Verdicts.Statuses()
 	}
 }
 
@@ -327,6 +329,9 @@ type CompilerReport struct {
 	// Ingresses says how many are compiled and of which classes the others are, once
 	// something was compiled.
 	Ingresses *ingress.Census `json:"ingresses,omitempty"`
+	// Gateway is what the status of objects of the Gateway API is to say, by what was compiled. Nothing
+	// writes it into a cluster.
+	Gateway []gateway.ObjectStatus `json:"gateway,omitempty"`
 }
 
 // CredentialsReport is what is wrong with credentials that the compiler makes.

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -142,6 +143,10 @@ func TestVerdicts(t *testing.T) {
 	}
 	if len(got) > 0 {
 		t.Errorf("and %v", got)
+	}
+	statuses := v.Statuses()
+	if text, err := json.Marshal(statuses); err != nil || len(statuses) != 7 || !strings.Contains(string(text), `{"object":"HTTPRoute shop/lost","status":{"parents":[{"parentRef":{"name":"one","sectionName":"z"}`) {
+		t.Errorf("%v %s", err, text)
 	}
 }
 

@@ -45,6 +45,30 @@ type RouteVerdict struct {
 	Parents []gatewayv1.RouteParentStatus
 }
 
+// ObjectStatus is what the status of an object is to say, for people and for programs.
+type ObjectStatus struct {
+	Object string `json:"object"` // as Kind namespace/name
+	Status any    `json:"status"`
+}
+
+// Statuses returns the verdicts, one for each object.
+func (v Verdicts) Statuses() []ObjectStatus {
+	var out []ObjectStatus
+	for _, c := range v.Classes {
+		out = append(out, ObjectStatus{c.Ref.String(), c.Status})
+	}
+	for _, g := range v.Gateways {
+		out = append(out, ObjectStatus{g.Ref.String(), g.Status})
+	}
+	for _, s := range v.Sets {
+		out = append(out, ObjectStatus{s.Ref.String(), s.Status})
+	}
+	for _, r := range v.Routes {
+		out = append(out, ObjectStatus{r.Ref.String(), gatewayv1.RouteStatus{Parents: r.Parents}})
+	}
+	return out
+}
+
 // condition returns a condition that is true, unless there is something to say.
 func condition(kind, reason string, v attach.Verdict, generation int64) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: generation}
