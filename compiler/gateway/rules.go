@@ -60,6 +60,8 @@ func (w *work) add(f gatewayv1.HTTPRouteFilter) *problem {
 			w.filters = append(w.filters, policy.RewriteHost{Host: string(*h)})
 		}
 		return w.path(f.URLRewrite.Path).below("urlRewrite", "path")
+	case f.Type == gatewayv1.HTTPRouteFilterCORS && f.CORS != nil:
+		return w.cors(*f.CORS).below("cors")
 	case f.Type == gatewayv1.HTTPRouteFilterExtensionRef:
 		w.closed = &problem{reason: string(gatewayv1.RouteReasonInvalidKind), message: "a filter of a kind that is not known; requests are answered 500", path: []any{"extensionRef"}}
 		return nil
@@ -111,6 +113,63 @@ func (w *work) edit(of policy.Message, in gatewayv1.HTTPHeaderFilter) *problem {
 	if len(edits) > 0 {
 		w.filters = append(w.filters, policy.Headers{Of: of, Edits: edits})
 	}
+	return nil
+}
+
+// originForm is an origin in which stars stand for any labels.
+var originForm = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:[0-9]{1,5})?$`)
+
+// cors lets browsers read the answers to pages of other origins. A star with credentials stands for what
+// the browser says, since it would mean nothing to it.
+func (w *work) cors(in gatewayv1.HTTPCORSFilter) *problem {
+	out := policy.CORS{Credentials: in.AllowCredentials != nil && *in.AllowCredentials, MaxAge: int(in.MaxAge)}
+	if out.MaxAge == 0 {
+		out.MaxAge = 5 // as the schema has it
+	}
+	for i, origin := range in.AllowOrigins {
+		switch {
+		case origin == "*" && out.Credentials:
+			out.OriginPatterns = append(out.OriginPatterns, "^[^ ,]+$")
+		case origin == "*":
+			out.AnyOrigin = true
+		case !originForm.MatchString(string(origin)):
+			return unsupported("%q is no origin", origin).in("allowOrigins", i)
+		case strings.Contains(string(origin), "*"):
+			out.OriginPatterns = append(out.OriginPatterns, "^"+strings.ReplaceAll(regexp.QuoteMeta(string(origin)), `\*`, "[A-Za-z0-9.-]+")+"$")
+		default:
+			out.Origins = append(out.Origins, string(origin))
+		}
+	}
+	for i, method := range in.AllowMethods {
+		switch {
+		case method == "*":
+			out.EchoMethods = true
+		case !isToken.MatchString(string(method)):
+			return unsupported("method %q is not supported", method).in("allowMethods", i)
+		default:
+			out.Methods = append(out.Methods, string(method))
+		}
+	}
+	for _, list := range []struct {
+		field string
+		names []gatewayv1.HTTPHeaderName
+		into  *[]string
+		any   *bool
+	}{{"allowHeaders", in.AllowHeaders, &out.Headers, &out.EchoHeaders}, {"exposeHeaders", in.ExposeHeaders, &out.Expose, nil}} {
+		for i, name := range list.names {
+			switch {
+			case name == "*" && list.any != nil:
+				*list.any = true
+			case name == "*" && !out.Credentials:
+				*list.into = append(*list.into, "*")
+			case !isToken.MatchString(string(name)):
+				return unsupported("header name %q is not supported", name).in(list.field, i)
+			default:
+				*list.into = append(*list.into, string(name))
+			}
+		}
+	}
+	w.filters = append(w.filters, out)
 	return nil
 }
 

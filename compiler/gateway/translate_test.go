@@ -63,7 +63,7 @@ func world() string {
 		service("web") + service("next") +
 		object("HTTPRoute", "good", `{parentRefs: [{name: one}, {name: two}, {name: strange}], hostnames: [x.b.example, a.example], rules: [{backendRefs: [{name: web, port: 80, weight: 2}, {name: next, port: 80}]}]}`) +
 		object("HTTPRoute", "half", `{parentRefs: [{name: one, sectionName: a}], rules: [{matches: [{headers: [{name: "X#", value: a}]}]}, {matches: [{path: {value: /half}}], backendRefs: [{name: gone, port: 80}]}]}`) +
-		object("HTTPRoute", "bad", `{parentRefs: [{name: one}], rules: [{filters: [{type: CORS, cors: {}}]}]}`) +
+		object("HTTPRoute", "bad", `{parentRefs: [{name: one}], rules: [{filters: [{type: RequestMirror}]}]}`) +
 		object("HTTPRoute", "foreign", `{parentRefs: [{name: strange}]}`) +
 		object("HTTPRoute", "lost", `{parentRefs: [{name: one, sectionName: z}]}`)
 }
@@ -180,10 +180,12 @@ func TestUnsupported(t *testing.T) {
 		`{filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replacePrefixMatch: /a}}}]}`:             "not replaced by what",
 		`{filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: '/\1'}}}]}`:             "a backslash",
 		`{matches: [{path: {type: Exact, value: /a}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /a}}}], backendRefs: [{name: web, port: 80}]}`: "only a prefix",
-		`{timeouts: {request: 1us}}`: "no duration",
-		`{retry: {attempts: 1}}`:     "retries",
-		`{sessionPersistence: {}}`:   "session persistence",
-		`{backendRefs: [{name: web, port: 80, filters: [{type: CORS, cors: {}}]}]}`: "CORS is not supported",
+		`{filters: [{type: CORS, cors: {allowOrigins: ["https://a.example/b"]}}]}`: "no origin",
+		`{filters: [{type: CORS, cors: {allowMethods: ["A B"]}}]}`:                 "method",
+		`{timeouts: {request: 1us}}`:                                               "no duration",
+		`{retry: {attempts: 1}}`:                                                   "retries",
+		`{sessionPersistence: {}}`:                                                 "session persistence",
+		`{backendRefs: [{name: web, port: 80, filters: [{type: ExternalAuth}]}]}`:  "ExternalAuth is not supported",
 	} {
 		model, found, v := gateway.Translate(gathered(t, class+object("Gateway", "one", several)+service("web")+object("HTTPRoute", "r", `{parentRefs: [{name: one}], rules: [`+rule+`]}`)), usual)
 		if slices.ContainsFunc(model.Hosts, func(h routing.Host) bool { return len(h.Routes) > 0 }) {

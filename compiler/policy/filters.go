@@ -42,6 +42,8 @@ type CORS struct {
 	Expose      []string
 	Credentials bool
 	MaxAge      int // seconds
+	// EchoMethods and EchoHeaders allow what the browser asks for, in place of Methods and Headers.
+	EchoMethods, EchoHeaders bool
 }
 
 // Redirect answers with a Location instead of asking a server. With Root it

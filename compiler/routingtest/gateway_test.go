@@ -400,3 +400,36 @@ func TestGatewayListenerSets(t *testing.T) {
 		}
 	}
 }
+
+// Browsers get what a rule allows of other origins, and servers get no preflight requests.
+func TestGatewayCORS(t *testing.T) {
+	t.Parallel()
+	rule := func(path, cors string) string {
+		return fmt.Sprintf("  - {matches: [{path: {value: %s}}], filters: [{type: CORS, cors: {%s}}], backendRefs: [{name: web, port: 80}]}\n", path, cors)
+	}
+	e, _ := startGateway(t, serviceYAML("shop", "web", mirror(t, "web", nil))+routeYAML("shop", "cors", "a.example", "  rules:\n"+
+		rule("/list", "allowOrigins: ['https://www.foo.com', 'https://*.bar.com'], allowMethods: [GET, PUT], allowHeaders: [X-A, X-B], exposeHeaders: [X-C], allowCredentials: true, maxAge: 60")+
+		rule("/any", "allowOrigins: ['*'], allowMethods: ['*'], allowHeaders: ['*']")+
+		rule("/echo", "allowOrigins: ['*'], allowMethods: ['*'], allowHeaders: ['*'], allowCredentials: true")))
+	clean(t, e)
+	for _, c := range []struct{ path, origin, want, expose string }{
+		{"/list", "https://www.foo.com", "https://www.foo.com|GET, PUT|X-A, X-B|true|60", "X-C"},
+		{"/list", "https://x.y.bar.com", "https://x.y.bar.com|GET, PUT|X-A, X-B|true|60", "X-C"},
+		{"/list", "https://bar.com", "||||", ""}, {"/list", "http://www.foo.com", "||||", ""}, {"/list", "https://x.bar.com.evil.example", "||||", ""},
+		{"/any", "https://x.example", "*|PATCH|X-Z||5", ""},
+		{"/echo", "https://x.example", "https://x.example|PATCH|X-Z|true|5", ""},
+	} {
+		preflight := e.send(t, false, "OPTIONS "+c.path+" HTTP/1.1\nHost: a.example\nOrigin: "+c.origin+"\nAccess-Control-Request-Method: PATCH\nAccess-Control-Request-Headers: X-Z\n\n")
+		var got []string
+		for _, name := range []string{"Allow-Origin", "Allow-Methods", "Allow-Headers", "Allow-Credentials", "Max-Age"} {
+			got = append(got, preflight.Header.Get("Access-Control-"+name))
+		}
+		if s := strings.Join(got, "|"); s != c.want || (preflight.StatusCode == 204) != (got[0] != "") {
+			t.Errorf("%s from %s: %d %s, want %s", c.path, c.origin, preflight.StatusCode, s, c.want)
+		}
+		actual := e.get(t, "a.example", c.path, "Origin: "+c.origin)
+		if actual.Header.Get("Access-Control-Allow-Origin") != got[0] || actual.Header.Get("Access-Control-Expose-Headers") != c.expose || actual.seen.Name != "web" {
+			t.Errorf("%s from %s: %v", c.path, c.origin, actual.Header)
+		}
+	}
+}
