@@ -96,13 +96,66 @@ const whole = `
   addressType: IPv4
   ports: [{name: http, port: 8080, protocol: TCP}]
   endpoints: [{addresses: [10.0.0.1]}]
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: GatewayClass
+  metadata: {name: gateways%[1]d}
+  spec: {controllerName: hapsnap.dev/gateway-controller, description: none}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: Gateway
+  metadata: {namespace: shop, name: web%[1]d, labels: {app: web}, annotations: {example.com/owner: team}}
+  spec:
+    gatewayClassName: gateways%[1]d
+    allowedListeners: {namespaces: {from: Same}}
+    listeners:
+    - {name: http, port: %[3]d, protocol: HTTP, hostname: "*.example", allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, kinds: [{kind: HTTPRoute, group: gateway.networking.k8s.io}]}}
+    - {name: https, port: %[4]d, protocol: HTTPS, tls: {mode: Terminate, certificateRefs: [{name: cert%[1]d, kind: Secret, group: ""}]}}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: ListenerSet
+  metadata: {namespace: shop, name: set%[1]d}
+  spec: {parentRef: {name: web%[1]d}, listeners: [{name: set, port: %[3]d, protocol: HTTP, hostname: set%[1]d.example}]}
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: HTTPRoute
+  metadata: {namespace: shop, name: web%[1]d}
+  spec:
+    parentRefs: [{name: web%[1]d, sectionName: http}, {kind: ListenerSet, name: set%[1]d, group: gateway.networking.k8s.io}]
+    hostnames: [route%[1]d.example, "*.route%[1]d.example"]
+    rules:
+    - name: first
+      matches:
+      - {path: {type: PathPrefix, value: /a}, method: GET, headers: [{type: Exact, name: X-A, value: a}], queryParams: [{type: Exact, name: b, value: c}]}
+      - {path: {type: PathPrefix, value: /b}, headers: [{type: RegularExpression, name: X-B, value: "a.*"}], queryParams: [{type: RegularExpression, name: d, value: "e+"}]}
+      filters:
+      - {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Set, value: a}], add: [{name: X-Add, value: b}], remove: [X-Remove]}}
+      - {type: ResponseHeaderModifier, responseHeaderModifier: {set: [{name: X-Set, value: a}], add: [{name: X-Add, value: b}], remove: [X-Remove]}}
+      - {type: URLRewrite, urlRewrite: {hostname: to.example, path: {type: ReplacePrefixMatch, replacePrefixMatch: /to}}}
+      - {type: CORS, cors: {allowOrigins: ["https://*.a.example", "https://b.example"], allowMethods: [GET], allowHeaders: [X-A], exposeHeaders: [X-B]}}
+      timeouts: {request: 10s, backendRequest: 5s}
+      backendRefs: [{name: web%[1]d, kind: Service, group: "", port: 80, weight: 2}, {name: web%[1]d, namespace: shop, port: 80, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [X-A]}}]}]
+    - matches: [{path: {type: RegularExpression, value: "/x[0-9]+"}}]
+      filters: [{type: RequestRedirect, requestRedirect: {scheme: https, hostname: to.example, path: {type: ReplaceFullPath, replaceFullPath: /to}}}]
+    - matches: [{path: {type: Exact, value: /y}}]
+      filters: [{type: ExtensionRef, extensionRef: {group: example.com, kind: Thing, name: thing}}]
+- apiVersion: gateway.networking.k8s.io/v1
+  kind: GRPCRoute
+  metadata: {namespace: shop, name: calls%[1]d}
+  spec:
+    parentRefs: [{name: web%[1]d, sectionName: https}]
+    hostnames: [calls%[1]d.example]
+    rules:
+    - matches: [{method: {type: Exact, service: a.Echo, method: Say}, headers: [{type: Exact, name: X-A, value: a}]}, {method: {type: RegularExpression, service: "a[.].*", method: "S.*"}}, {method: {method: Hear}}]
+      filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [X-A]}}]
+      backendRefs: [{name: web%[1]d, port: 80}]
+- apiVersion: gateway.networking.k8s.io/v1beta1
+  kind: ReferenceGrant
+  metadata: {namespace: shop, name: grant%[1]d}
+  spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: other}], to: [{group: "", kind: Service, name: web%[1]d}]}
 `
 
 // set returns the objects of a set as JSON has them.
 func set(tb testing.TB, n int) []any {
 	tb.Helper()
 	var objects []any
-	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n), &objects); err != nil {
+	if err := yaml.Unmarshal(fmt.Appendf(nil, whole, n, 10_000+n, 20_000+n, 30_000+n), &objects); err != nil {
 		tb.Fatal(err)
 	}
 	return objects
@@ -177,6 +230,9 @@ func TestInjectionIntoFields(t *testing.T) {
 				checkWords(t, f.Path, f.Content)
 				if f.Path == "maps/host.map" && !strings.Contains(string(f.Content), "\nweb0.example web0.example\n") {
 					t.Error("the sound Ingress is not served")
+				}
+				if f.Path == "maps/host.map" && !strings.Contains(string(f.Content), "\nshop/web0:20000|route0.example shop/web0:20000|route0.example\n") {
+					t.Error("the sound HTTPRoute is not served")
 				}
 			}
 			for _, c := range result.Draft.Certificates {

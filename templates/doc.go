@@ -19,6 +19,12 @@
 // that owns the request, two more the route. Paths are compared as they were sent;
 // nothing is normalised.
 //
+// Ports of Gateways are binds with a name of the same two frontends, and the name leads every key
+// of the maps: so no look-up of one port finds what is for another, and no frontend is rendered for
+// each of them (partials/binds.cfg). Their wildcards span labels: one look-up for each number of
+// labels, the most first. A Host header cannot bring the name of a bind: what follows a ":" is cut
+// off, and each name has one. Without Gateways none of these lines is there.
+//
 // Options of a route are carried by a backend of its own,
 // <namespace>_<service>_<port>.<ingress>. http-request rules stand in backend sections
 // just as well, so options cost other routes nothing, and look-ups stay two maps whatever

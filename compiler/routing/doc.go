@@ -8,10 +8,13 @@
 //
 // # Decisions
 //
-// Where more than host and path decides, maps lead to a choice. Its routes are rules in
-// the frontend, tried in order; plain routes have none. Weights are those of a backend's
-// targets, so that sessions and limits see one backend, and another weight keeps the
-// shape.
+// Where more than host and path decides, maps lead to a choice, whose routes package decision makes
+// tables of. Weights of an Ingress are those of a backend's targets, so that sessions and limits see
+// one backend, and another weight keeps the shape. Weights of a split are those of backends, each of
+// which may have filters of its own.
+//
+// Hosts of a port of its own are in the same list as those that all other ports share, and name
+// it: so what is done for all hosts is done for them too, and the shared ones are what they were.
 //
 // Requests over TLS for a host that is passed on get 421, over HTTP/3 too, which is never
 // passed on: where a certificate of ours covers the host, clients would otherwise be
