@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway/attach"
+	"github.com/hapsnap/hapsnap/compiler/gateway/layout"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// bind is a port of a Gateway with the listeners that serve there.
+type bind struct {
+	routing.Bind
+	listeners []layout.Listener
+	index     map[*attach.Listener]int
+}
+
+// gateways finds the Gateways that are ours, and opens their ports. The older one gets a port.
+func (t *translation) gateways(in inputs.GatewayAPI) {
+	ours := map[string]bool{}
+	for _, c := range sorted(in.Classes) {
+		if c.Value.Spec.ControllerName == inputs.GatewayController {
+			ours[c.Ref.Name] = c.Value.Spec.ParametersRef == nil
+			t.verdicts.Classes = append(t.verdicts.Classes, classVerdict(c))
+			if c.Value.Spec.ParametersRef != nil {
+				t.report(diag.Error, c.Ref, c.Position("spec", "parametersRef"), "parameters are not supported; Gateways of the class are not served", "remove them")
+			}
+		}
+	}
+	sets := sorted(in.Sets)
+	taken := map[int]string{}
+	maps.Copy(taken, t.cfg.Ports)
+	for _, o := range sorted(in.Gateways) {
+		if !ours[string(o.Value.Spec.GatewayClassName)] {
+			continue
+		}
+		g := attach.NewGateway(o, setsFor(o.Ref, sets)...)
+		t.world.Gateways = append(t.world.Gateways, g)
+		t.refuse(g)
+		t.refuseSets(g)
+		t.world.Certify(g.All(), t.certificate)
+		for _, l := range g.All() {
+			if by, is := taken[int(l.Spec.Port)]; is && l.Accepted.Fine() {
+				l.Accepted = attach.Verdict{Reason: string(gatewayv1.ListenerReasonPortUnavailable), Message: fmt.Sprintf("the port %d is that of %s", l.Spec.Port, by)}
+			}
+		}
+		for _, port := range g.Ports() {
+			taken[port] = o.Ref.String()
+			t.open(g, port)
+		}
+		for _, l := range g.All() {
+			for _, v := range []attach.Verdict{l.Accepted, l.Conflicted, l.Resolved} {
+				switch {
+				case v.Fine():
+				case l.Serves():
+					t.report(diag.Warning, l.Owner.By, l.Origin.Position, fmt.Sprintf("listener %s: %s", l.Spec.Name, v.Message), "")
+				default:
+					t.report(diag.Error, l.Owner.By, l.Origin.Position, fmt.Sprintf("listener %s is not served: %s", l.Spec.Name, v.Message), "")
+				}
+			}
+		}
+	}
+}
+
+// setsFor returns the ListenerSets that name a Gateway.
+func setsFor(g diag.Object, sets []inputs.Object[gatewayv1.ListenerSet]) []inputs.Object[gatewayv1.ListenerSet] {
+	return slices.DeleteFunc(slices.Clone(sets), func(s inputs.Object[gatewayv1.ListenerSet]) bool {
+		ref := s.Value.Spec.ParentRef
+		to := attach.ReferenceOf("Gateway", s.Ref.Namespace, ref.Group, ref.Kind, ref.Namespace, ref.Name)
+		return (ref.Group != nil && to.Group != attach.Group) || to.Kind != g.Kind || to.Namespace != g.Namespace || to.Name != g.Name
+	})
+}
+
+// refuse leaves out a Gateway that asks for what is not supported.
+func (t *translation) refuse(g *attach.Gateway) {
+	var why attach.Verdict
+	spec := g.Value.Spec
+	switch {
+	case len(spec.Addresses) > 0:
+		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonUnsupportedAddress), Message: "addresses are not supported"}
+	case spec.Infrastructure != nil && spec.Infrastructure.ParametersRef != nil:
+		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "parameters are not supported"}
+	case spec.TLS != nil && (spec.TLS.Frontend != nil || spec.TLS.Backend != nil):
+		why = attach.Verdict{Reason: string(gatewayv1.GatewayReasonInvalidParameters), Message: "TLS of the whole Gateway is not supported"}
+	default:
+		return
+	}
+	g.Refused = why
+	t.report(diag.Error, g.Ref, g.Position("spec"), why.Message+"; the Gateway is not served", "")
+}
+
+// refuseSets leaves out the ListenerSets that a Gateway does not allow.
+func (t *translation) refuseSets(g *attach.Gateway) {
+	for _, s := range g.Sets {
+		switch {
+		case !g.Refused.Fine():
+			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonParentNotAccepted), Message: g.Ref.String() + " is not accepted"}
+		case !t.world.Allows(g, s.Ref.Namespace):
+			s.Refused = attach.Verdict{Reason: string(gatewayv1.ListenerSetReasonNotAllowed), Message: fmt.Sprintf("%s allows no ListenerSets from the namespace %s", g.Ref, s.Ref.Namespace)}
+		default:
+			continue
+		}
+		t.report(diag.Error, s.Ref, s.Position("spec", "parentRef"), s.Refused.Message+"; the listeners are not served", "")
+	}
+}
+
+func bindName(g *attach.Gateway, port int) string {
+	return fmt.Sprintf("%s/%s:%d", g.Ref.Namespace, g.Ref.Name, port)
+}
+
+// open makes the bind of a Gateway's port.
+func (t *translation) open(g *attach.Gateway, port int) {
+	name := bindName(g, port)
+	b := &bind{index: map[*attach.Listener]int{}}
+	for _, l := range g.All() {
+		if l.Serves() && int(l.Spec.Port) == port {
+			b.index[l] = len(b.listeners)
+			listener := layout.Listener{Host: l.Host, Origin: l.Origin}
+			if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
+				listener.Name = l.Name()
+			}
+			b.listeners = append(b.listeners, listener)
+			b.Origins = append(b.Origins, l.Origin)
+		}
+	}
+	b.Bind = routing.Bind{Name: name, Port: port, Socket: port, Protocol: routing.HTTP, Origins: b.Origins}
+	for l := range b.index {
+		if l.Spec.Protocol == gatewayv1.HTTPSProtocolType {
+			b.Protocol = routing.HTTPS
+		}
+	}
+	b.ServerNames = serverNames(b)
+	t.binds[name] = b
+}
