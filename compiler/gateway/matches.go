@@ -109,7 +109,7 @@ func conditionOf(name, value, kind string, exact, pattern routing.Part) (routing
 // patternOf returns an expression that takes whole values. HAProxy compares it with no more than 1024
 // bytes of a value: a longer one matches nothing, so that no expression takes what was cut off.
 func patternOf(text string) (string, *problem) {
-	if _, err := expression.Parse(text); err != nil {
+	if _, err := expression.Parse("^(?:" + text + ")$"); err != nil {
 		return "", unsupported("expression %q: %v", text, err)
 	}
 	if _, err := regexp.Compile(text); err != nil {

@@ -125,7 +125,7 @@ func (t *translation) give(a attach.Attachment, r *read) {
 	l := &b.listeners[b.index[a.Listener]]
 	for _, host := range a.Hosts {
 		for _, m := range r.matches {
-			m.Host = host
+			m.Host, m.Of = host.Name, host.Of
 			l.Matches = append(l.Matches, m)
 		}
 	}

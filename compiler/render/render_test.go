@@ -278,7 +278,7 @@ func TestParseReportsPlaces(t *testing.T) {
 		"random":        {map[string]string{"haproxy/x.cfg": "{{randInt 1 2}}"}, `mine/haproxy/x.cfg:1: function "randInt" not defined`},
 		"environment":   {map[string]string{"haproxy/x.cfg": `{{env "HOME"}}`}, `mine/haproxy/x.cfg:1: function "env" not defined`},
 		"no template":   {map[string]string{"haproxy/x.cfg": "\n\n{{with .Default}}{{template \"partials/none.cfg\" .}}{{end}}"}, `mine/haproxy/x.cfg:3: there is no template "partials/none.cfg"`},
-		"each of what":  {map[string]string{"haproxy/x.cfg": "{{- /* each pod */ -}}"}, "mine/haproxy/x.cfg:1:1: each pod is not known\n\thint: use each backend, each host, each certificate, each listener or each connections"},
+		"each of what":  {map[string]string{"haproxy/x.cfg": "{{- /* each pod */ -}}"}, "mine/haproxy/x.cfg:1:1: each pod is not known\n\thint: use each backend, each host, each certificate, each listener, each bind or each connections"},
 		"each in a map": {map[string]string{"maps/x.map": "{{- /* each host */ -}}"}, "mine/maps/x.map:1:1: only templates in haproxy/ can be executed with each\n\thint: use range"},
 		"NUL":           {map[string]string{"maps/x.map": "a\n\x00L1,1;"}, "mine/maps/x.map:2: holds a NUL character\n\thint: delete it"},
 		"defined twice": {map[string]string{"haproxy/x.cfg": `{{define "a"}}1{{end}}`, "haproxy/y.cfg": `{{define "a"}}2{{end}}`}, "mine/haproxy/y.cfg: defines \"a\", which mine/haproxy/x.cfg defines too\n\thint: rename one of them"},

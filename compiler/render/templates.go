@@ -245,8 +245,8 @@ func (p *parser) loop(i int) loop {
 	l := loop(m[1])
 	switch {
 	case !slices.Contains([]loop{eachBackend, eachHost, eachCertificate, eachListener, eachBind, eachConnections}, l):
-		p.fault(i, 1, 1, fmt.Sprintf("each %s is not known", l), "use each backend, each host, each certificate, each listener or each connections")
-	case areaOf(p.files[i].Name) != section && l != eachListener:
+		p.fault(i, 1, 1, fmt.Sprintf("each %s is not known", l), "use each backend, each host, each certificate, each listener, each bind or each connections")
+	case areaOf(p.files[i].Name) != section && l != eachListener && l != eachBind:
 		p.fault(i, 1, 1, "only templates in haproxy/ can be executed with each", "use range")
 	}
 	return l

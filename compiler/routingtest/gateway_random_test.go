@@ -343,11 +343,11 @@ func (s gatewaySet) expected(r gatewayRequest) string {
 		}
 		specific := -1
 		if len(route.hosts) == 0 {
-			specific = gatewaySpecific(l.host)
+			specific = 0
 		}
 		for _, h := range route.hosts {
 			if gatewayTakes(h, host) {
-				specific = max(specific, gatewaySpecific(h), gatewaySpecific(l.host))
+				specific = max(specific, gatewaySpecific(h))
 			}
 		}
 		if specific < 0 {

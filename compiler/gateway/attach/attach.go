@@ -261,8 +261,12 @@ type Route struct {
 // Attachment is a listener that a route is attached to, with the hosts that both take.
 type Attachment struct {
 	Listener *Listener
-	Hosts    []string // the most specific first
+	Hosts    []Host // the most specific first
 }
+
+// Host is a host that a listener and a route both take. Of is the hostname of the route that says so, the
+// most specific one, or "" if the route has none.
+type Host struct{ Name, Of string }
 
 // World is what decides about references.
 type World struct {
@@ -342,19 +346,21 @@ func Settle(attachments []Attachment, r Route) ([]Attachment, Verdict) {
 		if a.Listener.hosts == nil {
 			a.Listener.hosts = map[string][]string{}
 		}
-		a.Listener.hosts[r.Kind] = append(a.Listener.hosts[r.Kind], a.Hosts...)
+		for _, h := range a.Hosts {
+			a.Listener.hosts[r.Kind] = append(a.Listener.hosts[r.Kind], h.Name)
+		}
 	}
 	return out, Verdict{}
 }
 
 // contended reports whether routes of another kind have one of some hosts.
-func (l *Listener) contended(hosts []string, kind string) bool {
+func (l *Listener) contended(hosts []Host, kind string) bool {
 	for other, theirs := range l.hosts {
 		if other == kind {
 			continue
 		}
 		for _, h := range theirs {
-			if slices.ContainsFunc(hosts, func(mine string) bool { _, both := layout.Common(mine, h); return both }) {
+			if slices.ContainsFunc(hosts, func(mine Host) bool { _, both := layout.Common(mine.Name, h); return both }) {
 				return true
 			}
 		}
@@ -389,18 +395,20 @@ func (w World) within(from gatewayv1.FromNamespaces, selector *metav1.LabelSelec
 }
 
 // common returns the hosts that a listener and a route take.
-func common(listener string, hosts []string) []string {
+func common(listener string, hosts []string) []Host {
 	if len(hosts) == 0 {
-		return []string{listener}
+		return []Host{{Name: listener}}
 	}
-	var out []string
+	var out []Host
 	for _, h := range hosts {
 		if both, ok := layout.Common(listener, h); ok {
-			out = append(out, both)
+			out = append(out, Host{both, h})
 		}
 	}
-	slices.SortFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	return slices.Compact(out)
+	slices.SortFunc(out, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(len(b.Name), len(a.Name)), cmp.Compare(a.Name, b.Name), layout.MoreSpecific(a.Of, b.Of))
+	})
+	return slices.CompactFunc(out, func(a, b Host) bool { return a.Name == b.Name })
 }
 
 // Reference names an object that another one refers to.

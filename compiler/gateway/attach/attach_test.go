@@ -110,7 +110,11 @@ func TestAttach(t *testing.T) {
 			attachments, why := w.Attach(parent, ref, attach.Route{Kind: "HTTPRoute", Namespace: c.namespace, Hosts: c.hosts})
 			var words []string
 			for _, a := range attachments {
-				words = append(words, fmt.Sprint(a.Listener.Spec.Name, a.Hosts))
+				var hosts []string
+				for _, h := range a.Hosts {
+					hosts = append(hosts, h.Name)
+				}
+				words = append(words, fmt.Sprint(a.Listener.Spec.Name, hosts))
 			}
 			got = why.Reason + strings.Join(words, " ")
 		}

@@ -33,6 +33,8 @@ type Listener struct {
 // Match is one match of a route, for one host of the listener.
 type Match struct {
 	Host string // that both the route and the listener take: see [Common]
+	// Of is the hostname of the route that the Host is of, or "" if it has none.
+	Of string
 	routing.PathMatch
 	// Conditions may hold a [routing.PathPattern]: then the path is the root, as a prefix.
 	Conditions []routing.Condition
@@ -72,8 +74,8 @@ func Common(a, b string) (string, bool) {
 	return "", false
 }
 
-// moreSpecific orders hosts that all take one request, the most specific first.
-func moreSpecific(a, b string) int {
+// MoreSpecific orders hosts that all take one request, the most specific first.
+func MoreSpecific(a, b string) int {
 	wild := func(h string) bool { return h == "" || hostname.IsWildcard(h) }
 	switch {
 	case wild(a) != wild(b) && wild(a):
@@ -89,7 +91,7 @@ func moreSpecific(a, b string) int {
 func Owner(listeners []Listener, host string) int {
 	best := -1
 	for i, l := range listeners {
-		if Takes(l.Host, host) && (best < 0 || moreSpecific(l.Host, listeners[best].Host) < 0) {
+		if Takes(l.Host, host) && (best < 0 || MoreSpecific(l.Host, listeners[best].Host) < 0) {
 			best = i
 		}
 	}
@@ -154,7 +156,7 @@ func chainOf(host string, byHost map[string]*paths) []string {
 			out = append(out, other)
 		}
 	}
-	slices.SortFunc(out, moreSpecific)
+	slices.SortFunc(out, MoreSpecific)
 	return out
 }
 
@@ -240,6 +242,7 @@ func (m Match) compare(o Match) int {
 		return n
 	}
 	return cmp.Or(
+		MoreSpecific(m.Of, o.Of), // which differ where the Host is the listener's
 		cmp.Compare(kind(m), kind(o)),
 		cmp.Compare(len(o.Path), len(m.Path)),
 		cmp.Compare(late(m), late(o)),

@@ -105,7 +105,7 @@ func ranked(listeners []layout.Listener, r request) string {
 			}
 			return 2 + count(m, routing.PathPattern)
 		}
-		return cmp.Or(specific(b.Host)-specific(a.Host), kind(a)-kind(b), len(b.Path)-len(a.Path), count(a, routing.Method)-count(b, routing.Method),
+		return cmp.Or(specific(b.Of)-specific(a.Of), kind(a)-kind(b), len(b.Path)-len(a.Path), count(a, routing.Method)-count(b, routing.Method),
 			count(a, routing.Header, routing.HeaderPattern)-count(b, routing.Header, routing.HeaderPattern), count(a, routing.Query)-count(b, routing.Query),
 			a.Rank.Created.Compare(b.Rank.Created), cmp.Compare(a.Rank.Name, b.Rank.Name), a.Rank.Rule-b.Rank.Rule)
 	})
@@ -207,11 +207,15 @@ func (g generator) listeners() []layout.Listener {
 				if g.IntN(3) == 0 {
 					continue // not its parent
 				}
-				for _, host := range slices.Compact(hosts) {
-					if common, ok := layout.Common(out[i].Host, host); ok {
-						m.Host = common
-						out[i].Matches = append(out[i].Matches, m)
+				best := map[string]string{}
+				for _, host := range hosts {
+					if common, ok := layout.Common(out[i].Host, host); ok && (best[common] == "" || specific(host) > specific(best[common])) {
+						best[common] = host
 					}
+				}
+				for common, host := range best {
+					m.Host, m.Of = common, host
+					out[i].Matches = append(out[i].Matches, m)
 				}
 			}
 		}
