@@ -142,7 +142,7 @@ const whole = `
     parentRefs: [{name: web%[1]d, sectionName: https}]
     hostnames: [calls%[1]d.example]
     rules:
-    - matches: [{method: {type: Exact, service: a.Echo, method: Say}, headers: [{type: Exact, name: X-A, value: a}]}, {method: {type: RegularExpression, service: "a[.].*", method: "S.*"}}, {method: {method: Hear}}]
+    - matches: [{method: {type: Exact, service: a.Echo, method: Say}, headers: [{type: Exact, name: X-A, value: a}]}, {method: {type: RegularExpression, service: "a.Echo|b.Echo", method: "Say|Tell"}}, {method: {method: Hear}}]
       filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [X-A]}}]
       backendRefs: [{name: web%[1]d, port: 80}]
 - apiVersion: gateway.networking.k8s.io/v1beta1

@@ -326,11 +326,11 @@ func TestGatewayGRPC(t *testing.T) {
 	}
 	e, _ := startGateway(t, yaml+
 		grpc(routeYAML("shop", "calls", "calls.example", "  rules:\n"+call("", "all")+call("method: {service: a.Echo}", "service")+call("method: {method: Say}", "method")+
-			call("method: {service: a.Echo, method: Say}", "exact")+call("method: {type: RegularExpression, service: \"b[.][A-Za-z]+\"}, headers: [{name: X-V, value: \"1\"}]", "header")+
+			call("method: {service: a.Echo, method: Say}", "exact")+call("method: {type: RegularExpression, service: 'b\\.[A-Za-z]+'}, headers: [{name: X-V, value: \"1\"}]", "header")+
 			call("method: {service: gone}", "gone")))+
 		routeYAML("shop", "later", "calls.example, only.example", "  rules: [{matches: [{path: {value: /web}}], backendRefs: [{name: all, port: 80}]}]\n"))
 	for target, want := range map[string]string{
-		"/a.Echo/Say": "exact", "/a.Echo/Hear": "service", "/b.Echo/Say": "method", "/b.Echo/Hear": "header", "/c.Echo/Hear": "all", "/a.EchoX/Hear": "all", "/gone/Say": "503",
+		"/a.Echo/Say": "exact", "/a.Echo/Hear": "service", "/d.Echo/Say": "method", "/b.Echo/Say": "header", "/b.Echo/Hear": "header", "/c.Echo/Hear": "all", "/a.EchoX/Hear": "all", "/gone/Say": "503",
 	} {
 		got := e.get(t, "calls.example", target, "X-V: 1")
 		if s := or(got.seen.Name, fmt.Sprint(got.StatusCode)); s != want || got.seen.Name != "" && got.seen.Proto != "HTTP/2.0" {
