@@ -60,7 +60,7 @@ func callPath(m gatewayv1.GRPCMethodMatch) *gatewayv1.HTTPPathMatch {
 	path := func(kind gatewayv1.PathMatchType, value string) *gatewayv1.HTTPPathMatch {
 		return &gatewayv1.HTTPPathMatch{Type: &kind, Value: &value}
 	}
-	const any = "[^/]+"
+	const some = "[^/]+"
 	switch {
 	case kind != gatewayv1.GRPCMethodMatchExact && kind != gatewayv1.GRPCMethodMatchRegularExpression:
 		return path(gatewayv1.PathMatchType(kind), "/") // which is not supported
@@ -69,15 +69,15 @@ func callPath(m gatewayv1.GRPCMethodMatch) *gatewayv1.HTTPPathMatch {
 	case kind == gatewayv1.GRPCMethodMatchExact && method == "":
 		return path(gatewayv1.PathMatchPathPrefix, "/"+service)
 	case kind == gatewayv1.GRPCMethodMatchExact && service == "":
-		return path(gatewayv1.PathMatchRegularExpression, "/"+any+"/"+regexp.QuoteMeta(method))
+		return path(gatewayv1.PathMatchRegularExpression, "/"+some+"/"+regexp.QuoteMeta(method))
 	case kind == gatewayv1.GRPCMethodMatchExact:
 		return path(gatewayv1.PathMatchExact, "/"+service+"/"+method)
 	}
 	if service == "" {
-		service = any
+		service = some
 	}
 	if method == "" {
-		method = any
+		method = some
 	}
 	return path(gatewayv1.PathMatchRegularExpression, "/(?:"+service+")/(?:"+method+")")
 }
