@@ -192,7 +192,7 @@ func probeModel(cfg config.Config) routing.Model {
 	for i := range model.Hosts {
 		model.Hosts[i].Closed = model.Hosts[i].Name == ".probe.invalid"
 	}
-	return model
+	return withProbeGateway(model, cfg)
 }
 
 // probeCanary is an Ingress that shares the route of another one with the same host.

@@ -1,0 +1,110 @@
+package compiler
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hapsnap/hapsnap/compiler/config"
+	"github.com/hapsnap/hapsnap/compiler/diag"
+	"github.com/hapsnap/hapsnap/compiler/gateway"
+	"github.com/hapsnap/hapsnap/compiler/inputs"
+	"github.com/hapsnap/hapsnap/compiler/routing"
+)
+
+// withProbeGateway returns the model of the probe with a Gateway, at ports that nothing else has, and with
+// routes that use everything that templates write for them.
+func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
+	in := probeInputs()
+	clear, encrypted := probePorts(model, cfg)
+	in.Gateway = inputs.GatewayAPI{
+		Classes: []inputs.Object[gatewayv1.GatewayClass]{{
+			Ref:   diag.Object{Kind: "GatewayClass", Name: "probe"},
+			Value: &gatewayv1.GatewayClass{Spec: gatewayv1.GatewayClassSpec{ControllerName: inputs.GatewayController}},
+		}},
+		Gateways: []inputs.Object[gatewayv1.Gateway]{{
+			Ref: probeOrigin("Gateway").Object,
+			Value: &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{GatewayClassName: "probe", Listeners: []gatewayv1.Listener{
+				{Name: "http", Port: clear, Protocol: gatewayv1.HTTPProtocolType},
+				probeSecure("https", "", encrypted), probeSecure("wild", "*.secure.probe.invalid", encrypted), probeSecure("one", "one.secure.probe.invalid", encrypted),
+			}}},
+		}},
+		HTTPRoutes: []inputs.Object[gatewayv1.HTTPRoute]{
+			probeRoute("probe", []gatewayv1.Hostname{"*.probe.invalid", "a.probe.invalid"}, probeRules()),
+			probeRoute("rest", nil, []gatewayv1.HTTPRouteRule{{BackendRefs: probeRefs("probe")}}),
+		},
+	}
+	part, _, _ := gateway.Translate(in, gateway.Config{Ports: cfg.Ports(), Form: routing.FormOf(cfg.Paths), SecretsUnseen: true})
+	joined, _ := model.With(part) // they share no name
+	return joined
+}
+
+// probePorts returns two ports that neither the configuration nor a listener of the model has.
+func probePorts(model routing.Model, cfg config.Config) (clear, encrypted gatewayv1.PortNumber) {
+	taken := cfg.Ports()
+	for _, l := range model.Listeners {
+		taken[l.Port] = l.Name
+	}
+	var free []gatewayv1.PortNumber
+	for port := 65535; len(free) < 2; port-- {
+		if _, is := taken[port]; !is {
+			free = append(free, gatewayv1.PortNumber(port))
+		}
+	}
+	return free[0], free[1]
+}
+
+func probeSecure(name gatewayv1.SectionName, host gatewayv1.Hostname, port gatewayv1.PortNumber) gatewayv1.Listener {
+	secret := gatewayv1.ObjectName("probe-" + string(name))
+	return gatewayv1.Listener{
+		Name: name, Hostname: &host, Port: port, Protocol: gatewayv1.HTTPSProtocolType,
+		TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: secret}}},
+	}
+}
+
+func probeRoute(name string, hosts []gatewayv1.Hostname, rules []gatewayv1.HTTPRouteRule) inputs.Object[gatewayv1.HTTPRoute] {
+	return inputs.Object[gatewayv1.HTTPRoute]{
+		Ref: diag.Object{Kind: "HTTPRoute", Namespace: "hapsnap", Name: name},
+		Value: &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "hapsnap", Name: name}, Spec: gatewayv1.HTTPRouteSpec{
+			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "probe"}}},
+			Hostnames:       hosts, Rules: rules,
+		}},
+	}
+}
+
+func probeRefs(services ...gatewayv1.ObjectName) []gatewayv1.HTTPBackendRef {
+	var out []gatewayv1.HTTPBackendRef
+	for _, s := range services {
+		ref := gatewayv1.HTTPBackendRef{}
+		ref.Name, ref.Port = s, new(gatewayv1.PortNumber(80))
+		out = append(out, ref)
+	}
+	return out
+}
+
+// probeRules use conditions of every kind, splits, and filters that only routes of Gateways have.
+func probeRules() []gatewayv1.HTTPRouteRule {
+	path := func(value string) []gatewayv1.HTTPRouteMatch {
+		return []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Value: &value}}}
+	}
+	redirect := func(value string, r gatewayv1.HTTPRequestRedirectFilter) gatewayv1.HTTPRouteRule {
+		return gatewayv1.HTTPRouteRule{Matches: path(value), Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &r}}}
+	}
+	cors := func(value string, c gatewayv1.HTTPCORSFilter) gatewayv1.HTTPRouteRule {
+		return gatewayv1.HTTPRouteRule{Matches: path(value), Filters: []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterCORS, CORS: &c}}, BackendRefs: probeRefs("probe")}
+	}
+	return []gatewayv1.HTTPRouteRule{
+		{
+			Matches: []gatewayv1.HTTPRouteMatch{{
+				Path:        &gatewayv1.HTTPPathMatch{Type: new(gatewayv1.PathMatchRegularExpression), Value: new("/probe[0-9]")},
+				Method:      new(gatewayv1.HTTPMethodGet),
+				Headers:     []gatewayv1.HTTPHeaderMatch{{Name: "X-Probe", Value: "probe"}, {Type: new(gatewayv1.HeaderMatchRegularExpression), Name: "X-Other", Value: "probe"}},
+				QueryParams: []gatewayv1.HTTPQueryParamMatch{{Name: "probe", Value: "probe"}, {Type: new(gatewayv1.QueryParamMatchRegularExpression), Name: "other", Value: "probe"}},
+			}},
+			BackendRefs: probeRefs("probe", "canary"),
+		},
+		{Matches: path("/missing"), BackendRefs: probeRefs("missing")},
+		redirect("/here", gatewayv1.HTTPRequestRedirectFilter{}),
+		redirect("/there", gatewayv1.HTTPRequestRedirectFilter{Scheme: new("https"), Hostname: new(gatewayv1.PreciseHostname("probe.invalid")), Port: new(gatewayv1.PortNumber(8443))}),
+		cors("/cors", gatewayv1.HTTPCORSFilter{AllowOrigins: []gatewayv1.CORSOrigin{"https://probe.invalid"}, AllowMethods: []gatewayv1.HTTPMethodWithWildcard{"*"}, AllowHeaders: []gatewayv1.HTTPHeaderName{"*"}}),
+	}
+}
