@@ -15,7 +15,7 @@ import (
 // routes that use everything that templates write for them.
 func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 	in := probeInputs()
-	clear, encrypted := probePorts(model, cfg)
+	plain, encrypted := probePorts(model, cfg)
 	in.Gateway = inputs.GatewayAPI{
 		Classes: []inputs.Object[gatewayv1.GatewayClass]{{
 			Ref:   diag.Object{Kind: "GatewayClass", Name: "probe"},
@@ -24,7 +24,7 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 		Gateways: []inputs.Object[gatewayv1.Gateway]{{
 			Ref: probeOrigin("Gateway").Object,
 			Value: &gatewayv1.Gateway{Spec: gatewayv1.GatewaySpec{GatewayClassName: "probe", Listeners: []gatewayv1.Listener{
-				{Name: "http", Port: clear, Protocol: gatewayv1.HTTPProtocolType},
+				{Name: "http", Port: plain, Protocol: gatewayv1.HTTPProtocolType},
 				probeSecure("https", "", encrypted), probeSecure("wild", "*.secure.probe.invalid", encrypted), probeSecure("one", "one.secure.probe.invalid", encrypted),
 			}}},
 		}},
@@ -39,7 +39,7 @@ func withProbeGateway(model routing.Model, cfg config.Config) routing.Model {
 }
 
 // probePorts returns two ports that neither the configuration nor a listener of the model has.
-func probePorts(model routing.Model, cfg config.Config) (clear, encrypted gatewayv1.PortNumber) {
+func probePorts(model routing.Model, cfg config.Config) (plain, encrypted gatewayv1.PortNumber) {
 	taken := cfg.Ports()
 	for _, l := range model.Listeners {
 		taken[l.Port] = l.Name
