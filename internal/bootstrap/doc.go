@@ -16,6 +16,11 @@
 // attempts. It serves nobody, /ready fails and says why, the worker's node is "bootstrap", and
 // the pusher brings the instance what it should run.
 //
+// The same happens to a configuration that HAProxy starts with and does not survive: one
+// that takes more memory than the container has, or that a worker crashes with. When three
+// starts in a row ended within seconds, the next one is with the first configuration. A file
+// counts them, for the end of a container is the end of this program too.
+//
 // It does not go back to the last configuration that started. Such a copy has endpoints that
 // may be another tenant's by now, names files that the pusher has removed since, and would be
 // ready with what a rollback took away. What is in the way of one configuration, such as a

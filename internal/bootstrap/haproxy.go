@@ -32,17 +32,24 @@ func (s Settings) runHAProxy() (int, error) {
 	got := signals()
 	haproxy, code, err := s.startHAProxy(got)
 	if haproxy == nil {
+		if err == nil {
+			s.forgetStarts()
+		}
 		return code, err
 	}
 	s.keepReserve()
+	proven := time.After(s.Proven)
 	for {
 		select {
+		case <-proven:
+			s.forgetStarts()
 		case code := <-haproxy.ended:
 			return code, nil
 		case signal := <-got:
 			if haproxy.reloads(signal) {
 				continue
 			}
+			s.forgetStarts()
 			fmt.Fprintf(s.stderr, "bootstrap haproxy: draining: signal=%v propagation=%v drain=%v\n", signal, s.Propagation, s.Drain)
 			d := drain{settings: s, haproxy: haproxy, again: got, master: master(s.MasterSocket)}
 			return d.run()

@@ -41,6 +41,9 @@ type Settings struct {
 	// Start is how long HAProxy may take to serve with the configuration on disk, less than
 	// the startup probe lets it.
 	Start time.Duration // START_SECONDS
+	// Proven is how long HAProxy serves before its end no longer speaks against the
+	// configuration that it was started with.
+	Proven time.Duration // PROVEN_SECONDS
 
 	stdout, stderr io.Writer // for the programs too
 }
@@ -59,7 +62,7 @@ const usage = `usage: bootstrap prepare|haproxy|dataplaneapi
 
 The environment has the settings: CONFIG_DIR, FILES_DIR, PROGRAM_DIR, MASTER_SOCKET,
 HAPROXY, DATAPLANEAPI, API_DIR, CREDENTIALS_DIR, TLS_DIR, API_PORT, POD_NAME, POD_IP,
-DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS, START_SECONDS.
+DRAIN_PROPAGATION_SECONDS, DRAIN_SECONDS, START_SECONDS, PROVEN_SECONDS.
 `
 
 // Main runs the program and returns its exit code.
@@ -118,6 +121,7 @@ func Read(environment []string) (Settings, error) {
 		{"API_PORT", 5555, func(n int) { s.APIPort = n }},
 		{"DRAIN_PROPAGATION_SECONDS", 15, func(n int) { s.Propagation = time.Duration(n) * time.Second }},
 		{"START_SECONDS", 90, func(n int) { s.Start = time.Duration(n) * time.Second }},
+		{"PROVEN_SECONDS", 30, func(n int) { s.Proven = time.Duration(n) * time.Second }},
 		{"DRAIN_SECONDS", 300, func(n int) { s.Drain = time.Duration(n) * time.Second }},
 	} {
 		value, err := strconv.Atoi(or(n.key, strconv.Itoa(n.standard)))

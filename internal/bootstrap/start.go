@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -27,10 +28,17 @@ const stateVariable = "HAPSNAP_STATE"
 // wentBack is what /ready says of an instance whose configuration could not be started.
 const wentBack = "the last configuration could not be started, see the log of bootstrap"
 
+// endedSoon is what it says where HAProxy started with it, and ended within seconds.
+const endedSoon = "HAProxy ended soon after each start with the last configuration, see the log of bootstrap"
+
 // startHAProxy starts HAProxy with the configuration on disk, or with the first one if that
-// cannot be started. It returns when a worker serves. It returns no HAProxy, but an exit
+// cannot be started, or ended soon after each of the last starts. It returns when a worker serves. It returns no HAProxy, but an exit
 // code, if it was told to end first or neither can be started.
 func (s Settings) startHAProxy(got chan os.Signal) (*child, int, error) {
+	if s.countStart() > startAttempts {
+		fmt.Fprintf(s.stderr, "bootstrap haproxy: HAProxy ended soon after each start with %s: starts=%d\n", s.config(), startAttempts)
+		return s.startFirst(got, endedSoon)
+	}
 	deadline := time.Now().Add(s.Start)
 	for attempt := 1; ; attempt++ {
 		haproxy, fault, code, err := s.attempt(got, time.Until(deadline))
@@ -42,7 +50,7 @@ func (s Settings) startHAProxy(got chan os.Signal) (*child, int, error) {
 			if s.isFirst() {
 				return nil, max(code, exitFailure), errors.New("the first configuration cannot be started")
 			}
-			break
+			return s.startFirst(got, wentBack)
 		}
 		select {
 		case <-time.After(startPause):
@@ -50,11 +58,17 @@ func (s Settings) startHAProxy(got chan os.Signal) (*child, int, error) {
 			return nil, 0, nil
 		}
 	}
+}
+
+// startFirst puts the first configuration into the place of the one on disk, and starts
+// HAProxy with it. Why is what /ready says.
+func (s Settings) startFirst(got chan os.Signal, why string) (*child, int, error) {
+	s.forgetStarts()
 	if err := s.goBack(); err != nil {
 		return nil, exitFailure, fmt.Errorf("go back to the first configuration: %w", err)
 	}
-	fmt.Fprintf(s.stderr, "bootstrap haproxy: HAProxy starts with the first configuration, which serves nobody, until the pusher brings another one; what cannot be started is kept as %s\n", s.refused())
-	haproxy, fault, code, err := s.attempt(got, s.Start, stateVariable+"="+wentBack)
+	fmt.Fprintf(s.stderr, "bootstrap haproxy: HAProxy starts with the first configuration, which serves nobody, until the pusher brings another one; the one before is kept as %s\n", s.refused())
+	haproxy, fault, code, err := s.attempt(got, s.Start, stateVariable+"="+why)
 	if err == nil && fault != "" {
 		return nil, max(code, exitFailure), fmt.Errorf("the first configuration cannot be started: %s", fault)
 	}
@@ -122,8 +136,28 @@ func (c *child) end() int {
 
 func (s Settings) first() string { return filepath.Join(s.FilesDir, "bootstrap.cfg") }
 
-// refused is where a configuration is kept that could not be started, for people.
+// refused is where a configuration is kept that HAProxy went back from, for people.
 func (s Settings) refused() string { return s.config() + ".refused" }
+
+// starts is where the starts are counted after which HAProxy was not proven to run.
+func (s Settings) starts() string { return filepath.Join(s.ConfigDir, "starts") }
+
+// countStart counts this start, and returns how many there were in a row that nothing is
+// known of. The first configuration has none to go back to. Where the disk is full nothing
+// is counted.
+func (s Settings) countStart() int {
+	if s.isFirst() {
+		s.forgetStarts()
+		return 0
+	}
+	text, _ := os.ReadFile(s.starts())
+	n, _ := strconv.Atoi(string(text)) // 0 where there is none, or half of one
+	_ = os.WriteFile(s.starts(), strconv.AppendInt(nil, int64(n+1), 10), 0o600)
+	return n + 1
+}
+
+// forgetStarts begins the count anew: HAProxy was proven to run, or was told to end.
+func (s Settings) forgetStarts() { _ = os.Remove(s.starts()) }
 
 // reserve is a copy of the first configuration on the same disk, for when that is full.
 func (s Settings) reserve() string { return filepath.Join(s.ConfigDir, "first.cfg") }

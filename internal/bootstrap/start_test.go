@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -113,14 +115,8 @@ func TestGoesBack(t *testing.T) {
 func (p *pod) wentBack(t *testing.T, dir string) {
 	t.Helper()
 	eventually(t, "HAProxy is alive", func() bool { return code("http://"+p.status+"/healthz") == http.StatusOK })
-	response, err := http.Get("http://" + p.status + "/ready")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	said, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(said), "could not be started") {
-		t.Errorf("/ready answers %d %q: %v", response.StatusCode, said, err)
+	if said := body(t, "http://"+p.status+"/ready"); code("http://"+p.status+"/ready") != http.StatusServiceUnavailable || !strings.Contains(said, "could not be started") {
+		t.Errorf("/ready answers %q", said)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "haproxy.cfg")); err != nil || string(text) != p.firstConfig() {
 		t.Errorf("the file on disk is not what runs: %v\n%s", err, text)
@@ -134,6 +130,66 @@ func (p *pod) wentBack(t *testing.T, dir string) {
 	eventually(t, "the worker says that it runs the first configuration", func() bool {
 		out, err := p.tryAsk("@1 show info")
 		return err == nil && strings.Contains(out, "\nnode: bootstrap\n")
+	})
+}
+
+// A configuration that HAProxy starts with, and does not survive, is gone back from as well: after
+// three starts, whether HAProxy crashed or the whole container was killed, as one is that takes
+// too much memory. A container that was told to end, or has served for a while, counts for nothing.
+func TestGoesBackFromCrashes(t *testing.T) {
+	t.Parallel()
+	t.Run("three times", func(t *testing.T) {
+		t.Parallel()
+		p, good := newStart(t)
+		for _, kill := range []func(*testing.T){p.killWorker, p.killContainer, p.killWorker} {
+			p.serve(t, good)
+			kill(t)
+			if err := p.end(t); err == nil {
+				t.Fatal("the container ended as if nothing had happened")
+			}
+		}
+		p.begin(t)
+		eventually(t, "HAProxy runs the first configuration", func() bool {
+			out, err := p.tryAsk("@1 show info")
+			return err == nil && strings.Contains(out, "\nnode: bootstrap\n")
+		})
+		if said := body(t, "http://"+p.status+"/ready"); !strings.Contains(said, "ended soon after each start") {
+			t.Errorf("/ready says %q", said)
+		}
+		if text, err := os.ReadFile(filepath.Join(p.dir, "haproxy.cfg.refused")); err != nil || string(text) != good {
+			t.Errorf("the configuration was not kept: %v", err)
+		}
+		write(t, filepath.Join(p.dir, "haproxy.cfg"), good) // as the pusher does
+		p.ask(t, "reload")
+		eventually(t, "HAProxy serves again", p.ready)
+		p.killContainer(t)
+		_ = p.end(t)
+		p.begin(t)
+		eventually(t, "it counts anew", p.ready)
+	})
+	t.Run("told to end", func(t *testing.T) {
+		t.Parallel()
+		p, good := newStart(t)
+		p.env = append(p.env, "DRAIN_PROPAGATION_SECONDS=0", "DRAIN_SECONDS=0")
+		for range 5 {
+			p.serve(t, good)
+			p.signal(t, syscall.SIGTERM)
+			_ = p.end(t)
+		}
+	})
+	t.Run("after it served for a while", func(t *testing.T) {
+		t.Parallel()
+		p, good := newStart(t)
+		p.env = append(p.env, "PROVEN_SECONDS=0")
+		for range 5 {
+			p.serve(t, good)
+			eventually(t, "nothing is counted", func() bool {
+				_, err := os.Stat(filepath.Join(p.dir, "starts"))
+				return os.IsNotExist(err)
+			})
+			p.killContainer(t)
+			_ = p.end(t)
+		}
 	})
 }
 
@@ -223,6 +279,59 @@ func TestStartEnds(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
+}
+
+func (p *pod) ready() bool { return code("http://"+p.status+"/ready") == http.StatusOK }
+
+// serve starts HAProxy's container with a configuration, and waits until it knows that
+// HAProxy serves: it makes the reserve then.
+func (p *pod) serve(t *testing.T, config string) {
+	t.Helper()
+	write(t, filepath.Join(p.dir, "haproxy.cfg"), config)
+	reserve := filepath.Join(p.dir, "first.cfg")
+	if err := os.Remove(reserve); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	p.begin(t)
+	eventually(t, "HAProxy serves", p.ready)
+	eventually(t, "the container knows", func() bool { _, err := os.Stat(reserve); return err == nil })
+}
+
+// killContainer kills all at once, as the kernel does where memory is short.
+func (p *pod) killContainer(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(-p.process.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killWorker has HAProxy's worker crash.
+func (p *pod) killWorker(t *testing.T) {
+	t.Helper()
+	eventually(t, "the worker is found", func() bool {
+		out, err := p.tryAsk("show proc")
+		found := regexp.MustCompile(`(?m)^(\d+)\s+worker\s`).FindStringSubmatch(out)
+		if err != nil || found == nil {
+			return false
+		}
+		pid, err := strconv.Atoi(found[1])
+		return err == nil && syscall.Kill(pid, syscall.SIGSEGV) == nil
+	})
+}
+
+// body is what a response says.
+func body(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(said)
 }
 
 // end waits for the end of the pod's program.
