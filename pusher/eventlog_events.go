@@ -56,6 +56,8 @@ func (l *eventLog) encode(ev core.Event) (loggedEvent, error) {
 		out.Kind, out.Err, data = "pods", l.error(v.Err), loggedPods{v.Of, l.members(v.Found), v.Found != nil}
 	case core.CredentialsMade:
 		out.Kind, out.Err, data = "credentials", l.error(v.Err), v.Of
+	case core.StatusWritten:
+		out.Kind, out.Err = "status", l.error(v.Err)
 	case core.ClusterChanged:
 		out.Kind, data = "cluster", binding.RecordChange(v.Change, l.digest)
 	case core.SnapshotRead:

@@ -196,6 +196,8 @@ func (r *replaying) event(v loggedEvent) core.Event {
 		return core.PodsFound{Of: of, Found: found, Err: err}
 	case "credentials":
 		return core.CredentialsMade{Of: read[fleet.Pods](r, v), Err: err}
+	case "status":
+		return core.StatusWritten{Err: err}
 	case "cluster":
 		return core.ClusterChanged{Change: r.replay.Change(read[binding.RecordedChange](r, v))}
 	case "snapshot":
@@ -395,7 +397,7 @@ func TestEachEventIsRecorded(t *testing.T) {
 	for _, ev := range []core.Event{
 		core.ViewRead{View: channel.View{IDs: []snapshots.ID{one}}}, core.LiveRead{Live: binding.Objects{}, Err: failed},
 		core.FleetRead{Fleet: fleet.Fleet{Name: "edge", Instances: []fleet.Instance{{Name: "edge-1"}}}}, core.PodsFound{Of: fleet.Pods{Namespace: "edge"}, Found: []fleet.Instance{{Name: "a"}}, Err: failed},
-		core.CredentialsMade{Of: fleet.Pods{Namespace: "edge"}, Err: failed},
+		core.CredentialsMade{Of: fleet.Pods{Namespace: "edge"}, Err: failed}, core.StatusWritten{Err: failed},
 		core.ClusterChanged{Change: cluster.Change{Status: &cluster.Status{Slices: 3, Waits: []string{"more"}}}}, core.SnapshotRead{ID: one, Snapshot: snapshots.Snapshot{}, Err: failed},
 		core.CertificatesOpened{ID: one, Found: map[string][]byte{"v": nil}, Err: failed}, core.RejectionWritten{ID: one, Err: failed}, core.SaveEnded{Err: failed}, core.LeaderSeen{Holder: "pusher-0"}, core.SnapshotsForgotten{},
 		core.Raised{RaiseTerm: core.RaiseTerm{Above: 3, Of: about.Ref}, Term: 4, Err: failed},

@@ -14,6 +14,7 @@ import (
 	"github.com/hapsnap/hapsnap/pusher/instance"
 	"github.com/hapsnap/hapsnap/pusher/observe"
 	"github.com/hapsnap/hapsnap/pusher/push"
+	"github.com/hapsnap/hapsnap/pusher/report"
 	"github.com/hapsnap/hapsnap/pusher/statestore"
 )
 
@@ -63,10 +64,17 @@ func lead(ctx context.Context, o Options) error {
 		defer file.start()()
 		o.eventsTo = file.write
 	}
+	self := push.Pusher{State: s.ID, Place: place(keeper)}
+	if write := o.Report; write != nil {
+		o.Report = func(ctx context.Context, p report.Published) error {
+			p.By = self.String()
+			return write(ctx, p)
+		}
+	}
 	r := newRunner(o, s, taken.Fallback, now)
 	r.services.keeper = keeper
 	fence := push.NewFence(taken.Term, func() error { return leads(ctx, o.Leader) })
-	fence.Sign(push.Pusher{State: s.ID, Place: place(keeper)}, o.TakeOver)
+	fence.Sign(self, o.TakeOver)
 	r.lead(taken.Term, fence, end)
 	r.run(ctx, instances)
 	if err := context.Cause(ctx); errors.Is(err, statestore.ErrTaken) {
@@ -118,6 +126,26 @@ func (b inbox) sendUntil(ctx context.Context, ev core.Event) {
 	}
 }
 
+// reporting returns what writes the status, and has the runner know that another pusher writes its own
+// to the same place, or no longer does. One goroutine calls it.
+func (b inbox) reporting(write func(context.Context, report.Published) error) func(context.Context, report.Published) error {
+	if write == nil {
+		return nil
+	}
+	told := false
+	return func(ctx context.Context, p report.Published) error {
+		err := write(ctx, p)
+		if other, is := errors.AsType[report.OtherWriterError](err); is && !told {
+			told = true
+			b.sendUntil(ctx, core.StatusWritten{Err: other})
+		} else if told && err == nil {
+			told = false
+			b.sendUntil(ctx, core.StatusWritten{})
+		}
+		return err
+	}
+}
+
 // lastLines is how long a pusher that ends waits for its event log to be written.
 const lastLines = 2 * time.Second
 
@@ -149,7 +177,9 @@ type runner struct {
 }
 
 func newRunner(o Options, s core.State, fallback []byte, now time.Time) *runner {
-	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(), inbox: newInbox()}
+	inbox := newInbox()
+	o.Report = inbox.reporting(o.Report)
+	r := &runner{Options: o, machine: core.New(o.settings(), s, fallback, now), services: o.services(), inbox: inbox}
 	if o.eventsTo != nil {
 		r.eventLog = newEventLog(o.eventsTo, o.settings(), s, o.Log, now)
 	}

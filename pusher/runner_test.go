@@ -2,6 +2,7 @@ package pusher
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -72,5 +73,45 @@ func TestFailureTwoPushersWithOneState(t *testing.T) {
 	s.until("it has its state", func(now report.Status) bool { return !now.Updated.IsZero() })
 	if err := Run(t.Context(), s.options); err == nil || !strings.Contains(err.Error(), "another pusher is using it") {
 		t.Errorf("a second pusher ended with: %v", err)
+	}
+}
+
+// A pusher whose status cannot be written, since another one writes its own to the same place, has
+// that as a trouble until it can.
+func TestStatusOfAnotherIsTrouble(t *testing.T) {
+	t.Parallel()
+	b, refused := newInbox(), errors.New("the other writes there")
+	var err error
+	write := b.reporting(func(context.Context, report.Published) error { return err })
+	m := core.New(core.Settings{PollInterval: time.Second}, core.State{}, nil, noon)
+	trouble := func(writes error) string {
+		t.Helper()
+		err = writes
+		if got := write(t.Context(), report.Published{}); !errors.Is(got, writes) {
+			t.Fatalf("%v is told as %v", writes, got)
+		}
+		select {
+		case ev := <-b.events:
+			m.Step(noon, ev)
+		default:
+		}
+		_, s := m.Shown()
+		for _, t := range s.Troubles {
+			if t.About == "status" {
+				return t.Error
+			}
+		}
+		return ""
+	}
+	for _, step := range []struct {
+		writes error
+		want   string
+	}{
+		{nil, ""}, {errors.New("it is out of reach"), ""},
+		{report.OtherWriterError{Err: refused}, "the other writes there"}, {errors.New("it is out of reach"), "the other writes there"}, {nil, ""},
+	} {
+		if got := trouble(step.writes); got != step.want {
+			t.Errorf("after %v the trouble is %q, not %q", step.writes, got, step.want)
+		}
 	}
 }

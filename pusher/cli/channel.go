@@ -149,6 +149,9 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 	if err != nil {
 		return done, err
 	}
+	if len(view.IDs)+len(view.Refused) == 0 && saysNothing(view.Channel) { // the URL names another store than is meant
+		return done, stores.NoSnapshots(ctx, store)
+	}
 	person, err := f.who.identity()
 	if err != nil {
 		return done, err
@@ -201,6 +204,12 @@ func (f *channelFlags) change(ctx context.Context, store stores.Store, now time.
 		done.Reverted = reverted
 	}
 	return done, nil
+}
+
+// saysNothing reports whether a channel is as one in which nobody has said anything.
+func saysNothing(c channel.Channel) bool {
+	says, err := altered(channel.Channel{}, channel.Channel{Spec: c.Spec})
+	return err == nil && !says
 }
 
 // altered reports whether two channels say different things.

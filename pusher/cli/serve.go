@@ -175,12 +175,14 @@ func notifying(ctx context.Context, file string, log *slog.Logger) (send func(no
 func (f *runFlags) reporting(store stores.Store) (func(context.Context, report.Published) error, error) {
 	if f.status == "" {
 		place, ok := store.(interface {
-			SetStatus(ctx context.Context, fields map[string]string, packed []byte) error
+			SetStatus(ctx context.Context, r configmapstore.Report) error
 		})
 		if !ok {
 			return nil, nil //nolint:nilnil // Nobody is to be told.
 		}
-		return func(ctx context.Context, p report.Published) error { return place.SetStatus(ctx, p.Fields, p.Status) }, nil
+		return func(ctx context.Context, p report.Published) error {
+			return hintedStatus(place.SetStatus(ctx, written(p)))
+		}, nil
 	}
 	name, err := parsePlace(f.status)
 	if err != nil {
@@ -191,11 +193,24 @@ func (f *runFlags) reporting(store stores.Store) (func(context.Context, report.P
 		return nil, err
 	}
 	return func(ctx context.Context, p report.Published) error {
-		if err := configmapstore.WriteStatus(ctx, client.CoreV1(), name, "", p.Fields, p.Status); err != nil {
-			return fmt.Errorf("write the status into ConfigMap %s: %w", name, err)
+		if err := configmapstore.WriteStatus(ctx, client.CoreV1(), name, "", written(p)); err != nil {
+			return hintedStatus(fmt.Errorf("write the status into ConfigMap %s: %w", name, err))
 		}
 		return nil
 	}, nil
+}
+
+// written returns a status as it is written into a ConfigMap.
+func written(p report.Published) configmapstore.Report {
+	return configmapstore.Report{By: p.By, At: p.At, Fields: p.Fields, Packed: p.Status}
+}
+
+// hintedStatus says what to do where another pusher writes its status to the same place.
+func hintedStatus(err error) error {
+	if _, ok := errors.AsType[configmapstore.OtherWriterError](err); ok {
+		return report.OtherWriterError{Err: fmt.Errorf("%w; give each pusher a place of its own with --status, or end one of them", err)}
+	}
+	return err
 }
 
 // serve runs the pusher beside the server for health, metrics and status.

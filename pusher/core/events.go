@@ -90,6 +90,14 @@ func (c CredentialsMade) String() string {
 	return observe.Describe("credentials looked at", "err", c.Err)
 }
 
+// StatusWritten says what keeps the status from being written where people read it, if that has
+// changed.
+type StatusWritten struct{ Err error }
+
+func (s StatusWritten) apply(m *Machine, now time.Time) { m.trouble("status", s.Err, now) }
+
+func (s StatusWritten) String() string { return observe.Describe("status written", "err", s.Err) }
+
 // ClusterChanged is what changed in the cluster since the last time.
 type ClusterChanged struct{ Change cluster.Change }
 

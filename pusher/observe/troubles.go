@@ -66,6 +66,7 @@ var troubleMessages = map[string]string{
 	"secrets":               "some Secrets that snapshots name cannot be used",
 	"snapshots":             "cannot read a snapshot, it is not rolled out",
 	"state":                 "cannot save the state, nothing new is pushed until it is saved",
+	"status":                "cannot write the status, another pusher writes its own to the same place",
 	"store":                 "cannot read the store, instances keep what they run",
 	report.AboutCredentials: "Secrets with credentials of instances cannot be made or used, those known so far stay in use",
 	report.AboutReach:       "no instance of the fleet can be reached, nothing can be pushed",

@@ -21,7 +21,18 @@ type Published struct {
 	Fields map[string]string
 	// Status is the whole [Status], packed. [Unpack] reads it.
 	Status []byte
+	// By is the pusher that wrote it, "" if that is not known, and At is when.
+	By string
+	At time.Time
 }
+
+// OtherWriterError is why a status is not written: another pusher writes its own to the same place.
+type OtherWriterError struct{ Err error }
+
+func (e OtherWriterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the place.
+func (e OtherWriterError) Unwrap() error { return e.Err }
 
 const (
 	reportInterval = 2 * time.Second // between two reports, at least
@@ -81,6 +92,8 @@ func (a *Reporter) Run(ctx context.Context) {
 			if silent {
 				a.log.Info("status is reported again")
 			}
+		case isOther(err):
+			// It is a trouble of the pusher, which the log has for that.
 		case c.Newest.IsZero() && c.Phase == Progressing:
 			// The compiler makes the place for it with its first snapshot.
 			a.log.Debug("status not reported yet", "err", err)
@@ -97,6 +110,11 @@ func (a *Reporter) Run(ctx context.Context) {
 	}
 }
 
+func isOther(err error) bool {
+	_, ok := errors.AsType[OtherWriterError](err)
+	return ok
+}
+
 func (a *Reporter) publish(ctx context.Context, s Status) error {
 	p, err := Publish(s, time.Now())
 	if err != nil {
@@ -110,7 +128,7 @@ func (a *Reporter) publish(ctx context.Context, s Status) error {
 // Publish returns what is written of a status.
 func Publish(s Status, now time.Time) (Published, error) {
 	s.Updated = now.UTC().Truncate(time.Second)
-	p := Published{Fields: s.Condition().Fields(now)}
+	p := Published{Fields: s.Condition().Fields(now), At: s.Updated}
 	conditions, err := json.Marshal(s.Conditions)
 	if err != nil {
 		return Published{}, fmt.Errorf("encode the conditions: %w", err)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -160,27 +161,86 @@ func (s *Store) unmade(ctx context.Context, name string, err error) error {
 // StatusKey is the key, in the ConfigMap of a status, of the whole status, packed.
 const StatusKey = "status.json.gz"
 
+// WriterAnnotation and WrittenAnnotation say of the ConfigMap of a status which reader wrote it last,
+// and when.
+const (
+	WriterAnnotation  = "hapsnap.dev/status-writer"
+	WrittenAnnotation = "hapsnap.dev/status-written"
+)
+
+// statusFresh is for how long the status of one reader is kept from others after it was last written:
+// a reader that runs writes it once a minute at least.
+const statusFresh = 3 * time.Minute
+
+// Report is a status as a reader writes it.
+type Report struct {
+	// By tells the reader from others, "" if nobody asks. A reader that is started again is the same.
+	By     string
+	At     time.Time
+	Fields map[string]string
+	Packed []byte // the whole status, nil for none
+}
+
+// OtherWriterError is returned to a reader whose status is not written, since another one writes its own
+// to the same ConfigMap.
+type OtherWriterError struct {
+	By string
+	At time.Time
+}
+
+func (e OtherWriterError) Error() string {
+	return fmt.Sprintf("another pusher writes its status there: %s, last at %s", e.By, e.At.UTC().Format(time.RFC3339))
+}
+
 // SetStatus writes the status of a reader into the ConfigMap NAME-status, and creates that if there is
-// none. Other keys stay.
-func (s *Store) SetStatus(ctx context.Context, fields map[string]string, packed []byte) error {
+// none. Other keys stay. The error for a status of another reader is an [OtherWriterError].
+func (s *Store) SetStatus(ctx context.Context, r Report) error {
 	name := types.NamespacedName{Namespace: s.namespace, Name: statusName(s.name)}
-	if err := WriteStatus(ctx, s.core, name, s.name, fields, packed); err != nil {
+	if err := WriteStatus(ctx, s.core, name, s.name, r); err != nil {
 		return fmt.Errorf("write %s of %s: %w", name.Name, s, because(ctx, s.unmade(ctx, name.Name, err)))
 	}
 	return nil
 }
 
 // WriteStatus writes a status into a ConfigMap, which may be that of a store, and creates it if it does
-// not exist. Other keys stay.
-func WriteStatus(ctx context.Context, core corev1client.CoreV1Interface, name types.NamespacedName, store string, fields map[string]string, packed []byte) error {
+// not exist. Other keys stay. What another reader wrote lately is left alone, see [OtherWriterError].
+func WriteStatus(ctx context.Context, core corev1client.CoreV1Interface, name types.NamespacedName, store string, r Report) error {
+	if err := othersStatus(ctx, core, name, r); err != nil {
+		return err
+	}
 	labels := map[string]string{PartLabel: partStatus}
 	if store != "" {
 		labels[NameLabel] = store
 	}
-	o := applycorev1.ConfigMap(name.Name, name.Namespace).WithLabels(labels).WithData(fields)
-	if packed != nil {
-		o.WithBinaryData(map[string][]byte{StatusKey: packed})
+	o := applycorev1.ConfigMap(name.Name, name.Namespace).WithLabels(labels).WithData(r.Fields)
+	if r.By != "" {
+		o.WithAnnotations(map[string]string{WriterAnnotation: r.By, WrittenAnnotation: r.At.UTC().Format(time.RFC3339)})
+	}
+	if r.Packed != nil {
+		o.WithBinaryData(map[string][]byte{StatusKey: r.Packed})
 	}
 	_, err := core.ConfigMaps(name.Namespace).Apply(ctx, o, metav1.ApplyOptions{FieldManager: statusManager, Force: true})
 	return err
+}
+
+// othersStatus returns an [OtherWriterError] for a ConfigMap that another reader wrote lately. Two that
+// begin at the same moment may both write once; then one finds the other's status there.
+func othersStatus(ctx context.Context, core corev1client.CoreV1Interface, name types.NamespacedName, r Report) error {
+	if r.By == "" {
+		return nil
+	}
+	// A patch that changes nothing reads what is there with no more than the permission to write it.
+	found, err := core.ConfigMaps(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	by := found.Annotations[WriterAnnotation]
+	at, _ := time.Parse(time.RFC3339, found.Annotations[WrittenAnnotation]) // a time that nobody can read is long ago
+	if by == "" || by == r.By || r.At.Sub(at).Abs() > statusFresh {
+		return nil
+	}
+	return OtherWriterError{By: by, At: at}
 }

@@ -189,6 +189,37 @@ func TestForeignManifestsReachNoSecret(t *testing.T) {
 	}
 }
 
+// Of two readers that write their status to the same place, the second one is refused until the first
+// has written nothing for a while. It takes no more than the role for it.
+func TestStatusOfTwo(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	publish(t, p.open(), storetest.Draft("a"))
+	reader := p.as("reporter", append(Status("edge"), Creating()...))
+	set := func(by string, at time.Time, refused string) {
+		t.Helper()
+		err := reader.SetStatus(t.Context(), Report{By: by, At: at, Fields: map[string]string{"phase": by}})
+		other, is := errors.AsType[OtherWriterError](err)
+		if err != nil && !is || other.By != refused {
+			t.Fatalf("%s at %s: %v", by, at, err)
+		}
+		want := by
+		if refused != "" {
+			want = refused
+		}
+		if o := p.object("edge-status"); o.Data["phase"] != want || o.Annotations[WriterAnnotation] != want {
+			t.Fatalf("the status is %v, %v", o.Data, o.Annotations)
+		}
+	}
+	set("a", noon, "")
+	set("b", noon.Add(time.Minute), "a")
+	set("b", noon.Add(-time.Minute), "a") // its clock is late
+	set("a", noon.Add(2*time.Minute), "")
+	set("b", noon.Add(4*time.Minute), "a")
+	set("b", noon.Add(6*time.Minute), "")
+	set("a", noon.Add(6*time.Minute), "b")
+}
+
 // The status is written by whoever reads the store, and is not in the way of what is
 // delivered, nor the other way around. It takes no more than the role for it.
 func TestStatus(t *testing.T) {
@@ -197,7 +228,7 @@ func TestStatus(t *testing.T) {
 	reader := p.as("reporter", append(Status("edge"), Creating()...)) // there is nothing yet
 	set := func(fields map[string]string) {
 		t.Helper()
-		if err := reader.SetStatus(t.Context(), fields, []byte("packed")); err != nil {
+		if err := reader.SetStatus(t.Context(), Report{Fields: fields, Packed: []byte("packed")}); err != nil {
 			t.Fatal(err)
 		}
 	}

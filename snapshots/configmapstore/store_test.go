@@ -309,7 +309,7 @@ func TestRules(t *testing.T) {
 		t.Error(err)
 	}
 	pusher := p.as("pusher", slices.Concat(Reading(p.namespace), Channel("edge"), Status("edge")))
-	if err := pusher.SetStatus(t.Context(), map[string]string{"phase": "Healthy"}, nil); err != nil {
+	if err := pusher.SetStatus(t.Context(), Report{Fields: map[string]string{"phase": "Healthy"}}); err != nil {
 		t.Error(err)
 	}
 	// None of them may make ConfigMaps, so none can make what looks like a snapshot.
@@ -342,7 +342,7 @@ func TestRulesWithoutChannel(t *testing.T) {
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "edge-channel is not there") || !strings.Contains(process.Hint(err), "pusher rbac --create") {
 		t.Errorf("channel: %v, hint %q", err, process.Hint(err))
 	}
-	err = pusher.SetStatus(t.Context(), map[string]string{"phase": "Healthy"}, nil)
+	err = pusher.SetStatus(t.Context(), Report{Fields: map[string]string{"phase": "Healthy"}})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "edge-status is not there") {
 		t.Errorf("status: %v", err)
 	}
@@ -350,7 +350,7 @@ func TestRulesWithoutChannel(t *testing.T) {
 	if err := maker.UpdateChannel(t.Context(), "approve", noon, edit); err != nil {
 		t.Error(err)
 	}
-	if err := maker.SetStatus(t.Context(), map[string]string{"phase": "Healthy"}, nil); err != nil {
+	if err := maker.SetStatus(t.Context(), Report{Fields: map[string]string{"phase": "Healthy"}}); err != nil {
 		t.Error(err)
 	}
 }
